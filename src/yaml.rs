@@ -1,0 +1,105 @@
+//! YAML text to typed raw structs, or every problem with its place.
+//!
+//! Policies and settings are edited by hand, so a reader deserves all mistakes of a file in one
+//! run, each with line, column and what to write instead. Plain serde stops at the first. Here the
+//! text becomes a tree that remembers places ([`Document::parse`]), and the tree is decoded into
+//! serde types as often as it takes to find everything that is wrong ([`Document::decode`]).
+//!
+//! - `load`: text to tree; the only file that knows the YAML library.
+//! - `node`: the tree, and the types that keep a place beside a value.
+//! - `decode`: tree to types, collecting problems.
+//! - `problem`: a problem, and how it is shown.
+//! - `suggest`: "did you mean".
+
+mod decode;
+mod load;
+mod node;
+mod problem;
+mod suggest;
+
+use serde::de::DeserializeOwned;
+
+pub use self::decode::Later;
+pub use self::node::{Entries, Node, Span, Spanned, Value};
+pub use self::problem::Problem;
+pub use self::suggest::suggest;
+
+use self::problem::Source;
+
+/// A YAML file that is well formed and whose root is a mapping.
+#[derive(Clone, Debug)]
+pub struct Document {
+    source: Source,
+    root: Node,
+}
+
+impl Document {
+    /// Reads `text`; `name` is how problems call the file. A byte order mark at the start is
+    /// dropped, and spans count from behind it.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong with the YAML itself: nothing behind it can be trusted.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Problem> {
+        let source = Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text));
+        let root = load::load(&source)?;
+        Ok(Self { source, root })
+    }
+
+    /// Decodes the whole document as a `T`, adding every problem to `problems`, sorted by place.
+    ///
+    /// What failed is left out of the result where `T` can do without it: an optional field, an
+    /// item of a list, an entry of a map. So with problems, a `Some` is good for looking for more
+    /// problems and for nothing else; and a name that seems undefined may have been left out.
+    /// `None` means that something failed that `T` cannot do without.
+    pub fn decode<T: DeserializeOwned>(
+        &self,
+        later: &[Later],
+        problems: &mut Vec<Problem>,
+    ) -> Option<T> {
+        self.decode_node(&self.root, later, problems)
+    }
+
+    /// Decodes one node of this document, as [`Document::decode`] does the root. For settings of
+    /// which only the kind of value tells the type.
+    pub fn decode_node<T: DeserializeOwned>(
+        &self,
+        node: &Node,
+        later: &[Later],
+        problems: &mut Vec<Problem>,
+    ) -> Option<T> {
+        let (decoded, found) = decode::decode(&self.source, node, later);
+        problems.extend(found);
+        problems.sort();
+        problems.dedup();
+        decoded
+    }
+
+    /// A problem at `span`. Leave `help` empty when there is nothing to advise.
+    pub fn problem(
+        &self,
+        span: Span,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Problem {
+        self.source.problem(span, message.into(), help.into())
+    }
+
+    /// The text at `span`, as written; empty if `span` is not of this document.
+    pub fn source(&self, span: Span) -> &str {
+        self.source.at(span)
+    }
+
+    /// What the file is called in problems.
+    pub fn name(&self) -> &str {
+        self.source.name()
+    }
+
+    /// The root, which is a mapping.
+    pub fn root(&self) -> &Node {
+        &self.root
+    }
+}
+
+#[cfg(test)]
+mod tests;
