@@ -1,0 +1,360 @@
+//! Who is calling: a verified token's subject, or an address; and the tier that comes with it.
+
+mod address;
+mod cache;
+mod claims;
+mod credential;
+mod jwt;
+mod keys;
+mod sign;
+
+use std::{
+    borrow::Cow,
+    fmt,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use http::{HeaderMap, HeaderValue};
+
+use crate::{
+    clock::Timestamp,
+    limit::KeyHasher,
+    policy::{AcceptedIssuers, Auth},
+};
+
+pub use self::{
+    address::{DEFAULT_IPV6_PREFIX, ForwardedField, TrustedProxies, canonical, client_address},
+    cache::TokenCache,
+    claims::Claims,
+    credential::{Credential, CredentialError, Place, TokenSources},
+    jwt::{Issuer, KeyHints, TokenError, VerifiedToken},
+    keys::{Algorithm, KeyError, KeySet},
+    sign::{SignError, SigningKey},
+};
+
+/// How a policy finds out who is calling.
+pub struct IdentityRules {
+    /// Whose tokens are known.
+    pub issuers: IssuerSet,
+    /// Ways to name a caller; the first that resolves wins.
+    pub callers: Vec<Caller>,
+    /// Classes of callers.
+    pub tiers: Tiers,
+    /// What becomes of a bad token where one is optional.
+    pub invalid_token: InvalidToken,
+    /// Where tokens come from.
+    pub sources: TokenSources,
+}
+
+/// The issuers of a policy, told apart from every other set by a number: what was verified against
+/// one set says nothing about another.
+pub struct IssuerSet {
+    issuers: Vec<Issuer>,
+    id: u64,
+}
+
+impl From<Vec<Issuer>> for IssuerSet {
+    fn from(issuers: Vec<Issuer>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        IssuerSet { issuers, id: NEXT.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+/// A way to name a caller.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// What kind of caller it is: `user`, `anonymous`.
+    pub name: Box<str>,
+    /// What tells one from another.
+    pub key: CallerKey,
+    /// Where its tier comes from.
+    pub tier: TierSource,
+}
+
+/// What tells callers apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallerKey {
+    /// A claim of the token, by name or dotted path; with the issuer and the claim's name.
+    Claim(Box<str>),
+    /// The client's address; IPv6 by this prefix length.
+    Address {
+        /// 32 to 128.
+        ipv6_prefix: u8,
+    },
+}
+
+/// Where a caller's tier comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TierSource {
+    /// The default tier.
+    Default,
+    /// This one, by position.
+    Fixed(usize),
+    /// The tier that a claim names.
+    Claim(Box<str>),
+}
+
+/// Classes of callers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tiers {
+    /// In the order of the policy; limits refer to them by position.
+    pub tiers: Vec<Tier>,
+    /// Position of the one for callers that name none, or one that is not listed.
+    pub default: usize,
+}
+
+/// A class of callers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tier {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its name as a header value.
+    pub value: HeaderValue,
+}
+
+impl Tiers {
+    /// One tier for everybody: a policy without a `tiers` section.
+    pub fn single() -> Self {
+        let tier = Tier { name: "default".into(), value: HeaderValue::from_static("default") };
+        Tiers { tiers: vec![tier], default: 0 }
+    }
+
+    /// How many there are.
+    #[expect(clippy::len_without_is_empty, reason = "there is always one")]
+    pub fn len(&self) -> usize {
+        self.tiers.len()
+    }
+
+    /// Their names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tiers.iter().map(|tier| &*tier.name)
+    }
+
+    /// The tier at a position.
+    pub fn get(&self, position: usize) -> Option<&Tier> {
+        self.tiers.get(position)
+    }
+}
+
+/// What becomes of a bad token where one is optional.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvalidToken {
+    /// The request is refused.
+    Reject,
+    /// The request goes on as if it had no token.
+    Anonymous,
+}
+
+/// Who is calling, for one request.
+#[derive(Clone, Debug)]
+pub struct Identity<'p> {
+    /// The client's address.
+    pub address: IpAddr,
+    /// The verified token, if the route looked at one.
+    pub token: Option<Arc<VerifiedToken>>,
+    /// The caller; none if no way to name one resolved, which only routes without per-caller limits
+    /// allow.
+    pub caller: Option<ResolvedCaller<'p>>,
+    /// Position of the caller's tier.
+    pub tier: usize,
+}
+
+/// A caller that has a name.
+#[derive(Clone, Debug)]
+pub struct ResolvedCaller<'p> {
+    /// What kind of caller: `user`, `anonymous`.
+    pub kind: &'p str,
+    /// Which one.
+    pub value: CallerValue,
+    /// Keyed hash of (issuer, claim, value) or of the address prefix.
+    pub hash: u128,
+}
+
+/// What a caller is told apart by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallerValue {
+    /// A claim's value.
+    Claim(Box<str>),
+    /// An address; IPv6 the first of its prefix.
+    Address(IpAddr),
+}
+
+impl fmt::Display for CallerValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallerValue::Claim(value) => f.write_str(value),
+            CallerValue::Address(address) => address.fmt(f),
+        }
+    }
+}
+
+/// Why nobody could be identified.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// The route needs a token and the request shows none.
+    #[error("no token")]
+    Missing,
+    /// The request's credentials cannot be read as one token.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+    /// The token is not good.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The token is good, but the route takes no tokens of its issuer.
+    #[error("the token's issuer is not accepted here")]
+    IssuerNotAccepted,
+    /// The token names no caller, or in a form that cannot be one.
+    #[error("the token names no caller")]
+    NoCaller,
+}
+
+/// What identifying a request needs besides the policy and the request.
+pub struct Identifier {
+    /// Tokens verified lately.
+    pub tokens: TokenCache,
+    /// Hashes callers for counter keys.
+    pub hasher: KeyHasher,
+}
+
+impl Identifier {
+    /// Who sends a request with these headers from this address to a route with this `auth`.
+    ///
+    /// # Errors
+    /// [`IdentityError`]; a bad token is never taken for a missing one unless the policy says so.
+    pub fn identify<'p>(
+        &self,
+        rules: &'p IdentityRules,
+        auth: &Auth,
+        client: Client<'_>,
+        now: Timestamp,
+    ) -> Result<Identity<'p>, IdentityError> {
+        let (accepted, is_required) = match auth {
+            Auth::None => return Ok(self.without_token(rules, client.address)),
+            Auth::Optional(accepted) => (accepted, false),
+            Auth::Required(accepted) => (accepted, true),
+        };
+        let token = match rules.sources.find(client.headers) {
+            Ok(None) if is_required => return Err(IdentityError::Missing),
+            Ok(None) => return Ok(self.without_token(rules, client.address)),
+            Ok(Some(credential)) => self.verify(rules, accepted, credential, now),
+            Err(error) => Err(error.into()),
+        };
+        match token.and_then(|token| self.with_token(rules, token, client.address)) {
+            Err(IdentityError::Token(_) | IdentityError::IssuerNotAccepted)
+                if !is_required && rules.invalid_token == InvalidToken::Anonymous =>
+            {
+                Ok(self.without_token(rules, client.address))
+            }
+            identity => identity,
+        }
+    }
+
+    /// Who a request is charged to whose sender could not be identified: its address, nobody else.
+    pub fn unidentified<'p>(&self, rules: &'p IdentityRules, address: IpAddr) -> Identity<'p> {
+        Identity { caller: None, ..self.without_token(rules, address) }
+    }
+
+    /// Keyed hash of an address, IPv6 by this prefix: the owner of counters by address.
+    pub fn hash_address(&self, address: IpAddr, ipv6_prefix: u8) -> u128 {
+        match address::prefix(address, ipv6_prefix).addr() {
+            IpAddr::V4(v4) => self.hasher.hash([(b'4', v4.octets().as_slice())]),
+            IpAddr::V6(v6) => {
+                self.hasher.hash([(b'6', v6.octets().as_slice()), (b'/', &[ipv6_prefix])])
+            }
+        }
+    }
+
+    fn verify(
+        &self,
+        rules: &IdentityRules,
+        accepted: &AcceptedIssuers,
+        credential: Credential<'_>,
+        now: Timestamp,
+    ) -> Result<Arc<VerifiedToken>, IdentityError> {
+        let IssuerSet { issuers, id } = &rules.issuers;
+        let token = self.tokens.verify(*id, credential.token, issuers, now)?;
+        match accepted.contains(token.issuer) {
+            true => Ok(token),
+            false => Err(IdentityError::IssuerNotAccepted),
+        }
+    }
+
+    fn with_token<'p>(
+        &self,
+        rules: &'p IdentityRules,
+        token: Arc<VerifiedToken>,
+        address: IpAddr,
+    ) -> Result<Identity<'p>, IdentityError> {
+        let issuer = rules.issuers.issuers.get(token.issuer).map_or("", |issuer| &issuer.issuer);
+        for caller in &rules.callers {
+            let CallerKey::Claim(claim) = &caller.key else { continue };
+            let Some(value) = token.claims.lookup(claim) else { continue };
+            let value = caller_value(value).ok_or(IdentityError::NoCaller)?;
+            let parts =
+                [(b'u', issuer.as_bytes()), (b'c', claim.as_bytes()), (b'v', value.as_bytes())];
+            let resolved = ResolvedCaller {
+                kind: &caller.name,
+                hash: self.hasher.hash(parts),
+                value: CallerValue::Claim(value.into()),
+            };
+            let tier = tier(rules, &caller.tier, Some(&token.claims));
+            return Ok(Identity { address, token: Some(token), caller: Some(resolved), tier });
+        }
+        Err(IdentityError::NoCaller)
+    }
+
+    fn without_token<'p>(&self, rules: &'p IdentityRules, address: IpAddr) -> Identity<'p> {
+        let by_address = rules.callers.iter().find_map(|caller| match caller.key {
+            CallerKey::Address { ipv6_prefix } => Some((caller, ipv6_prefix)),
+            CallerKey::Claim(_) => None,
+        });
+        let caller = by_address.map(|(caller, ipv6_prefix)| ResolvedCaller {
+            kind: &caller.name,
+            value: CallerValue::Address(address::prefix(address, ipv6_prefix).addr()),
+            hash: self.hash_address(address, ipv6_prefix),
+        });
+        let source = by_address.map_or(&TierSource::Default, |(caller, _)| &caller.tier);
+        Identity { address, token: None, caller, tier: tier(rules, source, None) }
+    }
+}
+
+/// What is known of a request's sender before it is identified.
+#[derive(Clone, Copy, Debug)]
+pub struct Client<'r> {
+    /// Its address, through trusted proxies.
+    pub address: IpAddr,
+    /// Its request's headers.
+    pub headers: &'r HeaderMap,
+}
+
+const MAX_CALLER_BYTES: usize = 256;
+
+/// A claim as a caller's name: text or a whole number, not empty, bounded, printable.
+fn caller_value(value: &serde_json::Value) -> Option<Cow<'_, str>> {
+    let text = match value {
+        serde_json::Value::String(text) => Cow::Borrowed(text.as_str()),
+        serde_json::Value::Number(number) if !number.is_f64() => Cow::Owned(number.to_string()),
+        _ => return None,
+    };
+    let is_usable =
+        !text.is_empty() && text.len() <= MAX_CALLER_BYTES && !text.chars().any(char::is_control);
+    is_usable.then_some(text)
+}
+
+/// The tier of a caller; a name that is not listed counts as none.
+fn tier(rules: &IdentityRules, source: &TierSource, claims: Option<&Claims>) -> usize {
+    let tiers = &rules.tiers;
+    match source {
+        TierSource::Default => tiers.default,
+        TierSource::Fixed(tier) => *tier,
+        TierSource::Claim(claim) => claims
+            .and_then(|claims| claims.lookup(claim))
+            .and_then(serde_json::Value::as_str)
+            .and_then(|wanted| tiers.names().position(|name| name == wanted))
+            .unwrap_or(tiers.default),
+    }
+}

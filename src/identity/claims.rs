@@ -1,0 +1,254 @@
+//! The claims of a token, read from JSON in which nothing is ambiguous.
+//!
+//! A parser that keeps the last of two `sub` members and one that keeps the first see two users in
+//! one token, so a repeated name is an error here, at every depth (RFC 7519 section 4).
+
+use std::fmt;
+
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// How deep objects and arrays may nest, the outermost one included.
+const MAX_DEPTH: usize = 16;
+/// How many members all objects of one document may hold together.
+const MAX_MEMBERS: usize = 256;
+
+/// The payload of a token.
+#[derive(Clone, PartialEq)]
+pub struct Claims(Map<String, Value>);
+
+impl Claims {
+    /// Reads a payload.
+    pub fn parse(json: &[u8]) -> Result<Claims, serde_json::Error> {
+        parse_object(json).map(Claims)
+    }
+
+    /// The claim of exactly this name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
+
+    /// The claim at `path`: a member of that very name (`https://example.com/plan`), else the
+    /// member of a nested object (`realm.plan`).
+    pub fn lookup(&self, path: &str) -> Option<&Value> {
+        self.get(path).or_else(|| {
+            let (first, rest) = path.split_once('.')?;
+            rest.split('.').try_fold(self.get(first)?, |value, name| value.as_object()?.get(name))
+        })
+    }
+}
+
+impl From<Map<String, Value>> for Claims {
+    /// For claims that were never a token: policy tests and simulations.
+    fn from(members: Map<String, Value>) -> Claims {
+        Claims(members)
+    }
+}
+
+impl fmt::Debug for Claims {
+    /// Names no claim: who a user is does not belong in a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Claims({} members)", self.0.len())
+    }
+}
+
+/// Reads a JSON object in which no name repeats, within the bounds of this file.
+pub(super) fn parse_object(json: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let mut members = 0;
+    let value = Strict { depth: 0, members: &mut members }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    match value {
+        Value::Object(object) => Ok(object),
+        _ => Err(de::Error::custom("not an object")),
+    }
+}
+
+/// Reads one value that stands inside `depth` objects or arrays.
+struct Strict<'a> {
+    depth: usize,
+    members: &'a mut usize,
+}
+
+impl Strict<'_> {
+    fn nested<E: de::Error>(&mut self) -> Result<Strict<'_>, E> {
+        if self.depth == MAX_DEPTH {
+            return Err(E::custom("nested too deep"));
+        }
+        Ok(Strict { depth: self.depth + 1, members: self.members })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON without repeated names")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number not finite"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut elements: A) -> Result<Value, A::Error> {
+        let inner = self.nested()?;
+        let mut array = Vec::new();
+        while let Some(value) = elements
+            .next_element_seed(Strict { depth: inner.depth, members: &mut *inner.members })?
+        {
+            array.push(value);
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<Value, A::Error> {
+        let inner = self.nested()?;
+        let mut object = Map::new();
+        while let Some(name) = entries.next_key::<String>()? {
+            *inner.members += 1;
+            if *inner.members > MAX_MEMBERS {
+                return Err(de::Error::custom("too many members"));
+            }
+            let value = entries
+                .next_value_seed(Strict { depth: inner.depth, members: &mut *inner.members })?;
+            if object.insert(name, value).is_some() {
+                return Err(de::Error::custom("a name repeats"));
+            }
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    /// `levels` objects, one in the other.
+    fn nested(levels: usize) -> String {
+        format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels))
+    }
+
+    /// One object of `count` members.
+    fn wide(count: usize) -> String {
+        let members: Vec<_> = (0..count).map(|n| format!("\"m{n}\":{n}")).collect();
+        format!("{{{}}}", members.join(","))
+    }
+
+    #[test]
+    fn ambiguous_or_outsized_json_is_refused() {
+        for (what, json) in [
+            ("empty input", String::new()),
+            ("a string", "\"a\"".into()),
+            ("an array", "[]".into()),
+            ("null", "null".into()),
+            ("bytes after the object", "{} x".into()),
+            ("two objects", "{}{}".into()),
+            ("a byte order mark", "\u{feff}{}".into()),
+            ("a comment", "{/**/}".into()),
+            ("a trailing comma", "{\"a\":1,}".into()),
+            ("a repeated name", r#"{"sub":"a","sub":"b"}"#.into()),
+            ("a repeated name, equal values", r#"{"sub":"a","sub":"a"}"#.into()),
+            ("a repeated name, one escaped", r#"{"sub":"a","s\u0075b":"b"}"#.into()),
+            ("a repeated name in an object", r#"{"a":{"b":1,"b":2}}"#.into()),
+            ("a repeated name in an array", r#"{"a":[{"b":1,"b":2}]}"#.into()),
+            ("an infinite number", r#"{"a":1e999}"#.into()),
+            ("NaN", r#"{"a":NaN}"#.into()),
+            ("a lone surrogate", r#"{"a":"\ud800"}"#.into()),
+            ("a raw control character", "{\"a\":\"\n\"}".into()),
+            ("depth 17", nested(17)),
+            ("depth 17, arrays", format!("{{\"a\":{}{}}}", "[".repeat(16), "]".repeat(16))),
+            ("257 members", wide(257)),
+            ("257 members in two objects", format!("{{\"a\":{},\"b\":{{}}}}", wide(255))),
+        ] {
+            assert!(Claims::parse(json.as_bytes()).is_err(), "{what} was accepted");
+        }
+        assert!(Claims::parse(b"{\"a\":\"\xff\"}").is_err(), "invalid UTF-8 was accepted");
+    }
+
+    #[test]
+    fn json_at_the_bounds_is_read() {
+        for json in [nested(16), wide(256), format!("{{\"a\":{}}}", wide(255)), " {} ".into()] {
+            assert!(Claims::parse(json.as_bytes()).is_ok(), "{json}");
+        }
+    }
+
+    #[test]
+    fn an_exact_name_wins_over_a_dotted_path() {
+        let claims = Claims::parse(
+            br#"{"realm":{"plan":"pro","deep":{"er":1},"list":[1]},
+                 "flat.plan":"free","flat":{"plan":"lost"},"https://a.example/plan":"url"}"#,
+        )
+        .unwrap();
+        for (path, expected) in [
+            ("realm.plan", Some(json!("pro"))),
+            ("realm.deep.er", Some(json!(1))),
+            ("flat.plan", Some(json!("free"))),
+            ("https://a.example/plan", Some(json!("url"))),
+            ("plan", None),
+            ("realm.", None),
+            (".plan", None),
+            ("realm.list.0", None),
+            ("realm.plan.x", None),
+            ("", None),
+        ] {
+            assert_eq!(claims.lookup(path), expected.as_ref(), "{path:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn prop_parsing_never_panics_and_accepts_only_what_serde_json_does(
+            json in proptest::collection::vec(any::<u8>(), 0..64)
+        ) {
+            if let Ok(claims) = Claims::parse(&json) {
+                prop_assert_eq!(serde_json::from_slice::<Value>(&json).unwrap(), Value::Object(claims.0));
+            }
+        }
+
+        #[test]
+        fn prop_unambiguous_objects_are_read_as_serde_json_reads_them(
+            members in proptest::collection::btree_map("[a-z\"\\\\\u{e9}]{0,4}", any::<Option<i64>>(), 0..20)
+        ) {
+            let json = serde_json::to_vec(&members).unwrap();
+            prop_assert_eq!(
+                Value::Object(parse_object(&json).unwrap()),
+                serde_json::from_slice::<Value>(&json).unwrap()
+            );
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Finding the one token of a request.
+//!
+//! `Authorization: Bearer`, and a header or a cookie if the policy names one. Two credentials are
+//! an error and not a choice: two readers could choose differently (RFC 6750 section 3.1).
+
+use http::{HeaderMap, HeaderName, header};
+
+/// Where tokens come from, and whether the upstream sees them.
+#[derive(Clone, Debug, Default)]
+pub struct TokenSources {
+    /// A header beside `Authorization`.
+    pub header: Option<HeaderName>,
+    /// A cookie.
+    pub cookie: Option<Box<str>>,
+    /// Whether the token stays in the request that is forwarded.
+    pub forward: bool,
+}
+
+/// A token as it came, not verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credential<'r> {
+    /// Its bytes.
+    pub token: &'r [u8],
+    /// Where it was.
+    pub place: Place,
+}
+
+/// Where a token was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `Authorization: Bearer`.
+    Authorization,
+    /// The header that the policy names.
+    Header,
+    /// The cookie that the policy names.
+    Cookie,
+}
+
+/// Why a request's credentials cannot be read as one token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialError {
+    /// More than one `Authorization` field, or tokens in two places.
+    #[error("more than one credential")]
+    Several,
+    /// `Bearer` and nothing after it.
+    #[error("a bearer credential without a token")]
+    Empty,
+}
+
+impl TokenSources {
+    /// The request's token, if it has one.
+    ///
+    /// # Errors
+    /// [`CredentialError`] if there are several, or an empty one.
+    pub fn find<'r>(
+        &self,
+        headers: &'r HeaderMap,
+    ) -> Result<Option<Credential<'r>>, CredentialError> {
+        let found =
+            [self.in_authorization(headers)?, self.in_header(headers)?, self.in_cookie(headers)?];
+        let mut found = found.into_iter().flatten();
+        match (found.next(), found.next()) {
+            (_, Some(_)) => Err(CredentialError::Several),
+            (credential, None) => Ok(credential),
+        }
+    }
+
+    /// Takes the token out of a request that goes on to the upstream, unless the policy keeps it.
+    pub fn strip(&self, headers: &mut HeaderMap) {
+        if self.forward {
+            return;
+        }
+        if let Ok(Some(_)) = self.in_authorization(headers) {
+            headers.remove(header::AUTHORIZATION);
+        }
+        if let Some(name) = &self.header {
+            headers.remove(name);
+        }
+        if let Some(name) = &self.cookie {
+            strip_cookie(headers, name);
+        }
+    }
+
+    fn in_authorization<'r>(
+        &self,
+        headers: &'r HeaderMap,
+    ) -> Result<Option<Credential<'r>>, CredentialError> {
+        let Some(value) = only(headers, &header::AUTHORIZATION)? else { return Ok(None) };
+        let Some(token) = bearer(value) else { return Ok(None) };
+        credential(token, Place::Authorization).map(Some)
+    }
+
+    fn in_header<'r>(
+        &self,
+        headers: &'r HeaderMap,
+    ) -> Result<Option<Credential<'r>>, CredentialError> {
+        let Some(name) = self.header.as_ref().filter(|name| *name != header::AUTHORIZATION) else {
+            return Ok(None);
+        };
+        let Some(value) = only(headers, name)? else { return Ok(None) };
+        credential(bearer(value).unwrap_or(value), Place::Header).map(Some)
+    }
+
+    fn in_cookie<'r>(
+        &self,
+        headers: &'r HeaderMap,
+    ) -> Result<Option<Credential<'r>>, CredentialError> {
+        let Some(name) = &self.cookie else { return Ok(None) };
+        let mut values = cookies(headers).filter_map(|pair| cookie_value(pair, name));
+        match (values.next(), values.next()) {
+            (None, _) => Ok(None),
+            (Some(_), Some(_)) => Err(CredentialError::Several),
+            (Some(token), None) => credential(token, Place::Cookie).map(Some),
+        }
+    }
+}
+
+fn credential(token: &[u8], place: Place) -> Result<Credential<'_>, CredentialError> {
+    if token.is_empty() {
+        return Err(CredentialError::Empty);
+    }
+    Ok(Credential { token, place })
+}
+
+fn only<'r>(
+    headers: &'r HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'r [u8]>, CredentialError> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (_, Some(_)) => Err(CredentialError::Several),
+        (value, None) => Ok(value.map(|value| value.as_bytes())),
+    }
+}
+
+/// What follows `Bearer` and a run of spaces; none for another scheme.
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = value.split_at_checked(6)?;
+    let is_bearer = scheme.eq_ignore_ascii_case(b"bearer");
+    let ends_there = rest.first().is_none_or(|byte| *byte == b' ');
+    (is_bearer && ends_there).then(|| rest.trim_ascii_start())
+}
+
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let fields = headers.get_all(header::COOKIE).iter();
+    fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b';')).map(<[u8]>::trim_ascii)
+}
+
+fn cookie_value<'r>(pair: &'r [u8], name: &str) -> Option<&'r [u8]> {
+    let value = pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+    let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+    Some(unquoted.unwrap_or(value))
+}
+
+fn strip_cookie(headers: &mut HeaderMap, name: &str) {
+    if !cookies(headers).any(|pair| cookie_value(pair, name).is_some()) {
+        return;
+    }
+    let kept: Vec<&[u8]> =
+        cookies(headers).filter(|pair| cookie_value(pair, name).is_none()).collect();
+    let kept = http::HeaderValue::from_bytes(&kept.join(&b"; "[..]));
+    match kept {
+        Ok(value) if !value.is_empty() => {
+            headers.insert(header::COOKIE, value);
+        }
+        _ => {
+            headers.remove(header::COOKIE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        fields
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    fn sources() -> TokenSources {
+        TokenSources {
+            header: Some(HeaderName::from_static("x-token")),
+            cookie: Some("session".into()),
+            forward: false,
+        }
+    }
+
+    #[test]
+    fn token_is_found_where_the_policy_looks() {
+        use CredentialError::*;
+        for (fields, expected) in [
+            (&[][..], Ok(None)),
+            (&[("authorization", "Bearer abc")], Ok(Some("abc"))),
+            (&[("authorization", "bEARER   abc")], Ok(Some("abc"))),
+            (&[("authorization", "Basic abc")], Ok(None)),
+            (&[("authorization", "Bearerabc")], Ok(None)),
+            (&[("authorization", "Bearer")], Err(Empty)),
+            (&[("authorization", "Bearer ")], Err(Empty)),
+            (&[("authorization", "Bearer a"), ("authorization", "Bearer a")], Err(Several)),
+            (&[("authorization", "Basic a"), ("authorization", "Bearer a")], Err(Several)),
+            (&[("x-token", "abc")], Ok(Some("abc"))),
+            (&[("x-token", "Bearer abc")], Ok(Some("abc"))),
+            (&[("x-token", "abc"), ("authorization", "Bearer abc")], Err(Several)),
+            (&[("x-token", "abc"), ("authorization", "Basic abc")], Ok(Some("abc"))),
+            (&[("cookie", "a=b; session=abc; c=d")], Ok(Some("abc"))),
+            (&[("cookie", "session=\"abc\"")], Ok(Some("abc"))),
+            (&[("cookie", "xsession=abc")], Ok(None)),
+            (&[("cookie", "session=a; session=b")], Err(Several)),
+            (&[("cookie", "session=a"), ("cookie", "session=a")], Err(Several)),
+            (&[("cookie", "session=")], Err(Empty)),
+        ] {
+            let headers = headers(fields);
+            let found = sources().find(&headers).map(|found| found.map(|c| c.token));
+            assert_eq!(found, expected.map(|token| token.map(str::as_bytes)), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn token_is_taken_out_and_the_rest_stays() {
+        let mut headers = headers(&[
+            ("authorization", "Bearer abc"),
+            ("x-token", "abc"),
+            ("cookie", "a=b; session=abc; c=d"),
+        ]);
+        sources().strip(&mut headers);
+        assert_eq!(headers.len(), 1);
+        assert_eq!(headers["cookie"], "a=b; c=d");
+    }
+
+    #[test]
+    fn credentials_of_another_scheme_stay() {
+        let mut headers = headers(&[("authorization", "Basic abc"), ("cookie", "session=abc")]);
+        sources().strip(&mut headers);
+        assert_eq!(headers.len(), 1);
+        assert_eq!(headers["authorization"], "Basic abc");
+    }
+}
