@@ -1,0 +1,270 @@
+//! A policy: who is calling, what the limits are, which route charges which. Immutable once loaded.
+//!
+//! A request takes one snapshot of all policies and keeps it to its end. Counters live in the store,
+//! never here.
+
+mod compile;
+mod file;
+mod matcher;
+mod rate;
+mod sources;
+
+use std::{borrow::Cow, collections::HashMap, time::Duration};
+
+use http::{HeaderName, HeaderValue, StatusCode};
+
+use crate::{
+    identity::IdentityRules,
+    limit::{LimitId, Quota},
+};
+
+pub use self::{
+    compile::load,
+    matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, Router},
+    rate::{Rate, RateError},
+    sources::Sources,
+};
+
+/// Every policy that is in force, found by host.
+#[derive(Default)]
+pub struct Policies {
+    policies: Vec<Policy>,
+    by_name: HashMap<Box<str>, usize>,
+    /// Suffix patterns, longest first.
+    by_suffix: Vec<(HostPattern, usize)>,
+    /// The policy without hosts.
+    fallback: Option<usize>,
+}
+
+impl Policies {
+    /// Indexes policies by their hosts. That no two claim the same host is checked at load.
+    pub fn new(policies: Vec<Policy>) -> Self {
+        let mut all = Policies::default();
+        for (index, policy) in policies.iter().enumerate() {
+            if policy.hosts.is_empty() {
+                all.fallback = Some(index);
+            }
+            for host in &policy.hosts {
+                match host {
+                    HostPattern::Exact(name) => {
+                        all.by_name.insert(name.clone(), index);
+                    }
+                    HostPattern::Below(_) => all.by_suffix.push((host.clone(), index)),
+                }
+            }
+        }
+        let length = |pattern: &HostPattern| match pattern {
+            HostPattern::Exact(name) | HostPattern::Below(name) => name.len(),
+        };
+        all.by_suffix.sort_by_key(|(pattern, _)| std::cmp::Reverse(length(pattern)));
+        all.policies = policies;
+        all
+    }
+
+    /// The policy for a host: its own name, else the longest suffix, else the one without hosts.
+    pub fn for_host(&self, host: Option<&str>) -> Option<&Policy> {
+        let by_suffix = |host: &str| {
+            self.by_suffix
+                .iter()
+                .find(|(pattern, _)| pattern.matches(host))
+                .map(|(_, index)| *index)
+        };
+        let index = host
+            .and_then(|host| self.by_name.get(host).copied().or_else(|| by_suffix(host)))
+            .or(self.fallback)?;
+        self.policies.get(index)
+    }
+
+    /// All policies, in the order of their file names.
+    pub fn iter(&self) -> impl Iterator<Item = &Policy> {
+        self.policies.iter()
+    }
+}
+
+/// One policy file, compiled.
+pub struct Policy {
+    /// The file's name without its ending; part of every counter's key.
+    pub name: Box<str>,
+    /// Hosts it is for; empty: every host that no other policy names.
+    pub hosts: Vec<HostPattern>,
+    /// Where requests go.
+    pub upstreams: Vec<Upstream>,
+    /// Who is calling.
+    pub identity: IdentityRules,
+    /// The limits, referred to by position.
+    pub limits: Vec<Limit>,
+    /// Finds the position of a request's route.
+    pub router: Router,
+    /// In the order of the file.
+    pub routes: Vec<Route>,
+    /// What clients are told.
+    pub responses: Responses,
+}
+
+impl Policy {
+    /// The route that a request takes, the first that matches, and where it leads.
+    pub fn route(&self, request: Request<'_>) -> Option<(&Route, &Upstream)> {
+        let route = self.routes.get(self.router.route(request)?)?;
+        Some((route, self.upstreams.get(route.upstream)?))
+    }
+}
+
+/// What happens to the requests that match.
+#[derive(Debug)]
+pub struct Route {
+    /// The path pattern as written: what logs call the route.
+    pub name: Box<str>,
+    /// Whether a caller must show a token.
+    pub auth: Auth,
+    /// Limits to charge, primary first: positions in [`Policy::limits`].
+    pub limits: Vec<usize>,
+    /// Where to forward to: position in [`Policy::upstreams`].
+    pub upstream: usize,
+}
+
+/// Whether a route looks at tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Auth {
+    /// It does not; credentials are the upstream's own affair.
+    None,
+    /// A token may be missing, not bad.
+    Optional(AcceptedIssuers),
+    /// A good token is needed.
+    Required(AcceptedIssuers),
+}
+
+/// Whose tokens a route takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AcceptedIssuers {
+    /// Every issuer of the policy.
+    All,
+    /// Only these: positions in [`IdentityRules::issuers`].
+    Only(Vec<usize>),
+}
+
+impl AcceptedIssuers {
+    /// Whether tokens of the issuer at this position are taken.
+    pub fn contains(&self, issuer: usize) -> bool {
+        match self {
+            AcceptedIssuers::All => true,
+            AcceptedIssuers::Only(issuers) => issuers.contains(&issuer),
+        }
+    }
+}
+
+/// A named rule: how much, by tier, and what it is counted per.
+#[derive(Debug)]
+pub struct Limit {
+    /// Its name, which clients see as `x-ratelimit-resource`.
+    pub name: Box<str>,
+    /// The name as a header value.
+    pub resource: HeaderValue,
+    /// What a counter is kept for; never empty.
+    pub per: Vec<KeyPart>,
+    /// What each tier may use, by the tier's position. None: the limit does not apply to it.
+    pub allowances: Vec<Option<Allowance>>,
+}
+
+impl Limit {
+    /// Whether the limit counts by address and needs no caller: such a limit is charged for failed
+    /// authentication.
+    pub fn is_by_address(&self) -> bool {
+        self.per.contains(&KeyPart::ClientIp)
+            && self.per.iter().all(|part| !matches!(part, KeyPart::Caller | KeyPart::Claim(_)))
+    }
+}
+
+/// What one tier may use of one limit.
+#[derive(Clone, Debug)]
+pub struct Allowance {
+    /// How much in which window.
+    pub quota: Quota,
+    /// Names the limit and the window in counter keys.
+    pub id: LimitId,
+    /// The quota's limit as a header value, built once.
+    pub limit: HeaderValue,
+}
+
+/// One thing that a limit is counted per.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyPart {
+    /// The caller: (issuer, claim, value) or an address.
+    Caller,
+    /// The client's address, IPv6 by its /64.
+    ClientIp,
+    /// The request's path in its normal form.
+    Path,
+    /// The request's method.
+    Method,
+    /// A claim of the verified token, by name or dotted path.
+    Claim(Box<str>),
+    /// A request header.
+    Header(HeaderName),
+}
+
+/// Where requests are forwarded to.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// Its name in the policy.
+    pub name: Box<str>,
+    /// The server.
+    pub server: Server,
+    /// How long a connection may take to be made.
+    pub connect_timeout: Duration,
+    /// How long the upstream may take to answer with a response head.
+    pub response_timeout: Duration,
+    /// How long a body may make no progress, either way.
+    pub idle_timeout: Duration,
+}
+
+/// A server's address.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Server {
+    /// Name or address.
+    pub host: Box<str>,
+    /// TCP port.
+    pub port: u16,
+}
+
+/// What clients are told.
+#[derive(Clone, Debug)]
+pub struct Responses {
+    /// Which limit headers.
+    pub headers: HeaderProfile,
+    /// Status of a denial: 429 or 403.
+    pub denied_status: StatusCode,
+    /// Where the API's limits are explained.
+    pub documentation_url: Option<Cow<'static, str>>,
+    /// The protection space named in `WWW-Authenticate`.
+    pub realm: Cow<'static, str>,
+}
+
+impl Responses {
+    /// What clients are told that no policy is for.
+    pub const DEFAULT: Responses = Responses {
+        headers: HeaderProfile::Github,
+        denied_status: StatusCode::TOO_MANY_REQUESTS,
+        documentation_url: None,
+        realm: Cow::Borrowed("tollgate"),
+    };
+}
+
+/// Which limit headers responses carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HeaderProfile {
+    /// `x-ratelimit-limit`, `-remaining`, `-used`, `-reset`, `-resource`.
+    #[default]
+    Github,
+    /// None.
+    None,
+}
+
+impl HeaderProfile {
+    /// Whether responses carry the five headers.
+    pub fn shows_limits(self) -> bool {
+        match self {
+            HeaderProfile::Github => true,
+            HeaderProfile::None => false,
+        }
+    }
+}

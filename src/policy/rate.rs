@@ -1,0 +1,155 @@
+//! Rates as people write them: `5000/hour`, `10/5s`, `100_000 per day`, `unlimited`.
+
+use std::{str::FromStr, time::Duration};
+
+use crate::limit::Quota;
+
+/// What a tier may use of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// The limit does not apply.
+    Unlimited,
+    /// So much in each window; zero denies always.
+    Quota(Quota),
+}
+
+/// Why a text is no rate. The message says what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RateError {
+    /// Neither `unlimited` nor `count/window`.
+    #[error("not a rate")]
+    Form,
+    /// The part before the slash.
+    #[error("`{0}` is not a whole number of requests")]
+    Count(String),
+    /// More than 2^31 - 1.
+    #[error("more than 2147483647 requests a window")]
+    CountTooLarge,
+    /// The part after the slash.
+    #[error("`{0}` is not a window of time")]
+    Window(String),
+    /// Zero, more than 366 days, or a fraction of a millisecond.
+    #[error("a window is from a millisecond to 366 days long")]
+    WindowRange,
+    /// Months and years differ in length: they need a calendar.
+    #[error("windows of a month or a year follow the calendar, which is not supported yet")]
+    Calendar,
+}
+
+impl RateError {
+    /// What to write instead.
+    pub fn help(&self) -> &'static str {
+        match self {
+            RateError::Calendar => "write days, such as 100_000/30d",
+            _ => "write a rate such as 5000/hour, 10/5s, 100_000 per day, 0/hour or unlimited",
+        }
+    }
+}
+
+const MAX_COUNT: u64 = (1 << 31) - 1;
+const MAX_WINDOW: Duration = Duration::from_secs(366 * 86_400);
+
+impl FromStr for Rate {
+    type Err = RateError;
+
+    fn from_str(text: &str) -> Result<Self, RateError> {
+        let text = text.trim();
+        if text == "unlimited" {
+            return Ok(Rate::Unlimited);
+        }
+        let (count, window) =
+            text.split_once('/').or_else(|| text.split_once(" per ")).ok_or(RateError::Form)?;
+        Ok(Rate::Quota(Quota { limit: parse_count(count)?, window: parse_window(window)? }))
+    }
+}
+
+fn parse_count(text: &str) -> Result<u32, RateError> {
+    let text = text.trim();
+    let digits = text.replace('_', "");
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number || !text.starts_with(|first: char| first.is_ascii_digit()) {
+        return Err(RateError::Count(text.to_owned()));
+    }
+    match digits.parse::<u64>() {
+        Ok(count) if count <= MAX_COUNT => Ok(count as u32),
+        _ => Err(RateError::CountTooLarge),
+    }
+}
+
+/// Parses `hour`, `5s`, `30 seconds`, `7d`.
+fn parse_window(text: &str) -> Result<Duration, RateError> {
+    let text = text.trim();
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+    if matches!(unit, "M" | "month" | "months" | "y" | "year" | "years") {
+        return Err(RateError::Calendar);
+    }
+    let window = match text.starts_with(|c: char| c.is_ascii_digit()) {
+        true => humantime::parse_duration(text),
+        false => humantime::parse_duration(&format!("1{text}")),
+    };
+    match window {
+        Ok(window) if window.is_zero() || window > MAX_WINDOW => Err(RateError::WindowRange),
+        Ok(window) if window.subsec_nanos() % 1_000_000 != 0 => Err(RateError::WindowRange),
+        Ok(window) => Ok(window),
+        Err(humantime::DurationError::NumberOverflow) => Err(RateError::WindowRange),
+        Err(_) => Err(RateError::Window(text.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn rates_are_read_as_people_write_them() {
+        for (text, limit, seconds) in [
+            ("5000/hour", 5000, 3600),
+            ("10/5s", 10, 5),
+            ("100_000 per day", 100_000, 86_400),
+            ("30 / minute", 30, 60),
+            ("7 per 2 weeks", 7, 14 * 86_400),
+            ("0/hour", 0, 3600),
+            ("1/30 seconds", 1, 30),
+            ("2147483647/366d", 2_147_483_647, 366 * 86_400),
+        ] {
+            let quota = Quota { limit, window: Duration::from_secs(seconds) };
+            assert_eq!(text.parse(), Ok(Rate::Quota(quota)), "{text}");
+        }
+        assert_eq!("unlimited".parse(), Ok(Rate::Unlimited));
+    }
+
+    #[test]
+    fn other_texts_are_refused_with_their_fault() {
+        use RateError::*;
+        for (text, error) in [
+            ("", Form),
+            ("5000", Form),
+            ("lots/hour", Count("lots".into())),
+            ("/hour", Count(String::new())),
+            ("-1/hour", Count("-1".into())),
+            ("+1/hour", Count("+1".into())),
+            ("_/hour", Count("_".into())),
+            ("1.5/hour", Count("1.5".into())),
+            ("2147483648/hour", CountTooLarge),
+            ("99999999999999999999999/hour", CountTooLarge),
+            ("5/fortnight", Window("fortnight".into())),
+            ("5/", Window(String::new())),
+            ("5/0s", WindowRange),
+            ("5/367d", WindowRange),
+            ("5/99999999999999999999s", WindowRange),
+            ("100_000/month", Calendar),
+            ("5/hour/day", Window("hour/day".into())),
+        ] {
+            assert_eq!(text.parse::<Rate>(), Err(error), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn prop_parsing_never_panics(text in "\\PC{0,24}") {
+            let _ = text.parse::<Rate>();
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! `tollgate.yaml`: what needs a restart to change. Policies, which do not, are files of their own.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use crate::{
+    access_log::Format,
+    identity::{ForwardedField, TrustedProxies},
+    policy::{Policies, Policy, Sources, load},
+    yaml::{Document, Later, Node, Problem, Spanned, Value, suggest},
+};
+
+/// The settings, checked.
+#[derive(Debug)]
+pub struct Settings {
+    /// Where to listen.
+    pub listeners: Vec<SocketAddr>,
+    /// A policy file, or a folder of them.
+    pub policies: PathBuf,
+    /// Worker threads.
+    pub workers: usize,
+    /// Whose word about a client's address is taken.
+    pub trusted_proxies: TrustedProxies,
+    /// Whether upstreams get a `Forwarded` field beside `X-Forwarded-*`.
+    pub write_forwarded: bool,
+    /// Counters that the in-process store keeps at most.
+    pub max_keys: usize,
+    /// Memory for verified tokens.
+    pub token_cache_bytes: u64,
+    /// How access log lines look; none: no access log.
+    pub access_log: Option<Format>,
+    /// How long requests in flight may take to finish at shutdown.
+    pub drain: Duration,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename = "settings file")]
+struct RawSettings {
+    version: Spanned<u32>,
+    listeners: Spanned<Vec<RawListener>>,
+    policies: Option<Spanned<String>>,
+    workers: Option<Spanned<u16>>,
+    #[serde(default)]
+    trusted_proxies: Vec<Spanned<String>>,
+    /// Which field trusted proxies write: `x-forwarded-for` (the default) or `forwarded`.
+    client_address_from: Option<Spanned<String>>,
+    #[serde(default)]
+    send_forwarded: bool,
+    #[serde(default)]
+    store: RawStore,
+    token_cache_bytes: Option<Spanned<u64>>,
+    #[serde(default)]
+    access_log: RawAccessLog,
+    drain: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename = "listener")]
+struct RawListener {
+    address: Spanned<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename = "store section")]
+struct RawStore {
+    #[serde(default)]
+    memory: RawMemory,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename = "memory section")]
+struct RawMemory {
+    max_keys: Option<Spanned<u64>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename = "access_log section")]
+struct RawAccessLog {
+    format: Option<Spanned<String>>,
+}
+
+/// Fields that the format has and this version does not act on.
+const LATER: &[Later] = &[
+    Later { section: "settings file", fields: &["admin", "http", "limits", "timeouts", "tracing"] },
+    Later {
+        section: "listener",
+        fields: &["tls", "proxy_protocol", "protocols", "redirect", "unix", "client_ca", "hsts"],
+    },
+    Later {
+        section: "store section",
+        fields: &["redis", "current", "next", "percent", "mode", "deadline", "instances", "clock"],
+    },
+];
+
+const DEFAULT_MAX_KEYS: usize = 2_000_000;
+const DEFAULT_TOKEN_CACHE_BYTES: u64 = 64 << 20;
+const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
+const MAX_WORKERS: u16 = 256;
+
+/// Largest settings or policy file that is read.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+impl Settings {
+    /// Reads the settings in `text`; `file` is where they came from.
+    ///
+    /// # Errors
+    /// Every problem, in the order of their places.
+    pub fn parse(file: &Path, text: &str) -> Result<Settings, Vec<Problem>> {
+        let shown = file.display().to_string();
+        let document = Document::parse(&shown, text).map_err(|problem| vec![problem])?;
+        let mut problems = Vec::new();
+        let settings = document.decode::<RawSettings>(LATER, &mut problems).and_then(|raw| {
+            Checker { document: &document, problems: &mut problems }.check(raw, file)
+        });
+        match settings {
+            Some(settings) if problems.is_empty() => Ok(settings),
+            _ => {
+                problems.sort();
+                problems.dedup();
+                Err(problems)
+            }
+        }
+    }
+}
+
+struct Checker<'c> {
+    document: &'c Document,
+    problems: &'c mut Vec<Problem>,
+}
+
+impl Checker<'_> {
+    fn refuse<T>(&mut self, place: &Spanned<T>, message: impl Into<String>, help: &str) {
+        self.problems.push(self.document.problem(place.span, message, help));
+    }
+
+    fn check(&mut self, raw: RawSettings, file: &Path) -> Option<Settings> {
+        if raw.version.value != 1 {
+            self.refuse(&raw.version, "not a known version", "write 1");
+        }
+        if raw.listeners.value.is_empty() {
+            self.refuse(&raw.listeners, "no listener", "add one: `- { address: 127.0.0.1:8080 }`");
+        }
+        let listeners =
+            raw.listeners.value.iter().filter_map(|raw| self.address(&raw.address)).collect();
+        let field = match &raw.client_address_from {
+            None => Some(ForwardedField::XForwardedFor),
+            Some(raw) => self.one_of(
+                raw,
+                &[
+                    ("x-forwarded-for", ForwardedField::XForwardedFor),
+                    ("forwarded", ForwardedField::Forwarded),
+                ],
+            ),
+        };
+        let networks = raw.trusted_proxies.iter().filter_map(|raw| self.network(raw)).collect();
+        let access_log = match &raw.access_log.format {
+            None => Some(Some(Format::Text)),
+            Some(raw) => self.one_of(
+                raw,
+                &[("text", Some(Format::Text)), ("json", Some(Format::Json)), ("off", None)],
+            ),
+        };
+        let workers = self.workers(raw.workers.as_ref());
+        let max_keys = self.max_keys(raw.store.memory.max_keys.as_ref());
+        let drain = self.drain(raw.drain.as_ref());
+        Some(Settings {
+            listeners,
+            policies: beside(file, raw.policies.as_ref().map(|path| path.value.as_str())),
+            workers,
+            trusted_proxies: TrustedProxies::new(networks, field?),
+            write_forwarded: raw.send_forwarded,
+            max_keys,
+            token_cache_bytes: raw
+                .token_cache_bytes
+                .map_or(DEFAULT_TOKEN_CACHE_BYTES, |bytes| bytes.value),
+            access_log: access_log?,
+            drain,
+        })
+    }
+
+    fn address(&mut self, raw: &Spanned<String>) -> Option<SocketAddr> {
+        let address = raw.value.parse().ok();
+        if address.is_none() {
+            let message = format!("`{}` is not an address to listen on", raw.value);
+            self.refuse(raw, message, "write an IP address and a port: 127.0.0.1:8080, [::]:8080");
+        }
+        address
+    }
+
+    fn network(&mut self, raw: &Spanned<String>) -> Option<IpNet> {
+        let network = raw.value.parse::<IpNet>().ok().or_else(|| {
+            let address = raw.value.parse::<IpAddr>().ok()?;
+            Some(IpNet::from(address))
+        });
+        if network.is_none() {
+            let message = format!("`{}` is not a network", raw.value);
+            self.refuse(raw, message, "write an address or a prefix: 10.0.0.0/8, 192.0.2.1");
+        }
+        network
+    }
+
+    fn workers(&mut self, raw: Option<&Spanned<u16>>) -> usize {
+        let Some(raw) = raw else {
+            return std::thread::available_parallelism().map_or(1, usize::from);
+        };
+        if !(1..=MAX_WORKERS).contains(&raw.value) {
+            self.refuse(
+                raw,
+                "number of workers out of range",
+                "write 1 to 256, or nothing for one a core",
+            );
+        }
+        raw.value.into()
+    }
+
+    fn max_keys(&mut self, raw: Option<&Spanned<u64>>) -> usize {
+        let Some(raw) = raw else { return DEFAULT_MAX_KEYS };
+        match usize::try_from(raw.value) {
+            Ok(keys) if keys > 0 => keys,
+            _ => {
+                self.refuse(
+                    raw,
+                    "a store without room",
+                    "write how many counters to keep: 2_000_000",
+                );
+                DEFAULT_MAX_KEYS
+            }
+        }
+    }
+
+    fn drain(&mut self, raw: Option<&Spanned<String>>) -> Duration {
+        let Some(raw) = raw else { return DEFAULT_DRAIN };
+        match humantime::parse_duration(&raw.value) {
+            Ok(drain) if drain <= Duration::from_secs(3600) => drain,
+            _ => {
+                self.refuse(
+                    raw,
+                    format!("`{}` is not a time to drain", raw.value),
+                    "write a number and a unit, at most 1h: 30s",
+                );
+                DEFAULT_DRAIN
+            }
+        }
+    }
+
+    fn one_of<T: Copy>(&mut self, raw: &Spanned<String>, choices: &[(&str, T)]) -> Option<T> {
+        let found = choices.iter().find(|(name, _)| *name == raw.value).map(|(_, value)| *value);
+        if found.is_none() {
+            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+            let help = match suggest(&raw.value, names.iter().copied()) {
+                Some(word) => format!("did you mean `{word}`?"),
+                None => format!("one of: {}", names.join(", ")),
+            };
+            self.refuse(raw, format!("unknown value `{}`", raw.value), &help);
+        }
+        found
+    }
+}
+
+/// Everything that is configured: the settings and the policies that they name.
+pub struct Configuration {
+    /// What needs a restart.
+    pub settings: Settings,
+    /// What does not.
+    pub policies: Policies,
+}
+
+impl Configuration {
+    /// Reads the settings file and all policies that it names.
+    ///
+    /// # Errors
+    /// Every problem of every file.
+    pub fn read(file: &Path, sources: &Sources) -> Result<Configuration, Vec<Problem>> {
+        let text = read_text(file, sources)?;
+        let settings = Settings::parse(file, &text);
+        // Mistakes in the settings hide none in the policies.
+        match (settings, read_policies(&policies_path(file, &text), sources)) {
+            (Ok(settings), Ok(policies)) => Ok(Configuration { settings, policies }),
+            (settings, policies) => {
+                let problems = [settings.err(), policies.err()];
+                Err(problems.into_iter().flatten().flatten().collect())
+            }
+        }
+    }
+}
+
+/// Where a settings file says that policies are, whatever else may be wrong with it.
+fn policies_path(file: &Path, text: &str) -> PathBuf {
+    let document = Document::parse("", text).ok();
+    let path = document.as_ref().and_then(|document| match &document.root().value {
+        Value::Mapping(entries) => entries.iter().find(|(name, _)| name.value == "policies"),
+        _ => None,
+    });
+    match path {
+        Some((_, Node { value: Value::String(path), .. })) => beside(file, Some(path)),
+        _ => beside(file, None),
+    }
+}
+
+/// A path in a settings file is read from the file's folder.
+fn beside(file: &Path, policies: Option<&str>) -> PathBuf {
+    file.parent().unwrap_or(Path::new("")).join(policies.unwrap_or("policies"))
+}
+
+/// Reads a policy file, or all `*.yaml` and `*.yml` of a folder in the order of their names.
+///
+/// # Errors
+/// Every problem of every file, and hosts that two policies claim.
+pub fn read_policies(path: &Path, sources: &Sources) -> Result<Policies, Vec<Problem>> {
+    let files = match path.is_dir() {
+        true => policy_files(path)?,
+        false => vec![path.to_owned()],
+    };
+    let (mut policies, mut problems) = (Vec::new(), Vec::new());
+    for file in &files {
+        match read_text(file, sources).and_then(|text| load(file, &text, sources)) {
+            Ok(policy) => policies.push((file, policy)),
+            Err(found) => problems.extend(found),
+        }
+    }
+    problems.extend(contested_hosts(&policies));
+    match problems.is_empty() {
+        true => Ok(Policies::new(policies.into_iter().map(|(_, policy)| policy).collect())),
+        false => Err(problems),
+    }
+}
+
+fn policy_files(folder: &Path) -> Result<Vec<PathBuf>, Vec<Problem>> {
+    let shown = folder.display().to_string();
+    let refuse = |message: String, help: &str| vec![Problem::whole_file(&shown, message, help)];
+    let entries = std::fs::read_dir(folder)
+        .map_err(|error| refuse(format!("cannot read the folder: {error}"), "check `policies`"))?;
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml"))
+        .collect();
+    files.sort();
+    if files.is_empty() {
+        return Err(refuse("no policies".into(), "put a file that ends in .yaml here"));
+    }
+    Ok(files)
+}
+
+/// Two policies for one host would be decided by the order of their names.
+fn contested_hosts(policies: &[(&PathBuf, Policy)]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (at, (file, policy)) in policies.iter().enumerate() {
+        for (earlier_file, earlier) in policies.iter().take(at) {
+            let is_contested = match (policy.hosts.as_slice(), earlier.hosts.as_slice()) {
+                ([], []) => true,
+                (hosts, others) => hosts.iter().any(|host| others.contains(host)),
+            };
+            if is_contested {
+                problems.push(Problem::whole_file(
+                    &file.display().to_string(),
+                    format!("{} is for the same hosts", earlier_file.display()),
+                    "give each policy `hosts` of its own",
+                ));
+            }
+        }
+    }
+    problems
+}
+
+/// Reads a settings or policy file.
+///
+/// # Errors
+/// One problem, if it cannot be read or is not text.
+pub fn read_text(file: &Path, sources: &Sources) -> Result<String, Vec<Problem>> {
+    let shown = file.display().to_string();
+    let refuse = |message: String, help: &str| vec![Problem::whole_file(&shown, message, help)];
+    let content = sources
+        .read(file, MAX_FILE_BYTES)
+        .map_err(|error| refuse(format!("cannot read: {error}"), "check the path"))?;
+    String::from_utf8(content).map_err(|_| refuse("not UTF-8 text".into(), "save it as UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Settings, Vec<Problem>> {
+        Settings::parse(Path::new("config/tollgate.yaml"), text)
+    }
+
+    #[test]
+    fn defaults_need_only_a_listener() {
+        let settings = parse("version: 1\nlisteners: [{ address: 127.0.0.1:0 }]\n").unwrap();
+        assert_eq!(settings.policies, Path::new("config/policies"));
+        assert_eq!(settings.access_log, Some(Format::Text));
+        assert_eq!(settings.drain, DEFAULT_DRAIN);
+        assert!(settings.workers >= 1);
+    }
+
+    #[test]
+    fn every_mistake_is_told_with_its_place() {
+        let problems = parse(
+            "version: 2\nlisteners: [{ address: localhost }]\nworkers: 0\ntrusted_proxies: [10.0.0.0/40]\n\
+             store: { redis: { url: redis://localhost } }\naccess_log: { format: jsn }\nsize: 1\n",
+        )
+        .unwrap_err();
+        let lines: Vec<usize> = problems.iter().map(Problem::line).collect();
+        assert_eq!(lines, [1, 2, 3, 4, 5, 6, 7]);
+        assert!(problems[4].message().contains("not supported yet"), "{}", problems[4]);
+        assert_eq!(problems[5].help(), "did you mean `json`?");
+    }
+}
