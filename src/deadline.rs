@@ -1,0 +1,157 @@
+//! Coarse deadlines: one timer a worker, instead of one a request.
+//!
+//! A deadline is set for nearly every step of every request and almost never met, so setting one
+//! must cost no more than storing a number. A worker ticks ten times a second, looks at its
+//! deadlines, and wakes those that have passed. They end up to a tick late and never early, which
+//! is exact enough for seconds.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::{Rc, Weak},
+    task::{Context, Waker},
+    time::Duration,
+};
+
+/// How far apart ticks are.
+pub const TICK: Duration = Duration::from_millis(100);
+
+const NEVER: u32 = u32::MAX;
+
+/// A worker's clock of ticks, and the deadlines that hang on it.
+#[derive(Default)]
+pub struct Ticker {
+    now: Cell<u32>,
+    draining: Cell<bool>,
+    watches: RefCell<Vec<Weak<Watch>>>,
+}
+
+/// One deadline, kept with a connection and set again for each step.
+pub struct Deadline {
+    watch: Rc<Watch>,
+    ticker: Rc<Ticker>,
+}
+
+struct Watch {
+    at: Cell<u32>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Watch {
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl Ticker {
+    /// A deadline on this ticker, not set.
+    pub fn deadline(self: &Rc<Self>) -> Deadline {
+        let watch = Rc::new(Watch { at: Cell::new(NEVER), waker: RefCell::default() });
+        self.watches.borrow_mut().push(Rc::downgrade(&watch));
+        Deadline { watch, ticker: Rc::clone(self) }
+    }
+
+    /// Ticks since the worker started.
+    pub fn now(&self) -> u32 {
+        self.now.get()
+    }
+
+    /// Lets one tick pass and wakes whoever waited for a deadline that is now over.
+    pub fn tick(&self) {
+        let now = self.now.get().saturating_add(1);
+        self.now.set(now);
+        self.watches.borrow_mut().retain(|watch| {
+            let Some(watch) = watch.upgrade() else { return false };
+            if watch.at.get() <= now {
+                watch.wake();
+            }
+            true
+        });
+    }
+
+    /// Tells every connection to finish what it is doing and close.
+    pub fn drain(&self) {
+        self.draining.set(true);
+        for watch in self.watches.borrow().iter().filter_map(Weak::upgrade) {
+            watch.wake();
+        }
+    }
+
+    /// Whether the worker is on its way out.
+    pub fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+}
+
+impl Deadline {
+    /// Sets it `after` from now, in place of what it was.
+    pub fn set(&self, after: Duration) {
+        // One more tick, because the present one has begun already.
+        let ticks = after.as_millis().div_ceil(TICK.as_millis()) + 1;
+        let ticks = u32::try_from(ticks).unwrap_or(NEVER);
+        self.watch.at.set(self.ticker.now().saturating_add(ticks));
+    }
+
+    /// Takes it off.
+    pub fn clear(&self) {
+        self.watch.at.set(NEVER);
+    }
+
+    /// Whether it is set.
+    pub fn is_set(&self) -> bool {
+        self.watch.at.get() != NEVER
+    }
+
+    /// Whether it has passed. If not, the task will be woken when it does, and on drain.
+    pub fn poll_passed(&self, context: &Context<'_>) -> bool {
+        if self.watch.at.get() <= self.ticker.now() {
+            return true;
+        }
+        let mut waker = self.watch.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        false
+    }
+
+    /// The ticker that it hangs on.
+    pub fn ticker(&self) -> &Rc<Ticker> {
+        &self.ticker
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passed(deadline: &Deadline) -> bool {
+        deadline.poll_passed(&Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn deadline_passes_after_its_time_and_not_before() {
+        let ticker = Rc::new(Ticker::default());
+        let deadline = ticker.deadline();
+        deadline.set(Duration::from_millis(250));
+        for _ in 0..3 {
+            ticker.tick();
+            assert!(!passed(&deadline));
+        }
+        ticker.tick();
+        assert!(passed(&deadline));
+        deadline.set(Duration::from_millis(250));
+        assert!(!passed(&deadline));
+        deadline.clear();
+        (0..100).for_each(|_| ticker.tick());
+        assert!(!passed(&deadline));
+    }
+
+    #[test]
+    fn dropped_deadlines_are_forgotten() {
+        let ticker = Rc::new(Ticker::default());
+        drop(ticker.deadline());
+        ticker.tick();
+        assert!(ticker.watches.borrow().is_empty());
+    }
+}

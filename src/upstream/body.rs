@@ -1,0 +1,263 @@
+//! Bodies on their way through: frames as they come, back-pressure by not asking for more, and a
+//! deadline that starts anew with each frame.
+
+use std::{
+    cell::Cell,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, header};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::{headers::is_reserved, pool::Connection};
+use crate::deadline::Deadline;
+
+/// A client's body on its way to the upstream.
+pub struct RequestBody {
+    incoming: Option<Incoming>,
+    deadline: Option<Rc<Deadline>>,
+    state: Rc<BodyState>,
+}
+
+/// What a request's body is doing, for telling whose fault a failure is.
+#[derive(Debug, Default)]
+pub(super) struct BodyState {
+    waiting: Cell<bool>,
+    failed: Cell<bool>,
+}
+
+impl BodyState {
+    /// The client owes the next frame.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.get()
+    }
+
+    /// The client broke it off.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.get()
+    }
+}
+
+/// How long a client's body may make no progress.
+const REQUEST_IDLE: Duration = Duration::from_secs(30);
+
+impl RequestBody {
+    /// The client's body, extending `deadline` with each frame.
+    pub(super) fn new(incoming: Incoming, deadline: Rc<Deadline>) -> Self {
+        RequestBody { incoming: Some(incoming), deadline: Some(deadline), state: Rc::default() }
+    }
+
+    /// No body.
+    pub(super) fn empty() -> Self {
+        RequestBody { incoming: None, deadline: None, state: Rc::default() }
+    }
+
+    pub(super) fn attach(&mut self, deadline: Rc<Deadline>) {
+        self.deadline = Some(deadline);
+    }
+
+    pub(super) fn state(&self) -> Rc<BodyState> {
+        Rc::clone(&self.state)
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let body = self.get_mut();
+        let Some(incoming) = &mut body.incoming else { return Poll::Ready(None) };
+        let polled = Pin::new(incoming).poll_frame(context);
+        let was_waiting = body.state.waiting.replace(polled.is_pending());
+        if let Some(deadline) = &body.deadline
+            && (polled.is_ready() || !was_waiting)
+        {
+            deadline.set(REQUEST_IDLE);
+        }
+        if let Poll::Ready(Some(Err(_))) = polled {
+            body.state.failed.set(true);
+        }
+        polled.map(|frame| frame.map(|frame| frame.map(without_reserved_trailers)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.as_ref().map_or(SizeHint::with_exact(0), Incoming::size_hint)
+    }
+}
+
+/// An upstream's body on its way to the client. It drives the connection that it comes from, and
+/// gives it back at its end.
+pub struct UpstreamBody {
+    incoming: Incoming,
+    connection: Option<Connection>,
+    idle_timeout: Duration,
+}
+
+/// Why an upstream's body broke off.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamBodyError {
+    /// The connection failed.
+    #[error(transparent)]
+    Connection(#[from] hyper::Error),
+    /// Nothing came, or the client read nothing, for too long.
+    #[error("response body made no progress")]
+    Timeout,
+}
+
+impl UpstreamBody {
+    pub(super) fn new(incoming: Incoming, connection: Connection, idle_timeout: Duration) -> Self {
+        connection.deadline.set(idle_timeout);
+        let mut body = UpstreamBody { incoming, connection: Some(connection), idle_timeout };
+        body.release_at_end();
+        body
+    }
+
+    fn release_at_end(&mut self) {
+        if self.incoming.is_end_stream()
+            && let Some(connection) = self.connection.take()
+        {
+            connection.release();
+        }
+    }
+
+    /// The next frame, driving the connection if it is not there yet.
+    fn poll_incoming(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        // The frame is produced by the connection, in this task: see `exchange`.
+        let mut without_waker = Context::from_waker(Waker::noop());
+        let polled = Pin::new(&mut self.incoming).poll_frame(&mut without_waker);
+        let (Poll::Pending, Some(connection)) = (&polled, &mut self.connection) else {
+            return polled;
+        };
+        if connection.poll_drive(context).is_ready() {
+            self.connection = None;
+        }
+        Pin::new(&mut self.incoming).poll_frame(&mut without_waker)
+    }
+}
+
+impl Body for UpstreamBody {
+    type Data = Bytes;
+    type Error = UpstreamBodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
+        let body = self.get_mut();
+        let polled = body.poll_incoming(context);
+        match &polled {
+            Poll::Pending => {
+                let passed = |connection: &Connection| connection.deadline.poll_passed(context);
+                if body.connection.as_ref().is_some_and(passed) {
+                    body.connection = None;
+                    return Poll::Ready(Some(Err(UpstreamBodyError::Timeout)));
+                }
+                return Poll::Pending;
+            }
+            Poll::Ready(None) => {
+                if let Some(connection) = body.connection.take() {
+                    connection.release();
+                }
+            }
+            Poll::Ready(Some(Err(_))) => body.connection = None,
+            Poll::Ready(Some(Ok(_))) => {
+                if let Some(connection) = &body.connection {
+                    connection.deadline.set(body.idle_timeout);
+                }
+                body.release_at_end();
+            }
+        }
+        polled.map(|frame| {
+            frame.map(|frame| frame.map(without_reserved_trailers).map_err(Into::into))
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+/// Trailers say nothing about framing, routing, authentication or limits (RFC 9110 section 6.5.1):
+/// whoever merges them into the header would be misled.
+fn without_reserved_trailers(frame: Frame<Bytes>) -> Frame<Bytes> {
+    match frame.into_trailers() {
+        Ok(trailers) => Frame::trailers(clean_trailers(trailers)),
+        Err(frame) => frame,
+    }
+}
+
+fn clean_trailers(trailers: HeaderMap) -> HeaderMap {
+    const FORBIDDEN: [HeaderName; 16] = [
+        header::AUTHORIZATION,
+        header::CACHE_CONTROL,
+        header::CONNECTION,
+        header::CONTENT_ENCODING,
+        header::CONTENT_LENGTH,
+        header::CONTENT_RANGE,
+        header::CONTENT_TYPE,
+        header::COOKIE,
+        header::HOST,
+        header::PROXY_AUTHORIZATION,
+        header::SET_COOKIE,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::WWW_AUTHENTICATE,
+    ];
+    let mut kept = HeaderMap::with_capacity(trailers.len());
+    let mut last = None;
+    for (name, value) in trailers {
+        // Repeated fields come without their name after the first.
+        if name.is_some() {
+            last = name;
+        }
+        if let Some(name) = &last
+            && !FORBIDDEN.contains(name)
+            && !is_reserved(name.as_str())
+        {
+            kept.append(name.clone(), value);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn trailers_lose_what_belongs_in_a_head() {
+        let mut trailers = HeaderMap::new();
+        for name in ["grpc-status", "content-length", "x-ratelimit-limit", "x-tollgate-tier", "te"]
+        {
+            trailers.append(name, HeaderValue::from_static("1"));
+        }
+        trailers.append("grpc-status", HeaderValue::from_static("2"));
+        let kept = clean_trailers(trailers);
+        assert_eq!(kept.len(), 2);
+        assert_eq!(kept.get_all("grpc-status").iter().count(), 2);
+    }
+}

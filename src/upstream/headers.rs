@@ -1,0 +1,332 @@
+//! Header fields on their way through: what is taken out, and what is put in.
+//!
+//! Hop-by-hop fields end here (RFC 9110 section 7.6.1). So does everything that a client could send
+//! to pass for somebody else before the upstream: limit, identity and forwarding fields are set by
+//! this proxy or not at all.
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use smallvec::SmallVec;
+
+static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+static HTTP: HeaderValue = HeaderValue::from_static("http");
+
+/// `Connection` names a field that is not the connection's business: `Connection: Authorization`
+/// would have this proxy strip a credential that it has just checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("connection names an end-to-end field")]
+pub struct ConnectionNamesProtectedField;
+
+/// What this proxy says about where a request came from.
+#[derive(Clone, Copy, Debug)]
+pub struct Forwarding<'r> {
+    /// The peer's address, as a value made once for its connection.
+    pub peer: &'r HeaderValue,
+    /// The peer's address.
+    pub peer_address: IpAddr,
+    /// The peer is a trusted proxy: what it says about those before it is passed on.
+    pub peer_is_trusted: bool,
+    /// Whether to write `Forwarded` too.
+    pub write_forwarded: bool,
+}
+
+/// Whether a request's `Connection` names only what is the connection's own.
+///
+/// # Errors
+/// [`ConnectionNamesProtectedField`]; the request must not be forwarded then.
+pub fn check_connection(headers: &HeaderMap) -> Result<(), ConnectionNamesProtectedField> {
+    match named_by_connection(headers).any(|name| is_protected(name.as_str())) {
+        true => Err(ConnectionNamesProtectedField),
+        false => Ok(()),
+    }
+}
+
+/// Makes the header of a client's request fit for the upstream.
+pub fn clean_request(headers: &mut HeaderMap, forwarding: Forwarding<'_>) {
+    remove_named_by_connection(headers);
+    remove_where(headers, |name| is_dropped_from_request(name, forwarding.peer_is_trusted));
+    join_cookies(headers);
+    set_forwarding(headers, forwarding);
+}
+
+/// Makes the header of an upstream's response fit for the client.
+pub fn clean_response(headers: &mut HeaderMap) {
+    remove_named_by_connection(headers);
+    remove_where(headers, |name| is_hop_by_hop(name) || is_reserved(name));
+}
+
+/// Fields that only this proxy writes, in either direction.
+pub(super) fn is_reserved(name: &str) -> bool {
+    name.starts_with("x-ratelimit-")
+        || name.starts_with("x-tollgate-")
+        || name.starts_with("ratelimit")
+}
+
+fn is_hop_by_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+            | "http2-settings"
+    )
+}
+
+fn is_dropped_from_request(name: &str, peer_is_trusted: bool) -> bool {
+    match name {
+        "x-forwarded-host" | "x-original-url" | "x-rewrite-url" => true,
+        "x-forwarded-for" | "x-forwarded-proto" | "forwarded" | "x-real-ip" => !peer_is_trusted,
+        // Answered here: the body is asked for once there is somewhere to send it.
+        "expect" => true,
+        // A server that turns `-` into `_` could not tell `x_tollgate_tier` from ours.
+        _ => is_hop_by_hop(name) || is_reserved(name) || name.contains('_'),
+    }
+}
+
+/// Whether `Connection` may not name a field: what carries identity, routing or length belongs to
+/// the message and not to the hop.
+fn is_protected(name: &str) -> bool {
+    name.starts_with("x-forwarded-")
+        || is_reserved(name)
+        || matches!(
+            name,
+            "authorization"
+                | "content-length"
+                | "cookie"
+                | "forwarded"
+                | "host"
+                | "x-real-ip"
+                | "x-request-id"
+        )
+}
+
+fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
+    let fields = headers.get_all(header::CONNECTION).iter();
+    let tokens = fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b','));
+    tokens.map(<[u8]>::trim_ascii).filter_map(|token| {
+        let is_usual = token.eq_ignore_ascii_case(b"keep-alive")
+            || token.eq_ignore_ascii_case(b"close")
+            || token.is_empty();
+        if is_usual { None } else { HeaderName::from_bytes(token).ok() }
+    })
+}
+
+fn remove_named_by_connection(headers: &mut HeaderMap) {
+    let named: SmallVec<[HeaderName; 4]> =
+        named_by_connection(headers).filter(|name| !is_protected(name.as_str())).collect();
+    for name in named {
+        headers.remove(name);
+    }
+}
+
+/// One walk over the names, because most messages carry nothing that has to go.
+fn remove_where(headers: &mut HeaderMap, is_dropped: impl Fn(&str) -> bool) {
+    let dropped: SmallVec<[HeaderName; 8]> =
+        headers.keys().filter(|name| is_dropped(name.as_str())).cloned().collect();
+    for name in dropped {
+        headers.remove(name);
+    }
+}
+
+/// HTTP/2 may split a cookie header into crumbs, which HTTP/1 may not (RFC 9113 section 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let mut crumbs = headers.get_all(header::COOKIE).iter();
+    if (crumbs.next(), crumbs.next()).1.is_none() {
+        return;
+    }
+    let crumbs: Vec<&[u8]> =
+        headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if let Ok(joined) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
+        headers.insert(header::COOKIE, joined);
+    }
+}
+
+fn set_forwarding(headers: &mut HeaderMap, forwarding: Forwarding<'_>) {
+    let chain = headers.contains_key(&X_FORWARDED_FOR).then(|| {
+        let chain: Vec<&[u8]> = headers
+            .get_all(&X_FORWARDED_FOR)
+            .iter()
+            .map(HeaderValue::as_bytes)
+            .chain([forwarding.peer.as_bytes()])
+            .collect();
+        HeaderValue::from_bytes(&chain.join(&b", "[..]))
+    });
+    let chain = match chain {
+        Some(Ok(chain)) => chain,
+        _ => forwarding.peer.clone(),
+    };
+    headers.insert(X_FORWARDED_FOR.clone(), chain);
+    if !headers.contains_key(&X_FORWARDED_PROTO) {
+        headers.insert(X_FORWARDED_PROTO.clone(), HTTP.clone());
+    }
+    let host = headers.get(header::HOST).cloned();
+    if forwarding.write_forwarded {
+        append_forwarded(headers, forwarding, host.as_ref());
+    }
+    if let Some(host) = host {
+        headers.insert(X_FORWARDED_HOST.clone(), host);
+    }
+}
+
+/// RFC 7239: `for=192.0.2.1;host="example.com";proto=http`.
+fn append_forwarded(
+    headers: &mut HeaderMap,
+    forwarding: Forwarding<'_>,
+    host: Option<&HeaderValue>,
+) {
+    let mut element = match forwarding.peer_address {
+        IpAddr::V4(v4) => format!("for={v4}"),
+        IpAddr::V6(v6) => format!("for=\"[{v6}]\""),
+    };
+    if let Some(host) = host.and_then(|host| host.to_str().ok()) {
+        element.push_str(&format!(";host=\"{host}\""));
+    }
+    element.push_str(";proto=http");
+    if let Ok(value) = HeaderValue::from_str(&element) {
+        headers.append(header::FORWARDED, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    static PEER: HeaderValue = HeaderValue::from_static("203.0.113.7");
+
+    fn forwarding(peer_is_trusted: bool) -> Forwarding<'static> {
+        Forwarding {
+            peer: &PEER,
+            peer_address: [203, 0, 113, 7].into(),
+            peer_is_trusted,
+            write_forwarded: false,
+        }
+    }
+
+    fn headers(fields: &[(&str, &str)]) -> HeaderMap {
+        let parse = |(name, value): &(&str, &str)| {
+            (
+                HeaderName::from_bytes(name.as_bytes()).unwrap(),
+                HeaderValue::from_str(value).unwrap(),
+            )
+        };
+        fields.iter().map(parse).collect()
+    }
+
+    fn cleaned(fields: &[(&str, &str)], peer_is_trusted: bool) -> HeaderMap {
+        let mut headers = headers(fields);
+        clean_request(&mut headers, forwarding(peer_is_trusted));
+        headers
+    }
+
+    #[test]
+    fn hop_by_hop_fields_and_those_that_connection_names_end_here() {
+        let headers = cleaned(
+            &[
+                ("connection", "keep-alive, X-Hop"),
+                ("x-hop", "1"),
+                ("keep-alive", "5"),
+                ("te", "trailers"),
+                ("upgrade", "h2c"),
+                ("http2-settings", "x"),
+                ("proxy-authorization", "Basic x"),
+                ("transfer-encoding", "chunked"),
+                ("x-kept", "1"),
+            ],
+            false,
+        );
+        let mut names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["x-forwarded-for", "x-forwarded-proto", "x-kept"]);
+    }
+
+    #[test]
+    fn connection_may_not_name_what_carries_identity() {
+        for name in ["Authorization", "host", "X-Forwarded-For", "Content-Length", "Cookie"] {
+            let headers = headers(&[("connection", &format!("close, {name}"))]);
+            assert_eq!(check_connection(&headers), Err(ConnectionNamesProtectedField), "{name}");
+        }
+    }
+
+    #[test]
+    fn client_cannot_say_where_it_comes_from() {
+        let headers = cleaned(
+            &[
+                ("host", "api.example.com"),
+                ("x-forwarded-for", "10.0.0.1"),
+                ("x-forwarded-proto", "https"),
+                ("x-forwarded-host", "evil"),
+                ("forwarded", "for=10.0.0.1"),
+                ("x-real-ip", "10.0.0.1"),
+            ],
+            false,
+        );
+        assert_eq!(headers["x-forwarded-for"], "203.0.113.7");
+        assert_eq!(headers["x-forwarded-proto"], "http");
+        assert_eq!(headers["x-forwarded-host"], "api.example.com");
+        assert!(!headers.contains_key("forwarded") && !headers.contains_key("x-real-ip"));
+    }
+
+    #[test]
+    fn trusted_proxy_is_passed_on_and_appended_to() {
+        let headers = cleaned(
+            &[
+                ("x-forwarded-for", "198.51.100.1"),
+                ("x-forwarded-for", "198.51.100.2"),
+                ("x-forwarded-proto", "https"),
+            ],
+            true,
+        );
+        assert_eq!(headers["x-forwarded-for"], "198.51.100.1, 198.51.100.2, 203.0.113.7");
+        assert_eq!(headers.get_all("x-forwarded-for").iter().count(), 1);
+        assert_eq!(headers["x-forwarded-proto"], "https");
+    }
+
+    #[test]
+    fn cookie_crumbs_are_joined() {
+        let headers = cleaned(&[("cookie", "a=1"), ("cookie", "b=2"), ("cookie", "c=3")], false);
+        assert_eq!(headers["cookie"], "a=1; b=2; c=3");
+        assert_eq!(headers.get_all("cookie").iter().count(), 1);
+    }
+
+    #[test]
+    fn forwarded_is_written_on_demand() {
+        let mut headers = headers(&[("host", "a.example")]);
+        let forwarding = Forwarding { write_forwarded: true, ..forwarding(false) };
+        clean_request(&mut headers, forwarding);
+        assert_eq!(headers["forwarded"], "for=203.0.113.7;host=\"a.example\";proto=http");
+    }
+
+    proptest! {
+        #[test]
+        fn prop_no_reserved_or_hop_by_hop_field_gets_through(
+            names in prop::collection::vec(
+                prop_oneof![
+                    "[a-z_-]{1,12}",
+                    "x-(ratelimit|tollgate)-[a-z]{1,6}",
+                    Just("Connection".to_owned()),
+                    Just("upgrade".to_owned()),
+                    Just("x_forwarded_for".to_owned()),
+                ],
+                0..12,
+            ),
+            value in "[a-z-]{1,12}",
+        ) {
+            let fields: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), value.as_str())).collect();
+            let mut headers = headers(&fields);
+            clean_request(&mut headers, forwarding(false));
+            for name in headers.keys().map(HeaderName::as_str) {
+                prop_assert!(!is_hop_by_hop(name) && !is_reserved(name) && !name.contains('_'), "{name}");
+            }
+        }
+    }
+}

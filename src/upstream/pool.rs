@@ -1,0 +1,145 @@
+//! Connections that are kept between requests: a stack for each server, the warmest on top.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    future::{Future, poll_fn},
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpStream, time::timeout};
+
+use super::{RequestBody, UpstreamError};
+use crate::{
+    deadline::{Deadline, TICK, Ticker},
+    policy::{Server, Upstream},
+};
+
+/// How long an unused connection is kept: shorter than most servers keep theirs would be better
+/// still, but they differ; a request that meets a closed one is repeated.
+const KEEP_TICKS: u32 = 60_000 / TICK.as_millis() as u32;
+
+/// Unused connections to one server, per worker.
+const MAX_IDLE: usize = 256;
+
+/// Largest head of a response.
+const MAX_RESPONSE_HEAD_BYTES: usize = 64 * 1024;
+
+/// A worker's kept connections.
+pub(super) struct Pools {
+    ticker: Rc<Ticker>,
+    pools: RefCell<HashMap<Server, Rc<Pool>>>,
+}
+
+/// Kept connections to one server.
+pub(super) struct Pool {
+    ticker: Rc<Ticker>,
+    idle: RefCell<Vec<Idle>>,
+}
+
+struct Idle {
+    connection: Connection,
+    since: u32,
+}
+
+/// A connection to an upstream.
+pub struct Connection {
+    pub(super) sender: http1::SendRequest<RequestBody>,
+    driver: Pin<Box<http1::Connection<TokioIo<TcpStream>, RequestBody>>>,
+    pub(super) deadline: Rc<Deadline>,
+    pool: Rc<Pool>,
+}
+
+impl Connection {
+    /// Reads and writes as much as can be. Ready means that the connection is closed.
+    pub(super) fn poll_drive(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.driver.as_mut().poll(context).map(drop)
+    }
+
+    /// Gives the connection back once its response was read to the end, or closes it if it cannot
+    /// be used again.
+    pub(super) fn release(mut self) {
+        self.deadline.clear();
+        // Lets hyper note the end of the message. Nobody is woken for a connection that is not in
+        // use; `Pool::take` looks at it before it is used again.
+        let mut nobody = Context::from_waker(Waker::noop());
+        if self.poll_drive(&mut nobody).is_ready() || !self.sender.is_ready() {
+            return;
+        }
+        let pool = Rc::clone(&self.pool);
+        pool.keep(self);
+    }
+}
+
+impl Pools {
+    pub(super) fn new(ticker: Rc<Ticker>) -> Self {
+        Pools { ticker, pools: RefCell::default() }
+    }
+
+    /// The pool of a server; made when first asked for. Servers are named by policies only, so
+    /// there are few.
+    pub(super) fn of(&self, server: &Server) -> Rc<Pool> {
+        if let Some(pool) = self.pools.borrow().get(server) {
+            return Rc::clone(pool);
+        }
+        let pool = Rc::new(Pool { ticker: Rc::clone(&self.ticker), idle: RefCell::default() });
+        self.pools.borrow_mut().insert(server.clone(), Rc::clone(&pool));
+        pool
+    }
+
+    pub(super) fn close_idle(&self) {
+        let now = self.ticker.now();
+        for pool in self.pools.borrow().values() {
+            pool.idle.borrow_mut().retain(|idle| now.saturating_sub(idle.since) < KEEP_TICKS);
+        }
+    }
+}
+
+impl Pool {
+    /// The connection that was used last and is still open.
+    pub(super) async fn take(&self) -> Option<Connection> {
+        loop {
+            let Idle { mut connection, .. } = self.idle.borrow_mut().pop()?;
+            // Looks whether it was closed meanwhile, and lets further events wake this task.
+            let closed = poll_fn(|context| Poll::Ready(connection.poll_drive(context).is_ready()));
+            if !closed.await && connection.sender.is_ready() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// A new connection.
+    pub(super) async fn connect(
+        self: &Rc<Self>,
+        upstream: &Upstream,
+    ) -> Result<Connection, UpstreamError> {
+        let address = (&*upstream.server.host, upstream.server.port);
+        let stream = timeout(upstream.connect_timeout, TcpStream::connect(address))
+            .await
+            .map_err(|_| UpstreamError::ConnectTimeout)?
+            .map_err(UpstreamError::Connect)?;
+        stream.set_nodelay(true).map_err(UpstreamError::Connect)?;
+        let (sender, driver) = http1::Builder::new()
+            .max_buf_size(MAX_RESPONSE_HEAD_BYTES)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(UpstreamError::Exchange)?;
+        Ok(Connection {
+            sender,
+            driver: Box::pin(driver),
+            deadline: Rc::new(self.ticker.deadline()),
+            pool: Rc::clone(self),
+        })
+    }
+
+    fn keep(&self, connection: Connection) {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < MAX_IDLE && !self.ticker.is_draining() {
+            idle.push(Idle { connection, since: self.ticker.now() });
+        }
+    }
+}
