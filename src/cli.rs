@@ -1,0 +1,88 @@
+//! The command line: one file below this one for each command.
+
+mod check;
+mod demo;
+mod run;
+mod token;
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+};
+
+use clap::{Parser, Subcommand};
+
+use crate::yaml::Problem;
+
+/// An edge reverse proxy that enforces app-level identity limits.
+///
+/// Stands in front of an HTTP API, finds out who is calling, charges the limits that the route
+/// names, and forwards what is admitted. Every response tells the client where it stands.
+#[derive(Parser)]
+#[command(name = "tollgate", version, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Try it: a sample API and the proxy in front of it, in one process, with commands to paste
+    Demo(demo::Arguments),
+    /// Serve
+    Run(run::Arguments),
+    /// Check settings and policies, and print every problem with its place and what to write
+    Check(check::Arguments),
+    /// Mint a token for development, signed with a key that you give
+    Token(token::Arguments),
+}
+
+/// Why a command did not succeed.
+pub enum Failure {
+    /// What is wrong with the configuration.
+    Configuration(Vec<Problem>),
+    /// The arguments make no sense; the text says how to use the command.
+    Usage(String),
+    /// Anything else.
+    Other(anyhow::Error),
+}
+
+impl From<Vec<Problem>> for Failure {
+    fn from(problems: Vec<Problem>) -> Self {
+        Failure::Configuration(problems)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Failure::Other(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Failure::Other(error.into())
+    }
+}
+
+/// Runs the command that `arguments` name, writing what it has to say to `output`.
+///
+/// # Errors
+/// [`Failure`].
+pub fn run(
+    arguments: impl IntoIterator<Item = OsString>,
+    output: &mut dyn Write,
+) -> Result<(), Failure> {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() => return Err(Failure::Usage(error.render().to_string())),
+        // `--help` and `--version` were asked for.
+        Err(error) => return Ok(write!(output, "{}", error.render())?),
+    };
+    match arguments.command {
+        Command::Demo(arguments) => demo::run(&arguments, output),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments, output),
+        Command::Token(arguments) => token::run(&arguments, output),
+    }
+}

@@ -1,0 +1,134 @@
+//! `tollgate demo`: a sample API and the proxy in front of it, in one process, needing nothing else.
+
+mod sample_api;
+
+use std::{
+    io::{self, Write},
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+};
+
+use anyhow::Context;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Failure,
+    run::{log_to_stderr, serve},
+};
+use crate::{
+    clock::Clock,
+    identity::SigningKey,
+    policy::{Policies, Sources, load},
+    settings::{Configuration, Settings},
+};
+
+/// The shipped example: what the demo enforces is what a newcomer reads.
+const POLICY: &str = include_str!("../../config/policies/api.yaml");
+const POLICY_FILE: &str = "config/policies/api.yaml";
+const KEY_FILE: &str = "config/policies/../keys/public.pem";
+
+/// The address of the upstream in the shipped policy.
+const UPSTREAM: &str = "127.0.0.1:9000";
+
+/// Try it.
+///
+/// Starts a small sample API and the proxy in front of it with the policy in
+/// config/policies/api.yaml, and prints commands to paste. Ctrl-C ends it.
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    /// Where the proxy listens; another port is taken if this one is in use
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+}
+
+pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
+    log_to_stderr();
+    let api = sample_api::start()?;
+    let (key, public_pem) = SigningKey::generate_ed25519().context("cannot make a key")?;
+    let sources = Sources::system().with_file(KEY_FILE, public_pem);
+    let policy = POLICY.replace(UPSTREAM, &api.to_string());
+    let policy = load(Path::new(POLICY_FILE), &policy, &sources)?;
+
+    let listen = free_address(arguments.listen);
+    let settings = format!("version: 1\nlisteners: [{{ address: \"{listen}\" }}]\n");
+    let settings = Settings::parse(Path::new("demo"), &settings)?;
+    let configuration = Configuration { settings, policies: Policies::new(vec![policy]) };
+    serve(configuration, |addresses| {
+        let address = addresses.first().copied().unwrap_or(listen);
+        let tokens = Tokens { free: mint(&key, "42", "free")?, pro: mint(&key, "7", "pro")? };
+        Ok(introduce(output, address, &tokens)?)
+    })
+}
+
+/// The address itself, or the same with any port if it cannot be bound.
+fn free_address(wanted: SocketAddr) -> SocketAddr {
+    match std::net::TcpListener::bind(wanted) {
+        Ok(_) => wanted,
+        Err(_) => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0),
+    }
+}
+
+struct Tokens {
+    free: String,
+    pro: String,
+}
+
+fn mint(key: &SigningKey, sub: &str, plan: &str) -> Result<String, Failure> {
+    let now = Clock::System.now().as_micros() / 1_000_000;
+    let claims = json!({
+        "iss": "https://id.example.com/",
+        "aud": "api",
+        "sub": sub,
+        "plan": plan,
+        "iat": now,
+        "exp": now + 12 * 3600,
+    });
+    let claims: Map<String, Value> = claims.as_object().cloned().unwrap_or_default();
+    Ok(key.sign(None, &claims).context("cannot sign")?)
+}
+
+fn introduce(output: &mut dyn Write, address: SocketAddr, tokens: &Tokens) -> io::Result<()> {
+    let Tokens { free, pro } = tokens;
+    writeln!(
+        output,
+        "\
+Tollgate is running at http://{address} in front of a sample API, with the policy in
+{POLICY_FILE}. Paste these into another terminal; each request is logged below.
+
+# Two callers: user 42 has the free plan, user 7 the pro plan.
+FREE={free}
+PRO={pro}
+API=http://{address}
+
+# Where each stands: 5000 and 15000 requests an hour, one used.
+curl -i $API/user -H \"Authorization: Bearer $FREE\"
+curl -i $API/user -H \"Authorization: Bearer $PRO\"
+
+# Without a token you are your address: 60 an hour.
+curl -i $API/user
+
+# A bad token is 401; it is never taken for no token.
+curl -i $API/user -H \"Authorization: Bearer $FREE.\"
+
+# Search has a limit of its own, 10 a minute for the free plan: the eleventh is 429.
+for i in $(seq 11); do
+  curl -s -o /dev/null -D - $API/search/code -H \"Authorization: Bearer $FREE\" | grep -E '^HTTP|remaining|retry'
+done
+
+# The pro plan still has its 30.
+curl -i $API/search/code -H \"Authorization: Bearer $PRO\"
+
+# An ETag that matches is 304, through the proxy as from the API.
+curl -i $API/repos/octo/hello -H \"Authorization: Bearer $PRO\" -H 'If-None-Match: \"v1\"'
+
+# What the API sees: who called, set by the proxy; no token, and nothing that you sent to fake it.
+curl -s $API/echo -H \"Authorization: Bearer $PRO\" -H 'X-Tollgate-Subject: somebody-else' -d hello
+
+# Slow answers take two seconds.
+curl -i $API/slow -H \"Authorization: Bearer $PRO\"
+
+Ctrl-C ends it.
+"
+    )?;
+    output.flush()
+}

@@ -1,0 +1,94 @@
+//! `tollgate run`: read the configuration, listen, serve, drain.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use super::Failure;
+use crate::{
+    access_log::AccessLog,
+    clock::Clock,
+    gate::Shared,
+    policy::Sources,
+    server::{Server, Stopped},
+    settings::Configuration,
+};
+
+/// Serve.
+///
+/// Reads the settings and the policies that they name, listens, and forwards until SIGTERM or
+/// SIGINT. Then it stops accepting, finishes what is in flight, and exits with 0.
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    /// The settings file
+    #[arg(long, value_name = "FILE", default_value = "config/tollgate.yaml")]
+    config: PathBuf,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    log_to_stderr();
+    let configuration = Configuration::read(&arguments.config, &Sources::system())?;
+    serve(configuration, |_| Ok(()))
+}
+
+/// Serves what `configuration` describes until a signal; `ready` is called with the addresses once
+/// they are bound.
+pub(super) fn serve(
+    configuration: Configuration,
+    ready: impl FnOnce(&[std::net::SocketAddr]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let settings = &configuration.settings;
+    let (workers, drain) = (settings.workers, settings.drain);
+    let mut listeners = Vec::new();
+    for address in &settings.listeners {
+        let listener =
+            Server::bind(*address).with_context(|| format!("cannot listen on {address}"))?;
+        listeners.push(listener);
+    }
+    let addresses =
+        listeners.iter().map(|listener| listener.local_addr()).collect::<io::Result<Vec<_>>>()?;
+    let (access_log, writer) = match settings.access_log {
+        Some(format) => {
+            let (log, writer) = AccessLog::start(format, io::stdout());
+            (Some(log), Some(writer))
+        }
+        None => (None, None),
+    };
+    let shared = Arc::new(Shared::new(configuration, Clock::System).context("cannot start")?);
+    let server = Server { shared, listeners, workers, access_log, drain };
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let Stopped { cut } = runtime.block_on(async {
+        // Signals are caught from here on: one that comes at once is not lost.
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        for address in &addresses {
+            tracing::info!(%address, "listening");
+        }
+        ready(&addresses)?;
+        let shutdown = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        Ok::<_, Failure>(server.run(shutdown).await?)
+    })?;
+    if let Some(writer) = writer {
+        // Lines that were handed over are written before the process ends.
+        let _ = writer.join();
+    }
+    tracing::info!(cut, "stopped");
+    Ok(())
+}
+
+/// Events go to standard error, the access log to standard output.
+pub(super) fn log_to_stderr() {
+    let filter = EnvFilter::try_from_env("TOLLGATE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(io::stderr);
+    // Only the first caller in a process sets it.
+    let _ = subscriber.try_init();
+}

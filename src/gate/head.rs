@@ -1,0 +1,90 @@
+//! The form of a request's head: what must hold before anything else about it is looked at.
+
+use std::borrow::Cow;
+
+use http::{HeaderValue, Method, Uri, header, request::Parts, uri::PathAndQuery};
+
+use crate::{
+    policy,
+    response::Rejection,
+    target::{EncodedSlash, Form, Host, check_query, form, normalize_path, request_host},
+    upstream::check_connection,
+};
+
+/// A head whose form is sound.
+pub(super) struct Head<'r> {
+    pub(super) form: Form,
+    pub(super) method: &'r Method,
+    /// In its normal form: matched, counted and forwarded alike.
+    pub(super) path: Cow<'r, str>,
+    host: Option<Host<'r>>,
+    uri: &'r Uri,
+    has_host_field: bool,
+}
+
+/// What the upstream is asked for.
+pub(super) struct Target {
+    /// Path in normal form, and the query as it came.
+    pub(super) uri: Uri,
+    /// The `Host` field, if the request has none because HTTP/2 says it otherwise.
+    pub(super) host: Option<HeaderValue>,
+}
+
+impl<'r> Head<'r> {
+    /// Reads the head's form.
+    ///
+    /// # Errors
+    /// A [`Rejection`] for a method that is not forwarded and for whatever is ambiguous or invalid
+    /// about target, host and connection.
+    pub(super) fn read(parts: &'r Parts) -> Result<Self, Rejection> {
+        if matches!(parts.method, Method::CONNECT | Method::TRACE) {
+            return Err(Rejection::Method);
+        }
+        check_connection(&parts.headers)?;
+        let host = request_host(&parts.uri, &parts.headers, parts.version)?;
+        let form = form(&parts.method, &parts.uri);
+        let path = match form {
+            Form::Asterisk => Cow::Borrowed("*"),
+            _ => normalize_path(parts.uri.path(), EncodedSlash::Reject)?,
+        };
+        if let Some(query) = parts.uri.query() {
+            check_query(query)?;
+        }
+        let has_host_field = parts.headers.contains_key(header::HOST);
+        Ok(Head { form, method: &parts.method, path, host, uri: &parts.uri, has_host_field })
+    }
+
+    /// The host that the request is for.
+    pub(super) fn host(&self) -> Option<&str> {
+        self.host.as_ref().map(Host::as_str)
+    }
+
+    /// What a route is chosen by.
+    pub(super) fn as_route_request(&self) -> policy::Request<'_> {
+        policy::Request { host: self.host(), path: &self.path, method: self.method }
+    }
+
+    /// What the upstream is asked for: exactly the path that was matched.
+    pub(super) fn target(&self) -> Target {
+        let is_as_it_came = self.form == Form::Origin && matches!(self.path, Cow::Borrowed(_));
+        let uri = match self.uri.query() {
+            _ if is_as_it_came => self.uri.clone(),
+            Some(query) => origin_form(format!("{}?{query}", self.path)),
+            None => origin_form(self.path.clone().into_owned()),
+        };
+        let host = self.host.as_ref().filter(|_| !self.has_host_field).and_then(|host| {
+            let name = host.as_str();
+            let value = match host.port() {
+                Some(port) => HeaderValue::from_maybe_shared(format!("{name}:{port}").into_bytes()),
+                None => HeaderValue::from_str(name),
+            };
+            value.ok()
+        });
+        Target { uri, host }
+    }
+}
+
+/// A path in normal form is always a valid target; were it not, the root would be asked for.
+fn origin_form(target: String) -> Uri {
+    PathAndQuery::from_maybe_shared(target.into_bytes()).map(Uri::from).unwrap_or_default()
+}

@@ -1,0 +1,90 @@
+//! Request ids: 32 hexadecimal digits that no two requests share.
+
+use std::{
+    cell::Cell,
+    hash::{BuildHasher, RandomState},
+};
+
+use http::{HeaderMap, HeaderValue};
+
+use super::X_REQUEST_ID;
+
+/// A worker's source of request ids: a random half that names the worker, and a scrambled counter.
+pub(super) struct RequestIds {
+    worker: u64,
+    next: Cell<u64>,
+}
+
+impl Default for RequestIds {
+    fn default() -> Self {
+        // The standard library's hasher keys are the operating system's random numbers.
+        let random = || RandomState::new().hash_one(0);
+        RequestIds { worker: random(), next: Cell::new(random()) }
+    }
+}
+
+/// Longest id that is taken over from a trusted proxy.
+const MAX_KEPT_BYTES: usize = 200;
+
+impl RequestIds {
+    /// The id of a request: the one that it has, if a trusted proxy gave it, else a new one.
+    pub(super) fn of(&self, headers: &HeaderMap, peer_is_trusted: bool) -> HeaderValue {
+        if peer_is_trusted
+            && let Some(id) = headers.get(&X_REQUEST_ID)
+            && !id.is_empty()
+            && id.len() <= MAX_KEPT_BYTES
+            && id.as_bytes().iter().all(u8::is_ascii_graphic)
+        {
+            return id.clone();
+        }
+        self.fresh()
+    }
+
+    fn fresh(&self) -> HeaderValue {
+        let count = self.next.get();
+        self.next.set(count.wrapping_add(1));
+        let mut id = [0; 32];
+        for (half, number) in id.chunks_exact_mut(16).zip([self.worker, scramble(count)]) {
+            for (at, digit) in half.iter_mut().enumerate() {
+                let nibble = (number >> (60 - 4 * at)) as u8 & 15;
+                *digit = nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
+            }
+        }
+        HeaderValue::from_bytes(&id).unwrap_or(HeaderValue::from_static("unknown"))
+    }
+}
+
+/// A bijection on 64 bits (the finalizer of SplitMix64), so that ids differ in more than their last
+/// digit and never repeat.
+fn scramble(count: u64) -> u64 {
+    let mixed = (count ^ (count >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_32_digits_and_differ() {
+        let ids = RequestIds::default();
+        let fresh: HashSet<HeaderValue> = (0..1000).map(|_| ids.fresh()).collect();
+        assert_eq!(fresh.len(), 1000);
+        let is_digit = |byte: &u8| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase();
+        assert!(fresh.iter().all(|id| id.len() == 32 && id.as_bytes().iter().all(is_digit)));
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_names_a_request() {
+        let ids = RequestIds::default();
+        let mut headers = HeaderMap::new();
+        headers.insert(&X_REQUEST_ID, HeaderValue::from_static("theirs"));
+        assert_eq!(ids.of(&headers, true), "theirs");
+        assert_ne!(ids.of(&headers, false), "theirs");
+        headers.insert(&X_REQUEST_ID, HeaderValue::from_static("two words"));
+        assert_ne!(ids.of(&headers, true), "two words");
+    }
+}

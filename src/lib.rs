@@ -1,0 +1,33 @@
+//! Tollgate: an edge reverse proxy that enforces app-level identity limits.
+//!
+//! The life of a request:
+//!
+//! 1. [`server`] accepts a connection and hands it to a worker; hyper parses a request, and the
+//!    framing check beside it has seen every byte.
+//! 2. [`gate`] takes it from there, and reads from top to bottom: the request's form ([`target`]),
+//!    its route ([`policy`]), who is calling ([`identity`]).
+//! 3. The route's limits become charges, and the [`store`] takes all of them or none, by the pure
+//!    rules of [`limit`].
+//! 4. [`upstream`] forwards what was admitted and brings the response back.
+//! 5. [`response`] knows what clients are told: limit headers, denials, errors.
+//! 6. [`access_log`] writes a line when the response has ended.
+//!
+//! Around it: [`settings`] and [`yaml`] read configuration and tell every mistake with its place;
+//! [`clock`] is the only one to ask for the time; [`deadline`] is one timer a worker; [`cli`] is
+//! the command line.
+
+pub mod access_log;
+pub mod cli;
+pub mod clock;
+pub mod deadline;
+pub mod gate;
+pub mod identity;
+pub mod limit;
+pub mod policy;
+pub mod response;
+pub mod server;
+pub mod settings;
+pub mod store;
+pub mod target;
+pub mod upstream;
+pub mod yaml;

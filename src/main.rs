@@ -1,0 +1,39 @@
+//! Runs a command, prints what went wrong, exits: 0, 1 for a failure, 64 for a bad configuration.
+
+use std::{io::stdout, process::ExitCode};
+
+use tollgate::cli::{self, Failure};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const BAD_CONFIGURATION: u8 = 64;
+
+#[expect(clippy::print_stderr, reason = "this is the one place that prints")]
+fn main() -> ExitCode {
+    match cli::run(std::env::args_os(), &mut stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Configuration(problems)) => {
+            for problem in &problems {
+                eprintln!("{problem}\n");
+            }
+            eprintln!("{} found", count(problems.len()));
+            ExitCode::from(BAD_CONFIGURATION)
+        }
+        Err(Failure::Usage(usage)) => {
+            eprint!("{usage}");
+            ExitCode::from(BAD_CONFIGURATION)
+        }
+        Err(Failure::Other(error)) => {
+            eprintln!("tollgate: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn count(problems: usize) -> String {
+    match problems {
+        1 => "1 problem".into(),
+        _ => format!("{problems} problems"),
+    }
+}
