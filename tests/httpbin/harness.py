@@ -1,0 +1,140 @@
+"""What the black-box scripts share: processes, checks and the count of them.
+
+Every process is stopped through its own handle on every way out, and its log is shown only when
+a check failed or the run broke off.
+"""
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PATIENCE_SECONDS = 30
+
+
+class Tally:
+    """Counts checks and prints each one that failed, with what was seen."""
+
+    def __init__(self):
+        self.passed = 0
+        self.failed = 0
+
+    def record(self, name, problems):
+        """A check passes when it found no problems."""
+        if not problems:
+            self.passed += 1
+            return
+        self.failed += 1
+        print(f"FAILED {name}")
+        for problem in problems:
+            print(f"    {problem}")
+
+    def conclude(self):
+        """Prints the line that `tests/run.sh` adds up, and returns the exit code."""
+        print(f"{self.passed} passed, {self.failed} failed")
+        return 1 if self.failed else 0
+
+
+def give_up_after(seconds):
+    """Ends the run with an error when it takes longer; what was started is still stopped."""
+
+    def expire(_signal, _frame):
+        # Not an Exception: one check that fails on a timeout of its own must not swallow this.
+        sys.exit(f"not done within {seconds} seconds")
+
+    signal.signal(signal.SIGALRM, expire)
+    # A SIGTERM must unwind too, or the processes under test would outlive this one.
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(1))
+    signal.alarm(seconds)
+
+
+def free_port():
+    """A loopback port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def running(name, command, port, tally):
+    """Runs `command` until the block ends; the block starts once `port` accepts connections."""
+    failed_before = tally.failed
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            wait_until_listening(name, process, port)
+            yield
+            if process.poll() is not None:
+                raise RuntimeError(f"{name} ended by itself with {process.returncode}")
+        except BaseException:
+            show_tail(name, log)
+            raise
+        else:
+            if tally.failed > failed_before:
+                show_tail(name, log)
+        finally:
+            stop(process)
+
+
+def show_tail(name, log):
+    """Prints the last lines of a log."""
+    log.seek(0)
+    lines = log.read().decode("utf-8", "replace").splitlines()
+    print(f"--- the last lines of {name} ---", *lines[-40:], sep="\n")
+
+
+def stop(process):
+    """Asks first, so that a worker of the process is not left behind."""
+    process.terminate()
+    try:
+        process.wait(timeout=PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def wait_until_listening(name, process, port):
+    """Returns when a connection is accepted; fails when the process ends or takes too long."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"{name} ended with {process.returncode} before it listened")
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        time.sleep(0.05)
+    raise RuntimeError(f"{name} did not listen on port {port}")
+
+
+@contextlib.contextmanager
+def tollgate(binary, policy, tally, secret=None):
+    """Runs Tollgate with one policy, in a folder of its own, and gives its port.
+
+    A `secret` is written to `secret.txt`; `{secret_file}` in the policy is replaced by its path.
+    """
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="tollgate-") as folder:
+        folder = Path(folder)
+        if secret is not None:
+            secret_file = folder / "secret.txt"
+            secret_file.write_text(secret)
+            secret_file.chmod(0o600)
+            policy = policy.replace("{secret_file}", str(secret_file))
+        settings = folder / "tollgate.yaml"
+        settings.write_text(
+            "version: 1\n"
+            f"listeners: [{{ address: 127.0.0.1:{port} }}]\n"
+            "policies: policies\n"
+            'access_log: { format: "off" }\n'
+        )
+        (folder / "policies").mkdir()
+        (folder / "policies" / "main.yaml").write_text(policy)
+        command = [str(Path(binary).resolve()), "run", "--config", str(settings)]
+        with running("tollgate", command, port, tally):
+            yield port

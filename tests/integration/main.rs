@@ -1,0 +1,1 @@
+//! The one test binary: what only a whole proxy can show.

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Runs every test: Cargo's own, then the two black-box scripts against the built binary.
+#
+# Needs cargo; installs what else is missing on Debian, as root or through sudo. Nothing is
+# installed when nothing is missing. The last line counts the black-box checks.
+#
+#   TOLLGATE_PROFILE   the Cargo profile of the binary under test (default: release)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+profile="${TOLLGATE_PROFILE:-release}"
+target="${CARGO_TARGET_DIR:-target}"
+venv="$target/test-venv"
+# By its path: a version manager's python3 may come first in PATH and lack the venv module.
+python=/usr/bin/python3
+log="$(mktemp)"
+trap 'rm -f "$log"' EXIT
+
+main() {
+    command -v cargo >/dev/null || PATH="${HOME:-/root}/.cargo/bin:$PATH"
+    install_packages
+    install_python_packages
+
+    announce cargo test
+    cargo test
+    announce cargo build --profile "$profile"
+    cargo build --profile "$profile"
+
+    # Cargo keeps the dev profile in `debug`, and each other profile under its own name.
+    local folder="$profile"
+    if [ "$profile" = dev ]; then folder=debug; fi
+    black_box "$target/$folder/tollgate" tests/httpbin/compare.py tests/pygithub/limits.py
+}
+
+announce() {
+    printf '\n== %s\n' "$*"
+}
+
+install_packages() {
+    local missing=()
+    "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
+    command -v curl >/dev/null || missing+=(curl)
+    # The store's tests start their own servers, on free ports.
+    command -v redis-server >/dev/null || missing+=(redis-server)
+    # The crypto library and the allocator are C code that Cargo compiles.
+    echo '#include <stdlib.h>' | cc -E -x c - >/dev/null 2>&1 || missing+=(gcc libc6-dev)
+    if [ "${#missing[@]}" -eq 0 ]; then return; fi
+
+    announce apt-get install "${missing[@]}"
+    local as_root=()
+    if [ "$(id -u)" -ne 0 ]; then as_root=(sudo); fi
+    "${as_root[@]}" apt-get update -qq </dev/null
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null
+}
+
+# Pinned versions that are there already cost no network.
+install_python_packages() {
+    announce pip install into "$venv"
+    "$venv/bin/python" -c 'import pip' 2>/dev/null || "$python" -m venv --clear "$venv"
+    # --use-pep517: flasgger has no wheel, and newer Pythons have no setuptools of their own.
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --use-pep517 \
+        -r tests/httpbin/requirements.txt -r tests/pygithub/requirements.txt
+}
+
+# Runs each script, adds up the counts of their last lines, and fails when a check failed.
+black_box() {
+    local binary="$1" passed=0 failed=0 script
+    shift
+    for script in "$@"; do
+        announce "$script"
+        local status=0
+        "$venv/bin/python" -Bu "$script" --tollgate "$binary" </dev/null 2>&1 |
+            tee "$log" || status=$?
+        if [[ "$(tail -n 1 "$log")" =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+            passed=$((passed + BASH_REMATCH[1]))
+            failed=$((failed + BASH_REMATCH[2]))
+        elif [ "$status" -eq 0 ]; then
+            status=1
+        fi
+        # A script that broke off has failed, whatever it counted.
+        if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then failed=1; fi
+    done
+    printf '\n%d passed, %d failed\n' "$passed" "$failed"
+    [ "$failed" -eq 0 ]
+}
+
+main
