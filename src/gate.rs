@@ -162,7 +162,7 @@ impl Gate {
     ) -> Response<Body> {
         let arrival = Arrival { now: self.shared.clock.now(), started: Instant::now() };
         let policies = self.shared.policies.load_full();
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let request_id = self.request_ids.of(&parts.headers, peer.is_trusted);
         let address = client_address(peer.address, &parts.headers, &self.shared.trusted_proxies);
         let seen = self.log.is_some().then(|| Seen::of(&parts, address));
@@ -176,8 +176,8 @@ impl Gate {
             };
         let (mut response, note) = match outcome {
             Outcome::Forward(upstream, target) => {
-                let head = self.prepare(parts, target, &passage, (peer, &request_id));
-                self.forward(upstream, Request::from_parts(head, body), &passage).await
+                self.prepare(&mut parts, target, &passage, (peer, &request_id));
+                self.forward(upstream, (parts, body), &passage).await
             }
             Outcome::Options => (options_asterisk(), Note::default()),
             Outcome::Refuse(rejection) => self.refuse(rejection, &passage),
@@ -280,11 +280,11 @@ impl Gate {
     /// Makes a request's head what the upstream is to see.
     fn prepare(
         &self,
-        mut parts: Parts,
+        parts: &mut Parts,
         target: Target,
         passage: &Passage<'_>,
         (peer, request_id): (&Peer, &HeaderValue),
-    ) -> Parts {
+    ) {
         parts.version = Version::HTTP_11;
         parts.uri = target.uri;
         let headers = &mut parts.headers;
@@ -318,13 +318,12 @@ impl Gate {
                 headers.insert(X_TOLLGATE_SUBJECT.clone(), subject);
             }
         }
-        parts
     }
 
     async fn forward(
         &self,
         upstream: &Upstream,
-        request: Request<Incoming>,
+        request: (Parts, Incoming),
         passage: &Passage<'_>,
     ) -> (Response<Body>, Note) {
         let started = self.log.as_ref().map(|_| Instant::now());

@@ -307,6 +307,7 @@ impl LimitHeaders {
 
     /// Puts them on a response, in place of whatever was there.
     pub fn stamp(self, headers: &mut HeaderMap) {
+        headers.reserve(8);
         headers.insert(X_RATELIMIT_LIMIT.clone(), self.limit);
         headers.insert(X_RATELIMIT_REMAINING.clone(), self.remaining);
         headers.insert(X_RATELIMIT_USED.clone(), self.used);

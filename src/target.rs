@@ -11,6 +11,7 @@ use http::{
     header::HOST,
     uri::{Authority, Scheme},
 };
+use memchr::memchr;
 use thiserror::Error;
 
 /// Why a request target is refused. None of these is repaired or guessed at.
@@ -111,15 +112,14 @@ impl<'r> Host<'r> {
     /// Stricter than RFC 3986, whose `reg-name` also admits percent escapes and characters such as
     /// `,` and `;`: no DNS name needs them, and two servers seldom read them alike.
     pub fn parse(text: &'r [u8]) -> Result<Self, TargetError> {
-        let text = str::from_utf8(text).map_err(|_| TargetError::InvalidHost)?;
-        if text.contains('@') {
+        if memchr(b'@', text).is_some() {
             return Err(TargetError::Userinfo);
         }
-        let host_end = if text.starts_with('[') {
-            text.find(']').map(|bracket| bracket + 1)
-        } else {
-            text.find(':')
+        let host_end = match text.first() {
+            Some(b'[') => memchr(b']', text).map(|bracket| bracket + 1),
+            _ => memchr(b':', text),
         };
+        let text = str::from_utf8(text).map_err(|_| TargetError::InvalidHost)?;
         let (host, port) = text.split_at(host_end.unwrap_or(text.len()));
         let name = if host.starts_with('[') { ipv6_name(host)? } else { dns_name(host)? };
         Ok(Self { name, port: parse_port(port)? })
@@ -424,14 +424,19 @@ fn parse_port(suffix: &str) -> Result<Option<u16>, TargetError> {
 
 fn dns_name(host: &str) -> Result<Cow<'_, str>, TargetError> {
     let name = host.strip_suffix('.').unwrap_or(host);
-    let is_label = |label: &str| !label.is_empty() && label.bytes().all(is_label_byte);
-    if !name.split('.').all(is_label) {
+    let (mut label_length, mut has_capitals) = (0, false);
+    for byte in name.bytes() {
+        match byte {
+            b'.' if label_length > 0 => label_length = 0,
+            _ if is_label_byte(byte) => label_length += 1,
+            _ => return Err(TargetError::InvalidHost),
+        }
+        has_capitals |= byte.is_ascii_uppercase();
+    }
+    if label_length == 0 {
         return Err(TargetError::InvalidHost);
     }
-    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return Ok(Cow::Owned(name.to_ascii_lowercase()));
-    }
-    Ok(Cow::Borrowed(name))
+    Ok(if has_capitals { name.to_ascii_lowercase().into() } else { name.into() })
 }
 
 /// Letters, digits, hyphens, and the underscore that container networks put into names.

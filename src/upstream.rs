@@ -16,7 +16,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, request::Parts};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
@@ -87,13 +87,12 @@ impl Upstreams {
     pub async fn forward(
         &self,
         upstream: &Upstream,
-        request: Request<Incoming>,
+        (parts, incoming): (Parts, Incoming),
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
-        let (parts, incoming) = request.into_parts();
         let request = |body| Request::from_parts(parts, body);
         let pool = self.pools.of(&upstream.server);
 
-        let Some(connection) = pool.take().await else {
+        let Some(connection) = pool.take() else {
             let connection = pool.connect(upstream).await?;
             let body = RequestBody::new(incoming, Rc::clone(&connection.deadline));
             let exchange = exchange(connection, request(body), upstream);

@@ -2,8 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
-    future::{Future, poll_fn},
+    future::Future,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker},
@@ -32,7 +31,8 @@ const MAX_RESPONSE_HEAD_BYTES: usize = 64 * 1024;
 /// A worker's kept connections.
 pub(super) struct Pools {
     ticker: Rc<Ticker>,
-    pools: RefCell<HashMap<Server, Rc<Pool>>>,
+    /// Few: servers are named by policies only.
+    pools: RefCell<Vec<(Server, Rc<Pool>)>>,
 }
 
 /// Kept connections to one server.
@@ -80,20 +80,20 @@ impl Pools {
         Pools { ticker, pools: RefCell::default() }
     }
 
-    /// The pool of a server; made when first asked for. Servers are named by policies only, so
-    /// there are few.
+    /// The pool of a server; made when first asked for.
     pub(super) fn of(&self, server: &Server) -> Rc<Pool> {
-        if let Some(pool) = self.pools.borrow().get(server) {
+        let mut pools = self.pools.borrow_mut();
+        if let Some((_, pool)) = pools.iter().find(|(known, _)| known == server) {
             return Rc::clone(pool);
         }
         let pool = Rc::new(Pool { ticker: Rc::clone(&self.ticker), idle: RefCell::default() });
-        self.pools.borrow_mut().insert(server.clone(), Rc::clone(&pool));
+        pools.push((server.clone(), Rc::clone(&pool)));
         pool
     }
 
     pub(super) fn close_idle(&self) {
         let now = self.ticker.now();
-        for pool in self.pools.borrow().values() {
+        for (_, pool) in self.pools.borrow().iter() {
             pool.idle.borrow_mut().retain(|idle| now.saturating_sub(idle.since) < KEEP_TICKS);
         }
     }
@@ -101,12 +101,13 @@ impl Pools {
 
 impl Pool {
     /// The connection that was used last and is still open.
-    pub(super) async fn take(&self) -> Option<Connection> {
+    pub(super) fn take(&self) -> Option<Connection> {
         loop {
             let Idle { mut connection, .. } = self.idle.borrow_mut().pop()?;
-            // Looks whether it was closed meanwhile, and lets further events wake this task.
-            let closed = poll_fn(|context| Poll::Ready(connection.poll_drive(context).is_ready()));
-            if !closed.await && connection.sender.is_ready() {
+            // Looks whether it was closed meanwhile. Nobody is woken: whoever sends a request next
+            // drives the connection, and a waker left here would wake him for his own request.
+            let mut nobody = Context::from_waker(Waker::noop());
+            if connection.poll_drive(&mut nobody).is_pending() && connection.sender.is_ready() {
                 return Some(connection);
             }
         }
