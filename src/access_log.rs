@@ -1,25 +1,18 @@
 //! One line a request on standard output.
 //!
-//! Workers write lines into buffers of their own and hand full ones, or old ones at each tick, to
-//! one writer thread over a bounded channel. A reader that does not keep up loses lines, which are
-//! counted and told; it never holds up a request. Tokens, queries and header values are not among
-//! the fields, so no secret can get in.
+//! Workers write lines into buffers of their own and send full ones, or old ones at each tick, down
+//! one pipe, which drops lines rather than hold up a request. Tokens, queries and header values are
+//! not among the fields, so no secret can get in.
 
 use std::{
     cell::RefCell,
     fmt::{self, Display},
     io::Write,
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
-    },
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
-use crate::clock::Timestamp;
+use crate::{clock::Timestamp, pipe::Pipe};
 
 /// How lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,18 +65,16 @@ pub struct Counted<'e> {
     pub limit: u32,
 }
 
-/// The log: a writer thread, and where workers get their buffers from.
+/// The log: where workers get their buffers from.
 pub struct AccessLog {
     format: Format,
-    sender: SyncSender<Vec<u8>>,
-    dropped: Arc<AtomicU64>,
+    pipe: Pipe,
 }
 
 /// A worker's buffer.
 pub struct LogBuffer {
     format: Format,
-    sender: SyncSender<Vec<u8>>,
-    dropped: Arc<AtomicU64>,
+    pipe: Pipe,
     lines: RefCell<Lines>,
 }
 
@@ -93,46 +84,19 @@ struct Lines {
     count: u64,
 }
 
-/// Buffers in flight to the writer; with [`BUFFER_BYTES`] the log's bound on memory.
-const MAX_BUFFERS: usize = 256;
-
 /// Size at which a buffer is handed over.
 const BUFFER_BYTES: usize = 16 * 1024;
 
 impl AccessLog {
-    /// Starts the writer. The thread ends once the log and all buffers are gone.
-    pub fn start(
-        format: Format,
-        mut output: impl Write + Send + 'static,
-    ) -> (AccessLog, JoinHandle<()>) {
-        let (sender, receiver): (_, Receiver<Vec<u8>>) = sync_channel(MAX_BUFFERS);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let told = Arc::clone(&dropped);
-        let writer = std::thread::spawn(move || {
-            for lines in receiver {
-                let written = output.write_all(&lines).and_then(|()| output.flush());
-                if written.is_err() {
-                    // Nobody reads any more; requests go on.
-                    tracing::warn!("access log output is closed");
-                    break;
-                }
-                let lost = told.swap(0, Ordering::Relaxed);
-                if lost > 0 {
-                    tracing::warn!(lost, "access log lines were dropped");
-                }
-            }
-        });
-        (AccessLog { format, sender, dropped }, writer)
+    /// A log that goes to `pipe`.
+    pub fn new(format: Format, pipe: Pipe) -> AccessLog {
+        AccessLog { format, pipe }
     }
 
     /// A buffer for one worker.
     pub fn buffer(&self) -> LogBuffer {
-        LogBuffer {
-            format: self.format,
-            sender: self.sender.clone(),
-            dropped: Arc::clone(&self.dropped),
-            lines: RefCell::default(),
-        }
+        let pipe = self.pipe.clone();
+        LogBuffer { format: self.format, pipe, lines: RefCell::default() }
     }
 }
 
@@ -175,9 +139,7 @@ impl LogBuffer {
 
     fn hand_over(&self, lines: &mut Lines) {
         let Lines { bytes, count } = std::mem::take(lines);
-        if self.sender.try_send(bytes).is_err() {
-            self.dropped.fetch_add(count, Ordering::Relaxed);
-        }
+        self.pipe.send(bytes, count);
     }
 }
 
@@ -317,12 +279,14 @@ mod tests {
 
     fn logged(format: Format, entry: &Entry<'_>) -> String {
         let (sender, receiver) = mpsc::channel();
-        let (log, writer) = AccessLog::start(format, Sink(sender));
+        let pipe = Pipe::start(Sink(sender), |_| {});
+        let log = AccessLog::new(format, pipe.clone());
         let buffer = log.buffer();
         let line = buffer.begin(entry);
         buffer.end(line, Duration::from_micros(1377), true);
-        drop((buffer, log));
-        writer.join().unwrap();
+        buffer.flush();
+        assert!(pipe.flush(Duration::from_secs(10)));
+        drop((buffer, log, pipe));
         String::from_utf8(receiver.into_iter().flatten().collect()).unwrap()
     }
 

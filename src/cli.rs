@@ -34,7 +34,7 @@ enum Command {
     /// Check settings and policies, and print every problem with its place and what to write
     Check(check::Arguments),
     /// Mint a token for development, signed with a key that you give
-    Token(token::Arguments),
+    Token(Box<token::Arguments>),
 }
 
 /// Why a command did not succeed.

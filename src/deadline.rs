@@ -98,14 +98,14 @@ impl Deadline {
         self.watch.at.set(NEVER);
     }
 
-    /// Whether it is set.
-    pub fn is_set(&self) -> bool {
-        self.watch.at.get() != NEVER
+    /// Whether it has passed.
+    pub fn has_passed(&self) -> bool {
+        self.watch.at.get() <= self.ticker.now()
     }
 
     /// Whether it has passed. If not, the task will be woken when it does, and on drain.
     pub fn poll_passed(&self, context: &Context<'_>) -> bool {
-        if self.watch.at.get() <= self.ticker.now() {
+        if self.has_passed() {
             return true;
         }
         let mut waker = self.watch.waker.borrow_mut();

@@ -10,6 +10,7 @@ mod line;
 mod request_id;
 
 use std::{
+    cell::Cell,
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
@@ -20,9 +21,9 @@ use http::{HeaderName, HeaderValue, Request, Response, Version, header, request:
 use hyper::body::Incoming;
 
 use self::{
-    charges::Charges,
+    charges::{Asked, AskedLimit, Charges},
     head::{Head, Target},
-    line::Seen,
+    line::{Owed, Seen},
     request_id::RequestIds,
 };
 use crate::{
@@ -33,7 +34,7 @@ use crate::{
         client_address,
     },
     limit::{KeyHasher, Standing, Verdict},
-    policy::{Auth, Limit, Policies, Policy, Responses, Route, Upstream},
+    policy::{Auth, Policies, Policy, Responses, Route, Upstream},
     response::{Body, Denial, LimitHeaders, Rejection, options_asterisk},
     server::{Peer, Violation},
     settings::Configuration,
@@ -96,7 +97,11 @@ pub struct Gate {
     upstreams: Upstreams,
     log: Option<Rc<LogBuffer>>,
     request_ids: RequestIds,
+    ticks: Cell<u32>,
 }
+
+/// Ticks between two events about the same thing.
+const TICKS_A_REPORT: u32 = 10;
 
 /// When a request came.
 #[derive(Clone, Copy)]
@@ -114,8 +119,11 @@ struct Passage<'p> {
     route: Option<&'p Route>,
     identity: Option<Identity<'p>>,
     /// The limit that the client is told about: the primary one, or the one that denied.
-    told: Option<(&'p Limit, Standing)>,
+    told: Option<Told<'p>>,
 }
+
+/// A limit and how it stands.
+type Told<'p> = (AskedLimit<'p>, Standing);
 
 /// What is to become of it.
 enum Outcome<'p> {
@@ -135,13 +143,20 @@ struct Note {
 impl Gate {
     /// A pipeline over what is shared, with a worker's own connections and log buffer.
     pub fn new(shared: Arc<Shared>, upstreams: Upstreams, log: Option<LogBuffer>) -> Self {
-        let request_ids = RequestIds::default();
-        Gate { shared, upstreams, log: log.map(Rc::new), request_ids }
+        let log = log.map(Rc::new);
+        Gate { shared, upstreams, log, request_ids: RequestIds::default(), ticks: Cell::new(0) }
     }
 
     /// What is due from time to time: sweep counters, close idle connections, hand over log lines.
     pub fn tick(&self) {
         self.shared.store.sweep(self.shared.clock.now());
+        self.ticks.set(self.ticks.get().wrapping_add(1));
+        if self.ticks.get().is_multiple_of(TICKS_A_REPORT) {
+            let refused = self.shared.store.take_refused();
+            if refused > 0 {
+                tracing::warn!(refused, "no room for new counters: raise store.memory.max_keys");
+            }
+        }
         self.upstreams.close_idle();
         if let Some(log) = &self.log {
             log.flush();
@@ -165,35 +180,43 @@ impl Gate {
         let (mut parts, body) = request.into_parts();
         let request_id = self.request_ids.of(&parts.headers, peer.is_trusted);
         let address = client_address(peer.address, &parts.headers, &self.shared.trusted_proxies);
-        let seen = self.log.is_some().then(|| Seen::of(&parts, address));
 
         // The form comes first: nothing else about an ambiguous request can be believed.
         let client = Client { address, headers: &parts.headers };
-        let (passage, outcome) =
-            match framing.map_err(Rejection::from).and_then(|()| Head::read(&parts)) {
-                Ok(head) => self.judge(&policies, &head, client, arrival.now),
-                Err(rejection) => (Passage::default(), Outcome::Refuse(rejection)),
-            };
+        let head = framing.map_err(Rejection::from).and_then(|()| Head::read(&parts));
+        let seen = self.log.is_some().then(|| Seen::of(&parts, &head, address));
+        let (passage, outcome) = match head {
+            Ok(head) => self.judge(&policies, &head, client, arrival.now),
+            Err(rejection) => (Passage::default(), Outcome::Refuse(rejection)),
+        };
+        let owed = self.log.as_ref().zip(seen).map(|(log, seen)| {
+            let (passage, request_id) = (&passage, &request_id);
+            Owed { log, seen, passage, request_id, arrival, is_begun: false }
+        });
+
         let (mut response, note) = match outcome {
             Outcome::Forward(upstream, target) => {
-                self.prepare(&mut parts, target, &passage, (peer, &request_id));
+                parts
+                    .headers
+                    .entry(header::HOST)
+                    .or_insert_with(|| target.host.unwrap_or_else(|| upstream.authority.clone()));
+                parts.uri = target.uri;
+                self.prepare(&mut parts, &passage, (peer, &request_id));
                 self.forward(upstream, (parts, body), &passage).await
             }
             Outcome::Options => (options_asterisk(), Note::default()),
             Outcome::Refuse(rejection) => self.refuse(rejection, &passage),
         };
-        if let Some((limit, standing)) = &passage.told
+        if let Some((asked, standing)) = &passage.told
             && passage.responses().headers.shows_limits()
         {
-            LimitHeaders::new(limit, standing).stamp(response.headers_mut());
+            LimitHeaders::new(asked.limit, asked.allowance, standing).stamp(response.headers_mut());
         }
-
-        if let (Some(log), Some(seen)) = (&self.log, seen) {
-            let tail = seen.begin_line(log, &passage, &note, (&response, &request_id, arrival));
-            response = response.map(|body| body.with_tail(tail));
+        response.headers_mut().insert(X_REQUEST_ID.clone(), request_id.clone());
+        match owed.map(|owed| owed.begin(response.status().as_u16(), &note)) {
+            Some(tail) => response.map(|body| body.with_tail(tail)),
+            None => response,
         }
-        response.headers_mut().insert(X_REQUEST_ID.clone(), request_id);
-        response
     }
 
     /// Route, identity, limits: all that is decided before anything is forwarded.
@@ -242,7 +265,7 @@ impl Gate {
         charges: Charges<'_, 'p>,
         error: IdentityError,
         now: Timestamp,
-    ) -> (Option<(&'p Limit, Standing)>, Rejection) {
+    ) -> (Option<Told<'p>>, Rejection) {
         let rules = &charges.policy.identity;
         let nobody = self.shared.identifier.unidentified(rules, charges.client.address);
         let (told, denied) = self.charge(&charges.by_address(&nobody), &nobody, now);
@@ -252,10 +275,10 @@ impl Gate {
     /// Takes all charges or none. Tells the limit that the client hears of, and why not.
     fn charge<'p>(
         &self,
-        asked: &charges::Asked<'p>,
+        asked: &Asked<'p>,
         identity: &Identity<'_>,
         now: Timestamp,
-    ) -> (Option<(&'p Limit, Standing)>, Option<Rejection>) {
+    ) -> (Option<Told<'p>>, Option<Rejection>) {
         if asked.charges.is_empty() {
             return (None, None);
         }
@@ -268,9 +291,9 @@ impl Gate {
             Verdict::Allow => (told(0), None),
             Verdict::Deny(at) => {
                 let denial = Denial::new(identity, decision.retry(), now);
-                let rejection = match at {
-                    0 => Rejection::Primary(denial),
-                    _ => Rejection::Secondary(denial),
+                let rejection = match asked.limits.get(at) {
+                    Some(AskedLimit { is_primary: false, .. }) => Rejection::Secondary(denial),
+                    _ => Rejection::Primary(denial),
                 };
                 (told(at), Some(rejection))
             }
@@ -281,16 +304,11 @@ impl Gate {
     fn prepare(
         &self,
         parts: &mut Parts,
-        target: Target,
         passage: &Passage<'_>,
         (peer, request_id): (&Peer, &HeaderValue),
     ) {
         parts.version = Version::HTTP_11;
-        parts.uri = target.uri;
         let headers = &mut parts.headers;
-        if let Some(host) = target.host {
-            headers.insert(header::HOST, host);
-        }
         if let (Some(policy), Some(route)) = (passage.policy, passage.route)
             && route.auth != Auth::None
         {
@@ -301,7 +319,7 @@ impl Gate {
             Forwarding {
                 peer: &peer.address_value,
                 peer_address: peer.address,
-                peer_is_trusted: peer.is_trusted,
+                trusted_field: peer.is_trusted.then(|| self.shared.trusted_proxies.field()),
                 write_forwarded: self.shared.write_forwarded,
             },
         );

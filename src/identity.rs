@@ -304,7 +304,12 @@ impl Identifier {
             let tier = tier(rules, &caller.tier, Some(&token.claims));
             return Ok(Identity { address, token: Some(token), caller: Some(resolved), tier });
         }
-        Err(IdentityError::NoCaller)
+        let by_claim = |caller: &Caller| matches!(caller.key, CallerKey::Claim(_));
+        if rules.callers.iter().any(by_claim) {
+            return Err(IdentityError::NoCaller);
+        }
+        // No caller is named by tokens here: they only open the door.
+        Ok(Identity { token: Some(token), ..self.without_token(rules, address) })
     }
 
     fn without_token<'p>(&self, rules: &'p IdentityRules, address: IpAddr) -> Identity<'p> {

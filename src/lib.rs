@@ -13,8 +13,8 @@
 //! 6. [`access_log`] writes a line when the response has ended.
 //!
 //! Around it: [`settings`] and [`yaml`] read configuration and tell every mistake with its place;
-//! [`clock`] is the only one to ask for the time; [`deadline`] is one timer a worker; [`cli`] is
-//! the command line.
+//! [`clock`] is the only one to ask for the time; [`deadline`] is one timer a worker; [`pipe`] is
+//! output that never holds anybody up; [`cli`] is the command line.
 
 pub mod access_log;
 pub mod cli;
@@ -23,6 +23,7 @@ pub mod deadline;
 pub mod gate;
 pub mod identity;
 pub mod limit;
+pub mod pipe;
 pub mod policy;
 pub mod response;
 pub mod server;

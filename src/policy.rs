@@ -209,6 +209,8 @@ pub struct Upstream {
     pub name: Box<str>,
     /// The server.
     pub server: Server,
+    /// The server as a `Host` field, for requests that have none.
+    pub authority: HeaderValue,
     /// How long a connection may take to be made.
     pub connect_timeout: Duration,
     /// How long the upstream may take to answer with a response head.

@@ -14,7 +14,7 @@ use crate::{
     clock::Timestamp,
     identity::{CallerValue, CredentialError, Identity, IdentityError},
     limit::{Retry, Standing},
-    policy::{Limit, Responses},
+    policy::{Allowance, Limit, Responses},
     server::{InFlight, Violation, ViolationKind},
     store::StoreError,
     target::TargetError,
@@ -104,6 +104,9 @@ impl Denial {
     }
 }
 
+/// What the log says of a request whose client had gone before it was answered, as nginx does.
+pub const CLIENT_CLOSED_REQUEST: u16 = 499;
+
 /// How long to wait after a fault that is expected to pass.
 const SOON: u64 = 1;
 
@@ -130,7 +133,10 @@ impl Rejection {
             Rejection::Primary(_) | Rejection::Secondary(_) => responses.denied_status,
             Rejection::Store(StoreError::Full) => StatusCode::SERVICE_UNAVAILABLE,
             Rejection::Upstream(error) => match error {
-                UpstreamError::Connect(_) | UpstreamError::Exchange(_) => StatusCode::BAD_GATEWAY,
+                UpstreamError::Connect(_)
+                | UpstreamError::Exchange(_)
+                | UpstreamError::Closed
+                | UpstreamError::Unsound => StatusCode::BAD_GATEWAY,
                 UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
                     StatusCode::GATEWAY_TIMEOUT
                 }
@@ -158,15 +164,20 @@ impl Rejection {
                 | IdentityError::IssuerNotAccepted
                 | IdentityError::NoCaller => "Bad credentials".into(),
             },
+            Rejection::Primary(Denial { retry_after: None, .. })
+            | Rejection::Secondary(Denial { retry_after: None, .. }) => {
+                "The cost of this request exceeds its limit.".into()
+            }
             Rejection::Primary(Denial { who, .. }) => format!("API rate limit exceeded for {who}."),
             Rejection::Secondary(_) => "You have exceeded a secondary rate limit. \
                                         Please wait a few minutes before you try again."
                 .into(),
             Rejection::Store(_) => "The service is busy. Try again later.".into(),
             Rejection::Upstream(error) => match error {
-                UpstreamError::Connect(_) | UpstreamError::Exchange(_) => {
-                    "The upstream service could not be reached.".into()
-                }
+                UpstreamError::Connect(_)
+                | UpstreamError::Exchange(_)
+                | UpstreamError::Closed
+                | UpstreamError::Unsound => "The upstream service could not be reached.".into(),
                 UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
                     "The upstream service did not answer in time.".into()
                 }
@@ -222,7 +233,7 @@ impl Rejection {
     fn documentation_url(&self, responses: &Responses) -> Option<String> {
         let url = responses.documentation_url.as_deref();
         match self {
-            Rejection::Secondary(_) => {
+            Rejection::Secondary(Denial { retry_after: Some(_), .. }) => {
                 let page = url.map_or("", |url| url.split('#').next().unwrap_or(url));
                 Some(format!("{page}#about-secondary-rate-limits"))
             }
@@ -292,12 +303,10 @@ impl LimitHeaders {
     ///
     /// With nothing left, the reset is when one more request is possible; clients wait until then
     /// even after a success.
-    pub fn new(limit: &Limit, standing: &Standing) -> Self {
-        let known = limit.allowances.iter().flatten();
-        let cached = known.into_iter().find(|known| known.quota.limit == standing.limit);
+    pub fn new(limit: &Limit, allowance: &Allowance, standing: &Standing) -> Self {
         let reset = if standing.remaining == 0 { standing.next } else { standing.reset };
         LimitHeaders {
-            limit: cached.map_or_else(|| standing.limit.into(), |known| known.limit.clone()),
+            limit: allowance.limit.clone(),
             remaining: standing.remaining.into(),
             used: standing.used.into(),
             reset: reset.ceil_secs().into(),
@@ -390,7 +399,8 @@ impl Body {
 
 impl Drop for Body {
     fn drop(&mut self) {
-        let is_complete = self.is_end_stream();
+        // A body made here that was not asked for is the answer to a HEAD request.
+        let is_complete = self.is_end_stream() || matches!(self.content, Content::Full(_));
         if let Some(tail) = self.tail.take() {
             tail.end(is_complete);
         }

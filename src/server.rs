@@ -28,7 +28,7 @@ use crate::{access_log::AccessLog, gate::Shared};
 
 pub use self::{
     connection::InFlight,
-    framing::{Violation, ViolationKind},
+    framing::{HeadLimits, Violation, ViolationKind},
 };
 
 /// The other end of a connection.

@@ -13,7 +13,7 @@ use crate::{
     access_log::Format,
     identity::{ForwardedField, TrustedProxies},
     policy::{Policies, Policy, Sources, load},
-    yaml::{Document, Later, Node, Problem, Spanned, Value, suggest},
+    yaml::{Document, Later, Node, Problem, Spanned, Value},
 };
 
 /// The settings, checked.
@@ -250,16 +250,7 @@ impl Checker<'_> {
     }
 
     fn one_of<T: Copy>(&mut self, raw: &Spanned<String>, choices: &[(&str, T)]) -> Option<T> {
-        let found = choices.iter().find(|(name, _)| *name == raw.value).map(|(_, value)| *value);
-        if found.is_none() {
-            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-            let help = match suggest(&raw.value, names.iter().copied()) {
-                Some(word) => format!("did you mean `{word}`?"),
-                None => format!("one of: {}", names.join(", ")),
-            };
-            self.refuse(raw, format!("unknown value `{}`", raw.value), &help);
-        }
-        found
+        self.document.one_of(raw, choices, self.problems)
     }
 }
 
@@ -325,6 +316,7 @@ pub fn read_policies(path: &Path, sources: &Sources) -> Result<Policies, Vec<Pro
         }
     }
     problems.extend(contested_hosts(&policies));
+    problems.extend(contested_names(&policies));
     match problems.is_empty() {
         true => Ok(Policies::new(policies.into_iter().map(|(_, policy)| policy).collect())),
         false => Err(problems),
@@ -366,6 +358,20 @@ fn contested_hosts(policies: &[(&PathBuf, Policy)]) -> Vec<Problem> {
         }
     }
     problems
+}
+
+/// Counters are kept by the policy's name.
+fn contested_names(policies: &[(&PathBuf, Policy)]) -> Vec<Problem> {
+    let is_taken = |at: usize, policy: &Policy| {
+        policies.iter().take(at).any(|(_, earlier)| earlier.name == policy.name)
+    };
+    let contested = policies.iter().enumerate().filter(|(at, (_, policy))| is_taken(*at, policy));
+    contested
+        .map(|(_, (file, policy))| {
+            let message = format!("another policy is called `{}` too", policy.name);
+            Problem::whole_file(&file.display().to_string(), message, "rename one of the files")
+        })
+        .collect()
 }
 
 /// Reads a settings or policy file.

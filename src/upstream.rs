@@ -16,11 +16,11 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use http::{Method, Request, Response, request::Parts};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
-use self::pool::Pools;
+use self::{body::Timing, pool::Pools};
 use crate::{deadline::Ticker, policy::Upstream};
 
 pub use self::{
@@ -30,6 +30,8 @@ pub use self::{
     },
     pool::Connection,
 };
+
+static CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
 /// A worker's way to all upstreams.
 pub struct Upstreams {
@@ -51,6 +53,12 @@ pub enum UpstreamError {
     /// The connection broke, or what came was no HTTP.
     #[error("exchange failed: {0}")]
     Exchange(#[source] hyper::Error),
+    /// The connection was closed without a word.
+    #[error("connection closed")]
+    Closed,
+    /// The response is ambiguous, or switches to a protocol that was not asked for.
+    #[error("unsound response")]
+    Unsound,
     /// The client's body broke off or was malformed.
     #[error("request body failed: {0}")]
     RequestBody(#[source] hyper::Error),
@@ -59,10 +67,13 @@ pub enum UpstreamError {
     RequestBodyTimeout,
 }
 
-/// What became of an attempt: the error, and the request if it can be sent again.
+/// What became of an attempt.
 struct Failure {
     error: UpstreamError,
+    /// The request, if it was never sent.
     request: Option<Request<RequestBody>>,
+    /// The connection was closed, and not a byte of a response had come.
+    was_unanswered: bool,
 }
 
 impl Upstreams {
@@ -87,37 +98,39 @@ impl Upstreams {
     pub async fn forward(
         &self,
         upstream: &Upstream,
-        (parts, incoming): (Parts, Incoming),
+        (mut parts, incoming): (Parts, Incoming),
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
+        if !incoming.is_end_stream() && !parts.headers.contains_key(header::CONTENT_LENGTH) {
+            // hyper would take a GET for one without a body.
+            parts.headers.insert(header::TRANSFER_ENCODING, CHUNKED.clone());
+        }
         let request = |body| Request::from_parts(parts, body);
         let pool = self.pools.of(&upstream.server);
 
         let Some(connection) = pool.take() else {
             let connection = pool.connect(upstream).await?;
-            let body = RequestBody::new(incoming, Rc::clone(&connection.deadline));
+            let body = RequestBody::new(incoming, timing(&connection, upstream));
             let exchange = exchange(connection, request(body), upstream);
             return exchange.await.map_err(|failure| failure.error);
         };
 
-        let body = RequestBody::new(incoming, Rc::clone(&connection.deadline));
-        let request = request(body);
+        let request = request(RequestBody::new(incoming, timing(&connection, upstream)));
         let copy = is_repeatable(&request).then(|| copy_of(&request));
         let failure = match exchange(connection, request, upstream).await {
             Ok(response) => return Ok(response),
             Err(failure) => failure,
         };
-        let was_closed = matches!(
-            &failure.error,
-            UpstreamError::Exchange(error)
-                if error.is_incomplete_message() || error.is_canceled() || error.is_closed() || is_reset(error)
-        );
-        let Some(mut request) = failure.request.or(copy).filter(|_| was_closed) else {
-            return Err(failure.error);
-        };
+        let again = failure.request.or(copy).filter(|_| failure.was_unanswered);
+        let Some(mut request) = again else { return Err(failure.error) };
         let connection = pool.connect(upstream).await?;
-        request.body_mut().attach(Rc::clone(&connection.deadline));
+        request.body_mut().attach(timing(&connection, upstream));
         exchange(connection, request, upstream).await.map_err(|failure| failure.error)
     }
+}
+
+fn timing(connection: &Connection, upstream: &Upstream) -> Timing {
+    let deadline = Rc::clone(&connection.deadline);
+    Timing { deadline, response_timeout: upstream.response_timeout }
 }
 
 /// Whether a request may be sent twice: its method is idempotent and there is no body to lose.
@@ -135,16 +148,6 @@ fn copy_of(request: &Request<RequestBody>) -> Request<RequestBody> {
     copy
 }
 
-/// Whether the peer closed the connection by a reset, as servers do that still had unread bytes.
-fn is_reset(error: &hyper::Error) -> bool {
-    use std::error::Error;
-    let cause = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
-    cause.is_some_and(|io| {
-        use std::io::ErrorKind::*;
-        matches!(io.kind(), ConnectionReset | BrokenPipe | ConnectionAborted | UnexpectedEof)
-    })
-}
-
 /// One attempt on one connection.
 async fn exchange(
     mut connection: Connection,
@@ -152,6 +155,7 @@ async fn exchange(
     upstream: &Upstream,
 ) -> Result<Response<UpstreamBody>, Failure> {
     let body_state = request.body().state();
+    let read_before = connection.bytes_read();
     let sending = connection.sender.try_send_request(request);
     let mut sending = pin!(sending);
     connection.deadline.set(upstream.response_timeout);
@@ -165,13 +169,17 @@ async fn exchange(
             return Poll::Ready(Some(result));
         }
         // The deadline runs from the last progress of the request's body, see `RequestBody`.
-        if closed || connection.deadline.poll_passed(context) {
-            return Poll::Ready(None);
-        }
-        Poll::Pending
+        let passed = connection.deadline.poll_passed(context);
+        if closed || passed { Poll::Ready(None) } else { Poll::Pending }
     });
-    match outcome.await {
+    let outcome = outcome.await;
+    let was_unanswered = connection.bytes_read() == read_before && !body_state.has_failed();
+    match outcome {
+        Some(Ok(response)) if is_unsound(&response) => {
+            Err(Failure { error: UpstreamError::Unsound, request: None, was_unanswered })
+        }
         Some(Ok(response)) => {
+            body_state.set_answered();
             Ok(response.map(|body| UpstreamBody::new(body, connection, upstream.idle_timeout)))
         }
         Some(Err(mut error)) => {
@@ -181,14 +189,24 @@ async fn exchange(
                 true => UpstreamError::RequestBody(error),
                 false => UpstreamError::Exchange(error),
             };
-            Err(Failure { error, request })
+            Err(Failure { error, request, was_unanswered })
         }
         None => {
-            let error = match body_state.is_waiting() {
-                true => UpstreamError::RequestBodyTimeout,
-                false => UpstreamError::ResponseTimeout,
+            let error = match (connection.deadline.has_passed(), body_state.is_waiting()) {
+                (false, _) => UpstreamError::Closed,
+                (true, true) => UpstreamError::RequestBodyTimeout,
+                (true, false) => UpstreamError::ResponseTimeout,
             };
-            Err(Failure { error, request: None })
+            Err(Failure { error, request: None, was_unanswered: false })
         }
     }
+}
+
+/// Whether a response cannot be believed: it says its length in two ways, or switches to a protocol
+/// that was not asked for.
+fn is_unsound(response: &Response<Incoming>) -> bool {
+    let headers = response.headers();
+    response.status() == StatusCode::SWITCHING_PROTOCOLS
+        || (headers.contains_key(header::TRANSFER_ENCODING)
+            && headers.contains_key(header::CONTENT_LENGTH))
 }

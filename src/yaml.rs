@@ -75,6 +75,25 @@ impl Document {
         decoded
     }
 
+    /// What the word at `raw` stands for among `choices`; if it is none of them, a problem.
+    pub fn one_of<T: Copy>(
+        &self,
+        raw: &Spanned<String>,
+        choices: &[(&str, T)],
+        problems: &mut Vec<Problem>,
+    ) -> Option<T> {
+        let found = choices.iter().find(|(word, _)| *word == raw.value).map(|(_, value)| *value);
+        if found.is_none() {
+            let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+            let help = match suggest(&raw.value, words.iter().copied()) {
+                Some(word) => format!("did you mean `{word}`?"),
+                None => format!("one of: {}", words.join(", ")),
+            };
+            problems.push(self.problem(raw.span, format!("unknown value `{}`", raw.value), help));
+        }
+        found
+    }
+
     /// A problem at `span`. Leave `help` empty when there is nothing to advise.
     pub fn problem(
         &self,

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Failure,
-    run::{log_to_stderr, serve},
+    run::{LAST_WORDS, log_to_stderr, serve},
 };
 use crate::{
     clock::Clock,
@@ -42,7 +42,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
-    log_to_stderr();
+    let events = log_to_stderr();
     let api = sample_api::start()?;
     let (key, public_pem) = SigningKey::generate_ed25519().context("cannot make a key")?;
     let sources = Sources::system().with_file(KEY_FILE, public_pem);
@@ -53,11 +53,13 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let settings = format!("version: 1\nlisteners: [{{ address: \"{listen}\" }}]\n");
     let settings = Settings::parse(Path::new("demo"), &settings)?;
     let configuration = Configuration { settings, policies: Policies::new(vec![policy]) };
-    serve(configuration, |addresses| {
+    let result = serve(configuration, |addresses| {
         let address = addresses.first().copied().unwrap_or(listen);
         let tokens = Tokens { free: mint(&key, "42", "free")?, pro: mint(&key, "7", "pro")? };
         Ok(introduce(output, address, &tokens)?)
-    })
+    });
+    events.flush(LAST_WORDS);
+    result
 }
 
 /// The address itself, or the same with any port if it cannot be bound.

@@ -1,6 +1,6 @@
 //! `tollgate run`: read the configuration, listen, serve, drain.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
@@ -11,6 +11,7 @@ use crate::{
     access_log::AccessLog,
     clock::Clock,
     gate::Shared,
+    pipe::Pipe,
     policy::Sources,
     server::{Server, Stopped},
     settings::Configuration,
@@ -28,9 +29,11 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    log_to_stderr();
+    let events = log_to_stderr();
     let configuration = Configuration::read(&arguments.config, &Sources::system())?;
-    serve(configuration, |_| Ok(()))
+    let result = serve(configuration, |_| Ok(()));
+    events.flush(LAST_WORDS);
+    result
 }
 
 /// Serves what `configuration` describes until a signal; `ready` is called with the addresses once
@@ -49,13 +52,10 @@ pub(super) fn serve(
     }
     let addresses =
         listeners.iter().map(|listener| listener.local_addr()).collect::<io::Result<Vec<_>>>()?;
-    let (access_log, writer) = match settings.access_log {
-        Some(format) => {
-            let (log, writer) = AccessLog::start(format, io::stdout());
-            (Some(log), Some(writer))
-        }
-        None => (None, None),
-    };
+    let pipe = Pipe::start(io::stdout(), |lines| {
+        tracing::warn!(lines, "access log lines were dropped: nobody reads them fast enough");
+    });
+    let access_log = settings.access_log.map(|format| AccessLog::new(format, pipe.clone()));
     let shared = Arc::new(Shared::new(configuration, Clock::System).context("cannot start")?);
     let server = Server { shared, listeners, workers, access_log, drain };
 
@@ -76,19 +76,25 @@ pub(super) fn serve(
         };
         Ok::<_, Failure>(server.run(shutdown).await?)
     })?;
-    if let Some(writer) = writer {
-        // Lines that were handed over are written before the process ends.
-        let _ = writer.join();
-    }
     tracing::info!(cut, "stopped");
+    // What was logged is written before the process ends, if anybody reads it.
+    pipe.flush(LAST_WORDS);
     Ok(())
 }
 
-/// Events go to standard error, the access log to standard output.
-pub(super) fn log_to_stderr() {
+/// How long the process waits at its end for what was logged to be written.
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Events go to standard error, the access log to standard output; a full pipe holds up neither.
+pub(super) fn log_to_stderr() -> Pipe {
     let filter = EnvFilter::try_from_env("TOLLGATE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(io::stderr);
+    let pipe = Pipe::start(io::stderr(), |_| {});
+    let lines = pipe.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(move || lines.line());
     // Only the first caller in a process sets it.
     let _ = subscriber.try_init();
+    pipe
 }

@@ -20,17 +20,9 @@ const MAX_KEY_FILE_BYTES: u64 = 64 * 1024;
 /// The token is written to standard output, for use in a shell:
 /// curl -H "Authorization: Bearer $(tollgate token --private-key dev.pem --sub 42)" …
 #[derive(clap::Args)]
-#[group(id = "key", required = true, multiple = false)]
 pub(super) struct Arguments {
-    /// PEM file with the private key to sign with (RSA, EC P-256 or P-384, Ed25519)
-    #[arg(long, value_name = "FILE", group = "key")]
-    private_key: Option<PathBuf>,
-    /// File with the shared secret to sign with
-    #[arg(long, value_name = "FILE", group = "key")]
-    secret_file: Option<PathBuf>,
-    /// Environment variable with the shared secret to sign with
-    #[arg(long, value_name = "NAME", group = "key")]
-    secret_env: Option<String>,
+    #[command(flatten)]
+    key: KeyArguments,
     /// Signature algorithm; by default HS256, RS256, ES256, ES384 or EdDSA, as the key allows
     #[arg(long, value_name = "ALG")]
     algorithm: Option<String>,
@@ -57,6 +49,21 @@ pub(super) struct Arguments {
     claims: Vec<(String, Value)>,
 }
 
+/// What to sign with: one of these.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct KeyArguments {
+    /// PEM file with the private key to sign with (RSA, EC P-256 or P-384, Ed25519)
+    #[arg(long, value_name = "FILE")]
+    private_key: Option<PathBuf>,
+    /// File with the shared secret to sign with
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// Environment variable with the shared secret to sign with
+    #[arg(long, value_name = "NAME")]
+    secret_env: Option<String>,
+}
+
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
     let key = signing_key(arguments)?;
     let now = Clock::System.now().as_micros() / 1_000_000;
@@ -75,6 +82,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
 }
 
 fn signing_key(arguments: &Arguments) -> anyhow::Result<SigningKey> {
+    let key = &arguments.key;
     let sources = Sources::system();
     let algorithm = match &arguments.algorithm {
         Some(name) => match name.parse::<Algorithm>() {
@@ -87,7 +95,7 @@ fn signing_key(arguments: &Arguments) -> anyhow::Result<SigningKey> {
         let content = sources.read(path, MAX_KEY_FILE_BYTES);
         content.with_context(|| format!("cannot read {}", path.display()))
     };
-    let secret = match (&arguments.private_key, &arguments.secret_file, &arguments.secret_env) {
+    let secret = match (&key.private_key, &key.secret_file, &key.secret_env) {
         (Some(path), _, _) => {
             let key = SigningKey::from_pem(&read(path)?, algorithm);
             return key.with_context(|| format!("cannot use {}", path.display()));

@@ -1,13 +1,12 @@
 //! Route x identity x request to charges: which counters a request asks for.
 
-use http::HeaderMap;
 use smallvec::SmallVec;
 
 use super::head::Head;
 use crate::{
     identity::{Client, DEFAULT_IPV6_PREFIX, Identifier, Identity},
     limit::{Charge, Key},
-    policy::{KeyPart, Limit, Policy, Route},
+    policy::{Allowance, KeyPart, Limit, Policy, Route},
 };
 
 /// What every request costs until limits can say otherwise.
@@ -26,8 +25,17 @@ pub(super) struct Charges<'r, 'p> {
 /// The charges of a request, and the limits that ask for them.
 #[derive(Default)]
 pub(super) struct Asked<'p> {
-    pub(super) limits: SmallVec<[&'p Limit; 2]>,
+    pub(super) limits: SmallVec<[AskedLimit<'p>; 2]>,
     pub(super) charges: SmallVec<[Charge; 2]>,
+}
+
+/// A limit that asks for a charge.
+#[derive(Clone, Copy)]
+pub(super) struct AskedLimit<'p> {
+    pub(super) limit: &'p Limit,
+    pub(super) allowance: &'p Allowance,
+    /// It is the route's first.
+    pub(super) is_primary: bool,
 }
 
 impl<'r, 'p> Charges<'r, 'p> {
@@ -43,21 +51,25 @@ impl<'r, 'p> Charges<'r, 'p> {
 
     fn of_limits(&self, identity: &Identity<'_>, is_asked: impl Fn(&Limit) -> bool) -> Asked<'p> {
         let mut asked = Asked::default();
-        for limit in self.route.limits.iter().filter_map(|at| self.policy.limits.get(*at)) {
-            // Unlimited for this tier, or nothing to count by: the limit does not apply.
+        for (position, at) in self.route.limits.iter().enumerate() {
+            let Some(limit) = self.policy.limits.get(*at) else { continue };
+            // Unlimited for this tier: the limit does not apply.
             let Some(Some(allowance)) = limit.allowances.get(identity.tier) else { continue };
             if !is_asked(limit) {
                 continue;
             }
             let Some((owner, entry)) = self.hash(limit, identity) else { continue };
             let key = Key::new(owner, entry, allowance.id);
-            asked.limits.push(limit);
+            asked.limits.push(AskedLimit { limit, allowance, is_primary: position == 0 });
             asked.charges.push(Charge { key, quota: allowance.quota, cost: COST });
         }
         asked
     }
 
-    /// Whose counter a limit asks for, and which; none if a part is missing from the request.
+    /// Whose counter a limit asks for, and which; none if it counts per caller and there is none.
+    ///
+    /// A claim or header that the request lacks counts as a value of its own, the same for all that
+    /// lack it: leaving it out is no way around the limit.
     fn hash(&self, limit: &Limit, identity: &Identity<'_>) -> Option<(u128, u128)> {
         match limit.per.as_slice() {
             [KeyPart::Caller] => identity.caller.as_ref().map(|caller| (caller.hash, caller.hash)),
@@ -89,11 +101,13 @@ impl<'r, 'p> Charges<'r, 'p> {
                 KeyPart::Method => tuple.push((b'm', self.head.method.as_str().as_bytes())),
                 KeyPart::Claim(name) => {
                     tuple.push((b'n', name.as_bytes()));
-                    tuple.push((b'v', claim.as_ref()?.as_bytes()));
+                    tuple.extend(claim.as_ref().map(|claim| (b'v', claim.as_bytes())));
                 }
                 KeyPart::Header(name) => {
                     tuple.push((b'n', name.as_str().as_bytes()));
-                    push_values(&mut tuple, self.client.headers, name)?;
+                    // All of them, so that sending a header twice is not sending it once.
+                    let values = self.client.headers.get_all(name).iter();
+                    tuple.extend(values.map(|value| (b'h', value.as_bytes())));
                 }
             }
         }
@@ -112,19 +126,6 @@ impl<'r, 'p> Charges<'r, 'p> {
     fn address(&self) -> u128 {
         self.identifier.hash_address(self.client.address, DEFAULT_IPV6_PREFIX)
     }
-}
-
-/// All values of a header, so that sending it twice is not sending it once; none if there is none
-/// or only empty ones.
-fn push_values<'r>(
-    tuple: &mut SmallVec<[(u8, &'r [u8]); 8]>,
-    headers: &'r HeaderMap,
-    name: &http::HeaderName,
-) -> Option<()> {
-    let values = headers.get_all(name);
-    values.iter().any(|value| !value.is_empty()).then_some(())?;
-    tuple.extend(values.iter().map(|value| (b'h', value.as_bytes())));
-    Some(())
 }
 
 /// A slash at the end makes no difference to routes, so none to counters.

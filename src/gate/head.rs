@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderValue, Method, Uri, header, request::Parts, uri::PathAndQuery};
+use http::{
+    HeaderName, HeaderValue, Method, Uri, Version, header, request::Parts, uri::PathAndQuery,
+};
 
 use crate::{
     policy,
     response::Rejection,
+    server::{HeadLimits, Violation},
     target::{EncodedSlash, Form, Host, check_query, form, normalize_path, request_host},
     upstream::check_connection,
 };
@@ -39,6 +42,9 @@ impl<'r> Head<'r> {
     pub(super) fn read(parts: &'r Parts) -> Result<Self, Rejection> {
         if matches!(parts.method, Method::CONNECT | Method::TRACE) {
             return Err(Rejection::Method);
+        }
+        if parts.version == Version::HTTP_2 {
+            check_size(parts)?;
         }
         check_connection(&parts.headers)?;
         let host = request_host(&parts.uri, &parts.headers, parts.version)?;
@@ -82,6 +88,25 @@ impl<'r> Head<'r> {
         });
         Target { uri, host }
     }
+}
+
+/// What the framing check does for HTTP/1: the same limits hold for HTTP/2.
+fn check_size(parts: &Parts) -> Result<(), Violation> {
+    let HeadLimits { fields, field_bytes, target_bytes, .. } = HeadLimits::default();
+    let target = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    if target > target_bytes {
+        return Err(Violation::TargetTooLong);
+    }
+    if parts.headers.len() > fields {
+        return Err(Violation::TooManyFields);
+    }
+    let is_large = |(name, value): (&HeaderName, &HeaderValue)| {
+        name.as_str().len() + value.len() > field_bytes
+    };
+    if parts.headers.iter().any(is_large) {
+        return Err(Violation::FieldTooLarge);
+    }
+    Ok(())
 }
 
 /// A path in normal form is always a valid target; were it not, the root would be asked for.

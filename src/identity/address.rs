@@ -45,6 +45,11 @@ impl TrustedProxies {
         Self { networks: networks.into_iter().map(canonical_network).collect(), field }
     }
 
+    /// The field that the trusted proxies maintain.
+    pub fn field(&self) -> ForwardedField {
+        self.field
+    }
+
     /// Whether `ip` belongs to a trusted proxy.
     pub fn contains(&self, ip: IpAddr) -> bool {
         let ip = canonical(ip);

@@ -188,7 +188,7 @@ pub(super) struct RawResponses {
 
 /// Fields that the format has and this version does not act on: refused, never ignored.
 pub(super) const LATER: &[Later] = &[
-    Later { section: "policy", fields: &["overrides", "exempt", "deny", "tests"] },
+    Later { section: "policy", fields: &["overrides", "exempt", "deny", "paths", "tests"] },
     Later {
         section: "upstream",
         fields: &[

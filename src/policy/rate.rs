@@ -80,8 +80,11 @@ fn parse_count(text: &str) -> Result<u32, RateError> {
 fn parse_window(text: &str) -> Result<Duration, RateError> {
     let text = text.trim();
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
-    if matches!(unit, "M" | "month" | "months" | "y" | "year" | "years") {
+    if matches!(unit, "M" | "month" | "months" | "y" | "yr" | "yrs" | "year" | "years") {
         return Err(RateError::Calendar);
+    }
+    if !unit.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        return Err(RateError::Window(text.to_owned()));
     }
     let window = match text.starts_with(|c: char| c.is_ascii_digit()) {
         true => humantime::parse_duration(text),
@@ -141,6 +144,7 @@ mod tests {
             ("5/99999999999999999999s", WindowRange),
             ("100_000/month", Calendar),
             ("5/hour/day", Window("hour/day".into())),
+            ("5/1h 1month", Window("1h 1month".into())),
         ] {
             assert_eq!(text.parse::<Rate>(), Err(error), "{text}");
         }

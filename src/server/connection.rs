@@ -81,7 +81,8 @@ pub(super) async fn serve(stream: TcpStream, peer: Peer, gate: Rc<Gate>, ticker:
         })
         .await
     };
-    let exchange = Rc::new(Exchange { gate, peer, in_flight: Rc::default() });
+    let exchange =
+        Rc::new(Exchange { gate, peer, served: Rc::default(), in_flight: Rc::default() });
     match opened {
         Some((socket, Protocol::Http1)) => serve_http1(socket, exchange, deadline).await,
         Some((socket, Protocol::Http2)) => serve_http2(socket, exchange, deadline).await,
@@ -93,6 +94,8 @@ pub(super) async fn serve(stream: TcpStream, peer: Peer, gate: Rc<Gate>, ticker:
 struct Exchange {
     gate: Rc<Gate>,
     peer: Peer,
+    /// Requests that came in.
+    served: Rc<Cell<u64>>,
     /// Requests whose response has not ended.
     in_flight: Rc<Cell<usize>>,
 }
@@ -114,6 +117,12 @@ impl Drop for InFlight {
 }
 
 impl Exchange {
+    /// Counts one more request and tells which it is.
+    fn count(&self) -> u64 {
+        self.served.set(self.served.get() + 1);
+        self.served.get()
+    }
+
     /// Answers one request. A panic on the way is that request's 500 and nobody else's.
     async fn respond(
         self: Rc<Self>,
@@ -137,10 +146,10 @@ impl Exchange {
 /// What a connection is in the middle of, as far as time is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Waiting for the next request.
-    Idle,
-    /// A head has begun.
-    Head,
+    /// Waiting for the next request, after so many.
+    Idle { served: u64 },
+    /// A head has begun, after so many requests.
+    Head { served: u64 },
     /// A request is being served; it has deadlines of its own.
     Busy,
     /// The client does not read what it asked for. The number tells stalls apart.
@@ -150,8 +159,8 @@ enum Step {
 impl Step {
     fn set(self, deadline: &Deadline, idle: Duration) {
         match self {
-            Step::Idle => deadline.set(idle),
-            Step::Head => deadline.set(HEAD_TIMEOUT),
+            Step::Idle { .. } => deadline.set(idle),
+            Step::Head { .. } => deadline.set(HEAD_TIMEOUT),
             Step::Busy => deadline.clear(),
             Step::Stalled(_) => deadline.set(STALL_TIMEOUT),
         }
@@ -160,19 +169,18 @@ impl Step {
 
 async fn serve_http1(mut socket: Socket, exchange: Rc<Exchange>, deadline: Deadline) {
     let framing = Rc::new(RefCell::new(Framing::new(HeadLimits::default())));
-    socket.check(Rc::clone(&framing));
+    socket.check(Rc::clone(&framing), Rc::clone(&exchange.served));
     let writing = socket.writing();
-    let served = Cell::new(0);
     let service = service_fn(|request| {
-        served.set(served.get() + 1);
-        Rc::clone(&exchange).respond(request, framing.borrow().verdict(served.get()))
+        let ordinal = exchange.count();
+        Rc::clone(&exchange).respond(request, framing.borrow().verdict(ordinal))
     });
     let mut connection = http1::Builder::new()
         .max_headers(MAX_FIELDS)
         .max_buf_size(MAX_BUFFER_BYTES)
         .serve_connection(TokioIo::new(socket), service);
 
-    let mut step = Step::Head;
+    let mut step = Step::Head { served: 0 };
     let mut is_draining = false;
     let ended = poll_fn(|context| {
         let mut connection = Pin::new(&mut connection);
@@ -182,10 +190,12 @@ async fn serve_http1(mut socket: Socket, exchange: Rc<Exchange>, deadline: Deadl
         if connection.poll(context).is_ready() {
             return Poll::Ready(None);
         }
-        let next = match (exchange.in_flight.get(), framing.borrow().phase()) {
-            (0, Phase::Idle) => Step::Idle,
-            (0, _) => Step::Head,
-            _ => writing.stalled().map_or(Step::Busy, Step::Stalled),
+        let served = exchange.served.get();
+        let next = match (writing.stalled(), exchange.in_flight.get(), framing.borrow().phase()) {
+            (Some(stall), _, _) => Step::Stalled(stall),
+            (None, 0, Phase::Idle) => Step::Idle { served },
+            (None, 0, _) => Step::Head { served },
+            (None, _, _) => Step::Busy,
         };
         if next != step {
             next.set(&deadline, HTTP1_IDLE);
@@ -193,7 +203,8 @@ async fn serve_http1(mut socket: Socket, exchange: Rc<Exchange>, deadline: Deadl
         }
         if deadline.poll_passed(context) { Poll::Ready(Some(step)) } else { Poll::Pending }
     });
-    if ended.await == Some(Step::Head) {
+    let step = ended.await;
+    if matches!(step, Some(Step::Head { .. })) && framing.borrow().phase() == Phase::Head {
         let mut socket = connection.into_parts().io.into_inner();
         let _ = timeout(HANGUP_TIMEOUT, socket.write_all(REQUEST_TIMEOUT)).await;
     }
@@ -204,6 +215,7 @@ async fn serve_http2(socket: Socket, exchange: Rc<Exchange>, deadline: Deadline)
     let streams = Rc::clone(&exchange);
     let service = service_fn(move |request| {
         let exchange = Rc::clone(&streams);
+        exchange.count();
         async move {
             let mut response = exchange.respond(request, Ok(())).await?;
             // Closing is not for one stream to ask for (RFC 9113 section 8.2.2).
@@ -231,9 +243,10 @@ async fn serve_http2(socket: Socket, exchange: Rc<Exchange>, deadline: Deadline)
         if connection.as_mut().poll(context).is_ready() {
             return Poll::Ready(());
         }
-        let next = match exchange.in_flight.get() {
-            0 => Step::Idle,
-            _ => writing.stalled().map_or(Step::Busy, Step::Stalled),
+        let next = match (writing.stalled(), exchange.in_flight.get()) {
+            (Some(stall), _) => Step::Stalled(stall),
+            (None, 0) => Step::Idle { served: exchange.served.get() },
+            (None, _) => Step::Busy,
         };
         if next != step {
             next.set(&deadline, HTTP2_IDLE);
@@ -242,7 +255,7 @@ async fn serve_http2(socket: Socket, exchange: Rc<Exchange>, deadline: Deadline)
         if !deadline.poll_passed(context) {
             return Poll::Pending;
         }
-        if step != Step::Idle || std::mem::replace(&mut is_closing, true) {
+        if !matches!(step, Step::Idle { .. }) || std::mem::replace(&mut is_closing, true) {
             return Poll::Ready(());
         }
         // GOAWAY first, and a little time for it to be read.

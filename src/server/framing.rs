@@ -42,15 +42,15 @@ pub(super) struct Framing {
 
 /// How large a request head may be; trailers are held to the same, save the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct HeadLimits {
+pub struct HeadLimits {
     /// The whole head, with empty lines before it and the one after it.
-    pub(super) head_bytes: usize,
+    pub head_bytes: usize,
     /// How many fields.
-    pub(super) fields: usize,
+    pub fields: usize,
     /// One field line, with its line end.
-    pub(super) field_bytes: usize,
+    pub field_bytes: usize,
     /// The request target.
-    pub(super) target_bytes: usize,
+    pub target_bytes: usize,
 }
 
 /// What a connection is in the middle of.

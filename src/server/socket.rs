@@ -33,6 +33,8 @@ pub(super) struct Socket {
     replay: Vec<u8>,
     /// The check of an HTTP/1 connection.
     framing: Option<Rc<RefCell<Framing>>>,
+    /// Requests that hyper has handed on.
+    dispatched: Rc<Cell<u64>>,
     writing: Rc<Writing>,
 }
 
@@ -76,12 +78,20 @@ impl Socket {
             }
         };
         let replay = start.get(..filled).unwrap_or_default().to_vec();
-        Ok(Some((Socket { stream, replay, framing: None, writing: Rc::default() }, protocol)))
+        let socket = Socket {
+            stream,
+            replay,
+            framing: None,
+            dispatched: Rc::default(),
+            writing: Rc::default(),
+        };
+        Ok(Some((socket, protocol)))
     }
 
-    /// Has every byte pass `framing` first.
-    pub(super) fn check(&mut self, framing: Rc<RefCell<Framing>>) {
+    /// Has every byte pass `framing` first; `dispatched` counts the requests that were handed on.
+    pub(super) fn check(&mut self, framing: Rc<RefCell<Framing>>, dispatched: Rc<Cell<u64>>) {
         self.framing = Some(framing);
+        self.dispatched = dispatched;
     }
 
     /// Tells whether the client takes what is written.
@@ -119,8 +129,12 @@ impl AsyncRead for Socket {
         if let (Some(framing), Some(read)) = (&socket.framing, buffer.filled().get(before..)) {
             let mut framing = framing.borrow_mut();
             framing.read(read);
-            // A fault in the body of a request that was dispatched already: hyper may not see it.
-            framing.verdict(framing.heads()).map_err(io::Error::other)?;
+            // A fault in the body of a request that is being served: hyper may not see it. Before
+            // that, the request is still to be answered by the verdict on it.
+            let dispatched = socket.dispatched.get();
+            if dispatched == framing.heads() {
+                framing.verdict(dispatched).map_err(io::Error::other)?;
+            }
         }
         Poll::Ready(Ok(()))
     }

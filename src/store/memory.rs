@@ -108,6 +108,20 @@ impl MemoryStore {
         Ok(Decision { verdict: denied.map_or(Verdict::Allow, Verdict::Deny), standings })
     }
 
+    /// Drops the ended windows of one shard that is not in use and was not swept lately. False: no
+    /// shard is due, so that a flood of requests that find no room costs one round a second.
+    fn try_sweep(&self, now: Timestamp) -> bool {
+        for _ in 0..SHARDS {
+            let index = self.sweep_at.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            let Some(Ok(mut shard)) = self.shards.get(index).map(Mutex::try_lock) else { continue };
+            if shard.is_due(now) {
+                self.entries.fetch_sub(shard.sweep(now), Ordering::Relaxed);
+                return true;
+            }
+        }
+        false
+    }
+
     /// Drops the ended windows of one shard, another one each time: called often, it keeps the
     /// store tidy while every other shard goes on.
     pub fn sweep(&self, now: Timestamp) {
@@ -128,9 +142,9 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// Requests refused since the start because there was no room.
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
+    /// Requests refused for lack of room since this was last asked.
+    pub fn take_refused(&self) -> u64 {
+        self.refused.swap(0, Ordering::Relaxed)
     }
 
     fn shard_of(&self, charge: &Charge) -> usize {
@@ -166,8 +180,13 @@ impl MemoryStore {
             return Ok(());
         }
         self.entries.fetch_sub(shards.sweep(now), Ordering::Relaxed);
-        if self.len() + new <= self.max_keys {
-            return Ok(());
+        for _ in 0..SHARDS {
+            if self.len() + new <= self.max_keys {
+                return Ok(());
+            }
+            if !self.try_sweep(now) {
+                break;
+            }
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
         Err(StoreError::Full)
@@ -216,14 +235,17 @@ impl LockedShards<'_> {
     /// Drops the ended windows of those shards that were not swept lately, so that a flood of
     /// requests that find no room costs one sweep a second and not one each.
     fn sweep(&mut self, now: Timestamp) -> usize {
-        let due = |shard: &Shard| {
-            now.saturating_since(shard.swept).as_secs() >= SWEEP_PAUSE_SECS || now < shard.swept
-        };
-        self.0.iter_mut().filter(|(_, shard)| due(shard)).map(|(_, shard)| shard.sweep(now)).sum()
+        let due = self.0.iter_mut().filter(|(_, shard)| shard.is_due(now));
+        due.map(|(_, shard)| shard.sweep(now)).sum()
     }
 }
 
 impl Shard {
+    /// Whether it was not swept lately.
+    fn is_due(&self, now: Timestamp) -> bool {
+        now.saturating_since(self.swept).as_secs() >= SWEEP_PAUSE_SECS || now < self.swept
+    }
+
     fn find(&self, key: u128) -> Option<FixedWindow> {
         self.windows.find(hash_of(key), |entry| entry.key == key).map(|entry| entry.window)
     }
@@ -342,7 +364,7 @@ mod tests {
         assert!(allowed(&store, &[charge(2, "core", 5)], START));
         assert_eq!(store.charge(&[charge(3, "core", 5)], START).unwrap_err(), StoreError::Full);
         assert!(allowed(&store, &[charge(1, "core", 5)], START));
-        assert_eq!((store.len(), store.refused()), (2, 1));
+        assert_eq!((store.len(), store.take_refused()), (2, 1));
     }
 
     #[test]

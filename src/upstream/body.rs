@@ -20,8 +20,16 @@ use crate::deadline::Deadline;
 /// A client's body on its way to the upstream.
 pub struct RequestBody {
     incoming: Option<Incoming>,
-    deadline: Option<Rc<Deadline>>,
+    timing: Option<Timing>,
     state: Rc<BodyState>,
+}
+
+/// The deadline of the exchange that a body is part of.
+pub(super) struct Timing {
+    /// Shared with the connection.
+    pub(super) deadline: Rc<Deadline>,
+    /// How long the upstream may take once the client is done, or to take a frame.
+    pub(super) response_timeout: Duration,
 }
 
 /// What a request's body is doing, for telling whose fault a failure is.
@@ -29,12 +37,18 @@ pub struct RequestBody {
 pub(super) struct BodyState {
     waiting: Cell<bool>,
     failed: Cell<bool>,
+    answered: Cell<bool>,
 }
 
 impl BodyState {
     /// The client owes the next frame.
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting.get()
+    }
+
+    /// The response has begun: from here on its body sets the deadline.
+    pub(super) fn set_answered(&self) {
+        self.answered.set(true);
     }
 
     /// The client broke it off.
@@ -47,18 +61,19 @@ impl BodyState {
 const REQUEST_IDLE: Duration = Duration::from_secs(30);
 
 impl RequestBody {
-    /// The client's body, extending `deadline` with each frame.
-    pub(super) fn new(incoming: Incoming, deadline: Rc<Deadline>) -> Self {
-        RequestBody { incoming: Some(incoming), deadline: Some(deadline), state: Rc::default() }
+    /// The client's body, setting the deadline anew with each frame.
+    pub(super) fn new(incoming: Incoming, timing: Timing) -> Self {
+        RequestBody { incoming: Some(incoming), timing: Some(timing), state: Rc::default() }
     }
 
     /// No body.
     pub(super) fn empty() -> Self {
-        RequestBody { incoming: None, deadline: None, state: Rc::default() }
+        RequestBody { incoming: None, timing: None, state: Rc::default() }
     }
 
-    pub(super) fn attach(&mut self, deadline: Rc<Deadline>) {
-        self.deadline = Some(deadline);
+    /// Goes on with another connection.
+    pub(super) fn attach(&mut self, timing: Timing) {
+        self.timing = Some(timing);
     }
 
     pub(super) fn state(&self) -> Rc<BodyState> {
@@ -78,10 +93,12 @@ impl Body for RequestBody {
         let Some(incoming) = &mut body.incoming else { return Poll::Ready(None) };
         let polled = Pin::new(incoming).poll_frame(context);
         let was_waiting = body.state.waiting.replace(polled.is_pending());
-        if let Some(deadline) = &body.deadline
-            && (polled.is_ready() || !was_waiting)
-        {
-            deadline.set(REQUEST_IDLE);
+        if let Some(timing) = body.timing.as_ref().filter(|_| !body.state.answered.get()) {
+            match polled {
+                Poll::Ready(_) => timing.deadline.set(timing.response_timeout),
+                Poll::Pending if !was_waiting => timing.deadline.set(REQUEST_IDLE),
+                Poll::Pending => {}
+            }
         }
         if let Poll::Ready(Some(Err(_))) = polled {
             body.state.failed.set(true);

@@ -9,6 +9,8 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use smallvec::SmallVec;
 
+use crate::identity::ForwardedField;
+
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -27,8 +29,9 @@ pub struct Forwarding<'r> {
     pub peer: &'r HeaderValue,
     /// The peer's address.
     pub peer_address: IpAddr,
-    /// The peer is a trusted proxy: what it says about those before it is passed on.
-    pub peer_is_trusted: bool,
+    /// The field that the peer, a trusted proxy, maintains: it is passed on. None: the peer is not
+    /// trusted, and nothing that it says about those before it is.
+    pub trusted_field: Option<ForwardedField>,
     /// Whether to write `Forwarded` too.
     pub write_forwarded: bool,
 }
@@ -47,7 +50,7 @@ pub fn check_connection(headers: &HeaderMap) -> Result<(), ConnectionNamesProtec
 /// Makes the header of a client's request fit for the upstream.
 pub fn clean_request(headers: &mut HeaderMap, forwarding: Forwarding<'_>) {
     remove_named_by_connection(headers);
-    remove_where(headers, |name| is_dropped_from_request(name, forwarding.peer_is_trusted));
+    remove_where(headers, |name| is_dropped_from_request(name, forwarding.trusted_field));
     headers.reserve(FIELDS_SET);
     join_cookies(headers);
     set_forwarding(headers, forwarding);
@@ -81,10 +84,13 @@ fn is_hop_by_hop(name: &str) -> bool {
     )
 }
 
-fn is_dropped_from_request(name: &str, peer_is_trusted: bool) -> bool {
+fn is_dropped_from_request(name: &str, trusted: Option<ForwardedField>) -> bool {
     match name {
         "x-forwarded-host" | "x-original-url" | "x-rewrite-url" => true,
-        "x-forwarded-for" | "x-forwarded-proto" | "forwarded" | "x-real-ip" => !peer_is_trusted,
+        // A proxy that maintains one of the two may pass on the other as a client wrote it.
+        "x-forwarded-for" => trusted != Some(ForwardedField::XForwardedFor),
+        "forwarded" => trusted != Some(ForwardedField::Forwarded),
+        "x-forwarded-proto" | "x-real-ip" => trusted.is_none(),
         // Answered here: the body is asked for once there is somewhere to send it.
         "expect" => true,
         // A server that turns `-` into `_` could not tell `x_tollgate_tier` from ours.
@@ -214,7 +220,7 @@ mod tests {
         Forwarding {
             peer: &PEER,
             peer_address: [203, 0, 113, 7].into(),
-            peer_is_trusted,
+            trusted_field: peer_is_trusted.then_some(ForwardedField::XForwardedFor),
             write_forwarded: false,
         }
     }

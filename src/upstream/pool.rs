@@ -1,8 +1,9 @@
 //! Connections that are kept between requests: a stack for each server, the warmest on top.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     future::Future,
+    io,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker},
@@ -10,7 +11,11 @@ use std::{
 
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::timeout,
+};
 
 use super::{RequestBody, UpstreamError};
 use crate::{
@@ -27,6 +32,7 @@ const MAX_IDLE: usize = 256;
 
 /// Largest head of a response.
 const MAX_RESPONSE_HEAD_BYTES: usize = 64 * 1024;
+const MAX_RESPONSE_FIELDS: usize = 256;
 
 /// A worker's kept connections.
 pub(super) struct Pools {
@@ -49,7 +55,8 @@ struct Idle {
 /// A connection to an upstream.
 pub struct Connection {
     pub(super) sender: http1::SendRequest<RequestBody>,
-    driver: Pin<Box<http1::Connection<TokioIo<TcpStream>, RequestBody>>>,
+    driver: Pin<Box<http1::Connection<TokioIo<Counted>, RequestBody>>>,
+    bytes_read: Rc<Cell<u64>>,
     pub(super) deadline: Rc<Deadline>,
     pool: Rc<Pool>,
 }
@@ -58,6 +65,11 @@ impl Connection {
     /// Reads and writes as much as can be. Ready means that the connection is closed.
     pub(super) fn poll_drive(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.driver.as_mut().poll(context).map(drop)
+    }
+
+    /// Bytes that ever came from the upstream.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.bytes_read.get()
     }
 
     /// Gives the connection back once its response was read to the end, or closes it if it cannot
@@ -124,14 +136,18 @@ impl Pool {
             .map_err(|_| UpstreamError::ConnectTimeout)?
             .map_err(UpstreamError::Connect)?;
         stream.set_nodelay(true).map_err(UpstreamError::Connect)?;
+        let bytes_read = Rc::new(Cell::new(0));
+        let stream = Counted { stream, bytes_read: Rc::clone(&bytes_read) };
         let (sender, driver) = http1::Builder::new()
             .max_buf_size(MAX_RESPONSE_HEAD_BYTES)
+            .max_headers(MAX_RESPONSE_FIELDS)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(UpstreamError::Exchange)?;
         Ok(Connection {
             sender,
             driver: Box::pin(driver),
+            bytes_read,
             deadline: Rc::new(self.ticker.deadline()),
             pool: Rc::clone(self),
         })
@@ -142,5 +158,56 @@ impl Pool {
         if idle.len() < MAX_IDLE && !self.ticker.is_draining() {
             idle.push(Idle { connection, since: self.ticker.now() });
         }
+    }
+}
+
+/// A socket that counts what is read from it: whether anything of a response has come is what a
+/// repetition depends on, and hyper does not tell it of interim responses.
+struct Counted {
+    stream: TcpStream,
+    bytes_read: Rc<Cell<u64>>,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let read = buffer.filled().len() - before;
+        self.bytes_read.set(self.bytes_read.get() + read as u64);
+        polled
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -1,0 +1,221 @@
+//! Routes: which requests they match, whom they let in, what they charge.
+
+use http::Method;
+
+use super::{Compiler, Names};
+use crate::{
+    identity::{CallerKey, IdentityRules},
+    policy::{
+        AcceptedIssuers, Auth, HostPattern, KeyPart, Limit, Matcher, PathPattern, Route,
+        file::{RawPolicy, RawRoute},
+    },
+    yaml::{Node, Spanned, Value, suggest},
+};
+
+/// Limits that one route may take: what a request costs must stay small.
+const MAX_LIMITS_A_ROUTE: usize = 8;
+
+/// What routes refer to.
+pub(super) struct RouteNames<'n> {
+    pub(super) limits: Names<'n>,
+    pub(super) upstreams: Names<'n>,
+    pub(super) issuers: Names<'n>,
+}
+
+impl Compiler<'_> {
+    pub(super) fn route(
+        &mut self,
+        raw: &Spanned<RawRoute>,
+        names: &RouteNames<'_>,
+        policy_hosts: &[HostPattern],
+    ) -> Option<(Matcher, Route)> {
+        let route = &raw.value;
+        let host = match &route.matcher.host {
+            None => None,
+            Some(host) => Some(self.route_host(host, policy_hosts)?),
+        };
+        let path = match PathPattern::parse(&route.matcher.path.value) {
+            Ok(path) => Some(path),
+            Err(error) => {
+                self.refuse(
+                    route.matcher.path.span,
+                    error.to_string(),
+                    "write a path such as /login, /repos/{owner}/* or /search/**",
+                );
+                None
+            }
+        };
+        let methods: Vec<Method> =
+            route.matcher.methods.iter().filter_map(|method| self.method(method)).collect();
+        let auth = self.auth(route.auth.as_ref(), &names.issuers);
+        if route.limits.len() > MAX_LIMITS_A_ROUTE {
+            self.refuse(
+                raw.span,
+                format!("more than {MAX_LIMITS_A_ROUTE} limits on a route"),
+                "merge some",
+            );
+        }
+        self.refuse_twice(route.limits.iter(), "limit");
+        let limits: Vec<usize> =
+            route.limits.iter().filter_map(|limit| self.resolve(limit, &names.limits)).collect();
+        let upstream = match &route.upstream {
+            Some(name) => self.resolve(name, &names.upstreams),
+            None if names.upstreams.names.len() > 1 => {
+                self.refuse(
+                    raw.span,
+                    "a route without an upstream, and there are several",
+                    "add `upstream: <name>`",
+                );
+                None
+            }
+            None => Some(0),
+        };
+        let matcher = Matcher { hosts: host.into_iter().collect(), path: path?, methods };
+        let name = route.matcher.path.value.as_str().into();
+        Some((matcher, Route { name, auth: auth?, limits, upstream: upstream? }))
+    }
+
+    fn route_host(
+        &mut self,
+        raw: &Spanned<String>,
+        policy_hosts: &[HostPattern],
+    ) -> Option<HostPattern> {
+        let host = self.host_pattern(raw)?;
+        let is_reachable = policy_hosts.is_empty()
+            || policy_hosts.iter().any(|pattern| match &host {
+                HostPattern::Exact(name) => pattern.matches(name),
+                HostPattern::Below(suffix) => {
+                    *pattern == host || pattern.matches(suffix.trim_start_matches('.'))
+                }
+            });
+        if !is_reachable {
+            self.refuse(
+                raw.span,
+                "no request for this host comes here",
+                "add it to the policy's `hosts`",
+            );
+        }
+        Some(host)
+    }
+
+    pub(super) fn host_pattern(&mut self, raw: &Spanned<String>) -> Option<HostPattern> {
+        let lower = raw.value.to_ascii_lowercase();
+        let lower = lower.strip_suffix('.').unwrap_or(&lower);
+        let (name, is_suffix) = match lower.strip_prefix("*.") {
+            Some(rest) => (rest, true),
+            None => (lower, false),
+        };
+        let is_host =
+            crate::target::Host::parse(name.as_bytes()).is_ok_and(|host| host.as_str() == name);
+        if !is_host || name.contains('*') {
+            let message = format!("`{}` is not a host", raw.value);
+            self.refuse(
+                raw.span,
+                message,
+                "write a name such as api.example.com or *.example.com, without scheme and port",
+            );
+            return None;
+        }
+        Some(match is_suffix {
+            true => HostPattern::Below(format!(".{name}").into()),
+            false => HostPattern::Exact(name.into()),
+        })
+    }
+
+    fn method(&mut self, raw: &Spanned<String>) -> Option<Method> {
+        let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+        let is_token = Method::from_bytes(raw.value.as_bytes());
+        match is_token {
+            Ok(Method::CONNECT | Method::TRACE) => {
+                self.refuse(raw.span, format!("{} is never forwarded", raw.value), "remove it");
+                None
+            }
+            Ok(method) if raw.value.bytes().all(|byte| !byte.is_ascii_lowercase()) => Some(method),
+            _ => {
+                let help = suggest(&raw.value.to_ascii_uppercase(), known)
+                    .map_or("write it in capitals".to_owned(), |word| {
+                        format!("did you mean {word}?")
+                    });
+                self.refuse(raw.span, format!("`{}` is not a method", raw.value), help);
+                None
+            }
+        }
+    }
+
+    fn auth(&mut self, raw: Option<&Node>, issuers: &Names<'_>) -> Option<Auth> {
+        const HELP: &str = "write required, optional, none, or { required: [<issuer>] }";
+        let Some(node) = raw else { return Some(Auth::Optional(AcceptedIssuers::All)) };
+        let (word, accepted) = match &node.value {
+            Value::Mapping(entries) => {
+                let [(word, Node { value: Value::Sequence(nodes), .. })] = entries.as_slice()
+                else {
+                    self.refuse(node.span, "not a way to authenticate", HELP);
+                    return None;
+                };
+                let mut positions = Vec::new();
+                for node in nodes {
+                    let name = self.text(node)?.to_owned();
+                    positions
+                        .push(self.resolve(&Spanned { value: name, span: node.span }, issuers)?);
+                }
+                (word.value.as_str(), AcceptedIssuers::Only(positions))
+            }
+            _ => (self.text(node)?, AcceptedIssuers::All),
+        };
+        match (word, accepted) {
+            ("required" | "optional", AcceptedIssuers::Only(list)) if list.is_empty() => {
+                self.refuse(node.span, "a list of no issuers", HELP);
+                None
+            }
+            ("required", accepted) => {
+                if issuers.names.is_empty() {
+                    self.refuse(
+                        node.span,
+                        "no token can be good: the policy knows no issuer",
+                        "add one under `identity: jwt`, or write `auth: none`",
+                    );
+                }
+                Some(Auth::Required(accepted))
+            }
+            ("optional", accepted) => Some(Auth::Optional(accepted)),
+            ("none", AcceptedIssuers::All) => Some(Auth::None),
+            _ => {
+                self.refuse(node.span, "not a way to authenticate", HELP);
+                None
+            }
+        }
+    }
+
+    /// Every route whose limits count per caller always finds one.
+    pub(super) fn check_callers(
+        &mut self,
+        raw: &RawPolicy,
+        routes: &[Route],
+        limits: &[Limit],
+        identity: &IdentityRules,
+    ) {
+        let by_address =
+            identity.callers.iter().any(|caller| matches!(caller.key, CallerKey::Address { .. }));
+        let by_claim =
+            identity.callers.iter().any(|caller| matches!(caller.key, CallerKey::Claim(_)));
+        for (route, raw) in routes.iter().zip(&raw.routes.value) {
+            let limits_of = |part: &KeyPart| {
+                route.limits.iter().filter_map(|at| limits.get(*at)).any(|l| l.per.contains(part))
+            };
+            let needs_caller = limits_of(&KeyPart::Caller);
+            match route.auth {
+                Auth::Required(_) if !by_claim => self.refuse(
+                    raw.span,
+                    "a token is required but names no caller",
+                    "add `{ name: user, key: jwt.sub }` to `callers`",
+                ),
+                Auth::Optional(_) | Auth::None if needs_caller && !by_address => self.refuse(
+                    raw.span,
+                    "a request without a token has no caller here, but a limit counts per caller",
+                    "write `auth: required`, or add `{ name: anonymous, key: client.ip }` to `callers`",
+                ),
+                _ => {}
+            }
+        }
+    }
+}
