@@ -40,8 +40,6 @@ install_packages() {
     local missing=()
     "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
     command -v curl >/dev/null || missing+=(curl)
-    # The store's tests start their own servers, on free ports.
-    command -v redis-server >/dev/null || missing+=(redis-server)
     # The crypto library and the allocator are C code that Cargo compiles.
     echo '#include <stdlib.h>' | cc -E -x c - >/dev/null 2>&1 || missing+=(gcc libc6-dev)
     if [ "${#missing[@]}" -eq 0 ]; then return; fi
