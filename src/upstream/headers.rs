@@ -163,23 +163,13 @@ fn join_cookies(headers: &mut HeaderMap) {
 }
 
 fn set_forwarding(headers: &mut HeaderMap, forwarding: Forwarding<'_>) {
-    let chain = headers.contains_key(&X_FORWARDED_FOR).then(|| {
-        let chain: Vec<&[u8]> = headers
-            .get_all(&X_FORWARDED_FOR)
-            .iter()
-            .map(HeaderValue::as_bytes)
-            .chain([forwarding.peer.as_bytes()])
-            .collect();
-        HeaderValue::from_bytes(&chain.join(&b", "[..]))
-    });
-    let chain = match chain {
-        Some(Ok(chain)) => chain,
-        _ => forwarding.peer.clone(),
+    // What is left of these fields by now was written by a trusted proxy.
+    let chain = match forwarding.trusted_field {
+        Some(_) => extended_chain(headers, forwarding.peer),
+        None => forwarding.peer.clone(),
     };
     headers.insert(X_FORWARDED_FOR.clone(), chain);
-    if !headers.contains_key(&X_FORWARDED_PROTO) {
-        headers.insert(X_FORWARDED_PROTO.clone(), HTTP.clone());
-    }
+    headers.entry(&X_FORWARDED_PROTO).or_insert_with(|| HTTP.clone());
     let host = headers.get(header::HOST).cloned();
     if forwarding.write_forwarded {
         append_forwarded(headers, forwarding, host.as_ref());
@@ -187,6 +177,13 @@ fn set_forwarding(headers: &mut HeaderMap, forwarding: Forwarding<'_>) {
     if let Some(host) = host {
         headers.insert(X_FORWARDED_HOST.clone(), host);
     }
+}
+
+/// The chain of addresses with the peer's at its end.
+fn extended_chain(headers: &HeaderMap, peer: &HeaderValue) -> HeaderValue {
+    let so_far = headers.get_all(&X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
+    let chain: Vec<&[u8]> = so_far.chain([peer.as_bytes()]).collect();
+    HeaderValue::from_bytes(&chain.join(&b", "[..])).unwrap_or_else(|_| peer.clone())
 }
 
 /// RFC 7239: `for=192.0.2.1;host="example.com";proto=http`.

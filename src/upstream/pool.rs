@@ -76,14 +76,13 @@ impl Connection {
     /// be used again.
     pub(super) fn release(mut self) {
         self.deadline.clear();
-        // Lets hyper note the end of the message. Nobody is woken for a connection that is not in
-        // use; `Pool::take` looks at it before it is used again.
+        // Lets hyper note the end of the message, and forget this task's waker: whoever uses the
+        // connection next would wake this task with his request.
         let mut nobody = Context::from_waker(Waker::noop());
-        if self.poll_drive(&mut nobody).is_ready() || !self.sender.is_ready() {
-            return;
+        if self.poll_drive(&mut nobody).is_pending() && self.sender.is_ready() {
+            let pool = Rc::clone(&self.pool);
+            pool.keep(self);
         }
-        let pool = Rc::clone(&self.pool);
-        pool.keep(self);
     }
 }
 
@@ -112,17 +111,10 @@ impl Pools {
 }
 
 impl Pool {
-    /// The connection that was used last and is still open.
+    /// The connection that was used last. Whether it is still open shows when it is used: hyper
+    /// reads before it writes, and gives a request back that it did not write.
     pub(super) fn take(&self) -> Option<Connection> {
-        loop {
-            let Idle { mut connection, .. } = self.idle.borrow_mut().pop()?;
-            // Looks whether it was closed meanwhile. Nobody is woken: whoever sends a request next
-            // drives the connection, and a waker left here would wake him for his own request.
-            let mut nobody = Context::from_waker(Waker::noop());
-            if connection.poll_drive(&mut nobody).is_pending() && connection.sender.is_ready() {
-                return Some(connection);
-            }
-        }
+        self.idle.borrow_mut().pop().map(|idle| idle.connection)
     }
 
     /// A new connection.

@@ -1,1 +1,39 @@
 //! The one test binary: what only a whole proxy can show.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a helper that cannot go on fails its test; clippy knows only `#[test]` functions"
+)]
+
+/// Fakes, clients and tokens that all tests share.
+mod support;
+
+/// Which route a request takes, and that no spelling of it takes another.
+mod routing;
+
+/// Who is calling, and what those hear who cannot be told.
+mod identity;
+
+/// How much passes, and when more does.
+mod limits;
+
+/// What clients are told: limit headers, denials, errors.
+mod headers;
+
+/// What goes through, both ways, and what an upstream's failures become.
+mod forwarding;
+
+/// Requests whose length or form is ambiguous.
+mod framing;
+
+/// The end of a server's life.
+mod shutdown;
+
+/// The program as its users start it: real files, real signals, exit codes.
+mod binary;
+
+/// Policy files, good and bad.
+mod policies;
