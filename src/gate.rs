@@ -330,10 +330,8 @@ impl Gate {
             if let Some(tier) = policy.identity.tiers.get(identity.tier) {
                 headers.insert(X_TOLLGATE_TIER.clone(), tier.value.clone());
             }
-            if let CallerValue::Claim(subject) = &caller.value
-                && let Ok(subject) = HeaderValue::from_bytes(subject.as_bytes())
-            {
-                headers.insert(X_TOLLGATE_SUBJECT.clone(), subject);
+            if let CallerValue::Claim(subject) = &caller.value {
+                headers.insert(X_TOLLGATE_SUBJECT.clone(), subject.clone());
             }
         }
     }

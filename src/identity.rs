@@ -28,7 +28,7 @@ use crate::{
 
 pub use self::{
     address::{DEFAULT_IPV6_PREFIX, ForwardedField, TrustedProxies, canonical, client_address},
-    cache::TokenCache,
+    cache::{Digest, TokenCache},
     claims::Claims,
     credential::{Credential, CredentialError, Place, TokenSources},
     jwt::{Issuer, KeyHints, TokenError, VerifiedToken},
@@ -38,8 +38,10 @@ pub use self::{
 
 /// How a policy finds out who is calling.
 pub struct IdentityRules {
+    /// Tells them from all others.
+    pub id: RulesId,
     /// Whose tokens are known.
-    pub issuers: IssuerSet,
+    pub issuers: Vec<Issuer>,
     /// Ways to name a caller; the first that resolves wins.
     pub callers: Vec<Caller>,
     /// Classes of callers.
@@ -50,17 +52,16 @@ pub struct IdentityRules {
     pub sources: TokenSources,
 }
 
-/// The issuers of a policy, told apart from every other set by a number: what was verified against
-/// one set says nothing about another.
-pub struct IssuerSet {
-    issuers: Vec<Issuer>,
-    id: u64,
-}
+/// Tells the rules of one policy from those of every other, and from its own before a change: what
+/// was found out under one says nothing about another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RulesId(u64);
 
-impl From<Vec<Issuer>> for IssuerSet {
-    fn from(issuers: Vec<Issuer>) -> Self {
+impl RulesId {
+    /// An id that no other rules have.
+    pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        IssuerSet { issuers, id: NEXT.fetch_add(1, Ordering::Relaxed) }
+        RulesId(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -150,12 +151,12 @@ pub enum InvalidToken {
 }
 
 /// Who is calling, for one request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Identity<'p> {
     /// The client's address.
     pub address: IpAddr,
     /// The verified token, if the route looked at one.
-    pub token: Option<Arc<VerifiedToken>>,
+    pub token: Option<Arc<KnownToken>>,
     /// The caller; none if no way to name one resolved, which only routes without per-caller limits
     /// allow.
     pub caller: Option<ResolvedCaller<'p>>,
@@ -177,16 +178,33 @@ pub struct ResolvedCaller<'p> {
 /// What a caller is told apart by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallerValue {
-    /// A claim's value.
-    Claim(Box<str>),
+    /// A claim's value: printable, at most 256 bytes, made ready for the upstream.
+    Claim(HeaderValue),
     /// An address; IPv6 the first of its prefix.
     Address(IpAddr),
+}
+
+/// A good token, and the caller that it names under a policy's rules: found out once, since asking
+/// a token's claims for it costs more than everything else about a known token.
+pub struct KnownToken {
+    /// The token.
+    pub token: VerifiedToken,
+    /// None: the rules name no callers by claims, and tokens only open the door.
+    named: Option<NamedCaller>,
+}
+
+struct NamedCaller {
+    /// Position of the rule that named it.
+    rule: usize,
+    value: HeaderValue,
+    hash: u128,
+    tier: usize,
 }
 
 impl fmt::Display for CallerValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CallerValue::Claim(value) => f.write_str(value),
+            CallerValue::Claim(value) => f.write_str(&String::from_utf8_lossy(value.as_bytes())),
             CallerValue::Address(address) => address.fmt(f),
         }
     }
@@ -243,7 +261,7 @@ impl Identifier {
             Ok(Some(credential)) => self.verify(rules, accepted, credential, now),
             Err(error) => Err(error.into()),
         };
-        match token.and_then(|token| self.with_token(rules, token, client.address)) {
+        match token.map(|token| self.with_token(rules, token, client.address)) {
             Err(IdentityError::Token(_) | IdentityError::IssuerNotAccepted)
                 if !is_required && rules.invalid_token == InvalidToken::Anonymous =>
             {
@@ -274,42 +292,71 @@ impl Identifier {
         accepted: &AcceptedIssuers,
         credential: Credential<'_>,
         now: Timestamp,
-    ) -> Result<Arc<VerifiedToken>, IdentityError> {
-        let IssuerSet { issuers, id } = &rules.issuers;
-        let token = self.tokens.verify(*id, credential.token, issuers, now)?;
-        match accepted.contains(token.issuer) {
-            true => Ok(token),
+    ) -> Result<Arc<KnownToken>, IdentityError> {
+        let digest = Digest::new(rules.id, credential.token)?;
+        let known = match self.tokens.find(&digest) {
+            Some(known) => {
+                known.token.is_current(now)?;
+                known
+            }
+            None => {
+                let token = jwt::verify(credential.token, &rules.issuers, now)?;
+                let named = self.name(rules, &token)?;
+                let known = Arc::new(KnownToken { token, named });
+                self.tokens.remember(digest, &known, credential.token.len());
+                known
+            }
+        };
+        match accepted.contains(known.token.issuer) {
+            true => Ok(known),
             false => Err(IdentityError::IssuerNotAccepted),
         }
+    }
+
+    /// The caller that a token names: by the first rule whose claim it has.
+    fn name(
+        &self,
+        rules: &IdentityRules,
+        token: &VerifiedToken,
+    ) -> Result<Option<NamedCaller>, IdentityError> {
+        let issuer = rules.issuers.get(token.issuer).map_or("", |issuer| &issuer.issuer);
+        let mut by_claim =
+            rules.callers.iter().enumerate().filter_map(|(rule, caller)| match &caller.key {
+                CallerKey::Claim(claim) => Some((rule, caller, claim)),
+                CallerKey::Address { .. } => None,
+            });
+        let Some(first) = by_claim.next() else { return Ok(None) };
+        let mut claims =
+            std::iter::once(first).chain(by_claim).filter_map(|(rule, caller, claim)| {
+                Some((rule, caller, claim, token.claims.lookup(claim)?))
+            });
+        let (rule, caller, claim, value) = claims.next().ok_or(IdentityError::NoCaller)?;
+        let text = caller_value(value).ok_or(IdentityError::NoCaller)?;
+        let parts = [(b'u', issuer.as_bytes()), (b'c', claim.as_bytes()), (b'v', text.as_bytes())];
+        Ok(Some(NamedCaller {
+            rule,
+            hash: self.hasher.hash(parts),
+            value: HeaderValue::from_bytes(text.as_bytes()).map_err(|_| IdentityError::NoCaller)?,
+            tier: tier(rules, &caller.tier, Some(&token.claims)),
+        }))
     }
 
     fn with_token<'p>(
         &self,
         rules: &'p IdentityRules,
-        token: Arc<VerifiedToken>,
+        token: Arc<KnownToken>,
         address: IpAddr,
-    ) -> Result<Identity<'p>, IdentityError> {
-        let issuer = rules.issuers.issuers.get(token.issuer).map_or("", |issuer| &issuer.issuer);
-        for caller in &rules.callers {
-            let CallerKey::Claim(claim) = &caller.key else { continue };
-            let Some(value) = token.claims.lookup(claim) else { continue };
-            let value = caller_value(value).ok_or(IdentityError::NoCaller)?;
-            let parts =
-                [(b'u', issuer.as_bytes()), (b'c', claim.as_bytes()), (b'v', value.as_bytes())];
-            let resolved = ResolvedCaller {
-                kind: &caller.name,
-                hash: self.hasher.hash(parts),
-                value: CallerValue::Claim(value.into()),
-            };
-            let tier = tier(rules, &caller.tier, Some(&token.claims));
-            return Ok(Identity { address, token: Some(token), caller: Some(resolved), tier });
-        }
-        let by_claim = |caller: &Caller| matches!(caller.key, CallerKey::Claim(_));
-        if rules.callers.iter().any(by_claim) {
-            return Err(IdentityError::NoCaller);
-        }
-        // No caller is named by tokens here: they only open the door.
-        Ok(Identity { token: Some(token), ..self.without_token(rules, address) })
+    ) -> Identity<'p> {
+        let Some(named) = &token.named else {
+            return Identity { token: Some(token), ..self.without_token(rules, address) };
+        };
+        let caller = ResolvedCaller {
+            kind: rules.callers.get(named.rule).map_or("", |caller| &caller.name),
+            value: CallerValue::Claim(named.value.clone()),
+            hash: named.hash,
+        };
+        let tier = named.tier;
+        Identity { address, token: Some(token), caller: Some(caller), tier }
     }
 
     fn without_token<'p>(&self, rules: &'p IdentityRules, address: IpAddr) -> Identity<'p> {

@@ -86,7 +86,7 @@ impl Denial {
     pub fn new(identity: &Identity<'_>, retry: Retry, now: Timestamp) -> Self {
         let who = match &identity.caller {
             Some(caller) => match &caller.value {
-                CallerValue::Claim(value) => format!("{} {value}", caller.kind),
+                value @ CallerValue::Claim(_) => format!("{} {value}", caller.kind),
                 CallerValue::Address(_) => identity.address.to_string(),
             },
             None => identity.address.to_string(),

@@ -84,7 +84,7 @@ impl<'r, 'p> Charges<'r, 'p> {
     fn hash_tuple(&self, parts: &[KeyPart], identity: &Identity<'_>) -> Option<(u128, u128)> {
         let caller = identity.caller.as_ref().map(|caller| caller.hash.to_le_bytes());
         let address = self.address().to_le_bytes();
-        let claims = identity.token.as_ref().map(|token| &token.claims);
+        let claims = identity.token.as_ref().map(|known| &known.token.claims);
         let numbers: SmallVec<[Option<String>; 4]> = parts
             .iter()
             .map(|part| match part {

@@ -11,21 +11,36 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use quick_cache::{Weighter, sync::Cache};
 
-use super::jwt::{self, Issuer, TokenError, VerifiedToken};
-use crate::clock::Timestamp;
+use super::{KnownToken, RulesId, TokenError, jwt::MAX_TOKEN_BYTES};
 
 /// Good tokens.
 pub struct TokenCache(Cache<Digest, Entry, ByWeight>);
 
+/// A token's name in the cache: all of its bytes, and the rules that it was found good under.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Digest {
-    issuers: u64,
+pub struct Digest {
+    rules: RulesId,
     token: [u8; 32],
+}
+
+impl Digest {
+    /// The digest of a token under rules.
+    ///
+    /// # Errors
+    /// [`TokenError::TooLong`], before any work is done on it.
+    pub fn new(rules: RulesId, token: &[u8]) -> Result<Self, TokenError> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(TokenError::TooLong);
+        }
+        let mut key = Digest { rules, token: [0; 32] };
+        key.token.copy_from_slice(digest(&SHA256, token).as_ref());
+        Ok(key)
+    }
 }
 
 #[derive(Clone)]
 struct Entry {
-    token: Arc<VerifiedToken>,
+    token: Arc<KnownToken>,
     weight: u32,
 }
 
@@ -56,29 +71,14 @@ impl TokenCache {
         TokenCache(Cache::with_weighter(items, max_bytes, ByWeight))
     }
 
-    /// The token, verified now or lately, and good at `now`.
-    ///
-    /// # Errors
-    /// [`TokenError`]; bad tokens are not remembered.
-    pub fn verify(
-        &self,
-        issuers_id: u64,
-        token: &[u8],
-        issuers: &[Issuer],
-        now: Timestamp,
-    ) -> Result<Arc<VerifiedToken>, TokenError> {
-        if token.len() > jwt::MAX_TOKEN_BYTES {
-            return Err(TokenError::TooLong);
-        }
-        let mut key = Digest { issuers: issuers_id, token: [0; 32] };
-        key.token.copy_from_slice(digest(&SHA256, token).as_ref());
-        if let Some(Entry { token: known, .. }) = self.0.get(&key) {
-            known.is_current(now)?;
-            return Ok(known);
-        }
-        let verified = Arc::new(jwt::verify(token, issuers, now)?);
-        let weight = (ENTRY_BYTES + token.len() * BYTES_A_BYTE) as u32;
-        self.0.insert(key, Entry { token: Arc::clone(&verified), weight });
-        Ok(verified)
+    /// A token that was good when it was remembered: whoever asks checks its times.
+    pub fn find(&self, digest: &Digest) -> Option<Arc<KnownToken>> {
+        self.0.get(digest).map(|entry| entry.token)
+    }
+
+    /// Keeps a good token of so many bytes, in place of others if there is no room.
+    pub fn remember(&self, digest: Digest, token: &Arc<KnownToken>, token_bytes: usize) {
+        let weight = (ENTRY_BYTES + token_bytes * BYTES_A_BYTE) as u32;
+        self.0.insert(digest, Entry { token: Arc::clone(token), weight });
     }
 }

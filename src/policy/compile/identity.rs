@@ -6,7 +6,7 @@ use super::{Compiler, Names};
 use crate::{
     identity::{
         Algorithm, Caller, CallerKey, IdentityRules, InvalidToken, Issuer, KeyHints, KeySet,
-        TierSource, Tiers, TokenSources,
+        RulesId, TierSource, Tiers, TokenSources,
     },
     policy::file::{RawCaller, RawIdentity, RawIssuer, RawToken},
     yaml::Spanned,
@@ -46,7 +46,8 @@ impl Compiler<'_> {
         };
         let sources = self.token_sources(&raw.token);
         Some(IdentityRules {
-            issuers: issuers.into(),
+            id: RulesId::unique(),
+            issuers,
             callers,
             tiers: tiers.clone(),
             invalid_token: invalid_token?,
