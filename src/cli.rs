@@ -27,13 +27,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Try it: a sample API and the proxy in front of it, in one process, with commands to paste
     Demo(demo::Arguments),
-    /// Serve
     Run(run::Arguments),
-    /// Check settings and policies, and print every problem with its place and what to write
     Check(check::Arguments),
-    /// Mint a token for development, signed with a key that you give
     Token(Box<token::Arguments>),
 }
 

@@ -323,15 +323,16 @@ impl Gate {
                 write_forwarded: self.shared.write_forwarded,
             },
         );
-        headers.insert(X_REQUEST_ID.clone(), request_id.clone());
+        // None of these is there any more: a client's own were taken out just now.
+        headers.append(X_REQUEST_ID.clone(), request_id.clone());
         if let (Some(policy), Some(identity)) = (passage.policy, &passage.identity)
             && let Some(caller) = &identity.caller
         {
             if let Some(tier) = policy.identity.tiers.get(identity.tier) {
-                headers.insert(X_TOLLGATE_TIER.clone(), tier.value.clone());
+                headers.append(X_TOLLGATE_TIER.clone(), tier.value.clone());
             }
             if let CallerValue::Claim(subject) = &caller.value {
-                headers.insert(X_TOLLGATE_SUBJECT.clone(), subject.clone());
+                headers.append(X_TOLLGATE_SUBJECT.clone(), subject.clone());
             }
         }
     }

@@ -133,10 +133,9 @@ impl Rejection {
             Rejection::Primary(_) | Rejection::Secondary(_) => responses.denied_status,
             Rejection::Store(StoreError::Full) => StatusCode::SERVICE_UNAVAILABLE,
             Rejection::Upstream(error) => match error {
-                UpstreamError::Connect(_)
-                | UpstreamError::Exchange(_)
-                | UpstreamError::Closed
-                | UpstreamError::Unsound => StatusCode::BAD_GATEWAY,
+                UpstreamError::Connect(_) | UpstreamError::Exchange(_) | UpstreamError::Unsound => {
+                    StatusCode::BAD_GATEWAY
+                }
                 UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
                     StatusCode::GATEWAY_TIMEOUT
                 }
@@ -174,10 +173,9 @@ impl Rejection {
                 .into(),
             Rejection::Store(_) => "The service is busy. Try again later.".into(),
             Rejection::Upstream(error) => match error {
-                UpstreamError::Connect(_)
-                | UpstreamError::Exchange(_)
-                | UpstreamError::Closed
-                | UpstreamError::Unsound => "The upstream service could not be reached.".into(),
+                UpstreamError::Connect(_) | UpstreamError::Exchange(_) | UpstreamError::Unsound => {
+                    "The upstream service could not be reached.".into()
+                }
                 UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
                     "The upstream service did not answer in time.".into()
                 }
@@ -314,17 +312,20 @@ impl LimitHeaders {
         }
     }
 
-    /// Puts them on a response, in place of whatever was there.
+    /// Puts them on a response that has none: an upstream's own were taken out.
     pub fn stamp(self, headers: &mut HeaderMap) {
-        headers.reserve(8);
-        headers.insert(X_RATELIMIT_LIMIT.clone(), self.limit);
-        headers.insert(X_RATELIMIT_REMAINING.clone(), self.remaining);
-        headers.insert(X_RATELIMIT_USED.clone(), self.used);
-        headers.insert(X_RATELIMIT_RESET.clone(), self.reset);
-        headers.insert(X_RATELIMIT_RESOURCE.clone(), self.resource);
+        headers.reserve(FIELDS_STAMPED);
+        headers.append(X_RATELIMIT_LIMIT.clone(), self.limit);
+        headers.append(X_RATELIMIT_REMAINING.clone(), self.remaining);
+        headers.append(X_RATELIMIT_USED.clone(), self.used);
+        headers.append(X_RATELIMIT_RESET.clone(), self.reset);
+        headers.append(X_RATELIMIT_RESOURCE.clone(), self.resource);
         expose(headers);
     }
 }
+
+/// Fields that a response gains, with a little room: it is made at once.
+const FIELDS_STAMPED: usize = 8;
 
 /// Lets scripts of other origins read the limit headers where they may read the response.
 fn expose(headers: &mut HeaderMap) {

@@ -111,16 +111,14 @@ impl<'r> Host<'r> {
     /// Stricter than RFC 3986, whose `reg-name` also admits percent escapes and characters such as
     /// `,` and `;`: no DNS name needs them, and two servers seldom read them alike.
     pub fn parse(text: &'r [u8]) -> Result<Self, TargetError> {
-        let text = str::from_utf8(text).map_err(|_| TargetError::InvalidHost)?;
-        // What ends a plain name decides what the rest can be.
-        let is_name_byte = |byte: u8| is_label_byte(byte) || byte == b'.';
-        let name_end = text.bytes().position(|byte| !is_name_byte(byte));
-        let host_end = match name_end.and_then(|end| text.as_bytes().get(end)) {
-            None | Some(b':') if !text.contains('@') => name_end,
-            Some(b'[') if name_end == Some(0) => text.find(']').map(|bracket| bracket + 1),
-            _ if text.contains('@') => return Err(TargetError::Userinfo),
-            _ => return Err(TargetError::InvalidHost),
+        if text.contains(&b'@') {
+            return Err(TargetError::Userinfo);
+        }
+        let host_end = match text.first() {
+            Some(b'[') => text.iter().position(|byte| *byte == b']').map(|bracket| bracket + 1),
+            _ => text.iter().position(|byte| *byte == b':'),
         };
+        let text = str::from_utf8(text).map_err(|_| TargetError::InvalidHost)?;
         let (host, port) = text.split_at(host_end.unwrap_or(text.len()));
         let name = if host.starts_with('[') { ipv6_name(host)? } else { dns_name(host)? };
         Ok(Self { name, port: parse_port(port)? })
@@ -442,7 +440,7 @@ fn dns_name(host: &str) -> Result<Cow<'_, str>, TargetError> {
 
 /// Letters, digits, hyphens, and the underscore that container networks put into names.
 fn is_label_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
+    matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'A'..=b'Z' | b'-' | b'_')
 }
 
 fn ipv6_name(host: &str) -> Result<Cow<'_, str>, TargetError> {

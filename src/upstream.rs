@@ -53,10 +53,8 @@ pub enum UpstreamError {
     /// The connection broke, or what came was no HTTP.
     #[error("exchange failed: {0}")]
     Exchange(#[source] hyper::Error),
-    /// The connection was closed without a word.
-    #[error("connection closed")]
-    Closed,
-    /// The response is ambiguous, or switches to a protocol that was not asked for.
+    /// The response is ambiguous, switches to a protocol that was not asked for, or never begins for
+    /// all that is sent.
     #[error("unsound response")]
     Unsound,
     /// The client's body broke off or was malformed.
@@ -169,44 +167,62 @@ async fn exchange(
             return Poll::Ready(Some(result));
         }
         // The deadline runs from the last progress of the request's body, see `RequestBody`.
+        let is_storm = connection.bytes_read() - read_before > MAX_INTERIM_BYTES;
         let passed = connection.deadline.poll_passed(context);
-        if closed || passed { Poll::Ready(None) } else { Poll::Pending }
+        if closed || passed || is_storm { Poll::Ready(None) } else { Poll::Pending }
     });
     let outcome = outcome.await;
     let was_unanswered = connection.bytes_read() == read_before && !body_state.has_failed();
-    match outcome {
+    let failure = |error, request| Failure { error, request, was_unanswered };
+    let ended = match outcome {
         Some(Ok(response)) if is_unsound(&response) => {
-            Err(Failure { error: UpstreamError::Unsound, request: None, was_unanswered })
+            return Err(failure(UpstreamError::Unsound, None));
         }
         Some(Ok(response)) => {
             body_state.set_answered();
-            Ok(response.map(|body| UpstreamBody::new(body, connection, upstream.idle_timeout)))
+            let body = |body| UpstreamBody::new(body, connection, upstream.idle_timeout);
+            return Ok(response.map(body));
         }
-        Some(Err(mut error)) => {
-            let request = error.take_message();
-            let error = error.into_error();
-            let error = match body_state.has_failed() {
-                true => UpstreamError::RequestBody(error),
-                false => UpstreamError::Exchange(error),
+        Some(Err(error)) => Some(error),
+        None if connection.deadline.has_passed() => {
+            let error = match body_state.is_waiting() {
+                true => UpstreamError::RequestBodyTimeout,
+                false => UpstreamError::ResponseTimeout,
             };
-            Err(Failure { error, request, was_unanswered })
+            return Err(failure(error, None));
         }
         None => {
-            let error = match (connection.deadline.has_passed(), body_state.is_waiting()) {
-                (false, _) => UpstreamError::Closed,
-                (true, true) => UpstreamError::RequestBodyTimeout,
-                (true, false) => UpstreamError::ResponseTimeout,
-            };
-            Err(Failure { error, request: None, was_unanswered: false })
+            // With the connection goes its end of the queue, and a request that it never took comes
+            // back.
+            drop(connection);
+            let mut without_waker = Context::from_waker(Waker::noop());
+            match sending.as_mut().poll(&mut without_waker) {
+                Poll::Ready(Err(error)) => Some(error),
+                _ => None,
+            }
         }
-    }
+    };
+    let Some(mut error) = ended else { return Err(failure(UpstreamError::Unsound, None)) };
+    let request = error.take_message();
+    let error = match body_state.has_failed() {
+        true => UpstreamError::RequestBody(error.into_error()),
+        false => UpstreamError::Exchange(error.into_error()),
+    };
+    Err(failure(error, request))
 }
 
-/// Whether a response cannot be believed: it says its length in two ways, or switches to a protocol
-/// that was not asked for.
+/// Bytes that may come before a response's head is complete: interim responses (1xx) and the head.
+const MAX_INTERIM_BYTES: u64 = 128 * 1024;
+
+/// Whether a response cannot be believed: it says its length in two ways, in a coding that was not
+/// asked for, or switches to a protocol that was not.
 fn is_unsound(response: &Response<Incoming>) -> bool {
     let headers = response.headers();
-    response.status() == StatusCode::SWITCHING_PROTOCOLS
-        || (headers.contains_key(header::TRANSFER_ENCODING)
-            && headers.contains_key(header::CONTENT_LENGTH))
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let framing_is_unsound = codings.next().is_some_and(|coding| {
+        !coding.as_bytes().eq_ignore_ascii_case(b"chunked")
+            || codings.next().is_some()
+            || headers.contains_key(header::CONTENT_LENGTH)
+    });
+    framing_is_unsound || response.status() == StatusCode::SWITCHING_PROTOCOLS
 }

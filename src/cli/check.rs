@@ -12,7 +12,7 @@ use crate::{
     yaml::{Document, Problem, Value},
 };
 
-/// Check settings and policies.
+/// Check settings and policies
 ///
 /// Prints every problem with file, line and column, the text that is wrong, and what to write
 /// instead. Exits with 0 if all is well, with 64 if not.

@@ -30,7 +30,7 @@ const KEY_FILE: &str = "config/policies/../keys/public.pem";
 /// The address of the upstream in the shipped policy.
 const UPSTREAM: &str = "127.0.0.1:9000";
 
-/// Try it.
+/// Try it: a sample API and the proxy in front of it, in one process
 ///
 /// Starts a small sample API and the proxy in front of it with the policy in
 /// config/policies/api.yaml, and prints commands to paste. Ctrl-C ends it.

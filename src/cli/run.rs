@@ -17,7 +17,7 @@ use crate::{
     settings::Configuration,
 };
 
-/// Serve.
+/// Serve
 ///
 /// Reads the settings and the policies that they name, listens, and forwards until SIGTERM or
 /// SIGINT. Then it stops accepting, finishes what is in flight, and exits with 0.

@@ -15,7 +15,7 @@ use crate::{
 /// Largest key file that is read.
 const MAX_KEY_FILE_BYTES: u64 = 64 * 1024;
 
-/// Mint a token for development.
+/// Mint a token for development, signed with a key that you give
 ///
 /// The token is written to standard output, for use in a shell:
 /// curl -H "Authorization: Bearer $(tollgate token --private-key dev.pem --sub 42)" …

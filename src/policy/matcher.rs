@@ -10,6 +10,8 @@ use std::collections::HashMap;
 
 use http::Method;
 
+use crate::target::{EncodedSlash, normalize_path};
+
 /// A path pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern {
@@ -54,6 +56,7 @@ impl PathPattern {
     /// [`PatternError`] with what to write instead.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let path = text.strip_prefix('/').ok_or(PatternError::NoSlash)?;
+        let literal = |segment: &str| literal(segment).map_err(|error| error.about(text));
         let mut pattern = PathPattern { segments: Vec::new(), open_ended: false };
         if path.is_empty() {
             return Ok(pattern);
@@ -104,8 +107,19 @@ fn is_parameter(segment: &str) -> bool {
     })
 }
 
+impl PatternError {
+    /// With the normal form of the whole pattern instead of one segment's.
+    fn about(self, pattern: &str) -> Self {
+        match (self, normalize_path(pattern, EncodedSlash::Reject)) {
+            (PatternError::NotNormal(_), Ok(normal)) => {
+                PatternError::NotNormal(normal.into_owned())
+            }
+            (error, _) => error,
+        }
+    }
+}
+
 fn literal(segment: &str) -> Result<Segment, PatternError> {
-    use crate::target::{EncodedSlash, normalize_path};
     let path = format!("/{segment}");
     match normalize_path(&path, EncodedSlash::Reject) {
         Ok(normal) if normal == path => Ok(Segment::Literal(segment.into())),
@@ -266,7 +280,7 @@ mod tests {
             ("/{a}-{b}", PartialSegment("{a}-{b}".into())),
             ("/{}", PartialSegment("{}".into())),
             ("/%61", NotNormal("/a".into())),
-            ("/a/../b", NotNormal("/".into())),
+            ("/a/../b", NotNormal("/b".into())),
         ] {
             assert_eq!(PathPattern::parse(pattern), Err(error), "{pattern}");
         }

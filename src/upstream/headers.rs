@@ -87,6 +87,8 @@ fn is_hop_by_hop(name: &str) -> bool {
 fn is_dropped_from_request(name: &str, trusted: Option<ForwardedField>) -> bool {
     match name {
         "x-forwarded-host" | "x-original-url" | "x-rewrite-url" => true,
+        // The gate says which request this is, also where it keeps a trusted proxy's word.
+        "x-request-id" => true,
         // A proxy that maintains one of the two may pass on the other as a client wrote it.
         "x-forwarded-for" => trusted != Some(ForwardedField::XForwardedFor),
         "forwarded" => trusted != Some(ForwardedField::Forwarded),
@@ -175,7 +177,7 @@ fn set_forwarding(headers: &mut HeaderMap, forwarding: Forwarding<'_>) {
         append_forwarded(headers, forwarding, host.as_ref());
     }
     if let Some(host) = host {
-        headers.insert(X_FORWARDED_HOST.clone(), host);
+        headers.append(X_FORWARDED_HOST.clone(), host);
     }
 }
 
