@@ -784,7 +784,7 @@ mod tests {
         use super::*;
 
         /// Paths made of what normalising is about, most of them valid.
-        pub fn path() -> impl Strategy<Value = String> {
+        pub(super) fn path() -> impl Strategy<Value = String> {
             let piece = prop::sample::select(vec![
                 "/", "/", "/", "//", ".", "..", "...", "%2e", "%2E", "/../", "/./", ";", ";a=b",
                 "a", "b", "~", "%41", "%7e", "%2f", "%2F", "%25", "%252e", "%c3%A9", "%0a", "%3b",
@@ -795,11 +795,11 @@ mod tests {
         }
 
         /// As above, with something that may have to be refused in between.
-        pub fn doubtful_path() -> impl Strategy<Value = String> {
+        pub(super) fn doubtful_path() -> impl Strategy<Value = String> {
             (path(), "[ -~]?\\PC?%?[0-9a-f]{0,2}", path()).prop_map(|(a, b, c)| a + &b + &c)
         }
 
-        pub fn encoded_slash() -> impl Strategy<Value = EncodedSlash> {
+        pub(super) fn encoded_slash() -> impl Strategy<Value = EncodedSlash> {
             prop::sample::select(ENCODED_SLASH.to_vec())
         }
     }

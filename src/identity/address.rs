@@ -451,12 +451,12 @@ mod tests {
     mod arbitrary {
         use super::*;
 
-        pub fn field() -> impl Strategy<Value = ForwardedField> {
+        pub(super) fn field() -> impl Strategy<Value = ForwardedField> {
             prop::sample::select(vec![ForwardedField::XForwardedFor, ForwardedField::Forwarded])
         }
 
         /// A field line: any bytes that HTTP lets through, or what looks like a chain.
-        pub fn line() -> impl Strategy<Value = Vec<u8>> {
+        pub(super) fn line() -> impl Strategy<Value = Vec<u8>> {
             let byte = prop_oneof![Just(b'\t'), 0x20..=0x7e_u8, 0x80..=0xff_u8];
             let piece = prop::sample::select(vec![
                 "for=",
@@ -483,7 +483,7 @@ mod tests {
             ]
         }
 
-        pub fn address() -> impl Strategy<Value = IpAddr> {
+        pub(super) fn address() -> impl Strategy<Value = IpAddr> {
             any::<IpAddr>().prop_filter("unspecified", |ip| !canonical(*ip).is_unspecified())
         }
     }

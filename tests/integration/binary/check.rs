@@ -1,0 +1,64 @@
+//! `tollgate check`: every problem with its place and what to write.
+
+use std::fs;
+
+use super::{Folder, POLICY, assert_exit, text};
+use crate::support::Upstream;
+
+#[test]
+fn good_configuration_is_told_to_be_ok() {
+    let folder = Folder::before(&Upstream::start());
+    for path in ["tollgate.yaml", ".", "policies", "policies/api.yaml"] {
+        let output = folder.run(&["check", path]);
+        assert_exit(&output, 0);
+        let told = text(&output.stdout);
+        assert!(told.contains("policy api: ok, "), "{path}: {told}");
+    }
+}
+
+#[test]
+fn default_configuration_is_the_one_in_config() {
+    let folder = Folder::before(&Upstream::start());
+    let output = folder.run(&["check"]);
+    assert_exit(&output, 64);
+    assert!(text(&output.stderr).contains("config/tollgate.yaml: cannot read"), "{output:#?}");
+}
+
+#[test]
+fn problem_is_shown_with_its_place_and_what_to_write() {
+    let folder = Folder::before(&Upstream::start());
+    let file = folder.path().join("policies/api.yaml");
+    let policy = fs::read_to_string(&file).unwrap();
+    fs::write(&file, policy.replace("limits: [core]", "limits: [coer]")).unwrap();
+    let output = folder.run(&["check", "policies/api.yaml"]);
+    assert_exit(&output, 64);
+    let expected = "\
+policies/api.yaml:15:54: no limit is called `coer`
+   |
+15 |   - { match: { path: /** }, auth: required, limits: [coer] }
+   |                                                      ^^^^ did you mean `core`?
+
+1 problem found
+";
+    assert_eq!(text(&output.stderr), expected);
+}
+
+#[test]
+fn two_policies_for_one_host_are_a_problem() {
+    let folder = Folder::before(&Upstream::start());
+    folder.write("policies/copy.yaml", &POLICY.replace("UPSTREAM", "http://127.0.0.1:9000"));
+    let output = folder.run(&["check", "tollgate.yaml"]);
+    assert_exit(&output, 64);
+    let told = text(&output.stderr);
+    let expected = "policies/copy.yaml: policies/api.yaml is for the same hosts";
+    assert!(told.contains(expected), "{told}");
+}
+
+#[test]
+fn problem_never_shows_a_secret() {
+    let folder = Folder::before(&Upstream::start());
+    folder.write("secret", "short-secret");
+    let output = folder.run(&["check", "tollgate.yaml"]);
+    assert_exit(&output, 64);
+    assert!(!text(&output.stderr).contains("short-secret"), "{output:#?}");
+}

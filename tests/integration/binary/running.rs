@@ -1,0 +1,123 @@
+//! The program, running, and what it prints as it comes.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    net::SocketAddr,
+    process::{Child, Command, Output, Stdio},
+    sync::mpsc,
+    thread::{self, JoinHandle},
+};
+
+use super::Folder;
+use crate::support::PATIENCE;
+
+pub(super) struct Running {
+    child: Killed,
+    pub(super) stdout: Lines,
+    stderr: Lines,
+}
+
+/// A process that does not outlive its test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    /// Starts a command in a folder.
+    pub(super) fn start(folder: &Folder, arguments: &[&str]) -> Running {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .args(arguments)
+            .current_dir(folder.path())
+            .env_remove("TOLLGATE_LOG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = Lines::of(child.stdout.take().unwrap());
+        let stderr = Lines::of(child.stderr.take().unwrap());
+        Running { child: Killed(child), stdout, stderr }
+    }
+
+    /// Starts serving what a folder configures, and waits until it listens.
+    pub(super) fn serve(folder: &Folder) -> (Running, SocketAddr) {
+        let mut running = Running::start(folder, &["run", "--config", "tollgate.yaml"]);
+        let line = running.stderr.wait_for("listening");
+        let address = line.split("address=").nth(1).unwrap();
+        (running, address.trim().parse().unwrap())
+    }
+
+    /// Sends a signal by its name: `TERM`, `INT`.
+    pub(super) fn signal(&self, name: &str) {
+        let id = self.child.0.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+
+    /// Waits for the end; the output is that of the whole run.
+    pub(super) fn finish(mut self) -> Output {
+        let (ended, end) = mpsc::channel();
+        let (stdout, stderr) = (self.stdout, self.stderr);
+        let readers = thread::spawn(move || {
+            let output = (stdout.into_text(), stderr.into_text());
+            let _ = ended.send(());
+            output
+        });
+        // Both outputs end with the program.
+        if end.recv_timeout(PATIENCE).is_err() {
+            drop(self.child);
+            panic!("it did not end: {:?}", readers.join().unwrap());
+        }
+        let (stdout, stderr) = readers.join().unwrap();
+        let status = self.child.0.wait().unwrap();
+        Output { status, stdout: stdout.into(), stderr: stderr.into() }
+    }
+}
+
+/// The lines that a program prints.
+pub(super) struct Lines {
+    lines: mpsc::Receiver<String>,
+    /// Those that were taken.
+    seen: String,
+    reader: JoinHandle<()>,
+}
+
+impl Lines {
+    fn of(output: impl Read + Send + 'static) -> Lines {
+        let (sender, lines) = mpsc::channel();
+        let reader = thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                let _ = sender.send(line.unwrap());
+            }
+        });
+        Lines { lines, seen: String::new(), reader }
+    }
+
+    /// Waits for a line that contains `text`.
+    pub(super) fn wait_for(&mut self, text: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+                panic!("no line contains {text:?}; there was\n{}", self.seen);
+            });
+            self.seen += &format!("{line}\n");
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    /// What was printed up to the line that was waited for.
+    pub(super) fn seen(&self) -> &str {
+        &self.seen
+    }
+
+    /// All lines, once the program has ended.
+    fn into_text(self) -> String {
+        self.reader.join().unwrap();
+        self.lines.iter().fold(self.seen, |text, line| text + &line + "\n")
+    }
+}

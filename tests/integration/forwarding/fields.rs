@@ -1,0 +1,208 @@
+//! Header fields: what ends at the proxy, what is set there, and what goes through.
+
+use super::plain;
+use crate::support::{Policy, Proxy, Upstream, get, http2};
+
+#[test]
+fn hop_by_hop_fields_of_a_request_end_at_the_proxy() {
+    let upstream = Upstream::start();
+    let request = get("/")
+        .field("connection", "keep-alive, X-Hop, x-other")
+        .field("x-hop", "1")
+        .field("x-other", "1")
+        .field("keep-alive", "timeout=5")
+        .field("proxy-connection", "keep-alive")
+        .field("proxy-authorization", "Basic x")
+        .field("te", "trailers")
+        .field("upgrade", "websocket")
+        .field("http2-settings", "AAMAAABkAAQCAAAAAAIAAAAA")
+        .field("x-kept", "1");
+    plain(&upstream).send(request).assert_status(200);
+    assert_eq!(
+        upstream.last().fields.names(),
+        [
+            "host",
+            "x-forwarded-for",
+            "x-forwarded-host",
+            "x-forwarded-proto",
+            "x-kept",
+            "x-request-id",
+            "x-tollgate-tier",
+        ]
+    );
+}
+
+#[test]
+fn hop_by_hop_fields_of_a_response_end_at_the_proxy() {
+    let upstream = Upstream::answering(
+        "HTTP/1.1 200 OK\r\nconnection: x-hop\r\nx-hop: 1\r\nkeep-alive: timeout=5\r\n\
+         proxy-authenticate: Basic\r\nupgrade: h2c\r\nx-kept: 1\r\ncontent-length: 0\r\n\r\n",
+    );
+    let response = plain(&upstream).get("/");
+    let names = ["content-length", "date", "x-kept", "x-request-id"];
+    assert_eq!(response.fields.names(), names, "{response:?}");
+}
+
+#[test]
+fn connection_may_not_name_what_belongs_to_the_message() {
+    let upstream = Upstream::start();
+    let proxy = plain(&upstream);
+    for name in [
+        "Authorization",
+        "host",
+        "content-length",
+        "cookie",
+        "X-Forwarded-For",
+        "x-forwarded-proto",
+        "forwarded",
+        "x-real-ip",
+        "x-request-id",
+        "x-tollgate-subject",
+        "close, x-tollgate-tier",
+    ] {
+        proxy.send(get("/").field("connection", name)).assert_status(400);
+    }
+    assert_eq!(upstream.count(), 0);
+}
+
+#[test]
+fn fields_with_an_underscore_are_dropped() {
+    let upstream = Upstream::start();
+    let request = get("/").field("x_forwarded_for", "1").field("a_b", "1").field("a-b", "2");
+    plain(&upstream).send(request).assert_status(200);
+    let seen = upstream.last().fields;
+    assert_eq!(seen.one("a-b"), Some("2"));
+    assert!(!seen.names().iter().any(|name| name.contains('_')));
+}
+
+#[test]
+fn fields_that_rewrite_a_request_are_dropped() {
+    let upstream = Upstream::start();
+    let dropped = [
+        "x-original-url",
+        "x-rewrite-url",
+        "x-ratelimit-limit",
+        "ratelimit",
+        "ratelimit-policy",
+        "x-tollgate-subject",
+    ];
+    let request = dropped.into_iter().fold(get("/"), |r, name| r.field(name, "/admin"));
+    plain(&upstream).send(request).assert_status(200);
+    let seen = upstream.last().fields;
+    for name in dropped {
+        assert_eq!(seen.all(name), [""; 0], "{name}");
+    }
+}
+
+#[test]
+fn all_other_fields_go_through_as_they_are() {
+    let upstream = Upstream::answering(
+        "HTTP/1.1 203 Fine\r\nETag: \"v1\"\r\nset-cookie: a=1\r\nset-cookie: b=2\r\n\
+         link: <a>; rel=next\r\nvia: 1.1 other\r\ncontent-length: 0\r\n\r\n",
+    );
+    let request = get("/")
+        .field("accept", "a, b")
+        .field("accept", "c")
+        .field("if-none-match", "\"v1\"")
+        .field("cookie", "a=b; c=d")
+        .field("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    let response = plain(&upstream).send(request);
+    response.assert_status(203).assert_field("etag", "\"v1\"").assert_field("via", "1.1 other");
+    assert_eq!(response.fields.all("set-cookie"), ["a=1", "b=2"]);
+    let seen = upstream.last().fields;
+    assert_eq!(seen.all("accept"), ["a, b", "c"]);
+    assert_eq!(seen.one("if-none-match"), Some("\"v1\""));
+    assert_eq!(seen.one("cookie"), Some("a=b; c=d"));
+    assert!(seen.one("traceparent").is_some());
+}
+
+#[test]
+fn upstream_is_told_whom_the_request_is_from_and_for() {
+    let upstream = Upstream::start();
+    let request = get("/")
+        .host("api.example.com:8080")
+        .from("203.0.113.1")
+        .field("x-forwarded-proto", "https")
+        .field("x-forwarded-host", "evil")
+        .field("forwarded", "for=203.0.113.1")
+        .field("x-real-ip", "203.0.113.1");
+    plain(&upstream).send(request).assert_status(200);
+    let seen = upstream.last().fields;
+    assert_eq!(seen.one("host"), Some("api.example.com:8080"));
+    assert_eq!(seen.one("x-forwarded-for"), Some("127.0.0.1"));
+    assert_eq!(seen.one("x-forwarded-proto"), Some("http"));
+    assert_eq!(seen.one("x-forwarded-host"), Some("api.example.com:8080"));
+    assert_eq!(seen.one("forwarded"), None);
+    assert_eq!(seen.one("x-real-ip"), None);
+}
+
+#[test]
+fn word_of_a_trusted_proxy_is_passed_on() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream);
+    let proxy = Proxy::with_settings("workers: 1\ntrusted_proxies: [127.0.0.1]", &[&policy]);
+    let request = get("/")
+        .from("198.51.100.1")
+        .from("203.0.113.1")
+        .field("x-forwarded-proto", "https")
+        .field("x-forwarded-host", "evil");
+    proxy.send(request).assert_status(200);
+    let seen = upstream.last().fields;
+    assert_eq!(seen.one("x-forwarded-for"), Some("198.51.100.1, 203.0.113.1, 127.0.0.1"));
+    assert_eq!(seen.one("x-forwarded-proto"), Some("https"));
+    assert_eq!(seen.one("x-forwarded-host"), Some("api.example.com"));
+}
+
+#[test]
+fn forwarded_is_written_if_the_settings_say_so() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream);
+    let proxy = Proxy::with_settings("workers: 1\nsend_forwarded: true", &[&policy]);
+    proxy.send(get("/").field("forwarded", "for=203.0.113.1")).assert_status(200);
+    let expected = "for=127.0.0.1;host=\"api.example.com\";proto=http";
+    assert_eq!(upstream.last().fields.one("forwarded"), Some(expected));
+}
+
+#[test]
+fn request_id_is_one_for_client_and_upstream() {
+    let upstream = Upstream::start();
+    let proxy = plain(&upstream);
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let response = proxy.send(get("/").field("x-request-id", "theirs"));
+        let id = response.field("x-request-id").unwrap().to_owned();
+        assert_eq!(upstream.last().fields.one("x-request-id"), Some(id.as_str()));
+        assert_eq!(id.len(), 32, "{id}");
+        ids.push(id);
+    }
+    ids.dedup();
+    assert_eq!(ids.len(), 3);
+    assert!(proxy.get("/%00").field("x-request-id").is_some());
+}
+
+#[test]
+fn request_id_of_a_trusted_proxy_is_kept() {
+    let upstream = Upstream::answering(
+        "HTTP/1.1 200 OK\r\nx-request-id: the upstream's own\r\ncontent-length: 0\r\n\r\n",
+    );
+    let policy = Policy::before(&upstream);
+    let proxy = Proxy::with_settings("workers: 1\ntrusted_proxies: [127.0.0.1]", &[&policy]);
+    let response = proxy.send(get("/").field("x-request-id", "theirs-1"));
+    response.assert_field("x-request-id", "theirs-1");
+    assert_eq!(upstream.last().fields.one("x-request-id"), Some("theirs-1"));
+}
+
+#[test]
+fn cookie_crumbs_of_http_2_are_joined() {
+    let upstream = Upstream::start();
+    let request = http::Request::get("http://api.example.com/")
+        .header("cookie", "a=1")
+        .header("cookie", "b=2")
+        .header("cookie", "c=3")
+        .body(String::new())
+        .unwrap();
+    let proxy = plain(&upstream);
+    let responses = http2(proxy.address(), vec![request]);
+    assert_eq!(responses[0].status(), 200);
+    assert_eq!(upstream.last().fields.one("cookie"), Some("a=1; b=2; c=3"));
+}

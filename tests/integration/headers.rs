@@ -1,0 +1,348 @@
+//! What clients are told: the five limit headers, denials, and errors that are ours.
+
+use crate::support::{Policy, Proxy, Request, START, Signal, Upstream, get, http2, post};
+
+/// When a window of an hour that is opened now ends, as clients are told.
+fn reset() -> String {
+    (START.as_micros().div_ceil(1_000_000) + 3600).to_string()
+}
+
+#[test]
+fn limit_headers_are_all_there_or_none() {
+    let upstream = Upstream::start();
+    let policy =
+        Policy::before(&upstream).limits(&["core: { per: caller, rate: 10/hour }"]).routes(&[
+            "{ match: { path: /counted }, limits: [core] }",
+            "{ match: { path: /free }, limits: [] }",
+        ]);
+    let proxy = Proxy::start(&policy);
+    proxy.get("/counted").assert_limit(["10", "9", "1", &reset(), "core"]);
+    proxy.get("/free").assert_no_limit();
+    proxy.get("/nowhere").assert_no_limit();
+    proxy.get("/%00").assert_no_limit();
+}
+
+#[test]
+fn policy_may_hide_its_limits() {
+    let upstream = Upstream::start();
+    let proxy =
+        Proxy::start(&Policy::before(&upstream).rate("1/hour").responses(&["headers: none"]));
+    proxy.get("/").assert_status(200).assert_no_limit();
+    proxy.get("/").assert_status(429).assert_no_limit().assert_field("retry-after", "3600");
+}
+
+#[test]
+fn limit_headers_of_the_upstream_are_replaced_or_removed() {
+    let upstream = Upstream::answering(
+        "HTTP/1.1 200 OK\r\nX-RateLimit-Limit: 1\r\nx-ratelimit-remaining: 0\r\n\
+         x-ratelimit-reset: 1\r\nx-ratelimit-reset: 2\r\nx-ratelimit-scope: user\r\n\
+         RateLimit: \"a\";r=1\r\nRateLimit-Policy: \"a\";q=1\r\nx-tollgate-tier: root\r\n\
+         content-length: 0\r\n\r\n",
+    );
+    let policy =
+        Policy::before(&upstream).limits(&["core: { per: caller, rate: 10/hour }"]).routes(&[
+            "{ match: { path: /counted }, limits: [core] }",
+            "{ match: { path: /free }, limits: [] }",
+        ]);
+    let proxy = Proxy::start(&policy);
+    proxy
+        .get("/counted")
+        .assert_limit(["10", "9", "1", &reset(), "core"])
+        .assert_no_field("x-tollgate-tier");
+    proxy.get("/free").assert_no_limit().assert_no_field("x-tollgate-tier");
+}
+
+#[test]
+fn response_has_nothing_but_what_the_upstream_and_the_proxy_put_there() {
+    let upstream = Upstream::answering(
+        "HTTP/1.1 200 OK\r\nserver: octo\r\ndate: Sat, 21 Nov 2026 00:00:00 GMT\r\n\
+         set-cookie: a=1\r\nset-cookie: b=2\r\ncontent-length: 0\r\n\r\n",
+    );
+    let proxy = Proxy::start(&Policy::before(&upstream).rate("10/hour"));
+    let response = proxy.get("/");
+    assert_eq!(
+        response.fields.names(),
+        [
+            "content-length",
+            "date",
+            "server",
+            "set-cookie",
+            "set-cookie",
+            "x-ratelimit-limit",
+            "x-ratelimit-remaining",
+            "x-ratelimit-reset",
+            "x-ratelimit-resource",
+            "x-ratelimit-used",
+            "x-request-id",
+        ]
+    );
+    response.assert_field("date", "Sat, 21 Nov 2026 00:00:00 GMT");
+}
+
+#[test]
+fn primary_limit_is_told_on_success() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream)
+        .limits(&[
+            "first: { per: caller, rate: 10/hour }",
+            "second: { per: client.ip, rate: 2/minute }",
+        ])
+        .routes(&["{ match: { path: /** }, limits: [first, second] }"]);
+    let proxy = Proxy::start(&policy);
+    proxy.get("/").assert_status(200).assert_limit(["10", "9", "1", &reset(), "first"]);
+}
+
+#[test]
+fn primary_denial_says_who_and_where_to_read_on() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream)
+        .rate("1/hour")
+        .responses(&["documentation_url: https://docs.example.com/limits"]);
+    let proxy = Proxy::start(&policy);
+    for (request, who) in [(get("/").by("alice"), "user alice"), (get("/"), "127.0.0.1")] {
+        proxy.send(request.clone()).assert_status(200);
+        let denied = proxy.send(request);
+        denied
+            .assert_status(429)
+            .assert_field("content-type", "application/json; charset=utf-8")
+            .assert_field("cache-control", "no-store")
+            .assert_field("x-ratelimit-remaining", "0");
+        let body = denied.json();
+        assert_eq!(body["message"], format!("API rate limit exceeded for {who}."));
+        assert_eq!(body["documentation_url"], "https://docs.example.com/limits");
+        assert_eq!(body.as_object().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn denial_that_no_waiting_helps_says_so_in_words_that_no_client_waits_for() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream).rate("0/hour"));
+    let denied = proxy.get_as("alice");
+    denied.assert_status(429).assert_no_field("retry-after");
+    assert_eq!(denied.json()["message"], "The cost of this request exceeds its limit.");
+}
+
+#[test]
+fn denial_without_documentation_has_no_url() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream).rate("0/hour"));
+    let body = proxy.get_as("alice").json();
+    assert_eq!(body.as_object().unwrap().len(), 1, "{body}");
+}
+
+/// The primary limit has room, the secondary one for one request.
+fn secondary(upstream: &Upstream) -> Policy {
+    Policy::before(upstream)
+        .limits(&[
+            "first: { per: caller, rate: 10/hour }",
+            "second: { per: client.ip, rate: 1/minute }",
+        ])
+        .routes(&["{ match: { path: /** }, limits: [first, second] }"])
+}
+
+#[test]
+fn secondary_denial_is_told_apart_by_its_words() {
+    let upstream = Upstream::start();
+    for (responses, url) in [
+        (
+            &["documentation_url: https://docs.example.com/limits"][..],
+            "https://docs.example.com/limits",
+        ),
+        (
+            &["documentation_url: \"https://docs.example.com/limits#all\""],
+            "https://docs.example.com/limits",
+        ),
+        (&[], ""),
+    ] {
+        let proxy = Proxy::start(&secondary(&upstream).responses(responses));
+        proxy.get_as("alice").assert_status(200);
+        let denied = proxy.get_as("alice");
+        denied
+            .assert_status(429)
+            .assert_field("retry-after", "60")
+            .assert_field("cache-control", "no-store")
+            .assert_field("x-ratelimit-resource", "second");
+        let body = denied.json();
+        let message = body["message"].as_str().unwrap();
+        assert!(message.starts_with("You have exceeded a secondary rate limit"), "{message}");
+        assert!(message.ends_with("Please wait a few minutes before you try again."), "{message}");
+        assert_eq!(body["documentation_url"], format!("{url}#about-secondary-rate-limits"));
+    }
+}
+
+#[test]
+fn secondary_denial_never_says_that_the_primary_limit_is_used_up() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&secondary(&upstream));
+    proxy.get_as("alice").assert_field("x-ratelimit-remaining", "9");
+    let denied = proxy.get_as("alice");
+    // All five are those of the limit that denied, from the same read.
+    let reset = (START.as_micros().div_ceil(1_000_000) + 60).to_string();
+    denied.assert_limit(["1", "0", "1", &reset, "second"]);
+}
+
+#[test]
+fn denied_client_waits_for_the_longest_of_the_limits_that_deny() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream)
+        .limits(&[
+            "short: { per: caller, rate: 1/minute }",
+            "long: { per: client.ip, rate: 1/hour }",
+        ])
+        .routes(&["{ match: { path: /** }, limits: [short, long] }"]);
+    let proxy = Proxy::start(&policy);
+    proxy.get("/").assert_status(200);
+    proxy
+        .get("/")
+        .assert_status(429)
+        .assert_field("x-ratelimit-resource", "short")
+        .assert_field("retry-after", "3600");
+}
+
+#[test]
+fn denied_status_may_be_403_as_github_has_it() {
+    let upstream = Upstream::start();
+    let proxy =
+        Proxy::start(&Policy::before(&upstream).rate("1/hour").responses(&["denied_status: 403"]));
+    proxy.get("/").assert_status(200);
+    let denied = proxy.get("/");
+    denied
+        .assert_status(403)
+        .assert_limit(["1", "0", "1", &reset(), "core"])
+        .assert_field("retry-after", "3600");
+    assert_eq!(denied.json()["message"], "API rate limit exceeded for 127.0.0.1.");
+}
+
+#[test]
+fn denial_of_head_has_no_body() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream).rate("0/hour"));
+    let mut client = proxy.connect();
+    let head = Request::new("HEAD", "/");
+    client.send(&head).assert_status(429).assert_field("x-ratelimit-remaining", "0");
+    // The connection is in step: what comes next is an answer and no stray body.
+    client.send(&get("/")).assert_status(429);
+}
+
+#[test]
+fn denial_leaves_a_large_upload_unread_and_is_heard() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream).rate("0/hour"));
+    proxy.send(post("/", vec![b'x'; 4 << 20])).assert_status(429);
+    assert_eq!(upstream.count(), 0);
+}
+
+#[test]
+fn scripts_of_other_origins_may_read_the_limit_headers() {
+    const OURS: &str = "Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Used, \
+                        X-RateLimit-Reset, X-RateLimit-Resource, X-Request-Id";
+    for (theirs, expected) in [
+        ("", None),
+        ("access-control-allow-origin: *\r\n", Some(OURS.to_owned())),
+        (
+            "access-control-allow-origin: https://a.example\r\n\
+             access-control-expose-headers: ETag\r\naccess-control-expose-headers: Link\r\n",
+            Some(format!("ETag, Link, {OURS}")),
+        ),
+    ] {
+        let upstream =
+            Upstream::answering(format!("HTTP/1.1 200 OK\r\n{theirs}content-length: 0\r\n\r\n"));
+        let proxy = Proxy::start(&Policy::before(&upstream).rate("10/hour"));
+        let response = proxy.get("/");
+        assert_eq!(response.field("access-control-expose-headers"), expected.as_deref());
+    }
+}
+
+#[test]
+fn upstream_that_is_down_is_a_502_with_limit_headers() {
+    let upstream = Upstream::refusing();
+    let proxy = Proxy::start(&Policy::before(&upstream).rate("10/hour"));
+    let response = proxy.get("/");
+    response
+        .assert_status(502)
+        .assert_field("content-type", "application/json; charset=utf-8")
+        .assert_field("cache-control", "no-store")
+        .assert_limit(["10", "9", "1", &reset(), "core"]);
+    assert_eq!(response.json()["message"], "The upstream service could not be reached.");
+}
+
+#[test]
+fn upstream_that_does_not_answer_is_a_504_with_limit_headers() {
+    let upstream = Upstream::silent();
+    let policy = Policy::before(&upstream).upstream(&upstream, "response_timeout: 200ms");
+    let proxy = Proxy::start(&policy.rate("10/hour"));
+    let response = proxy.get("/");
+    response
+        .assert_status(504)
+        .assert_field("content-type", "application/json; charset=utf-8")
+        .assert_limit(["10", "9", "1", &reset(), "core"]);
+    assert_eq!(response.json()["message"], "The upstream service did not answer in time.");
+}
+
+#[test]
+fn answer_of_the_upstream_that_is_no_http_is_a_502_with_limit_headers() {
+    for answer in [
+        "nonsense\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
+        "HTTP/1.1 200 OK\r\ncontent-len",
+    ] {
+        let upstream = Upstream::scripted(move |exchange| {
+            exchange.write(answer);
+            exchange.close();
+        });
+        let proxy = Proxy::start(&Policy::before(&upstream).rate("10/hour"));
+        let response = proxy.get("/");
+        assert_eq!(response.status, 502, "{answer:?} became\n{response:?}");
+        response.assert_limit(["10", "9", "1", &reset(), "core"]);
+    }
+}
+
+#[test]
+fn oversized_head_of_the_upstream_is_a_502() {
+    let head =
+        format!("HTTP/1.1 200 OK\r\nx-large: {}\r\ncontent-length: 0\r\n\r\n", "x".repeat(300_000));
+    let upstream = Upstream::answering(head);
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    proxy.get("/").assert_status(502);
+}
+
+#[test]
+fn headers_and_decision_are_of_one_read() {
+    let upstream = Upstream::start();
+    let (asked, go) = (Signal::default(), Signal::default());
+    let slow = Upstream::held(&asked, &go);
+    let policy = Policy::before(&upstream)
+        .and_upstream("slow", &slow)
+        .limits(&["core: { per: caller, rate: 10/hour }"])
+        .routes(&[
+            "{ match: { path: /slow }, limits: [core], upstream: slow }",
+            "{ match: { path: /** }, limits: [core], upstream: api }",
+        ]);
+    let proxy = Proxy::start(&policy);
+    let mut waiting = proxy.connect();
+    waiting.write(get("/slow").to_bytes());
+    asked.wait();
+    for used in ["2", "3"] {
+        proxy.get("/").assert_field("x-ratelimit-used", used);
+    }
+    go.open();
+    // It tells what it took, though others took more meanwhile.
+    waiting.read().assert_status(200).assert_limit(["10", "9", "1", &reset(), "core"]);
+}
+
+#[test]
+fn http_2_gets_the_same_headers() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream).rate("1/hour"));
+    let request = || http::Request::get("http://api.example.com/").body(String::new()).unwrap();
+    let responses = http2(proxy.address(), vec![request(), request()]);
+    for (response, status, remaining) in [(&responses[0], 200, "0"), (&responses[1], 429, "0")] {
+        assert_eq!(response.status().as_u16(), status);
+        assert_eq!(response.headers()["x-ratelimit-remaining"], remaining);
+        assert_eq!(response.headers()["x-ratelimit-reset"], reset().as_str());
+        assert!(response.headers().contains_key("x-request-id"));
+    }
+    assert_eq!(responses[1].headers()["retry-after"], "3600");
+}

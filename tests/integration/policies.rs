@@ -1,0 +1,78 @@
+//! Policy files: those that we ship, good ones, and bad ones with exactly what is said about them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use tollgate::{
+    policy::{Sources, load},
+    settings::Configuration,
+};
+
+use crate::support::SECRET;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All policies in a folder of `tests/policies`, by name.
+fn policies(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("tests/policies").join(folder)).unwrap();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|ending| ending == "yaml"));
+    files.sort();
+    assert!(!files.is_empty(), "no policies in {folder}");
+    files
+}
+
+/// The files and variables that the policies name.
+fn sources() -> Sources {
+    Sources::system()
+        .with_variable("JWT_SECRET", SECRET)
+        .with_variable("SHORT_SECRET", "too short")
+        .with_file("keys/public.pem", fs::read(root().join("config/keys/public.pem")).unwrap())
+        .with_file("keys/garbage.pem", "not a key")
+        .with_file(
+            "keys/secret",
+            "forty-eight bytes or more are needed for HS384, so here are some",
+        )
+}
+
+/// Loads a policy under its bare name, so that what is said about it is the same everywhere.
+fn problems(file: &Path) -> Option<String> {
+    let name = Path::new(file.file_name().unwrap());
+    let text = fs::read_to_string(file).unwrap();
+    let problems = load(name, &text, &sources()).err()?;
+    Some(problems.iter().map(|problem| format!("{problem}\n\n")).collect())
+}
+
+#[test]
+fn shipped_configuration_loads() {
+    let file = root().join("config/tollgate.yaml");
+    let configuration = Configuration::read(&file, &Sources::system());
+    let configuration = configuration.unwrap_or_else(|problems| panic!("{}", problems[0]));
+    let names: Vec<&str> = configuration.policies.iter().map(|policy| &*policy.name).collect();
+    assert_eq!(names, ["api"]);
+}
+
+#[test]
+fn good_policies_load() {
+    for file in policies("good") {
+        let problems = problems(&file);
+        assert_eq!(problems, None, "{}:\n{}", file.display(), problems.as_deref().unwrap_or(""));
+    }
+}
+
+#[test]
+fn bad_policies_are_told_what_is_wrong_and_what_to_write() {
+    let mut differences = String::new();
+    for file in policies("bad") {
+        let told = problems(&file).unwrap_or_else(|| "nothing\n".into());
+        let expected = fs::read_to_string(file.with_extension("expected")).unwrap_or_default();
+        if told != expected {
+            differences += &format!("---- expected\n{expected}---- told\n{told}");
+        }
+    }
+    assert!(differences.is_empty(), "\n{differences}");
+}

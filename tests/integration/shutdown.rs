@@ -1,0 +1,98 @@
+//! The end of a server's life: nothing new is taken on, nothing begun is dropped.
+
+use std::net::TcpStream;
+
+use crate::support::{Policy, Proxy, Signal, Upstream, get, post};
+
+#[test]
+fn request_in_flight_is_finished() {
+    let (asked, go) = (Signal::default(), Signal::default());
+    let upstream = Upstream::held(&asked, &go);
+    let mut proxy = Proxy::start(&Policy::before(&upstream).rate("10/hour"));
+    let mut idle = proxy.connect();
+    let mut busy = proxy.connect();
+    busy.write(get("/").to_bytes());
+    asked.wait();
+
+    proxy.begin_shutdown();
+    // A connection without a request closes at once, which also shows that the end has begun.
+    idle.assert_closed();
+    assert!(TcpStream::connect(proxy.address()).is_err(), "a connection was taken on");
+
+    go.open();
+    let response = busy.read();
+    response.assert_status(200).assert_field("x-ratelimit-used", "1");
+    assert_eq!(response.text(), "ok");
+    busy.assert_closed();
+    assert_eq!(proxy.wait().cut, 0);
+}
+
+#[test]
+fn kept_connection_is_closed() {
+    let upstream = Upstream::start();
+    let mut proxy = Proxy::start(&Policy::before(&upstream));
+    let mut client = proxy.connect();
+    client.send(&get("/")).assert_status(200);
+    proxy.begin_shutdown();
+    client.assert_closed();
+    assert_eq!(proxy.wait().cut, 0);
+}
+
+#[test]
+fn upload_in_flight_is_finished() {
+    let asked = Signal::default();
+    let upstream = {
+        let asked = asked.clone();
+        Upstream::scripted_at_head(move |exchange| {
+            asked.open();
+            exchange.read_body();
+            exchange.answer_ok();
+        })
+    };
+    let mut proxy = Proxy::start(&Policy::before(&upstream));
+    let mut idle = proxy.connect();
+    let mut client = proxy.connect();
+    client.write("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhel");
+    asked.wait();
+    proxy.begin_shutdown();
+    idle.assert_closed();
+    client.write("lo");
+    client.read().assert_status(200);
+    assert_eq!(upstream.last().body, b"hello");
+    assert_eq!(proxy.wait().cut, 0);
+}
+
+#[test]
+fn request_that_outlives_the_grace_period_is_cut_and_counted() {
+    let asked = Signal::default();
+    let upstream = {
+        let asked = asked.clone();
+        Upstream::scripted(move |exchange| {
+            asked.open();
+            exchange.wait_for_close();
+        })
+    };
+    let policy = Policy::before(&upstream);
+    let mut proxy = Proxy::with_settings("workers: 1\ndrain: 10ms", &[&policy]);
+    let mut client = proxy.connect();
+    client.write(post("/", "x").to_bytes());
+    asked.wait();
+    proxy.begin_shutdown();
+    assert_eq!(proxy.wait().cut, 1);
+    client.assert_closed();
+}
+
+#[test]
+fn log_is_complete_when_the_server_has_stopped() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream);
+    let proxy = Proxy::with_settings("workers: 2", &[&policy]);
+    for number in 0..20 {
+        proxy.get(&format!("/{number}")).assert_status(200);
+    }
+    let log = proxy.into_log();
+    assert_eq!(log.lines().count(), 20, "{log}");
+    for number in 0..20 {
+        assert!(log.contains(&format!(" GET /{number} ")), "{number} is not in\n{log}");
+    }
+}

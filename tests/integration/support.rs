@@ -1,0 +1,28 @@
+//! What tests are made of. Handles stop what they stand for when they are dropped, and pass on the
+//! panics of their threads.
+
+mod client;
+mod policy;
+mod proxy;
+mod signal;
+mod token;
+mod upstream;
+mod wire;
+
+use std::time::Duration;
+
+pub(crate) use self::{
+    client::{Client, Request, Response, delete, get, http2, options, post},
+    policy::Policy,
+    proxy::{Proxy, START},
+    signal::Signal,
+    token::{ISSUER, SECRET, token, token_signed_by, token_with, unsigned_token},
+    upstream::Upstream,
+};
+
+/// How long anything may take that is bound to happen. Only a failing test waits that long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);

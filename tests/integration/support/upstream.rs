@@ -1,0 +1,248 @@
+//! A fake upstream: answers what it is told to, and remembers what it was asked.
+
+use std::{
+    any::Any,
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    panic::resume_unwind,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use super::{
+    Signal,
+    wire::{Fields, Length, Wire},
+};
+
+/// What it answers unless told otherwise.
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok";
+
+/// A server on a port of its own.
+pub(crate) struct Upstream {
+    address: SocketAddr,
+    seen: Arc<Seen>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    requests: Mutex<Vec<Received>>,
+    sockets: Mutex<Vec<TcpStream>>,
+    connections: AtomicUsize,
+    is_stopping: AtomicBool,
+}
+
+/// A request as it came from the proxy.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    pub(crate) method: String,
+    pub(crate) target: String,
+    pub(crate) fields: Fields,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Fields,
+}
+
+/// One request on its connection, for a script to answer.
+pub(crate) struct Exchange<'c> {
+    pub(crate) request: Received,
+    /// How many requests came on this connection, with this one.
+    pub(crate) number: usize,
+    /// Its place among all requests.
+    index: usize,
+    seen: &'c Seen,
+    wire: &'c mut Wire,
+    is_closing: bool,
+}
+
+type Script = dyn Fn(&mut Exchange<'_>) + Send + Sync;
+
+impl Upstream {
+    /// Answers everything with 200 and `ok`.
+    pub(crate) fn start() -> Upstream {
+        Upstream::answering(OK)
+    }
+
+    /// Answers everything with these bytes.
+    pub(crate) fn answering(response: impl Into<String>) -> Upstream {
+        let response = response.into();
+        Upstream::scripted(move |exchange| exchange.write(&response))
+    }
+
+    /// Has `script` answer, once a request was read whole.
+    pub(crate) fn scripted(script: impl Fn(&mut Exchange<'_>) + Send + Sync + 'static) -> Upstream {
+        Upstream::scripted_at_head(move |exchange| {
+            exchange.read_body();
+            script(exchange);
+        })
+    }
+
+    /// Has `script` answer as soon as a head was read.
+    pub(crate) fn scripted_at_head(
+        script: impl Fn(&mut Exchange<'_>) + Send + Sync + 'static,
+    ) -> Upstream {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen = Arc::<Seen>::default();
+        let theirs = Arc::clone(&seen);
+        let acceptor = thread::spawn(move || accept(&listener, &theirs, &Arc::new(script)));
+        Upstream { address, seen, acceptor: Some(acceptor) }
+    }
+
+    /// Opens `asked` when a request has come, and answers when `go` is open.
+    pub(crate) fn held(asked: &Signal, go: &Signal) -> Upstream {
+        let (asked, go) = (asked.clone(), go.clone());
+        Upstream::scripted(move |exchange| {
+            asked.open();
+            go.wait();
+            exchange.answer_ok();
+        })
+    }
+
+    /// Never answers, and waits until it is given up.
+    pub(crate) fn silent() -> Upstream {
+        Upstream::scripted(|exchange| exchange.wait_for_close())
+    }
+
+    /// Nobody listens there.
+    pub(crate) fn refusing() -> Upstream {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        Upstream { address, seen: Arc::default(), acceptor: None }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The requests so far, each from its head on.
+    pub(crate) fn requests(&self) -> Vec<Received> {
+        self.seen.requests.lock().unwrap().clone()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.seen.requests.lock().unwrap().len()
+    }
+
+    /// The latest request.
+    pub(crate) fn last(&self) -> Received {
+        self.requests().pop().expect("the upstream was asked for something")
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.seen.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        let Some(acceptor) = self.acceptor.take() else { return };
+        self.seen.is_stopping.store(true, Ordering::SeqCst);
+        drop(TcpStream::connect(self.address));
+        pass_on(acceptor.join());
+    }
+}
+
+/// Fails the test that a fake's thread has failed for.
+pub(super) fn pass_on<T>(joined: Result<T, Box<dyn Any + Send>>) {
+    if let Err(panic) = joined
+        && !thread::panicking()
+    {
+        resume_unwind(panic);
+    }
+}
+
+fn accept<S>(listener: &TcpListener, seen: &Arc<Seen>, script: &Arc<S>)
+where
+    S: Fn(&mut Exchange<'_>) + Send + Sync + 'static,
+{
+    let mut connections = Vec::new();
+    loop {
+        let (stream, _) = listener.accept().unwrap();
+        if seen.is_stopping.load(Ordering::SeqCst) {
+            break;
+        }
+        seen.connections.fetch_add(1, Ordering::SeqCst);
+        seen.sockets.lock().unwrap().push(stream.try_clone().unwrap());
+        let (seen, script) = (Arc::clone(seen), Arc::clone(script));
+        connections.push(thread::spawn(move || serve(Wire::new(stream), &seen, &*script)));
+    }
+    for socket in seen.sockets.lock().unwrap().iter() {
+        let _ = socket.shutdown(Shutdown::Both);
+    }
+    connections.into_iter().for_each(|connection| pass_on(connection.join()));
+}
+
+fn serve(mut wire: Wire, seen: &Seen, script: &Script) {
+    let mut number = 0;
+    while wire.wait_for_more() {
+        let Some((start, fields)) = wire.read_head() else { return };
+        let words: Vec<&str> = start.split(' ').collect();
+        let [method, target, "HTTP/1.1"] = words[..] else { panic!("not a request: {start}") };
+        let request = Received {
+            method: method.to_owned(),
+            target: target.to_owned(),
+            fields,
+            body: Vec::new(),
+            trailers: Fields::default(),
+        };
+        let index = seen.note(request.clone());
+        number += 1;
+        let mut exchange =
+            Exchange { request, number, index, seen, wire: &mut wire, is_closing: false };
+        script(&mut exchange);
+        if exchange.is_closing {
+            return;
+        }
+    }
+}
+
+impl Seen {
+    fn note(&self, request: Received) -> usize {
+        let mut requests = self.requests.lock().unwrap();
+        requests.push(request);
+        requests.len() - 1
+    }
+}
+
+impl Exchange<'_> {
+    /// Reads the rest of the request, and remembers it with its body.
+    pub(crate) fn read_body(&mut self) {
+        let fields = &self.request.fields;
+        let length = match (fields.one("content-length"), fields.one("transfer-encoding")) {
+            (None, None) => Length::Nothing,
+            (Some(bytes), None) => Length::Bytes(bytes.parse().unwrap()),
+            (None, Some("chunked")) => Length::Chunked,
+            _ => panic!("a request of ambiguous length was forwarded:\n{fields:?}"),
+        };
+        if !matches!(length, Length::Nothing) {
+            (self.request.body, self.request.trailers) = self.wire.read_body(length);
+        }
+        self.seen.requests.lock().unwrap()[self.index] = self.request.clone();
+    }
+
+    /// The next chunk of the request's body; none at its end.
+    pub(crate) fn read_chunk(&mut self) -> Option<Vec<u8>> {
+        self.wire.read_chunk()
+    }
+
+    pub(crate) fn write(&mut self, bytes: impl AsRef<[u8]>) {
+        self.wire.write(bytes.as_ref());
+    }
+
+    /// Answers 200 and `ok`.
+    pub(crate) fn answer_ok(&mut self) {
+        self.write(OK);
+    }
+
+    /// Closes the connection.
+    pub(crate) fn close(&mut self) {
+        let _ = self.wire.stream().shutdown(Shutdown::Both);
+        self.is_closing = true;
+    }
+
+    /// Waits until the proxy has closed the connection.
+    pub(crate) fn wait_for_close(&mut self) {
+        self.wire.read_to_end();
+    }
+}
