@@ -16,7 +16,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
@@ -214,8 +214,8 @@ async fn exchange(
 /// Bytes that may come before a response's head is complete: interim responses (1xx) and the head.
 const MAX_INTERIM_BYTES: u64 = 128 * 1024;
 
-/// Whether a response cannot be believed: it says its length in two ways, in a coding that was not
-/// asked for, or switches to a protocol that was not.
+/// Whether a response cannot be passed on: it says its length in two ways, in a coding that was not
+/// asked for, switches to a protocol that was not, or has a head of outrageous size.
 fn is_unsound(response: &Response<Incoming>) -> bool {
     let headers = response.headers();
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
@@ -224,5 +224,15 @@ fn is_unsound(response: &Response<Incoming>) -> bool {
             || codings.next().is_some()
             || headers.contains_key(header::CONTENT_LENGTH)
     });
-    framing_is_unsound || response.status() == StatusCode::SWITCHING_PROTOCOLS
+    framing_is_unsound
+        || response.status() == StatusCode::SWITCHING_PROTOCOLS
+        || head_bytes(headers) > MAX_HEAD_BYTES
 }
+
+/// Bytes of a head's fields, with their separators.
+fn head_bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
+}
+
+/// Largest head of a response that is passed on.
+const MAX_HEAD_BYTES: usize = 64 * 1024;

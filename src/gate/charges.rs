@@ -84,6 +84,8 @@ impl<'r, 'p> Charges<'r, 'p> {
     fn hash_tuple(&self, parts: &[KeyPart], identity: &Identity<'_>) -> Option<(u128, u128)> {
         let caller = identity.caller.as_ref().map(|caller| caller.hash.to_le_bytes());
         let address = self.address().to_le_bytes();
+        // Not every server tells `get` from GET, so counters do not either.
+        let method = self.head.method.as_str().to_ascii_uppercase();
         let claims = identity.token.as_ref().map(|known| &known.token.claims);
         let numbers: SmallVec<[Option<String>; 4]> = parts
             .iter()
@@ -98,7 +100,7 @@ impl<'r, 'p> Charges<'r, 'p> {
                 KeyPart::Caller => tuple.push((b'c', caller.as_ref()?)),
                 KeyPart::ClientIp => tuple.push((b'i', &address)),
                 KeyPart::Path => tuple.push((b'p', without_final_slash(&self.head.path))),
-                KeyPart::Method => tuple.push((b'm', self.head.method.as_str().as_bytes())),
+                KeyPart::Method => tuple.push((b'm', method.as_bytes())),
                 KeyPart::Claim(name) => {
                     tuple.push((b'n', name.as_bytes()));
                     tuple.extend(claim.as_ref().map(|claim| (b'v', claim.as_bytes())));

@@ -40,7 +40,8 @@ impl<'r> Head<'r> {
     /// A [`Rejection`] for a method that is not forwarded and for whatever is ambiguous or invalid
     /// about target, host and connection.
     pub(super) fn read(parts: &'r Parts) -> Result<Self, Rejection> {
-        if matches!(parts.method, Method::CONNECT | Method::TRACE) {
+        let is_method = |name: &str| parts.method.as_str().eq_ignore_ascii_case(name);
+        if is_method("CONNECT") || is_method("TRACE") {
             return Err(Rejection::Method);
         }
         if parts.version == Version::HTTP_2 {

@@ -167,7 +167,10 @@ pub struct Matcher {
 
 impl Matcher {
     fn matches(&self, request: Request<'_>) -> bool {
-        (self.methods.is_empty() || self.methods.contains(request.method))
+        // Methods are case-sensitive, but not every server knows: `post` is no way around POST.
+        let method = request.method.as_str();
+        let is_listed = |listed: &Method| listed.as_str().eq_ignore_ascii_case(method);
+        (self.methods.is_empty() || self.methods.iter().any(is_listed))
             && (self.hosts.is_empty()
                 || request.host.is_some_and(|host| self.hosts.iter().any(|h| h.matches(host))))
             && self.path.matches(request.path)

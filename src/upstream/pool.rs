@@ -30,7 +30,7 @@ const KEEP_TICKS: u32 = 60_000 / TICK.as_millis() as u32;
 /// Unused connections to one server, per worker.
 const MAX_IDLE: usize = 256;
 
-/// Largest head of a response.
+/// Largest head of a response that hyper reads on for; see `is_unsound` for what is passed on.
 const MAX_RESPONSE_HEAD_BYTES: usize = 64 * 1024;
 const MAX_RESPONSE_FIELDS: usize = 256;
 

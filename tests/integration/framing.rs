@@ -290,6 +290,23 @@ fn good_request_before_a_bad_one_is_answered() {
 }
 
 #[test]
+fn body_of_a_denied_request_is_not_taken_for_a_request() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream).rate("1/hour"));
+    proxy.get("/").assert_status(200);
+    for body in [NEXT, &NEXT.repeat(10_000)] {
+        let mut client = proxy.connect();
+        let last = get("/last").field("connection", "close");
+        client.write([post("/", body).to_bytes(), last.to_bytes()].concat());
+        client.read().assert_status(429);
+        // The connection goes on with the last request, or not at all.
+        let rest = String::from_utf8(client.read_to_end()).unwrap();
+        assert!(rest.matches("HTTP/1.1 ").count() <= 1, "{rest}");
+    }
+    assert_eq!(upstream.count(), 1);
+}
+
+#[test]
 fn requests_are_read_however_they_are_cut() {
     let upstream = Upstream::start();
     let proxy = Proxy::start(&Policy::before(&upstream));

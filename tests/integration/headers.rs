@@ -299,11 +299,24 @@ fn answer_of_the_upstream_that_is_no_http_is_a_502_with_limit_headers() {
     }
 }
 
+/// An upstream whose head has a field of this length.
+fn with_large_head(bytes: usize) -> Upstream {
+    let field = "x".repeat(bytes);
+    Upstream::answering(format!("HTTP/1.1 200 OK\r\nx-large: {field}\r\ncontent-length: 0\r\n\r\n"))
+}
+
 #[test]
-fn oversized_head_of_the_upstream_is_a_502() {
-    let head =
-        format!("HTTP/1.1 200 OK\r\nx-large: {}\r\ncontent-length: 0\r\n\r\n", "x".repeat(300_000));
-    let upstream = Upstream::answering(head);
+fn large_head_of_the_upstream_goes_through_and_a_huge_one_is_a_502() {
+    for (bytes, status) in [(60_000, 200), (300_000, 502)] {
+        let upstream = with_large_head(bytes);
+        let proxy = Proxy::start(&Policy::before(&upstream));
+        proxy.get("/").assert_status(status);
+    }
+}
+
+#[test]
+fn head_of_the_upstream_that_is_just_over_64_kib_is_a_502() {
+    let upstream = with_large_head(70_000);
     let proxy = Proxy::start(&Policy::before(&upstream));
     proxy.get("/").assert_status(502);
 }

@@ -1,7 +1,7 @@
 //! A response that could be read in two ways must not be passed on in one of them.
 
 use super::plain;
-use crate::support::Upstream;
+use crate::support::{Request, Upstream};
 
 fn assert_bad_gateway(response: impl Into<String>) {
     let response = response.into();
@@ -48,4 +48,26 @@ fn upgrade_that_was_not_asked_for_is_a_502() {
 fn storm_of_interim_responses_is_a_502() {
     let storm = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(10_000);
     assert_bad_gateway(storm + "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+}
+
+/// What follows a response on its connection was asked for by nobody, and may be meant for whoever
+/// asks next.
+#[test]
+fn bytes_after_a_response_are_nobodys_answer() {
+    const STRAY: &str = "HTTP/1.1 200 OK\r\nx-stray: 1\r\ncontent-length: 0\r\n\r\n";
+    for (method, response) in [
+        ("GET", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"),
+        ("GET", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"),
+        ("GET", "HTTP/1.1 204 No Content\r\n\r\n"),
+        ("GET", "HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n"),
+        ("HEAD", "HTTP/1.1 200 OK\r\ncontent-length: 68\r\n\r\n"),
+    ] {
+        let upstream = Upstream::answering(format!("{response}{STRAY}"));
+        let proxy = plain(&upstream);
+        for count in 1..=3 {
+            let answered = proxy.send(Request::new(method, "/"));
+            answered.assert_no_field("x-stray");
+            assert_eq!(upstream.connections(), count, "after {response:?}");
+        }
+    }
 }

@@ -161,7 +161,10 @@ impl Drop for Proxy {
             pass_on(server.join());
         }
         if thread::panicking() {
-            eprintln!("the proxy's log:\n{}", self.logged());
+            let log = self.logged();
+            let lines: Vec<&str> = log.lines().collect();
+            let tail = lines.len().saturating_sub(20);
+            eprintln!("the end of the proxy's log:\n{}", lines[tail..].join("\n"));
         }
     }
 }
