@@ -4,9 +4,6 @@ use std::{io::stdout, process::ExitCode};
 
 use tollgate::cli::{self, Failure};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const BAD_CONFIGURATION: u8 = 64;
 
 #[expect(clippy::print_stderr, reason = "this is the one place that prints")]
