@@ -1,7 +1,7 @@
 //! Forwarding: one request to an upstream over a kept connection, and its response back.
 //!
 //! Each worker has its own connections, so nothing here is shared or locked. A connection has no
-//! task of its own: whoever waits for its response drives it ([`Connection::poll_drive`]), and the
+//! task of its own: whoever waits for its response drives it (`Connection::poll_drive`), and the
 //! response's body drives it on until it is finished and the connection can be kept. That saves a
 //! task switch each way, and dropping a request drops its connection with it.
 

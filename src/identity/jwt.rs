@@ -62,7 +62,7 @@ pub enum KeyHints {
 /// A token whose signature and claims were good at one instant.
 #[derive(Clone, Debug)]
 pub struct VerifiedToken {
-    /// The place of its issuer in the slice given to [`verify`].
+    /// The place of its issuer in the slice given to `verify`.
     pub issuer: usize,
     /// What it says.
     pub claims: Claims,
