@@ -46,6 +46,8 @@ pub struct Entry<'e> {
     pub route: Option<&'e str>,
     /// The limit that decided.
     pub limit: Option<Counted<'e>>,
+    /// Limits that only count and would have denied it: `core, search;candidate`.
+    pub would_deny: Option<&'e str>,
     /// Why it was not forwarded, or what went wrong.
     pub error: Option<&'e dyn Display>,
     /// The response's status.
@@ -190,6 +192,9 @@ fn write_text(line: &mut Vec<u8>, entry: &Entry<'_>) {
     if let Some(Counted { name, used, limit }) = entry.limit {
         let _ = write!(line, " {name}={used}/{limit}");
     }
+    if let Some(limits) = entry.would_deny {
+        let _ = write!(line, " would_deny={limits:?}");
+    }
     if let Some(upstream) = entry.upstream {
         let _ = write!(line, " upstream={}ms", Millis(upstream));
     }
@@ -211,6 +216,7 @@ fn write_json(line: &mut Vec<u8>, entry: &Entry<'_>) {
         ("host", entry.host),
         ("path", Some(entry.path)),
         ("route", entry.route),
+        ("would_deny", entry.would_deny),
         ("error", entry.error.map(ToString::to_string).as_deref()),
     ]
     .map(|(name, value)| (name, value.map(str::to_owned)));
@@ -302,6 +308,7 @@ mod tests {
             path: "/a",
             route: Some("/**"),
             limit: Some(Counted { name: "core", used: 1, limit: 5000 }),
+            would_deny: None,
             error: None,
             status: 200,
             upstream: Some(Duration::from_micros(1204)),

@@ -1,13 +1,19 @@
 //! The life of a request, from top to bottom: check its form, find its route, find out who is
-//! calling, charge the limits, forward, and tell the client where it stands.
+//! calling, charge the limits, forward, put right what the response turned out to cost, and tell the
+//! client where it stands.
 //!
-//! A request reads the policies once and the clock once. Whatever goes wrong becomes a
+//! A request reads the policies once, and is judged at one instant. Whatever goes wrong becomes a
 //! [`Rejection`], and rejections become responses in one place.
 
 mod charges;
 mod head;
+mod keys;
+mod leases;
 mod line;
 mod request_id;
+mod shared;
+mod stamp;
+mod tally;
 
 use std::{
     cell::Cell,
@@ -16,85 +22,44 @@ use std::{
     time::{Duration, Instant},
 };
 
-use arc_swap::ArcSwap;
-use http::{HeaderName, HeaderValue, Request, Response, Version, header, request::Parts};
+use http::{HeaderName, HeaderValue, Method, Request, Response, Version, header, request::Parts};
 use hyper::body::Incoming;
 
 use self::{
-    charges::{Asked, AskedLimit, Charges},
+    charges::{Asked, Charges},
     head::{Head, Target},
+    leases::LeaseBook,
     line::{Owed, Seen},
     request_id::RequestIds,
+    stamp::stamp,
+    tally::{Answer, Tally},
 };
 use crate::{
     access_log::LogBuffer,
-    clock::{Clock, Timestamp},
-    identity::{
-        CallerValue, Client, Identifier, Identity, IdentityError, TokenCache, TrustedProxies,
-        client_address,
-    },
-    limit::{KeyHasher, Standing, Verdict},
-    policy::{Auth, Policies, Policy, Responses, Route, Upstream},
-    response::{Body, Denial, LimitHeaders, Rejection, options_asterisk},
+    clock::Timestamp,
+    identity::{CallerValue, Client, Identity, IdentityError, client_address},
+    limit::Standing,
+    policy::{AcceptedIssuers, Auth, Policies, Policy, Responses, Route, Upstream},
+    response::{Body, Rejection, options_asterisk, preferred_format, standings},
     server::{Peer, Violation},
-    settings::Configuration,
-    store::MemoryStore,
     target::Form,
     upstream::{Forwarding, Upstreams, clean_request, clean_response},
+};
+
+pub use self::{
+    leases::HeldLeases,
+    shared::{NoRandomness, Shared},
 };
 
 static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 static X_TOLLGATE_SUBJECT: HeaderName = HeaderName::from_static("x-tollgate-subject");
 static X_TOLLGATE_TIER: HeaderName = HeaderName::from_static("x-tollgate-tier");
 
-/// What all workers share.
-pub struct Shared {
-    /// The policies in force.
-    pub policies: ArcSwap<Policies>,
-    /// The counters.
-    pub store: MemoryStore,
-    /// Finds out who is calling.
-    pub identifier: Identifier,
-    /// What time it is.
-    pub clock: Clock,
-    /// Whose word about a client's address is taken.
-    pub trusted_proxies: TrustedProxies,
-    /// Whether upstreams get a `Forwarded` field.
-    pub write_forwarded: bool,
-}
-
-impl Shared {
-    /// What `configuration` describes, with no counters yet, at the time that `clock` tells.
-    ///
-    /// # Errors
-    /// The system has no random numbers to key the counters with.
-    pub fn new(configuration: Configuration, clock: Clock) -> Result<Shared, NoRandomness> {
-        let Configuration { settings, policies } = configuration;
-        let mut secret = [0; 16];
-        aws_lc_rs::rand::fill(&mut secret).map_err(|_| NoRandomness)?;
-        Ok(Shared {
-            policies: ArcSwap::from_pointee(policies),
-            store: MemoryStore::new(settings.max_keys),
-            identifier: Identifier {
-                tokens: TokenCache::new(settings.token_cache_bytes),
-                hasher: KeyHasher::new(secret),
-            },
-            clock,
-            trusted_proxies: settings.trusted_proxies,
-            write_forwarded: settings.write_forwarded,
-        })
-    }
-}
-
-/// The system has no random numbers.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the system has no random numbers")]
-pub struct NoRandomness;
-
 /// A worker's pipeline.
 pub struct Gate {
     shared: Arc<Shared>,
     upstreams: Upstreams,
+    leases: Rc<LeaseBook>,
     log: Option<Rc<LogBuffer>>,
     request_ids: RequestIds,
     ticks: Cell<u32>,
@@ -118,18 +83,16 @@ struct Passage<'p> {
     policy: Option<&'p Policy>,
     route: Option<&'p Route>,
     identity: Option<Identity<'p>>,
-    /// The limit that the client is told about: the primary one, or the one that denied.
-    told: Option<Told<'p>>,
+    tally: Option<Tally<'p>>,
 }
-
-/// A limit and how it stands.
-type Told<'p> = (AskedLimit<'p>, Standing);
 
 /// What is to become of it.
 enum Outcome<'p> {
     Forward(&'p Upstream, Target),
     /// `OPTIONS *` asks about this server.
     Options,
+    /// The caller asks how it stands.
+    Standings,
     Refuse(Rejection),
 }
 
@@ -143,13 +106,22 @@ struct Note {
 impl Gate {
     /// A pipeline over what is shared, with a worker's own connections and log buffer.
     pub fn new(shared: Arc<Shared>, upstreams: Upstreams, log: Option<LogBuffer>) -> Self {
-        let log = log.map(Rc::new);
-        Gate { shared, upstreams, log, request_ids: RequestIds::default(), ticks: Cell::new(0) }
+        Gate {
+            leases: LeaseBook::new(Arc::clone(&shared)),
+            shared,
+            upstreams,
+            log: log.map(Rc::new),
+            request_ids: RequestIds::default(),
+            ticks: Cell::new(0),
+        }
     }
 
-    /// What is due from time to time: sweep counters, close idle connections, hand over log lines.
+    /// What is due from time to time: renew leases, sweep counters, close idle connections, hand over
+    /// log lines.
     pub fn tick(&self) {
-        self.shared.store.sweep(self.shared.clock.now());
+        let now = self.shared.clock.now();
+        self.leases.renew(now);
+        self.shared.store.sweep(now);
         self.ticks.set(self.ticks.get().wrapping_add(1));
         if self.ticks.get().is_multiple_of(TICKS_A_REPORT) {
             let refused = self.shared.store.take_refused();
@@ -189,34 +161,38 @@ impl Gate {
             Ok(head) => self.judge(&policies, &head, client, arrival.now),
             Err(rejection) => (Passage::default(), Outcome::Refuse(rejection)),
         };
-        let owed = self.log.as_ref().zip(seen).map(|(log, seen)| {
-            let (passage, request_id) = (&passage, &request_id);
-            Owed { log, seen, passage, request_id, arrival, is_begun: false }
-        });
+        let leases = passage.tally.as_ref().and_then(|tally| self.leases.hold(tally, arrival.now));
+        let format = preferred_format(&parts.headers, passage.responses());
+        let line = self.log.as_ref().zip(seen);
+        let mut owed = Owed { line, passage, request_id: &request_id, arrival, is_begun: false };
 
-        let (mut response, note) = match outcome {
+        let (answer, upstream_time) = match outcome {
             Outcome::Forward(upstream, target) => {
                 parts
                     .headers
                     .entry(header::HOST)
                     .or_insert_with(|| target.host.unwrap_or_else(|| upstream.authority.clone()));
                 parts.uri = target.uri;
-                self.prepare(&mut parts, &passage, (peer, &request_id));
-                self.forward(upstream, (parts, body), &passage).await
+                self.prepare(&mut parts, &owed.passage, (peer, &request_id));
+                self.forward(upstream, (parts, body)).await
             }
-            Outcome::Options => (options_asterisk(), Note::default()),
-            Outcome::Refuse(rejection) => self.refuse(rejection, &passage),
+            Outcome::Options => (Ok(options_asterisk()), None),
+            Outcome::Standings => (Ok(standings_of(&owed.passage)), None),
+            Outcome::Refuse(rejection) => (Err(rejection), None),
         };
-        if let Some((asked, standing)) = &passage.told
-            && passage.responses().headers.shows_limits()
-        {
-            LimitHeaders::new(asked.limit, asked.allowance, standing).stamp(response.headers_mut());
-        }
+        let (mut response, error) = match answer {
+            Ok(response) => (response, None),
+            Err(rejection) => {
+                let error = self.log.as_ref().map(|_| rejection.to_string());
+                let responses = owed.passage.responses();
+                (rejection.into_response(responses, format, &request_id), error)
+            }
+        };
+        self.settle(&mut owed.passage, &mut response);
+        stamp(&mut response, &owed.passage, (&self.shared.identifier.hasher, arrival.now));
         response.headers_mut().insert(X_REQUEST_ID.clone(), request_id.clone());
-        match owed.map(|owed| owed.begin(response.status().as_u16(), &note)) {
-            Some(tail) => response.map(|body| body.with_tail(tail)),
-            None => response,
-        }
+        let tail = owed.begin(response.status().as_u16(), &Note { error, upstream_time });
+        response.map(|body| body.with_tail(tail).with_leases(leases))
     }
 
     /// Route, identity, limits: all that is decided before anything is forwarded.
@@ -235,26 +211,45 @@ impl Gate {
             return (passage, Outcome::Refuse(Rejection::NoRoute));
         };
         passage.policy = Some(policy);
-        let Some((route, upstream)) = policy.route(head.as_route_request()) else {
-            return (passage, Outcome::Refuse(Rejection::NoRoute));
+        if policy.deny.contains_address(client.address) {
+            return (passage, Outcome::Refuse(Rejection::Denied));
+        }
+        let destination = match asks_for_standings(policy, head) {
+            true => None,
+            false => match policy.route(head.as_route_request()) {
+                Some(destination) => Some(destination),
+                None => return (passage, Outcome::Refuse(Rejection::NoRoute)),
+            },
         };
-        passage.route = Some(route);
+        passage.route = destination.map(|(route, _)| route);
 
-        let identifier = &self.shared.identifier;
-        let charges = Charges { identifier, policy, route, head, client };
-        let identity = match identifier.identify(&policy.identity, &route.auth, client, now) {
+        let (identifier, route) = (&self.shared.identifier, passage.route);
+        let charges = Charges { identifier, policy, route, head, client, now };
+        let auth = route.map_or(&ANY_TOKEN, |route| &route.auth);
+        let identity = match identifier.identify(&policy.identity, auth, client, now) {
             Ok(identity) => identity,
             Err(error) => {
-                let (told, rejection) = self.charge_address(charges, error, now);
-                return (Passage { told, ..passage }, Outcome::Refuse(rejection));
+                let (tally, rejection) = self.charge_address(charges, error);
+                return (Passage { tally, ..passage }, Outcome::Refuse(rejection));
             }
         };
-        let (told, denied) = self.charge(&charges.of(&identity), &identity, now);
-        let outcome = match denied {
-            None => Outcome::Forward(upstream, head.target()),
-            Some(rejection) => Outcome::Refuse(rejection),
+        if policy.deny.contains(&identity) {
+            return (passage, Outcome::Refuse(Rejection::Denied));
+        }
+        let (tally, outcome) = match destination {
+            None => {
+                let tally = Tally::peek(charges.of_caller(&identity), &self.shared.store, now);
+                (Some(tally), Outcome::Standings)
+            }
+            Some((_, upstream)) => match charges.of(&identity) {
+                Ok(asked) => match self.charge(asked, charges, &identity) {
+                    (tally, None) => (tally, Outcome::Forward(upstream, head.target())),
+                    (tally, Some(rejection)) => (tally, Outcome::Refuse(rejection)),
+                },
+                Err(rejection) => (None, Outcome::Refuse(rejection)),
+            },
         };
-        (Passage { identity: Some(identity), told, ..passage }, outcome)
+        (Passage { identity: Some(identity), tally, ..passage }, outcome)
     }
 
     /// A request whose sender could not be identified is charged to its address where the route has
@@ -264,38 +259,47 @@ impl Gate {
         &self,
         charges: Charges<'_, 'p>,
         error: IdentityError,
-        now: Timestamp,
-    ) -> (Option<Told<'p>>, Rejection) {
+    ) -> (Option<Tally<'p>>, Rejection) {
         let rules = &charges.policy.identity;
         let nobody = self.shared.identifier.unidentified(rules, charges.client.address);
-        let (told, denied) = self.charge(&charges.by_address(&nobody), &nobody, now);
-        (told, denied.unwrap_or(Rejection::Identity(error)))
+        let asked = charges.by_address(&nobody);
+        let (tally, denied) = self.charge(asked, charges, &nobody);
+        (tally, denied.unwrap_or(Rejection::Identity(error)))
     }
 
-    /// Takes all charges or none. Tells the limit that the client hears of, and why not.
+    /// Takes all charges or none. Tells what came of it, and why the request is denied.
     fn charge<'p>(
         &self,
-        asked: &Asked<'p>,
+        asked: Asked<'p>,
+        charges: Charges<'_, 'p>,
         identity: &Identity<'_>,
-        now: Timestamp,
-    ) -> (Option<Told<'p>>, Option<Rejection>) {
+    ) -> (Option<Tally<'p>>, Option<Rejection>) {
         if asked.charges.is_empty() {
             return (None, None);
         }
-        let decision = match self.shared.store.charge(&asked.charges, now) {
-            Ok(decision) => decision,
-            Err(error) => return (None, Some(error.into())),
-        };
-        let told = |at: usize| Some((*asked.limits.get(at)?, *decision.standings.get(at)?));
-        match decision.verdict {
-            Verdict::Allow => (told(0), None),
-            Verdict::Deny(at) => {
-                let denial = Denial::new(identity, decision.retry(), now);
-                let rejection = match asked.limits.get(at) {
-                    Some(AskedLimit { is_primary: false, .. }) => Rejection::Secondary(denial),
-                    _ => Rejection::Primary(denial),
-                };
-                (told(at), Some(rejection))
+        match Tally::charge(asked, &self.shared.store, charges.now) {
+            Ok(tally) => {
+                let jitter = charges.policy.responses.jitter;
+                let rejection = tally.denial(identity, charges.now, jitter);
+                (Some(tally), rejection)
+            }
+            Err(error) => (None, Some(error.into())),
+        }
+    }
+
+    /// Puts right what was charged, now that the response's head is known.
+    fn settle(&self, passage: &mut Passage<'_>, response: &mut Response<Body>) {
+        if let Some(tally) = &mut passage.tally {
+            let is_authenticated =
+                passage.identity.as_ref().is_some_and(|identity| identity.token.is_some());
+            let (status, headers) = (response.status(), response.headers());
+            let answer = Answer { status, headers, is_authenticated };
+            tally.settle(&self.shared.store, answer, &self.shared.clock);
+        }
+        // What a request has cost is between the upstream and this proxy.
+        if let (Some(policy), Some(route)) = (passage.policy, passage.route) {
+            for name in policy.cost_headers(route) {
+                response.headers_mut().remove(name);
             }
         }
     }
@@ -337,33 +341,28 @@ impl Gate {
         }
     }
 
+    /// What the upstream answers.
+    ///
+    /// # Errors
+    /// [`Rejection::Upstream`] if it gives no answer.
     async fn forward(
         &self,
         upstream: &Upstream,
         request: (Parts, Incoming),
-        passage: &Passage<'_>,
-    ) -> (Response<Body>, Note) {
+    ) -> (Result<Response<Body>, Rejection>, Option<Duration>) {
         let started = self.log.as_ref().map(|_| Instant::now());
         let result = self.upstreams.forward(upstream, request).await;
         let upstream_time = started.map(|started| started.elapsed());
-        match result {
-            Ok(response) => {
-                let mut response = response.map(Body::upstream);
-                clean_response(response.headers_mut());
-                (response, Note { upstream_time, error: None })
-            }
-            Err(error) => {
-                tracing::warn!(upstream = %upstream.name, %error, "upstream failed");
-                let (response, note) = self.refuse(error.into(), passage);
-                (response, Note { upstream_time, ..note })
-            }
-        }
-    }
-
-    fn refuse(&self, rejection: Rejection, passage: &Passage<'_>) -> (Response<Body>, Note) {
-        let error = self.log.as_ref().map(|_| rejection.to_string());
-        let response = rejection.into_response(passage.responses());
-        (response, Note { error, upstream_time: None })
+        let answer = result.map_err(|error| {
+            tracing::warn!(upstream = %upstream.name, %error, "upstream failed");
+            Rejection::Upstream(error)
+        });
+        let answer = answer.map(|response| {
+            let mut response = response.map(Body::upstream);
+            clean_response(response.headers_mut());
+            response
+        });
+        (answer, upstream_time)
     }
 }
 
@@ -371,4 +370,28 @@ impl<'p> Passage<'p> {
     fn responses(&self) -> &'p Responses {
         self.policy.map_or(&Responses::DEFAULT, |policy| &policy.responses)
     }
+}
+
+/// How the caller of a judged request stands, as it asked.
+fn standings_of(passage: &Passage<'_>) -> Response<Body> {
+    let Some(tally) = &passage.tally else { return standings([], None) };
+    // Of several windows, the last is the one that a limit is known by.
+    let mut resources: Vec<(&str, &Standing)> = Vec::new();
+    for item in tally.enforced() {
+        let name = &*item.asked.limit.name;
+        match resources.last_mut() {
+            Some(last) if last.0 == name => last.1 = item.standing(),
+            _ => resources.push((name, item.standing())),
+        }
+    }
+    standings(resources, tally.told().map(|item| item.standing()))
+}
+
+/// Any good token, or none.
+const ANY_TOKEN: Auth = Auth::Optional(AcceptedIssuers::All);
+
+/// Whether a request is for the caller's own standings, which are told here.
+fn asks_for_standings(policy: &Policy, head: &Head<'_>) -> bool {
+    policy.responses.rate_limit_path.as_deref() == Some(&*head.path)
+        && matches!(*head.method, Method::GET | Method::HEAD)
 }

@@ -27,10 +27,10 @@ use crate::{
 };
 
 pub use self::{
-    address::{DEFAULT_IPV6_PREFIX, ForwardedField, TrustedProxies, canonical, client_address},
+    address::{ForwardedField, Prefixes, TrustedProxies, canonical, client_address},
     cache::{Digest, TokenCache},
     claims::Claims,
-    credential::{Credential, CredentialError, Place, TokenSources},
+    credential::{Credential, CredentialError, Place, TokenSources, cookie_values},
     jwt::{Issuer, KeyHints, TokenError, VerifiedToken},
     keys::{Algorithm, KeyError, KeySet},
     sign::{SignError, SigningKey},
@@ -164,6 +164,20 @@ pub struct Identity<'p> {
     pub tier: usize,
 }
 
+impl Identity<'_> {
+    /// A number below 100 that is always the same for a caller and a `salt`, at every proxy and after
+    /// every restart: the hash has no secret.
+    pub fn percentile(&self, salt: &str) -> u8 {
+        let (kind, value) = match &self.caller {
+            Some(caller) => (caller.kind, caller.value.to_string()),
+            None => ("", self.address.to_string()),
+        };
+        let parts = [(b's', salt), (b'k', kind), (b'v', value.as_str())];
+        let hash = KeyHasher::new([0; 16]).hash(parts.map(|(kind, part)| (kind, part.as_bytes())));
+        (hash % 100) as u8
+    }
+}
+
 /// A caller that has a name.
 #[derive(Clone, Debug)]
 pub struct ResolvedCaller<'p> {
@@ -276,13 +290,13 @@ impl Identifier {
         Identity { caller: None, ..self.without_token(rules, address) }
     }
 
-    /// Keyed hash of an address, IPv6 by this prefix: the owner of counters by address.
-    pub fn hash_address(&self, address: IpAddr, ipv6_prefix: u8) -> u128 {
-        match address::prefix(address, ipv6_prefix).addr() {
-            IpAddr::V4(v4) => self.hasher.hash([(b'4', v4.octets().as_slice())]),
-            IpAddr::V6(v6) => {
-                self.hasher.hash([(b'6', v6.octets().as_slice()), (b'/', &[ipv6_prefix])])
-            }
+    /// Keyed hash of the part of an address that is one client: the owner of counters by address.
+    pub fn hash_address(&self, address: IpAddr, prefixes: Prefixes) -> u128 {
+        let client = address::prefix(address, prefixes);
+        let length = [client.prefix_len()];
+        match client.addr() {
+            IpAddr::V4(v4) => self.hasher.hash([(b'4', v4.octets().as_slice()), (b'/', &length)]),
+            IpAddr::V6(v6) => self.hasher.hash([(b'6', v6.octets().as_slice()), (b'/', &length)]),
         }
     }
 
@@ -361,13 +375,15 @@ impl Identifier {
 
     fn without_token<'p>(&self, rules: &'p IdentityRules, address: IpAddr) -> Identity<'p> {
         let by_address = rules.callers.iter().find_map(|caller| match caller.key {
-            CallerKey::Address { ipv6_prefix } => Some((caller, ipv6_prefix)),
+            CallerKey::Address { ipv6_prefix } => {
+                Some((caller, Prefixes { ipv6: ipv6_prefix, ..Prefixes::default() }))
+            }
             CallerKey::Claim(_) => None,
         });
-        let caller = by_address.map(|(caller, ipv6_prefix)| ResolvedCaller {
+        let caller = by_address.map(|(caller, prefixes)| ResolvedCaller {
             kind: &caller.name,
-            value: CallerValue::Address(address::prefix(address, ipv6_prefix).addr()),
-            hash: self.hash_address(address, ipv6_prefix),
+            value: CallerValue::Address(address::prefix(address, prefixes).addr()),
+            hash: self.hash_address(address, prefixes),
         });
         let source = by_address.map_or(&TierSource::Default, |(caller, _)| &caller.tier);
         Identity { address, token: None, caller, tier: tier(rules, source, None) }

@@ -1,12 +1,22 @@
 //! What a limit decides, as pure functions of (state, cost, now).
 //!
-//! An algorithm is a file below this one. It gives four steps: `open` the stored state at an
-//! instant, ask whether it `admits` a cost, `charge` it, and tell its `standing`. A store does the
-//! first two for every limit of a request and the third only if all of them admit: that is what
-//! makes several limits all or nothing, and a denied request free.
+//! Each algorithm is a file below this one, and an [`Algorithm`]: it asks a state whether it
+//! `admits` a cost, `take`s it, tells the `standing`, and can `give_back`. A store does the first
+//! for every limit of a request and the second only if all of them admit: that is what makes
+//! several limits all or nothing, and a denied request free.
+//!
+//! States hold what was used, never what is left, so that a changed rate applies to them at once.
 
+mod calendar;
+mod concurrency;
 mod fixed_window;
+mod gcra;
 mod key;
+mod sliding_log;
+mod sliding_window;
+#[cfg(test)]
+mod suite;
+mod token_bucket;
 
 use std::time::Duration;
 
@@ -15,36 +25,179 @@ use smallvec::SmallVec;
 use crate::clock::Timestamp;
 
 pub use self::{
-    fixed_window::FixedWindow,
+    calendar::{Calendar, CalendarUnit},
+    concurrency::{Concurrency, Leases},
+    fixed_window::{Align, FixedWindow, Window},
+    gcra::{Gcra, Level},
     key::{Key, KeyHasher, LimitId},
+    sliding_log::{Log, SlidingLog},
+    sliding_window::{SlidingWindow, Windows},
+    token_bucket::{Bucket, TokenBucket},
 };
 
-/// How much a caller may use: `limit` units in each `window`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quota {
-    /// Units a window, at most 2^31 - 1. Zero denies always.
-    pub limit: u32,
-    /// Length of the window, at most 366 days.
-    pub window: Duration,
+/// A way to count: pure functions of a state, a cost and an instant.
+///
+/// Whatever they are given, these functions neither panic nor overflow. A clock that is behind the
+/// state by up to [`MAX_SKEW`] never moves a state back: the state's own time counts as now.
+pub trait Algorithm {
+    /// What is kept for a key. The default is that of a key that was never charged, and a state that
+    /// is over decides as the default does.
+    type State: State;
+
+    /// Units that can be taken at once from an unused key; a cost above it is never admitted.
+    fn capacity(&self) -> u32;
+
+    /// Whether `cost` fits. A cost of zero fits unless a lowered limit is already exceeded.
+    fn admits(&self, state: &Self::State, cost: u32, now: Timestamp) -> bool;
+
+    /// Takes `cost`, which is not zero. It is taken even if it does not fit: what a response turned
+    /// out to cost must be counted.
+    fn take(&self, state: &mut Self::State, cost: u32, now: Timestamp) -> Receipt;
+
+    /// How the key stands; `retry` is [`Retry::Now`].
+    fn standing(&self, state: &Self::State, now: Timestamp) -> Standing;
+
+    /// When `cost`, which does not fit now, will.
+    fn retry(&self, state: &Self::State, cost: u32, now: Timestamp) -> Retry;
+
+    /// What a denial of `cost` by this limit writes, for it writes nothing else: a state whose time
+    /// is more than [`MAX_SKEW`] ahead of the clock is healed, lest every look heal it anew and the
+    /// caller stay blocked until the wrong time comes; and a strict bucket starts its wait over.
+    fn penalize(&self, state: &mut Self::State, cost: u32, now: Timestamp);
+
+    /// Gives back up to `cost` units of the charge that `receipt` is of: never into another window,
+    /// and never so much that the state is better than if the charge had not happened.
+    fn give_back(&self, state: &mut Self::State, receipt: Receipt, cost: u32, now: Timestamp);
+}
+
+/// What is kept for a key.
+pub trait State: Default + Clone + PartialEq {
+    /// Whether it may be forgotten: it decides as the default does from `now` on.
+    fn is_over(&self, now: Timestamp) -> bool;
+
+    /// Appends its form in a snapshot: integers in little-endian order.
+    fn encode(&self, bytes: &mut Vec<u8>);
+
+    /// Takes a state off the front of `bytes`; none if they are no state.
+    fn decode(bytes: &mut Bytes<'_>) -> Option<Self>;
+}
+
+/// The rest of a snapshot.
+pub struct Bytes<'b>(pub &'b [u8]);
+
+impl Bytes<'_> {
+    /// The next four bytes as a number.
+    pub fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    /// The next eight bytes as a number.
+    pub fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// The next bytes.
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*array)
+    }
+}
+
+/// How much a caller may use, and how that is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Quota {
+    /// So much in a window with a stored end.
+    FixedWindow(FixedWindow),
+    /// So much in the present window and the weighted one before.
+    SlidingWindow(SlidingWindow),
+    /// So much in the time just past, exactly.
+    SlidingLog(SlidingLog),
+    /// A bucket that is refilled at intervals.
+    TokenBucket(TokenBucket),
+    /// A meter that drains all the time.
+    Gcra(Gcra),
+    /// So many at once.
+    Concurrency(Concurrency),
+}
+
+/// Evaluates an expression with the algorithm of a [`Quota`], whichever it is.
+macro_rules! with_algorithm {
+    ($quota:expr, $algorithm:ident => $body:expr) => {
+        match $quota {
+            Quota::FixedWindow($algorithm) => $body,
+            Quota::SlidingWindow($algorithm) => $body,
+            Quota::SlidingLog($algorithm) => $body,
+            Quota::TokenBucket($algorithm) => $body,
+            Quota::Gcra($algorithm) => $body,
+            Quota::Concurrency($algorithm) => $body,
+        }
+    };
+}
+
+impl Quota {
+    /// Units that can be taken at once from an unused key; a cost above it is never admitted.
+    pub fn capacity(&self) -> u32 {
+        with_algorithm!(self, algorithm => algorithm.capacity())
+    }
+}
+
+/// What a later [`Algorithm::give_back`] needs to know of a charge. What the two say is the
+/// algorithm's own affair: the end of a window, the number of an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receipt {
+    /// An instant.
+    pub at: Timestamp,
+    /// A number.
+    pub number: u64,
 }
 
 /// One limit, one key, one cost: what a request asks of the store.
 #[derive(Clone, Copy, Debug)]
-pub struct Charge {
+pub struct Charge<'p> {
     /// Which counter.
     pub key: Key,
     /// What the counter may reach.
-    pub quota: Quota,
+    pub quota: &'p Quota,
     /// Units to take.
     pub cost: u32,
+    /// What becomes of the request if they do not fit.
+    pub stance: Stance,
+    /// When they are taken.
+    pub timing: Timing,
+}
+
+impl Charge<'_> {
+    /// Whether a decision in its favour takes something.
+    pub fn is_taken_now(&self) -> bool {
+        self.timing == Timing::Now && self.cost > 0
+    }
+}
+
+/// What becomes of a request whose charge does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stance {
+    /// It is denied, and nothing is charged.
+    Enforce,
+    /// It goes on, and only this charge is not taken.
+    Observe,
+}
+
+/// When a charge is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// With the decision.
+    Now,
+    /// The decision only asks whether it fits; the response says whether it is taken.
+    Later,
 }
 
 /// Whether all charges of a request were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All were taken.
+    /// All that are enforced fit, and were taken.
     Allow,
-    /// None was taken; the charge at this position was the first that could not be.
+    /// None was taken; the charge at this position was the first that did not fit.
     Deny(usize),
 }
 
@@ -54,27 +207,45 @@ pub struct Decision {
     /// Taken or not.
     pub verdict: Verdict,
     /// One for each charge, in the order of the charges.
-    pub standings: Standings,
+    pub outcomes: Outcomes,
 }
 
-/// Standings of the few limits of a request.
-pub type Standings = SmallVec<[Standing; 2]>;
+/// Outcomes of the few charges of a request.
+pub type Outcomes = SmallVec<[Outcome; 2]>;
 
 impl Decision {
     /// When a denied client should come back: the latest instant that any denying limit asks for.
-    pub fn retry(&self) -> Retry {
-        self.standings.iter().map(|standing| standing.retry).max().unwrap_or(Retry::Now)
+    pub fn retry(&self, charges: &[Charge<'_>]) -> Retry {
+        let enforced =
+            charges.iter().zip(&self.outcomes).filter(|(c, _)| c.stance == Stance::Enforce);
+        enforced.map(|(_, outcome)| outcome.standing.retry).max().unwrap_or(Retry::Now)
     }
+}
+
+impl Outcome {
+    /// Whether the charge fits.
+    pub fn fits(&self) -> bool {
+        self.standing.retry == Retry::Now
+    }
+}
+
+/// What became of a charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// How its limit stands now, with what was taken. `retry` says whether the charge fits.
+    pub standing: Standing,
+    /// What was taken; none: nothing.
+    pub receipt: Option<Receipt>,
 }
 
 /// How a limit stands for one key, as response headers tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Units a window.
+    /// Units that can be used: a window, or at once.
     pub limit: u32,
     /// Units left now.
     pub remaining: u32,
-    /// Units taken in this window.
+    /// Units used.
     pub used: u32,
     /// When the limit is full again.
     pub reset: Timestamp,
@@ -97,4 +268,4 @@ pub enum Retry {
 
 /// How far a stored time may lie ahead of the clock before it is taken for a clock that jumped
 /// back, and healed.
-const MAX_SKEW: Duration = Duration::from_secs(5);
+pub const MAX_SKEW: Duration = Duration::from_secs(5);

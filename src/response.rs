@@ -1,38 +1,46 @@
 //! What clients are told: the only place that knows status codes, bodies and limit headers.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-};
+mod body;
+mod limit_headers;
+mod negotiation;
+mod problem;
+mod rate_limit_fields;
+mod standings;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
-use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use crate::{
-    access_log::Tail,
-    clock::Timestamp,
-    identity::{CallerValue, CredentialError, Identity, IdentityError},
-    limit::{Retry, Standing},
-    policy::{Allowance, Limit, Responses},
-    server::{InFlight, Violation, ViolationKind},
+    identity::{CredentialError, IdentityError},
+    policy::{HeaderProfile, Responses},
+    server::{Violation, ViolationKind},
     store::StoreError,
     target::TargetError,
-    upstream::{ConnectionNamesProtectedField, UpstreamBody, UpstreamBodyError, UpstreamError},
+    upstream::{ConnectionNamesProtectedField, UpstreamError},
 };
 
-static X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-static X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-static X_RATELIMIT_USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
-static X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-static X_RATELIMIT_RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
+use self::problem::{PROBLEM_JSON, Problem};
 
-/// What browsers must be told that scripts may read.
-const EXPOSED: &str = "Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, \
-                       X-RateLimit-Used, X-RateLimit-Reset, X-RateLimit-Resource, X-Request-Id";
+pub use self::{
+    body::Body,
+    limit_headers::{LimitHeaders, expose, told_reset},
+    negotiation::Format,
+    rate_limit_fields::{Item as RateLimitItem, RateLimitFields, t},
+    standings::standings,
+};
+
+static X_TOLLGATE_DENIED_BY: HeaderName = HeaderName::from_static("x-tollgate-denied-by");
 
 static JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 static NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// The form of error bodies that the client prefers; the policy's, if it does not tell.
+pub fn preferred_format(headers: &HeaderMap, responses: &Responses) -> Format {
+    let default = match responses.headers {
+        HeaderProfile::Ietf => Format::Problem,
+        HeaderProfile::Github | HeaderProfile::Both | HeaderProfile::None => Format::Json,
+    };
+    negotiation::preferred(headers, default)
+}
 
 /// Why a request is answered here and not by the upstream.
 #[derive(Debug, thiserror::Error)]
@@ -56,11 +64,17 @@ pub enum Rejection {
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The first limit of the route has no room.
-    #[error("denied by the primary limit")]
+    #[error("denied by limit {}", .0.limit)]
     Primary(Denial),
     /// Another limit of the route has no room.
-    #[error("denied by a secondary limit")]
+    #[error("denied by secondary limit {}", .0.limit)]
     Secondary(Denial),
+    /// The policy refuses this address or this caller.
+    #[error("on the policy's deny list")]
+    Denied,
+    /// The request lacks what this limit counts by.
+    #[error("lacks what limit {0} counts by")]
+    MissingKey(Box<str>),
     /// The store could not decide.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -77,31 +91,12 @@ pub enum Rejection {
 pub struct Denial {
     /// Who was denied, as the message says it.
     pub who: String,
+    /// The limit that denied.
+    pub limit: Box<str>,
+    /// All that had no room, by what they are called where each window has a name.
+    pub violated: Vec<Box<str>>,
     /// Whole seconds to wait; none if waiting does not help.
     pub retry_after: Option<u64>,
-}
-
-impl Denial {
-    /// The denial of `identity` until `retry`.
-    pub fn new(identity: &Identity<'_>, retry: Retry, now: Timestamp) -> Self {
-        let who = match &identity.caller {
-            Some(caller) => match &caller.value {
-                value @ CallerValue::Claim(_) => format!("{} {value}", caller.kind),
-                CallerValue::Address(_) => identity.address.to_string(),
-            },
-            None => identity.address.to_string(),
-        };
-        let wait = |instant: Timestamp| {
-            let micros = instant.saturating_since(now).as_micros() as u64;
-            micros.div_ceil(1_000_000).max(1)
-        };
-        let retry_after = match retry {
-            Retry::Now => Some(1),
-            Retry::At(instant) => Some(wait(instant)),
-            Retry::Never => None,
-        };
-        Denial { who, retry_after }
-    }
 }
 
 /// What the log says of a request whose client had gone before it was answered, as nginx does.
@@ -131,6 +126,7 @@ impl Rejection {
                 | IdentityError::NoCaller => StatusCode::UNAUTHORIZED,
             },
             Rejection::Primary(_) | Rejection::Secondary(_) => responses.denied_status,
+            Rejection::Denied | Rejection::MissingKey(_) => StatusCode::FORBIDDEN,
             Rejection::Store(StoreError::Full) => StatusCode::SERVICE_UNAVAILABLE,
             Rejection::Upstream(error) => match error {
                 UpstreamError::Connect(_) | UpstreamError::Exchange(_) | UpstreamError::Unsound => {
@@ -171,6 +167,10 @@ impl Rejection {
             Rejection::Secondary(_) => "You have exceeded a secondary rate limit. \
                                         Please wait a few minutes before you try again."
                 .into(),
+            Rejection::Denied => "Forbidden".into(),
+            Rejection::MissingKey(limit) => {
+                format!("The request lacks what limit {limit} counts by.")
+            }
             Rejection::Store(_) => "The service is busy. Try again later.".into(),
             Rejection::Upstream(error) => match error {
                 UpstreamError::Connect(_) | UpstreamError::Exchange(_) | UpstreamError::Unsound => {
@@ -239,18 +239,53 @@ impl Rejection {
         }
     }
 
-    /// The response, without limit headers.
-    pub fn into_response(self, responses: &Responses) -> Response<Body> {
-        let body = ErrorBody {
-            message: self.message(),
-            documentation_url: self.documentation_url(responses),
+    /// The body, in a format that the client understands, and its media type.
+    fn body(
+        &self,
+        responses: &Responses,
+        format: Format,
+        request_id: &HeaderValue,
+    ) -> (Vec<u8>, HeaderValue) {
+        let (body, media_type) = match format {
+            Format::Json => {
+                let message = self.message();
+                let documentation_url = self.documentation_url(responses);
+                (serde_json::to_vec(&ErrorBody { message, documentation_url }), &JSON)
+            }
+            Format::Problem => {
+                let (status, detail) = (self.status(responses), self.message());
+                let problem = match self {
+                    Rejection::Primary(denial) | Rejection::Secondary(denial) => {
+                        let violated = denial.violated.iter().map(AsRef::as_ref).collect();
+                        Problem::quota_exceeded(status, &detail, violated)
+                    }
+                    _ => Problem::new(status, &detail),
+                };
+                let problem = problem.of_request(request_id.to_str().unwrap_or_default());
+                (serde_json::to_vec(&problem), &PROBLEM_JSON)
+            }
         };
-        let body = serde_json::to_vec(&body).unwrap_or_default();
+        (body.unwrap_or_default(), media_type.clone())
+    }
+
+    /// The response, without limit headers.
+    pub fn into_response(
+        self,
+        responses: &Responses,
+        format: Format,
+        request_id: &HeaderValue,
+    ) -> Response<Body> {
+        let (body, media_type) = self.body(responses, format, request_id);
         let mut response = Response::new(Body::full(body));
         *response.status_mut() = self.status(responses);
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, JSON.clone());
+        headers.insert(header::CONTENT_TYPE, media_type);
         headers.insert(header::CACHE_CONTROL, NO_STORE.clone());
+        if let Rejection::Primary(denial) | Rejection::Secondary(denial) = &self
+            && let Ok(limit) = HeaderValue::from_str(&denial.limit)
+        {
+            headers.insert(X_TOLLGATE_DENIED_BY.clone(), limit);
+        }
         if let Some(seconds) = self.retry_after() {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
@@ -284,163 +319,4 @@ pub fn options_asterisk() -> Response<Body> {
     *response.status_mut() = StatusCode::NO_CONTENT;
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(FORWARDED_METHODS));
     response
-}
-
-/// The five `x-ratelimit-*` headers of one limit: all of them or none.
-#[derive(Clone, Debug)]
-pub struct LimitHeaders {
-    limit: HeaderValue,
-    remaining: HeaderValue,
-    used: HeaderValue,
-    reset: HeaderValue,
-    resource: HeaderValue,
-}
-
-impl LimitHeaders {
-    /// What `standing` says about `limit`.
-    ///
-    /// With nothing left, the reset is when one more request is possible; clients wait until then
-    /// even after a success.
-    pub fn new(limit: &Limit, allowance: &Allowance, standing: &Standing) -> Self {
-        let reset = if standing.remaining == 0 { standing.next } else { standing.reset };
-        LimitHeaders {
-            limit: allowance.limit.clone(),
-            remaining: standing.remaining.into(),
-            used: standing.used.into(),
-            reset: reset.ceil_secs().into(),
-            resource: limit.resource.clone(),
-        }
-    }
-
-    /// Puts them on a response that has none: an upstream's own were taken out.
-    pub fn stamp(self, headers: &mut HeaderMap) {
-        headers.reserve(FIELDS_STAMPED);
-        headers.append(X_RATELIMIT_LIMIT.clone(), self.limit);
-        headers.append(X_RATELIMIT_REMAINING.clone(), self.remaining);
-        headers.append(X_RATELIMIT_USED.clone(), self.used);
-        headers.append(X_RATELIMIT_RESET.clone(), self.reset);
-        headers.append(X_RATELIMIT_RESOURCE.clone(), self.resource);
-        expose(headers);
-    }
-}
-
-/// Fields that a response gains, with a little room: it is made at once.
-const FIELDS_STAMPED: usize = 8;
-
-/// Lets scripts of other origins read the limit headers where they may read the response.
-fn expose(headers: &mut HeaderMap) {
-    if !headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
-        return;
-    }
-    let exposed = headers.get_all(header::ACCESS_CONTROL_EXPOSE_HEADERS);
-    let mut names: Vec<&[u8]> = exposed.iter().map(HeaderValue::as_bytes).collect();
-    names.push(EXPOSED.as_bytes());
-    if let Ok(value) = HeaderValue::from_bytes(&names.join(&b", "[..])) {
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, value);
-    }
-}
-
-/// A response's body, and what is left to do once it has ended.
-pub struct Body {
-    content: Content,
-    /// The access log's line.
-    tail: Option<Tail>,
-    /// Counts the request until the body has ended or was given up.
-    in_flight: Option<InFlight>,
-}
-
-enum Content {
-    Full(Option<Bytes>),
-    Upstream(Box<UpstreamBody>),
-    Ended,
-}
-
-impl Body {
-    /// A body made here.
-    pub fn full(bytes: impl Into<Bytes>) -> Self {
-        Body::new(Content::Full(Some(bytes.into())))
-    }
-
-    /// No body.
-    pub fn empty() -> Self {
-        Body::new(Content::Ended)
-    }
-
-    /// A body on its way from the upstream.
-    pub fn upstream(body: UpstreamBody) -> Self {
-        Body::new(Content::Upstream(Box::new(body)))
-    }
-
-    fn new(content: Content) -> Self {
-        Body { content, tail: None, in_flight: None }
-    }
-
-    /// With a log line to finish at its end.
-    #[must_use]
-    pub fn with_tail(mut self, tail: Tail) -> Self {
-        self.tail = Some(tail);
-        self
-    }
-
-    /// With a count to be kept until its end.
-    #[must_use]
-    pub fn in_flight(mut self, in_flight: InFlight) -> Self {
-        self.in_flight = Some(in_flight);
-        self
-    }
-
-    fn end(&mut self) {
-        self.content = Content::Ended;
-        self.in_flight = None;
-        if let Some(tail) = self.tail.take() {
-            tail.end(true);
-        }
-    }
-}
-
-impl Drop for Body {
-    fn drop(&mut self) {
-        // A body made here that was not asked for is the answer to a HEAD request.
-        let is_complete = self.is_end_stream() || matches!(self.content, Content::Full(_));
-        if let Some(tail) = self.tail.take() {
-            tail.end(is_complete);
-        }
-    }
-}
-
-impl HttpBody for Body {
-    type Data = Bytes;
-    type Error = UpstreamBodyError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
-        let body = self.get_mut();
-        let polled = match &mut body.content {
-            Content::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Content::Upstream(upstream) => Pin::new(upstream).poll_frame(context),
-            Content::Ended => Poll::Ready(None),
-        };
-        if matches!(polled, Poll::Ready(None)) {
-            body.end();
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.content {
-            Content::Full(bytes) => bytes.is_none(),
-            Content::Upstream(body) => body.is_end_stream(),
-            Content::Ended => true,
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.content {
-            Content::Full(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
-            Content::Upstream(body) => body.size_hint(),
-            Content::Full(None) | Content::Ended => SizeHint::with_exact(0),
-        }
-    }
 }

@@ -31,12 +31,23 @@ pub struct Settings {
     pub write_forwarded: bool,
     /// Counters that the in-process store keeps at most.
     pub max_keys: usize,
+    /// Where its counters are kept from one start to the next.
+    pub snapshot: Option<SnapshotSettings>,
     /// Memory for verified tokens.
     pub token_cache_bytes: u64,
     /// How access log lines look; none: no access log.
     pub access_log: Option<Format>,
     /// How long requests in flight may take to finish at shutdown.
     pub drain: Duration,
+}
+
+/// A file that counters are kept in from one start to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotSettings {
+    /// The file.
+    pub file: PathBuf,
+    /// How often it is written, besides at shutdown.
+    pub every: Duration,
 }
 
 #[derive(Debug, Deserialize)]
@@ -77,6 +88,16 @@ struct RawStore {
 #[serde(deny_unknown_fields, rename = "memory section")]
 struct RawMemory {
     max_keys: Option<Spanned<u64>>,
+    snapshot: Option<RawSnapshot>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename = "snapshot section")]
+struct RawSnapshot {
+    /// From this file's folder.
+    file: Spanned<String>,
+    /// 1s to 1h; 60s.
+    every: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -100,6 +121,7 @@ const LATER: &[Later] = &[
 
 const DEFAULT_MAX_KEYS: usize = 2_000_000;
 const DEFAULT_TOKEN_CACHE_BYTES: u64 = 64 << 20;
+const DEFAULT_SNAPSHOT_PAUSE: Duration = Duration::from_secs(60);
 const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 const MAX_WORKERS: u16 = 256;
 
@@ -168,14 +190,19 @@ impl Checker<'_> {
         };
         let workers = self.workers(raw.workers.as_ref());
         let max_keys = self.max_keys(raw.store.memory.max_keys.as_ref());
+        let snapshot = raw.store.memory.snapshot.as_ref().and_then(|raw| self.snapshot(raw, file));
         let drain = self.drain(raw.drain.as_ref());
         Some(Settings {
             listeners,
-            policies: beside(file, raw.policies.as_ref().map(|path| path.value.as_str())),
+            policies: beside(
+                file,
+                raw.policies.as_ref().map_or(DEFAULT_POLICIES, |path| &path.value),
+            ),
             workers,
             trusted_proxies: TrustedProxies::new(networks, field?),
             write_forwarded: raw.send_forwarded,
             max_keys,
+            snapshot,
             token_cache_bytes: raw
                 .token_cache_bytes
                 .map_or(DEFAULT_TOKEN_CACHE_BYTES, |bytes| bytes.value),
@@ -234,6 +261,26 @@ impl Checker<'_> {
         }
     }
 
+    fn snapshot(&mut self, raw: &RawSnapshot, file: &Path) -> Option<SnapshotSettings> {
+        let is_file_name = Path::new(&raw.file.value).file_name().is_some();
+        if !is_file_name {
+            self.refuse(&raw.file, "not the path of a file", "write one such as counters.snapshot");
+            return None;
+        }
+        let every = match &raw.every {
+            None => DEFAULT_SNAPSHOT_PAUSE,
+            Some(every) => match humantime::parse_duration(&every.value) {
+                Ok(pause) if (1..=3600).contains(&pause.as_secs()) => pause,
+                _ => {
+                    let message = format!("`{}` is not a pause between snapshots", every.value);
+                    self.refuse(every, message, "write a number and a unit, 1s to 1h: 60s");
+                    DEFAULT_SNAPSHOT_PAUSE
+                }
+            },
+        };
+        Some(SnapshotSettings { file: beside(file, &raw.file.value), every })
+    }
+
     fn drain(&mut self, raw: Option<&Spanned<String>>) -> Duration {
         let Some(raw) = raw else { return DEFAULT_DRAIN };
         match humantime::parse_duration(&raw.value) {
@@ -289,15 +336,18 @@ fn policies_path(file: &Path, text: &str) -> PathBuf {
         _ => None,
     });
     match path {
-        Some((_, Node { value: Value::String(path), .. })) => beside(file, Some(path)),
-        _ => beside(file, None),
+        Some((_, Node { value: Value::String(path), .. })) => beside(file, path),
+        _ => beside(file, DEFAULT_POLICIES),
     }
 }
 
 /// A path in a settings file is read from the file's folder.
-fn beside(file: &Path, policies: Option<&str>) -> PathBuf {
-    file.parent().unwrap_or(Path::new("")).join(policies.unwrap_or("policies"))
+fn beside(file: &Path, path: &str) -> PathBuf {
+    file.parent().unwrap_or(Path::new("")).join(path)
 }
+
+/// Where policies are unless the settings say otherwise.
+const DEFAULT_POLICIES: &str = "policies";
 
 /// Reads a policy file, or all `*.yaml` and `*.yml` of a folder in the order of their names.
 ///

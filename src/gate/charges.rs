@@ -2,31 +2,32 @@
 
 use smallvec::SmallVec;
 
-use super::head::Head;
+use super::{head::Head, keys::Keys};
 use crate::{
-    identity::{Client, DEFAULT_IPV6_PREFIX, Identifier, Identity},
-    limit::{Charge, Key},
-    policy::{Allowance, KeyPart, Limit, Policy, Route},
+    clock::Timestamp,
+    identity::{Client, Identifier, Identity},
+    limit::{Charge, Key, Quota, Stance, Timing},
+    policy::{Allowance, Cost, Enforcement, Limit, OnMissing, Policy, Route},
+    response::Rejection,
 };
-
-/// What every request costs until limits can say otherwise.
-const COST: u32 = 1;
 
 /// What charges are made from.
 #[derive(Clone, Copy)]
 pub(super) struct Charges<'r, 'p> {
     pub(super) identifier: &'r Identifier,
     pub(super) policy: &'p Policy,
-    pub(super) route: &'p Route,
+    /// None: the request asks how its limits stand, on no route in particular.
+    pub(super) route: Option<&'p Route>,
     pub(super) head: &'r Head<'r>,
     pub(super) client: Client<'r>,
+    pub(super) now: Timestamp,
 }
 
 /// The charges of a request, and the limits that ask for them.
 #[derive(Default)]
 pub(super) struct Asked<'p> {
     pub(super) limits: SmallVec<[AskedLimit<'p>; 2]>,
-    pub(super) charges: SmallVec<[Charge; 2]>,
+    pub(super) charges: SmallVec<[Charge<'p>; 2]>,
 }
 
 /// A limit that asks for a charge.
@@ -34,115 +35,151 @@ pub(super) struct Asked<'p> {
 pub(super) struct AskedLimit<'p> {
     pub(super) limit: &'p Limit,
     pub(super) allowance: &'p Allowance,
-    /// It is the route's first.
-    pub(super) is_primary: bool,
+    /// What the request costs, and what may correct that.
+    pub(super) cost: &'p Cost,
+    pub(super) role: Role,
+}
+
+/// What a charge's outcome is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It is of the first limit that is enforced, the one that clients are told about.
+    Primary,
+    /// It is of another one.
+    Secondary,
+    /// It is of a limit that only counts here.
+    Shadow,
+    /// It is of a rate that is tried out.
+    Candidate,
+}
+
+impl Role {
+    fn stance(self) -> Stance {
+        match self {
+            Role::Primary | Role::Secondary => Stance::Enforce,
+            Role::Shadow | Role::Candidate => Stance::Observe,
+        }
+    }
 }
 
 impl<'r, 'p> Charges<'r, 'p> {
     /// All charges of the route.
-    pub(super) fn of(&self, identity: &Identity<'_>) -> Asked<'p> {
-        self.of_limits(identity, |_| true)
-    }
-
-    /// Only those by address.
-    pub(super) fn by_address(&self, identity: &Identity<'_>) -> Asked<'p> {
-        self.of_limits(identity, Limit::is_by_address)
-    }
-
-    fn of_limits(&self, identity: &Identity<'_>, is_asked: impl Fn(&Limit) -> bool) -> Asked<'p> {
+    ///
+    /// # Errors
+    /// [`Rejection::MissingKey`] if the request lacks what a limit counts by and may not.
+    pub(super) fn of(&self, identity: &Identity<'_>) -> Result<Asked<'p>, Rejection> {
         let mut asked = Asked::default();
-        for (position, at) in self.route.limits.iter().enumerate() {
-            let Some(limit) = self.policy.limits.get(*at) else { continue };
-            // Unlimited for this tier: the limit does not apply.
-            let Some(Some(allowance)) = limit.allowances.get(identity.tier) else { continue };
-            if !is_asked(limit) {
-                continue;
-            }
-            let Some((owner, entry)) = self.hash(limit, identity) else { continue };
-            let key = Key::new(owner, entry, allowance.id);
-            asked.limits.push(AskedLimit { limit, allowance, is_primary: position == 0 });
-            asked.charges.push(Charge { key, quota: allowance.quota, cost: COST });
+        for limit in self.limits(identity) {
+            self.ask(limit, identity, &mut asked)?;
+        }
+        Ok(asked)
+    }
+
+    /// Only those by address; what lacks a key of those is not charged.
+    pub(super) fn by_address(&self, identity: &Identity<'_>) -> Asked<'p> {
+        let mut asked = Asked::default();
+        for limit in self.limits(identity).filter(|limit| limit.is_by_address()) {
+            let _ = self.ask(limit, identity, &mut asked);
         }
         asked
     }
 
-    /// Whose counter a limit asks for, and which; none if it counts per caller and there is none.
-    ///
-    /// A claim or header that the request lacks counts as a value of its own, the same for all that
-    /// lack it: leaving it out is no way around the limit.
-    fn hash(&self, limit: &Limit, identity: &Identity<'_>) -> Option<(u128, u128)> {
-        match limit.per.as_slice() {
-            [KeyPart::Caller] => identity.caller.as_ref().map(|caller| (caller.hash, caller.hash)),
-            [KeyPart::ClientIp] => {
-                let address = self.address();
-                Some((address, address))
-            }
-            parts => self.hash_tuple(parts, identity),
+    /// What a caller has on every limit that can be told without a route; nobody is denied for
+    /// asking.
+    pub(super) fn of_caller(&self, identity: &Identity<'_>) -> Asked<'p> {
+        let mut asked = Asked::default();
+        for limit in self.limits(identity) {
+            let _ = self.ask(limit, identity, &mut asked);
         }
+        asked
     }
 
-    fn hash_tuple(&self, parts: &[KeyPart], identity: &Identity<'_>) -> Option<(u128, u128)> {
-        let caller = identity.caller.as_ref().map(|caller| caller.hash.to_le_bytes());
-        let address = self.address().to_le_bytes();
-        // Not every server tells `get` from GET, so counters do not either.
-        let method = self.head.method.as_str().to_ascii_uppercase();
-        let claims = identity.token.as_ref().map(|known| &known.token.claims);
-        let numbers: SmallVec<[Option<String>; 4]> = parts
-            .iter()
-            .map(|part| match part {
-                KeyPart::Claim(name) => claims?.lookup(name).and_then(scalar),
-                _ => None,
-            })
-            .collect();
-        let mut tuple: SmallVec<[(u8, &[u8]); 8]> = SmallVec::new();
-        for (part, claim) in parts.iter().zip(&numbers) {
-            match part {
-                KeyPart::Caller => tuple.push((b'c', caller.as_ref()?)),
-                KeyPart::ClientIp => tuple.push((b'i', &address)),
-                KeyPart::Path => tuple.push((b'p', without_final_slash(&self.head.path))),
-                KeyPart::Method => tuple.push((b'm', method.as_bytes())),
-                KeyPart::Claim(name) => {
-                    tuple.push((b'n', name.as_bytes()));
-                    tuple.extend(claim.as_ref().map(|claim| (b'v', claim.as_bytes())));
-                }
-                KeyPart::Header(name) => {
-                    tuple.push((b'n', name.as_str().as_bytes()));
-                    // All of them, so that sending a header twice is not sending it once.
-                    let values = self.client.headers.get_all(name).iter();
-                    tuple.extend(values.map(|value| (b'h', value.as_bytes())));
-                }
-            }
-        }
-        let entry = self.identifier.hasher.hash(tuple);
-        // All counters of one owner are decided together: the caller's, else the address's.
-        let owner = if parts.contains(&KeyPart::Caller) {
-            identity.caller.as_ref()?.hash
-        } else if parts.contains(&KeyPart::ClientIp) {
-            self.address()
-        } else {
-            entry
+    /// The limits that may apply, the primary one first: the route's, or the policy's where there is
+    /// no route.
+    fn limits(&self, identity: &Identity<'_>) -> impl Iterator<Item = &'p Limit> {
+        let policy = self.policy;
+        let order: SmallVec<[usize; 8]> = match self.route {
+            _ if policy.exempt.contains(identity) => SmallVec::new(),
+            Some(route) => route.limits.iter().copied().collect(),
+            None => policy.core_first().collect(),
         };
-        Some((owner, entry))
+        order.into_iter().filter_map(|at| policy.limits.get(at))
     }
 
-    fn address(&self) -> u128 {
-        self.identifier.hash_address(self.client.address, DEFAULT_IPV6_PREFIX)
+    /// Adds what one limit asks for.
+    fn ask(
+        &self,
+        limit: &'p Limit,
+        identity: &Identity<'_>,
+        asked: &mut Asked<'p>,
+    ) -> Result<(), Rejection> {
+        let none = [].as_slice();
+        let of_tier =
+            |rates: &'p [Vec<Allowance>]| rates.get(identity.tier).map_or(none, Vec::as_slice);
+        let allowances = match limit.overrides.of(identity, self.now) {
+            Some(own) => own,
+            None => of_tier(&limit.rates),
+        };
+        let candidates = of_tier(&limit.candidate);
+        if allowances.is_empty() && candidates.is_empty() {
+            return Ok(());
+        }
+        let keys = Keys { charges: self, per: &limit.per, identity };
+        let Some((owner, entry)) = keys.hash() else {
+            return match limit.per.on_missing {
+                OnMissing::Skip => Ok(()),
+                OnMissing::Deny => Err(Rejection::MissingKey(limit.name.clone())),
+            };
+        };
+        let role = match is_enforced(limit, identity) {
+            false => Role::Shadow,
+            true if asked.has_primary_besides(limit) => Role::Secondary,
+            true => Role::Primary,
+        };
+        let (key, cost) = (|id| Key::new(owner, entry, id), self.cost(limit));
+        let with_roles = allowances
+            .iter()
+            .map(|allowance| (allowance, role))
+            .chain(candidates.iter().map(|allowance| (allowance, Role::Candidate)));
+        for (allowance, role) in with_roles {
+            asked.limits.push(AskedLimit { limit, allowance, cost, role });
+            asked.charges.push(Charge {
+                key: key(allowance.id),
+                quota: &allowance.quota,
+                cost: match allowance.quota {
+                    Quota::Concurrency(_) => 1,
+                    _ => cost.of(self.head.method),
+                },
+                stance: role.stance(),
+                timing: match limit.count_when {
+                    None => Timing::Now,
+                    Some(_) => Timing::Later,
+                },
+            });
+        }
+        Ok(())
+    }
+
+    fn cost(&self, limit: &'p Limit) -> &'p Cost {
+        self.route.and_then(|route| route.cost.as_ref()).unwrap_or(&limit.cost)
     }
 }
 
-/// A slash at the end makes no difference to routes, so none to counters.
-fn without_final_slash(path: &str) -> &[u8] {
-    path.strip_suffix('/').unwrap_or(path).as_bytes()
+impl<'p> Asked<'p> {
+    /// Whether another limit is the one that clients are told about.
+    fn has_primary_besides(&self, limit: &Limit) -> bool {
+        let is_other = |asked: &AskedLimit<'_>| {
+            asked.role == Role::Primary && !std::ptr::eq(asked.limit, limit)
+        };
+        self.limits.iter().any(is_other)
+    }
 }
 
-/// A claim that can be counted by: text, number or truth value, not empty. The kind is part of it,
-/// so that `"1"` and `1` differ.
-fn scalar(value: &serde_json::Value) -> Option<String> {
-    match value {
-        serde_json::Value::String(text) if text.is_empty() => None,
-        serde_json::Value::String(text) => Some(format!("s{text}")),
-        serde_json::Value::Number(number) => Some(format!("n{number}")),
-        serde_json::Value::Bool(truth) => Some(format!("b{truth}")),
-        _ => None,
+/// Whether a limit denies this caller.
+fn is_enforced(limit: &Limit, identity: &Identity<'_>) -> bool {
+    match limit.enforcement {
+        Enforcement::Everybody => true,
+        Enforcement::Nobody => false,
+        Enforcement::Percent(percent) => identity.percentile(&limit.name) < percent,
     }
 }

@@ -4,7 +4,7 @@ use std::{net::IpAddr, rc::Rc};
 
 use http::{HeaderValue, Method, request::Parts};
 
-use super::{Arrival, Note, Passage, head::Head};
+use super::{Arrival, Note, Passage, head::Head, tally::Tally};
 use crate::{
     access_log::{Counted, Entry, LogBuffer, Tail},
     response::{CLIENT_CLOSED_REQUEST, Rejection},
@@ -28,31 +28,35 @@ impl Seen {
     }
 }
 
-/// A line that is owed. If it is dropped before it was begun, the client has gone, and the line says
-/// so: what was charged and forwarded is not passed over.
-pub(super) struct Owed<'g> {
-    pub(super) log: &'g Rc<LogBuffer>,
-    pub(super) seen: Seen,
-    pub(super) passage: &'g Passage<'g>,
+/// A request that was judged, and the line that is owed about it. If it is dropped before the line was
+/// begun, the client has gone, and the line says so: what was charged and forwarded is not passed
+/// over.
+pub(super) struct Owed<'g, 'p> {
+    /// None: there is no access log.
+    pub(super) line: Option<(&'g Rc<LogBuffer>, Seen)>,
+    pub(super) passage: Passage<'p>,
     pub(super) request_id: &'g HeaderValue,
     pub(super) arrival: Arrival,
     pub(super) is_begun: bool,
 }
 
-impl Owed<'_> {
+impl Owed<'_, '_> {
     /// The line, but for what is known only when the response has ended.
-    pub(super) fn begin(mut self, status: u16, note: &Note) -> Tail {
+    pub(super) fn begin(mut self, status: u16, note: &Note) -> Option<Tail> {
         self.is_begun = true;
         self.write(status, note)
     }
 
-    fn write(&self, status: u16, note: &Note) -> Tail {
-        let Owed { log, seen, passage, request_id, arrival, .. } = self;
+    fn write(&self, status: u16, note: &Note) -> Option<Tail> {
+        let Owed { line, passage, request_id, arrival, .. } = self;
+        let (log, seen) = line.as_ref()?;
         let identity = passage.identity.as_ref();
         let caller = identity.and_then(|identity| identity.caller.as_ref());
         let tier = passage.policy.zip(identity).and_then(|(policy, identity)| {
             policy.identity.tiers.get(identity.tier).map(|tier| &*tier.name)
         });
+        let told = passage.tally.as_ref().and_then(Tally::told);
+        let shadowed = passage.tally.as_ref().and_then(Tally::would_deny_names);
         let line = log.begin(&Entry {
             time: arrival.now,
             request_id: request_id.to_str().unwrap_or_default(),
@@ -63,23 +67,26 @@ impl Owed<'_> {
             host: seen.host.as_deref(),
             path: &seen.path,
             route: passage.route.map(|route| &*route.name),
-            limit: passage.told.as_ref().map(|(asked, standing)| Counted {
-                name: &asked.limit.name,
-                used: standing.used,
-                limit: standing.limit,
+            limit: told.map(|item| Counted {
+                name: &item.asked.limit.name,
+                used: item.standing().used,
+                limit: item.standing().limit,
             }),
+            would_deny: shadowed.as_deref(),
             error: note.error.as_ref().map(|error| error as _),
             status,
             upstream: note.upstream_time,
         });
-        Tail::new(Rc::clone(log), line, arrival.started)
+        Some(Tail::new(Rc::clone(log), line, arrival.started))
     }
 }
 
-impl Drop for Owed<'_> {
+impl Drop for Owed<'_, '_> {
     fn drop(&mut self) {
-        if !self.is_begun {
-            self.write(CLIENT_CLOSED_REQUEST, &Note::default()).end(false);
+        if !self.is_begun
+            && let Some(tail) = self.write(CLIENT_CLOSED_REQUEST, &Note::default())
+        {
+            tail.end(false);
         }
     }
 }

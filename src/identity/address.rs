@@ -9,10 +9,7 @@ use http::{
     HeaderMap, HeaderValue,
     header::{FORWARDED, HeaderName},
 };
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-
-/// The IPv6 prefix that is one client: the smallest network that a site is given.
-pub const DEFAULT_IPV6_PREFIX: u8 = 64;
+use ipnet::IpNet;
 
 /// How many entries of a chain are looked at; whoever has more proxies than that ends here.
 const MAX_HOPS: usize = 64;
@@ -87,16 +84,30 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &TrustedProxie
     }
 }
 
-/// The part of an address that is one client: all of an IPv4 address, the first `ipv6_prefix` bits
-/// of an IPv6 address (all of it, if that is more than there are).
-pub(super) fn prefix(ip: IpAddr, ipv6_prefix: u8) -> IpNet {
-    match canonical(ip) {
-        IpAddr::V4(ip) => IpNet::V4(Ipv4Net::from(ip)),
-        IpAddr::V6(ip) => {
-            let network = Ipv6Net::new(ip, ipv6_prefix).unwrap_or_else(|_| Ipv6Net::from(ip));
-            IpNet::V6(network.trunc())
-        }
+/// How many bits of an address are one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefixes {
+    /// Of an IPv4 address, up to 32.
+    pub ipv4: u8,
+    /// Of an IPv6 address, up to 128.
+    pub ipv6: u8,
+}
+
+impl Default for Prefixes {
+    /// All of an IPv4 address; the network of one customer of IPv6.
+    fn default() -> Self {
+        Prefixes { ipv4: 32, ipv6: 64 }
     }
+}
+
+/// The part of an address that is one client; all of it, if that is more than there is.
+pub(super) fn prefix(ip: IpAddr, prefixes: Prefixes) -> IpNet {
+    let ip = canonical(ip);
+    let length = match ip {
+        IpAddr::V4(_) => prefixes.ipv4,
+        IpAddr::V6(_) => prefixes.ipv6,
+    };
+    IpNet::new(ip, length).unwrap_or_else(|_| IpNet::from(ip)).trunc()
 }
 
 /// Reads a mapped network (`::ffff:10.0.0.0/104`) as the IPv4 network that it is, since addresses

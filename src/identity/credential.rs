@@ -106,7 +106,7 @@ impl TokenSources {
         headers: &'r HeaderMap,
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(name) = &self.cookie else { return Ok(None) };
-        let mut values = cookies(headers).filter_map(|pair| cookie_value(pair, name));
+        let mut values = cookie_values(headers, name);
         match (values.next(), values.next()) {
             (None, _) => Ok(None),
             (Some(_), Some(_)) => Err(CredentialError::Several),
@@ -139,6 +139,11 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     let is_bearer = scheme.eq_ignore_ascii_case(b"bearer");
     let ends_there = rest.first().is_none_or(|byte| *byte == b' ');
     (is_bearer && ends_there).then(|| rest.trim_ascii_start())
+}
+
+/// Values of the cookies with this name (RFC 6265 section 5.4), without quotes.
+pub fn cookie_values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h [u8]> {
+    cookies(headers).filter_map(move |pair| cookie_value(pair, name))
 }
 
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {

@@ -4,26 +4,30 @@
 //! Each section is compiled on its own, so that one mistake hides no other: what cannot be compiled
 //! is left out and noted, and a policy with notes is never used.
 
+mod callers;
+mod costs;
 mod identity;
+mod keys;
 mod limits;
+mod measure;
+mod quotas;
+mod responses;
 mod routes;
+mod statuses;
+mod tiers;
 mod upstreams;
+mod words;
 
-use std::{borrow::Cow, collections::HashMap, fmt, path::Path, time::Duration};
+use std::path::Path;
 
-use http::{HeaderName, HeaderValue, StatusCode};
 use serde::Deserialize;
 
-use self::routes::RouteNames;
+use self::{routes::RouteContext, words::Names};
 use super::{
-    HeaderProfile, HostPattern, Limit, Matcher, Policy, Responses, Route, Router, Sources,
-    Upstream,
-    file::{LATER, RawPolicy, RawResponses, RawTiers},
+    HostPattern, Limit, Matcher, Policy, Route, Router, Sources, Upstream,
+    file::{LATER, RawPolicy},
 };
-use crate::{
-    identity::{Tier, Tiers},
-    yaml::{Document, Entries, Node, Problem, Span, Spanned, Value, suggest},
-};
+use crate::yaml::{Document, Entries, Node, Problem, Span};
 
 /// Compiles the policy in `text`. `file` is its path: messages show it, its stem names the policy,
 /// and key files are found beside it.
@@ -77,6 +81,14 @@ struct Written {
 struct WrittenIdentity {
     #[serde(default)]
     jwt: Vec<WrittenIssuer>,
+    #[serde(default)]
+    callers: Vec<WrittenCaller>,
+}
+
+#[derive(Deserialize)]
+struct WrittenCaller {
+    #[serde(default)]
+    name: String,
 }
 
 #[derive(Deserialize)]
@@ -92,11 +104,33 @@ impl WrittenIssuer {
     }
 }
 
-/// Names that other sections refer to, by position.
-struct Names<'n> {
-    /// What is named, for messages.
-    kind: &'static str,
-    names: Vec<&'n str>,
+/// What sections refer to each other by.
+struct WrittenNames<'n> {
+    limits: Names<'n>,
+    upstreams: Names<'n>,
+    issuers: Names<'n>,
+    callers: Names<'n>,
+}
+
+impl Written {
+    fn names(&self) -> WrittenNames<'_> {
+        fn keys<T>(entries: &Entries<T>) -> Vec<&str> {
+            entries.iter().map(|(name, _)| name.as_str()).collect()
+        }
+        let identity = &self.identity;
+        WrittenNames {
+            limits: Names { kind: "limit", names: keys(&self.limits) },
+            upstreams: Names { kind: "upstream", names: keys(&self.upstreams) },
+            issuers: Names {
+                kind: "issuer",
+                names: identity.jwt.iter().map(WrittenIssuer::name).collect(),
+            },
+            callers: Names {
+                kind: "caller",
+                names: identity.callers.iter().map(|caller| caller.name.as_str()).collect(),
+            },
+        }
+    }
 }
 
 impl Compiler<'_> {
@@ -126,27 +160,23 @@ impl Compiler<'_> {
             .filter_map(|(name, upstream)| self.upstream(name, upstream))
             .collect();
 
+        // Sections refer to what was written, sound or not: one mistake is told once.
+        let written: Written = self.document.decode(&[], &mut Vec::new()).unwrap_or_default();
+        let names = written.names();
+
         let tiers = self.tiers(raw.tiers.as_ref());
         let identity = self.identity(&raw.identity, &tiers);
-        let limits: Vec<Limit> =
-            raw.limits.iter().filter_map(|(name, limit)| self.limit(name, limit, &tiers)).collect();
+        let mut limits: Vec<Limit> = raw
+            .limits
+            .iter()
+            .filter_map(|(name, limit)| self.limit(name, limit, &tiers, &names.issuers))
+            .collect();
+        self.overrides(&raw, &names, &tiers, &mut limits);
+        self.check_window_names(&raw.limits, &limits);
+        let listed = |compiler: &mut Self, list: &[_]| compiler.listed(list, &raw.identity, &names);
+        let exempt = listed(self, &raw.exempt);
+        let deny = listed(self, &raw.deny);
 
-        // Routes refer to what was written, sound or not: one mistake is told once.
-        let written: Written = self.document.decode(&[], &mut Vec::new()).unwrap_or_default();
-        let names = RouteNames {
-            limits: Names {
-                kind: "limit",
-                names: written.limits.iter().map(|(name, _)| name.as_str()).collect(),
-            },
-            upstreams: Names {
-                kind: "upstream",
-                names: written.upstreams.iter().map(|(name, _)| name.as_str()).collect(),
-            },
-            issuers: Names {
-                kind: "issuer",
-                names: written.identity.jwt.iter().map(WrittenIssuer::name).collect(),
-            },
-        };
         if raw.routes.value.is_empty() {
             self.refuse(
                 raw.routes.span,
@@ -154,8 +184,9 @@ impl Compiler<'_> {
                 "add one: `- { match: { path: \"/**\" }, limits: [] }`",
             );
         }
+        let context = RouteContext { names: &names, hosts: &hosts, limits: &limits, tiers: &tiers };
         let (matchers, routes): (Vec<Matcher>, Vec<Route>) =
-            raw.routes.value.iter().filter_map(|route| self.route(route, &names, &hosts)).unzip();
+            raw.routes.value.iter().filter_map(|route| self.route(route, &context)).unzip();
         let responses = self.responses(&raw.responses);
         let identity = identity?;
         if self.problems.is_empty() {
@@ -166,179 +197,22 @@ impl Compiler<'_> {
             hosts,
             upstreams,
             identity,
+            core: core(&limits, &routes),
             limits,
             router: Router::new(matchers),
             routes,
             responses: responses?,
+            exempt,
+            deny,
         })
-    }
-
-    fn duration(&mut self, raw: Option<&Spanned<String>>, default: Duration) -> Option<Duration> {
-        let Some(raw) = raw else { return Some(default) };
-        match humantime::parse_duration(&raw.value) {
-            Ok(duration) if !duration.is_zero() && duration <= Duration::from_secs(86_400) => {
-                Some(duration)
-            }
-            Ok(_) => {
-                self.refuse(raw.span, "out of range", "write more than nothing and at most a day");
-                None
-            }
-            Err(_) => {
-                let message = format!("`{}` is not a time", raw.value);
-                self.refuse(
-                    raw.span,
-                    message,
-                    "write a number and a unit, such as 500ms, 2s or 1m",
-                );
-                None
-            }
-        }
-    }
-
-    fn tiers(&mut self, raw: Option<&RawTiers>) -> Tiers {
-        let Some(raw) = raw else { return Tiers::single() };
-        for (position, name) in raw.names.iter().enumerate() {
-            self.check_name(name, "tier");
-            if name.value == "default" {
-                self.refuse(
-                    name.span,
-                    "`default` is not a name for a tier",
-                    "rates use it for tiers without one of their own",
-                );
-            }
-            if raw.names.iter().take(position).any(|earlier| earlier.value == name.value) {
-                self.refuse(
-                    name.span,
-                    format!("tier `{}` is listed twice", name.value),
-                    "remove one",
-                );
-            }
-        }
-        let names = Names {
-            kind: "tier",
-            names: raw.names.iter().map(|name| name.value.as_str()).collect(),
-        };
-        let default = self.resolve(&raw.default, &names).unwrap_or(0);
-        let tier = |name: &Spanned<String>| Tier {
-            name: name.value.as_str().into(),
-            value: HeaderValue::from_str(&name.value).unwrap_or(HeaderValue::from_static("")),
-        };
-        Tiers { tiers: raw.names.iter().map(tier).collect(), default }
-    }
-
-    fn responses(&mut self, raw: &RawResponses) -> Option<Responses> {
-        let headers = match &raw.headers {
-            None => Some(HeaderProfile::Github),
-            Some(raw) if matches!(raw.value.as_str(), "ietf" | "both") => {
-                self.refuse(
-                    raw.span,
-                    format!("`{}` is not supported yet", raw.value),
-                    "write github or none",
-                );
-                None
-            }
-            Some(raw) => self
-                .one_of(raw, &[("github", HeaderProfile::Github), ("none", HeaderProfile::None)]),
-        };
-        let denied_status = match &raw.denied_status {
-            None => Some(StatusCode::TOO_MANY_REQUESTS),
-            Some(raw) => match raw.value {
-                429 => Some(StatusCode::TOO_MANY_REQUESTS),
-                403 => Some(StatusCode::FORBIDDEN),
-                _ => {
-                    self.refuse(
-                        raw.span,
-                        "a denial is 429 or 403",
-                        "write 429, or 403 as GitHub does",
-                    );
-                    None
-                }
-            },
-        };
-        for text in [&raw.documentation_url, &raw.realm].into_iter().flatten() {
-            let is_plain = text.value.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
-            if !is_plain || text.value.is_empty() || text.value.contains(['"', '\\']) {
-                self.refuse(
-                    text.span,
-                    "not plain text",
-                    "use printable ASCII without quotes and backslashes",
-                );
-            }
-        }
-        let text =
-            |raw: &Option<Spanned<String>>| raw.as_ref().map(|raw| Cow::Owned(raw.value.clone()));
-        Some(Responses {
-            headers: headers?,
-            denied_status: denied_status?,
-            documentation_url: text(&raw.documentation_url),
-            realm: text(&raw.realm).unwrap_or(Responses::DEFAULT.realm),
-        })
-    }
-
-    // Small things that several sections need.
-
-    fn text<'n>(&mut self, node: &'n Node) -> Option<&'n str> {
-        match &node.value {
-            Value::String(text) => Some(text),
-            other => {
-                let message = format!("expected text, found {}", other.kind());
-                self.refuse(node.span, message, "put it in quotes if it is meant as text");
-                None
-            }
-        }
-    }
-
-    fn one_of<T: Copy>(&mut self, raw: &Spanned<String>, choices: &[(&str, T)]) -> Option<T> {
-        self.document.one_of(raw, choices, &mut self.problems)
-    }
-
-    fn resolve(&mut self, raw: &Spanned<String>, names: &Names<'_>) -> Option<usize> {
-        let found = names.names.iter().position(|name| *name == raw.value);
-        if found.is_none() {
-            let help = match suggest(&raw.value, names.names.iter().copied()) {
-                Some(word) => format!("did you mean `{word}`?"),
-                None if names.names.is_empty() => format!("the policy has no {}", names.kind),
-                None => format!("one of: {}", names.names.join(", ")),
-            };
-            self.refuse(raw.span, format!("no {} is called `{}`", names.kind, raw.value), help);
-        }
-        found
-    }
-
-    fn refuse_twice<'n>(
-        &mut self,
-        values: impl Iterator<Item = &'n Spanned<String>>,
-        kind: impl fmt::Display,
-    ) {
-        let mut seen: HashMap<&str, ()> = HashMap::new();
-        for value in values {
-            if seen.insert(&value.value, ()).is_some() {
-                self.refuse(
-                    value.span,
-                    format!("{kind} `{}` appears twice", value.value),
-                    "remove one",
-                );
-            }
-        }
-    }
-
-    fn check_name(&mut self, name: &Spanned<String>, kind: &str) {
-        let is_plain = name.value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
-        if !is_plain || name.value.is_empty() || name.value.len() > 64 {
-            let message = format!("`{}` is not a name for a {kind}", name.value);
-            self.refuse(name.span, message, "use up to 64 letters, digits, `-` and `_`");
-        }
-    }
-
-    fn header_name(&mut self, raw: &Spanned<String>) -> Option<HeaderName> {
-        let name = HeaderName::from_bytes(raw.value.as_bytes()).ok();
-        if name.is_none() {
-            self.refuse(
-                raw.span,
-                format!("`{}` is not a header name", raw.value),
-                "write one such as x-api-key",
-            );
-        }
-        name
     }
 }
+
+/// The limit that stands for all: the one that is called so, else the first that a route charges.
+fn core(limits: &[Limit], routes: &[Route]) -> Option<usize> {
+    let called = limits.iter().position(|limit| &*limit.name == "core");
+    called.or_else(|| routes.iter().find_map(|route| route.limits.first().copied()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,15 @@ pub(super) struct RawPolicy {
     /// The limits, by name.
     #[serde(default)]
     pub(super) limits: Entries<RawLimit>,
+    /// Other rates for single callers, each with an end and a reason.
+    #[serde(default)]
+    pub(super) overrides: Vec<Spanned<RawOverride>>,
+    /// Addresses, networks and callers (`user:42`) that are charged nothing.
+    #[serde(default)]
+    pub(super) exempt: Vec<Spanned<String>>,
+    /// Addresses, networks and callers (`user:42`) that are refused.
+    #[serde(default)]
+    pub(super) deny: Vec<Spanned<String>>,
     /// Which request takes which limits; the first match wins.
     pub(super) routes: Spanned<Vec<Spanned<RawRoute>>>,
     /// What clients are told.
@@ -131,16 +140,171 @@ pub(super) struct RawTiers {
     pub(super) names: Vec<Spanned<String>>,
 }
 
-/// A limit.
+/// A limit: what it is counted per, how much and how ([`RawMeasure`]), and when it counts.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename = "limit")]
 pub(super) struct RawLimit {
-    /// What it is counted per: a key or a list of keys.
+    /// What it is counted per: a key or a list of keys. A key is one of `caller`, `client.ip`,
+    /// `host`, `path`, `path.<parameter>`, `method`, `jwt.<claim>`, `header.<name>`,
+    /// `cookie.<name>`.
     pub(super) per: Node,
-    /// A rate, or rates by tier.
-    pub(super) rate: Node,
-    /// How it is counted; `fixed_window`.
+    /// For `client.ip`: IPv4 addresses with the same prefix are one; 32.
+    pub(super) ipv4_prefix: Option<Spanned<u8>>,
+    /// For `client.ip`: IPv6 addresses with the same prefix are one; 64.
+    pub(super) ipv6_prefix: Option<Spanned<u8>>,
+    /// What becomes of a request that lacks what is counted by: `skip` (the default) or `deny`.
+    pub(super) on_missing: Option<Spanned<String>>,
+
+    // The fields of [`RawMeasure`].
+    pub(super) rate: Option<Node>,
     pub(super) algorithm: Option<Spanned<String>>,
+    pub(super) align: Option<Spanned<String>>,
+    pub(super) timezone: Option<Spanned<String>>,
+    pub(super) burst: Option<Node>,
+    pub(super) capacity: Option<Node>,
+    pub(super) refill: Option<Node>,
+    pub(super) strict: Option<Spanned<bool>>,
+    pub(super) concurrent: Option<Node>,
+    pub(super) lease: Option<Spanned<String>>,
+    pub(super) retry_after: Option<Spanned<String>>,
+
+    /// What a request costs; 1. See [`RawRoute::cost`].
+    pub(super) cost: Option<Node>,
+    /// Which requests are given back what they cost; 304 if the sender showed a good token.
+    pub(super) refund: Option<Spanned<RawRefund>>,
+    /// Which responses count; left out: all.
+    pub(super) count_when: Option<Spanned<RawCountWhen>>,
+    /// `enforce` (the default), or `shadow`: count and tell, and never deny.
+    pub(super) mode: Option<Spanned<String>>,
+    /// So many of a hundred callers, always the same, are denied what does not fit; 100.
+    pub(super) enforce_percent: Option<Spanned<u8>>,
+    /// Another measure, tried out beside this one.
+    pub(super) candidate: Option<Spanned<RawMeasure>>,
+}
+
+/// How much, and how it is counted: what a limit, a candidate and an override have in common.
+///
+/// What depends on the caller's tier can be written once for all tiers or by tier, with `default`
+/// for the tiers that are not named: `{ anonymous: 60/hour, default: 5000/hour }`.
+///
+/// ```yaml
+/// { rate: 5000/hour }                                             # fixed_window
+/// { rate: [10/second, 5000/hour] }                                # both at once
+/// { rate: 100_000/month, align: calendar, timezone: Europe/Berlin }
+/// { rate: 30/minute, algorithm: sliding_window }                  # or sliding_log
+/// { rate: 30/minute, algorithm: gcra, burst: 10 }
+/// { rate: 10/second, algorithm: token_bucket, capacity: 50 }      # 10 more each second, up to 50
+/// { refill: { amount: 10, interval: 1s }, algorithm: token_bucket, capacity: { free: 50, default: 200 } }
+/// { concurrent: 20, lease: 60s }
+/// ```
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename = "candidate")]
+pub(super) struct RawMeasure {
+    /// By tier: `5000/hour`, a list of such, or `unlimited`.
+    pub(super) rate: Option<Node>,
+    /// `fixed_window` (the default), `sliding_window`, `sliding_log`, `token_bucket`, `gcra`;
+    /// `concurrency`, which goes with `concurrent`.
+    pub(super) algorithm: Option<Spanned<String>>,
+    /// `fixed_window`: where windows begin. `first_request` (the default), `epoch`, `calendar`.
+    pub(super) align: Option<Spanned<String>>,
+    /// `align: calendar`: whose calendar; UTC.
+    pub(super) timezone: Option<Spanned<String>>,
+    /// `gcra`, by tier: how much may come at once; the rate's number.
+    pub(super) burst: Option<Node>,
+    /// `token_bucket`, by tier: what the bucket holds; the rate's number. With `refill` it is needed,
+    /// and may be `unlimited`.
+    pub(super) capacity: Option<Node>,
+    /// `token_bucket`, in place of `rate`: what is added, a [`RawRefill`].
+    pub(super) refill: Option<Node>,
+    /// `token_bucket`: who asks an empty bucket waits anew; false.
+    pub(super) strict: Option<Spanned<bool>>,
+    /// In place of `rate`, by tier: how many requests at once, or `unlimited`.
+    pub(super) concurrent: Option<Node>,
+    /// `concurrent`: when a request that never ends stops counting; 60s.
+    pub(super) lease: Option<Spanned<String>>,
+    /// `concurrent`: when who was denied should ask again; 1s.
+    pub(super) retry_after: Option<Spanned<String>>,
+}
+
+impl RawLimit {
+    /// How much, and how it is counted.
+    pub(super) fn measure(&self) -> RawMeasure {
+        RawMeasure {
+            algorithm: self.algorithm.clone(),
+            rate: self.rate.clone(),
+            align: self.align.clone(),
+            timezone: self.timezone.clone(),
+            burst: self.burst.clone(),
+            capacity: self.capacity.clone(),
+            refill: self.refill.clone(),
+            strict: self.strict,
+            concurrent: self.concurrent.clone(),
+            lease: self.lease.clone(),
+            retry_after: self.retry_after.clone(),
+        }
+    }
+}
+
+/// What is added to a bucket.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename = "refill section")]
+pub(super) struct RawRefill {
+    /// How much.
+    pub(super) amount: Node,
+    /// How often.
+    pub(super) interval: Spanned<String>,
+}
+
+/// Which requests are given back what they cost.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename = "refund section")]
+pub(super) struct RawRefund {
+    /// Statuses (`304`) and classes of them (`5xx`); 304. Empty: none.
+    pub(super) status: Option<Vec<Node>>,
+    /// `authenticated`: only if the sender showed a good token; `all`. Left out: 304 is for the
+    /// authenticated, other statuses for all.
+    pub(super) callers: Option<Spanned<String>>,
+}
+
+/// Which responses count.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename = "count_when section")]
+pub(super) struct RawCountWhen {
+    /// Statuses (`401`) and classes of them (`4xx`).
+    pub(super) status: Spanned<Vec<Node>>,
+}
+
+/// A cost that the response tells.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename = "cost section")]
+pub(super) struct RawToldCost {
+    /// What is charged until the response comes; 1.
+    pub(super) reserve: Option<Node>,
+    /// The response header with the cost; clients do not see it.
+    pub(super) from_response_header: Spanned<String>,
+}
+
+/// Another rate for one caller. What it does not say is as the limit says for tiers that it does
+/// not name.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename = "override")]
+pub(super) struct RawOverride {
+    /// `user:42`: the name of an entry of `callers`, and which one.
+    pub(super) caller: Spanned<String>,
+    /// The limit's name.
+    pub(super) limit: Spanned<String>,
+    /// See [`RawMeasure`].
+    pub(super) rate: Option<Node>,
+    /// See [`RawMeasure`].
+    pub(super) burst: Option<Node>,
+    /// See [`RawMeasure`].
+    pub(super) capacity: Option<Node>,
+    /// See [`RawMeasure`].
+    pub(super) concurrent: Option<Node>,
+    /// The last day (`2026-12-31`, in UTC), or an instant (`2026-12-31T18:00:00Z`).
+    pub(super) until: Spanned<String>,
+    /// The reason, for people.
+    pub(super) why: Spanned<String>,
 }
 
 /// A route.
@@ -157,6 +321,10 @@ pub(super) struct RawRoute {
     pub(super) limits: Vec<Spanned<String>>,
     /// Where to forward to; may be left out if there is one upstream.
     pub(super) upstream: Option<Spanned<String>>,
+    /// What a request costs here: a number; by method, `{ GET: 1, default: 5 }` (`default`: 1); or
+    /// what the response says, `{ reserve: 10, from_response_header: x-query-cost }`. Left out: what
+    /// each limit says.
+    pub(super) cost: Option<Node>,
 }
 
 /// Which requests take a route.
@@ -176,7 +344,7 @@ pub(super) struct RawMatch {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename = "responses section")]
 pub(super) struct RawResponses {
-    /// `github` (the default) or `none`.
+    /// `github` (the default), `ietf`, `both` or `none`.
     pub(super) headers: Option<Spanned<String>>,
     /// 429 (the default) or 403.
     pub(super) denied_status: Option<Spanned<u16>>,
@@ -184,11 +352,18 @@ pub(super) struct RawResponses {
     pub(super) documentation_url: Option<Spanned<String>>,
     /// The protection space named to clients without a good token; `tollgate`.
     pub(super) realm: Option<Spanned<String>>,
+    /// Where callers can ask how they stand, or `off`; /rate_limit.
+    pub(super) rate_limit_path: Option<Spanned<String>>,
+    /// Up to so much is added to `Retry-After`; 0s.
+    pub(super) jitter: Option<Spanned<String>>,
+    /// Whether responses name the limits in shadow mode that would have denied; false.
+    #[serde(default)]
+    pub(super) shadow_header: bool,
 }
 
 /// Fields that the format has and this version does not act on: refused, never ignored.
 pub(super) const LATER: &[Later] = &[
-    Later { section: "policy", fields: &["overrides", "exempt", "deny", "paths", "tests"] },
+    Later { section: "policy", fields: &["paths", "tests"] },
     Later {
         section: "upstream",
         fields: &[
@@ -209,32 +384,10 @@ pub(super) const LATER: &[Later] = &[
         fields: &["jwks_url", "discover", "introspection", "cache", "cooldown", "required_claims"],
     },
     Later { section: "token section", fields: &["query"] },
-    Later {
-        section: "limit",
-        fields: &[
-            "align",
-            "burst",
-            "candidate",
-            "capacity",
-            "concurrent",
-            "cost",
-            "count_when",
-            "enforce_percent",
-            "lease",
-            "mode",
-            "on_missing",
-            "on_store_error",
-            "precision",
-            "refill",
-            "refund",
-            "strict",
-            "timezone",
-        ],
-    },
+    Later { section: "limit", fields: &["on_store_error", "precision"] },
     Later {
         section: "route",
         fields: &[
-            "cost",
             "scopes",
             "max_body",
             "cors",
@@ -245,5 +398,4 @@ pub(super) const LATER: &[Later] = &[
             "response_headers",
         ],
     },
-    Later { section: "responses section", fields: &["rate_limit_path", "jitter", "shadow_header"] },
 ];

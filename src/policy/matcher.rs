@@ -23,7 +23,8 @@ pub struct PathPattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Segment {
     Literal(Box<str>),
-    Any,
+    /// Any text: `*`, or `{name}`.
+    Any(Option<Box<str>>),
 }
 
 /// Why a text is no path pattern. The message says what to write instead.
@@ -41,6 +42,9 @@ pub enum PatternError {
     /// `a*b`, `{a}-{b}`, `{}`.
     #[error("`{0}`: `*` and `{{name}}` stand for a whole segment")]
     PartialSegment(String),
+    /// `/{a}/{a}`.
+    #[error("`{{{0}}}` appears twice")]
+    ParameterTwice(String),
     /// Requests are matched in their normal form, which this text is not.
     #[error("a request's path never looks like this: it is matched as `{0}`")]
     NotNormal(String),
@@ -68,10 +72,14 @@ impl PathPattern {
                 "" => return Err(PatternError::EmptySegment),
                 "**" if segments.peek().is_some() => return Err(PatternError::RestNotLast),
                 "**" => pattern.open_ended = true,
-                "*" => pattern.segments.push(Segment::Any),
-                _ if is_parameter(segment) => pattern.segments.push(Segment::Any),
+                "*" => pattern.segments.push(Segment::Any(None)),
                 _ if segment.contains(['*', '{', '}']) => {
-                    return Err(PatternError::PartialSegment(segment.to_owned()));
+                    let name = parameter_name(segment)
+                        .ok_or_else(|| PatternError::PartialSegment(segment.to_owned()))?;
+                    if pattern.has_parameter(name) {
+                        return Err(PatternError::ParameterTwice(name.to_owned()));
+                    }
+                    pattern.segments.push(Segment::Any(Some(name.into())));
                 }
                 _ => pattern.segments.push(literal(segment)?),
             }
@@ -84,12 +92,23 @@ impl PathPattern {
         let mut rest = segments(path);
         for expected in &self.segments {
             match (expected, rest.next()) {
-                (Segment::Any, Some(_)) => {}
+                (Segment::Any(_), Some(_)) => {}
                 (Segment::Literal(literal), Some(segment)) if **literal == *segment => {}
                 _ => return false,
             }
         }
         self.open_ended || rest.next().is_none()
+    }
+
+    /// The segment of a matching `path` that the pattern calls `{name}`.
+    pub fn parameter<'r>(&self, name: &str, path: &'r str) -> Option<&'r str> {
+        let is_it = |segment: &Segment| segment.is_parameter(name);
+        self.segments.iter().zip(segments(path)).find(|(own, _)| is_it(own)).map(|(_, text)| text)
+    }
+
+    /// Whether the pattern has a `{name}`.
+    pub fn has_parameter(&self, name: &str) -> bool {
+        self.segments.iter().any(|segment| segment.is_parameter(name))
     }
 
     fn first_literal(&self) -> Option<&str> {
@@ -100,11 +119,21 @@ impl PathPattern {
     }
 }
 
-fn is_parameter(segment: &str) -> bool {
-    let name = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-    name.is_some_and(|name| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    })
+impl Segment {
+    fn is_parameter(&self, name: &str) -> bool {
+        matches!(self, Segment::Any(Some(own)) if **own == *name)
+    }
+}
+
+/// The name in `{name}`.
+fn parameter_name(segment: &str) -> Option<&str> {
+    let name = segment.strip_prefix('{')?.strip_suffix('}')?;
+    is_parameter_name(name).then_some(name)
+}
+
+/// Whether a parameter may be called so.
+pub(super) fn is_parameter_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 impl PatternError {
@@ -233,139 +262,4 @@ impl Router {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn patterns_match_whole_segments() {
-        for (pattern, path, expected) in [
-            ("/", "/", true),
-            ("/", "/a", false),
-            ("/**", "/", true),
-            ("/**", "/a/b", true),
-            ("/login", "/login", true),
-            ("/login", "/login/", true),
-            ("/login/", "/login", true),
-            ("/login", "/loginx", false),
-            ("/login", "/login/x", false),
-            ("/search/**", "/search", true),
-            ("/search/**", "/search/", true),
-            ("/search/**", "/search/a/b", true),
-            ("/search/**", "/searching", false),
-            ("/a/*", "/a/b", true),
-            ("/a/*", "/a", false),
-            ("/a/*", "/a/", false),
-            ("/a/*", "/a/b/c", false),
-            ("/repos/{owner}/{repo}/**", "/repos/o/r", true),
-            ("/repos/{owner}/{repo}/**", "/repos/o", false),
-            ("/repos/{owner}/{repo}", "/repos/o/r/", true),
-            ("/A", "/a", false),
-        ] {
-            assert_eq!(
-                PathPattern::parse(pattern).unwrap().matches(path),
-                expected,
-                "{pattern} {path}"
-            );
-        }
-    }
-
-    #[test]
-    fn patterns_that_could_mislead_are_refused() {
-        use PatternError::*;
-        for (pattern, error) in [
-            ("login", NoSlash),
-            ("", NoSlash),
-            ("/a//b", EmptySegment),
-            ("/**/a", RestNotLast),
-            ("/a*", PartialSegment("a*".into())),
-            ("/{a}-{b}", PartialSegment("{a}-{b}".into())),
-            ("/{}", PartialSegment("{}".into())),
-            ("/%61", NotNormal("/a".into())),
-            ("/a/../b", NotNormal("/b".into())),
-        ] {
-            assert_eq!(PathPattern::parse(pattern), Err(error), "{pattern}");
-        }
-    }
-
-    #[test]
-    fn host_patterns_match_names_below_them_only() {
-        let below = HostPattern::Below(".example.com".into());
-        assert!(below.matches("api.example.com"));
-        assert!(below.matches("a.b.example.com"));
-        assert!(!below.matches("example.com"));
-        assert!(!below.matches(".example.com"));
-        assert!(!below.matches("badexample.com"));
-    }
-
-    #[test]
-    fn first_match_wins_over_a_closer_one() {
-        let matcher = |path| Matcher {
-            hosts: vec![],
-            path: PathPattern::parse(path).unwrap(),
-            methods: vec![],
-        };
-        let router = Router::new(vec![matcher("/a/**"), matcher("/{x}/b"), matcher("/a/b")]);
-        let route = |path| router.route(Request { host: None, path, method: &Method::GET });
-        assert_eq!(route("/a/b"), Some(0));
-        assert_eq!(route("/z/b"), Some(1));
-        assert_eq!(route("/z"), None);
-        assert_eq!(route("/"), None);
-    }
-
-    /// Texts over a small alphabet, so that patterns and paths meet.
-    fn segment() -> impl Strategy<Value = &'static str> {
-        prop::sample::select(vec!["a", "b", "c"])
-    }
-
-    fn pattern() -> impl Strategy<Value = String> {
-        let piece = prop_oneof![3 => segment().prop_map(str::to_owned), 1 => Just("*".to_owned()), 1 => Just("{p}".to_owned())];
-        (prop::collection::vec(piece, 0..4), any::<bool>()).prop_map(|(mut pieces, rest)| {
-            if rest {
-                pieces.push("**".to_owned());
-            }
-            format!("/{}", pieces.join("/"))
-        })
-    }
-
-    /// The obvious way: recurse over both lists of segments.
-    fn reference(pattern: &[&str], path: &[&str]) -> bool {
-        match (pattern, path) {
-            (["**"], _) => true,
-            ([], []) => true,
-            ([first, pattern @ ..], [segment, path @ ..]) => {
-                (first == segment || *first == "*" || *first == "{p}") && reference(pattern, path)
-            }
-            _ => false,
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn prop_router_agrees_with_a_naive_search(
-            patterns in prop::collection::vec((pattern(), any::<bool>()), 1..12),
-            path in prop::collection::vec(segment(), 0..5),
-            slash in any::<bool>(),
-        ) {
-            let router = Router::new(
-                patterns
-                    .iter()
-                    .map(|(pattern, get_only)| Matcher {
-                        hosts: vec![],
-                        path: PathPattern::parse(pattern).unwrap(),
-                        methods: if *get_only { vec![Method::GET] } else { vec![] },
-                    })
-                    .collect(),
-            );
-            let text = format!("/{}{}", path.join("/"), if slash && !path.is_empty() { "/" } else { "" });
-            for method in [Method::GET, Method::POST] {
-                let expected = patterns.iter().position(|(pattern, get_only)| {
-                    let pieces: Vec<&str> = pattern.split('/').filter(|piece| !piece.is_empty()).collect();
-                    (!get_only || method == Method::GET) && reference(&pieces, &path)
-                });
-                prop_assert_eq!(router.route(Request { host: None, path: &text, method: &method }), expected);
-            }
-        }
-    }
-}
+mod tests;

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response, header};
+use http::{HeaderValue, Request, Response, header};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -32,7 +32,7 @@ use crate::{
     deadline::{Deadline, Ticker},
     gate::Gate,
     policy::Responses,
-    response::{Body, Rejection},
+    response::{Body, Format, Rejection},
 };
 
 /// How long a client may take for its first byte, and for a head that it has begun.
@@ -135,12 +135,18 @@ impl Exchange {
             catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(context))).unwrap_or_else(
                 |_| {
                     tracing::error!("panic while handling a request");
-                    Poll::Ready(Rejection::Internal.into_response(&Responses::DEFAULT))
+                    Poll::Ready(internal_error())
                 },
             )
         });
         Ok(response.await.map(|body| body.in_flight(in_flight)))
     }
+}
+
+/// What the client of a request hears whose handling failed, whatever it was in the middle of.
+fn internal_error() -> Response<Body> {
+    let no_id = HeaderValue::from_static("");
+    Rejection::Internal.into_response(&Responses::DEFAULT, Format::Json, &no_id)
 }
 
 /// What a connection is in the middle of, as far as time is concerned.

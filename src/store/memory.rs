@@ -4,28 +4,33 @@
 //! address) locks their shards in ascending order, so that every request is decided as if it were
 //! alone.
 //!
-//! A live window is never evicted. When `max_keys` windows are open, a request that needs one more
-//! is refused ([`StoreError::Full`]) and callers who have a window go on: a bound that a flood of
-//! fresh identities could lift, or that threw out the busiest counters, would not be a limit.
+//! A live counter is never evicted. When `max_keys` are in use, a request that needs one more is
+//! refused ([`StoreError::Full`]) and callers who have one go on: a bound that a flood of fresh
+//! identities could lift, or that threw out the busiest counters, would not be a limit.
+
+mod table;
 
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use hashbrown::{HashTable, hash_table};
 use smallvec::SmallVec;
 
-use super::StoreError;
+use self::table::Table;
+use super::{Adjustment, StoreError};
 use crate::{
     clock::Timestamp,
-    limit::{Charge, Decision, FixedWindow, Standings, Verdict},
+    limit::{
+        Algorithm, Bucket, Charge, Decision, Leases, Level, Log, Outcome, Outcomes, Quota, Receipt,
+        Stance, Standing, Verdict, Window, Windows,
+    },
 };
 
-const SHARDS: usize = 256;
+const SHARDS: usize = 1024;
 
-/// Steps in which an owner's hash is mapped to a shard.
-const SLOTS: usize = 4096;
+/// Shards that one [`MemoryStore::sweep`] looks at, one lock after the other.
+const SHARDS_A_SWEEP: usize = 8;
 
 /// Seconds between two sweeps of one shard that lack of room may cause.
 const SWEEP_PAUSE_SECS: u64 = 1;
@@ -33,37 +38,63 @@ const SWEEP_PAUSE_SECS: u64 = 1;
 /// The in-process store.
 pub struct MemoryStore {
     shards: Box<[Mutex<Shard>]>,
-    shard_of_slot: Box<[u8]>,
-    /// Entries in all shards, ended windows included until they are swept.
+    /// Counters in all shards, those included that are over and not yet swept.
     entries: AtomicUsize,
     max_keys: usize,
     refused: AtomicU64,
-    /// The shard that the next [`MemoryStore::sweep`] looks at.
+    /// The shard that the next [`MemoryStore::sweep`] begins with.
     sweep_at: AtomicUsize,
 }
 
-#[derive(Default)]
+/// Counters of some owners. Each algorithm has a table of its own: an entry is as large as its state
+/// and no larger, and a state can only ever meet the algorithm that made it.
 struct Shard {
-    windows: HashTable<Entry>,
+    fixed_window: Table<Window>,
+    sliding_window: Table<Windows>,
+    sliding_log: Table<Log>,
+    token_bucket: Table<Bucket>,
+    gcra: Table<Level>,
+    concurrency: Table<Leases>,
     swept: Timestamp,
 }
 
-struct Entry {
-    key: u128,
-    window: FixedWindow,
-}
-
-/// The key is the output of a pseudo-random function: any 64 bits of it are a good hash.
-fn hash_of(key: u128) -> u64 {
-    key as u64
+/// Evaluates an expression with the algorithm of a quota and the shard's table of its states.
+macro_rules! with_table {
+    ($shard:expr, $quota:expr, ($algorithm:ident, $table:ident) => $body:expr) => {
+        match $quota {
+            Quota::FixedWindow($algorithm) => {
+                let $table = &mut $shard.fixed_window;
+                $body
+            }
+            Quota::SlidingWindow($algorithm) => {
+                let $table = &mut $shard.sliding_window;
+                $body
+            }
+            Quota::SlidingLog($algorithm) => {
+                let $table = &mut $shard.sliding_log;
+                $body
+            }
+            Quota::TokenBucket($algorithm) => {
+                let $table = &mut $shard.token_bucket;
+                $body
+            }
+            Quota::Gcra($algorithm) => {
+                let $table = &mut $shard.gcra;
+                $body
+            }
+            Quota::Concurrency($algorithm) => {
+                let $table = &mut $shard.concurrency;
+                $body
+            }
+        }
+    };
 }
 
 impl MemoryStore {
     /// An empty store for at most `max_keys` counters.
     pub fn new(max_keys: usize) -> Self {
         MemoryStore {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            shard_of_slot: staggered_shards(),
+            shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(index))).collect(),
             entries: AtomicUsize::new(0),
             max_keys,
             refused: AtomicU64::new(0),
@@ -76,59 +107,76 @@ impl MemoryStore {
     /// # Errors
     /// [`StoreError::Full`] if a charge needs a new counter and there is no room for one; nothing
     /// was taken then.
-    pub fn charge(&self, charges: &[Charge], now: Timestamp) -> Result<Decision, StoreError> {
+    pub fn charge(&self, charges: &[Charge<'_>], now: Timestamp) -> Result<Decision, StoreError> {
         let mut shards = self.lock(charges);
-        let steps: Steps = charges
-            .iter()
-            .map(|charge| Step::open(charge, shards.stored(self.shard_of(charge), charge), now))
-            .collect();
-
-        let denied = steps.iter().position(|step| !step.admitted);
+        let mut denied = None;
+        let mut fits: SmallVec<[bool; 4]> = SmallVec::new();
+        for (position, charge) in charges.iter().enumerate() {
+            fits.push(shards.of(charge)?.admits(charge, now));
+            if fits.last() == Some(&false) && charge.stance == Stance::Enforce {
+                denied = denied.or(Some(position));
+            }
+        }
         if denied.is_none() {
-            let new = steps.iter().filter(|step| !step.known).count();
-            self.make_room(new, &mut shards, now)?;
+            self.make_room(charges, &mut shards, now)?;
         }
 
-        let mut standings = Standings::new();
-        for (charge, step) in charges.iter().zip(&steps) {
-            let window = match denied {
-                None => step.window.charge(charge.cost),
-                Some(_) => step.window,
-            };
-            if denied.is_none() || step.healed {
-                let is_new = shards.store(self.shard_of(charge), charge, window);
-                self.entries.fetch_add(usize::from(is_new), Ordering::Relaxed);
-            }
-            let mut standing = window.standing(charge.quota, now);
-            if !step.admitted {
-                standing.retry = step.window.retry(charge.quota, charge.cost);
-            }
-            standings.push(standing);
+        let mut outcomes = Outcomes::new();
+        for (charge, fits) in charges.iter().zip(fits) {
+            let shard = shards.of(charge)?;
+            outcomes.push(match (fits, denied) {
+                (false, _) => shard.deny(charge, now),
+                (true, None) if charge.is_taken_now() => self.take(shard, charge, now),
+                (true, _) => Outcome { standing: shard.standing(charge, now), receipt: None },
+            });
         }
-        Ok(Decision { verdict: denied.map_or(Verdict::Allow, Verdict::Deny), standings })
+        Ok(Decision { verdict: denied.map_or(Verdict::Allow, Verdict::Deny), outcomes })
     }
 
-    /// Drops the ended windows of one shard that is not in use and was not swept lately. False: no
-    /// shard is due, so that a flood of requests that find no room costs one round a second.
-    fn try_sweep(&self, now: Timestamp) -> bool {
-        for _ in 0..SHARDS {
-            let index = self.sweep_at.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            let Some(Ok(mut shard)) = self.shards.get(index).map(Mutex::try_lock) else { continue };
-            if shard.is_due(now) {
-                self.entries.fetch_sub(shard.sweep(now), Ordering::Relaxed);
-                return true;
+    /// Makes good what was decided about `charge`, now that more is known. Tells how its limit stands
+    /// then; none if the counter is gone, or there is no room for it.
+    pub fn settle(
+        &self,
+        charge: &Charge<'_>,
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) -> Option<Standing> {
+        let charges = std::slice::from_ref(charge);
+        let mut shards = self.lock(charges);
+        if let Adjustment::Take = adjustment {
+            self.make_room(charges, &mut shards, now).ok()?;
+        }
+        let shard = shards.of(charge).ok()?;
+        match adjustment {
+            Adjustment::Take => Some(self.take(shard, charge, now).standing),
+            Adjustment::GiveBack(receipt) => shard.give_back(charge, receipt, now),
+            Adjustment::Renew(receipt) => {
+                let Quota::Concurrency(algorithm) = charge.quota else { return None };
+                let leases = shard.concurrency.find_mut(charge.key.entry)?;
+                algorithm.renew(leases, receipt, now);
+                Some(algorithm.standing(leases, now))
             }
         }
-        false
     }
 
-    /// Drops the ended windows of one shard, another one each time: called often, it keeps the
-    /// store tidy while every other shard goes on.
+    /// How the limits of `charges` stand, with nothing taken.
+    pub fn peek(&self, charges: &[Charge<'_>], now: Timestamp) -> Vec<Standing> {
+        let mut shards = self.lock(charges);
+        charges
+            .iter()
+            .flat_map(|charge| Some(shards.of(charge).ok()?.standing(charge, now)))
+            .collect()
+    }
+
+    /// Drops the counters that are over in a few shards, others each time: called often, it keeps
+    /// the store tidy while every other shard goes on.
     pub fn sweep(&self, now: Timestamp) {
-        let index = self.sweep_at.fetch_add(1, Ordering::Relaxed) % SHARDS;
-        if let Some(shard) = self.shards.get(index) {
-            let dropped = lock(shard).sweep(now);
-            self.entries.fetch_sub(dropped, Ordering::Relaxed);
+        let first = self.sweep_at.fetch_add(SHARDS_A_SWEEP, Ordering::Relaxed);
+        for index in first..first + SHARDS_A_SWEEP {
+            if let Some(shard) = self.shards.get(index % SHARDS) {
+                let dropped = lock(shard).sweep(now);
+                self.entries.fetch_sub(dropped, Ordering::Relaxed);
+            }
         }
     }
 
@@ -147,16 +195,19 @@ impl MemoryStore {
         self.refused.swap(0, Ordering::Relaxed)
     }
 
-    fn shard_of(&self, charge: &Charge) -> usize {
-        let slot = (charge.key.owner >> (u128::BITS - SLOTS.trailing_zeros())) as usize;
-        self.shard_of_slot.get(slot).copied().map_or(0, usize::from)
+    /// Takes a charge, whether or not it fits.
+    fn take(&self, shard: &mut Shard, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+        let (outcome, is_new) = shard.take(charge, now);
+        if is_new {
+            self.entries.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
     }
 
     /// Locks the shards of all owners, each once and in ascending order: two requests never wait
     /// for each other.
-    fn lock(&self, charges: &[Charge]) -> LockedShards<'_> {
-        let mut wanted: SmallVec<[usize; 4]> =
-            charges.iter().map(|charge| self.shard_of(charge)).collect();
+    fn lock(&self, charges: &[Charge<'_>]) -> LockedShards<'_> {
+        let mut wanted: SmallVec<[usize; 4]> = charges.iter().map(shard_of).collect();
         wanted.sort_unstable();
         wanted.dedup();
         let locked = wanted
@@ -166,22 +217,29 @@ impl MemoryStore {
         LockedShards(locked)
     }
 
-    /// Makes sure of room for `new` counters, sweeping the locked shards if there is none.
+    /// Makes sure of room for the counters that `charges` need, sweeping if there is none.
     ///
     /// Requests that ask at the same instant may each take the last place: the bound holds but for
     /// one request a thread.
     fn make_room(
         &self,
-        new: usize,
+        charges: &[Charge<'_>],
         shards: &mut LockedShards<'_>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        if new == 0 || self.len() + new <= self.max_keys {
+        let has_room = |new: usize| self.len() + new <= self.max_keys;
+        if has_room(charges.len()) {
+            return Ok(());
+        }
+        let is_new =
+            |charge: &&Charge<'_>| shards.of(charge).is_ok_and(|shard| !shard.knows(charge));
+        let new = charges.iter().filter(is_new).count();
+        if new == 0 || has_room(new) {
             return Ok(());
         }
         self.entries.fetch_sub(shards.sweep(now), Ordering::Relaxed);
         for _ in 0..SHARDS {
-            if self.len() + new <= self.max_keys {
+            if has_room(new) {
                 return Ok(());
             }
             if !self.try_sweep(now) {
@@ -191,49 +249,41 @@ impl MemoryStore {
         self.refused.fetch_add(1, Ordering::Relaxed);
         Err(StoreError::Full)
     }
-}
 
-/// A charge on its way through a decision.
-struct Step {
-    window: FixedWindow,
-    known: bool,
-    /// The clock had gone back: the window is written even on a denial.
-    healed: bool,
-    admitted: bool,
-}
-
-type Steps = SmallVec<[Step; 2]>;
-
-impl Step {
-    fn open(charge: &Charge, stored: Option<FixedWindow>, now: Timestamp) -> Step {
-        let window = FixedWindow::open(stored, charge.quota, now);
-        let still_open = stored.filter(|stored| !stored.is_over(now));
-        Step {
-            window,
-            known: stored.is_some(),
-            healed: still_open.is_some_and(|stored| stored != window),
-            admitted: window.admits(charge.quota, charge.cost),
+    /// Sweeps one shard that is not in use and was not swept lately. False: no shard is due, so that
+    /// a flood of requests that find no room costs one round a second.
+    fn try_sweep(&self, now: Timestamp) -> bool {
+        for _ in 0..SHARDS {
+            let index = self.sweep_at.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            let Some(Ok(mut shard)) = self.shards.get(index).map(Mutex::try_lock) else { continue };
+            if shard.is_due(now) {
+                self.entries.fetch_sub(shard.sweep(now), Ordering::Relaxed);
+                return true;
+            }
         }
+        false
     }
+}
+
+/// The shard of a charge's owner. The owner is the output of a pseudo-random function: any of its
+/// bits are a good hash.
+fn shard_of(charge: &Charge<'_>) -> usize {
+    (charge.key.owner >> (u128::BITS - SHARDS.trailing_zeros())) as usize
 }
 
 /// The shards that a request holds, by index.
 struct LockedShards<'s>(SmallVec<[(usize, MutexGuard<'s, Shard>); 2]>);
 
 impl LockedShards<'_> {
-    fn stored(&self, index: usize, charge: &Charge) -> Option<FixedWindow> {
-        let (_, shard) = self.0.iter().find(|(locked, _)| *locked == index)?;
-        shard.find(charge.key.entry)
-    }
-
-    /// Writes a window; true if its key is new.
-    fn store(&mut self, index: usize, charge: &Charge, window: FixedWindow) -> bool {
+    /// The shard of a charge, which is one of those for which they were locked.
+    fn of(&mut self, charge: &Charge<'_>) -> Result<&mut Shard, StoreError> {
+        let index = shard_of(charge);
         let shard = self.0.iter_mut().find(|(locked, _)| *locked == index);
-        shard.is_some_and(|(_, shard)| shard.put(charge.key.entry, window))
+        shard.map(|(_, shard)| &mut **shard).ok_or(StoreError::Full)
     }
 
-    /// Drops the ended windows of those shards that were not swept lately, so that a flood of
-    /// requests that find no room costs one sweep a second and not one each.
+    /// Sweeps those shards that were not swept lately, so that a flood of requests that find no room
+    /// costs one sweep a second and not one each.
     fn sweep(&mut self, now: Timestamp) -> usize {
         let due = self.0.iter_mut().filter(|(_, shard)| shard.is_due(now));
         due.map(|(_, shard)| shard.sweep(now)).sum()
@@ -241,61 +291,97 @@ impl LockedShards<'_> {
 }
 
 impl Shard {
+    fn new(index: usize) -> Shard {
+        let stagger = index as f64 / SHARDS as f64;
+        Shard {
+            fixed_window: Table::new(stagger),
+            sliding_window: Table::new(stagger),
+            sliding_log: Table::new(stagger),
+            token_bucket: Table::new(stagger),
+            gcra: Table::new(stagger),
+            concurrency: Table::new(stagger),
+            swept: Timestamp::default(),
+        }
+    }
+
+    fn admits(&mut self, charge: &Charge<'_>, now: Timestamp) -> bool {
+        with_table!(self, charge.quota, (algorithm, table) => {
+            match table.find(charge.key.entry) {
+                Some(state) => algorithm.admits(state, charge.cost, now),
+                None => algorithm.admits(&Default::default(), charge.cost, now),
+            }
+        })
+    }
+
+    fn knows(&mut self, charge: &Charge<'_>) -> bool {
+        with_table!(self, charge.quota, (_algorithm, table) => {
+            table.find(charge.key.entry).is_some()
+        })
+    }
+
+    fn standing(&mut self, charge: &Charge<'_>, now: Timestamp) -> Standing {
+        with_table!(self, charge.quota, (algorithm, table) => {
+            match table.find(charge.key.entry) {
+                Some(state) => algorithm.standing(state, now),
+                None => algorithm.standing(&Default::default(), now),
+            }
+        })
+    }
+
+    /// Takes a charge; true if its key is new.
+    fn take(&mut self, charge: &Charge<'_>, now: Timestamp) -> (Outcome, bool) {
+        with_table!(self, charge.quota, (algorithm, table) => {
+            let (state, is_new) = table.entry(charge.key.entry);
+            let receipt = algorithm.take(state, charge.cost, now);
+            (Outcome { standing: algorithm.standing(state, now), receipt: Some(receipt) }, is_new)
+        })
+    }
+
+    /// What is told of a charge that does not fit.
+    fn deny(&mut self, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+        let standing = with_table!(self, charge.quota, (algorithm, table) => {
+            let fresh = &mut Default::default();
+            let state = table.find_mut(charge.key.entry).unwrap_or(fresh);
+            algorithm.penalize(state, charge.cost, now);
+            let retry = algorithm.retry(state, charge.cost, now);
+            Standing { retry, ..algorithm.standing(state, now) }
+        });
+        Outcome { standing, receipt: None }
+    }
+
+    fn give_back(
+        &mut self,
+        charge: &Charge<'_>,
+        receipt: Receipt,
+        now: Timestamp,
+    ) -> Option<Standing> {
+        with_table!(self, charge.quota, (algorithm, table) => {
+            let state = table.find_mut(charge.key.entry)?;
+            algorithm.give_back(state, receipt, charge.cost, now);
+            Some(algorithm.standing(state, now))
+        })
+    }
+
     /// Whether it was not swept lately.
     fn is_due(&self, now: Timestamp) -> bool {
         now.saturating_since(self.swept).as_secs() >= SWEEP_PAUSE_SECS || now < self.swept
     }
 
-    fn find(&self, key: u128) -> Option<FixedWindow> {
-        self.windows.find(hash_of(key), |entry| entry.key == key).map(|entry| entry.window)
-    }
-
-    /// Writes a window; true if its key is new.
-    fn put(&mut self, key: u128, window: FixedWindow) -> bool {
-        let rehash = |entry: &Entry| hash_of(entry.key);
-        match self.windows.entry(hash_of(key), |entry| entry.key == key, rehash) {
-            hash_table::Entry::Occupied(mut occupied) => {
-                occupied.get_mut().window = window;
-                false
-            }
-            hash_table::Entry::Vacant(vacant) => {
-                vacant.insert(Entry { key, window });
-                true
-            }
-        }
-    }
-
-    /// Drops ended windows, gives memory back when few are left, and tells how many went.
+    /// Drops what is over, and tells how many counters went.
     fn sweep(&mut self, now: Timestamp) -> usize {
         self.swept = now;
-        let before = self.windows.len();
-        self.windows.retain(|entry| !entry.window.is_over(now));
-        let after = self.windows.len();
-        if after < self.windows.capacity() / 4 {
-            self.windows.shrink_to(after, |entry| hash_of(entry.key));
-        }
-        before - after
+        self.fixed_window.sweep(now)
+            + self.sliding_window.sweep(now)
+            + self.sliding_log.sweep(now)
+            + self.token_bucket.sweep(now)
+            + self.gcra.sweep(now)
+            + self.concurrency.sweep(now)
     }
 }
 
 /// A panic cannot leave a shard half-written, so a poisoned lock is as good as any.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Which shard serves which slot of the hash space: shards grow by equal factors from the first to
-/// the last, which is twice as large.
-///
-/// Tables double when they fill. Shards of one size would all do so at the same moment: a pause,
-/// and at the worst count of keys twice the memory. Spread over one doubling, they resize one by
-/// one, and the memory a key stays the same whatever the count.
-fn staggered_shards() -> Box<[u8]> {
-    (0..SLOTS)
-        .map(|slot| {
-            let position = (slot as f64 + 0.5) / SLOTS as f64;
-            ((1.0 + position).log2() * SHARDS as f64) as u8
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -186,15 +186,16 @@ fn only_mapped_addresses_become_ipv4() {
 }
 
 #[test]
-fn an_ipv6_client_is_its_prefix() {
+fn a_client_is_its_prefix() {
     for (address, length, expected) in [
-        ("192.0.2.1", 64, "192.0.2.1/32"),
-        ("::ffff:192.0.2.1", 64, "192.0.2.1/32"),
-        ("2001:db8:1:2:3:4:5:6", DEFAULT_IPV6_PREFIX, "2001:db8:1:2::/64"),
+        ("192.0.2.1", 64, "192.0.2.0/24"),
+        ("::ffff:192.0.2.1", 64, "192.0.2.0/24"),
+        ("2001:db8:1:2:3:4:5:6", 64, "2001:db8:1:2::/64"),
         ("2001:db8:1:2:3:4:5:6", 56, "2001:db8:1::/56"),
         ("2001:db8:1:2:3:4:5:6", 200, "2001:db8:1:2:3:4:5:6/128"),
     ] {
-        assert_eq!(prefix(ip(address), length).to_string(), expected);
+        let prefixes = Prefixes { ipv4: 24, ipv6: length };
+        assert_eq!(prefix(ip(address), prefixes).to_string(), expected);
     }
 }
 
@@ -298,7 +299,8 @@ proptest! {
         other in any::<u128>(),
         length in 1..=128_u8,
     ) {
-        let client = |address: u128| prefix(IpAddr::from(address.to_be_bytes()), length);
+        let prefixes = Prefixes { ipv4: 32, ipv6: length };
+        let client = |address: u128| prefix(IpAddr::from(address.to_be_bytes()), prefixes);
         let beyond = u128::MAX.checked_shr(u32::from(length)).unwrap_or(0);
         prop_assert_eq!(client(address), client((address & !beyond) | (other & beyond)));
         prop_assert_ne!(client(address), client(address ^ (beyond + 1)));

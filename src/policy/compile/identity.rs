@@ -2,7 +2,7 @@
 
 use std::{str::FromStr, time::Duration};
 
-use super::{Compiler, Names};
+use super::{Compiler, words::Names};
 use crate::{
     identity::{
         Algorithm, Caller, CallerKey, IdentityRules, InvalidToken, Issuer, KeyHints, KeySet,
@@ -230,21 +230,7 @@ impl Compiler<'_> {
         };
         let cookie = match &raw.cookie {
             None => None,
-            Some(raw) => {
-                let is_token = raw
-                    .value
-                    .bytes()
-                    .all(|b| b.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&b));
-                if raw.value.is_empty() || !is_token {
-                    self.refuse(
-                        raw.span,
-                        format!("`{}` is not the name of a cookie", raw.value),
-                        "write letters, digits, `-` and `_`",
-                    );
-                    return None;
-                }
-                Some(raw.value.as_str().into())
-            }
+            Some(raw) => Some(self.cookie_name(raw)?),
         };
         Some(TokenSources { header, cookie, forward: raw.forward })
     }

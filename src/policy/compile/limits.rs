@@ -1,16 +1,22 @@
-//! Limits: what they count by, and the rate of each tier.
+//! Limits: a measure, what it is counted per, and for whom it is more than a word.
+
+use std::collections::HashMap;
 
 use http::HeaderValue;
 
-use super::{Compiler, Names};
+use super::{Compiler, measure::Measure, quotas::Owner, words::Names};
 use crate::{
     identity::Tiers,
-    limit::LimitId,
-    policy::{Allowance, KeyPart, Limit, Rate, file::RawLimit},
-    yaml::{Node, Spanned, Value, suggest},
+    limit::Quota,
+    policy::{
+        Allowance, Allowances, Enforcement, Limit, Overrides,
+        file::{RawLimit, RawMeasure},
+    },
+    yaml::{Entries, Span, Spanned},
 };
 
-const KEY_PARTS_HELP: &str = "one of: caller, client.ip, path, method, jwt.<claim>, header.<name>";
+/// Longest name that clients are told, of a limit or of one of its windows.
+const MAX_NAME: usize = 64;
 
 impl Compiler<'_> {
     pub(super) fn limit(
@@ -18,156 +24,145 @@ impl Compiler<'_> {
         name: &Spanned<String>,
         raw: &RawLimit,
         tiers: &Tiers,
+        issuers: &Names<'_>,
     ) -> Option<Limit> {
         self.check_name(name, "limit");
-        if let Some(algorithm) = &raw.algorithm {
-            self.algorithm(algorithm);
-        }
-        let per = self.key_parts(&raw.per);
-        let allowances = self
-            .rates(&raw.rate, tiers)?
-            .into_iter()
-            .map(|rate| match rate {
-                Rate::Unlimited => None,
-                Rate::Quota(quota) => Some(Allowance {
-                    quota,
-                    id: LimitId::new(
-                        &self.name,
-                        &name.value,
-                        "fixed_window",
-                        quota.window.as_micros() as u64,
-                    ),
-                    limit: quota.limit.into(),
-                }),
-            })
-            .collect();
+        self.refuse_what_leases_ignore(raw);
+        let per = self.per(raw, issuers);
+        let owner = Owner { limit: &name.value, tier: None, is_candidate: false, place: name.span };
+        let measure = self.measure(&raw.measure(), name.span, tiers);
+        let rates = measure.and_then(|measure| self.for_each_tier(&measure, owner, tiers));
+        let candidate = match &raw.candidate {
+            None => Some(Vec::new()),
+            Some(candidate) => self.candidate(candidate, raw, owner, tiers),
+        };
+        let cost = self.limit_cost(raw);
+        let refund = self.refund(raw);
+        let count_when = self.count_when(raw);
+        let enforcement = self.enforcement(raw);
         Some(Limit {
             name: name.value.as_str().into(),
             resource: HeaderValue::from_str(&name.value).ok()?,
             per: per?,
-            allowances,
+            rates: rates?,
+            overrides: Overrides::default(),
+            cost: cost?,
+            refund: refund?,
+            count_when: count_when?,
+            enforcement: enforcement?,
+            candidate: candidate?,
         })
     }
 
-    fn algorithm(&mut self, raw: &Spanned<String>) {
-        const LATER: [&str; 4] = ["sliding_window", "sliding_log", "token_bucket", "gcra"];
-        if LATER.contains(&raw.value.as_str()) {
-            self.refuse(
-                raw.span,
-                format!("`{}` is not supported yet", raw.value),
-                "write fixed_window",
-            );
-        } else {
-            self.one_of(raw, &[("fixed_window", ())]);
-        }
-    }
-
-    fn key_parts(&mut self, raw: &Node) -> Option<Vec<KeyPart>> {
-        let nodes = match &raw.value {
-            Value::Sequence(nodes) => nodes.as_slice(),
-            _ => std::slice::from_ref(raw),
-        };
-        if nodes.is_empty() {
-            self.refuse(raw.span, "a limit is counted per something", KEY_PARTS_HELP);
-            return None;
-        }
-        let mut parts = Vec::new();
-        for node in nodes {
-            let part = self.key_part(node)?;
-            if parts.contains(&part) {
-                self.refuse(node.span, "listed twice", "remove one");
-            }
-            parts.push(part);
-        }
-        Some(parts)
-    }
-
-    fn key_part(&mut self, node: &Node) -> Option<KeyPart> {
-        let text = self.text(node)?;
-        match text {
-            "caller" => return Some(KeyPart::Caller),
-            "client.ip" => return Some(KeyPart::ClientIp),
-            "path" => return Some(KeyPart::Path),
-            "method" => return Some(KeyPart::Method),
-            "host" => {
-                self.refuse(node.span, "`host` is not supported yet", KEY_PARTS_HELP);
-                return None;
-            }
-            _ => {}
-        }
-        match text.split_once('.') {
-            Some(("jwt" | "claim", claim)) if !claim.is_empty() => {
-                Some(KeyPart::Claim(claim.into()))
-            }
-            Some(("header", name)) => {
-                let name = Spanned { value: name.to_owned(), span: node.span };
-                self.header_name(&name).map(KeyPart::Header)
-            }
-            Some((kind @ ("cookie" | "path" | "query"), _)) => {
-                self.refuse(node.span, format!("`{kind}.…` is not supported yet"), KEY_PARTS_HELP);
-                None
-            }
-            _ => {
-                let known = ["caller", "client.ip", "path", "method"];
-                let help = suggest(text, known)
-                    .map_or(KEY_PARTS_HELP.to_owned(), |word| format!("did you mean `{word}`?"));
-                self.refuse(node.span, format!("`{text}` is nothing to count by"), help);
-                None
-            }
-        }
-    }
-
-    /// Rates of all tiers, by position.
-    fn rates(&mut self, raw: &Node, tiers: &Tiers) -> Option<Vec<Rate>> {
-        let Value::Mapping(entries) = &raw.value else {
-            let rate = self.rate(raw)?;
-            return Some(vec![rate; tiers.len()]);
-        };
-        let names = Names { kind: "tier", names: tiers.names().collect() };
-        let mut rates: Vec<Option<Rate>> = vec![None; tiers.len()];
-        let (mut default, mut complete) = (None, true);
-        for (tier, node) in entries {
-            let Some(rate) = self.rate(node) else {
-                complete = false;
-                continue;
-            };
-            if tier.value == "default" {
-                default = Some(rate);
-            } else if let Some(slot) = self.resolve(tier, &names).and_then(|at| rates.get_mut(at)) {
-                *slot = Some(rate);
-            } else {
-                complete = false;
-            }
-        }
-        let missing: Vec<&str> = tiers
-            .names()
-            .zip(&rates)
-            .filter(|(_, rate)| rate.is_none() && default.is_none())
-            .map(|(name, _)| name)
+    fn for_each_tier(
+        &mut self,
+        measure: &Measure,
+        owner: Owner<'_>,
+        tiers: &Tiers,
+    ) -> Option<Vec<Allowances>> {
+        let each: Vec<Option<Allowances>> = (0..tiers.len())
+            .map(|tier| self.allowances(measure, Owner { tier: Some(tier), ..owner }))
             .collect();
-        if complete && !missing.is_empty() {
-            let message = format!("no rate for tier {}", missing.join(", "));
-            self.refuse(raw.span, message, "give each tier a rate, or add `default: …`");
-        }
-        rates.into_iter().map(|rate| rate.or(default)).collect()
+        each.into_iter().collect()
     }
 
-    fn rate(&mut self, node: &Node) -> Option<Rate> {
-        if let Value::Sequence(_) = node.value {
-            self.refuse(
-                node.span,
-                "several windows a rate are not supported yet",
-                "write one rate, and a second limit for the other window",
-            );
+    fn candidate(
+        &mut self,
+        candidate: &Spanned<RawMeasure>,
+        limit: &RawLimit,
+        owner: Owner<'_>,
+        tiers: &Tiers,
+    ) -> Option<Vec<Allowances>> {
+        let (own, base) = (&candidate.value, limit.measure());
+        if own.rate.is_none() && own.refill.is_none() && own.concurrent.is_none() {
+            let help = if base.concurrent.is_some() { "concurrent: 20" } else { "rate: 5000/hour" };
+            let message = "a candidate says how much";
+            self.refuse(candidate.span, message, format!("add `{help}`"));
             return None;
         }
-        let text = self.text(node)?;
-        match text.parse::<Rate>() {
-            Ok(rate) => Some(rate),
-            Err(error) => {
-                self.refuse(node.span, error.to_string(), error.help());
-                None
+        self.check_same_kind(own, &base)?;
+        let measure = self.measure(&own.clone().over(base), candidate.span, tiers)?;
+        let owner = Owner { is_candidate: true, place: candidate.span, ..owner };
+        self.for_each_tier(&measure, owner, tiers)
+    }
+
+    /// Refuses a rate in place of requests at once, and the other way round: what a response gives
+    /// back is not the same.
+    pub(super) fn check_same_kind(&mut self, own: &RawMeasure, base: &RawMeasure) -> Option<()> {
+        let rate = own.rate.as_ref().or(own.refill.as_ref());
+        let refused = match (rate, &own.concurrent, &base.concurrent) {
+            (Some(rate), _, Some(_)) => {
+                (rate.span, "the limit is of requests at once", "write `concurrent`")
+            }
+            (_, Some(concurrent), None) => (concurrent.span, "the limit is a rate", "write `rate`"),
+            _ => return Some(()),
+        };
+        let (span, message, help) = refused;
+        self.refuse(span, message, help);
+        None
+    }
+
+    /// Requests at once always count one each, and for as long as they last.
+    fn refuse_what_leases_ignore(&mut self, raw: &RawLimit) {
+        if raw.concurrent.is_none() {
+            return;
+        }
+        let fields = [
+            ("cost", raw.cost.as_ref().map(|cost| cost.span)),
+            ("refund", raw.refund.as_ref().map(|refund| refund.span)),
+            ("count_when", raw.count_when.as_ref().map(|count_when| count_when.span)),
+        ];
+        for (field, span) in fields {
+            if let Some(span) = span {
+                let message = format!("`{field}` does not go with `concurrent`");
+                self.refuse(span, message, "remove it; each request in flight counts one");
             }
         }
+    }
+
+    fn enforcement(&mut self, raw: &RawLimit) -> Option<Enforcement> {
+        let mode = match &raw.mode {
+            None => Enforcement::Everybody,
+            Some(word) => self.one_of(
+                word,
+                &[("enforce", Enforcement::Everybody), ("shadow", Enforcement::Nobody)],
+            )?,
+        };
+        let Some(percent) = &raw.enforce_percent else { return Some(mode) };
+        let refused = match (mode, percent.value) {
+            (Enforcement::Nobody, _) => ("a limit in shadow mode denies nobody", "remove it"),
+            (_, 0..=99) => return Some(Enforcement::Percent(percent.value)),
+            (_, 100) => return Some(Enforcement::Everybody),
+            _ => ("more than all callers", "write 0 to 100"),
+        };
+        self.refuse(percent.span, refused.0, refused.1);
+        None
+    }
+
+    /// Clients tell limits apart by name: a window's name is short enough, and no other limit's.
+    pub(super) fn check_window_names(&mut self, raw: &Entries<RawLimit>, limits: &[Limit]) {
+        let places: HashMap<&str, Span> =
+            raw.iter().map(|(name, _)| (name.as_str(), name.span)).collect();
+        for limit in limits {
+            let windows = limit.rates.iter().flatten().filter(|window| window.name != limit.name);
+            for window in windows {
+                let place = places.get(&*limit.name).copied().unwrap_or_default();
+                if window.name.len() > MAX_NAME {
+                    let message = format!("too long with the name of a window, `{}`", window.name);
+                    self.refuse(place, message, "write a shorter one");
+                } else if let Some(place) = places.get(&*window.name) {
+                    let message = format!("a window of limit `{}` is called so", limit.name);
+                    self.refuse(*place, message, "write another name");
+                }
+            }
+        }
+    }
+}
+
+impl Limit {
+    /// Whether it is about requests at once.
+    pub(super) fn counts_leases(&self) -> bool {
+        let is_lease = |allowance: &Allowance| matches!(allowance.quota, Quota::Concurrency(_));
+        self.rates.iter().flatten().any(is_lease)
     }
 }

@@ -2,11 +2,11 @@
 
 use http::Method;
 
-use super::{Compiler, Names};
+use super::{Compiler, WrittenNames, words::Names};
 use crate::{
-    identity::{CallerKey, IdentityRules},
+    identity::{CallerKey, IdentityRules, Tiers},
     policy::{
-        AcceptedIssuers, Auth, HostPattern, KeyPart, Limit, Matcher, PathPattern, Route,
+        AcceptedIssuers, Auth, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Route,
         file::{RawPolicy, RawRoute},
     },
     yaml::{Node, Spanned, Value, suggest},
@@ -16,35 +16,32 @@ use crate::{
 const MAX_LIMITS_A_ROUTE: usize = 8;
 
 /// What routes refer to.
-pub(super) struct RouteNames<'n> {
-    pub(super) limits: Names<'n>,
-    pub(super) upstreams: Names<'n>,
-    pub(super) issuers: Names<'n>,
+pub(super) struct RouteContext<'c> {
+    pub(super) names: &'c WrittenNames<'c>,
+    pub(super) hosts: &'c [HostPattern],
+    /// Those that are sound.
+    pub(super) limits: &'c [Limit],
+    pub(super) tiers: &'c Tiers,
+}
+
+impl<'c> RouteContext<'c> {
+    pub(super) fn limit(&self, name: &str) -> Option<&'c Limit> {
+        self.limits.iter().find(|limit| *limit.name == *name)
+    }
 }
 
 impl Compiler<'_> {
     pub(super) fn route(
         &mut self,
         raw: &Spanned<RawRoute>,
-        names: &RouteNames<'_>,
-        policy_hosts: &[HostPattern],
+        context: &RouteContext<'_>,
     ) -> Option<(Matcher, Route)> {
-        let route = &raw.value;
+        let (route, names) = (&raw.value, context.names);
         let host = match &route.matcher.host {
             None => None,
-            Some(host) => Some(self.route_host(host, policy_hosts)?),
+            Some(host) => Some(self.route_host(host, context.hosts)?),
         };
-        let path = match PathPattern::parse(&route.matcher.path.value) {
-            Ok(path) => Some(path),
-            Err(error) => {
-                self.refuse(
-                    route.matcher.path.span,
-                    error.to_string(),
-                    "write a path such as /login, /repos/{owner}/* or /search/**",
-                );
-                None
-            }
-        };
+        let path = self.path(&route.matcher.path);
         let methods: Vec<Method> =
             route.matcher.methods.iter().filter_map(|method| self.method(method)).collect();
         let auth = self.auth(route.auth.as_ref(), &names.issuers);
@@ -70,9 +67,53 @@ impl Compiler<'_> {
             }
             None => Some(0),
         };
-        let matcher = Matcher { hosts: host.into_iter().collect(), path: path?, methods };
+        let cost = match &route.cost {
+            None => Some(None),
+            Some(cost) => self.cost(cost).map(Some),
+        };
+        if let Some(cost) = &cost {
+            self.check_costs(route, cost.as_ref(), &methods, context);
+        }
+        let path = path?;
+        self.check_parameters(route, &path, context);
+        let matcher = Matcher { hosts: host.into_iter().collect(), path: path.clone(), methods };
         let name = route.matcher.path.value.as_str().into();
-        Some((matcher, Route { name, auth: auth?, limits, upstream: upstream? }))
+        let (auth, upstream, cost) = (auth?, upstream?, cost?);
+        Some((matcher, Route { name, path, auth, limits, upstream, cost }))
+    }
+
+    fn path(&mut self, raw: &Spanned<String>) -> Option<PathPattern> {
+        match PathPattern::parse(&raw.value) {
+            Ok(path) => Some(path),
+            Err(error) => {
+                self.refuse(
+                    raw.span,
+                    error.to_string(),
+                    "write a path such as /login, /repos/{owner}/* or /search/**",
+                );
+                None
+            }
+        }
+    }
+
+    /// A limit by a part of the path needs a path with such a part.
+    fn check_parameters(&mut self, raw: &RawRoute, path: &PathPattern, context: &RouteContext<'_>) {
+        for name in &raw.limits {
+            let parts = context.limit(name).map_or(&[][..], |limit| &limit.per.parts);
+            for part in parts {
+                if let KeyPart::PathParameter(parameter) = part
+                    && !path.has_parameter(parameter)
+                {
+                    self.refuse(
+                        name.span,
+                        format!("limit `{}` counts by path.{parameter}", name.value),
+                        format!(
+                            "write `{{{parameter}}}` into the route's path, or remove the limit"
+                        ),
+                    );
+                }
+            }
+        }
     }
 
     fn route_host(
@@ -122,7 +163,7 @@ impl Compiler<'_> {
         })
     }
 
-    fn method(&mut self, raw: &Spanned<String>) -> Option<Method> {
+    pub(super) fn method(&mut self, raw: &Spanned<String>) -> Option<Method> {
         let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
         let is_token = Method::from_bytes(raw.value.as_bytes());
         match is_token {
@@ -199,10 +240,11 @@ impl Compiler<'_> {
         let by_claim =
             identity.callers.iter().any(|caller| matches!(caller.key, CallerKey::Claim(_)));
         for (route, raw) in routes.iter().zip(&raw.routes.value) {
-            let limits_of = |part: &KeyPart| {
-                route.limits.iter().filter_map(|at| limits.get(*at)).any(|l| l.per.contains(part))
-            };
-            let needs_caller = limits_of(&KeyPart::Caller);
+            // A limit that denies who has no caller has said what becomes of them.
+            let needs_caller = route.limits.iter().filter_map(|at| limits.get(*at)).any(|limit| {
+                limit.per.parts.contains(&KeyPart::Caller)
+                    && limit.per.on_missing == OnMissing::Skip
+            });
             match route.auth {
                 Auth::Required(_) if !by_claim => self.refuse(
                     raw.span,

@@ -5,101 +5,207 @@ use std::{collections::HashMap, time::Duration};
 use proptest::prelude::*;
 
 use super::*;
-use crate::limit::{Key, KeyHasher, LimitId, Quota, Retry};
+use crate::limit::{
+    Align, Concurrency, FixedWindow, Gcra, Key, KeyHasher, LimitId, Retry, SlidingLog,
+    SlidingWindow, Timing, TokenBucket,
+};
 
 const START: Timestamp = Timestamp::from_secs(1_790_000_000);
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn key(owner: u32, limit: &str) -> Key {
     let owner = KeyHasher::new([3; 16]).hash([(b'u', &owner.to_le_bytes()[..])]);
-    Key::new(owner, owner, LimitId::new("test", limit, "fixed_window", 60))
+    Key::new(owner, owner, LimitId::new("test", limit, "", 60))
 }
 
-fn charge(owner: u32, limit: &str, quota: u32) -> Charge {
-    Charge { key: key(owner, limit), quota: Quota { limit: quota, window: MINUTE }, cost: 1 }
+fn fixed(limit: u32) -> Quota {
+    Quota::FixedWindow(FixedWindow { limit, align: Align::FirstRequest(MINUTE) })
 }
 
-fn allowed(store: &MemoryStore, charges: &[Charge], now: Timestamp) -> bool {
+/// One quota of each kind, each of two units a minute or so.
+fn quotas() -> [Quota; 6] {
+    [
+        fixed(2),
+        Quota::SlidingWindow(SlidingWindow::new(2, MINUTE).unwrap()),
+        Quota::SlidingLog(SlidingLog { limit: 2, window: MINUTE }),
+        Quota::TokenBucket(TokenBucket { capacity: 2, refill: 2, interval: MINUTE, strict: false }),
+        Quota::Gcra(Gcra::new(2, MINUTE, 2, 2).unwrap()),
+        Quota::Concurrency(Concurrency { limit: 2, lease: MINUTE, retry_after: MINUTE }),
+    ]
+}
+
+fn charge<'q>(owner: u32, limit: &str, quota: &'q Quota) -> Charge<'q> {
+    let (stance, timing) = (Stance::Enforce, Timing::Now);
+    Charge { key: key(owner, limit), quota, cost: 1, stance, timing }
+}
+
+fn allowed(store: &MemoryStore, charges: &[Charge<'_>], now: Timestamp) -> bool {
     store.charge(charges, now).unwrap().verdict == Verdict::Allow
+}
+
+fn used(store: &MemoryStore, charge: &Charge<'_>, now: Timestamp) -> u32 {
+    store.peek(std::slice::from_ref(charge), now)[0].used
 }
 
 #[test]
 fn denied_request_takes_nothing_from_any_limit() {
-    let store = MemoryStore::new(100);
-    let (tight, wide, other) = (charge(1, "tight", 1), charge(1, "wide", 9), charge(2, "ip", 9));
-    assert!(allowed(&store, &[wide, tight, other], START));
-    for charges in [[wide, tight, other], [other, wide, tight], [tight, other, wide]] {
-        let decision = store.charge(&charges, START).unwrap();
-        let tight_at = charges.iter().position(|charge| charge.key == tight.key).unwrap();
-        assert_eq!(decision.verdict, Verdict::Deny(tight_at));
+    let (one, nine) = (fixed(1), fixed(9));
+    for quota in &quotas() {
+        let store = MemoryStore::new(100);
+        let tight = charge(1, "tight", &one);
+        let (wide, other) = (charge(1, "wide", quota), charge(2, "ip", &nine));
+        assert!(allowed(&store, &[wide, tight, other], START));
+        for charges in [[wide, tight, other], [other, wide, tight], [tight, other, wide]] {
+            let before = store.peek(&charges, START);
+            let decision = store.charge(&charges, START).unwrap();
+            let tight_at = charges.iter().position(|charge| charge.key == tight.key).unwrap();
+            assert_eq!(decision.verdict, Verdict::Deny(tight_at));
+            assert_eq!(store.peek(&charges, START), before, "{quota:?}");
+        }
+        assert_eq!((used(&store, &wide, START), used(&store, &other, START)), (1, 1), "{quota:?}");
     }
-    let decision = store.charge(&[wide, other], START).unwrap();
-    assert_eq!(decision.standings[0].used, 2);
-    assert_eq!(decision.standings[1].used, 2);
 }
 
 #[test]
 fn denied_request_opens_no_window() {
+    let (one, five) = (fixed(1), fixed(5));
     let store = MemoryStore::new(100);
-    assert!(allowed(&store, &[charge(1, "tight", 1)], START));
-    assert!(!allowed(&store, &[charge(2, "fresh", 5), charge(1, "tight", 1)], START));
+    assert!(allowed(&store, &[charge(1, "tight", &one)], START));
+    assert!(!allowed(&store, &[charge(2, "fresh", &five), charge(1, "tight", &one)], START));
     assert_eq!(store.len(), 1);
 }
 
 #[test]
+fn free_request_and_a_look_open_no_window() {
+    let store = MemoryStore::new(100);
+    for quota in &quotas() {
+        let free = Charge { cost: 0, ..charge(1, "core", quota) };
+        assert!(allowed(&store, &[free], START));
+        store.peek(&[free], START);
+        assert!(store.is_empty(), "{quota:?}");
+    }
+}
+
+#[test]
+fn observed_charge_counts_and_never_denies() {
+    for quota in &quotas() {
+        let store = MemoryStore::new(100);
+        let observed = Charge { stance: Stance::Observe, ..charge(1, "core", quota) };
+        let fits: Vec<bool> = (0..4)
+            .map(|_| {
+                let decision = store.charge(&[observed], START).unwrap();
+                assert_eq!(decision.verdict, Verdict::Allow);
+                assert_eq!(decision.retry(&[observed]), Retry::Now);
+                decision.outcomes[0].fits()
+            })
+            .collect();
+        assert_eq!(fits, [true, true, false, false], "{quota:?}");
+        assert_eq!(used(&store, &observed, START), 2, "{quota:?}");
+    }
+}
+
+#[test]
+fn observed_charge_of_a_denied_request_is_not_taken() {
+    let (zero, nine) = (fixed(0), fixed(9));
+    let store = MemoryStore::new(100);
+    let observed = Charge { stance: Stance::Observe, ..charge(1, "observed", &nine) };
+    assert!(!allowed(&store, &[observed, charge(1, "core", &zero)], START));
+    assert_eq!(used(&store, &observed, START), 0);
+}
+
+#[test]
+fn later_charge_is_only_asked_about() {
+    let store = MemoryStore::new(100);
+    for quota in quotas().iter().take(5) {
+        let later = Charge { timing: Timing::Later, ..charge(1, "login", quota) };
+        for _ in 0..5 {
+            assert!(allowed(&store, &[later], START));
+        }
+        for expected in 1..=3 {
+            let standing = store.settle(&later, Adjustment::Take, START).unwrap();
+            assert_eq!(standing.used.min(expected), standing.used, "{quota:?}");
+        }
+        assert!(!allowed(&store, &[later], START), "{quota:?}");
+    }
+}
+
+#[test]
+fn what_is_given_back_can_be_taken_again_once() {
+    for quota in &quotas() {
+        let store = MemoryStore::new(100);
+        let charges = [charge(1, "core", quota)];
+        let first = store.charge(&charges, START).unwrap().outcomes[0].receipt.unwrap();
+        assert!(allowed(&store, &charges, START));
+        assert!(!allowed(&store, &charges, START));
+        store.settle(&charges[0], Adjustment::GiveBack(first), START).unwrap();
+        assert!(allowed(&store, &charges, START), "{quota:?}");
+        assert!(!allowed(&store, &charges, START), "{quota:?}");
+    }
+}
+
+#[test]
 fn decision_retries_when_the_last_denying_limit_reopens() {
+    let one = fixed(1);
     let store = MemoryStore::new(100);
     let late = START + Duration::from_secs(30);
-    assert!(allowed(&store, &[charge(1, "a", 1)], START));
-    assert!(allowed(&store, &[charge(1, "b", 1)], late));
-    let decision = store.charge(&[charge(1, "a", 1), charge(1, "b", 1)], late).unwrap();
-    assert_eq!(decision.retry(), Retry::At(late + MINUTE));
+    let charges = [charge(1, "a", &one), charge(1, "b", &one)];
+    assert!(allowed(&store, &charges[..1], START));
+    assert!(allowed(&store, &charges[1..], late));
+    let decision = store.charge(&charges, late).unwrap();
+    assert_eq!(decision.retry(&charges), Retry::At(late + MINUTE));
 }
 
 #[test]
 fn full_store_refuses_new_callers_and_serves_known_ones() {
+    let five = fixed(5);
     let store = MemoryStore::new(2);
-    assert!(allowed(&store, &[charge(1, "core", 5)], START));
-    assert!(allowed(&store, &[charge(2, "core", 5)], START));
-    assert_eq!(store.charge(&[charge(3, "core", 5)], START).unwrap_err(), StoreError::Full);
-    assert!(allowed(&store, &[charge(1, "core", 5)], START));
+    assert!(allowed(&store, &[charge(1, "core", &five)], START));
+    assert!(allowed(&store, &[charge(2, "core", &five)], START));
+    assert_eq!(store.charge(&[charge(3, "core", &five)], START).unwrap_err(), StoreError::Full);
+    assert!(allowed(&store, &[charge(1, "core", &five)], START));
     assert_eq!((store.len(), store.take_refused()), (2, 1));
 }
 
 #[test]
-fn ended_windows_make_room() {
-    let store = MemoryStore::new(SHARDS);
+fn counters_that_are_over_make_room() {
+    let store = MemoryStore::new(6 * SHARDS);
+    let quotas = quotas();
     for owner in 0..SHARDS as u32 {
-        assert!(allowed(&store, &[charge(owner, "core", 5)], START));
+        for (quota, name) in quotas.iter().zip(["a", "b", "c", "d", "e", "f"]) {
+            assert!(allowed(&store, &[charge(owner, name, quota)], START));
+        }
     }
+    let late = START + 2 * MINUTE;
     for _ in 0..SHARDS {
-        store.sweep(START + MINUTE);
+        store.sweep(late);
     }
     assert!(store.is_empty());
-    assert!(allowed(&store, &[charge(9_999, "core", 5)], START + MINUTE));
+    assert!(allowed(&store, &[charge(9_999, "core", &quotas[0])], late));
 }
 
 #[test]
 fn lack_of_room_sweeps_the_callers_own_shard_at_once() {
+    let five = fixed(5);
     let store = MemoryStore::new(1);
-    assert!(allowed(&store, &[charge(1, "a", 5)], START));
+    assert!(allowed(&store, &[charge(1, "a", &five)], START));
     // Another limit of the same owner lives in the same shard.
-    assert!(allowed(&store, &[charge(1, "b", 5)], START + MINUTE));
+    assert!(allowed(&store, &[charge(1, "b", &five)], START + MINUTE));
     assert_eq!(store.len(), 1);
 }
 
 #[test]
 fn parallel_charges_admit_exactly_the_limit() {
     const LIMIT: u32 = 1000;
+    let (limited, wide) = (fixed(LIMIT), fixed(9_999));
     for threads in [1, 2, 8] {
         let store = MemoryStore::new(100);
         let admitted: usize = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
                 .map(|worker| {
-                    let store = &store;
+                    let (store, limited, wide) = (&store, &limited, &wide);
                     scope.spawn(move || {
                         // Opposite orders over two owners: neither deadlock nor lost charge.
-                        let mut charges = [charge(1, "user", LIMIT), charge(2, "ip", 9_999)];
+                        let mut charges = [charge(1, "user", limited), charge(2, "ip", wide)];
                         if worker % 2 == 1 {
                             charges.reverse();
                         }
@@ -110,56 +216,70 @@ fn parallel_charges_admit_exactly_the_limit() {
             workers.into_iter().map(|worker| worker.join().unwrap()).sum()
         });
         assert_eq!(admitted, LIMIT as usize, "{threads} threads");
-        let other = store.charge(&[charge(2, "ip", 9_999)], START).unwrap();
-        assert_eq!(other.standings[0].used, LIMIT + 1, "{threads} threads");
+        assert_eq!(used(&store, &charge(2, "ip", &wide), START), LIMIT, "{threads} threads");
     }
 }
 
-#[test]
-fn shards_span_one_doubling() {
-    let slots = staggered_shards();
-    let share = |shard: u8| slots.iter().filter(|slot| **slot == shard).count() as f64;
-    let (first, last): (f64, f64) = ((0..16).map(share).sum(), (240..=255).map(share).sum());
-    assert!((1.8..2.1).contains(&(last / first)), "{first} {last}");
+/// One state of any kind, charged by the pure functions alone.
+#[derive(Default)]
+struct States {
+    fixed_window: HashMap<Key, Window>,
+    sliding_window: HashMap<Key, Windows>,
+    sliding_log: HashMap<Key, Log>,
+    token_bucket: HashMap<Key, Bucket>,
+    gcra: HashMap<Key, Level>,
+    concurrency: HashMap<Key, Leases>,
+}
+
+impl States {
+    fn admits(&mut self, charge: &Charge<'_>, now: Timestamp) -> bool {
+        with_table!(self, charge.quota, (algorithm, states) => {
+            algorithm.admits(states.entry(charge.key).or_default(), charge.cost, now)
+        })
+    }
+
+    fn take(&mut self, charge: &Charge<'_>, now: Timestamp) {
+        with_table!(self, charge.quota, (algorithm, states) => {
+            algorithm.take(states.entry(charge.key).or_default(), charge.cost, now);
+        })
+    }
+
+    fn standing(&mut self, charge: &Charge<'_>, now: Timestamp) -> Standing {
+        with_table!(self, charge.quota, (algorithm, states) => {
+            algorithm.standing(states.entry(charge.key).or_default(), now)
+        })
+    }
 }
 
 proptest! {
     #[test]
-    fn prop_store_equals_a_map_of_pure_windows(
+    fn prop_store_equals_maps_of_pure_states(
         steps in prop::collection::vec(
-            (0_u64..30_000_000, prop::collection::btree_set((0_u32..4, 0_u32..2), 1..4), 1_u32..3),
+            (0_u64..30_000_000, prop::collection::btree_set((0_u32..4, 0_usize..6), 1..4), 1_u32..3),
             1..80,
         ),
     ) {
-        let store = MemoryStore::new(1000);
-        let mut model: HashMap<(u32, u32), FixedWindow> = HashMap::new();
+        let (store, quotas) = (MemoryStore::new(1000), quotas());
+        let mut model = States::default();
         let mut now = START;
         for (advance, names, cost) in steps {
             now = now + Duration::from_micros(advance);
-            let charges: Vec<Charge> = names
+            let charges: Vec<Charge<'_>> = names
                 .iter()
-                .map(|(owner, limit)| Charge {
-                    cost,
-                    ..charge(*owner, ["core", "search"][*limit as usize], 3 + limit * 2)
+                .map(|(owner, kind)| Charge {
+                    cost: if *kind == 5 { 1 } else { cost },
+                    ..charge(*owner, ["a", "b", "c", "d", "e", "f"][*kind], &quotas[*kind])
                 })
                 .collect();
-            let opened: Vec<FixedWindow> = names
-                .iter()
-                .zip(&charges)
-                .map(|(name, charge)| FixedWindow::open(model.get(name).copied(), charge.quota, now))
-                .collect();
-            let fits = opened.iter().zip(&charges).all(|(window, charge)| window.admits(charge.quota, cost));
+            let fits = charges.iter().all(|charge| model.admits(charge, now));
             if fits {
-                model.extend(names.iter().copied().zip(opened.iter().map(|window| window.charge(cost))));
+                charges.iter().for_each(|charge| model.take(charge, now));
             }
             let decision = store.charge(&charges, now).unwrap();
             prop_assert_eq!(decision.verdict == Verdict::Allow, fits);
-            for ((window, charge), standing) in opened.iter().zip(&charges).zip(&decision.standings) {
-                let window = if fits { window.charge(cost) } else { *window };
-                prop_assert_eq!(
-                    window.standing(charge.quota, now),
-                    crate::limit::Standing { retry: Retry::Now, ..*standing }
-                );
+            for (charge, outcome) in charges.iter().zip(&decision.outcomes) {
+                let told = Standing { retry: Retry::Now, ..outcome.standing };
+                prop_assert_eq!(model.standing(charge, now), told);
             }
             store.sweep(now);
         }

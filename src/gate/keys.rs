@@ -1,0 +1,125 @@
+//! Whose counter a limit asks for, and which: the request's values for what the limit counts by.
+
+use smallvec::SmallVec;
+
+use super::charges::Charges;
+use crate::{
+    identity::{Identity, Prefixes, cookie_values},
+    policy::{KeyPart, Per},
+};
+
+/// What a key is made from.
+pub(super) struct Keys<'k, 'r, 'p> {
+    pub(super) charges: &'k Charges<'r, 'p>,
+    pub(super) per: &'p Per,
+    pub(super) identity: &'k Identity<'k>,
+}
+
+/// A part of a key: kind and value, with the name of what has one.
+type Part<'k> = (u8, &'k [u8]);
+
+impl Keys<'_, '_, '_> {
+    /// Owner and entry of the counter; none if the request lacks what the limit counts by.
+    pub(super) fn hash(&self) -> Option<(u128, u128)> {
+        match self.per.parts.as_slice() {
+            [KeyPart::Caller] => {
+                self.identity.caller.as_ref().map(|caller| (caller.hash, caller.hash))
+            }
+            [KeyPart::ClientIp] => {
+                let address = self.address();
+                Some((address, address))
+            }
+            parts => self.hash_tuple(parts),
+        }
+    }
+
+    fn hash_tuple(&self, parts: &[KeyPart]) -> Option<(u128, u128)> {
+        let Charges { head, client, identifier, .. } = self.charges;
+        let caller = self.identity.caller.as_ref().map(|caller| caller.hash.to_le_bytes());
+        let address = self.address().to_le_bytes();
+        // Not every server tells `get` from GET, so counters do not either.
+        let method = head.method.as_str().to_ascii_uppercase();
+        let claims: SmallVec<[Option<String>; 4]> =
+            parts.iter().map(|part| self.claim(part)).collect();
+
+        let mut tuple: SmallVec<[Part<'_>; 8]> = SmallVec::new();
+        for (part, claim) in parts.iter().zip(&claims) {
+            match part {
+                KeyPart::Caller => tuple.push((b'c', caller.as_ref()?)),
+                KeyPart::ClientIp => tuple.push((b'i', &address)),
+                KeyPart::Host => tuple.push((b'o', head.host()?.as_bytes())),
+                KeyPart::Method => tuple.push((b'm', method.as_bytes())),
+                KeyPart::Path => {
+                    self.charges.route?;
+                    tuple.push((b'p', without_final_slash(&head.path)));
+                }
+                KeyPart::PathParameter(name) => {
+                    let segment = self.charges.route?.path.parameter(name, &head.path)?;
+                    tuple.extend([(b'n', name.as_bytes()), (b's', segment.as_bytes())]);
+                }
+                KeyPart::Claim(name) => {
+                    let claim = claim.as_ref()?;
+                    tuple.extend([(b'n', name.as_bytes()), (b'v', claim.as_bytes())]);
+                }
+                KeyPart::Header(name) => {
+                    let values = client.headers.get_all(name).iter().map(|v| v.as_bytes());
+                    push_all(&mut tuple, (name.as_str(), b'h'), values)?;
+                }
+                KeyPart::Cookie(name) => {
+                    push_all(&mut tuple, (name, b'k'), cookie_values(client.headers, name))?;
+                }
+            }
+        }
+        let entry = identifier.hasher.hash(tuple);
+        // All counters of one owner are decided together: the caller's, else the address's.
+        let owner = match &self.identity.caller {
+            Some(caller) if parts.contains(&KeyPart::Caller) => caller.hash,
+            _ if parts.contains(&KeyPart::ClientIp) => self.address(),
+            _ => entry,
+        };
+        Some((owner, entry))
+    }
+
+    fn address(&self) -> u128 {
+        let prefixes = Prefixes { ipv4: self.per.ipv4_prefix, ipv6: self.per.ipv6_prefix };
+        let Charges { identifier, client, .. } = self.charges;
+        identifier.hash_address(client.address, prefixes)
+    }
+
+    fn claim(&self, part: &KeyPart) -> Option<String> {
+        let KeyPart::Claim(name) = part else { return None };
+        let known = self.identity.token.as_ref()?;
+        known.token.claims.lookup(name).and_then(scalar)
+    }
+}
+
+/// Adds all values of what may come more than once: sending it twice is not sending it once. None:
+/// there is none, or nothing in it.
+fn push_all<'k>(
+    tuple: &mut SmallVec<[Part<'k>; 8]>,
+    (name, kind): (&'k str, u8),
+    values: impl Iterator<Item = &'k [u8]>,
+) -> Option<()> {
+    tuple.push((b'n', name.as_bytes()));
+    let before = tuple.len();
+    tuple.extend(values.map(|value| (kind, value)));
+    let is_there = tuple.get(before..)?.iter().any(|(_, value)| !value.is_empty());
+    is_there.then_some(())
+}
+
+/// A slash at the end makes no difference to routes, so none to counters.
+fn without_final_slash(path: &str) -> &[u8] {
+    path.strip_suffix('/').unwrap_or(path).as_bytes()
+}
+
+/// A claim that can be counted by: text, number or truth value, not empty. The kind is part of it,
+/// so that `"1"` and `1` differ.
+fn scalar(value: &serde_json::Value) -> Option<String> {
+    match value {
+        serde_json::Value::String(text) if text.is_empty() => None,
+        serde_json::Value::String(text) => Some(format!("s{text}")),
+        serde_json::Value::Number(number) => Some(format!("n{number}")),
+        serde_json::Value::Bool(truth) => Some(format!("b{truth}")),
+        _ => None,
+    }
+}

@@ -1,0 +1,73 @@
+//! Tells clients how their limits stand, in the headers of a response.
+
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Response};
+
+use super::{Passage, tally::Tally};
+use crate::{
+    clock::Timestamp,
+    limit::{Key, KeyHasher, Quota},
+    response::{Body, LimitHeaders, RateLimitFields, RateLimitItem, expose, t},
+};
+
+static X_TOLLGATE_SHADOW: HeaderName = HeaderName::from_static("x-tollgate-shadow");
+
+/// Puts the limit headers that the policy asks for on a response that has none: an upstream's own
+/// were taken out.
+pub(super) fn stamp(
+    response: &mut Response<Body>,
+    passage: &Passage<'_>,
+    (hasher, now): (&KeyHasher, Timestamp),
+) {
+    let Some(tally) = &passage.tally else { return };
+    let responses = passage.responses();
+    let headers = response.headers_mut();
+    if responses.headers.shows_github()
+        && let Some(told) = tally.told()
+    {
+        LimitHeaders::new(told.asked.limit, told.asked.allowance, told.standing()).stamp(headers);
+    }
+    if responses.headers.shows_ietf()
+        && let Some(fields) = rate_limit_fields(tally, hasher, now)
+    {
+        fields.stamp(headers);
+    }
+    if responses.shadow_header
+        && let Some(names) = tally.would_deny_names()
+        && let Ok(names) = HeaderValue::from_str(&names)
+    {
+        headers.append(X_TOLLGATE_SHADOW.clone(), names);
+    }
+    expose(headers);
+}
+
+fn rate_limit_fields(
+    tally: &Tally<'_>,
+    hasher: &KeyHasher,
+    now: Timestamp,
+) -> Option<RateLimitFields> {
+    let retry_after = tally.retry_after(now, Duration::ZERO);
+    let items = tally.enforced().map(|item| {
+        let (allowance, standing) = (item.asked.allowance, item.standing());
+        RateLimitItem {
+            name: &allowance.name,
+            limit: standing.limit,
+            window_secs: allowance.window_secs,
+            partition: partition(item.charge.key, hasher),
+            remaining: standing.remaining,
+            t: match item.charge.quota {
+                Quota::Concurrency(_) => None,
+                _ => Some(t(standing, now, retry_after)),
+            },
+        }
+    });
+    RateLimitFields::new(items)
+}
+
+/// A name for a counter that says nothing about whose it is, nor where the store keeps it: whoever
+/// knew that could choose identities that crowd each other.
+fn partition(key: Key, hasher: &KeyHasher) -> [u8; 8] {
+    let hash = hasher.hash([(b'k', key.entry.to_le_bytes().as_slice())]);
+    (hash as u64).to_be_bytes()
+}

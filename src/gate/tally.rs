@@ -1,0 +1,171 @@
+//! What was decided about a request's charges, and what becomes of them once the response is known.
+
+mod settle;
+
+use std::time::Duration;
+
+use super::charges::{Asked, AskedLimit, Role};
+use crate::{
+    clock::Timestamp,
+    identity::{CallerValue, Identity, ResolvedCaller},
+    limit::{Charge, Decision, Key, Outcome, Outcomes, Quota, Receipt, Retry, Standing, Verdict},
+    response::{Denial, Rejection},
+    store::{MemoryStore, StoreError},
+};
+
+pub(super) use self::settle::Answer;
+
+/// The charges of a request and their outcomes.
+pub(super) struct Tally<'p> {
+    asked: Asked<'p>,
+    outcomes: Outcomes,
+    verdict: Verdict,
+    retry: Retry,
+    /// Whether the response may still put right what was charged.
+    is_open: bool,
+}
+
+/// One charge and its outcome.
+#[derive(Clone, Copy)]
+pub(super) struct Item<'t, 'p> {
+    pub(super) asked: &'t AskedLimit<'p>,
+    pub(super) charge: &'t Charge<'p>,
+    pub(super) outcome: &'t Outcome,
+}
+
+impl<'t> Item<'t, '_> {
+    /// How the limit stands.
+    pub(super) fn standing(&self) -> &'t Standing {
+        &self.outcome.standing
+    }
+}
+
+impl<'p> Tally<'p> {
+    /// Has the store take what is asked for, or none of it.
+    pub(super) fn charge(
+        asked: Asked<'p>,
+        store: &MemoryStore,
+        now: Timestamp,
+    ) -> Result<Tally<'p>, StoreError> {
+        let decision = store.charge(&asked.charges, now)?;
+        let retry = decision.retry(&asked.charges);
+        let Decision { verdict, outcomes } = decision;
+        Ok(Tally { asked, outcomes, verdict, retry, is_open: verdict == Verdict::Allow })
+    }
+
+    /// Only looks.
+    pub(super) fn peek(asked: Asked<'p>, store: &MemoryStore, now: Timestamp) -> Tally<'p> {
+        let standings = store.peek(&asked.charges, now);
+        let outcome = |standing| Outcome { standing, receipt: None };
+        let outcomes = standings.into_iter().map(outcome).collect();
+        Tally { asked, outcomes, verdict: Verdict::Allow, retry: Retry::Now, is_open: false }
+    }
+
+    /// All charges, in order.
+    pub(super) fn items(&self) -> impl Iterator<Item = Item<'_, 'p>> {
+        let asked = self.asked.limits.iter().zip(&self.asked.charges);
+        asked.zip(&self.outcomes).map(|((asked, charge), outcome)| Item { asked, charge, outcome })
+    }
+
+    /// The charges that are more than counted.
+    pub(super) fn enforced(&self) -> impl Iterator<Item = Item<'_, 'p>> {
+        self.items().filter(|item| matches!(item.asked.role, Role::Primary | Role::Secondary))
+    }
+
+    /// The charges that would have denied the request, were they enforced.
+    pub(super) fn would_deny(&self) -> impl Iterator<Item = Item<'_, 'p>> {
+        let is_observed = |item: &Item<'_, 'p>| {
+            matches!(item.asked.role, Role::Shadow | Role::Candidate) && !item.outcome.fits()
+        };
+        self.items().filter(is_observed)
+    }
+
+    /// What [`Tally::would_deny`] holds, in words: `core, search;candidate`. None: nothing.
+    pub(super) fn would_deny_names(&self) -> Option<String> {
+        let mut names: Vec<String> = Vec::new();
+        for item in self.would_deny() {
+            let name = &item.asked.limit.name;
+            let name = match item.asked.role {
+                Role::Candidate => format!("{name};candidate"),
+                _ => name.to_string(),
+            };
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        (!names.is_empty()).then(|| names.join(", "))
+    }
+
+    /// The charge that denied the request.
+    fn denied_by(&self) -> Option<Item<'_, 'p>> {
+        match self.verdict {
+            Verdict::Deny(at) => self.items().nth(at),
+            Verdict::Allow => None,
+        }
+    }
+
+    /// Whole seconds after which a denied client should come back, at least one; none if it was not
+    /// denied, or waiting does not help.
+    pub(super) fn retry_after(&self, now: Timestamp, jitter: Duration) -> Option<u64> {
+        match self.retry {
+            Retry::At(instant) => {
+                let wait = instant.saturating_since(now) + jitter;
+                Some((wait.as_micros() as u64).div_ceil(1_000_000).max(1))
+            }
+            Retry::Now | Retry::Never => None,
+        }
+    }
+
+    /// Why the request of `identity` is denied, if it is.
+    pub(super) fn denial(
+        &self,
+        identity: &Identity<'_>,
+        now: Timestamp,
+        jitter: Duration,
+    ) -> Option<Rejection> {
+        let item = self.denied_by()?;
+        let violated = self.enforced().filter(|item| !item.outcome.fits());
+        let denial = Denial {
+            who: who(identity),
+            limit: item.asked.limit.name.clone(),
+            violated: violated.map(|item| item.asked.allowance.name.clone()).collect(),
+            retry_after: self.retry_after(now, spread(item.charge.key, now, jitter)),
+        };
+        Some(match (item.asked.role, item.charge.quota) {
+            (_, Quota::Concurrency(_)) | (Role::Secondary, _) => Rejection::Secondary(denial),
+            _ => Rejection::Primary(denial),
+        })
+    }
+
+    /// The one that clients are told about: the one that denied, else the longest window of the
+    /// primary limit.
+    pub(super) fn told(&self) -> Option<Item<'_, 'p>> {
+        let primary = || self.items().filter(|item| item.asked.role == Role::Primary).last();
+        self.denied_by().or_else(primary)
+    }
+
+    /// What was granted until the response ends, and how long that is good.
+    pub(super) fn granted(&self) -> impl Iterator<Item = (&Charge<'p>, Receipt, Duration)> {
+        self.items().filter_map(|Item { charge, outcome, .. }| match charge.quota {
+            Quota::Concurrency(algorithm) => Some((charge, outcome.receipt?, algorithm.lease)),
+            _ => None,
+        })
+    }
+}
+
+/// How a denial calls the caller.
+fn who(identity: &Identity<'_>) -> String {
+    match &identity.caller {
+        Some(ResolvedCaller { kind, value: value @ CallerValue::Claim(_), .. }) => {
+            format!("{kind} {value}")
+        }
+        _ => identity.address.to_string(),
+    }
+}
+
+/// A part of `jitter` that differs from caller to caller and from time to time.
+fn spread(key: Key, now: Timestamp, jitter: Duration) -> Duration {
+    let micros = jitter.as_micros() as u64;
+    let hash = (key.entry as u64 ^ now.as_micros()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    Duration::from_micros(((u128::from(hash) * u128::from(micros)) >> 64) as u64)
+}

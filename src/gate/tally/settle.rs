@@ -1,0 +1,90 @@
+//! Puts right what was charged, now that the response is known.
+
+use http::{HeaderMap, HeaderName, StatusCode};
+
+use super::{Item, Tally};
+use crate::{
+    clock::Clock,
+    limit::{Charge, Outcome, Quota, Timing},
+    store::{Adjustment, MemoryStore},
+};
+
+/// What a response says about the costs of its request.
+#[derive(Clone, Copy)]
+pub(in crate::gate) struct Answer<'r> {
+    pub(in crate::gate) status: StatusCode,
+    pub(in crate::gate) headers: &'r HeaderMap,
+    /// The request's sender showed a good token.
+    pub(in crate::gate) is_authenticated: bool,
+}
+
+impl Tally<'_> {
+    /// Puts right what was charged, now that the response is known; before its head leaves, so that
+    /// it tells the numbers after that.
+    ///
+    /// Every charge is put right once, in one direction: a receipt is used up by it.
+    pub(in crate::gate) fn settle(
+        &mut self,
+        store: &MemoryStore,
+        response: Answer<'_>,
+        clock: &Clock,
+    ) {
+        if !self.is_open {
+            return;
+        }
+        let asked = self.asked.limits.iter().zip(&self.asked.charges);
+        for ((asked, charge), outcome) in asked.zip(&mut self.outcomes) {
+            let item = Item { asked, charge, outcome };
+            let Some((adjustment, cost)) = item.correction(response) else { continue };
+            let charge = Charge { cost, ..*charge };
+            let settled = store.settle(&charge, adjustment, clock.now());
+            *outcome = Outcome { standing: settled.unwrap_or(outcome.standing), receipt: None };
+        }
+    }
+}
+
+impl Item<'_, '_> {
+    /// What is to be taken or given back, and how much of it.
+    fn correction(&self, answer: Answer<'_>) -> Option<(Adjustment, u32)> {
+        let Item { asked, charge, outcome } = self;
+        if let Quota::Concurrency(_) = charge.quota {
+            return None;
+        }
+        if charge.timing == Timing::Later {
+            let counts = asked.limit.count_when.is_some_and(|when| when.contains(answer.status));
+            return (counts && outcome.fits() && charge.cost > 0)
+                .then_some((Adjustment::Take, charge.cost));
+        }
+        let taken = outcome.receipt;
+        if taken.is_none() && charge.cost > 0 {
+            // It is only observed, and did not fit.
+            return None;
+        }
+        let refund = &asked.limit.refund;
+        let is_refunded = refund.everybody.contains(answer.status)
+            || (answer.is_authenticated && refund.authenticated.contains(answer.status));
+        let cost = match is_refunded {
+            true => 0,
+            false => cost_in(answer.headers, asked.cost.from_response_header.as_ref()?)?,
+        };
+        match (cost.checked_sub(charge.cost), taken) {
+            (Some(0), _) => None,
+            (Some(extra), _) => Some((Adjustment::Take, extra)),
+            (None, Some(receipt)) => Some((Adjustment::GiveBack(receipt), charge.cost - cost)),
+            (None, None) => None,
+        }
+    }
+}
+
+/// What a response says its request has cost; none if it says so in no way that can be read, and the
+/// reserve stands.
+fn cost_in(headers: &HeaderMap, name: &HeaderName) -> Option<u32> {
+    let mut values = headers.get_all(name).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let digits = value.to_str().ok()?.trim();
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse::<u32>().unwrap_or(MAX_COST).min(MAX_COST))
+}
+
+/// More than any limit: a response that says it has cost more is taken to have cost this.
+const MAX_COST: u32 = i32::MAX as u32;

@@ -1,0 +1,204 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::limit::suite::{self, START, Subject, before, decide};
+
+impl Subject for FixedWindow {
+    const ANCHORED: bool = true;
+
+    fn memory(&self) -> Duration {
+        self.align.max_length()
+    }
+
+    fn with_capacity(&self, capacity: u32) -> FixedWindow {
+        FixedWindow { limit: capacity, ..self.clone() }
+    }
+}
+
+fn any_fixed_window() -> impl Strategy<Value = FixedWindow> {
+    let millis = prop_oneof![1_u64..20_000, (1_u64..20).prop_map(|seconds| seconds * 1000)];
+    (0_u32..12, millis, any::<bool>()).prop_map(|(limit, millis, aligned)| {
+        let align = if aligned { Align::Epoch } else { Align::FirstRequest };
+        FixedWindow { limit, align: align(Duration::from_millis(millis)) }
+    })
+}
+
+suite::owes! { any_fixed_window() => [
+    prop_used_and_remaining_make_up_the_limit,
+    prop_denial_leaves_the_state_as_it_was,
+    prop_waiting_until_retry_is_enough_and_less_is_not,
+    prop_cost_above_the_capacity_is_never_admitted,
+    prop_limit_is_full_at_reset_and_not_before,
+    prop_refund_never_leaves_more_than_had_the_charge_not_been,
+    prop_refund_with_no_charge_in_between_is_exact,
+    prop_refund_of_a_forgotten_charge_changes_nothing,
+    prop_changed_limit_applies_at_once_and_changed_back_restores,
+    prop_states_do_not_know_the_limit,
+    prop_service_resumes_after_the_clock_went_back_a_day,
+    prop_clock_a_little_behind_moves_nothing_back,
+    prop_state_that_is_over_decides_as_an_unused_one,
+    prop_state_survives_a_snapshot,
+    prop_no_input_panics_or_overflows,
+] }
+
+#[test]
+fn decisions_equal_the_model() {
+    suite::assert_equals_model(|numbers| {
+        let window = Duration::from_millis(numbers.below(20_000) + 1);
+        let align = if numbers.below(2) == 0 { Align::Epoch } else { Align::FirstRequest };
+        let quota = FixedWindow { limit: numbers.below(12) as u32, align: align(window) };
+        (quota.clone(), Model { quota, charges: Vec::new() })
+    });
+}
+
+/// All charges that there ever were; each look goes through them again from the first.
+struct Model {
+    quota: FixedWindow,
+    charges: Vec<(Timestamp, u32)>,
+}
+
+impl Model {
+    /// The end of the window of `now`, and the charges in it.
+    fn window(&self, now: Timestamp) -> (Timestamp, Vec<u32>) {
+        let length = self.quota.align.max_length();
+        let opened_by = |first: Timestamp| match self.quota.align {
+            Align::FirstRequest(_) => first,
+            _ => {
+                before(first, Duration::from_micros(first.as_micros() % length.as_micros() as u64))
+            }
+        };
+        let (mut end, mut costs) = (Timestamp::default(), Vec::new());
+        for (at, cost) in self.charges.iter().chain([&(now, 0)]) {
+            if *at >= end {
+                (end, costs) = (opened_by(*at) + length, Vec::new());
+            }
+            costs.push(*cost);
+        }
+        (end, costs)
+    }
+
+    fn used(&self, now: Timestamp) -> u32 {
+        self.window(now).1.iter().sum()
+    }
+}
+
+impl suite::Model for Model {
+    fn admits(&self, cost: u32, now: Timestamp) -> bool {
+        self.used(now) + cost <= self.quota.limit
+    }
+
+    fn take(&mut self, cost: u32, now: Timestamp) {
+        self.charges.push((now, cost));
+    }
+
+    fn give_back(&mut self, index: usize, _now: Timestamp) {
+        self.charges[index].1 = 0;
+    }
+
+    fn standing(&self, now: Timestamp) -> Standing {
+        let (limit, used, reset) = (self.quota.limit, self.used(now), self.window(now).0);
+        let next = if self.admits(1, now) { now } else { reset };
+        Standing { limit, remaining: limit - used, used, reset, next, retry: Retry::Now }
+    }
+
+    fn retry(&self, cost: u32, now: Timestamp) -> Retry {
+        if cost > self.quota.limit { Retry::Never } else { Retry::At(self.window(now).0) }
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn from_first_request(limit: u32) -> FixedWindow {
+    FixedWindow { limit, align: Align::FirstRequest(MINUTE) }
+}
+
+#[test]
+fn reset_is_fixed_by_the_first_charge() {
+    let (quota, mut window) = (from_first_request(3), Window::default());
+    for step in 0..5 {
+        let now = START + step * Duration::from_millis(700);
+        let (_, standing, _) = decide(&quota, &mut window, 1, now);
+        assert_eq!(standing.reset, START + MINUTE);
+    }
+}
+
+#[test]
+fn look_opens_no_window() {
+    let (quota, mut window) = (from_first_request(3), Window::default());
+    decide(&quota, &mut window, 0, START);
+    assert_eq!(window, Window::default());
+    let (_, standing, _) = decide(&quota, &mut window, 1, START + MINUTE);
+    assert_eq!(standing.reset, START + 2 * MINUTE);
+}
+
+#[test]
+fn aligned_windows_end_for_all_at_once() {
+    let quota = FixedWindow { limit: 3, align: Align::Epoch(MINUTE) };
+    let end = Timestamp::from_secs(1_790_000_040);
+    for ahead in [Duration::from_micros(1), Duration::from_secs(59), MINUTE] {
+        let mut window = Window::default();
+        let (_, standing, _) = decide(&quota, &mut window, 1, before(end, ahead));
+        assert_eq!(standing.reset, end);
+    }
+    let (_, standing, _) = decide(&quota, &mut Window::default(), 1, end);
+    assert_eq!(standing.reset, end + MINUTE);
+}
+
+#[test]
+fn raising_a_limit_keeps_the_count_and_the_reset() {
+    let mut window = Window::default();
+    decide(&from_first_request(3), &mut window, 3, START);
+    let now = START + MINUTE / 2;
+    let (allowed, standing, _) = decide(&from_first_request(10), &mut window, 1, now);
+    assert!(allowed);
+    assert_eq!((standing.used, standing.remaining), (4, 6));
+    assert_eq!(standing.reset, START + MINUTE);
+}
+
+#[test]
+fn lowering_a_limit_below_what_was_used_denies_until_reset() {
+    let mut window = Window::default();
+    decide(&from_first_request(5), &mut window, 5, START);
+    let now = START + MINUTE / 2;
+    let (allowed, standing, _) = decide(&from_first_request(2), &mut window, 1, now);
+    assert!(!allowed);
+    assert_eq!((standing.used, standing.remaining), (5, 0));
+    assert_eq!(standing.retry, Retry::At(START + MINUTE));
+}
+
+#[test]
+fn zero_limit_denies_always() {
+    let (allowed, standing, _) = decide(&from_first_request(0), &mut Window::default(), 1, START);
+    assert!(!allowed);
+    assert_eq!((standing.retry, standing.remaining, standing.used), (Retry::Never, 0, 0));
+}
+
+#[test]
+fn clock_that_went_back_a_day_is_healed_by_a_denial() {
+    let (quota, mut window) = (from_first_request(3), Window::default());
+    decide(&quota, &mut window, 3, START + Duration::from_secs(86_400));
+    let (allowed, ..) = decide(&quota, &mut window, 1, START);
+    assert!(!allowed);
+    assert_eq!(window, Window { used: 3, reset: START + MINUTE });
+}
+
+#[test]
+fn clock_that_is_behind_by_more_than_the_skew_went_back() {
+    let (quota, mut window) = (from_first_request(1), Window::default());
+    decide(&quota, &mut window, 1, START + MAX_SKEW);
+    decide(&quota, &mut window, 1, START);
+    assert_eq!(window.reset, START + MAX_SKEW + MINUTE);
+    let further = before(START, Duration::from_micros(1));
+    decide(&quota, &mut window, 1, further);
+    assert_eq!(window.reset, further + MINUTE);
+}
+
+#[test]
+fn refunded_window_stays_open() {
+    let (quota, mut window) = (from_first_request(3), Window::default());
+    let receipt = quota.take(&mut window, 1, START);
+    quota.give_back(&mut window, receipt, 1, START + MINUTE / 2);
+    assert_eq!(window, Window { used: 0, reset: START + MINUTE });
+}

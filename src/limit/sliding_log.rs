@@ -1,0 +1,211 @@
+//! Sliding log: exactly `limit` units in any `window`, by remembering each charge.
+//!
+//! The only algorithm with neither an edge nor an estimate, and the only one whose state grows with
+//! the limit: it is for small limits.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::{Algorithm, Bytes, MAX_SKEW, Receipt, Retry, Standing, State};
+use crate::clock::Timestamp;
+
+/// `limit` units in any `window`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlidingLog {
+    /// Units, at most [`SlidingLog::MAX_LIMIT`]. Zero denies always.
+    pub limit: u32,
+    /// How long a unit counts.
+    pub window: Duration,
+}
+
+/// The charges of a key that may still count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// Oldest first. Those that no longer count stay until the next charge.
+    entries: VecDeque<Entry>,
+    /// Units of all entries.
+    units: u64,
+    /// Tells apart what is charged in the same microsecond.
+    charges: u64,
+    /// When the newest entry no longer counts.
+    expires: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    at: Timestamp,
+    cost: u32,
+    number: u64,
+}
+
+impl State for Log {
+    fn is_over(&self, now: Timestamp) -> bool {
+        now >= self.expires
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.charges.to_le_bytes());
+        bytes.extend(self.expires.as_micros().to_le_bytes());
+        bytes.extend((self.entries.len() as u32).to_le_bytes());
+        for Entry { at, cost, number } in &self.entries {
+            bytes.extend(at.as_micros().to_le_bytes());
+            bytes.extend(cost.to_le_bytes());
+            bytes.extend(number.to_le_bytes());
+        }
+    }
+
+    fn decode(bytes: &mut Bytes<'_>) -> Option<Log> {
+        let (charges, expires) = (bytes.u64()?, Timestamp::from_micros(bytes.u64()?));
+        let count = bytes.u32()?;
+        let mut entry = || {
+            let at = Timestamp::from_micros(bytes.u64()?);
+            Some(Entry { at, cost: bytes.u32()?, number: bytes.u64()? })
+        };
+        let entries = (0..count).map(|_| entry()).collect::<Option<VecDeque<Entry>>>()?;
+        let units = entries.iter().map(|entry| u64::from(entry.cost)).sum();
+        Some(Log { entries, units, charges, expires })
+    }
+}
+
+impl Log {
+    /// Now, as the log sees it. A clock that is a little behind the newest entry is taken to be at
+    /// it. If it is further behind, it went back, and entries ahead of it count as of now.
+    fn time(&self, now: Timestamp) -> Timestamp {
+        match self.entries.back() {
+            Some(newest) if newest.at <= now + MAX_SKEW => newest.at.max(now),
+            _ => now,
+        }
+    }
+}
+
+impl SlidingLog {
+    /// Most units that a log can hold: one entry may be needed for each.
+    pub const MAX_LIMIT: u32 = 10_000;
+
+    fn has_left(&self, entry: &Entry, time: Timestamp) -> bool {
+        time.saturating_since(entry.at) >= self.window
+    }
+
+    /// Units that count at `time`. Those that have left are at the front, and there are none after a
+    /// charge: this looks at few entries.
+    fn used(&self, log: &Log, time: Timestamp) -> u64 {
+        let left = log.entries.iter().take_while(|entry| self.has_left(entry, time));
+        log.units.saturating_sub(left.map(|entry| u64::from(entry.cost)).sum())
+    }
+
+    /// When `units` of those that count at `time` will have left; none if there are not so many.
+    fn freed(&self, log: &Log, units: u64, time: Timestamp) -> Option<Timestamp> {
+        let mut freed = 0;
+        let mut live = log.entries.iter().skip_while(|entry| self.has_left(entry, time));
+        let last = live.find(|entry| {
+            freed += u64::from(entry.cost);
+            freed >= units
+        })?;
+        Some(last.at.min(time) + self.window)
+    }
+
+    /// Moves entries that are ahead of `time` to it.
+    fn heal(&self, log: &mut Log, time: Timestamp) {
+        for entry in log.entries.iter_mut().rev().take_while(|entry| entry.at > time) {
+            entry.at = time;
+            log.expires = time + self.window;
+        }
+    }
+
+    /// Drops the entries that have left.
+    fn forget(&self, log: &mut Log, time: Timestamp) {
+        while let Some(oldest) = log.entries.front().filter(|entry| self.has_left(entry, time)) {
+            log.units = log.units.saturating_sub(u64::from(oldest.cost));
+            log.entries.pop_front();
+        }
+    }
+}
+
+impl Algorithm for SlidingLog {
+    type State = Log;
+
+    fn capacity(&self) -> u32 {
+        self.limit
+    }
+
+    fn admits(&self, log: &Log, cost: u32, now: Timestamp) -> bool {
+        // What has left needs a look only if it could make the difference.
+        let fits = |used: u64| used + u64::from(cost) <= u64::from(self.limit);
+        fits(log.units) || fits(self.used(log, log.time(now)))
+    }
+
+    /// A charge that is admitted has an entry of its own. What is taken beyond the limit has one
+    /// while there are fewer than `limit`; from then on it joins the newest entry, so that it is
+    /// counted in bounded memory, and none of it for too short a time.
+    fn take(&self, log: &mut Log, cost: u32, now: Timestamp) -> Receipt {
+        let time = log.time(now);
+        self.heal(log, time);
+        self.forget(log, time);
+        log.expires = time + self.window;
+        if log.entries.len() >= self.limit as usize
+            && let Some(newest) = log.entries.back_mut()
+        {
+            let cost = cost.min(u32::MAX - newest.cost);
+            *newest = Entry { at: time, cost: newest.cost + cost, ..*newest };
+            log.units += u64::from(cost);
+            return Receipt { at: time, number: newest.number };
+        }
+        let number = log.charges;
+        log.charges = log.charges.wrapping_add(1);
+        log.units += u64::from(cost);
+        log.entries.push_back(Entry { at: time, cost, number });
+        Receipt { at: time, number }
+    }
+
+    fn standing(&self, log: &Log, now: Timestamp) -> Standing {
+        let time = log.time(now);
+        let (limit, used) = (u64::from(self.limit), self.used(log, time));
+        let reset = match log.entries.back() {
+            Some(newest) if used > 0 => newest.at.min(time) + self.window,
+            _ => now,
+        };
+        let next = match (used + 1).checked_sub(limit) {
+            Some(units @ 1..) => self.freed(log, units, time).unwrap_or(reset),
+            _ => now,
+        };
+        let used = u32::try_from(used).unwrap_or(u32::MAX);
+        let remaining = self.limit.saturating_sub(used);
+        Standing { limit: self.limit, remaining, used, reset, next, retry: Retry::Now }
+    }
+
+    fn retry(&self, log: &Log, cost: u32, now: Timestamp) -> Retry {
+        if cost > self.limit {
+            return Retry::Never;
+        }
+        let time = log.time(now);
+        let excess = (self.used(log, time) + u64::from(cost)).saturating_sub(self.limit.into());
+        Retry::At(self.freed(log, excess, time).unwrap_or(now))
+    }
+
+    fn penalize(&self, log: &mut Log, _cost: u32, now: Timestamp) {
+        let time = log.time(now);
+        self.heal(log, time);
+    }
+
+    /// Takes it off the charge's own entry. An entry that was moved since, because a clock went back
+    /// or another charge joined it, keeps what it has.
+    fn give_back(&self, log: &mut Log, receipt: Receipt, cost: u32, _now: Timestamp) {
+        let Ok(index) = log.entries.binary_search_by_key(&receipt.number, |entry| entry.number)
+        else {
+            return;
+        };
+        let Some(entry) = log.entries.get_mut(index).filter(|entry| entry.at == receipt.at) else {
+            return;
+        };
+        let cost = cost.min(entry.cost);
+        entry.cost -= cost;
+        log.units = log.units.saturating_sub(u64::from(cost));
+        if entry.cost == 0 {
+            log.entries.remove(index);
+        }
+        log.expires =
+            log.entries.back().map_or(Timestamp::default(), |newest| newest.at + self.window);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! What every algorithm owes, as properties that the tests of each one call by name.
+//!
+//! A property is a function of a [`Subject`] and a [`History`]; [`owes`] makes tests of those that
+//! an algorithm is held to:
+//!
+//! ```ignore
+//! suite::owes! { any_sliding_window() => [
+//!     prop_denial_leaves_the_state_as_it_was,
+//!     prop_waiting_until_retry_is_enough_and_less_is_not,
+//! ] }
+//! ```
+//!
+//! Histories advance by microseconds up to a few seconds: subjects have windows of about as much,
+//! and capacities of about ten.
+
+pub(super) mod history;
+mod model;
+pub(super) mod properties;
+
+use std::{fmt::Debug, time::Duration};
+
+use super::{Algorithm, Receipt, Standing};
+use crate::clock::Timestamp;
+
+pub(super) use self::model::{Model, assert_equals_model, first_instant};
+
+/// An algorithm as the suite sees it.
+pub(super) trait Subject: Algorithm<State: Debug> + Debug + Sized {
+    /// Whether an unused key's first charge fixes when it and later ones are forgotten. Then a
+    /// refund is compared with a key that was in use before the charge: the anchor of a charge that
+    /// is given back stays.
+    const ANCHORED: bool = false;
+
+    /// Whether less than the whole of a charge can be given back.
+    const DIVISIBLE: bool = true;
+
+    /// After this long, nothing counts of what was admitted.
+    fn memory(&self) -> Duration;
+
+    /// The same with another capacity: another rate of the same limit.
+    fn with_capacity(&self, capacity: u32) -> Self;
+
+    /// The steps in which instants are told.
+    fn unit(&self) -> Duration {
+        Duration::from_micros(1)
+    }
+
+    /// How much later than without the charge a cost may fit after a refund.
+    fn refund_rounding(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// Makes tests of properties, for all subjects of a strategy.
+macro_rules! owes {
+    ($subjects:expr => [$($property:ident),+ $(,)?]) => {
+        proptest::proptest! {
+            // There are many of these; the differential runs look at more histories.
+            #![proptest_config(proptest::prelude::ProptestConfig::with_cases(100))]
+            $(
+            #[test]
+            fn $property(
+                subject in $subjects,
+                history in $crate::limit::suite::history::any_history(),
+            ) {
+                $crate::limit::suite::properties::$property(&subject, &history)?;
+            }
+            )+
+        }
+    };
+}
+pub(super) use owes;
+
+/// When histories begin: at the start of every window that is a divisor of ten seconds.
+pub(super) const START: Timestamp = Timestamp::from_secs(1_790_000_000);
+
+/// One decision as a store makes it.
+pub(super) fn decide<A: Algorithm>(
+    algorithm: &A,
+    state: &mut A::State,
+    cost: u32,
+    now: Timestamp,
+) -> (bool, Standing, Option<Receipt>) {
+    if algorithm.admits(state, cost, now) {
+        let receipt = (cost > 0).then(|| algorithm.take(state, cost, now));
+        return (true, algorithm.standing(state, now), receipt);
+    }
+    algorithm.penalize(state, cost, now);
+    let retry = algorithm.retry(state, cost, now);
+    (false, Standing { retry, ..algorithm.standing(state, now) }, None)
+}
+
+/// The instant that lies `ago` before `instant`.
+pub(super) fn before(instant: Timestamp, ago: Duration) -> Timestamp {
+    Timestamp::from_micros(instant.saturating_since(Timestamp::default() + ago).as_micros() as u64)
+}

@@ -1,0 +1,109 @@
+//! The differential run: an algorithm against a model of it.
+
+use std::time::Duration;
+
+use super::{START, Subject, decide};
+use crate::{
+    clock::Timestamp,
+    limit::{Retry, Standing},
+};
+
+/// An algorithm written again: slow, exact, and in another way.
+pub(crate) trait Model {
+    /// Whether `cost` fits.
+    fn admits(&self, cost: u32, now: Timestamp) -> bool;
+
+    /// Counts `cost`.
+    fn take(&mut self, cost: u32, now: Timestamp);
+
+    /// Gives back the charge that was the `index`th to be taken.
+    fn give_back(&mut self, index: usize, now: Timestamp);
+
+    /// How the key stands; `retry` is [`Retry::Now`].
+    fn standing(&self, now: Timestamp) -> Standing;
+
+    /// When `cost`, which does not fit now, will.
+    fn retry(&self, cost: u32, now: Timestamp) -> Retry;
+}
+
+/// Lets subjects and their models decide the same random requests and refunds, 100 for each of 1000
+/// seeds; every decision and all that is told with it must be equal.
+///
+/// A failure tells its seed and step. To look at it alone, put that seed in place of the range.
+pub(crate) fn assert_equals_model<S: Subject, M: Model>(any: impl Fn(&mut Numbers) -> (S, M)) {
+    for seed in 0..1000 {
+        let mut numbers = Numbers(seed);
+        let (subject, mut model) = any(&mut numbers);
+        let (mut state, mut now, mut receipts) = (S::State::default(), START, Vec::new());
+        for step in 0..100 {
+            now = now + numbers.advance(subject.memory());
+            let cost = numbers.below(u64::from(subject.capacity().min(6)) + 2) as u32;
+            let fits = model.admits(cost, now);
+            if fits && cost > 0 {
+                model.take(cost, now);
+            }
+            let retry = if fits { Retry::Now } else { model.retry(cost, now) };
+            let standing = Standing { retry, ..model.standing(now) };
+
+            let (allowed, told, receipt) = decide(&subject, &mut state, cost, now);
+            let place = format!("seed {seed}, step {step}: {cost} at {now:?} by {subject:?}");
+            assert_eq!((allowed, told), (fits, standing), "{place}");
+            receipts.extend(receipt.map(|receipt| Some((receipt, cost))));
+
+            if numbers.below(4) == 0 && !receipts.is_empty() {
+                let recent = numbers.below(receipts.len().min(6) as u64) as usize;
+                let index = receipts.len() - 1 - recent;
+                if let Some((receipt, cost)) = receipts[index].take() {
+                    subject.give_back(&mut state, receipt, cost, now);
+                    model.give_back(index, now);
+                }
+            }
+        }
+    }
+}
+
+/// The earliest of the instants from `from` to `to` at which `holds` does, if it does from then on.
+pub(crate) fn first_instant(
+    (from, to): (Timestamp, Timestamp),
+    unit: Duration,
+    holds: impl Fn(Timestamp) -> bool,
+) -> Timestamp {
+    let steps = to.saturating_since(from).as_micros() / unit.as_micros();
+    let (mut low, mut high) = (0, steps as u32);
+    while low < high {
+        let middle = (low + high) / 2;
+        if holds(from + unit * middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    from + unit * low
+}
+
+/// Numbers that look random, and are the same for the same seed (SplitMix64).
+pub(crate) struct Numbers(u64);
+
+impl Numbers {
+    /// A number from zero to `bound` exclusive.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    /// Some time, often none, and sometimes what matters to a window of `memory`.
+    fn advance(&mut self, memory: Duration) -> Duration {
+        let micros = memory.as_micros() as u64;
+        Duration::from_micros(match self.below(16) {
+            0..4 => 0,
+            4..6 => self.below(3),
+            6..11 => self.below(micros / 8 + 1),
+            11..13 => self.below(micros / 2 + 1),
+            13 => micros - self.below(2),
+            14 => micros / 2,
+            _ => self.below(3 * micros),
+        })
+    }
+}

@@ -1,0 +1,399 @@
+//! The properties. Each is what its name says.
+
+use std::time::Duration;
+
+use proptest::{prelude::*, test_runner::TestCaseError};
+
+use super::{
+    START, Subject, before, decide,
+    history::{History, Noise, Step, run},
+};
+use crate::{
+    clock::Timestamp,
+    limit::{Bytes, MAX_SKEW, Receipt, Retry, Standing, State},
+};
+
+/// Remaining is the largest cost that fits, and is what was not used.
+pub(crate) fn prop_used_and_remaining_make_up_the_limit<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let (mut state, mut now, mut exceeded) = (S::State::default(), START, false);
+    for step in &history.steps {
+        exceeded |= step.forced && !subject.admits(&state, step.cost, now + step.advance);
+        now = run(subject, &mut state, &[*step], now);
+        let Standing { limit, used, remaining, retry, .. } = subject.standing(&state, now);
+        prop_assert_eq!(remaining, limit.saturating_sub(used));
+        prop_assert!(exceeded || used <= limit, "{} used of {}", used, limit);
+        prop_assert_eq!(retry, Retry::Now);
+        prop_assert_eq!(subject.admits(&state, 0, now), used <= limit);
+        prop_assert_eq!(subject.admits(&state, remaining, now), used <= limit);
+        prop_assert!(!subject.admits(&state, remaining + 1, now));
+    }
+    Ok(())
+}
+
+/// Owed by all but strict buckets.
+pub(crate) fn prop_denial_leaves_the_state_as_it_was<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let (mut state, mut now) = (S::State::default(), START);
+    for step in &history.steps {
+        let (before, denied) =
+            (state.clone(), !subject.admits(&state, step.cost, now + step.advance));
+        now = run(subject, &mut state, &[*step], now);
+        prop_assert!(!denied || step.forced || state == before, "{:?} → {:?}", before, state);
+    }
+    Ok(())
+}
+
+/// The same holds of `next` and a cost of one.
+pub(crate) fn prop_waiting_until_retry_is_enough_and_less_is_not<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let (mut state, now) = history.outcome(subject);
+    retry_is_exact(subject, &mut state, history.cost, now)
+}
+
+fn retry_is_exact<S: Subject>(
+    subject: &S,
+    state: &mut S::State,
+    cost: u32,
+    now: Timestamp,
+) -> Result<(), TestCaseError> {
+    if subject.capacity() > 0 && !subject.admits(state, 1, now) {
+        let next = subject.standing(state, now).next;
+        fits_from(subject, state, 1, next)?;
+        prop_assert!(next > now);
+    } else if subject.capacity() > 0 {
+        prop_assert_eq!(subject.standing(state, now).next, now);
+    }
+    if !subject.admits(state, cost, now) {
+        match decide(subject, state, cost, now).1.retry {
+            Retry::At(retry) => {
+                prop_assert!(retry > now && cost <= subject.capacity());
+                fits_from(subject, state, cost, retry)?;
+            }
+            Retry::Never => prop_assert!(cost > subject.capacity()),
+            Retry::Now => prop_assert!(false, "it does not fit now"),
+        }
+    }
+    Ok(())
+}
+
+fn fits_from<S: Subject>(
+    subject: &S,
+    state: &S::State,
+    cost: u32,
+    from: Timestamp,
+) -> Result<(), TestCaseError> {
+    let early = before(from, subject.unit());
+    prop_assert!(!subject.admits(state, cost, early), "{:?} fits before {:?}", state, from);
+    prop_assert!(subject.admits(state, cost, from), "{:?} does not fit at {:?}", state, from);
+    Ok(())
+}
+
+/// Not even by a strict bucket is it held against the caller.
+pub(crate) fn prop_cost_above_the_capacity_is_never_admitted<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let (mut state, now) = history.outcome(subject);
+    let before = state.clone();
+    let (allowed, standing, _) = decide(subject, &mut state, subject.capacity() + 1, now);
+    prop_assert_eq!((allowed, standing.retry), (false, Retry::Never));
+    prop_assert_eq!(before, state);
+    Ok(())
+}
+
+/// It may be forgotten then, too.
+pub(crate) fn prop_limit_is_full_at_reset_and_not_before<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let (state, now) = history.outcome(subject);
+    let Standing { used, reset, .. } = subject.standing(&state, now);
+    prop_assert!(reset >= now);
+    prop_assert_eq!(subject.standing(&state, reset).used, 0);
+    prop_assert!(state.is_over(reset) || state == S::State::default());
+    if used > 0 && subject.capacity() > 0 {
+        prop_assert!(subject.standing(&state, before(reset, subject.unit())).used > 0);
+    }
+    Ok(())
+}
+
+/// A charge that is given back, in part perhaps, after other charges.
+pub(crate) fn prop_refund_never_leaves_more_than_had_the_charge_not_been<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let (earlier, later) = history.steps.split_at(history.steps.len() / 2);
+    let mut twins = Twins::charge(subject, history, earlier);
+    for step in later {
+        if !twins.step(subject, step) {
+            return Ok(());
+        }
+    }
+    twins.give_back(subject);
+    for instant in history.instants(subject, &twins.refunded, twins.now) {
+        let [refunded, uncharged] = twins.standings(subject, instant);
+        prop_assert!(refunded.remaining <= uncharged.remaining, "{:?} at {:?}", twins, instant);
+    }
+    Ok(())
+}
+
+/// Of a charge that was admitted. Owed by all but strict buckets.
+pub(crate) fn prop_refund_with_no_charge_in_between_is_exact<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let mut twins = Twins::charge(subject, history, &history.steps);
+    if !twins.admitted {
+        return Ok(());
+    }
+    twins.now = twins.now + history.probes.first().copied().unwrap_or_default();
+    twins.give_back(subject);
+    for instant in history.instants(subject, &twins.refunded, twins.now) {
+        let [_, uncharged] = twins.standings(subject, instant);
+        let [refunded, _] = twins.standings(subject, instant + subject.refund_rounding());
+        prop_assert!(refunded.remaining >= uncharged.remaining, "{:?} at {:?}", twins, instant);
+    }
+    Ok(())
+}
+
+/// Two keys of one history, but for one charge that only the first had.
+#[derive(Debug)]
+struct Twins<State> {
+    refunded: State,
+    uncharged: State,
+    receipt: Receipt,
+    /// Whether the charge had fitted.
+    admitted: bool,
+    /// Units to give back.
+    cost: u32,
+    now: Timestamp,
+}
+
+impl<State: crate::limit::State> Twins<State> {
+    fn charge<S: Subject<State = State>>(
+        subject: &S,
+        history: &History,
+        earlier: &[Step],
+    ) -> Twins<State> {
+        let mut refunded = S::State::default();
+        let now = run(subject, &mut refunded, earlier, START);
+        if S::ANCHORED && refunded.is_over(now) {
+            subject.take(&mut refunded, 1, now);
+        }
+        let mut uncharged = refunded.clone();
+        let (cost, kept) = (history.cost, if S::DIVISIBLE { history.capacity % 2 } else { 0 });
+        let admitted = subject.admits(&refunded, cost + kept, now);
+        let receipt = subject.take(&mut refunded, cost + kept, now);
+        if kept > 0 {
+            subject.take(&mut uncharged, kept, now);
+        }
+        Twins { refunded, uncharged, receipt, admitted, cost, now }
+    }
+
+    /// Lets a step happen: the one that was never charged takes what the other admits. False: it
+    /// has lost its anchor, and the two cannot be compared any more.
+    fn step<S: Subject<State = State>>(&mut self, subject: &S, step: &Step) -> bool {
+        self.now = self.now + step.advance;
+        let comparable = !(S::ANCHORED && self.uncharged.is_over(self.now));
+        if step.forced || subject.admits(&self.refunded, step.cost, self.now) {
+            if step.cost > 0 {
+                subject.take(&mut self.refunded, step.cost, self.now);
+                subject.take(&mut self.uncharged, step.cost, self.now);
+            }
+        } else {
+            subject.penalize(&mut self.refunded, step.cost, self.now);
+        }
+        comparable
+    }
+
+    fn give_back<S: Subject<State = State>>(&mut self, subject: &S) {
+        subject.give_back(&mut self.refunded, self.receipt, self.cost, self.now);
+    }
+
+    fn standings<S: Subject<State = State>>(&self, subject: &S, now: Timestamp) -> [Standing; 2] {
+        [subject.standing(&self.refunded, now), subject.standing(&self.uncharged, now)]
+    }
+}
+
+/// A charge that no longer counts cannot be given back to those that came after.
+pub(crate) fn prop_refund_of_a_forgotten_charge_changes_nothing<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let (mut state, charged) = history.outcome(subject);
+    let receipt = subject.take(&mut state, history.cost, charged);
+    let now = subject.standing(&state, charged).reset.max(charged + subject.memory());
+    subject.take(&mut state, 1, now);
+    let mut refunded = state.clone();
+    for now in history.instants(subject, &state, now) {
+        subject.give_back(&mut refunded, receipt, history.cost, now);
+        prop_assert_eq!(subject.standing(&refunded, now), subject.standing(&state, now));
+    }
+    Ok(())
+}
+
+/// A changed limit holds at once for what is open; changed back, it is as if it had never been.
+/// Owed by all but strict buckets.
+pub(crate) fn prop_changed_limit_applies_at_once_and_changed_back_restores<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let (state, now) = history.outcome(subject);
+    let former = subject.standing(&state, now);
+    let changed = subject.with_capacity(history.capacity);
+    let standing = changed.standing(&state, now);
+    prop_assert_eq!(standing.remaining, standing.limit.saturating_sub(standing.used));
+    prop_assert_eq!(standing.reset, former.reset);
+    if history.steps.iter().all(|step| !step.forced) && changed.capacity() >= subject.capacity() {
+        prop_assert_eq!(standing.used, former.used);
+    }
+    retry_is_exact(&changed, &mut state.clone(), history.cost, now)?;
+
+    let mut denied = state.clone();
+    for now in history.instants(&changed, &state, now) {
+        if !changed.admits(&denied, history.cost, now) {
+            decide(&changed, &mut denied, history.cost, now);
+        }
+    }
+    prop_assert_eq!(denied, state);
+    Ok(())
+}
+
+/// Charges are counted alike under a limit and a higher one. Owed by all but strict buckets.
+pub(crate) fn prop_states_do_not_know_the_limit<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let higher = subject.with_capacity(subject.capacity() + history.capacity);
+    let (mut state, mut mirror, mut now) = (S::State::default(), S::State::default(), START);
+    for step in &history.steps {
+        now = now + step.advance;
+        if let (_, _, Some(receipt)) = decide(subject, &mut state, step.cost, now) {
+            prop_assert_eq!(receipt, higher.take(&mut mirror, step.cost, now));
+        }
+        prop_assert_eq!(&state, &mirror);
+    }
+    Ok(())
+}
+
+/// What a wrong clock wrote a day ahead is healed by the first look at it, admitted or not.
+pub(crate) fn prop_service_resumes_after_the_clock_went_back_a_day<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let mut state = S::State::default();
+    let now = run(subject, &mut state, &history.unforced(), START + DAY);
+    let now = before(now, DAY);
+    let resumed = now + subject.memory() + MAX_SKEW;
+    prop_assert!(subject.standing(&state, now).reset <= resumed, "a look is not misled");
+    decide(subject, &mut state, history.cost, now);
+    prop_assert_eq!(subject.standing(&state, resumed).used, 0);
+    prop_assert!(state.is_over(resumed));
+    Ok(())
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Nothing is healed, nothing is forgotten later or sooner, and no more is admitted.
+pub(crate) fn prop_clock_a_little_behind_moves_nothing_back<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let (mut state, now) = history.outcome(subject);
+    subject.take(&mut state, 1, now);
+    let behind = before(now, history.behind);
+    let (standing, late) = (subject.standing(&state, now), subject.standing(&state, behind));
+    prop_assert!(late.remaining <= standing.remaining);
+    prop_assert_eq!(late.reset, standing.reset);
+
+    let [mut on_time, mut too_late] = [state.clone(), state.clone()];
+    subject.take(&mut on_time, history.cost, now);
+    subject.take(&mut too_late, history.cost, behind);
+    prop_assert_eq!(on_time, too_late);
+
+    if !subject.admits(&state, history.cost, now) {
+        let [mut on_time, mut too_late] = [state.clone(), state];
+        subject.penalize(&mut on_time, history.cost, now);
+        subject.penalize(&mut too_late, history.cost, behind);
+        prop_assert_eq!(on_time, too_late);
+    }
+    Ok(())
+}
+
+/// So a store may drop it, and whether it has done so never shows.
+pub(crate) fn prop_state_that_is_over_decides_as_an_unused_one<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let (state, now) = history.outcome(subject);
+    let mut over = false;
+    let mut instants = history.instants(subject, &state, now);
+    instants.sort();
+    for instant in instants {
+        prop_assert!(!over || state.is_over(instant), "a state that is over stays so");
+        over = state.is_over(instant);
+        if !over {
+            continue;
+        }
+        let [mut kept, mut fresh] = [state.clone(), S::State::default()];
+        let mut now = instant;
+        for step in &history.steps {
+            now = now + step.advance;
+            prop_assert_eq!(subject.standing(&kept, now), subject.standing(&fresh, now));
+            let (kept_allowed, kept_standing, _) = decide(subject, &mut kept, step.cost, now);
+            let (allowed, standing, _) = decide(subject, &mut fresh, step.cost, now);
+            prop_assert_eq!((kept_allowed, kept_standing), (allowed, standing));
+        }
+    }
+    Ok(())
+}
+
+/// And a cut one is none.
+pub(crate) fn prop_state_survives_a_snapshot<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let (state, _) = history.outcome(subject);
+    let mut bytes = Vec::new();
+    state.encode(&mut bytes);
+    let length = bytes.len();
+    bytes.extend(&history.noise.bytes);
+    let mut rest = Bytes(&bytes);
+    prop_assert_eq!(S::State::decode(&mut rest), Some(state));
+    prop_assert_eq!(rest.0, &history.noise.bytes);
+    for cut in 0..length {
+        prop_assert_eq!(S::State::decode(&mut Bytes(&bytes[..cut])), None);
+    }
+    Ok(())
+}
+
+/// Whatever was read from a snapshot, whatever the clock does, however large a cost is.
+pub(crate) fn prop_no_input_panics_or_overflows<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let Noise { bytes, looks } = &history.noise;
+    let decoded = S::State::decode(&mut Bytes(bytes));
+    for mut state in decoded.into_iter().chain([history.outcome(subject).0]) {
+        for (now, cost, number) in looks {
+            let (now, cost) = (*now, *cost);
+            decide(subject, &mut state, cost, now);
+            let noise = Receipt { at: now, number: *number };
+            subject.give_back(&mut state, noise, cost, now);
+            let receipt = subject.take(&mut state, cost.max(1), now);
+            let standing = subject.standing(&state, now);
+            prop_assert_eq!(standing.remaining, standing.limit.saturating_sub(standing.used));
+            subject.retry(&state, cost, now);
+            subject.give_back(&mut state, receipt, *number as u32, now);
+            state.is_over(now);
+        }
+    }
+    Ok(())
+}

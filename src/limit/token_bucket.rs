@@ -1,0 +1,195 @@
+//! Token bucket that is refilled at intervals, as Smyte's ratelimit server counts.
+//!
+//! Refills come in steps, `refill` units every interval, and keep their phase as long as anything is
+//! missing, so up to `capacity + refill` units can pass in a short time. A bucket that is full has
+//! no phase: the next charge starts one at its own instant. A phase that went on while the bucket is
+//! full would make decisions depend on when a store forgets full buckets.
+//!
+//! A strict bucket makes callers wait: a denied request, and one that takes the last unit, start the
+//! interval over.
+//!
+//! As in the other algorithms a denied request takes nothing, and what is missing comes back no
+//! later than was told when it was last charged, whatever became of the rate since.
+
+use std::time::Duration;
+
+use super::{Algorithm, Bytes, MAX_SKEW, Receipt, Retry, Standing, State};
+use crate::clock::Timestamp;
+
+/// Up to `capacity` units, and `refill` more every interval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenBucket {
+    /// Units in a full bucket, at most 2^31 - 1. Zero denies always.
+    pub capacity: u32,
+    /// Units that come at a time. Zero: none ever, and what was used stays used.
+    pub refill: u32,
+    /// Time from one refill to the next.
+    pub interval: Duration,
+    /// Whether finding or leaving the bucket empty starts the interval over.
+    pub strict: bool,
+}
+
+/// What is missing, and since when it has been coming back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bucket {
+    /// Units that are missing from a full bucket.
+    pub deficit: u32,
+    /// The last refill; the next one comes an interval later.
+    pub mark: Timestamp,
+    /// When nothing will be missing, inclusive: the end of time if that does not come.
+    pub full: Timestamp,
+}
+
+/// The end of time: an instant that does not come.
+const NEVER: Timestamp = Timestamp::from_micros(u64::MAX);
+
+impl State for Bucket {
+    fn is_over(&self, now: Timestamp) -> bool {
+        now >= self.full
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.deficit.to_le_bytes());
+        bytes.extend(self.mark.as_micros().to_le_bytes());
+        bytes.extend(self.full.as_micros().to_le_bytes());
+    }
+
+    fn decode(bytes: &mut Bytes<'_>) -> Option<Bucket> {
+        let (deficit, mark, full) = (bytes.u32()?, bytes.u64()?, bytes.u64()?);
+        let (mark, full) = (Timestamp::from_micros(mark), Timestamp::from_micros(full));
+        Some(Bucket { deficit, mark, full })
+    }
+}
+
+impl TokenBucket {
+    /// The largest deficit beside which `cost` fits, if it can at all.
+    fn room(&self, cost: u32) -> Option<u32> {
+        self.capacity.checked_sub(cost)
+    }
+
+    fn interval_micros(&self) -> u64 {
+        (self.interval.as_micros() as u64).max(1)
+    }
+
+    /// The bucket with all refills until now.
+    fn refilled(&self, bucket: &Bucket, now: Timestamp) -> Bucket {
+        let full = Bucket { deficit: 0, mark: now, full: now };
+        if bucket.is_over(now) {
+            return full;
+        }
+        if bucket.mark > now + MAX_SKEW {
+            return self.refilling(bucket.deficit, now);
+        }
+        let interval = self.interval_micros();
+        let refills = now.as_micros().saturating_sub(bucket.mark.as_micros()) / interval;
+        let come = refills.saturating_mul(self.refill.into());
+        match u64::from(bucket.deficit).saturating_sub(come) {
+            0 => full,
+            deficit => {
+                let mark = bucket.mark + Duration::from_micros(refills * interval);
+                Bucket { deficit: deficit as u32, mark, full: bucket.full }
+            }
+        }
+    }
+
+    /// A bucket that had its last refill at `mark`.
+    fn refilling(&self, deficit: u32, mark: Timestamp) -> Bucket {
+        Bucket { deficit, mark, full: self.after(deficit, mark) }
+    }
+
+    /// When `bucket` lacks no more than `target`.
+    fn rises(&self, bucket: &Bucket, target: u32) -> Timestamp {
+        self.after(bucket.deficit.saturating_sub(target), bucket.mark).min(bucket.full)
+    }
+
+    /// When `units` will have come after the refill at `mark`.
+    fn after(&self, units: u32, mark: Timestamp) -> Timestamp {
+        let refills = match (units, self.refill) {
+            (0, _) => 0,
+            (_, 0) => return NEVER,
+            (units, refill) => u64::from(units.div_ceil(refill)),
+        };
+        mark + Duration::from_micros(refills.saturating_mul(self.interval_micros()))
+    }
+}
+
+impl Algorithm for TokenBucket {
+    type State = Bucket;
+
+    fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    fn admits(&self, bucket: &Bucket, cost: u32, now: Timestamp) -> bool {
+        // A division is needed only when refills could make the difference.
+        self.room(cost).is_some_and(|room| {
+            bucket.deficit <= room || self.refilled(bucket, now).deficit <= room
+        })
+    }
+
+    /// The receipt says what was missing after the charge, and since which refill.
+    fn take(&self, bucket: &mut Bucket, cost: u32, now: Timestamp) -> Receipt {
+        let Bucket { deficit, mut mark, .. } = self.refilled(bucket, now);
+        let deficit = deficit.saturating_add(cost);
+        if self.strict && deficit >= self.capacity {
+            mark = mark.max(now);
+        }
+        *bucket = self.refilling(deficit, mark);
+        Receipt { at: mark, number: deficit.into() }
+    }
+
+    fn standing(&self, bucket: &Bucket, now: Timestamp) -> Standing {
+        let bucket = self.refilled(bucket, now);
+        let used = bucket.deficit;
+        let next = match self.room(1) {
+            Some(room) if used <= room => now,
+            Some(room) => self.rises(&bucket, room),
+            // Never; but headers need an instant, and this one keeps clients away for a while.
+            None => now + self.interval,
+        };
+        Standing {
+            limit: self.capacity,
+            remaining: self.capacity.saturating_sub(used),
+            used,
+            reset: if used == 0 { now } else { self.rises(&bucket, 0) },
+            next,
+            retry: Retry::Now,
+        }
+    }
+
+    fn retry(&self, bucket: &Bucket, cost: u32, now: Timestamp) -> Retry {
+        match self.room(cost).map(|room| self.rises(&self.refilled(bucket, now), room)) {
+            None | Some(NEVER) => Retry::Never,
+            Some(instant) => Retry::At(instant),
+        }
+    }
+
+    /// A cost that can never fit does not start the interval over: no wait would help.
+    fn penalize(&self, bucket: &mut Bucket, cost: u32, now: Timestamp) {
+        let starts_over = self.strict && (1..=self.capacity).contains(&cost);
+        if starts_over {
+            let Bucket { deficit, mark, .. } = self.refilled(bucket, now);
+            *bucket = self.refilling(deficit, mark.max(now));
+        } else if bucket.mark > now + MAX_SKEW {
+            *bucket = self.refilled(bucket, now);
+        }
+    }
+
+    /// Gives back what would still be missing had nothing else been charged since: once the bucket
+    /// has been full, anything more would erase the debt of later charges. The phase stays.
+    fn give_back(&self, bucket: &mut Bucket, receipt: Receipt, cost: u32, now: Timestamp) {
+        let rest = self.refilled(bucket, now);
+        let charged = u32::try_from(receipt.number).unwrap_or(u32::MAX);
+        let owed = self.refilled(&self.refilling(charged, receipt.at), now).deficit;
+        let back = cost.min(owed).min(rest.deficit);
+        if back > 0 {
+            let deficit = rest.deficit - back;
+            // No later than before: a rate that was lowered since must not make it so.
+            let full = self.rises(&rest, back);
+            *bucket = Bucket { deficit, full, ..rest };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

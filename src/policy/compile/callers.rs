@@ -1,0 +1,206 @@
+//! Single callers and addresses: overrides, who is exempt, who is refused.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::{Compiler, WrittenNames, quotas::Owner, words::Names};
+use crate::{
+    clock::Timestamp,
+    identity::Tiers,
+    policy::{
+        Allowances, CallerName, Limit, Listed, Override,
+        file::{RawIdentity, RawMeasure, RawOverride, RawPolicy},
+    },
+    yaml::{Node, Spanned, Value},
+};
+
+impl Compiler<'_> {
+    /// Adds each override to its limit.
+    pub(super) fn overrides(
+        &mut self,
+        raw: &RawPolicy,
+        names: &WrittenNames<'_>,
+        tiers: &Tiers,
+        limits: &mut [Limit],
+    ) {
+        for written in &raw.overrides {
+            let known = self.resolve(&written.limit, &names.limits);
+            let caller = self.caller_name(&written.caller, &raw.identity, &names.callers);
+            let until = self.until(&written.until);
+            if written.why.value.trim().is_empty() {
+                self.refuse(written.why.span, "no reason", "say why, for whoever reads this next");
+            }
+            let allowances = match known {
+                Some(_) => self.override_allowances(written, raw, tiers),
+                None => None,
+            };
+            let limit = limits.iter_mut().find(|limit| *limit.name == *written.limit.value);
+            let (Some(limit), Some(caller), Some(until), Some(allowances)) =
+                (limit, caller, until, allowances)
+            else {
+                continue;
+            };
+            if limit.overrides.0.iter().any(|earlier| earlier.caller == caller) {
+                let message = format!("a second override of `{}` for this caller", limit.name);
+                self.refuse(written.caller.span, message, "keep one");
+            }
+            let (until, why) = (Some(until), written.why.value.as_str().into());
+            limit.overrides.0.push(Override { caller, allowances, until, why });
+        }
+    }
+
+    fn override_allowances(
+        &mut self,
+        written: &Spanned<RawOverride>,
+        raw: &RawPolicy,
+        tiers: &Tiers,
+    ) -> Option<Allowances> {
+        let own = self.override_measure(written)?;
+        let limit = raw.limits.get(&written.limit.value)?;
+        let base = limit.measure();
+        self.check_same_kind(&own, &base)?;
+        let measure = self.measure(&own.over(base), written.span, tiers)?;
+        let owner = Owner {
+            limit: &written.limit.value,
+            tier: None,
+            is_candidate: false,
+            place: written.limit.span,
+        };
+        self.allowances(&measure, owner)
+    }
+
+    fn override_measure(&mut self, raw: &RawOverride) -> Option<RawMeasure> {
+        let fields = [&raw.rate, &raw.burst, &raw.capacity, &raw.concurrent];
+        if fields.iter().all(|field| field.is_none()) {
+            self.refuse(
+                raw.limit.span,
+                "an override says how much",
+                "add `rate: 50000/hour`, or `rate: unlimited`",
+            );
+            return None;
+        }
+        let is_by_tier = |node: &&Node| matches!(node.value, Value::Mapping(_));
+        if let Some(node) = fields.into_iter().flatten().find(is_by_tier) {
+            self.refuse(
+                node.span,
+                "an override is for one caller, not for tiers",
+                "write one value",
+            );
+            return None;
+        }
+        Some(RawMeasure {
+            rate: raw.rate.clone(),
+            burst: raw.burst.clone(),
+            capacity: raw.capacity.clone(),
+            concurrent: raw.concurrent.clone(),
+            ..RawMeasure::default()
+        })
+    }
+
+    /// The first instant after a day in UTC, or an instant.
+    fn until(&mut self, raw: &Spanned<String>) -> Option<Timestamp> {
+        let instant = end_of_day(&raw.value).or_else(|| raw.value.parse().ok());
+        let micros =
+            instant.and_then(|at: jiff::Timestamp| u64::try_from(at.as_microsecond()).ok());
+        if micros.is_none() {
+            self.refuse(
+                raw.span,
+                format!("`{}` is neither a day nor an instant", raw.value),
+                "write 2026-12-31 or 2026-12-31T18:00:00Z",
+            );
+        }
+        micros.map(Timestamp::from_micros)
+    }
+
+    /// `kind:value`, where the kind is the name of an entry of `callers`.
+    fn caller_name(
+        &mut self,
+        raw: &Spanned<String>,
+        identity: &RawIdentity,
+        kinds: &Names<'_>,
+    ) -> Option<CallerName> {
+        let (kind, value) = match raw.value.split_once(':') {
+            Some((kind, value)) if !kind.is_empty() && !value.is_empty() => (kind, value),
+            _ => {
+                let message = format!("`{}` is not a caller", raw.value);
+                self.refuse(raw.span, message, "write an entry of `callers` and a value: user:42");
+                return None;
+            }
+        };
+        self.resolve(&Spanned { value: kind.to_owned(), span: raw.span }, kinds)?;
+        let caller = identity.callers.iter().find(|caller| caller.name.value == kind)?;
+        if caller.key.value != "client.ip" {
+            return Some(CallerName { kind: kind.into(), value: value.into() });
+        }
+        let Ok(address) = value.parse::<IpAddr>() else {
+            self.refuse(
+                raw.span,
+                format!("callers of kind `{kind}` are addresses, and `{value}` is none"),
+                format!("write one such as {kind}:192.0.2.1"),
+            );
+            return None;
+        };
+        // As requests name the caller: IPv6 by the first address of its prefix.
+        let address = match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let length = caller.ipv6_prefix.as_ref().map_or(64, |prefix| prefix.value);
+                IpNet::new(address.into(), length).ok()?.trunc().addr()
+            }
+            address => address,
+        };
+        Some(CallerName { kind: kind.into(), value: address.to_string().into() })
+    }
+
+    /// A list of addresses, networks and callers.
+    pub(super) fn listed(
+        &mut self,
+        raw: &[Spanned<String>],
+        identity: &RawIdentity,
+        names: &WrittenNames<'_>,
+    ) -> Listed {
+        let mut listed = Listed::default();
+        for entry in raw {
+            if let Ok(address) = entry.value.parse::<IpAddr>() {
+                listed.networks.push(address.to_canonical().into());
+            } else if let Ok(network) = entry.value.parse::<IpNet>() {
+                if network.trunc() != network {
+                    self.refuse(
+                        entry.span,
+                        format!("`{network}` is not the beginning of a network"),
+                        format!("write {}", network.trunc()),
+                    );
+                }
+                listed.networks.push(canonical(network));
+            } else if entry.value.contains('/') || !entry.value.contains(':') {
+                self.refuse(
+                    entry.span,
+                    format!("`{}` is neither an address, a network nor a caller", entry.value),
+                    "write one such as 192.0.2.1, 10.0.0.0/8 or user:42",
+                );
+            } else {
+                listed.callers.extend(self.caller_name(entry, identity, &names.callers));
+            }
+        }
+        listed
+    }
+}
+
+/// IPv4 networks mapped into IPv6 are IPv4 networks, as addresses are.
+fn canonical(network: IpNet) -> IpNet {
+    let length = network.prefix_len().checked_sub(96);
+    match (network, network.addr().to_canonical(), length) {
+        (IpNet::V6(_), address @ IpAddr::V4(_), Some(length)) => {
+            IpNet::new(address, length).unwrap_or(network)
+        }
+        _ => network,
+    }
+}
+
+/// The first instant after the day that `text` is the date of, in UTC.
+fn end_of_day(text: &str) -> Option<jiff::Timestamp> {
+    // The parser would take other forms of dates than the one that people know.
+    let is_date = text.len() == "2026-12-31".len();
+    let date = text.parse::<jiff::civil::Date>().ok().filter(|_| is_date)?;
+    Some(date.tomorrow().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
+}

@@ -1,0 +1,139 @@
+//! Keys: what a limit is counted per.
+
+use super::{Compiler, words::Names};
+use crate::{
+    policy::{KeyPart, OnMissing, Per, file::RawLimit, matcher::is_parameter_name},
+    yaml::{Node, Spanned, Value, suggest},
+};
+
+const HELP: &str = "one of: caller, client.ip, host, path, path.<parameter>, method, jwt.<claim>, \
+                    header.<name>, cookie.<name>";
+/// The words that stand for themselves.
+const WORDS: [(&str, KeyPart); 5] = [
+    ("caller", KeyPart::Caller),
+    ("client.ip", KeyPart::ClientIp),
+    ("host", KeyPart::Host),
+    ("path", KeyPart::Path),
+    ("method", KeyPart::Method),
+];
+/// Parts of one key: what a request costs to hash must stay small.
+const MAX_PARTS: usize = 8;
+
+impl Compiler<'_> {
+    pub(super) fn per(&mut self, raw: &RawLimit, issuers: &Names<'_>) -> Option<Per> {
+        let parts = self.key_parts(&raw.per, issuers);
+        let on_missing = match &raw.on_missing {
+            None => Some(OnMissing::Skip),
+            Some(word) => {
+                self.one_of(word, &[("skip", OnMissing::Skip), ("deny", OnMissing::Deny)])
+            }
+        };
+        let ipv4_prefix = self.prefix(raw.ipv4_prefix.as_ref(), &IPV4);
+        let ipv6_prefix = self.prefix(raw.ipv6_prefix.as_ref(), &IPV6);
+        let parts = parts?;
+        if !parts.contains(&KeyPart::ClientIp) {
+            for (prefix, kind) in [(&raw.ipv4_prefix, &IPV4), (&raw.ipv6_prefix, &IPV6)] {
+                if let Some(prefix) = prefix {
+                    let message = format!("`{}` needs `client.ip` in `per`", kind.field);
+                    self.refuse(prefix.span, message, "remove it");
+                }
+            }
+        }
+        Some(Per {
+            parts,
+            on_missing: on_missing?,
+            ipv4_prefix: ipv4_prefix?,
+            ipv6_prefix: ipv6_prefix?,
+        })
+    }
+
+    fn key_parts(&mut self, raw: &Node, issuers: &Names<'_>) -> Option<Vec<KeyPart>> {
+        let nodes = match &raw.value {
+            Value::Sequence(nodes) => nodes.as_slice(),
+            _ => std::slice::from_ref(raw),
+        };
+        if nodes.is_empty() {
+            self.refuse(raw.span, "a limit is counted per something", HELP);
+            return None;
+        }
+        if nodes.len() > MAX_PARTS {
+            let message = format!("more than {MAX_PARTS} parts in a key");
+            self.refuse(raw.span, message, "count by less");
+        }
+        let mut parts = Vec::new();
+        for node in nodes {
+            let part = self.key_part(node)?;
+            if parts.contains(&part) {
+                self.refuse(node.span, "listed twice", "remove one");
+            }
+            if matches!(part, KeyPart::Claim(_)) && issuers.names.is_empty() {
+                self.refuse(
+                    node.span,
+                    "no request has claims: the policy knows no issuer",
+                    "add one under `identity: jwt`, or count by something else",
+                );
+            }
+            parts.push(part);
+        }
+        Some(parts)
+    }
+
+    fn key_part(&mut self, node: &Node) -> Option<KeyPart> {
+        let text = self.text(node)?;
+        if let Some((_, part)) = WORDS.iter().find(|(word, _)| *word == text) {
+            return Some(part.clone());
+        }
+        let spanned = |name: &str| Spanned { value: name.to_owned(), span: node.span };
+        match text.split_once('.') {
+            Some(("jwt" | "claim", claim)) if !claim.is_empty() => {
+                Some(KeyPart::Claim(claim.into()))
+            }
+            Some(("header", name)) => self.message_header(&spanned(name)).map(KeyPart::Header),
+            Some(("cookie", name)) => self.cookie_name(&spanned(name)).map(KeyPart::Cookie),
+            Some(("path", name)) if is_parameter_name(name) => {
+                Some(KeyPart::PathParameter(name.into()))
+            }
+            _ => {
+                let help = suggest(text, WORDS.map(|(word, _)| word))
+                    .map_or(HELP.to_owned(), |word| format!("did you mean `{word}`?"));
+                self.refuse(node.span, format!("`{text}` is nothing to count by"), help);
+                None
+            }
+        }
+    }
+
+    fn prefix(&mut self, raw: Option<&Spanned<u8>>, kind: &PrefixKind) -> Option<u8> {
+        let Some(raw) = raw else { return Some(kind.default) };
+        if !(kind.shortest..=kind.longest).contains(&raw.value) {
+            self.refuse(raw.span, format!("an {} prefix out of range", kind.version), kind.help);
+            return None;
+        }
+        Some(raw.value)
+    }
+}
+
+struct PrefixKind {
+    field: &'static str,
+    version: &'static str,
+    shortest: u8,
+    longest: u8,
+    default: u8,
+    help: &'static str,
+}
+
+const IPV4: PrefixKind = PrefixKind {
+    field: "ipv4_prefix",
+    version: "IPv4",
+    shortest: 8,
+    longest: 32,
+    default: 32,
+    help: "write 8 to 32; 32 is one address",
+};
+const IPV6: PrefixKind = PrefixKind {
+    field: "ipv6_prefix",
+    version: "IPv6",
+    shortest: 32,
+    longest: 128,
+    default: 64,
+    help: "write 32 to 128; 64 is one customer's network",
+};

@@ -1,0 +1,384 @@
+//! Measures: how much, and how it is counted, checked field by field.
+//!
+//! Each algorithm has fields of its own, and one that it has no use for is refused: who writes
+//! `burst` for a fixed window believes in a limit that is not there.
+
+use std::time::Duration;
+
+use super::{Compiler, tiers::ByTier};
+use crate::{
+    identity::Tiers,
+    limit::{Calendar, CalendarUnit},
+    policy::{
+        Rate,
+        file::{LATER, RawMeasure, RawRefill},
+        rate::parse_window,
+    },
+    yaml::{Node, Span, Spanned, Value},
+};
+
+/// Windows of one limit: each is a counter for every key.
+const MAX_WINDOWS: usize = 4;
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// How much, and how it is counted. What is left to do is to take the numbers of a tier.
+pub(super) enum Measure {
+    Rates {
+        /// Never empty, the shortest window first; `unlimited` only alone.
+        rates: ByTier<Vec<Spanned<Rate>>>,
+        way: Way,
+    },
+    Refill {
+        capacity: ByTier<Spanned<Units>>,
+        amount: u32,
+        interval: Duration,
+        strict: bool,
+    },
+    Concurrent {
+        limit: ByTier<Spanned<Units>>,
+        lease: Duration,
+        retry_after: Duration,
+    },
+}
+
+/// How rates are counted.
+pub(super) enum Way {
+    FixedWindow(Alignment),
+    SlidingWindow,
+    SlidingLog,
+    TokenBucket { capacity: Option<ByTier<Spanned<u32>>>, strict: bool },
+    Gcra { burst: Option<ByTier<Spanned<u32>>> },
+}
+
+/// Where fixed windows begin.
+pub(super) enum Alignment {
+    FirstRequest,
+    Epoch,
+    /// Of this time zone.
+    Calendar(String),
+}
+
+/// A number that may be left open.
+#[derive(Clone, Copy)]
+pub(super) enum Units {
+    Unlimited,
+    Limited(u32),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Algorithm {
+    FixedWindow,
+    SlidingWindow,
+    SlidingLog,
+    TokenBucket,
+    Gcra,
+    Concurrency,
+}
+
+const ALGORITHMS: [(&str, Algorithm); 6] = [
+    ("fixed_window", Algorithm::FixedWindow),
+    ("sliding_window", Algorithm::SlidingWindow),
+    ("sliding_log", Algorithm::SlidingLog),
+    ("token_bucket", Algorithm::TokenBucket),
+    ("gcra", Algorithm::Gcra),
+    ("concurrency", Algorithm::Concurrency),
+];
+
+impl Compiler<'_> {
+    /// The measure that `raw` describes; `place` is where it is missing if it is.
+    pub(super) fn measure(
+        &mut self,
+        raw: &RawMeasure,
+        place: Span,
+        tiers: &Tiers,
+    ) -> Option<Measure> {
+        let algorithm = self.algorithm(raw)?;
+        self.refuse_foreign_fields(raw, algorithm);
+        match (&raw.concurrent, &raw.refill, &raw.rate) {
+            (Some(concurrent), _, _) => self.concurrent(raw, concurrent, tiers),
+            (None, Some(refill), Some(_)) => {
+                self.refuse(refill.span, "`refill` beside `rate`, which says the same", "keep one");
+                None
+            }
+            (None, Some(refill), None) => self.refill(raw, refill, tiers),
+            (None, None, Some(rate)) => {
+                let rates = self.by_tier(rate, "rate", tiers, Self::rates);
+                let way = self.way(raw, algorithm, tiers);
+                Some(Measure::Rates { rates: rates?, way: way? })
+            }
+            (None, None, None) => {
+                self.refuse(
+                    place,
+                    "a limit without a rate",
+                    "add `rate: 5000/hour`, or `concurrent: 20`",
+                );
+                None
+            }
+        }
+    }
+
+    fn algorithm(&mut self, raw: &RawMeasure) -> Option<Algorithm> {
+        let Some(word) = &raw.algorithm else {
+            return Some(match raw.concurrent {
+                Some(_) => Algorithm::Concurrency,
+                None => Algorithm::FixedWindow,
+            });
+        };
+        let algorithm = self.one_of(word, &ALGORITHMS)?;
+        match (algorithm, &raw.concurrent) {
+            (Algorithm::Concurrency, None) => {
+                self.refuse(
+                    word.span,
+                    "`concurrency` needs `concurrent`",
+                    "add how many requests at once: `concurrent: 20`",
+                );
+                None
+            }
+            (Algorithm::Concurrency, Some(_)) | (_, None) => Some(algorithm),
+            (_, Some(concurrent)) => {
+                self.refuse(
+                    concurrent.span,
+                    format!("`concurrent` does not go with {}", word.value),
+                    "remove `algorithm`, or write a `rate`",
+                );
+                None
+            }
+        }
+    }
+
+    fn refuse_foreign_fields(&mut self, raw: &RawMeasure, algorithm: Algorithm) {
+        fn span<T>(field: &Option<Spanned<T>>) -> Option<Span> {
+            field.as_ref().map(|field| field.span)
+        }
+        let node = |field: &Option<Node>| field.as_ref().map(|node| node.span);
+        let fields = [
+            ("align", span(&raw.align), Algorithm::FixedWindow),
+            ("timezone", span(&raw.timezone), Algorithm::FixedWindow),
+            ("burst", node(&raw.burst), Algorithm::Gcra),
+            ("capacity", node(&raw.capacity), Algorithm::TokenBucket),
+            ("refill", node(&raw.refill), Algorithm::TokenBucket),
+            ("strict", span(&raw.strict), Algorithm::TokenBucket),
+            ("lease", span(&raw.lease), Algorithm::Concurrency),
+            ("retry_after", span(&raw.retry_after), Algorithm::Concurrency),
+        ];
+        for (field, span, owner) in fields {
+            if let Some(span) = span.filter(|_| owner != algorithm) {
+                let needed = match owner {
+                    Algorithm::Concurrency => "concurrent".to_owned(),
+                    owner => format!("algorithm: {}", owner.name()),
+                };
+                let help = match (owner, algorithm, &raw.algorithm) {
+                    (Algorithm::TokenBucket | Algorithm::Gcra, Algorithm::FixedWindow, None) => {
+                        format!("add `{needed}`, or remove it")
+                    }
+                    _ => "remove it".to_owned(),
+                };
+                self.refuse(span, format!("`{field}` needs `{needed}`"), help);
+            }
+        }
+        if let (Algorithm::Concurrency, Some(rate)) = (algorithm, &raw.rate) {
+            self.refuse(
+                rate.span,
+                "`rate` beside `concurrent`",
+                "keep one; make the other a limit of its own",
+            );
+        }
+    }
+
+    fn concurrent(
+        &mut self,
+        raw: &RawMeasure,
+        concurrent: &Node,
+        tiers: &Tiers,
+    ) -> Option<Measure> {
+        const WHOLE: &str = "write whole seconds, 1s to 1h";
+        let limit = self.by_tier(concurrent, "number", tiers, Self::units);
+        let lease = match &raw.lease {
+            None => Some(Duration::from_secs(60)),
+            Some(lease) => {
+                self.duration_within(lease, Duration::from_secs(1)..=DAY, "write 1s to 24h")
+            }
+        };
+        let retry_after = match &raw.retry_after {
+            None => Some(Duration::from_secs(1)),
+            Some(after) => self.duration_within(after, Duration::from_secs(1)..=HOUR, WHOLE),
+        };
+        if let (Some(after), Some(raw)) = (retry_after, &raw.retry_after)
+            && after.subsec_nanos() != 0
+        {
+            self.refuse(raw.span, "a fraction of a second", WHOLE);
+        }
+        Some(Measure::Concurrent { limit: limit?, lease: lease?, retry_after: retry_after? })
+    }
+
+    fn refill(&mut self, raw: &RawMeasure, refill: &Node, tiers: &Tiers) -> Option<Measure> {
+        let capacity = match &raw.capacity {
+            Some(capacity) => self.by_tier(capacity, "capacity", tiers, Self::units),
+            None => {
+                self.refuse(refill.span, "a bucket without a capacity", "add `capacity: 50`");
+                None
+            }
+        };
+        let RawRefill { amount, interval } =
+            self.document.decode_node(refill, LATER, &mut self.problems)?;
+        let units = self.count(&amount);
+        if units == Some(0) {
+            self.refuse(amount.span, "a bucket that is never filled", "write at least 1");
+        }
+        let length = match parse_window(&interval.value) {
+            Ok(length) => Some(length),
+            Err(error) => {
+                let help = "write a time such as 1s or 10 minutes";
+                self.refuse(interval.span, error.to_string(), help);
+                None
+            }
+        };
+        Some(Measure::Refill {
+            capacity: capacity?,
+            amount: units?,
+            interval: length?,
+            strict: is_strict(raw),
+        })
+    }
+
+    fn way(&mut self, raw: &RawMeasure, algorithm: Algorithm, tiers: &Tiers) -> Option<Way> {
+        let mut number = |node: &Option<Node>, what: &str| match node {
+            None => Some(None),
+            Some(node) => self.by_tier(node, what, tiers, Self::some).map(Some),
+        };
+        match algorithm {
+            Algorithm::FixedWindow => self.alignment(raw).map(Way::FixedWindow),
+            Algorithm::SlidingWindow => Some(Way::SlidingWindow),
+            Algorithm::SlidingLog => Some(Way::SlidingLog),
+            Algorithm::TokenBucket => {
+                let capacity = number(&raw.capacity, "capacity")?;
+                Some(Way::TokenBucket { capacity, strict: is_strict(raw) })
+            }
+            Algorithm::Gcra => Some(Way::Gcra { burst: number(&raw.burst, "burst")? }),
+            Algorithm::Concurrency => None,
+        }
+    }
+
+    fn alignment(&mut self, raw: &RawMeasure) -> Option<Alignment> {
+        let zone = raw.timezone.as_ref();
+        let align = match &raw.align {
+            None => "first_request",
+            Some(word) => {
+                self.one_of(word, &["first_request", "epoch", "calendar"].map(|word| (word, word)))?
+            }
+        };
+        if let Some(zone) = zone.filter(|_| align != "calendar") {
+            self.refuse(zone.span, "`timezone` needs `align: calendar`", "remove it");
+            return None;
+        }
+        if let Some(zone) = zone
+            && let Err(error) = Calendar::new(CalendarUnit::Day, &zone.value)
+        {
+            self.refuse(zone.span, error.to_string(), "");
+            return None;
+        }
+        Some(match align {
+            "epoch" => Alignment::Epoch,
+            "calendar" => {
+                Alignment::Calendar(zone.map_or("UTC".to_owned(), |zone| zone.value.clone()))
+            }
+            _ => Alignment::FirstRequest,
+        })
+    }
+
+    /// One rate or several windows at once, the shortest first.
+    fn rates(&mut self, node: &Node) -> Option<Vec<Spanned<Rate>>> {
+        let Value::Sequence(nodes) = &node.value else { return Some(vec![self.rate(node)?]) };
+        if nodes.is_empty() || nodes.len() > MAX_WINDOWS {
+            let message = format!("{} windows", nodes.len());
+            self.refuse(node.span, message, format!("write 1 to {MAX_WINDOWS} rates"));
+            return None;
+        }
+        let rates: Vec<Option<Spanned<Rate>>> = nodes.iter().map(|node| self.rate(node)).collect();
+        let rates: Vec<Spanned<Rate>> = rates.into_iter().collect::<Option<_>>()?;
+        let mut sorted = Vec::new();
+        for rate in &rates {
+            let Rate::Limited { period, .. } = rate.value else {
+                if rates.len() > 1 {
+                    self.refuse(rate.span, "`unlimited` beside other rates", "remove it");
+                    return None;
+                }
+                return Some(rates);
+            };
+            if sorted.iter().any(|(earlier, _)| *earlier == period) {
+                self.refuse(rate.span, "two rates with the same window", "keep one");
+                return None;
+            }
+            sorted.push((period, *rate));
+        }
+        sorted.sort_by_key(|(period, _)| period.longest());
+        Some(sorted.into_iter().map(|(_, rate)| rate).collect())
+    }
+
+    fn rate(&mut self, node: &Node) -> Option<Spanned<Rate>> {
+        let text = self.text(node)?;
+        match text.parse::<Rate>() {
+            Ok(value) => Some(Spanned { value, span: node.span }),
+            Err(error) => {
+                self.refuse(node.span, error.to_string(), error.help());
+                None
+            }
+        }
+    }
+
+    fn units(&mut self, node: &Node) -> Option<Spanned<Units>> {
+        let value = match &node.value {
+            Value::String(text) if text == "unlimited" => Units::Unlimited,
+            _ => Units::Limited(self.count(node)?),
+        };
+        Some(Spanned { value, span: node.span })
+    }
+
+    /// A number of units that is not zero.
+    fn some(&mut self, node: &Node) -> Option<Spanned<u32>> {
+        let value = self.count(node)?;
+        if value == 0 {
+            self.refuse(node.span, "nothing ever fits", "write at least 1, or `rate: 0/hour`");
+            return None;
+        }
+        Some(Spanned { value, span: node.span })
+    }
+}
+
+impl Algorithm {
+    fn name(self) -> &'static str {
+        ALGORITHMS.iter().find(|(_, own)| *own == self).map_or("", |(name, _)| name)
+    }
+}
+
+fn is_strict(raw: &RawMeasure) -> bool {
+    raw.strict.is_some_and(|strict| strict.value)
+}
+
+impl RawMeasure {
+    /// This measure over another: what it leaves out is as `base` says, where that goes with what it
+    /// does say.
+    pub(super) fn over(self, base: RawMeasure) -> RawMeasure {
+        let word = |raw: &RawMeasure| {
+            raw.algorithm.as_ref().map_or("fixed_window", |word| &word.value).to_owned()
+        };
+        if self.algorithm.is_some() && word(&self) != word(&base) {
+            let rate = if self.refill.is_some() { None } else { base.rate };
+            return RawMeasure { rate: self.rate.clone().or(rate), ..self };
+        }
+        RawMeasure {
+            algorithm: self.algorithm.or(base.algorithm),
+            rate: self.rate.clone().or(base.rate.filter(|_| self.refill.is_none())),
+            refill: self.refill.clone().or(base.refill.filter(|_| self.rate.is_none())),
+            timezone: self.timezone.or(base.timezone.filter(|_| self.align.is_none())),
+            align: self.align.or(base.align),
+            burst: self.burst.or(base.burst),
+            capacity: self.capacity.or(base.capacity),
+            strict: self.strict.or(base.strict),
+            concurrent: self.concurrent.or(base.concurrent),
+            lease: self.lease.or(base.lease),
+            retry_after: self.retry_after.or(base.retry_after),
+        }
+    }
+}

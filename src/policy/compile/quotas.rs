@@ -1,0 +1,294 @@
+//! Quotas: what a tier may use, from a measure.
+
+use std::time::Duration;
+
+use super::{
+    Compiler,
+    measure::{Alignment, Measure, Units, Way},
+    tiers::ByTier,
+};
+use crate::{
+    limit::{
+        Align, Calendar, CalendarUnit, Concurrency, FixedWindow, Gcra, LimitId, Quota, SlidingLog,
+        SlidingWindow, TokenBucket,
+    },
+    policy::{Allowance, Allowances, Rate, rate::Period},
+    yaml::{Span, Spanned},
+};
+
+/// Whose allowances are made.
+#[derive(Clone, Copy)]
+pub(super) struct Owner<'o> {
+    /// The limit's name.
+    pub(super) limit: &'o str,
+    /// The tier; none: a single caller, whose tier is not known.
+    pub(super) tier: Option<usize>,
+    /// Whether they are only tried out, with counters of their own.
+    pub(super) is_candidate: bool,
+    /// Where they are written.
+    pub(super) place: Span,
+}
+
+/// A rate of a tier, with what else the algorithm needs to know of the tier.
+struct TierRate {
+    limit: u32,
+    period: Period,
+    span: Span,
+}
+
+/// A quota and what tells its counters apart from others of the limit.
+struct Counted {
+    quota: Quota,
+    /// The algorithm and its alignment.
+    tag: String,
+    /// None: it has no window.
+    period: Option<Period>,
+}
+
+impl Compiler<'_> {
+    /// What the owner may use. Empty: without limit.
+    pub(super) fn allowances(&mut self, measure: &Measure, owner: Owner<'_>) -> Option<Allowances> {
+        let counted = match measure {
+            Measure::Rates { rates, way } => self.counted_rates(rates, way, owner)?,
+            Measure::Refill { capacity, amount, interval, strict } => {
+                match self.of_owner(capacity, "capacity", owner)?.value {
+                    Units::Unlimited => Vec::new(),
+                    Units::Limited(capacity) => {
+                        let (refill, interval, strict) = (*amount, *interval, *strict);
+                        let bucket = TokenBucket { capacity, refill, interval, strict };
+                        let period = Some(Period::Length(interval));
+                        let (quota, tag) = (Quota::TokenBucket(bucket), "token_bucket".to_owned());
+                        vec![Counted { quota, tag, period }]
+                    }
+                }
+            }
+            Measure::Concurrent { limit, lease, retry_after } => {
+                let limit = *self.of_owner(limit, "concurrent", owner)?;
+                self.counted_leases(limit, *lease, *retry_after)?
+            }
+        };
+        let last = counted.len().saturating_sub(1);
+        let named = counted.into_iter().enumerate().map(|(at, counted)| {
+            let name = match counted.period {
+                Some(period) if at < last => format!("{}-{period}", owner.limit),
+                _ => owner.limit.to_owned(),
+            };
+            self.allowance(counted, name, owner)
+        });
+        Some(named.collect())
+    }
+
+    fn allowance(&self, counted: Counted, name: String, owner: Owner<'_>) -> Allowance {
+        let Counted { quota, tag, period } = counted;
+        let tag = if owner.is_candidate { format!("candidate {tag}") } else { tag };
+        let follows_calendar =
+            matches!(&quota, Quota::FixedWindow(FixedWindow { align: Align::Calendar(_), .. }));
+        // A calendar's windows differ in length; the tag names the unit.
+        let micros = match period {
+            Some(Period::Length(length)) if !follows_calendar => length.as_micros() as u64,
+            _ => 0,
+        };
+        Allowance {
+            id: LimitId::new(&self.name, owner.limit, &tag, micros),
+            limit: quota.capacity().into(),
+            quota,
+            name: name.into(),
+            window_secs: period.map(|period| ceil_secs(period.longest())),
+        }
+    }
+
+    /// What is written for the owner's tier.
+    fn of_owner<'t, T>(
+        &mut self,
+        by_tier: &'t ByTier<T>,
+        field: &str,
+        owner: Owner<'_>,
+    ) -> Option<&'t T> {
+        let found = by_tier.of(owner.tier);
+        if found.is_none() {
+            self.refuse(
+                owner.place,
+                format!("the limit's `{field}` depends on the tier, which is not known here"),
+                format!("add `{field}`"),
+            );
+        }
+        found
+    }
+
+    fn counted_rates(
+        &mut self,
+        rates: &ByTier<Vec<Spanned<Rate>>>,
+        way: &Way,
+        owner: Owner<'_>,
+    ) -> Option<Vec<Counted>> {
+        let rates: Vec<TierRate> = self
+            .of_owner(rates, "rate", owner)?
+            .iter()
+            .filter_map(|rate| match rate.value {
+                Rate::Unlimited => None,
+                Rate::Limited { limit, period } => {
+                    Some(TierRate { limit, period, span: rate.span })
+                }
+            })
+            .collect();
+        let room = match way {
+            Way::Gcra { burst: Some(burst) } => Some((burst, "burst")),
+            Way::TokenBucket { capacity: Some(capacity), .. } => Some((capacity, "capacity")),
+            _ => None,
+        };
+        let room = match room {
+            Some((by_tier, field)) if !rates.is_empty() => {
+                let room = *self.of_owner(by_tier, field, owner)?;
+                if rates.len() > 1 {
+                    self.refuse(
+                        room.span,
+                        format!("`{field}` beside several rates"),
+                        "remove it, or make the other rates limits of their own",
+                    );
+                }
+                Some(room.value)
+            }
+            _ => None,
+        };
+        let counted: Vec<Option<Counted>> =
+            rates.iter().map(|rate| self.counted_rate(rate, room, way)).collect();
+        counted.into_iter().collect()
+    }
+
+    /// A rate by its algorithm; `room` is what may come at once, if that is written.
+    fn counted_rate(&mut self, rate: &TierRate, room: Option<u32>, way: &Way) -> Option<Counted> {
+        let limit = rate.limit;
+        // What may never come may not come at once either.
+        let room = if limit == 0 { 0 } else { room.unwrap_or(limit) };
+        let (quota, tag) = match way {
+            Way::FixedWindow(alignment) => {
+                let (align, tag) = self.align(rate, alignment)?;
+                (Quota::FixedWindow(FixedWindow { limit, align }), tag)
+            }
+            Way::SlidingWindow => {
+                let window = SlidingWindow::new(limit, self.length(rate)?);
+                let window = self.exact(window, rate, "sliding_window")?;
+                (Quota::SlidingWindow(window), "sliding_window".into())
+            }
+            Way::SlidingLog => {
+                let window = self.length(rate)?;
+                if limit > SlidingLog::MAX_LIMIT {
+                    let most = SlidingLog::MAX_LIMIT;
+                    self.refuse(
+                        rate.span,
+                        format!("a sliding log remembers each of {most} requests at most"),
+                        format!("write at most {most}, or `algorithm: sliding_window`"),
+                    );
+                }
+                (Quota::SlidingLog(SlidingLog { limit, window }), "sliding_log".into())
+            }
+            Way::TokenBucket { strict, .. } => {
+                let (interval, strict) = (self.length(rate)?, *strict);
+                let bucket = TokenBucket { capacity: room, refill: limit, interval, strict };
+                (Quota::TokenBucket(bucket), "token_bucket".into())
+            }
+            Way::Gcra { .. } => {
+                // A cost above the burst is never admitted, so none is larger.
+                let meter = Gcra::new(limit, self.length(rate)?, room, room);
+                (Quota::Gcra(self.exact(meter, rate, "gcra")?), "gcra".into())
+            }
+        };
+        Some(Counted { quota, tag, period: Some(rate.period) })
+    }
+
+    /// Where a fixed window begins and ends, and what tells it apart from windows that begin
+    /// elsewhere.
+    fn align(&mut self, rate: &TierRate, alignment: &Alignment) -> Option<(Align, String)> {
+        let zone = match (alignment, rate.period) {
+            (Alignment::FirstRequest, Period::Length(length)) => {
+                return Some((Align::FirstRequest(length), "fixed_window".into()));
+            }
+            (Alignment::Epoch, Period::Length(length)) => {
+                return Some((Align::Epoch(length), "fixed_window epoch".into()));
+            }
+            (Alignment::FirstRequest | Alignment::Epoch, Period::Month | Period::Year) => {
+                self.refuse_calendar(rate, "write `align: calendar`");
+                return None;
+            }
+            (Alignment::Calendar(zone), _) => zone,
+        };
+        let Some(unit) = calendar_unit(rate.period) else {
+            self.refuse(
+                rate.span,
+                format!("no calendar has windows of {}", rate.period),
+                "write hour, day, week, month or year, or `align: epoch`",
+            );
+            return None;
+        };
+        let tag = format!("fixed_window {} {zone}", unit.name());
+        Some((Align::Calendar(Calendar::new(unit, zone).ok()?), tag))
+    }
+
+    fn length(&mut self, rate: &TierRate) -> Option<Duration> {
+        match rate.period {
+            Period::Length(length) => Some(length),
+            Period::Month | Period::Year => {
+                self.refuse_calendar(
+                    rate,
+                    "write days, such as 100_000/30d, or count by fixed_window with `align: calendar`",
+                );
+                None
+            }
+        }
+    }
+
+    fn refuse_calendar(&mut self, rate: &TierRate, help: &str) {
+        self.refuse(rate.span, "windows of a month or a year follow the calendar", help);
+    }
+
+    /// Refuses numbers whose products are beyond what every store counts exactly.
+    fn exact<T>(&mut self, made: Option<T>, rate: &TierRate, algorithm: &str) -> Option<T> {
+        if made.is_none() {
+            self.refuse(
+                rate.span,
+                format!("too much for {algorithm} to count exactly"),
+                "write a smaller number or a shorter window, or count by fixed_window",
+            );
+        }
+        made
+    }
+
+    fn counted_leases(
+        &mut self,
+        limit: Spanned<Units>,
+        lease: Duration,
+        retry_after: Duration,
+    ) -> Option<Vec<Counted>> {
+        let (Units::Limited(number), most) = (limit.value, Concurrency::MAX_LIMIT) else {
+            return Some(Vec::new());
+        };
+        if number > most {
+            self.refuse(
+                limit.span,
+                format!("more than {most} requests at once"),
+                format!("write at most {most}, or unlimited"),
+            );
+            return None;
+        }
+        let quota = Quota::Concurrency(Concurrency { limit: number, lease, retry_after });
+        Some(vec![Counted { quota, tag: "concurrency".into(), period: None }])
+    }
+}
+
+fn calendar_unit(period: Period) -> Option<CalendarUnit> {
+    match period {
+        Period::Length(length) => match length.as_secs() {
+            _ if length.subsec_nanos() != 0 => None,
+            3600 => Some(CalendarUnit::Hour),
+            86_400 => Some(CalendarUnit::Day),
+            604_800 => Some(CalendarUnit::Week),
+            _ => None,
+        },
+        Period::Month => Some(CalendarUnit::Month),
+        Period::Year => Some(CalendarUnit::Year),
+    }
+}
+
+fn ceil_secs(length: Duration) -> u64 {
+    length.as_secs() + u64::from(length.subsec_nanos() != 0)
+}

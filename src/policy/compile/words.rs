@@ -1,0 +1,178 @@
+//! Words, names, numbers and times: small things that several sections need.
+
+use std::{collections::HashMap, fmt, ops::RangeInclusive, time::Duration};
+
+use http::HeaderName;
+
+use super::Compiler;
+use crate::{
+    policy::rate::parse_count,
+    yaml::{Node, Spanned, Value, suggest},
+};
+
+/// Names that other sections refer to, by position.
+pub(super) struct Names<'n> {
+    /// What is named, for messages.
+    pub(super) kind: &'static str,
+    pub(super) names: Vec<&'n str>,
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Fields that are about a connection and not about a message (RFC 9110 section 7.6.1), or about a
+/// message's extent: nothing else can be read from them.
+const CONNECTION_HEADERS: [&str; 10] = [
+    "connection",
+    "content-length",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+impl Compiler<'_> {
+    pub(super) fn duration(
+        &mut self,
+        raw: Option<&Spanned<String>>,
+        default: Duration,
+    ) -> Option<Duration> {
+        const HELP: &str = "write more than nothing and at most a day";
+        let Some(raw) = raw else { return Some(default) };
+        self.duration_within(raw, Duration::from_nanos(1)..=DAY, HELP)
+    }
+
+    /// A time in `range`; `help` says which that is.
+    pub(super) fn duration_within(
+        &mut self,
+        raw: &Spanned<String>,
+        range: RangeInclusive<Duration>,
+        help: &str,
+    ) -> Option<Duration> {
+        match humantime::parse_duration(&raw.value) {
+            Ok(duration) if range.contains(&duration) => return Some(duration),
+            Ok(_) => self.refuse(raw.span, "out of range", help),
+            Err(_) => self.refuse(
+                raw.span,
+                format!("`{}` is not a time", raw.value),
+                "write a number and a unit, such as 500ms, 2s or 1m",
+            ),
+        }
+        None
+    }
+
+    /// A whole number of units, requests or leases: `5000`, `5_000`.
+    pub(super) fn count(&mut self, node: &Node) -> Option<u32> {
+        let text = match &node.value {
+            Value::Integer(number) => number.to_string(),
+            Value::String(text) => text.clone(),
+            other => other.kind().to_owned(),
+        };
+        let count = parse_count(&text).ok();
+        if count.is_none() {
+            let message = format!("`{text}` is not a whole number up to 2147483647");
+            self.refuse(node.span, message, "write a number such as 100 or 5_000");
+        }
+        count
+    }
+
+    pub(super) fn text<'n>(&mut self, node: &'n Node) -> Option<&'n str> {
+        match &node.value {
+            Value::String(text) => Some(text),
+            other => {
+                let message = format!("expected text, found {}", other.kind());
+                self.refuse(node.span, message, "put it in quotes if it is meant as text");
+                None
+            }
+        }
+    }
+
+    pub(super) fn one_of<T: Copy>(
+        &mut self,
+        raw: &Spanned<String>,
+        choices: &[(&str, T)],
+    ) -> Option<T> {
+        self.document.one_of(raw, choices, &mut self.problems)
+    }
+
+    pub(super) fn resolve(&mut self, raw: &Spanned<String>, names: &Names<'_>) -> Option<usize> {
+        let found = names.names.iter().position(|name| *name == raw.value);
+        if found.is_none() {
+            let help = match suggest(&raw.value, names.names.iter().copied()) {
+                Some(word) => format!("did you mean `{word}`?"),
+                None if names.names.is_empty() => format!("the policy has no {}", names.kind),
+                None => format!("one of: {}", names.names.join(", ")),
+            };
+            self.refuse(raw.span, format!("no {} is called `{}`", names.kind, raw.value), help);
+        }
+        found
+    }
+
+    pub(super) fn refuse_twice<'n>(
+        &mut self,
+        values: impl Iterator<Item = &'n Spanned<String>>,
+        kind: impl fmt::Display,
+    ) {
+        let mut seen: HashMap<&str, ()> = HashMap::new();
+        for value in values {
+            if seen.insert(&value.value, ()).is_some() {
+                self.refuse(
+                    value.span,
+                    format!("{kind} `{}` appears twice", value.value),
+                    "remove one",
+                );
+            }
+        }
+    }
+
+    pub(super) fn check_name(&mut self, name: &Spanned<String>, kind: &str) {
+        let is_plain = name.value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
+        if !is_plain || name.value.is_empty() || name.value.len() > 64 {
+            let message = format!("`{}` is not a name for a {kind}", name.value);
+            self.refuse(name.span, message, "use up to 64 letters, digits, `-` and `_`");
+        }
+    }
+
+    pub(super) fn header_name(&mut self, raw: &Spanned<String>) -> Option<HeaderName> {
+        let name = HeaderName::from_bytes(raw.value.as_bytes()).ok();
+        if name.is_none() {
+            self.refuse(
+                raw.span,
+                format!("`{}` is not a header name", raw.value),
+                "write one such as x-api-key",
+            );
+        }
+        name
+    }
+
+    /// The name of a header that says something about a message, not about its connection.
+    pub(super) fn message_header(&mut self, raw: &Spanned<String>) -> Option<HeaderName> {
+        let name = self.header_name(raw)?;
+        if CONNECTION_HEADERS.contains(&name.as_str()) {
+            self.refuse(
+                raw.span,
+                format!("`{name}` belongs to the connection"),
+                "write the name of another header",
+            );
+            return None;
+        }
+        Some(name)
+    }
+
+    pub(super) fn cookie_name(&mut self, raw: &Spanned<String>) -> Option<Box<str>> {
+        let is_token =
+            raw.value.bytes().all(|b| b.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&b));
+        if raw.value.is_empty() || !is_token {
+            self.refuse(
+                raw.span,
+                format!("`{}` is not the name of a cookie", raw.value),
+                "write letters, digits, `-` and `_`",
+            );
+            return None;
+        }
+        Some(raw.value.as_str().into())
+    }
+}

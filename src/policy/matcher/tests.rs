@@ -1,0 +1,157 @@
+//! Patterns against paths, and the router against a search that is obviously right.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn patterns_match_whole_segments() {
+    for (pattern, path, expected) in [
+        ("/", "/", true),
+        ("/", "/a", false),
+        ("/**", "/", true),
+        ("/**", "/a/b", true),
+        ("/login", "/login", true),
+        ("/login", "/login/", true),
+        ("/login/", "/login", true),
+        ("/login", "/loginx", false),
+        ("/login", "/login/x", false),
+        ("/search/**", "/search", true),
+        ("/search/**", "/search/", true),
+        ("/search/**", "/search/a/b", true),
+        ("/search/**", "/searching", false),
+        ("/a/*", "/a/b", true),
+        ("/a/*", "/a", false),
+        ("/a/*", "/a/", false),
+        ("/a/*", "/a/b/c", false),
+        ("/repos/{owner}/{repo}/**", "/repos/o/r", true),
+        ("/repos/{owner}/{repo}/**", "/repos/o", false),
+        ("/repos/{owner}/{repo}", "/repos/o/r/", true),
+        ("/A", "/a", false),
+    ] {
+        assert_eq!(
+            PathPattern::parse(pattern).unwrap().matches(path),
+            expected,
+            "{pattern} {path}"
+        );
+    }
+}
+
+#[test]
+fn patterns_that_could_mislead_are_refused() {
+    use PatternError::*;
+    for (pattern, error) in [
+        ("login", NoSlash),
+        ("", NoSlash),
+        ("/a//b", EmptySegment),
+        ("/**/a", RestNotLast),
+        ("/a*", PartialSegment("a*".into())),
+        ("/{a}-{b}", PartialSegment("{a}-{b}".into())),
+        ("/{}", PartialSegment("{}".into())),
+        ("/{a}/b/{a}", ParameterTwice("a".into())),
+        ("/%61", NotNormal("/a".into())),
+        ("/a/../b", NotNormal("/b".into())),
+    ] {
+        assert_eq!(PathPattern::parse(pattern), Err(error), "{pattern}");
+    }
+}
+
+#[test]
+fn parameters_are_segments_of_the_path() {
+    let pattern = PathPattern::parse("/repos/{owner}/*/{repo}/**").unwrap();
+    for (name, path, expected) in [
+        ("owner", "/repos/o/x/r", Some("o")),
+        ("repo", "/repos/o/x/r", Some("r")),
+        ("repo", "/repos/o/x/r/more/of/it", Some("r")),
+        ("repo", "/repos/o/x/r/", Some("r")),
+        ("repo", "/repos/o", None),
+        ("repos", "/repos/o/x/r", None),
+    ] {
+        assert_eq!(pattern.parameter(name, path), expected, "{name} {path}");
+    }
+    assert!(pattern.has_parameter("owner"));
+    assert!(!pattern.has_parameter("*"));
+}
+
+#[test]
+fn host_patterns_match_names_below_them_only() {
+    let below = HostPattern::Below(".example.com".into());
+    assert!(below.matches("api.example.com"));
+    assert!(below.matches("a.b.example.com"));
+    assert!(!below.matches("example.com"));
+    assert!(!below.matches(".example.com"));
+    assert!(!below.matches("badexample.com"));
+}
+
+#[test]
+fn first_match_wins_over_a_closer_one() {
+    let matcher =
+        |path| Matcher { hosts: vec![], path: PathPattern::parse(path).unwrap(), methods: vec![] };
+    let router = Router::new(vec![matcher("/a/**"), matcher("/{x}/b"), matcher("/a/b")]);
+    let route = |path| router.route(Request { host: None, path, method: &Method::GET });
+    assert_eq!(route("/a/b"), Some(0));
+    assert_eq!(route("/z/b"), Some(1));
+    assert_eq!(route("/z"), None);
+    assert_eq!(route("/"), None);
+}
+
+/// Texts over a small alphabet, so that patterns and paths meet.
+fn segment() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["a", "b", "c"])
+}
+
+fn pattern() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![3 => segment().prop_map(str::to_owned), 1 => Just("*".to_owned()), 1 => Just("{p".to_owned())];
+    (prop::collection::vec(piece, 0..4), any::<bool>()).prop_map(|(mut pieces, rest)| {
+        for (position, piece) in pieces.iter_mut().enumerate() {
+            if piece.starts_with('{') {
+                *piece += &format!("{position}}}");
+            }
+        }
+        if rest {
+            pieces.push("**".to_owned());
+        }
+        format!("/{}", pieces.join("/"))
+    })
+}
+
+/// The obvious way: recurse over both lists of segments.
+fn reference(pattern: &[&str], path: &[&str]) -> bool {
+    match (pattern, path) {
+        (["**"], _) => true,
+        ([], []) => true,
+        ([first, pattern @ ..], [segment, path @ ..]) => {
+            (first == segment || *first == "*" || first.starts_with('{'))
+                && reference(pattern, path)
+        }
+        _ => false,
+    }
+}
+
+proptest! {
+    #[test]
+    fn prop_router_agrees_with_a_naive_search(
+        patterns in prop::collection::vec((pattern(), any::<bool>()), 1..12),
+        path in prop::collection::vec(segment(), 0..5),
+        slash in any::<bool>(),
+    ) {
+        let router = Router::new(
+            patterns
+                .iter()
+                .map(|(pattern, get_only)| Matcher {
+                    hosts: vec![],
+                    path: PathPattern::parse(pattern).unwrap(),
+                    methods: if *get_only { vec![Method::GET] } else { vec![] },
+                })
+                .collect(),
+        );
+        let text = format!("/{}{}", path.join("/"), if slash && !path.is_empty() { "/" } else { "" });
+        for method in [Method::GET, Method::POST] {
+            let expected = patterns.iter().position(|(pattern, get_only)| {
+                let pieces: Vec<&str> = pattern.split('/').filter(|piece| !piece.is_empty()).collect();
+                (!get_only || method == Method::GET) && reference(&pieces, &path)
+            });
+            prop_assert_eq!(router.route(Request { host: None, path: &text, method: &method }), expected);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The `x-ratelimit-*` headers of one limit, and what else clients are told about limits in headers.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use crate::{
+    clock::Timestamp,
+    limit::Standing,
+    policy::{Allowance, Limit},
+};
+
+static X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+static X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+static X_RATELIMIT_USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
+static X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+static X_RATELIMIT_RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
+
+/// What browsers must be told that scripts may read.
+const EXPOSED: &str = "Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, \
+                       X-RateLimit-Used, X-RateLimit-Reset, X-RateLimit-Resource, RateLimit, \
+                       RateLimit-Policy, X-Request-Id";
+
+/// The five `x-ratelimit-*` headers of one limit: all of them or none.
+#[derive(Clone, Debug)]
+pub struct LimitHeaders {
+    limit: HeaderValue,
+    remaining: HeaderValue,
+    used: HeaderValue,
+    reset: HeaderValue,
+    resource: HeaderValue,
+}
+
+impl LimitHeaders {
+    /// What `standing` says about `limit`.
+    pub fn new(limit: &Limit, allowance: &Allowance, standing: &Standing) -> Self {
+        LimitHeaders {
+            limit: allowance.limit.clone(),
+            remaining: standing.remaining.into(),
+            used: standing.used.into(),
+            reset: told_reset(standing).ceil_secs().into(),
+            resource: limit.resource.clone(),
+        }
+    }
+
+    /// Puts them on a response that has none: an upstream's own were taken out.
+    pub fn stamp(self, headers: &mut HeaderMap) {
+        headers.reserve(FIELDS_STAMPED);
+        headers.append(X_RATELIMIT_LIMIT.clone(), self.limit);
+        headers.append(X_RATELIMIT_REMAINING.clone(), self.remaining);
+        headers.append(X_RATELIMIT_USED.clone(), self.used);
+        headers.append(X_RATELIMIT_RESET.clone(), self.reset);
+        headers.append(X_RATELIMIT_RESOURCE.clone(), self.resource);
+    }
+}
+
+/// When the limit is full again; with nothing left, when one more request is possible, for clients
+/// wait until then even after a success.
+pub fn told_reset(standing: &Standing) -> Timestamp {
+    if standing.remaining == 0 { standing.next } else { standing.reset }
+}
+
+/// Fields that a response gains, with a little room: it is made at once.
+const FIELDS_STAMPED: usize = 8;
+
+/// Lets scripts of other origins read the limit headers where they may read the response.
+pub fn expose(headers: &mut HeaderMap) {
+    if !headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
+        return;
+    }
+    let exposed = headers.get_all(header::ACCESS_CONTROL_EXPOSE_HEADERS);
+    let mut names: Vec<&[u8]> = exposed.iter().map(HeaderValue::as_bytes).collect();
+    names.push(EXPOSED.as_bytes());
+    if let Ok(value) = HeaderValue::from_bytes(&names.join(&b", "[..])) {
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, value);
+    }
+}

@@ -1,0 +1,49 @@
+//! The answer to a caller who asks how it stands, in the form of GitHub's `GET /rate_limit`.
+
+use http::{HeaderValue, Response, header};
+use serde::{Serialize, Serializer};
+
+use super::{Body, JSON, told_reset};
+use crate::limit::Standing;
+
+/// How the caller stands, by resource. `rate` is the one that stands for all.
+#[derive(Serialize)]
+struct Standings<'s> {
+    #[serde(serialize_with = "as_map")]
+    resources: Vec<(&'s str, Numbers)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<Numbers>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Numbers {
+    limit: u32,
+    used: u32,
+    remaining: u32,
+    reset: u64,
+}
+
+impl From<&Standing> for Numbers {
+    fn from(standing: &Standing) -> Self {
+        let &Standing { limit, used, remaining, .. } = standing;
+        Numbers { limit, used, remaining, reset: told_reset(standing).ceil_secs() }
+    }
+}
+
+fn as_map<S: Serializer>(resources: &[(&str, Numbers)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(resources.iter().copied())
+}
+
+/// The response: each resource by name, and the one that stands for all.
+pub fn standings<'s>(
+    resources: impl IntoIterator<Item = (&'s str, &'s Standing)>,
+    rate: Option<&Standing>,
+) -> Response<Body> {
+    let resources = resources.into_iter().map(|(name, standing)| (name, standing.into())).collect();
+    let body = serde_json::to_vec(&Standings { resources, rate: rate.map(Numbers::from) });
+    let mut response = Response::new(Body::full(body.unwrap_or_default()));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, JSON.clone());
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
