@@ -3,11 +3,16 @@
 //! A store takes all charges of a request or none, and answers with the standing of each limit from
 //! that one read.
 
+mod keeper;
 mod memory;
+mod snapshot;
 
 use crate::limit::Receipt;
 
-pub use self::memory::MemoryStore;
+pub use self::{
+    keeper::{Keeper, restore},
+    memory::MemoryStore,
+};
 
 /// Why a store could not decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

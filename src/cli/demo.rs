@@ -120,13 +120,16 @@ done
 # The pro plan still has its 30.
 curl -i $API/search/code -H \"Authorization: Bearer $PRO\"
 
-# An ETag that matches is 304, through the proxy as from the API.
+# An ETag that matches is 304, and a 304 is given back: `used` stays where it was.
 curl -i $API/repos/octo/hello -H \"Authorization: Bearer $PRO\" -H 'If-None-Match: \"v1\"'
 
 # What the API sees: who called, set by the proxy; no token, and nothing that you sent to fake it.
 curl -s $API/echo -H \"Authorization: Bearer $PRO\" -H 'X-Tollgate-Subject: somebody-else' -d hello
 
-# Slow answers take two seconds.
+# Where you stand on every limit; asking is free.
+curl -s $API/rate_limit -H \"Authorization: Bearer $PRO\"
+
+# Slow answers take two seconds, and count as requests in flight until they end.
 curl -i $API/slow -H \"Authorization: Bearer $PRO\"
 
 Ctrl-C ends it.

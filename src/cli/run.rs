@@ -15,6 +15,7 @@ use crate::{
     policy::Sources,
     server::{Server, Stopped},
     settings::Configuration,
+    store::Keeper,
 };
 
 /// Serve
@@ -56,7 +57,12 @@ pub(super) fn serve(
         tracing::warn!(lines, "access log lines were dropped: nobody reads them fast enough");
     });
     let access_log = settings.access_log.map(|format| AccessLog::new(format, pipe.clone()));
+    let snapshot = settings.snapshot.clone();
     let shared = Arc::new(Shared::new(configuration, Clock::System).context("cannot start")?);
+    let store = Arc::clone(&shared.store);
+    let keeper = snapshot
+        .map(|snapshot| Keeper::start(store, snapshot.file, snapshot.every, Clock::System))
+        .transpose()?;
     let server = Server { shared, listeners, workers, access_log, drain };
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -76,6 +82,9 @@ pub(super) fn serve(
         };
         Ok::<_, Failure>(server.run(shutdown).await?)
     })?;
+    if let Some(keeper) = keeper {
+        keeper.finish();
+    }
     tracing::info!(cut, "stopped");
     // What was logged is written before the process ends, if anybody reads it.
     pipe.flush(LAST_WORDS);

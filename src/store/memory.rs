@@ -8,6 +8,7 @@
 //! refused ([`StoreError::Full`]) and callers who have one go on: a bound that a flood of fresh
 //! identities could lift, or that threw out the busiest counters, would not be a limit.
 
+mod persist;
 mod table;
 
 use std::sync::{
@@ -41,6 +42,8 @@ pub struct MemoryStore {
     /// Counters in all shards, those included that are over and not yet swept.
     entries: AtomicUsize,
     max_keys: usize,
+    /// The secret that its keys were hashed with: without it, they name nobody.
+    key_secret: [u8; 16],
     refused: AtomicU64,
     /// The shard that the next [`MemoryStore::sweep`] begins with.
     sweep_at: AtomicUsize,
@@ -91,12 +94,13 @@ macro_rules! with_table {
 }
 
 impl MemoryStore {
-    /// An empty store for at most `max_keys` counters.
-    pub fn new(max_keys: usize) -> Self {
+    /// An empty store for at most `max_keys` counters, whose keys are hashed with `key_secret`.
+    pub fn new(max_keys: usize, key_secret: [u8; 16]) -> Self {
         MemoryStore {
             shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(index))).collect(),
             entries: AtomicUsize::new(0),
             max_keys,
+            key_secret,
             refused: AtomicU64::new(0),
             sweep_at: AtomicUsize::new(0),
         }
@@ -178,6 +182,11 @@ impl MemoryStore {
                 self.entries.fetch_sub(dropped, Ordering::Relaxed);
             }
         }
+    }
+
+    /// The secret that its keys are hashed with.
+    pub fn key_secret(&self) -> [u8; 16] {
+        self.key_secret
     }
 
     /// Counters in use.

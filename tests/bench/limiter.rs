@@ -126,7 +126,7 @@ fn charge_of(owner: u128, limit: &str) -> Charge<'static> {
 
 impl Callers {
     fn new(count: usize) -> Callers {
-        let store = MemoryStore::new(usize::MAX >> 1);
+        let store = MemoryStore::new(usize::MAX >> 1, [0; 16]);
         for number in 0..count {
             store.charge(&[charge_of(caller(number), "core")], START).unwrap();
         }

@@ -16,7 +16,7 @@ const STEPS: usize = 10;
 
 fn main() {
     let keys = std::env::args().filter_map(|text| text.parse().ok()).next().unwrap_or(10_000_000);
-    let store = MemoryStore::new(keys);
+    let store = MemoryStore::new(keys, [0; 16]);
     let quota = Quota::FixedWindow(FixedWindow { limit: 5000, align: Align::FirstRequest(HOUR) });
     let (hasher, id) = (KeyHasher::new([7; 16]), LimitId::new("bench", "core", "fixed_window", 1));
     let before = resident_bytes();

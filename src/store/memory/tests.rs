@@ -51,7 +51,7 @@ fn used(store: &MemoryStore, charge: &Charge<'_>, now: Timestamp) -> u32 {
 fn denied_request_takes_nothing_from_any_limit() {
     let (one, nine) = (fixed(1), fixed(9));
     for quota in &quotas() {
-        let store = MemoryStore::new(100);
+        let store = MemoryStore::new(100, [0; 16]);
         let tight = charge(1, "tight", &one);
         let (wide, other) = (charge(1, "wide", quota), charge(2, "ip", &nine));
         assert!(allowed(&store, &[wide, tight, other], START));
@@ -69,7 +69,7 @@ fn denied_request_takes_nothing_from_any_limit() {
 #[test]
 fn denied_request_opens_no_window() {
     let (one, five) = (fixed(1), fixed(5));
-    let store = MemoryStore::new(100);
+    let store = MemoryStore::new(100, [0; 16]);
     assert!(allowed(&store, &[charge(1, "tight", &one)], START));
     assert!(!allowed(&store, &[charge(2, "fresh", &five), charge(1, "tight", &one)], START));
     assert_eq!(store.len(), 1);
@@ -77,7 +77,7 @@ fn denied_request_opens_no_window() {
 
 #[test]
 fn free_request_and_a_look_open_no_window() {
-    let store = MemoryStore::new(100);
+    let store = MemoryStore::new(100, [0; 16]);
     for quota in &quotas() {
         let free = Charge { cost: 0, ..charge(1, "core", quota) };
         assert!(allowed(&store, &[free], START));
@@ -89,7 +89,7 @@ fn free_request_and_a_look_open_no_window() {
 #[test]
 fn observed_charge_counts_and_never_denies() {
     for quota in &quotas() {
-        let store = MemoryStore::new(100);
+        let store = MemoryStore::new(100, [0; 16]);
         let observed = Charge { stance: Stance::Observe, ..charge(1, "core", quota) };
         let fits: Vec<bool> = (0..4)
             .map(|_| {
@@ -107,7 +107,7 @@ fn observed_charge_counts_and_never_denies() {
 #[test]
 fn observed_charge_of_a_denied_request_is_not_taken() {
     let (zero, nine) = (fixed(0), fixed(9));
-    let store = MemoryStore::new(100);
+    let store = MemoryStore::new(100, [0; 16]);
     let observed = Charge { stance: Stance::Observe, ..charge(1, "observed", &nine) };
     assert!(!allowed(&store, &[observed, charge(1, "core", &zero)], START));
     assert_eq!(used(&store, &observed, START), 0);
@@ -115,7 +115,7 @@ fn observed_charge_of_a_denied_request_is_not_taken() {
 
 #[test]
 fn later_charge_is_only_asked_about() {
-    let store = MemoryStore::new(100);
+    let store = MemoryStore::new(100, [0; 16]);
     for quota in quotas().iter().take(5) {
         let later = Charge { timing: Timing::Later, ..charge(1, "login", quota) };
         for _ in 0..5 {
@@ -132,7 +132,7 @@ fn later_charge_is_only_asked_about() {
 #[test]
 fn what_is_given_back_can_be_taken_again_once() {
     for quota in &quotas() {
-        let store = MemoryStore::new(100);
+        let store = MemoryStore::new(100, [0; 16]);
         let charges = [charge(1, "core", quota)];
         let first = store.charge(&charges, START).unwrap().outcomes[0].receipt.unwrap();
         assert!(allowed(&store, &charges, START));
@@ -146,7 +146,7 @@ fn what_is_given_back_can_be_taken_again_once() {
 #[test]
 fn decision_retries_when_the_last_denying_limit_reopens() {
     let one = fixed(1);
-    let store = MemoryStore::new(100);
+    let store = MemoryStore::new(100, [0; 16]);
     let late = START + Duration::from_secs(30);
     let charges = [charge(1, "a", &one), charge(1, "b", &one)];
     assert!(allowed(&store, &charges[..1], START));
@@ -158,7 +158,7 @@ fn decision_retries_when_the_last_denying_limit_reopens() {
 #[test]
 fn full_store_refuses_new_callers_and_serves_known_ones() {
     let five = fixed(5);
-    let store = MemoryStore::new(2);
+    let store = MemoryStore::new(2, [0; 16]);
     assert!(allowed(&store, &[charge(1, "core", &five)], START));
     assert!(allowed(&store, &[charge(2, "core", &five)], START));
     assert_eq!(store.charge(&[charge(3, "core", &five)], START).unwrap_err(), StoreError::Full);
@@ -168,7 +168,7 @@ fn full_store_refuses_new_callers_and_serves_known_ones() {
 
 #[test]
 fn counters_that_are_over_make_room() {
-    let store = MemoryStore::new(6 * SHARDS);
+    let store = MemoryStore::new(6 * SHARDS, [0; 16]);
     let quotas = quotas();
     for owner in 0..SHARDS as u32 {
         for (quota, name) in quotas.iter().zip(["a", "b", "c", "d", "e", "f"]) {
@@ -186,7 +186,7 @@ fn counters_that_are_over_make_room() {
 #[test]
 fn lack_of_room_sweeps_the_callers_own_shard_at_once() {
     let five = fixed(5);
-    let store = MemoryStore::new(1);
+    let store = MemoryStore::new(1, [0; 16]);
     assert!(allowed(&store, &[charge(1, "a", &five)], START));
     // Another limit of the same owner lives in the same shard.
     assert!(allowed(&store, &[charge(1, "b", &five)], START + MINUTE));
@@ -198,7 +198,7 @@ fn parallel_charges_admit_exactly_the_limit() {
     const LIMIT: u32 = 1000;
     let (limited, wide) = (fixed(LIMIT), fixed(9_999));
     for threads in [1, 2, 8] {
-        let store = MemoryStore::new(100);
+        let store = MemoryStore::new(100, [0; 16]);
         let admitted: usize = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
                 .map(|worker| {
@@ -259,7 +259,7 @@ proptest! {
             1..80,
         ),
     ) {
-        let (store, quotas) = (MemoryStore::new(1000), quotas());
+        let (store, quotas) = (MemoryStore::new(1000, [0; 16]), quotas());
         let mut model = States::default();
         let mut now = START;
         for (advance, names, cost) in steps {

@@ -1,0 +1,183 @@
+//! Keeps counters from one start to the next, in a file that is written from time to time and at the
+//! end.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use super::{
+    MemoryStore,
+    snapshot::{self, SnapshotError, Writer},
+};
+use crate::clock::{Clock, Timestamp};
+
+/// Writes a store's counters on a thread of its own.
+pub struct Keeper {
+    stop: mpsc::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Keeper {
+    /// Starts to write `store` to `file` each time that `pause` has passed.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub fn start(
+        store: Arc<MemoryStore>,
+        file: PathBuf,
+        pause: Duration,
+        clock: Clock,
+    ) -> io::Result<Keeper> {
+        let (stop, stopping) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
+            while let Err(mpsc::RecvTimeoutError::Timeout) = stopping.recv_timeout(pause) {
+                save(&store, &file, clock.now());
+            }
+            save(&store, &file, clock.now());
+        })?;
+        Ok(Keeper { stop, thread })
+    }
+
+    /// Writes the counters for the last time.
+    pub fn finish(self) {
+        drop(self.stop);
+        if self.thread.join().is_err() {
+            tracing::error!("counters were not saved: writing them panicked");
+        }
+    }
+}
+
+/// Writes all counters; if that fails, the file stays as it was.
+fn save(store: &MemoryStore, file: &Path, now: Timestamp) {
+    let saved = Writer::create(file, store.key_secret(), now).and_then(|mut writer| {
+        store.save(&mut writer)?;
+        writer.finish()
+    });
+    match saved {
+        Ok(()) => tracing::debug!(counters = store.len(), "counters were saved"),
+        Err(error) => tracing::warn!(file = %file.display(), %error, "cannot save counters"),
+    }
+}
+
+/// A store with the counters that `file` holds. None: there is no such file, or nothing of ours in
+/// it, which is logged.
+pub fn restore(file: &Path, max_keys: usize, now: Timestamp) -> Option<MemoryStore> {
+    match read(file, max_keys, now) {
+        Ok(store) => store,
+        Err(error) => {
+            let file = file.display();
+            tracing::warn!(%file, %error, "starting without the saved counters");
+            None
+        }
+    }
+}
+
+fn read(
+    file: &Path,
+    max_keys: usize,
+    now: Timestamp,
+) -> Result<Option<MemoryStore>, SnapshotError> {
+    let Some(mut snapshot) = snapshot::read(file)? else { return Ok(None) };
+    let store = MemoryStore::new(max_keys, snapshot.secret);
+    while let Some(block) = snapshot.next_block()? {
+        if !store.load(&block, now) {
+            return Err(SnapshotError::Torn);
+        }
+    }
+    tracing::info!(counters = store.len(), taken = %snapshot.taken, "counters were restored");
+    Ok(Some(store))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::{
+        Align, Charge, Concurrency, FixedWindow, Gcra, Key, LimitId, Quota, SlidingLog,
+        SlidingWindow, Stance, Timing, TokenBucket,
+    };
+
+    const NOW: Timestamp = Timestamp::from_secs(1_790_000_000);
+    const HOUR: Duration = Duration::from_secs(3600);
+    const SECRET: [u8; 16] = [9; 16];
+
+    fn quotas() -> [Quota; 6] {
+        [
+            Quota::FixedWindow(FixedWindow { limit: 5, align: Align::FirstRequest(HOUR) }),
+            Quota::SlidingWindow(SlidingWindow::new(5, HOUR).unwrap()),
+            Quota::SlidingLog(SlidingLog { limit: 5, window: HOUR }),
+            Quota::TokenBucket(TokenBucket {
+                capacity: 5,
+                refill: 1,
+                interval: HOUR,
+                strict: false,
+            }),
+            Quota::Gcra(Gcra::new(5, HOUR, 5, 5).unwrap()),
+            Quota::Concurrency(Concurrency { limit: 5, lease: HOUR, retry_after: HOUR }),
+        ]
+    }
+
+    fn charge(owner: u64, quota: &Quota) -> Charge<'_> {
+        let owner = u128::from(owner.wrapping_mul(0x9E37_79B9_7F4A_7C15)) << 64 | 1;
+        let key = Key::new(owner, owner, LimitId::new("test", "core", "", 0));
+        Charge { key, quota, cost: 1, stance: Stance::Enforce, timing: Timing::Now }
+    }
+
+    #[test]
+    fn every_kind_of_counter_survives() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("counters");
+        let (store, quotas) = (MemoryStore::new(10_000, SECRET), quotas());
+        for owner in 0..500 {
+            for _ in 0..=owner % 3 {
+                let quota = &quotas[owner as usize % quotas.len()];
+                store.charge(&[charge(owner, quota)], NOW).unwrap();
+            }
+        }
+        save(&store, &file, NOW);
+
+        let later = NOW + HOUR / 60;
+        let restored = restore(&file, 10_000, later).unwrap();
+        assert_eq!((restored.len(), restored.key_secret()), (500, SECRET));
+        for owner in 0..500 {
+            let charge = [charge(owner, &quotas[owner as usize % quotas.len()])];
+            assert_eq!(restored.peek(&charge, later), store.peek(&charge, later), "{owner}");
+        }
+    }
+
+    #[test]
+    fn counters_that_are_over_or_too_many_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("counters");
+        let (store, quotas) = (MemoryStore::new(100, SECRET), quotas());
+        for owner in 0..10 {
+            store.charge(&[charge(owner, &quotas[0])], NOW).unwrap();
+        }
+        save(&store, &file, NOW);
+        assert_eq!(restore(&file, 100, NOW + HOUR).unwrap().len(), 0);
+        assert_eq!(restore(&file, 4, NOW).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn start_without_a_good_file_is_a_fresh_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("counters");
+        assert!(restore(&file, 100, NOW).is_none());
+        std::fs::write(&file, "tollgate counters\ntorn").unwrap();
+        assert!(restore(&file, 100, NOW).is_none());
+    }
+
+    #[test]
+    fn last_words_are_written_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("counters");
+        let (store, quotas) = (Arc::new(MemoryStore::new(100, SECRET)), quotas());
+        let keeper = Keeper::start(Arc::clone(&store), file.clone(), HOUR, Clock::System).unwrap();
+        store.charge(&[charge(1, &quotas[3])], Clock::System.now()).unwrap();
+        keeper.finish();
+        assert_eq!(restore(&file, 100, Clock::System.now()).unwrap().len(), 1);
+    }
+}
