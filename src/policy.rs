@@ -3,25 +3,26 @@
 //! A request takes one snapshot of all policies and keeps it to its end. Counters live in the store,
 //! never here.
 
+mod callers;
 mod compile;
 mod file;
+mod limit;
 mod matcher;
 mod rate;
 mod sources;
 
-use std::{borrow::Cow, collections::HashMap, net::IpAddr, time::Duration};
+use std::{borrow::Cow, collections::HashMap, time::Duration};
 
-use http::{HeaderName, HeaderValue, Method, StatusCode};
-use ipnet::IpNet;
+use http::{HeaderName, HeaderValue, StatusCode};
 
-use crate::{
-    clock::Timestamp,
-    identity::{CallerValue, Identity, IdentityRules, ResolvedCaller},
-    limit::{LimitId, Quota},
-};
+use crate::identity::IdentityRules;
 
 pub use self::{
+    callers::{CallerName, Listed, Override, Overrides},
     compile::load,
+    limit::{
+        Allowance, Allowances, Cost, Enforcement, KeyPart, Limit, OnMissing, Per, Refund, Statuses,
+    },
     matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, Router},
     rate::{Period, Rate, RateError},
     sources::Sources,
@@ -177,248 +178,6 @@ impl AcceptedIssuers {
             AcceptedIssuers::Only(issuers) => issuers.contains(&issuer),
         }
     }
-}
-
-/// A named rule: how much, by tier, and what it is counted per.
-#[derive(Debug)]
-pub struct Limit {
-    /// Its name, which clients see as `x-ratelimit-resource`.
-    pub name: Box<str>,
-    /// The name as a header value.
-    pub resource: HeaderValue,
-    /// What a counter is kept for.
-    pub per: Per,
-    /// What each tier may use, by the tier's position.
-    pub rates: Vec<Allowances>,
-    /// Other rates for single callers.
-    pub overrides: Overrides,
-    /// What a request costs where its route does not say.
-    pub cost: Cost,
-    /// Which requests are given back what they cost.
-    pub refund: Refund,
-    /// Only requests answered with one of these statuses count; none: all do.
-    pub count_when: Option<Statuses>,
-    /// For whom the limit is more than a word.
-    pub enforcement: Enforcement,
-    /// Rates that are tried out beside those in force, by the tier's position; empty: none are.
-    pub candidate: Vec<Allowances>,
-}
-
-/// What a tier may use of a limit, in several windows at once; none: the limit does not apply. The
-/// longest window is last, and is the one that clients are told about.
-pub type Allowances = Vec<Allowance>;
-
-impl Limit {
-    /// Whether the limit counts by address and needs no caller: such a limit is charged for failed
-    /// authentication.
-    pub fn is_by_address(&self) -> bool {
-        let needs_token = |part: &KeyPart| matches!(part, KeyPart::Caller | KeyPart::Claim(_));
-        self.per.parts.contains(&KeyPart::ClientIp) && !self.per.parts.iter().any(needs_token)
-    }
-}
-
-/// How much, in one window.
-#[derive(Clone, Debug)]
-pub struct Allowance {
-    /// How much, and how it is counted.
-    pub quota: Quota,
-    /// Names the limit and the way of counting in counter keys.
-    pub id: LimitId,
-    /// The quota's limit as a header value, built once.
-    pub limit: HeaderValue,
-    /// What it is called where each window has a name: as the limit, or as `core-1h`.
-    pub name: Box<str>,
-    /// Length of the window in whole seconds, rounded up; none for what has no window.
-    pub window_secs: Option<u64>,
-}
-
-/// What counters are kept for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Per {
-    /// Never empty.
-    pub parts: Vec<KeyPart>,
-    /// What becomes of a request that lacks one.
-    pub on_missing: OnMissing,
-    /// IPv4 addresses with the same prefix of this length are one; 32.
-    pub ipv4_prefix: u8,
-    /// IPv6 addresses with the same prefix of this length are one; 64.
-    pub ipv6_prefix: u8,
-}
-
-/// One thing that a limit is counted per.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyPart {
-    /// The caller: (issuer, claim, value) or an address.
-    Caller,
-    /// The client's address, by its prefix.
-    ClientIp,
-    /// The request's host.
-    Host,
-    /// The request's path in its normal form.
-    Path,
-    /// The path's segment that the route's pattern gives this name.
-    PathParameter(Box<str>),
-    /// The request's method.
-    Method,
-    /// A claim of the verified token, by name or dotted path.
-    Claim(Box<str>),
-    /// A request header.
-    Header(HeaderName),
-    /// A cookie.
-    Cookie(Box<str>),
-}
-
-/// What becomes of a request that lacks what a limit counts by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnMissing {
-    /// The limit does not apply to it.
-    #[default]
-    Skip,
-    /// It is refused.
-    Deny,
-}
-
-/// Other rates for single callers, until a day.
-#[derive(Clone, Debug, Default)]
-pub struct Overrides(pub Vec<Override>);
-
-/// Another rate for one caller.
-#[derive(Clone, Debug)]
-pub struct Override {
-    /// Who.
-    pub caller: CallerName,
-    /// What it may use.
-    pub allowances: Allowances,
-    /// From this instant on, no longer.
-    pub until: Option<Timestamp>,
-    /// The reason, for people.
-    pub why: Box<str>,
-}
-
-impl Overrides {
-    /// What a caller may use instead of its tier's rates.
-    pub fn of(&self, identity: &Identity<'_>, now: Timestamp) -> Option<&[Allowance]> {
-        let caller = identity.caller.as_ref().filter(|_| !self.0.is_empty())?;
-        let applies =
-            |own: &&Override| own.until.is_none_or(|until| now < until) && own.caller.is_of(caller);
-        self.0.iter().find(applies).map(|own| own.allowances.as_slice())
-    }
-}
-
-/// A caller as policies write it: `user:42`, `anonymous:192.0.2.1`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallerName {
-    /// The kind: the name of an entry of `callers`.
-    pub kind: Box<str>,
-    /// Which one.
-    pub value: Box<str>,
-}
-
-impl CallerName {
-    /// Whether it names this caller.
-    fn is_of(&self, caller: &ResolvedCaller<'_>) -> bool {
-        *self.kind == *caller.kind
-            && match &caller.value {
-                CallerValue::Claim(value) => self.value.as_bytes() == value.as_bytes(),
-                CallerValue::Address(address) => *self.value == *address.to_string(),
-            }
-    }
-}
-
-/// Addresses and callers that a policy singles out.
-#[derive(Clone, Debug, Default)]
-pub struct Listed {
-    /// Addresses.
-    pub networks: Vec<IpNet>,
-    /// Callers.
-    pub callers: Vec<CallerName>,
-}
-
-impl Listed {
-    /// Whether this address is among them.
-    pub fn contains_address(&self, address: IpAddr) -> bool {
-        self.networks.iter().any(|network| network.contains(&address))
-    }
-
-    /// Whether the address or the caller is among them.
-    pub fn contains(&self, identity: &Identity<'_>) -> bool {
-        let is_caller =
-            |caller: &ResolvedCaller<'_>| self.callers.iter().any(|listed| listed.is_of(caller));
-        self.contains_address(identity.address) || identity.caller.as_ref().is_some_and(is_caller)
-    }
-}
-
-/// What a request costs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cost {
-    /// By method.
-    pub by_method: Vec<(Method, u32)>,
-    /// Units, for all other methods.
-    pub default: u32,
-    /// The response field that says what the request has really cost.
-    pub from_response_header: Option<HeaderName>,
-}
-
-impl Cost {
-    /// One unit.
-    pub const ONE: Cost = Cost { by_method: Vec::new(), default: 1, from_response_header: None };
-
-    /// What a request with this method costs at first.
-    pub fn of(&self, method: &Method) -> u32 {
-        // Methods in any case are one method, as for routes.
-        let is_it =
-            |(listed, _): &&(Method, u32)| listed.as_str().eq_ignore_ascii_case(method.as_str());
-        self.by_method.iter().find(is_it).map_or(self.default, |(_, units)| *units)
-    }
-}
-
-/// Which requests are given back what they cost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refund {
-    /// Those with such a response, whoever sent them.
-    pub everybody: Statuses,
-    /// Those with such a response whose sender showed a good token.
-    pub authenticated: Statuses,
-}
-
-/// A set of status codes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statuses([u128; 4]);
-
-impl Statuses {
-    /// With this one too.
-    #[must_use]
-    pub fn with(mut self, status: u16) -> Self {
-        let (word, bit) = Self::place(status);
-        if let Some(word) = self.0.get_mut(word) {
-            *word |= bit;
-        }
-        self
-    }
-
-    /// Whether this one is among them.
-    pub fn contains(&self, status: StatusCode) -> bool {
-        let (word, bit) = Self::place(status.as_u16());
-        self.0.get(word).is_some_and(|word| word & bit != 0)
-    }
-
-    /// The word and bit of a status: 100 is the first.
-    fn place(status: u16) -> (usize, u128) {
-        let position = usize::from(status.wrapping_sub(100));
-        (position / 128, 1 << (position % 128))
-    }
-}
-
-/// For whom a limit is more than a word.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Enforcement {
-    /// Everybody.
-    #[default]
-    Everybody,
-    /// Nobody: it counts and tells, and never denies.
-    Nobody,
-    /// So many of a hundred callers, always the same.
-    Percent(u8),
 }
 
 /// Where requests are forwarded to.

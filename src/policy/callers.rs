@@ -1,0 +1,81 @@
+//! Single callers and addresses that a policy names: other rates, exemptions, refusals.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::{Allowance, Allowances};
+use crate::{
+    clock::Timestamp,
+    identity::{CallerValue, Identity, ResolvedCaller},
+};
+
+/// Other rates for single callers, until a day.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides(pub Vec<Override>);
+
+/// Another rate for one caller.
+#[derive(Clone, Debug)]
+pub struct Override {
+    /// Who.
+    pub caller: CallerName,
+    /// What it may use.
+    pub allowances: Allowances,
+    /// From this instant on, no longer.
+    pub until: Option<Timestamp>,
+    /// The reason, for people.
+    pub why: Box<str>,
+}
+
+impl Overrides {
+    /// What a caller may use instead of its tier's rates.
+    pub fn of(&self, identity: &Identity<'_>, now: Timestamp) -> Option<&[Allowance]> {
+        let caller = identity.caller.as_ref().filter(|_| !self.0.is_empty())?;
+        let applies =
+            |own: &&Override| own.until.is_none_or(|until| now < until) && own.caller.is_of(caller);
+        self.0.iter().find(applies).map(|own| own.allowances.as_slice())
+    }
+}
+
+/// A caller as policies write it: `user:42`, `anonymous:192.0.2.1`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallerName {
+    /// The kind: the name of an entry of `callers`.
+    pub kind: Box<str>,
+    /// Which one.
+    pub value: Box<str>,
+}
+
+impl CallerName {
+    /// Whether it names this caller.
+    fn is_of(&self, caller: &ResolvedCaller<'_>) -> bool {
+        *self.kind == *caller.kind
+            && match &caller.value {
+                CallerValue::Claim(value) => self.value.as_bytes() == value.as_bytes(),
+                CallerValue::Address(address) => *self.value == *address.to_string(),
+            }
+    }
+}
+
+/// Addresses and callers that a policy singles out.
+#[derive(Clone, Debug, Default)]
+pub struct Listed {
+    /// Addresses.
+    pub networks: Vec<IpNet>,
+    /// Callers.
+    pub callers: Vec<CallerName>,
+}
+
+impl Listed {
+    /// Whether this address is among them.
+    pub fn contains_address(&self, address: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.contains(&address))
+    }
+
+    /// Whether the address or the caller is among them.
+    pub fn contains(&self, identity: &Identity<'_>) -> bool {
+        let is_caller =
+            |caller: &ResolvedCaller<'_>| self.callers.iter().any(|listed| listed.is_of(caller));
+        self.contains_address(identity.address) || identity.caller.as_ref().is_some_and(is_caller)
+    }
+}
