@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every test: Cargo's own, then the two black-box scripts against the built binary.
+# Runs every test: Cargo's own, then the black-box scripts against the built binary.
 #
 # Needs cargo; installs what else is missing on Debian, as root or through sudo. Nothing is
 # installed when nothing is missing. The last line counts the black-box checks.
@@ -11,6 +11,7 @@ cd "$(dirname "$0")/.."
 profile="${TOLLGATE_PROFILE:-release}"
 target="${CARGO_TARGET_DIR:-target}"
 venv="$target/test-venv"
+octokit="$target/test-octokit"
 # By its path: a version manager's python3 may come first in PATH and lack the venv module.
 python=/usr/bin/python3
 log="$(mktemp)"
@@ -20,6 +21,7 @@ main() {
     command -v cargo >/dev/null || PATH="${HOME:-/root}/.cargo/bin:$PATH"
     install_packages
     install_python_packages
+    install_node_packages
 
     announce cargo test
     cargo test
@@ -29,7 +31,8 @@ main() {
     # Cargo keeps the dev profile in `debug`, and each other profile under its own name.
     local folder="$profile"
     if [ "$profile" = dev ]; then folder=debug; fi
-    black_box "$target/$folder/tollgate" tests/httpbin/compare.py tests/pygithub/limits.py
+    black_box "$target/$folder/tollgate" tests/httpbin/compare.py \
+        tests/clients/pygithub/limits.py tests/clients/pygithub/waits.py "$octokit/limits.mjs"
 }
 
 announce() {
@@ -40,6 +43,9 @@ install_packages() {
     local missing=()
     "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
     command -v curl >/dev/null || missing+=(curl)
+    # Debian's Node reads the system's certificates, which only its recommendations bring along.
+    command -v node >/dev/null || missing+=(nodejs ca-certificates)
+    command -v npm >/dev/null || missing+=(npm)
     # The crypto library and the allocator are C code that Cargo compiles.
     echo '#include <stdlib.h>' | cc -E -x c - >/dev/null 2>&1 || missing+=(gcc libc6-dev)
     if [ "${#missing[@]}" -eq 0 ]; then return; fi
@@ -58,7 +64,22 @@ install_python_packages() {
     "$venv/bin/python" -c 'import pip' 2>/dev/null || "$python" -m venv --clear "$venv"
     # --use-pep517: flasgger has no wheel, and newer Pythons have no setuptools of their own.
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --use-pep517 \
-        -r tests/httpbin/requirements.txt -r tests/pygithub/requirements.txt
+        -r tests/httpbin/requirements.txt -r tests/clients/pygithub/requirements.txt
+}
+
+# The scripts are copied to their packages: Node looks for those beside a script.
+install_node_packages() {
+    local source=tests/clients/octokit
+    # Goes away with the packages that it stands for.
+    local installed="$octokit/node_modules/.installed-lock.json"
+    if ! cmp -s "$source/package-lock.json" "$installed"; then
+        announce npm ci into "$octokit"
+        mkdir -p "$octokit"
+        cp "$source/package.json" "$source/package-lock.json" "$octokit"
+        npm ci --prefix "$octokit" --ignore-scripts --no-audit --no-fund --loglevel error
+        cp "$source/package-lock.json" "$installed"
+    fi
+    cp "$source"/*.mjs "$octokit"
 }
 
 # Runs each script, adds up the counts of their last lines, and fails when a check failed.
@@ -67,8 +88,9 @@ black_box() {
     shift
     for script in "$@"; do
         announce "$script"
-        local status=0
-        "$venv/bin/python" -Bu "$script" --tollgate "$binary" </dev/null 2>&1 |
+        local status=0 runner=("$venv/bin/python" -Bu)
+        if [[ "$script" == *.mjs ]]; then runner=(node); fi
+        "${runner[@]}" "$script" --tollgate "$binary" </dev/null 2>&1 |
             tee "$log" || status=$?
         if [[ "$(tail -n 1 "$log")" =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
             passed=$((passed + BASH_REMATCH[1]))
