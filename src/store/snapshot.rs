@@ -76,8 +76,9 @@ impl Writer {
         let mut draft = target.as_os_str().to_owned();
         draft.push(".new");
         let draft = PathBuf::from(draft);
-        let file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        // A draft that was left behind is of no use, and nothing that is there is written through.
+        let _ = fs::remove_file(&draft);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         let mut writer = Writer {
             file: BufWriter::new(file),
             digest: digest::Context::new(&digest::SHA256),

@@ -83,6 +83,9 @@ fn decode<S: State>(
     (room, now): (usize, Timestamp),
 ) -> Option<usize> {
     let (mut bytes, mut taken) = (Bytes(&block.bytes), 0);
+    // Entries come in order: in a table that grew as they come, they would crowd at its front.
+    let most = block.bytes.len() / size_of::<u128>();
+    table.reserve((block.count as usize).min(most).min(room));
     for _ in 0..block.count {
         let key = u128::from_le_bytes(bytes.array()?);
         let state = S::decode(&mut bytes)?;

@@ -1,29 +1,35 @@
-//! A table from keys to small states that, once it has begun to grow, is never less than two thirds
-//! full.
+//! A table from keys to small states that grows by a quarter at a time, so that it is never much
+//! larger than what is in it.
 //!
 //! Entries lie in the order of their keys (ordered linear probing: Amble and Knuth, "Ordered hash
 //! tables", 1974). The slot that a key points at, its home, grows with the key; an entry is in its
 //! home, or behind it with no free slot between. So a search ends at the first entry that is not
 //! less, whether or not the key is there, after three or four steps even when the table is nearly
-//! full. And to grow is to copy from one array to another in order, which is cheap enough to be done
-//! by a quarter where other tables double.
+//! full. And to grow is to move the entries on, each once and in order, which is cheap enough to be
+//! done often.
 
-use std::mem;
+use std::{array, mem};
 
 use crate::{clock::Timestamp, limit::State};
 
 /// By how much a table grows at once.
 const GROWTH: f64 = 1.25;
 
-/// Homes in the smallest array, but for the stagger.
-const FIRST_HOMES: f64 = 8.0;
+/// The fewest homes, but for the stagger.
+const FIRST_HOMES: f64 = 40.0;
 
 /// The most entries there may be for a hundred homes.
 const MAX_PERCENT: usize = 86;
 
-/// Slots behind the last home, for entries that are pushed out of it. More are added when these are
-/// full, which with random keys is rare.
-const OVERFLOW: usize = 16;
+/// The fewest slots behind the last home, for entries that are pushed out of it. More are added
+/// when these are full.
+const OVERFLOW: usize = 8;
+
+/// Slots that are allocated together.
+const SEGMENT: usize = 64;
+
+/// Slots that a search looks at together.
+const STRIDE: usize = 4;
 
 /// States by key.
 ///
@@ -31,12 +37,21 @@ const OVERFLOW: usize = 16;
 /// close together. Keys that do are found all the same, but not fast.
 pub(super) struct Table<S> {
     /// None at first; then the homes and the overflow, the last slot of which is always free.
-    slots: Vec<Slot<S>>,
+    slots: Slots<S>,
     homes: usize,
     /// Homes before they were rounded down, so that all steps of growth are equal.
     size: f64,
     len: usize,
 }
+
+/// A long array in short segments.
+///
+/// Arrays that were outgrown would leave holes in the heap that are too small for the arrays that
+/// come after: a fifth of all memory, with a thousand tables. Segments of one size leave none.
+struct Slots<S>(Vec<Box<Segment<S>>>);
+
+/// Slots that are allocated together.
+struct Segment<S>([Slot<S>; SEGMENT]);
 
 /// An entry, or room for one.
 struct Slot<S> {
@@ -46,8 +61,8 @@ struct Slot<S> {
 
 /// A key as a place in the order of entries.
 ///
-/// The low half comes first: the high bits tell shards apart, so that the keys of one shard may have
-/// them in common.
+/// The low half comes first: shards are told apart by the high bits of their owners, which the keys
+/// of one shard may therefore have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     low: u64,
@@ -61,7 +76,7 @@ impl<S: State> Table<S> {
     /// then neither grow all at once nor are all at their emptiest at once.
     pub(super) fn new(stagger: f64) -> Self {
         let size = FIRST_HOMES * GROWTH.powf(stagger - 1.0);
-        Table { slots: Vec::new(), homes: 0, size, len: 0 }
+        Table { slots: Slots(Vec::new()), homes: 0, size, len: 0 }
     }
 
     /// Entries.
@@ -70,8 +85,9 @@ impl<S: State> Table<S> {
     }
 
     /// Slots, free or not.
+    #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
-        self.slots.capacity()
+        self.slots.len()
     }
 
     /// The state of `key`.
@@ -84,8 +100,7 @@ impl<S: State> Table<S> {
     /// The state of `key`, to be changed.
     pub(super) fn find_mut(&mut self, key: u128) -> Option<&mut S> {
         let place = Place::of(key);
-        let at = self.position(place);
-        let slot = self.slots.get_mut(at)?;
+        let slot = self.slots.get_mut(self.position(place))?;
         (slot.place == place).then_some(&mut slot.state)
     }
 
@@ -106,30 +121,27 @@ impl<S: State> Table<S> {
         (slot.map_or_else(|| Box::leak(Box::default()), |slot| &mut slot.state), is_new)
     }
 
-    /// Forgets `key`, and tells its state.
-    pub(super) fn remove(&mut self, key: u128) -> Option<S> {
-        let place = Place::of(key);
-        let at = self.position(place);
-        let (mut hole, behind) = self.slots.get_mut(at..)?.split_first_mut()?;
-        if hole.place != place {
-            return None;
-        }
-        let removed = mem::replace(hole, Slot::free());
-        for (at, slot) in (at + 1..).zip(behind) {
-            if slot.is_free() || slot.place.home(self.homes) == at {
-                break;
-            }
-            mem::swap(hole, slot);
-            hole = slot;
-        }
-        self.len -= 1;
-        Some(removed.state)
-    }
-
     /// Forgets what is over, gives memory back when few entries are left, and tells how many went.
     pub(super) fn sweep(&mut self, now: Timestamp) -> usize {
         let before = self.len;
-        self.settle(|state| !state.is_over(now));
+        // Before this slot all entries are where they belong; from it to `at` all slots are free.
+        let mut settled = 0;
+        for at in 0..self.slots.len() {
+            let Some(slot) = self.slots.get_mut(at).filter(|slot| !slot.is_free()) else {
+                continue;
+            };
+            if slot.state.is_over(now) {
+                *slot = Slot::free();
+                self.len -= 1;
+                continue;
+            }
+            let place = slot.place.home(self.homes).max(settled);
+            if place < at {
+                let entry = mem::replace(slot, Slot::free());
+                self.slots.put(place, entry);
+            }
+            settled = place + 1;
+        }
         self.shrink();
         before - self.len
     }
@@ -148,92 +160,70 @@ impl<S: State> Table<S> {
 
     /// All entries, in the order of their places.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u128, &S)> {
-        let taken = self.slots.iter().filter(|slot| !slot.is_free());
-        taken.map(|slot| (slot.place.key(), &slot.state))
+        let entries = self.slots.iter().filter(|slot| !slot.is_free());
+        entries.map(|slot| (slot.place.key(), &slot.state))
     }
 
     /// Where `place` is, or would be inserted.
     fn position(&self, place: Place) -> usize {
-        let home = place.home(self.homes);
-        let run = self.slots.get(home..).unwrap_or_default();
-        home + run.iter().position(|slot| slot.place >= place).unwrap_or(run.len())
-    }
-
-    /// Puts an entry where it belongs, and moves those behind it up to the next free slot.
-    fn insert(&mut self, at: usize, entry: Slot<S>) {
-        let mut carried = entry;
-        let mut behind = self.slots.get_mut(at..).unwrap_or_default().iter_mut();
-        for slot in &mut behind {
-            mem::swap(slot, &mut carried);
-            if carried.is_free() {
-                break;
+        let mut at = place.home(self.homes);
+        while let Some(slots) = self.slots.rest_of_segment(at) {
+            match first_not_less(slots, place) {
+                Some(ahead) => return at + ahead,
+                None => at += slots.len(),
             }
         }
-        self.len += 1;
-        if behind.len() == 0 {
-            self.slots.reserve_exact(OVERFLOW);
-            self.slots.resize_with(self.slots.len() + OVERFLOW, Slot::free);
-        }
+        at
     }
 
-    /// Moves all entries to where they belong when there are so many homes, in place: a large array
-    /// is then grown without a copy of it, and a table takes no more memory while it grows.
+    /// Puts an entry where it belongs, and moves those behind it on, up to the next free slot.
+    fn insert(&mut self, at: usize, entry: Slot<S>) {
+        let mut carried = entry;
+        let is_full = {
+            let mut slots = self.slots.tail_mut(at);
+            slots.any(|slot| {
+                mem::swap(slot, &mut carried);
+                carried.is_free()
+            });
+            slots.next().is_none()
+        };
+        if is_full {
+            self.slots.0.push(Segment::free());
+        }
+        self.len += 1;
+    }
+
+    /// Moves all entries to where they belong when there are so many homes. Segments that are emptied
+    /// on the way are used again: a table takes no more memory while it grows than afterwards.
     fn resize(&mut self, size: f64) {
         self.size = size;
         self.homes = size as usize;
-        let taken = self.slots.iter().filter(|slot| !slot.is_free());
-        let end = taken.fold(0, |end, slot| slot.place.home(self.homes).max(end) + 1);
-        let needed = (self.homes + OVERFLOW).max(end + 1);
-        if needed > self.slots.len() {
-            self.slots.reserve_exact(needed - self.slots.len());
-            self.slots.resize_with(needed, Slot::free);
-        }
-        self.crowd();
-        self.settle(|_| true);
-        self.slots.truncate(needed);
-        self.slots.shrink_to_fit();
-    }
-
-    /// Moves all entries to the end of the array, from where none has to be moved further back.
-    fn crowd(&mut self) {
-        let mut crowded = self.slots.len();
-        for at in (0..self.slots.len()).rev() {
-            if self.slots.get(at).is_some_and(|slot| !slot.is_free()) {
-                crowded -= 1;
-                self.slots.swap(crowded, at);
-            }
-        }
-    }
-
-    /// Drops the entries whose state is not to be kept, and moves the others to the front as far as
-    /// they may go.
-    fn settle(&mut self, keep: impl Fn(&S) -> bool) {
-        // Before this slot all is settled; from it to `at` all slots are free.
+        let outgrown = mem::replace(&mut self.slots, Slots(Vec::new()));
+        let mut emptied = Vec::new();
         let mut settled = 0;
-        for at in 0..self.slots.len() {
-            let Some(slot) = self.slots.get_mut(at).filter(|slot| !slot.is_free()) else {
-                continue;
-            };
-            if keep(&slot.state) {
-                let place = slot.place.home(self.homes).max(settled);
-                self.slots.swap(place, at);
+        for mut segment in outgrown.0 {
+            for slot in segment.0.iter_mut().filter(|slot| !slot.is_free()) {
+                let entry = mem::replace(slot, Slot::free());
+                let place = entry.place.home(self.homes).max(settled);
+                self.slots.extend_to(place + 1, &mut emptied);
+                self.slots.put(place, entry);
                 settled = place + 1;
-            } else {
-                *slot = Slot::free();
-                self.len -= 1;
             }
+            emptied.push(segment);
         }
+        self.slots.extend_to((self.homes + OVERFLOW).max(settled + 1), &mut emptied);
+        self.slots.0.shrink_to_fit();
     }
 
-    /// Takes steps back as far as there is room to grow afterwards: a table whose entries come and go
-    /// is not resized at each sweep.
+    /// Takes steps back, but leaves room to grow again: a table whose entries come and go is not
+    /// resized at each sweep.
     fn shrink(&mut self) {
         let mut size = self.size;
         while size >= FIRST_HOMES && fits(self.len * 9 / 8, (size / GROWTH) as usize) {
             size /= GROWTH;
         }
         if self.len == 0 {
-            *self = Table { slots: Vec::new(), homes: 0, size, len: 0 };
+            *self = Table { slots: Slots(Vec::new()), homes: 0, size, len: 0 };
         } else if size < self.size {
             self.resize(size);
         }
@@ -243,6 +233,73 @@ impl<S: State> Table<S> {
 /// Whether so many entries may share so many homes.
 fn fits(len: usize, homes: usize) -> bool {
     len * 100 <= homes * MAX_PERCENT
+}
+
+/// The first slot that `place` is not behind.
+///
+/// A few slots are compared at once, so that the lines they lie in are fetched at once: one after
+/// the other, each would be waited for.
+fn first_not_less<S>(slots: &[Slot<S>], place: Place) -> Option<usize> {
+    let less = |slot: &&Slot<S>| slot.place.low < place.low;
+    let counts =
+        slots.as_chunks::<STRIDE>().0.iter().map(|slots| slots.iter().filter(less).count());
+    let mut at = 0;
+    for count in counts {
+        at += count;
+        if count < STRIDE {
+            break;
+        }
+    }
+    let ahead = slots.get(at..)?.iter().position(|slot| slot.place >= place)?;
+    Some(at + ahead)
+}
+
+impl<S: State> Slots<S> {
+    fn len(&self) -> usize {
+        self.0.len() * SEGMENT
+    }
+
+    fn get(&self, at: usize) -> Option<&Slot<S>> {
+        self.0.get(at / SEGMENT)?.0.get(at % SEGMENT)
+    }
+
+    fn get_mut(&mut self, at: usize) -> Option<&mut Slot<S>> {
+        self.0.get_mut(at / SEGMENT)?.0.get_mut(at % SEGMENT)
+    }
+
+    fn rest_of_segment(&self, at: usize) -> Option<&[Slot<S>]> {
+        self.0.get(at / SEGMENT)?.0.get(at % SEGMENT..)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Slot<S>> {
+        self.0.iter().flat_map(|segment| &segment.0)
+    }
+
+    /// The slots from `at` on.
+    fn tail_mut(&mut self, at: usize) -> impl Iterator<Item = &mut Slot<S>> {
+        let mut segments = self.0.get_mut(at / SEGMENT..).unwrap_or_default().iter_mut();
+        let first = segments.next().and_then(|segment| segment.0.get_mut(at % SEGMENT..));
+        first.unwrap_or_default().iter_mut().chain(segments.flat_map(|segment| &mut segment.0))
+    }
+
+    fn put(&mut self, at: usize, entry: Slot<S>) {
+        if let Some(slot) = self.get_mut(at) {
+            *slot = entry;
+        }
+    }
+
+    /// Adds segments, `emptied` ones first, until there are at least `len` slots.
+    fn extend_to(&mut self, len: usize, emptied: &mut Vec<Box<Segment<S>>>) {
+        while self.len() < len {
+            self.0.push(emptied.pop().unwrap_or_else(Segment::free));
+        }
+    }
+}
+
+impl<S: State> Segment<S> {
+    fn free() -> Box<Self> {
+        Box::new(Segment(array::from_fn(|_| Slot::free())))
+    }
 }
 
 impl<S: State> Slot<S> {
@@ -274,3 +331,6 @@ impl Place {
         ((u128::from(self.low) * homes as u128) >> 64) as usize
     }
 }
+
+#[cfg(test)]
+mod tests;
