@@ -150,12 +150,12 @@ impl Callers {
 mod decide {
     use super::*;
 
-    #[divan::bench(args = [THOUSAND, TEN_MILLION], threads = [1, 2])]
+    #[divan::bench(args = [THOUSAND, TEN_MILLION], threads = [1, 2], sample_size = 50_000, sample_count = 20)]
     fn one_limit(bencher: Bencher<'_, '_>, keys: usize) {
         decide(bencher, Callers::of(keys), ["core"]);
     }
 
-    #[divan::bench(args = [THOUSAND, TEN_MILLION], threads = [1, 2])]
+    #[divan::bench(args = [THOUSAND, TEN_MILLION], threads = [1, 2], sample_size = 50_000, sample_count = 20)]
     fn four_limits(bencher: Bencher<'_, '_>, keys: usize) {
         decide(bencher, Callers::of(keys), ["core", "search", "writes", "monthly"]);
     }
@@ -167,8 +167,9 @@ mod decide {
             let at = AT.get().unwrap_or_else(|| callers.start()) + 1;
             AT.set(Some(at));
             let owner = callers.drawn.get(at % DRAWN).copied().unwrap_or_default();
-            let charges = ids.map(|charge| {
-                Charge { key: Key { owner, entry: charge.key.entry ^ owner }, ..charge }
+            let charges = ids.map(|charge| Charge {
+                key: Key { owner, entry: charge.key.entry ^ owner },
+                ..charge
             });
             callers.store.charge(&charges, START)
         });

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tollgate::{
     clock::Timestamp,
-    limit::{Align, Charge, FixedWindow, KeyHasher, Key, LimitId, Quota, Stance, Timing},
+    limit::{Align, Charge, FixedWindow, Key, KeyHasher, LimitId, Quota, Stance, Timing},
     store::MemoryStore,
 };
 

@@ -1,6 +1,15 @@
 //! How much passes, and when more does. Time moves only when a test moves it.
 
+mod algorithms;
+mod all_or_nothing;
+mod concurrency;
+mod costs;
+mod count_when;
 mod keys;
+mod payers;
+mod refunds;
+mod shadow;
+mod windows;
 
 use std::{
     sync::{

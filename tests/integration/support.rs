@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) use self::{
     client::{Client, Request, Response, delete, get, http2, options, post},
     policy::Policy,
-    proxy::{Proxy, START},
+    proxy::{Proxy, START, seconds},
     signal::Signal,
     token::{ISSUER, SECRET, token, token_signed_by, token_with, unsigned_token},
     upstream::Upstream,

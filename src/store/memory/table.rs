@@ -16,7 +16,7 @@ use crate::{clock::Timestamp, limit::State};
 const GROWTH: f64 = 1.25;
 
 /// The fewest homes, but for the stagger.
-const FIRST_HOMES: f64 = 40.0;
+const FIRST_HOMES: f64 = 160.0;
 
 /// The most entries there may be for a hundred homes.
 const MAX_PERCENT: usize = 86;
@@ -26,7 +26,7 @@ const MAX_PERCENT: usize = 86;
 const OVERFLOW: usize = 8;
 
 /// Slots that are allocated together.
-const SEGMENT: usize = 64;
+const SEGMENT: usize = 256;
 
 /// Slots that a search looks at together.
 const STRIDE: usize = 4;

@@ -71,6 +71,16 @@ impl Request {
         self.token(&token(sub))
     }
 
+    /// Asks [`Upstream::as_asked`](super::Upstream::as_asked) for this status.
+    pub(crate) fn wants(self, status: u16) -> Request {
+        self.field("x-want-status", &status.to_string())
+    }
+
+    /// Asks it to say that the request has cost this.
+    pub(crate) fn costing(self, cost: &str) -> Request {
+        self.field("x-want-cost", cost)
+    }
+
     /// From this address, as a proxy in front would say.
     pub(crate) fn from(self, address: &str) -> Request {
         self.field("x-forwarded-for", address)
@@ -191,6 +201,12 @@ impl Response {
     /// The value of a field; none if it is not there.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields.one(name)
+    }
+
+    /// The value of a field that is a number.
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        let number = self.field(name).and_then(|value| value.parse().ok());
+        number.unwrap_or_else(|| panic!("{name} is no number\n{self:?}"))
     }
 
     pub(crate) fn assert_status(&self, status: u16) -> &Response {

@@ -19,6 +19,8 @@ pub(crate) struct Policy {
     limits: Vec<String>,
     routes: Vec<String>,
     responses: Vec<String>,
+    /// Other sections, whole.
+    sections: Vec<String>,
 }
 
 fn lines(entries: &[&str]) -> Vec<String> {
@@ -40,6 +42,7 @@ impl Policy {
             limits: Vec::new(),
             routes: lines(&["{ match: { path: /** }, limits: [] }"]),
             responses: Vec::new(),
+            sections: Vec::new(),
         }
     }
 
@@ -79,8 +82,20 @@ impl Policy {
 
     /// One limit, `core`, per caller, on all routes.
     pub(crate) fn rate(self, rate: &str) -> Policy {
-        self.limits(&[&format!("core: {{ per: caller, rate: {rate} }}")])
-            .routes(&["{ match: { path: /** }, limits: [core] }"])
+        self.core(&format!("rate: {rate}"))
+    }
+
+    /// Like [`Policy::rate`], with these fields of the limit.
+    pub(crate) fn core(self, fields: &str) -> Policy {
+        self.on_all_routes(&[&format!("core: {{ per: caller, {fields} }}")])
+    }
+
+    /// These limits, all of them on all routes.
+    pub(crate) fn on_all_routes(self, limits: &[&str]) -> Policy {
+        let name = |limit: &&str| limit.split(':').next().unwrap_or_default().to_owned();
+        let names: Vec<String> = limits.iter().map(name).collect();
+        let route = format!("{{ match: {{ path: /** }}, limits: [{}] }}", names.join(", "));
+        self.limits(limits).routes(&[&route])
     }
 
     pub(crate) fn limits(mut self, limits: &[&str]) -> Policy {
@@ -95,6 +110,12 @@ impl Policy {
 
     pub(crate) fn responses(mut self, fields: &[&str]) -> Policy {
         self.responses = lines(fields);
+        self
+    }
+
+    /// One more section: `exempt: [127.0.0.1]`.
+    pub(crate) fn section(mut self, section: &str) -> Policy {
+        self.sections.push(section.to_owned());
         self
     }
 }
@@ -116,7 +137,8 @@ impl fmt::Display for Policy {
         writeln!(f, "tiers: {{ default: free, names: [anonymous, free, pro, internal] }}")?;
         write_section(f, "limits:", "  ", &self.limits)?;
         write_section(f, "routes:", "  - ", &self.routes)?;
-        write_section(f, "responses:", "  ", &self.responses)
+        write_section(f, "responses:", "  ", &self.responses)?;
+        write_section(f, "", "", &self.sections)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     sync::{
-        Arc, Mutex,
+        Arc, Condvar, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -24,12 +24,18 @@ use tollgate::{
 };
 
 use super::{
-    Client, PATIENCE, Policy, Request, Response, SECRET, get, policy::SECRET_VARIABLE,
+    Client, PATIENCE, Policy, Request, Response, SECRET, get, options, policy::SECRET_VARIABLE,
     upstream::pass_on,
 };
 
 /// When all tests begin: a quarter past a second, so that rounding shows.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_790_000_000_250_000);
+
+/// Seconds since the epoch of an instant, as RFC 3339 writes it.
+pub(crate) fn seconds(instant: &str) -> u64 {
+    let instant: jiff::Timestamp = instant.parse().unwrap();
+    instant.as_second().try_into().unwrap()
+}
 
 /// A proxy on a port of its own, with one worker unless its settings say otherwise.
 pub(crate) struct Proxy {
@@ -40,13 +46,31 @@ pub(crate) struct Proxy {
     server: Option<JoinHandle<Stopped>>,
 }
 
-/// The access log, in memory.
+/// The access log, in memory. Tells of each write.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+struct Log(Arc<(Mutex<Vec<u8>>, Condvar)>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.0.lock().unwrap()).into_owned()
+    }
+
+    /// Waits until what is written is as wanted.
+    fn wait_until(&self, is_wanted: impl Fn(&str) -> bool) {
+        let (bytes, written) = &*self.0;
+        let is_not_yet = |bytes: &mut Vec<u8>| !is_wanted(&String::from_utf8_lossy(bytes));
+        let guard = bytes.lock().unwrap();
+        let (_guard, waited) = written.wait_timeout_while(guard, PATIENCE, is_not_yet).unwrap();
+        assert!(!waited.timed_out(), "the log does not tell what was waited for");
+    }
+}
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
+        let (all, written) = &*self.0;
+        all.lock().unwrap().extend(bytes);
+        written.notify_all();
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -129,6 +153,46 @@ impl Proxy {
         self.clock.fetch_add(time.as_micros() as u64, Ordering::SeqCst);
     }
 
+    /// Lets time pass until this instant, as RFC 3339 writes it.
+    pub(crate) fn advance_to(&self, instant: &str) {
+        let micros = Timestamp::from_secs(seconds(instant)).as_micros();
+        let before = self.clock.swap(micros, Ordering::SeqCst);
+        assert!(before <= micros, "{instant} has passed");
+    }
+
+    /// Has the clock jump back.
+    pub(crate) fn turn_back(&self, time: Duration) {
+        self.clock.fetch_sub(time.as_micros() as u64, Ordering::SeqCst);
+    }
+
+    /// How the caller of this request stands on all limits, as `GET /rate_limit` tells it.
+    pub(crate) fn standings(&self, request: Request) -> serde_json::Value {
+        let response = self.send(request);
+        response.assert_status(200);
+        response.json()["resources"].clone()
+    }
+
+    /// What a caller has used of a limit.
+    pub(crate) fn used(&self, sub: &str, limit: &str) -> u64 {
+        let standings = self.standings(get("/rate_limit").by(sub));
+        let used = standings[limit]["used"].as_u64();
+        used.unwrap_or_else(|| panic!("no limit {limit} in {standings}"))
+    }
+
+    /// Waits until its one worker has done what is due from time to time: it renews leases, and
+    /// then writes down the log.
+    pub(crate) fn wait_for_tick(&self) {
+        let asked = |log: &str| log.matches(" OPTIONS * ").count();
+        let before = asked(&self.logged());
+        self.send(options("*")).assert_status(204);
+        self.log.wait_until(|log| asked(log) > before);
+    }
+
+    /// Waits until a line of the log has this in it.
+    pub(crate) fn wait_until_logged(&self, text: &str) {
+        self.log.wait_until(|log| log.contains(text));
+    }
+
     /// Tells it to shut down; it goes on with what it has begun.
     pub(crate) fn begin_shutdown(&mut self) {
         if let Some(stop) = self.stop.take() {
@@ -149,7 +213,7 @@ impl Proxy {
     }
 
     fn logged(&self) -> String {
-        String::from_utf8_lossy(&self.log.0.lock().unwrap()).into_owned()
+        self.log.text()
     }
 }
 

@@ -5,14 +5,14 @@ use std::{
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     panic::resume_unwind,
     sync::{
-        Arc, Mutex,
+        Arc, Condvar, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
 };
 
 use super::{
-    Signal,
+    PATIENCE, Signal,
     wire::{Fields, Length, Wire},
 };
 
@@ -29,6 +29,8 @@ pub(crate) struct Upstream {
 #[derive(Default)]
 struct Seen {
     requests: Mutex<Vec<Received>>,
+    /// Told of each request.
+    asked: Condvar,
     sockets: Mutex<Vec<TcpStream>>,
     connections: AtomicUsize,
     is_stopping: AtomicBool,
@@ -100,6 +102,31 @@ impl Upstream {
         })
     }
 
+    /// Answers as a request asks it to: with the status of its `x-want-status`, and with its
+    /// `x-want-cost` as `x-cost`.
+    pub(crate) fn as_asked() -> Upstream {
+        Upstream::scripted(|exchange| {
+            let fields = &exchange.request.fields;
+            let status = fields.one("x-want-status").unwrap_or("200");
+            let length = if status == "304" { "" } else { "content-length: 0\r\n" };
+            let costs = fields.all("x-want-cost").into_iter();
+            let costs: String = costs.map(|cost| format!("X-Cost: {cost}\r\n")).collect();
+            let response = format!("HTTP/1.1 {status} As asked\r\n{costs}{length}\r\n");
+            exchange.write(response);
+        })
+    }
+
+    /// Begins a body for each request, opens `begun`, and ends all bodies when `go` is open.
+    pub(crate) fn streaming(begun: &Signal, go: &Signal) -> Upstream {
+        let (begun, go) = (begun.clone(), go.clone());
+        Upstream::scripted(move |exchange| {
+            exchange.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n");
+            begun.open();
+            go.wait();
+            exchange.write("3\r\nllo\r\n0\r\n\r\n");
+        })
+    }
+
     /// Never answers, and waits until it is given up.
     pub(crate) fn silent() -> Upstream {
         Upstream::scripted(|exchange| exchange.wait_for_close())
@@ -122,6 +149,14 @@ impl Upstream {
 
     pub(crate) fn count(&self) -> usize {
         self.seen.requests.lock().unwrap().len()
+    }
+
+    /// Waits until it was asked for so many.
+    pub(crate) fn wait_for(&self, requests: usize) {
+        let guard = self.seen.requests.lock().unwrap();
+        let is_missing = |seen: &mut Vec<Received>| seen.len() < requests;
+        let waited = self.seen.asked.wait_timeout_while(guard, PATIENCE, is_missing).unwrap();
+        assert!(!waited.1.timed_out(), "{requests} requests did not come");
     }
 
     /// The latest request.
@@ -201,6 +236,7 @@ impl Seen {
     fn note(&self, request: Received) -> usize {
         let mut requests = self.requests.lock().unwrap();
         requests.push(request);
+        self.asked.notify_all();
         requests.len() - 1
     }
 }
