@@ -3,6 +3,7 @@
 mod access_log;
 mod check;
 mod demo;
+mod restart;
 mod run;
 mod running;
 mod token;
