@@ -9,8 +9,9 @@
 //! 3. The route's limits become charges, and the [`store`] takes all of them or none, by the pure
 //!    rules of [`limit`].
 //! 4. [`upstream`] forwards what was admitted and brings the response back.
-//! 5. [`response`] knows what clients are told: limit headers, denials, errors.
-//! 6. [`access_log`] writes a line when the response has ended.
+//! 5. What the response shows to have been charged wrongly is put right in the [`store`].
+//! 6. [`response`] knows what clients are told: limit headers, denials, errors.
+//! 7. [`access_log`] writes a line when the response has ended.
 //!
 //! Around it: [`settings`] and [`yaml`] read configuration and tell every mistake with its place;
 //! [`clock`] is the only one to ask for the time; [`deadline`] is one timer a worker; [`pipe`] is

@@ -11,9 +11,12 @@
 mod persist;
 mod table;
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use smallvec::SmallVec;
@@ -33,8 +36,12 @@ const SHARDS: usize = 1024;
 /// Shards that one [`MemoryStore::sweep`] looks at, one lock after the other.
 const SHARDS_A_SWEEP: usize = 8;
 
-/// Seconds between two sweeps of one shard that lack of room may cause.
-const SWEEP_PAUSE_SECS: u64 = 1;
+/// Shards that one request looks at for want of room, besides its own.
+const SHARDS_A_REQUEST: usize = 4;
+
+/// Time between two sweeps of one shard that lack of room may cause: a flood of requests that find
+/// none must not keep the store busy.
+const SWEEP_PAUSE: Duration = Duration::from_secs(5);
 
 /// The in-process store.
 pub struct MemoryStore {
@@ -247,30 +254,27 @@ impl MemoryStore {
             return Ok(());
         }
         self.entries.fetch_sub(shards.sweep(now), Ordering::Relaxed);
-        for _ in 0..SHARDS {
-            if has_room(new) {
-                return Ok(());
-            }
-            if !self.try_sweep(now) {
-                break;
-            }
+        if !has_room(new) {
+            self.sweep_some_others(now);
+        }
+        if has_room(new) {
+            return Ok(());
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
         Err(StoreError::Full)
     }
 
-    /// Sweeps one shard that is not in use and was not swept lately. False: no shard is due, so that
-    /// a flood of requests that find no room costs one round a second.
-    fn try_sweep(&self, now: Timestamp) -> bool {
-        for _ in 0..SHARDS {
-            let index = self.sweep_at.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            let Some(Ok(mut shard)) = self.shards.get(index).map(Mutex::try_lock) else { continue };
-            if shard.is_due(now) {
+    /// Sweeps the next few shards, but for those that are in use or were swept lately: a request that
+    /// finds no room waits for a part of a millisecond at most, and many of them get round to all.
+    fn sweep_some_others(&self, now: Timestamp) {
+        let first = self.sweep_at.fetch_add(SHARDS_A_REQUEST, Ordering::Relaxed);
+        for index in first..first + SHARDS_A_REQUEST {
+            if let Some(Ok(mut shard)) = self.shards.get(index % SHARDS).map(Mutex::try_lock)
+                && shard.is_due(now)
+            {
                 self.entries.fetch_sub(shard.sweep(now), Ordering::Relaxed);
-                return true;
             }
         }
-        false
     }
 }
 
@@ -291,8 +295,7 @@ impl LockedShards<'_> {
         shard.map(|(_, shard)| &mut **shard).ok_or(StoreError::Full)
     }
 
-    /// Sweeps those shards that were not swept lately, so that a flood of requests that find no room
-    /// costs one sweep a second and not one each.
+    /// Sweeps those that were not swept lately.
     fn sweep(&mut self, now: Timestamp) -> usize {
         let due = self.0.iter_mut().filter(|(_, shard)| shard.is_due(now));
         due.map(|(_, shard)| shard.sweep(now)).sum()
@@ -373,7 +376,7 @@ impl Shard {
 
     /// Whether it was not swept lately.
     fn is_due(&self, now: Timestamp) -> bool {
-        now.saturating_since(self.swept).as_secs() >= SWEEP_PAUSE_SECS || now < self.swept
+        now.saturating_since(self.swept) >= SWEEP_PAUSE || now < self.swept
     }
 
     /// Drops what is over, and tells how many counters went.

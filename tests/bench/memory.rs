@@ -1,4 +1,5 @@
-//! What a counter costs in memory, and a sweep in time: `cargo bench --bench memory [KEYS]`.
+//! What a counter costs in memory, a sweep in time, and a flood of fresh keys the callers who are
+//! known: `cargo bench --bench memory [KEYS]`.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "it reports, and stops if it cannot")]
 
@@ -6,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tollgate::{
     clock::Timestamp,
-    limit::{Align, Charge, FixedWindow, Key, KeyHasher, LimitId, Quota, Stance, Timing},
-    store::MemoryStore,
+    limit::{Align, Charge, Decision, FixedWindow, Key, KeyHasher, LimitId, Quota, Stance, Timing},
+    store::{MemoryStore, StoreError},
 };
 
 const START: Timestamp = Timestamp::from_secs(1_790_000_000);
@@ -19,14 +20,15 @@ fn main() {
     let store = MemoryStore::new(keys, [0; 16]);
     let quota = Quota::FixedWindow(FixedWindow { limit: 5000, align: Align::FirstRequest(HOUR) });
     let (hasher, id) = (KeyHasher::new([7; 16]), LimitId::new("bench", "core", "fixed_window", 1));
+    let charge = |number: usize| {
+        let owner = hasher.hash([(b'u', number.to_le_bytes().as_slice())]);
+        let (key, stance, timing) = (Key::new(owner, owner, id), Stance::Enforce, Timing::Now);
+        store.charge(&[Charge { key, quota: &quota, cost: 1, stance, timing }], START)
+    };
     let before = resident_bytes();
     for step in 0..STEPS {
         for number in keys / STEPS * step..keys / STEPS * (step + 1) {
-            let owner = hasher.hash([(b'u', number.to_le_bytes().as_slice())]);
-            let (stance, timing) = (Stance::Enforce, Timing::Now);
-            let key = Key::new(owner, owner, id);
-            let charge = Charge { key, quota: &quota, cost: 1, stance, timing };
-            store.charge(&[charge], START).unwrap();
+            charge(number).unwrap();
         }
         let bytes = resident_bytes() - before;
         println!("{} keys: {:.1} bytes a key", store.len(), bytes as f64 / store.len() as f64);
@@ -45,6 +47,31 @@ fn main() {
     println!(
         "a sweep, ten times a second: {mean:?} on average, {slowest:?} at worst: {:.3} % of a core",
         mean.as_secs_f64() * 10.0 * 100.0
+    );
+    flood(keys, charge);
+}
+
+fn flood(keys: usize, charge: impl Fn(usize) -> Result<Decision, StoreError>) {
+    const CALLERS: usize = 1000;
+    let ask_known = || {
+        let started = Instant::now();
+        for number in 0..CALLERS {
+            charge(number).unwrap();
+        }
+        started.elapsed() / CALLERS as u32
+    };
+    let alone = (0..20).map(|_| ask_known()).min().unwrap();
+    let (mut refused, mut among) = (0, Duration::MAX);
+    for round in 0..20 {
+        for number in 0..10 * CALLERS {
+            refused += usize::from(charge(keys + round * 10 * CALLERS + number).is_err());
+        }
+        among = among.min(ask_known());
+    }
+    println!(
+        "a known caller: {alone:?} alone, {among:?} among ten fresh keys for each, {refused} of {} \
+         refused",
+        200 * CALLERS
     );
 }
 

@@ -1,6 +1,6 @@
 //! The in-process store, against tables, threads and a model.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use proptest::prelude::*;
 
