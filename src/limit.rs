@@ -197,8 +197,8 @@ pub enum Timing {
 pub enum Verdict {
     /// All that are enforced fit, and were taken.
     Allow,
-    /// None was taken; the charge at this position was the first that did not fit.
-    Deny(usize),
+    /// One that is enforced did not fit, and none was taken.
+    Deny,
 }
 
 /// What the store answers: the verdict and how each limit stands, from one read.
@@ -212,15 +212,6 @@ pub struct Decision {
 
 /// Outcomes of the few charges of a request.
 pub type Outcomes = SmallVec<[Outcome; 2]>;
-
-impl Decision {
-    /// When a denied client should come back: the latest instant that any denying limit asks for.
-    pub fn retry(&self, charges: &[Charge<'_>]) -> Retry {
-        let enforced =
-            charges.iter().zip(&self.outcomes).filter(|(c, _)| c.stance == Stance::Enforce);
-        enforced.map(|(_, outcome)| outcome.standing.retry).max().unwrap_or(Retry::Now)
-    }
-}
 
 impl Outcome {
     /// Whether the charge fits.

@@ -19,8 +19,6 @@ pub(super) use self::settle::Answer;
 pub(super) struct Tally<'p> {
     asked: Asked<'p>,
     outcomes: Outcomes,
-    verdict: Verdict,
-    retry: Retry,
     /// Whether the response may still put right what was charged.
     is_open: bool,
 }
@@ -47,10 +45,8 @@ impl<'p> Tally<'p> {
         store: &MemoryStore,
         now: Timestamp,
     ) -> Result<Tally<'p>, StoreError> {
-        let decision = store.charge(&asked.charges, now)?;
-        let retry = decision.retry(&asked.charges);
-        let Decision { verdict, outcomes } = decision;
-        Ok(Tally { asked, outcomes, verdict, retry, is_open: verdict == Verdict::Allow })
+        let Decision { verdict, outcomes } = store.charge(&asked.charges, now)?;
+        Ok(Tally { asked, outcomes, is_open: verdict == Verdict::Allow })
     }
 
     /// Only looks.
@@ -58,7 +54,7 @@ impl<'p> Tally<'p> {
         let standings = store.peek(&asked.charges, now);
         let outcome = |standing| Outcome { standing, receipt: None };
         let outcomes = standings.into_iter().map(outcome).collect();
-        Tally { asked, outcomes, verdict: Verdict::Allow, retry: Retry::Now, is_open: false }
+        Tally { asked, outcomes, is_open: false }
     }
 
     /// All charges, in order.
@@ -96,18 +92,19 @@ impl<'p> Tally<'p> {
         (!names.is_empty()).then(|| names.join(", "))
     }
 
-    /// The charge that denied the request.
+    /// The charge that denied the request; of several, the one that will do so longest: what the
+    /// client is told of it agrees with when it is asked to come back.
     fn denied_by(&self) -> Option<Item<'_, 'p>> {
-        match self.verdict {
-            Verdict::Deny(at) => self.items().nth(at),
-            Verdict::Allow => None,
-        }
+        let denying = self.enforced().filter(|item| !item.outcome.fits());
+        denying.reduce(|longest, item| {
+            if item.standing().retry > longest.standing().retry { item } else { longest }
+        })
     }
 
     /// Whole seconds after which a denied client should come back, at least one; none if it was not
     /// denied, or waiting does not help.
     pub(super) fn retry_after(&self, now: Timestamp, jitter: Duration) -> Option<u64> {
-        match self.retry {
+        match self.denied_by()?.standing().retry {
             Retry::At(instant) => {
                 let wait = instant.saturating_since(now) + jitter;
                 Some((wait.as_micros() as u64).div_ceil(1_000_000).max(1))

@@ -120,28 +120,29 @@ impl MemoryStore {
     /// was taken then.
     pub fn charge(&self, charges: &[Charge<'_>], now: Timestamp) -> Result<Decision, StoreError> {
         let mut shards = self.lock(charges);
-        let mut denied = None;
+        let mut verdict = Verdict::Allow;
         let mut fits: SmallVec<[bool; 4]> = SmallVec::new();
-        for (position, charge) in charges.iter().enumerate() {
-            fits.push(shards.of(charge)?.admits(charge, now));
-            if fits.last() == Some(&false) && charge.stance == Stance::Enforce {
-                denied = denied.or(Some(position));
+        for charge in charges {
+            let fits_in = shards.of(charge)?.admits(charge, now);
+            if !fits_in && charge.stance == Stance::Enforce {
+                verdict = Verdict::Deny;
             }
+            fits.push(fits_in);
         }
-        if denied.is_none() {
+        if verdict == Verdict::Allow {
             self.make_room(charges, &mut shards, now)?;
         }
 
         let mut outcomes = Outcomes::new();
         for (charge, fits) in charges.iter().zip(fits) {
             let shard = shards.of(charge)?;
-            outcomes.push(match (fits, denied) {
+            outcomes.push(match (fits, verdict) {
                 (false, _) => shard.deny(charge, now),
-                (true, None) if charge.is_taken_now() => self.take(shard, charge, now),
+                (true, Verdict::Allow) if charge.is_taken_now() => self.take(shard, charge, now),
                 (true, _) => Outcome { standing: shard.standing(charge, now), receipt: None },
             });
         }
-        Ok(Decision { verdict: denied.map_or(Verdict::Allow, Verdict::Deny), outcomes })
+        Ok(Decision { verdict, outcomes })
     }
 
     /// Makes good what was decided about `charge`, now that more is known. Tells how its limit stands
