@@ -129,16 +129,24 @@ impl MemoryStore {
             }
             fits.push(fits_in);
         }
-        if verdict == Verdict::Allow {
-            self.make_room(charges, &mut shards, now)?;
+        let taken = charges.iter().filter(|charge| charge.is_taken_now());
+        let has_room =
+            verdict == Verdict::Deny || self.make_room(taken.clone(), &mut shards, now).is_ok();
+        if !has_room {
+            // What only counts is left out rather than keep a request from its way.
+            let enforced = taken.filter(|charge| charge.stance == Stance::Enforce);
+            self.make_room(enforced, &mut shards, now)?;
         }
+        let is_taken = |charge: &Charge<'_>| {
+            charge.is_taken_now() && (has_room || charge.stance == Stance::Enforce)
+        };
 
         let mut outcomes = Outcomes::new();
         for (charge, fits) in charges.iter().zip(fits) {
             let shard = shards.of(charge)?;
             outcomes.push(match (fits, verdict) {
                 (false, _) => shard.deny(charge, now),
-                (true, Verdict::Allow) if charge.is_taken_now() => self.take(shard, charge, now),
+                (true, Verdict::Allow) if is_taken(charge) => self.take(shard, charge, now),
                 (true, _) => Outcome { standing: shard.standing(charge, now), receipt: None },
             });
         }
@@ -156,7 +164,7 @@ impl MemoryStore {
         let charges = std::slice::from_ref(charge);
         let mut shards = self.lock(charges);
         if let Adjustment::Take = adjustment {
-            self.make_room(charges, &mut shards, now).ok()?;
+            self.make_room(charges.iter(), &mut shards, now).ok()?;
         }
         let shard = shards.of(charge).ok()?;
         match adjustment {
@@ -238,19 +246,19 @@ impl MemoryStore {
     ///
     /// Requests that ask at the same instant may each take the last place: the bound holds but for
     /// one request a thread.
-    fn make_room(
+    fn make_room<'c>(
         &self,
-        charges: &[Charge<'_>],
+        charges: impl Iterator<Item = &'c Charge<'c>> + Clone,
         shards: &mut LockedShards<'_>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let has_room = |new: usize| self.len() + new <= self.max_keys;
-        if has_room(charges.len()) {
+        if has_room(charges.clone().count()) {
             return Ok(());
         }
         let is_new =
             |charge: &&Charge<'_>| shards.of(charge).is_ok_and(|shard| !shard.knows(charge));
-        let new = charges.iter().filter(is_new).count();
+        let new = charges.filter(is_new).count();
         if new == 0 || has_room(new) {
             return Ok(());
         }
