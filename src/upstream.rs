@@ -27,6 +27,7 @@ pub use self::{
     body::{RequestBody, UpstreamBody, UpstreamBodyError},
     headers::{
         ConnectionNamesProtectedField, Forwarding, check_connection, clean_request, clean_response,
+        is_reserved,
     },
     pool::Connection,
 };

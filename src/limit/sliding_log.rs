@@ -164,6 +164,8 @@ impl Algorithm for SlidingLog {
             _ => now,
         };
         let next = match (used + 1).checked_sub(limit) {
+            // Nothing ever fits: clients are not to ask again and again.
+            Some(1..) if self.limit == 0 => now + self.window,
             Some(units @ 1..) => self.freed(log, units, time).unwrap_or(reset),
             _ => now,
         };

@@ -176,7 +176,8 @@ impl Algorithm for SlidingWindow {
         let next = match self.fits_from(&open, 1) {
             _ if self.fits(&open, 1) => now,
             Retry::At(next) => next,
-            Retry::Now | Retry::Never => reset,
+            // Nothing ever fits: clients are not to ask again and again.
+            Retry::Now | Retry::Never => now + self.window,
         };
         let remaining = self.limit.saturating_sub(used);
         Standing { limit: self.limit, remaining, used, reset, next, retry: Retry::Now }

@@ -119,7 +119,8 @@ pub(super) fn parse_count(text: &str) -> Result<u32, RateError> {
     }
 }
 
-fn parse_period(text: &str) -> Result<Period, RateError> {
+/// Parses `hour`, `5s`, `30 seconds`, `7d`, `month`.
+pub(super) fn parse_period(text: &str) -> Result<Period, RateError> {
     let text = text.trim();
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
     let period = match unit {
@@ -133,8 +134,7 @@ fn parse_period(text: &str) -> Result<Period, RateError> {
     }
 }
 
-/// Parses `hour`, `5s`, `30 seconds`, `7d`.
-pub(super) fn parse_window(text: &str) -> Result<Duration, RateError> {
+fn parse_window(text: &str) -> Result<Duration, RateError> {
     let text = text.trim();
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
     if !unit.bytes().all(|byte| byte.is_ascii_alphabetic()) {

@@ -63,7 +63,7 @@ pub fn clean_response(headers: &mut HeaderMap) {
 }
 
 /// Fields that only this proxy writes, in either direction.
-pub(super) fn is_reserved(name: &str) -> bool {
+pub fn is_reserved(name: &str) -> bool {
     name.starts_with("x-ratelimit-")
         || name.starts_with("x-tollgate-")
         || name.starts_with("ratelimit")

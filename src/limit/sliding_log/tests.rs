@@ -89,7 +89,11 @@ impl suite::Model for Model {
 
     fn standing(&self, now: Timestamp) -> Standing {
         let (limit, used) = (self.quota.limit, self.live(now).len() as u32);
-        let (reset, next) = (self.falls_to(0, now), self.falls_to(limit.saturating_sub(1), now));
+        let reset = self.falls_to(0, now);
+        let next = match limit {
+            0 => now + self.quota.window,
+            _ => self.falls_to(limit - 1, now),
+        };
         Standing { limit, remaining: limit - used, used, reset, next, retry: Retry::Now }
     }
 

@@ -113,7 +113,11 @@ impl suite::Model for Model {
         let limit = self.quota.limit;
         let used = (self.used(now) as u64).div_ceil(self.window()) as u32;
         let reset = self.falls_to(0, now);
-        let next = if limit == 0 { reset } else { self.falls_to(i128::from(limit) - 1, now) };
+        let next = if limit == 0 {
+            now + self.quota.window
+        } else {
+            self.falls_to(i128::from(limit) - 1, now)
+        };
         Standing { limit, remaining: limit - used, used, reset, next, retry: Retry::Now }
     }
 

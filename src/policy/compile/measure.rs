@@ -12,7 +12,7 @@ use crate::{
     policy::{
         Rate,
         file::{LATER, RawMeasure, RawRefill},
-        rate::parse_window,
+        rate::{Period, parse_period},
     },
     yaml::{Node, Span, Spanned, Value},
 };
@@ -226,11 +226,15 @@ impl Compiler<'_> {
         if units == Some(0) {
             self.refuse(amount.span, "a bucket that is never filled", "write at least 1");
         }
-        let length = match parse_window(&interval.value) {
-            Ok(length) => Some(length),
+        const HELP: &str = "write a time such as 1s or 10 minutes";
+        let length = match parse_period(&interval.value) {
+            Ok(Period::Length(length)) => Some(length),
+            Ok(Period::Month | Period::Year) => {
+                self.refuse(interval.span, "months and years differ in length", HELP);
+                None
+            }
             Err(error) => {
-                let help = "write a time such as 1s or 10 minutes";
-                self.refuse(interval.span, error.to_string(), help);
+                self.refuse(interval.span, error.to_string(), HELP);
                 None
             }
         };

@@ -91,9 +91,9 @@ impl Compiler<'_> {
         Allowance {
             id: LimitId::new(&self.name, owner.limit, &tag, micros),
             limit: quota.capacity().into(),
-            quota,
             name: name.into(),
-            window_secs: period.map(|period| ceil_secs(period.longest())),
+            window_secs: period.map(|period| ceil_secs(time_of_all(&quota, period))),
+            quota,
         }
     }
 
@@ -220,8 +220,9 @@ impl Compiler<'_> {
             );
             return None;
         };
-        let tag = format!("fixed_window {} {zone}", unit.name());
-        Some((Align::Calendar(Calendar::new(unit, zone).ok()?), tag))
+        let calendar = Calendar::new(unit, zone).ok()?;
+        let tag = format!("fixed_window {} {}", unit.name(), calendar.zone_name());
+        Some((Align::Calendar(calendar), tag))
     }
 
     fn length(&mut self, rate: &TierRate) -> Option<Duration> {
@@ -286,6 +287,23 @@ fn calendar_unit(period: Period) -> Option<CalendarUnit> {
         },
         Period::Month => Some(CalendarUnit::Month),
         Period::Year => Some(CalendarUnit::Year),
+    }
+}
+
+/// The time in which all that can be used at once comes back: a bucket of 50 that gains 10 a second
+/// allows 50 in 5 seconds, and not 50 in one.
+fn time_of_all(quota: &Quota, period: Period) -> Duration {
+    let times = |length: Duration, units: u32, each: u32| {
+        let micros = length.as_micros() * u128::from(units) / u128::from(each.max(1));
+        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    };
+    match quota {
+        Quota::TokenBucket(bucket) => {
+            let refills = bucket.capacity.div_ceil(bucket.refill.max(1));
+            times(bucket.interval, refills.max(1), 1)
+        }
+        Quota::Gcra(gcra) if gcra.limit > 0 => times(gcra.window, gcra.burst, gcra.limit),
+        _ => period.longest(),
     }
 }
 

@@ -7,6 +7,7 @@ use http::HeaderName;
 use super::Compiler;
 use crate::{
     policy::rate::parse_count,
+    upstream::is_reserved,
     yaml::{Node, Spanned, Value, suggest},
 };
 
@@ -151,15 +152,16 @@ impl Compiler<'_> {
     /// The name of a header that says something about a message, not about its connection.
     pub(super) fn message_header(&mut self, raw: &Spanned<String>) -> Option<HeaderName> {
         let name = self.header_name(raw)?;
-        if CONNECTION_HEADERS.contains(&name.as_str()) {
-            self.refuse(
-                raw.span,
-                format!("`{name}` belongs to the connection"),
-                "write the name of another header",
-            );
-            return None;
-        }
-        Some(name)
+        let whose = if CONNECTION_HEADERS.contains(&name.as_str()) {
+            "the connection"
+        } else if is_reserved(name.as_str()) {
+            "this proxy, which takes out what others write there"
+        } else {
+            return Some(name);
+        };
+        let message = format!("`{name}` belongs to {whose}");
+        self.refuse(raw.span, message, "write the name of another header");
+        None
     }
 
     pub(super) fn cookie_name(&mut self, raw: &Spanned<String>) -> Option<Box<str>> {
