@@ -27,7 +27,9 @@ use crate::{
 };
 
 pub use self::{
-    address::{ForwardedField, Prefixes, TrustedProxies, canonical, client_address},
+    address::{
+        ForwardedField, Prefixes, TrustedProxies, canonical, canonical_network, client_address,
+    },
     cache::{Digest, TokenCache},
     claims::Claims,
     credential::{Credential, CredentialError, Place, TokenSources, cookie_values},
@@ -181,6 +183,8 @@ impl Identity<'_> {
 /// A caller that has a name.
 #[derive(Clone, Debug)]
 pub struct ResolvedCaller<'p> {
+    /// Who says so: the position of the token's issuer; none for an address.
+    pub issuer: Option<usize>,
     /// What kind of caller: `user`, `anonymous`.
     pub kind: &'p str,
     /// Which one.
@@ -365,6 +369,7 @@ impl Identifier {
             return Identity { token: Some(token), ..self.without_token(rules, address) };
         };
         let caller = ResolvedCaller {
+            issuer: Some(token.token.issuer),
             kind: rules.callers.get(named.rule).map_or("", |caller| &caller.name),
             value: CallerValue::Claim(named.value.clone()),
             hash: named.hash,
@@ -381,6 +386,7 @@ impl Identifier {
             CallerKey::Claim(_) => None,
         });
         let caller = by_address.map(|(caller, prefixes)| ResolvedCaller {
+            issuer: None,
             kind: &caller.name,
             value: CallerValue::Address(address::prefix(address, prefixes).addr()),
             hash: self.hash_address(address, prefixes),

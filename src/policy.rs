@@ -116,9 +116,7 @@ impl Policy {
         let route = self.routes.get(self.router.route(request)?)?;
         Some((route, self.upstreams.get(route.upstream)?))
     }
-}
 
-impl Policy {
     /// Positions of all limits, that of `core` first.
     pub fn core_first(&self) -> impl Iterator<Item = usize> {
         let others = (0..self.limits.len()).filter(|at| Some(*at) != self.core);

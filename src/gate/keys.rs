@@ -48,7 +48,10 @@ impl Keys<'_, '_, '_> {
                 KeyPart::Caller => tuple.push((b'c', caller.as_ref()?)),
                 KeyPart::ClientIp => tuple.push((b'i', &address)),
                 KeyPart::Host => tuple.push((b'o', head.host()?.as_bytes())),
-                KeyPart::Method => tuple.push((b'm', method.as_bytes())),
+                KeyPart::Method => {
+                    self.charges.route?;
+                    tuple.push((b'm', method.as_bytes()));
+                }
                 KeyPart::Path => {
                     self.charges.route?;
                     tuple.push((b'p', without_final_slash(&head.path)));
@@ -58,8 +61,9 @@ impl Keys<'_, '_, '_> {
                     tuple.extend([(b'n', name.as_bytes()), (b's', segment.as_bytes())]);
                 }
                 KeyPart::Claim(name) => {
-                    let claim = claim.as_ref()?;
-                    tuple.extend([(b'n', name.as_bytes()), (b'v', claim.as_bytes())]);
+                    let (issuer, claim) = (self.issuer()?, claim.as_ref()?);
+                    tuple.extend([(b'u', issuer.as_bytes()), (b'n', name.as_bytes())]);
+                    tuple.push((b'v', claim.as_bytes()));
                 }
                 KeyPart::Header(name) => {
                     let values = client.headers.get_all(name).iter().map(|v| v.as_bytes());
@@ -84,6 +88,13 @@ impl Keys<'_, '_, '_> {
         let prefixes = Prefixes { ipv4: self.per.ipv4_prefix, ipv6: self.per.ipv6_prefix };
         let Charges { identifier, client, .. } = self.charges;
         identifier.hash_address(client.address, prefixes)
+    }
+
+    /// Whose word a claim is: what two issuers say alike is not the same.
+    fn issuer(&self) -> Option<&str> {
+        let known = self.identity.token.as_ref()?;
+        let issuer = self.charges.policy.identity.issuers.get(known.token.issuer)?;
+        Some(&issuer.issuer)
     }
 
     fn claim(&self, part: &KeyPart) -> Option<String> {

@@ -112,7 +112,7 @@ pub(super) fn prefix(ip: IpAddr, prefixes: Prefixes) -> IpNet {
 
 /// Reads a mapped network (`::ffff:10.0.0.0/104`) as the IPv4 network that it is, since addresses
 /// are compared in canonical form.
-fn canonical_network(network: IpNet) -> IpNet {
+pub fn canonical_network(network: IpNet) -> IpNet {
     let (ip, length) = (network.addr().to_canonical(), network.prefix_len());
     match (network, ip, length.checked_sub(96)) {
         (IpNet::V6(_), IpAddr::V4(_), Some(length)) => IpNet::new(ip, length).unwrap_or(network),

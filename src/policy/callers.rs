@@ -22,7 +22,7 @@ pub struct Override {
     /// What it may use.
     pub allowances: Allowances,
     /// From this instant on, no longer.
-    pub until: Option<Timestamp>,
+    pub until: Timestamp,
     /// The reason, for people.
     pub why: Box<str>,
 }
@@ -31,25 +31,28 @@ impl Overrides {
     /// What a caller may use instead of its tier's rates.
     pub fn of(&self, identity: &Identity<'_>, now: Timestamp) -> Option<&[Allowance]> {
         let caller = identity.caller.as_ref().filter(|_| !self.0.is_empty())?;
-        let applies =
-            |own: &&Override| own.until.is_none_or(|until| now < until) && own.caller.is_of(caller);
+        let applies = |own: &&Override| now < own.until && own.caller.is_of(caller);
         self.0.iter().find(applies).map(|own| own.allowances.as_slice())
     }
 }
 
-/// A caller as policies write it: `user:42`, `anonymous:192.0.2.1`.
+/// A caller as policies write it: `user:42`, `anonymous:192.0.2.1`; with several issuers
+/// `main/user:42`, for the user 42 of another one is somebody else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerName {
     /// The kind: the name of an entry of `callers`.
     pub kind: Box<str>,
     /// Which one.
     pub value: Box<str>,
+    /// Whose: the position of an issuer. None: the policy knows only one, or it is an address.
+    pub issuer: Option<usize>,
 }
 
 impl CallerName {
     /// Whether it names this caller.
     fn is_of(&self, caller: &ResolvedCaller<'_>) -> bool {
         *self.kind == *caller.kind
+            && self.issuer.is_none_or(|issuer| caller.issuer == Some(issuer))
             && match &caller.value {
                 CallerValue::Claim(value) => self.value.as_bytes() == value.as_bytes(),
                 CallerValue::Address(address) => *self.value == *address.to_string(),

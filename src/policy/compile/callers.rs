@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{Compiler, WrittenNames, quotas::Owner, words::Names};
+use super::{Compiler, WrittenNames, identity::issuer_name, quotas::Owner, words::Names};
 use crate::{
     clock::Timestamp,
-    identity::Tiers,
+    identity::{Tiers, canonical_network},
     policy::{
         Allowances, CallerName, Limit, Listed, Override,
-        file::{RawIdentity, RawMeasure, RawOverride, RawPolicy},
+        file::{RawIdentity, RawIssuer, RawMeasure, RawOverride, RawPolicy},
     },
     yaml::{Node, Spanned, Value},
 };
@@ -45,7 +45,7 @@ impl Compiler<'_> {
                 let message = format!("a second override of `{}` for this caller", limit.name);
                 self.refuse(written.caller.span, message, "keep one");
             }
-            let (until, why) = (Some(until), written.why.value.as_str().into());
+            let why = written.why.value.as_str().into();
             limit.overrides.0.push(Override { caller, allowances, until, why });
         }
     }
@@ -120,7 +120,14 @@ impl Compiler<'_> {
         identity: &RawIdentity,
         kinds: &Names<'_>,
     ) -> Option<CallerName> {
-        let (kind, value) = match raw.value.split_once(':') {
+        let of_issuer = |issuer: &Spanned<RawIssuer>| {
+            raw.value.strip_prefix(issuer_name(issuer)).and_then(|rest| rest.strip_prefix('/'))
+        };
+        let mut issuers = identity.jwt.iter().enumerate();
+        let named = issuers.find_map(|(at, issuer)| Some((at, of_issuer(issuer)?)));
+        let (issuer, name) =
+            named.map_or((None, raw.value.as_str()), |(at, name)| (Some(at), name));
+        let (kind, value) = match name.split_once(':') {
             Some((kind, value)) if !kind.is_empty() && !value.is_empty() => (kind, value),
             _ => {
                 let message = format!("`{}` is not a caller", raw.value);
@@ -131,7 +138,15 @@ impl Compiler<'_> {
         self.resolve(&Spanned { value: kind.to_owned(), span: raw.span }, kinds)?;
         let caller = identity.callers.iter().find(|caller| caller.name.value == kind)?;
         if caller.key.value != "client.ip" {
-            return Some(CallerName { kind: kind.into(), value: value.into() });
+            if issuer.is_none() && identity.jwt.len() > 1 {
+                let first = identity.jwt.first().map_or("", issuer_name);
+                self.refuse(
+                    raw.span,
+                    format!("`{name}` may be a caller of any issuer"),
+                    format!("write whose: {first}/{name}"),
+                );
+            }
+            return Some(CallerName { kind: kind.into(), value: value.into(), issuer });
         }
         let Ok(address) = value.parse::<IpAddr>() else {
             self.refuse(
@@ -149,7 +164,7 @@ impl Compiler<'_> {
             }
             address => address,
         };
-        Some(CallerName { kind: kind.into(), value: address.to_string().into() })
+        Some(CallerName { kind: kind.into(), value: address.to_string().into(), issuer: None })
     }
 
     /// A list of addresses, networks and callers.
@@ -171,8 +186,8 @@ impl Compiler<'_> {
                         format!("write {}", network.trunc()),
                     );
                 }
-                listed.networks.push(canonical(network));
-            } else if entry.value.contains('/') || !entry.value.contains(':') {
+                listed.networks.push(canonical_network(network));
+            } else if !entry.value.contains(':') {
                 self.refuse(
                     entry.span,
                     format!("`{}` is neither an address, a network nor a caller", entry.value),
@@ -183,17 +198,6 @@ impl Compiler<'_> {
             }
         }
         listed
-    }
-}
-
-/// IPv4 networks mapped into IPv6 are IPv4 networks, as addresses are.
-fn canonical(network: IpNet) -> IpNet {
-    let length = network.prefix_len().checked_sub(96);
-    match (network, network.addr().to_canonical(), length) {
-        (IpNet::V6(_), address @ IpAddr::V4(_), Some(length)) => {
-            IpNet::new(address, length).unwrap_or(network)
-        }
-        _ => network,
     }
 }
 

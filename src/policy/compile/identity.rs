@@ -237,6 +237,6 @@ impl Compiler<'_> {
 }
 
 /// What routes call an issuer.
-fn issuer_name(raw: &Spanned<RawIssuer>) -> &str {
+pub(super) fn issuer_name(raw: &Spanned<RawIssuer>) -> &str {
     raw.value.name.as_ref().map_or(&raw.value.issuer.value, |name| &name.value)
 }
