@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_counter_survives() {
+    fn every_kind_of_counter_survives_but_leases() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counters");
         let (store, quotas) = (MemoryStore::new(10_000, SECRET), quotas());
@@ -141,10 +141,13 @@ mod tests {
 
         let later = NOW + HOUR / 60;
         let restored = restore(&file, 10_000, later).unwrap();
-        assert_eq!((restored.len(), restored.key_secret()), (500, SECRET));
+        assert_eq!((restored.len(), restored.key_secret()), (500 - 83, SECRET));
         for owner in 0..500 {
             let charge = [charge(owner, &quotas[owner as usize % quotas.len()])];
-            assert_eq!(restored.peek(&charge, later), store.peek(&charge, later), "{owner}");
+            match charge[0].quota {
+                Quota::Concurrency(_) => assert_eq!(restored.peek(&charge, later)[0].used, 0),
+                _ => assert_eq!(restored.peek(&charge, later), store.peek(&charge, later)),
+            }
         }
     }
 

@@ -33,6 +33,10 @@ use crate::{
 
 const SHARDS: usize = 1024;
 
+/// By how much a shard may exceed its even share of all counters, and what each may have anyway.
+const UNEVENNESS: usize = 4;
+const MIN_KEYS_A_SHARD: usize = 10_000;
+
 /// Shards that one [`MemoryStore::sweep`] looks at, one lock after the other.
 const SHARDS_A_SWEEP: usize = 8;
 
@@ -49,6 +53,9 @@ pub struct MemoryStore {
     /// Counters in all shards, those included that are over and not yet swept.
     entries: AtomicUsize,
     max_keys: usize,
+    /// Counters that one shard may have: one owner with counters without number fills a shard, not
+    /// the store, and no shard takes long to be swept or to grow.
+    max_keys_a_shard: usize,
     /// The secret that its keys were hashed with: without it, they name nobody.
     key_secret: [u8; 16],
     refused: AtomicU64,
@@ -107,6 +114,7 @@ impl MemoryStore {
             shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(index))).collect(),
             entries: AtomicUsize::new(0),
             max_keys,
+            max_keys_a_shard: (max_keys / SHARDS * UNEVENNESS).max(MIN_KEYS_A_SHARD),
             key_secret,
             refused: AtomicU64::new(0),
             sweep_at: AtomicUsize::new(0),
@@ -129,24 +137,27 @@ impl MemoryStore {
             }
             fits.push(fits_in);
         }
-        let taken = charges.iter().filter(|charge| charge.is_taken_now());
-        let has_room =
-            verdict == Verdict::Deny || self.make_room(taken.clone(), &mut shards, now).is_ok();
+        // Room for what is taken later is made now: a response cannot be turned away.
+        let has_room = verdict == Verdict::Deny
+            || self.make_room(charges.iter().filter(|charge| charge.cost > 0), &mut shards, now);
+        let is_enforced = |charge: &&Charge<'_>| charge.stance == Stance::Enforce;
         if !has_room {
             // What only counts is left out rather than keep a request from its way.
-            let enforced = taken.filter(|charge| charge.stance == Stance::Enforce);
-            self.make_room(enforced, &mut shards, now)?;
+            let enforced = charges.iter().filter(|charge| charge.cost > 0).filter(is_enforced);
+            if !self.make_room(enforced, &mut shards, now) {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return Err(StoreError::Full);
+            }
         }
-        let is_taken = |charge: &Charge<'_>| {
-            charge.is_taken_now() && (has_room || charge.stance == Stance::Enforce)
-        };
 
         let mut outcomes = Outcomes::new();
         for (charge, fits) in charges.iter().zip(fits) {
             let shard = shards.of(charge)?;
+            let is_taken =
+                charge.is_taken_now() && (has_room || is_enforced(&charge) || shard.knows(charge));
             outcomes.push(match (fits, verdict) {
                 (false, _) => shard.deny(charge, now),
-                (true, Verdict::Allow) if is_taken(charge) => self.take(shard, charge, now),
+                (true, Verdict::Allow) if is_taken => self.take(shard, charge, now),
                 (true, _) => Outcome { standing: shard.standing(charge, now), receipt: None },
             });
         }
@@ -164,7 +175,8 @@ impl MemoryStore {
         let charges = std::slice::from_ref(charge);
         let mut shards = self.lock(charges);
         if let Adjustment::Take = adjustment {
-            self.make_room(charges.iter(), &mut shards, now).ok()?;
+            let has_room = self.make_room(charges.iter(), &mut shards, now);
+            has_room.then_some(())?;
         }
         let shard = shards.of(charge).ok()?;
         match adjustment {
@@ -222,7 +234,9 @@ impl MemoryStore {
 
     /// Takes a charge, whether or not it fits.
     fn take(&self, shard: &mut Shard, charge: &Charge<'_>, now: Timestamp) -> Outcome {
-        let (outcome, is_new) = shard.take(charge, now);
+        let Some((outcome, is_new)) = shard.take(charge, now) else {
+            return Outcome { standing: shard.standing(charge, now), receipt: None };
+        };
         if is_new {
             self.entries.fetch_add(1, Ordering::Relaxed);
         }
@@ -251,26 +265,24 @@ impl MemoryStore {
         charges: impl Iterator<Item = &'c Charge<'c>> + Clone,
         shards: &mut LockedShards<'_>,
         now: Timestamp,
-    ) -> Result<(), StoreError> {
+    ) -> bool {
+        let is_crowded = shards.0.iter().any(|(_, shard)| shard.len() >= self.max_keys_a_shard);
         let has_room = |new: usize| self.len() + new <= self.max_keys;
-        if has_room(charges.clone().count()) {
-            return Ok(());
+        if !is_crowded && has_room(charges.clone().count()) {
+            return true;
         }
         let is_new =
             |charge: &&Charge<'_>| shards.of(charge).is_ok_and(|shard| !shard.knows(charge));
         let new = charges.filter(is_new).count();
-        if new == 0 || has_room(new) {
-            return Ok(());
+        if new == 0 || (!is_crowded && has_room(new)) {
+            return true;
         }
         self.entries.fetch_sub(shards.sweep(now), Ordering::Relaxed);
         if !has_room(new) {
             self.sweep_some_others(now);
         }
-        if has_room(new) {
-            return Ok(());
-        }
-        self.refused.fetch_add(1, Ordering::Relaxed);
-        Err(StoreError::Full)
+        let is_crowded = shards.0.iter().any(|(_, shard)| shard.len() >= self.max_keys_a_shard);
+        !is_crowded && has_room(new)
     }
 
     /// Sweeps the next few shards, but for those that are in use or were swept lately: a request that
@@ -334,6 +346,15 @@ impl Shard {
         })
     }
 
+    fn len(&self) -> usize {
+        self.fixed_window.len()
+            + self.sliding_window.len()
+            + self.sliding_log.len()
+            + self.token_bucket.len()
+            + self.gcra.len()
+            + self.concurrency.len()
+    }
+
     fn knows(&mut self, charge: &Charge<'_>) -> bool {
         with_table!(self, charge.quota, (_algorithm, table) => {
             table.find(charge.key.entry).is_some()
@@ -350,11 +371,11 @@ impl Shard {
     }
 
     /// Takes a charge; true if its key is new.
-    fn take(&mut self, charge: &Charge<'_>, now: Timestamp) -> (Outcome, bool) {
+    fn take(&mut self, charge: &Charge<'_>, now: Timestamp) -> Option<(Outcome, bool)> {
         with_table!(self, charge.quota, (algorithm, table) => {
-            let (state, is_new) = table.entry(charge.key.entry);
-            let receipt = algorithm.take(state, charge.cost, now);
-            (Outcome { standing: algorithm.standing(state, now), receipt: Some(receipt) }, is_new)
+            let (state, is_new) = table.entry(charge.key.entry)?;
+            let receipt = Some(algorithm.take(state, charge.cost, now));
+            Some((Outcome { standing: algorithm.standing(state, now), receipt }, is_new))
         })
     }
 

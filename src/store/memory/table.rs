@@ -104,8 +104,8 @@ impl<S: State> Table<S> {
         (slot.place == place).then_some(&mut slot.state)
     }
 
-    /// The state of `key`, a default one if it had none; true if it had none.
-    pub(super) fn entry(&mut self, key: u128) -> (&mut S, bool) {
+    /// The state of `key`, a default one if it had none; true if it had none. There always is one.
+    pub(super) fn entry(&mut self, key: u128) -> Option<(&mut S, bool)> {
         let place = Place::of(key);
         let mut at = self.position(place);
         let is_new = self.slots.get(at).is_none_or(|slot| slot.place != place);
@@ -116,9 +116,8 @@ impl<S: State> Table<S> {
             }
             self.insert(at, Slot { place, state: S::default() });
         }
-        let slot = self.slots.get_mut(at);
-        // There always is one. Were there none, a charge would go uncounted rather than panic.
-        (slot.map_or_else(|| Box::leak(Box::default()), |slot| &mut slot.state), is_new)
+        let slot = self.slots.get_mut(at)?;
+        Some((&mut slot.state, is_new))
     }
 
     /// Forgets what is over, gives memory back when few entries are left, and tells how many went.

@@ -58,7 +58,7 @@ fn ends_at(secs: u64) -> Window {
 fn filled(stagger: f64, count: u64) -> Table<Window> {
     let mut table = Table::new(stagger);
     for number in 0..count {
-        *table.entry(key(number)).0 = ends_at(number + 1);
+        *table.entry(key(number)).unwrap().0 = ends_at(number + 1);
     }
     table
 }
@@ -76,10 +76,10 @@ fn empty_table_allocates_nothing() {
 #[test]
 fn new_key_has_a_default_state_and_is_new_once() {
     let mut table = Table::<Window>::new(0.0);
-    let (window, is_new) = table.entry(key(1));
+    let (window, is_new) = table.entry(key(1)).unwrap();
     assert_eq!((*window, is_new), (Window::default(), true));
     *window = ends_at(9);
-    assert_eq!(table.entry(key(1)), (&mut ends_at(9), false));
+    assert_eq!(table.entry(key(1)), Some((&mut ends_at(9), false)));
     assert_eq!((table.find(key(1)), table.len()), (Some(&ends_at(9)), 1));
 }
 
@@ -87,7 +87,7 @@ fn new_key_has_a_default_state_and_is_new_once() {
 fn first_and_last_keys_are_keys_like_others() {
     let mut table = Table::<Window>::new(0.0);
     for key in [0, 1, u128::MAX - 2, u128::MAX] {
-        assert!(table.entry(key).1);
+        assert!(table.entry(key).unwrap().1);
         assert!(table.find(key).is_some());
         table.assert_sound();
     }
@@ -135,7 +135,7 @@ fn overflow_that_is_full_is_extended() {
     let mut table = Table::<Window>::new(0.0);
     let last = |number: u64| u128::from(number) << 64 | u128::from(u64::MAX - number % 3);
     for number in 0..600 {
-        table.entry(last(number)).0.used = number as u32;
+        table.entry(last(number)).unwrap().0.used = number as u32;
         table.assert_sound();
     }
     for number in 0..600 {
@@ -184,7 +184,7 @@ fn table_is_refilled_in_order_without_crowding() {
     again.reserve(table.len());
     let homes = again.homes;
     for (key, window) in table.iter() {
-        *again.entry(key).0 = *window;
+        *again.entry(key).unwrap().0 = *window;
     }
     assert_eq!(again.homes, homes);
     assert!(again.iter().eq(table.iter()));
@@ -232,7 +232,7 @@ proptest! {
             match step {
                 Step::Enter(key, secs) => {
                     let old = map.insert(Place::of(key), ends_at(now + secs));
-                    let (window, is_new) = table.entry(key);
+                    let (window, is_new) = table.entry(key).unwrap();
                     prop_assert_eq!((*window, is_new), (old.unwrap_or_default(), old.is_none()));
                     *window = ends_at(now + secs);
                 }
