@@ -164,7 +164,8 @@ impl Gate {
         let leases = passage.tally.as_ref().and_then(|tally| self.leases.hold(tally, arrival.now));
         let format = preferred_format(&parts.headers, passage.responses());
         let line = self.log.as_ref().zip(seen);
-        let mut owed = Owed { line, passage, request_id: &request_id, arrival, is_begun: false };
+        let (shared, request_id) = (&*self.shared, &request_id);
+        let mut owed = Owed { shared, line, passage, request_id, arrival, is_begun: false };
 
         let (answer, upstream_time) = match outcome {
             Outcome::Forward(upstream, target) => {
@@ -173,7 +174,7 @@ impl Gate {
                     .entry(header::HOST)
                     .or_insert_with(|| target.host.unwrap_or_else(|| upstream.authority.clone()));
                 parts.uri = target.uri;
-                self.prepare(&mut parts, &owed.passage, (peer, &request_id));
+                self.prepare(&mut parts, &owed.passage, (peer, request_id));
                 self.forward(upstream, (parts, body)).await
             }
             Outcome::Options => (Ok(options_asterisk()), None),
@@ -185,11 +186,11 @@ impl Gate {
             Err(rejection) => {
                 let error = self.log.as_ref().map(|_| rejection.to_string());
                 let responses = owed.passage.responses();
-                (rejection.into_response(responses, format, &request_id), error)
+                (rejection.into_response(responses, format, request_id), error)
             }
         };
         self.settle(&mut owed.passage, &mut response);
-        stamp(&mut response, &owed.passage, (&self.shared.identifier.hasher, arrival.now));
+        stamp(&mut response, &owed.passage, shared);
         response.headers_mut().insert(X_REQUEST_ID.clone(), request_id.clone());
         let tail = owed.begin(response.status().as_u16(), &Note { error, upstream_time });
         response.map(|body| body.with_tail(tail).with_leases(leases))
@@ -228,6 +229,7 @@ impl Gate {
         let auth = route.map_or(&ANY_TOKEN, |route| &route.auth);
         let identity = match identifier.identify(&policy.identity, auth, client, now) {
             Ok(identity) => identity,
+            Err(error) if route.is_none() => return (passage, Outcome::Refuse(error.into())),
             Err(error) => {
                 let (tally, rejection) = self.charge_address(charges, error);
                 return (Passage { tally, ..passage }, Outcome::Refuse(rejection));
@@ -392,6 +394,7 @@ const ANY_TOKEN: Auth = Auth::Optional(AcceptedIssuers::All);
 
 /// Whether a request is for the caller's own standings, which are told here.
 fn asks_for_standings(policy: &Policy, head: &Head<'_>) -> bool {
-    policy.responses.rate_limit_path.as_deref() == Some(&*head.path)
+    let path = head.path.strip_suffix('/').unwrap_or(&head.path);
+    policy.responses.rate_limit_path.as_deref() == Some(path)
         && matches!(*head.method, Method::GET | Method::HEAD)
 }

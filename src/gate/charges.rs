@@ -116,11 +116,11 @@ impl<'r, 'p> Charges<'r, 'p> {
         let none = [].as_slice();
         let of_tier =
             |rates: &'p [Vec<Allowance>]| rates.get(identity.tier).map_or(none, Vec::as_slice);
-        let allowances = match limit.overrides.of(identity, self.now) {
-            Some(own) => own,
-            None => of_tier(&limit.rates),
+        // What is tried out is for those that have what everybody has.
+        let (allowances, candidates) = match limit.overrides.of(identity, self.now) {
+            Some(own) => (own, none),
+            None => (of_tier(&limit.rates), of_tier(&limit.candidate)),
         };
-        let candidates = of_tier(&limit.candidate);
         if allowances.is_empty() && candidates.is_empty() {
             return Ok(());
         }

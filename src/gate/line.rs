@@ -4,7 +4,7 @@ use std::{net::IpAddr, rc::Rc};
 
 use http::{HeaderValue, Method, request::Parts};
 
-use super::{Arrival, Note, Passage, head::Head, tally::Tally};
+use super::{Arrival, Note, Passage, Shared, head::Head, tally::Tally};
 use crate::{
     access_log::{Counted, Entry, LogBuffer, Tail},
     response::{CLIENT_CLOSED_REQUEST, Rejection},
@@ -28,10 +28,11 @@ impl Seen {
     }
 }
 
-/// A request that was judged, and the line that is owed about it. If it is dropped before the line was
-/// begun, the client has gone, and the line says so: what was charged and forwarded is not passed
-/// over.
+/// A request that was judged, and what is owed about it: a line, and what its response would have put
+/// right. If it is dropped before the line was begun, the client has gone: the line says so, and what
+/// only some responses count is counted, for the response may have been one of them.
 pub(super) struct Owed<'g, 'p> {
+    pub(super) shared: &'g Shared,
     /// None: there is no access log.
     pub(super) line: Option<(&'g Rc<LogBuffer>, Seen)>,
     pub(super) passage: Passage<'p>,
@@ -83,9 +84,13 @@ impl Owed<'_, '_> {
 
 impl Drop for Owed<'_, '_> {
     fn drop(&mut self) {
-        if !self.is_begun
-            && let Some(tail) = self.write(CLIENT_CLOSED_REQUEST, &Note::default())
-        {
+        if self.is_begun {
+            return;
+        }
+        if let Some(tally) = &mut self.passage.tally {
+            tally.abandon(&self.shared.store, self.shared.clock.now());
+        }
+        if let Some(tail) = self.write(CLIENT_CLOSED_REQUEST, &Note::default()) {
             tail.end(false);
         }
     }

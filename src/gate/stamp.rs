@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Response};
 
-use super::{Passage, tally::Tally};
+use super::{Passage, Shared, charges::Role, tally::Tally};
 use crate::{
-    clock::Timestamp,
-    limit::{Key, KeyHasher, Quota},
+    limit::{Key, KeyHasher, Quota, Retry},
     response::{Body, LimitHeaders, RateLimitFields, RateLimitItem, expose, t},
 };
 
@@ -15,21 +14,23 @@ static X_TOLLGATE_SHADOW: HeaderName = HeaderName::from_static("x-tollgate-shado
 
 /// Puts the limit headers that the policy asks for on a response that has none: an upstream's own
 /// were taken out.
-pub(super) fn stamp(
-    response: &mut Response<Body>,
-    passage: &Passage<'_>,
-    (hasher, now): (&KeyHasher, Timestamp),
-) {
+pub(super) fn stamp(response: &mut Response<Body>, passage: &Passage<'_>, shared: &Shared) {
     let Some(tally) = &passage.tally else { return };
     let responses = passage.responses();
     let headers = response.headers_mut();
     if responses.headers.shows_github()
         && let Some(told) = tally.told()
     {
-        LimitHeaders::new(told.asked.limit, told.asked.allowance, told.standing()).stamp(headers);
+        let (limit, allowance) = (told.asked.limit, told.asked.allowance);
+        let fields = LimitHeaders::new(limit, allowance, told.standing());
+        let fields = match (told.asked.role, told.standing().retry) {
+            (Role::Primary, Retry::At(retry)) => fields.exhausted_until(retry),
+            _ => fields,
+        };
+        fields.stamp(headers);
     }
     if responses.headers.shows_ietf()
-        && let Some(fields) = rate_limit_fields(tally, hasher, now)
+        && let Some(fields) = rate_limit_fields(tally, shared)
     {
         fields.stamp(headers);
     }
@@ -42,11 +43,9 @@ pub(super) fn stamp(
     expose(headers);
 }
 
-fn rate_limit_fields(
-    tally: &Tally<'_>,
-    hasher: &KeyHasher,
-    now: Timestamp,
-) -> Option<RateLimitFields> {
+fn rate_limit_fields(tally: &Tally<'_>, shared: &Shared) -> Option<RateLimitFields> {
+    // The fields tell spans of time, which count from the response.
+    let (hasher, now) = (&shared.identifier.hasher, shared.clock.now());
     let retry_after = tally.retry_after(now, Duration::ZERO);
     let items = tally.enforced().map(|item| {
         let (allowance, standing) = (item.asked.allowance, item.standing());

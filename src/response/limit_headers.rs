@@ -17,7 +17,7 @@ static X_RATELIMIT_RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-r
 /// What browsers must be told that scripts may read.
 const EXPOSED: &str = "Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, \
                        X-RateLimit-Used, X-RateLimit-Reset, X-RateLimit-Resource, RateLimit, \
-                       RateLimit-Policy, X-Request-Id";
+                       RateLimit-Policy, X-Tollgate-Denied-By, X-Tollgate-Shadow, X-Request-Id";
 
 /// The five `x-ratelimit-*` headers of one limit: all of them or none.
 #[derive(Clone, Debug)]
@@ -39,6 +39,13 @@ impl LimitHeaders {
             reset: told_reset(standing).ceil_secs().into(),
             resource: limit.resource.clone(),
         }
+    }
+
+    /// On a denial by the primary limit that waiting helps against, nothing is left as far as clients
+    /// go: they tell such a denial by that alone, and wait for the reset.
+    #[must_use]
+    pub fn exhausted_until(self, retry: Timestamp) -> Self {
+        LimitHeaders { remaining: 0.into(), reset: retry.ceil_secs().into(), ..self }
     }
 
     /// Puts them on a response that has none: an upstream's own were taken out.

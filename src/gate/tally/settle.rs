@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::{Item, Tally};
 use crate::{
-    clock::Clock,
+    clock::{Clock, Timestamp},
     limit::{Charge, Outcome, Quota, Timing},
     store::{Adjustment, MemoryStore},
 };
@@ -39,6 +39,21 @@ impl Tally<'_> {
             let charge = Charge { cost, ..*charge };
             let settled = store.settle(&charge, adjustment, clock.now());
             *outcome = Outcome { standing: settled.unwrap_or(outcome.standing), receipt: None };
+        }
+    }
+}
+
+impl Tally<'_> {
+    /// Takes what only some responses count, of a request whose response nobody will see.
+    ///
+    /// It may have been one of those: were it free, to hang up in time would be a way around the
+    /// limit.
+    pub(in crate::gate) fn abandon(&mut self, store: &MemoryStore, now: Timestamp) {
+        let is_due = |charge: &&Charge<'_>| charge.timing == Timing::Later && charge.cost > 0;
+        if self.is_open {
+            for charge in self.asked.charges.iter().filter(is_due) {
+                store.settle(charge, Adjustment::Take, now);
+            }
         }
     }
 }
@@ -86,5 +101,5 @@ fn cost_in(headers: &HeaderMap, name: &HeaderName) -> Option<u32> {
     is_number.then(|| digits.parse::<u32>().unwrap_or(MAX_COST).min(MAX_COST))
 }
 
-/// More than any limit: a response that says it has cost more is taken to have cost this.
+/// The most that a limit can be: a response that says it has cost more is taken to have cost this.
 const MAX_COST: u32 = i32::MAX as u32;
