@@ -9,10 +9,10 @@ use tracing_subscriber::EnvFilter;
 use super::Failure;
 use crate::{
     access_log::AccessLog,
-    clock::Clock,
+    clock::{Clock, Timestamp},
     gate::Shared,
     pipe::Pipe,
-    policy::Sources,
+    policy::{Override, Policies, Sources},
     server::{Server, Stopped},
     settings::Configuration,
     store::Keeper,
@@ -53,6 +53,7 @@ pub(super) fn serve(
     }
     let addresses =
         listeners.iter().map(|listener| listener.local_addr()).collect::<io::Result<Vec<_>>>()?;
+    log_overrides(&configuration.policies, Clock::System.now());
     let pipe = Pipe::start(io::stdout(), |lines| {
         tracing::warn!(lines, "access log lines were dropped: nobody reads them fast enough");
     });
@@ -89,6 +90,21 @@ pub(super) fn serve(
     // What was logged is written before the process ends, if anybody reads it.
     pipe.flush(LAST_WORDS);
     Ok(())
+}
+
+/// Who has another rate than everybody, and why: exceptions that nobody hears of stay for ever.
+fn log_overrides(policies: &Policies, now: Timestamp) {
+    for policy in policies.iter() {
+        for limit in &policy.limits {
+            for Override { caller, until, why, .. } in &limit.overrides.0 {
+                let (policy, limit) = (&*policy.name, &*limit.name);
+                match now < *until {
+                    true => tracing::info!(policy, limit, %caller, %until, %why, "override"),
+                    false => tracing::warn!(policy, limit, %caller, %until, %why, "override ended"),
+                }
+            }
+        }
+    }
 }
 
 /// How long the process waits at its end for what was logged to be written.

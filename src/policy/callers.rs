@@ -1,6 +1,6 @@
 //! Single callers and addresses that a policy names: other rates, exemptions, refusals.
 
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr};
 
 use ipnet::IpNet;
 
@@ -46,6 +46,12 @@ pub struct CallerName {
     pub value: Box<str>,
     /// Whose: the position of an issuer. None: the policy knows only one, or it is an address.
     pub issuer: Option<usize>,
+}
+
+impl fmt::Display for CallerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind, self.value)
+    }
 }
 
 impl CallerName {

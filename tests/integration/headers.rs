@@ -1,6 +1,11 @@
-//! What clients are told: the five limit headers, denials, and errors that are ours.
+//! What clients are told: the five limit headers, and errors that are ours.
 
-use crate::support::{Policy, Proxy, Request, START, Signal, Upstream, get, http2, post};
+mod denials;
+mod ietf;
+mod problem;
+mod rate_limit;
+
+use crate::support::{Policy, Proxy, START, Signal, Upstream, get, http2};
 
 /// When a window of an hour that is opened now ends, as clients are told.
 fn reset() -> String {
@@ -93,150 +98,10 @@ fn primary_limit_is_told_on_success() {
 }
 
 #[test]
-fn primary_denial_says_who_and_where_to_read_on() {
-    let upstream = Upstream::start();
-    let policy = Policy::before(&upstream)
-        .rate("1/hour")
-        .responses(&["documentation_url: https://docs.example.com/limits"]);
-    let proxy = Proxy::start(&policy);
-    for (request, who) in [(get("/").by("alice"), "user alice"), (get("/"), "127.0.0.1")] {
-        proxy.send(request.clone()).assert_status(200);
-        let denied = proxy.send(request);
-        denied
-            .assert_status(429)
-            .assert_field("content-type", "application/json; charset=utf-8")
-            .assert_field("cache-control", "no-store")
-            .assert_field("x-ratelimit-remaining", "0");
-        let body = denied.json();
-        assert_eq!(body["message"], format!("API rate limit exceeded for {who}."));
-        assert_eq!(body["documentation_url"], "https://docs.example.com/limits");
-        assert_eq!(body.as_object().unwrap().len(), 2);
-    }
-}
-
-#[test]
-fn denial_that_no_waiting_helps_says_so_in_words_that_no_client_waits_for() {
-    let upstream = Upstream::start();
-    let proxy = Proxy::start(&Policy::before(&upstream).rate("0/hour"));
-    let denied = proxy.get_as("alice");
-    denied.assert_status(429).assert_no_field("retry-after");
-    assert_eq!(denied.json()["message"], "The cost of this request exceeds its limit.");
-}
-
-#[test]
-fn denial_without_documentation_has_no_url() {
-    let upstream = Upstream::start();
-    let proxy = Proxy::start(&Policy::before(&upstream).rate("0/hour"));
-    let body = proxy.get_as("alice").json();
-    assert_eq!(body.as_object().unwrap().len(), 1, "{body}");
-}
-
-/// The primary limit has room, the secondary one for one request.
-fn secondary(upstream: &Upstream) -> Policy {
-    Policy::before(upstream)
-        .limits(&[
-            "first: { per: caller, rate: 10/hour }",
-            "second: { per: client.ip, rate: 1/minute }",
-        ])
-        .routes(&["{ match: { path: /** }, limits: [first, second] }"])
-}
-
-#[test]
-fn secondary_denial_is_told_apart_by_its_words() {
-    let upstream = Upstream::start();
-    for (responses, url) in [
-        (
-            &["documentation_url: https://docs.example.com/limits"][..],
-            "https://docs.example.com/limits",
-        ),
-        (
-            &["documentation_url: \"https://docs.example.com/limits#all\""],
-            "https://docs.example.com/limits",
-        ),
-        (&[], ""),
-    ] {
-        let proxy = Proxy::start(&secondary(&upstream).responses(responses));
-        proxy.get_as("alice").assert_status(200);
-        let denied = proxy.get_as("alice");
-        denied
-            .assert_status(429)
-            .assert_field("retry-after", "60")
-            .assert_field("cache-control", "no-store")
-            .assert_field("x-ratelimit-resource", "second");
-        let body = denied.json();
-        let message = body["message"].as_str().unwrap();
-        assert!(message.starts_with("You have exceeded a secondary rate limit"), "{message}");
-        assert!(message.ends_with("Please wait a few minutes before you try again."), "{message}");
-        assert_eq!(body["documentation_url"], format!("{url}#about-secondary-rate-limits"));
-    }
-}
-
-#[test]
-fn secondary_denial_never_says_that_the_primary_limit_is_used_up() {
-    let upstream = Upstream::start();
-    let proxy = Proxy::start(&secondary(&upstream));
-    proxy.get_as("alice").assert_field("x-ratelimit-remaining", "9");
-    let denied = proxy.get_as("alice");
-    // All five are those of the limit that denied, from the same read.
-    let reset = (START.as_micros().div_ceil(1_000_000) + 60).to_string();
-    denied.assert_limit(["1", "0", "1", &reset, "second"]);
-}
-
-#[test]
-fn denied_client_waits_for_the_longest_of_the_limits_that_deny() {
-    let upstream = Upstream::start();
-    let policy = Policy::before(&upstream)
-        .limits(&[
-            "short: { per: caller, rate: 1/minute }",
-            "long: { per: client.ip, rate: 1/hour }",
-        ])
-        .routes(&["{ match: { path: /** }, limits: [short, long] }"]);
-    let proxy = Proxy::start(&policy);
-    proxy.get("/").assert_status(200);
-    proxy
-        .get("/")
-        .assert_status(429)
-        .assert_field("x-ratelimit-resource", "short")
-        .assert_field("retry-after", "3600");
-}
-
-#[test]
-fn denied_status_may_be_403_as_github_has_it() {
-    let upstream = Upstream::start();
-    let proxy =
-        Proxy::start(&Policy::before(&upstream).rate("1/hour").responses(&["denied_status: 403"]));
-    proxy.get("/").assert_status(200);
-    let denied = proxy.get("/");
-    denied
-        .assert_status(403)
-        .assert_limit(["1", "0", "1", &reset(), "core"])
-        .assert_field("retry-after", "3600");
-    assert_eq!(denied.json()["message"], "API rate limit exceeded for 127.0.0.1.");
-}
-
-#[test]
-fn denial_of_head_has_no_body() {
-    let upstream = Upstream::start();
-    let proxy = Proxy::start(&Policy::before(&upstream).rate("0/hour"));
-    let mut client = proxy.connect();
-    let head = Request::new("HEAD", "/");
-    client.send(&head).assert_status(429).assert_field("x-ratelimit-remaining", "0");
-    // The connection is in step: what comes next is an answer and no stray body.
-    client.send(&get("/")).assert_status(429);
-}
-
-#[test]
-fn denial_leaves_a_large_upload_unread_and_is_heard() {
-    let upstream = Upstream::start();
-    let proxy = Proxy::start(&Policy::before(&upstream).rate("0/hour"));
-    proxy.send(post("/", vec![b'x'; 4 << 20])).assert_status(429);
-    assert_eq!(upstream.count(), 0);
-}
-
-#[test]
 fn scripts_of_other_origins_may_read_the_limit_headers() {
     const OURS: &str = "Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Used, \
-                        X-RateLimit-Reset, X-RateLimit-Resource, X-Request-Id";
+                        X-RateLimit-Reset, X-RateLimit-Resource, RateLimit, RateLimit-Policy, \
+                        X-Tollgate-Denied-By, X-Tollgate-Shadow, X-Request-Id";
     for (theirs, expected) in [
         ("", None),
         ("access-control-allow-origin: *\r\n", Some(OURS.to_owned())),

@@ -2,6 +2,7 @@
 
 mod algorithms;
 mod all_or_nothing;
+mod changes;
 mod concurrency;
 mod costs;
 mod count_when;

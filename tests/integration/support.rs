@@ -12,7 +12,7 @@ mod wire;
 use std::time::Duration;
 
 pub(crate) use self::{
-    client::{Client, Request, Response, delete, get, http2, options, post},
+    client::{Client, Request, Response, delete, get, http2, http2_given_up, options, post},
     policy::Policy,
     proxy::{Proxy, START, seconds},
     signal::Signal,

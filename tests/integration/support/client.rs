@@ -284,3 +284,26 @@ pub(crate) fn http2(
     };
     runtime.block_on(async { timeout(PATIENCE, exchange).await.expect("no answer in time") })
 }
+
+/// Sends a request over HTTP/2, gives it up when `asked` returns, and keeps the connection until
+/// `gone` does.
+pub(crate) fn http2_given_up(
+    address: SocketAddr,
+    request: http::Request<String>,
+    (asked, gone): (impl FnOnce() + Send + 'static, impl FnOnce() + Send + 'static),
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (sender, connection) =
+            http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let request = request.map(|body| Full::new(Bytes::from(body)));
+        let mut sending = sender.clone();
+        let response = tokio::spawn(async move { sending.send_request(request).await });
+        tokio::task::spawn_blocking(asked).await.unwrap();
+        response.abort();
+        tokio::task::spawn_blocking(gone).await.unwrap();
+        drop(sender);
+    });
+}

@@ -188,9 +188,14 @@ impl Proxy {
         self.log.wait_until(|log| asked(log) > before);
     }
 
-    /// Waits until a line of the log has this in it.
+    /// Waits until the log has this in it.
     pub(crate) fn wait_until_logged(&self, text: &str) {
-        self.log.wait_until(|log| log.contains(text));
+        self.wait_until_logged_times(text, 1);
+    }
+
+    /// Waits until the log has this in it so many times.
+    pub(crate) fn wait_until_logged_times(&self, text: &str, times: usize) {
+        self.log.wait_until(|log| log.matches(text).count() >= times);
     }
 
     /// Tells it to shut down; it goes on with what it has begun.
