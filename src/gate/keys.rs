@@ -47,7 +47,12 @@ impl Keys<'_, '_, '_> {
             match part {
                 KeyPart::Caller => tuple.push((b'c', caller.as_ref()?)),
                 KeyPart::ClientIp => tuple.push((b'i', &address)),
-                KeyPart::Host => tuple.push((b'o', head.host()?.as_bytes())),
+                // No host is a host too, the one that HTTP/1.0 may leave out: else leaving it out
+                // would be a way around the limit.
+                KeyPart::Host => tuple.push(match head.host() {
+                    Some(host) => (b'o', host.as_bytes()),
+                    None => (b'O', b""),
+                }),
                 KeyPart::Method => {
                     self.charges.route?;
                     tuple.push((b'm', method.as_bytes()));

@@ -40,12 +40,14 @@ const MIN_KEYS_A_SHARD: usize = 10_000;
 /// Shards that one [`MemoryStore::sweep`] looks at, one lock after the other.
 const SHARDS_A_SWEEP: usize = 8;
 
-/// Shards that one request looks at for want of room, besides its own.
-const SHARDS_A_REQUEST: usize = 4;
+/// Counters that one request looks at for want of room, besides those of its own shards: a part of a
+/// millisecond.
+const COUNTERS_A_REQUEST: usize = 10_000;
 
-/// Time between two sweeps of one shard that lack of room may cause: a flood of requests that find
-/// none must not keep the store busy.
-const SWEEP_PAUSE: Duration = Duration::from_secs(5);
+/// Time between two sweeps of a shard that lack of room may cause, at least and for each counter in
+/// it: a flood of requests that find no room takes a hundredth of a core.
+const SWEEP_PAUSE: Duration = Duration::from_millis(100);
+const SWEEP_PAUSE_A_COUNTER: Duration = Duration::from_micros(500);
 
 /// The in-process store.
 pub struct MemoryStore {
@@ -61,6 +63,8 @@ pub struct MemoryStore {
     refused: AtomicU64,
     /// The shard that the next [`MemoryStore::sweep`] begins with.
     sweep_at: AtomicUsize,
+    /// Until when, in microseconds since the epoch, no request looks for room in others' shards.
+    idle_until: AtomicU64,
 }
 
 /// Counters of some owners. Each algorithm has a table of its own: an entry is as large as its state
@@ -118,6 +122,7 @@ impl MemoryStore {
             key_secret,
             refused: AtomicU64::new(0),
             sweep_at: AtomicUsize::new(0),
+            idle_until: AtomicU64::new(0),
         }
     }
 
@@ -285,17 +290,28 @@ impl MemoryStore {
         !is_crowded && has_room(new)
     }
 
-    /// Sweeps the next few shards, but for those that are in use or were swept lately: a request that
-    /// finds no room waits for a part of a millisecond at most, and many of them get round to all.
+    /// Sweeps as many others as one request may, but for those that are in use or were swept lately.
+    /// When none is due, no request looks again for a while.
     fn sweep_some_others(&self, now: Timestamp) {
-        let first = self.sweep_at.fetch_add(SHARDS_A_REQUEST, Ordering::Relaxed);
-        for index in first..first + SHARDS_A_REQUEST {
-            if let Some(Ok(mut shard)) = self.shards.get(index % SHARDS).map(Mutex::try_lock)
+        let idle_until = Timestamp::from_micros(self.idle_until.load(Ordering::Relaxed));
+        // A clock that went back must not make it a long while.
+        if now < idle_until && idle_until.saturating_since(now) <= SWEEP_PAUSE {
+            return;
+        }
+        let mut seen = 0;
+        for _ in 0..SHARDS {
+            let index = self.sweep_at.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            if let Some(Ok(mut shard)) = self.shards.get(index).map(Mutex::try_lock)
                 && shard.is_due(now)
             {
+                seen += shard.len();
                 self.entries.fetch_sub(shard.sweep(now), Ordering::Relaxed);
             }
+            if seen >= COUNTERS_A_REQUEST {
+                return;
+            }
         }
+        self.idle_until.store((now + SWEEP_PAUSE).as_micros(), Ordering::Relaxed);
     }
 }
 
@@ -406,7 +422,8 @@ impl Shard {
 
     /// Whether it was not swept lately.
     fn is_due(&self, now: Timestamp) -> bool {
-        now.saturating_since(self.swept) >= SWEEP_PAUSE || now < self.swept
+        let pause = SWEEP_PAUSE_A_COUNTER * self.len() as u32;
+        now.saturating_since(self.swept) >= pause.max(SWEEP_PAUSE) || now < self.swept
     }
 
     /// Drops what is over, and tells how many counters went.

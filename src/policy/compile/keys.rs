@@ -1,5 +1,7 @@
 //! Keys: what a limit is counted per.
 
+use http::HeaderName;
+
 use super::{Compiler, words::Names};
 use crate::{
     policy::{KeyPart, OnMissing, Per, file::RawLimit, matcher::is_parameter_name},
@@ -88,7 +90,7 @@ impl Compiler<'_> {
             Some(("jwt" | "claim", claim)) if !claim.is_empty() => {
                 Some(KeyPart::Claim(claim.into()))
             }
-            Some(("header", name)) => self.message_header(&spanned(name)).map(KeyPart::Header),
+            Some(("header", name)) => self.key_header(&spanned(name)).map(KeyPart::Header),
             Some(("cookie", name)) => self.cookie_name(&spanned(name)).map(KeyPart::Cookie),
             Some(("path", name)) if is_parameter_name(name) => {
                 Some(KeyPart::PathParameter(name.into()))
@@ -100,6 +102,22 @@ impl Compiler<'_> {
                 None
             }
         }
+    }
+
+    fn key_header(&mut self, raw: &Spanned<String>) -> Option<HeaderName> {
+        let name = self.message_header(raw)?;
+        let (message, help) = match name.as_str() {
+            "host" => ("not every request has the field, but a host", "write host"),
+            "x-forwarded-for" | "forwarded" | "x-real-ip" => {
+                ("clients write what they like there", "write client.ip")
+            }
+            other if other.contains('_') => {
+                ("fields with an underscore never get through", "write the name of another header")
+            }
+            _ => return Some(name),
+        };
+        self.refuse(raw.span, format!("`header.{name}`: {message}"), help);
+        None
     }
 
     fn prefix(&mut self, raw: Option<&Spanned<u8>>, kind: &PrefixKind) -> Option<u8> {

@@ -173,6 +173,31 @@ fn counters_that_are_over_make_room() {
 }
 
 #[test]
+fn one_request_finds_room_wherever_counters_are_over() {
+    let (five, keys) = (fixed(5), 2000);
+    let store = MemoryStore::new(keys, [0; 16]);
+    for owner in 0..keys as u32 {
+        assert!(allowed(&store, &[charge(owner, "core", &five)], START));
+    }
+    assert_eq!(store.charge(&[charge(9_999, "core", &five)], START).unwrap_err(), StoreError::Full);
+    assert!(allowed(&store, &[charge(9_999, "core", &five)], START + MINUTE));
+}
+
+#[test]
+fn owner_with_counters_without_number_leaves_room_for_others() {
+    let five = fixed(5);
+    let store = MemoryStore::new(100_000, [0; 16]);
+    let owner = charge(1, "", &five).key.owner;
+    let made = (0..50_000_u128).filter(|entry| {
+        let key =
+            Key { owner, entry: entry.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835) };
+        store.charge(&[Charge { key, ..charge(1, "", &five) }], START).is_ok()
+    });
+    assert_eq!(made.count(), MIN_KEYS_A_SHARD);
+    assert!(allowed(&store, &[charge(2, "core", &five)], START));
+}
+
+#[test]
 fn lack_of_room_sweeps_the_callers_own_shard_at_once() {
     let five = fixed(5);
     let store = MemoryStore::new(1, [0; 16]);
