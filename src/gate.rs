@@ -40,7 +40,7 @@ use crate::{
     identity::{CallerValue, Client, Identity, IdentityError, client_address},
     limit::Standing,
     policy::{AcceptedIssuers, Auth, Policies, Policy, Responses, Route, Upstream},
-    response::{Body, Rejection, options_asterisk, preferred_format, standings},
+    response::{Body, Format, Rejection, Telling, options_asterisk, preferred_format, standings},
     server::{Peer, Violation},
     target::Form,
     upstream::{Forwarding, Upstreams, clean_request, clean_response},
@@ -185,8 +185,9 @@ impl Gate {
             Ok(response) => (response, None),
             Err(rejection) => {
                 let error = self.log.as_ref().map(|_| rejection.to_string());
-                let responses = owed.passage.responses();
-                (rejection.into_response(responses, format, request_id), error)
+                let violated = owed.passage.violated(format);
+                let telling = Telling { format, request_id, violated };
+                (rejection.into_response(owed.passage.responses(), &telling), error)
             }
         };
         self.settle(&mut owed.passage, &mut response);
@@ -369,6 +370,14 @@ impl Gate {
 }
 
 impl<'p> Passage<'p> {
+    /// What a denial is to name, if it is told in a form that does.
+    fn violated(&self, format: Format) -> Vec<&str> {
+        match (format, &self.tally) {
+            (Format::Problem, Some(tally)) => tally.violated().collect(),
+            _ => Vec::new(),
+        }
+    }
+
     fn responses(&self) -> &'p Responses {
         self.policy.map_or(&Responses::DEFAULT, |policy| &policy.responses)
     }

@@ -64,10 +64,10 @@ pub enum Rejection {
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The first limit of the route has no room.
-    #[error("denied by limit {}", .0.limit)]
+    #[error("denied by limit {}", .0.limit.to_str().unwrap_or_default())]
     Primary(Denial),
     /// Another limit of the route has no room.
-    #[error("denied by secondary limit {}", .0.limit)]
+    #[error("denied by secondary limit {}", .0.limit.to_str().unwrap_or_default())]
     Secondary(Denial),
     /// The policy refuses this address or this caller.
     #[error("on the policy's deny list")]
@@ -86,15 +86,25 @@ pub enum Rejection {
     Internal,
 }
 
+/// How an error is told.
+#[derive(Debug)]
+pub struct Telling<'r> {
+    /// The form of its body.
+    pub format: Format,
+    /// The request's id.
+    pub request_id: &'r HeaderValue,
+    /// Of a denial: all that had no room, by what they are called where each window has a name. Only
+    /// problems tell it.
+    pub violated: Vec<&'r str>,
+}
+
 /// What a denied client is told.
 #[derive(Debug)]
 pub struct Denial {
     /// Who was denied, as the message says it.
     pub who: String,
-    /// The limit that denied.
-    pub limit: Box<str>,
-    /// All that had no room, by what they are called where each window has a name.
-    pub violated: Vec<Box<str>>,
+    /// The name of the limit that denied.
+    pub limit: HeaderValue,
     /// Whole seconds to wait; none if waiting does not help.
     pub retry_after: Option<u64>,
 }
@@ -240,13 +250,8 @@ impl Rejection {
     }
 
     /// The body, in a format that the client understands, and its media type.
-    fn body(
-        &self,
-        responses: &Responses,
-        format: Format,
-        request_id: &HeaderValue,
-    ) -> (Vec<u8>, HeaderValue) {
-        let (body, media_type) = match format {
+    fn body(&self, responses: &Responses, telling: &Telling<'_>) -> (Vec<u8>, HeaderValue) {
+        let (body, media_type) = match telling.format {
             Format::Json => {
                 let message = self.message();
                 let documentation_url = self.documentation_url(responses);
@@ -255,13 +260,12 @@ impl Rejection {
             Format::Problem => {
                 let (status, detail) = (self.status(responses), self.message());
                 let problem = match self {
-                    Rejection::Primary(denial) | Rejection::Secondary(denial) => {
-                        let violated = denial.violated.iter().map(AsRef::as_ref).collect();
-                        Problem::quota_exceeded(status, &detail, violated)
+                    Rejection::Primary(_) | Rejection::Secondary(_) => {
+                        Problem::quota_exceeded(status, &detail, telling.violated.clone())
                     }
                     _ => Problem::new(status, &detail),
                 };
-                let problem = problem.of_request(request_id.to_str().unwrap_or_default());
+                let problem = problem.of_request(telling.request_id.to_str().unwrap_or_default());
                 (serde_json::to_vec(&problem), &PROBLEM_JSON)
             }
         };
@@ -269,22 +273,15 @@ impl Rejection {
     }
 
     /// The response, without limit headers.
-    pub fn into_response(
-        self,
-        responses: &Responses,
-        format: Format,
-        request_id: &HeaderValue,
-    ) -> Response<Body> {
-        let (body, media_type) = self.body(responses, format, request_id);
+    pub fn into_response(self, responses: &Responses, telling: &Telling<'_>) -> Response<Body> {
+        let (body, media_type) = self.body(responses, telling);
         let mut response = Response::new(Body::full(body));
         *response.status_mut() = self.status(responses);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, media_type);
         headers.insert(header::CACHE_CONTROL, NO_STORE.clone());
-        if let Rejection::Primary(denial) | Rejection::Secondary(denial) = &self
-            && let Ok(limit) = HeaderValue::from_str(&denial.limit)
-        {
-            headers.insert(X_TOLLGATE_DENIED_BY.clone(), limit);
+        if let Rejection::Primary(denial) | Rejection::Secondary(denial) = &self {
+            headers.insert(X_TOLLGATE_DENIED_BY.clone(), denial.limit.clone());
         }
         if let Some(seconds) = self.retry_after() {
             headers.insert(header::RETRY_AFTER, seconds.into());

@@ -101,6 +101,12 @@ impl<'p> Tally<'p> {
         })
     }
 
+    /// What denied the request, by what it is called where each window has a name.
+    pub(super) fn violated(&self) -> impl Iterator<Item = &'p str> {
+        let denying = self.enforced().filter(|item| !item.outcome.fits());
+        denying.map(|item| &*item.asked.allowance.name)
+    }
+
     /// Whole seconds after which a denied client should come back, at least one; none if it was not
     /// denied, or waiting does not help.
     pub(super) fn retry_after(&self, now: Timestamp, jitter: Duration) -> Option<u64> {
@@ -121,11 +127,9 @@ impl<'p> Tally<'p> {
         jitter: Duration,
     ) -> Option<Rejection> {
         let item = self.denied_by()?;
-        let violated = self.enforced().filter(|item| !item.outcome.fits());
         let denial = Denial {
             who: who(identity),
-            limit: item.asked.limit.name.clone(),
-            violated: violated.map(|item| item.asked.allowance.name.clone()).collect(),
+            limit: item.asked.limit.resource.clone(),
             retry_after: self.retry_after(now, spread(item.charge.key, now, jitter)),
         };
         Some(match (item.asked.role, item.charge.quota) {

@@ -32,7 +32,7 @@ use crate::{
     deadline::{Deadline, Ticker},
     gate::Gate,
     policy::Responses,
-    response::{Body, Format, Rejection},
+    response::{Body, Format, Rejection, Telling},
 };
 
 /// How long a client may take for its first byte, and for a head that it has begun.
@@ -145,8 +145,9 @@ impl Exchange {
 
 /// What the client of a request hears whose handling failed, whatever it was in the middle of.
 fn internal_error() -> Response<Body> {
-    let no_id = HeaderValue::from_static("");
-    Rejection::Internal.into_response(&Responses::DEFAULT, Format::Json, &no_id)
+    let request_id = &HeaderValue::from_static("");
+    let telling = Telling { format: Format::Json, request_id, violated: Vec::new() };
+    Rejection::Internal.into_response(&Responses::DEFAULT, &telling)
 }
 
 /// What a connection is in the middle of, as far as time is concerned.
