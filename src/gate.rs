@@ -303,6 +303,7 @@ impl Gate {
         if let (Some(policy), Some(route)) = (passage.policy, passage.route) {
             for name in policy.cost_headers(route) {
                 response.headers_mut().remove(name);
+                response.body_mut().hide_trailer(name);
             }
         }
     }

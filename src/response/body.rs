@@ -6,6 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::HeaderName;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use crate::{
@@ -22,6 +23,8 @@ pub struct Body {
     tail: Option<Tail>,
     /// What the request holds of limits on requests in flight.
     leases: Option<HeldLeases>,
+    /// Trailers that are not for the client.
+    hidden: Vec<HeaderName>,
     /// Counts the request until the body has ended or was given up.
     in_flight: Option<InFlight>,
 }
@@ -49,7 +52,7 @@ impl Body {
     }
 
     fn new(content: Content) -> Self {
-        Body { content, tail: None, leases: None, in_flight: None }
+        Body { content, tail: None, leases: None, hidden: Vec::new(), in_flight: None }
     }
 
     /// With a log line to finish at its end.
@@ -57,6 +60,11 @@ impl Body {
     pub fn with_tail(mut self, tail: Option<Tail>) -> Self {
         self.tail = tail;
         self
+    }
+
+    /// Keeps a field from the client that its upstream may send as a trailer.
+    pub fn hide_trailer(&mut self, name: &HeaderName) {
+        self.hidden.push(name.clone());
     }
 
     /// With leases to hold until its end.
@@ -110,7 +118,17 @@ impl HttpBody for Body {
         if matches!(polled, Poll::Ready(None)) {
             body.end();
         }
-        polled
+        if body.hidden.is_empty() {
+            return polled;
+        }
+        polled.map_ok(|mut frame| {
+            if let Some(trailers) = frame.trailers_mut() {
+                for name in &body.hidden {
+                    trailers.remove(name);
+                }
+            }
+            frame
+        })
     }
 
     fn is_end_stream(&self) -> bool {

@@ -271,3 +271,20 @@ fn what_is_settled_goes_to_the_window_that_was_charged() {
     // Three were not spent, all of them in a window that is over.
     assert_eq!(proxy.used("alice", "core"), 1);
 }
+
+#[test]
+fn cost_in_a_trailer_stays_here_too() {
+    let upstream = Upstream::answering(
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum, x-query-cost\r\n\
+         \r\n2\r\nhi\r\n0\r\nx-sum: 7\r\nx-query-cost: 3\r\n\r\n",
+    );
+    let cost = "cost: { reserve: 10, from_response_header: x-query-cost }";
+    let policy = Policy::before(&upstream)
+        .limits(&["core: { per: caller, rate: 100/hour }"])
+        .routes(&[&format!("{{ match: {{ path: /** }}, limits: [core], {cost} }}")]);
+    let proxy = Proxy::start(&policy);
+    let response = proxy.send(get("/").by("alice").field("te", "trailers"));
+    assert_eq!(response.trailers.names(), ["x-sum"]);
+    // It comes when the head has gone: the reserve stands.
+    response.assert_field("x-ratelimit-used", "10");
+}
