@@ -1,5 +1,7 @@
 //! `tollgate.yaml`: what needs a restart to change. Policies, which do not, are files of their own.
 
+mod configuration;
+
 use std::{
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
@@ -12,9 +14,10 @@ use serde::Deserialize;
 use crate::{
     access_log::Format,
     identity::{ForwardedField, TrustedProxies},
-    policy::{Policies, Policy, Sources, load},
-    yaml::{Document, Later, Node, Problem, Spanned, Value},
+    yaml::{Document, Later, Problem, Spanned},
 };
+
+pub use self::configuration::{Configuration, read_policies, read_text};
 
 /// The settings, checked.
 #[derive(Debug)]
@@ -124,9 +127,6 @@ const DEFAULT_TOKEN_CACHE_BYTES: u64 = 64 << 20;
 const DEFAULT_SNAPSHOT_PAUSE: Duration = Duration::from_secs(60);
 const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 const MAX_WORKERS: u16 = 256;
-
-/// Largest settings or policy file that is read.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 impl Settings {
     /// Reads the settings in `text`; `file` is where they came from.
@@ -301,46 +301,6 @@ impl Checker<'_> {
     }
 }
 
-/// Everything that is configured: the settings and the policies that they name.
-pub struct Configuration {
-    /// What needs a restart.
-    pub settings: Settings,
-    /// What does not.
-    pub policies: Policies,
-}
-
-impl Configuration {
-    /// Reads the settings file and all policies that it names.
-    ///
-    /// # Errors
-    /// Every problem of every file.
-    pub fn read(file: &Path, sources: &Sources) -> Result<Configuration, Vec<Problem>> {
-        let text = read_text(file, sources)?;
-        let settings = Settings::parse(file, &text);
-        // Mistakes in the settings hide none in the policies.
-        match (settings, read_policies(&policies_path(file, &text), sources)) {
-            (Ok(settings), Ok(policies)) => Ok(Configuration { settings, policies }),
-            (settings, policies) => {
-                let problems = [settings.err(), policies.err()];
-                Err(problems.into_iter().flatten().flatten().collect())
-            }
-        }
-    }
-}
-
-/// Where a settings file says that policies are, whatever else may be wrong with it.
-fn policies_path(file: &Path, text: &str) -> PathBuf {
-    let document = Document::parse("", text).ok();
-    let path = document.as_ref().and_then(|document| match &document.root().value {
-        Value::Mapping(entries) => entries.iter().find(|(name, _)| name.value == "policies"),
-        _ => None,
-    });
-    match path {
-        Some((_, Node { value: Value::String(path), .. })) => beside(file, path),
-        _ => beside(file, DEFAULT_POLICIES),
-    }
-}
-
 /// A path in a settings file is read from the file's folder.
 fn beside(file: &Path, path: &str) -> PathBuf {
     file.parent().unwrap_or(Path::new("")).join(path)
@@ -348,94 +308,6 @@ fn beside(file: &Path, path: &str) -> PathBuf {
 
 /// Where policies are unless the settings say otherwise.
 const DEFAULT_POLICIES: &str = "policies";
-
-/// Reads a policy file, or all `*.yaml` and `*.yml` of a folder in the order of their names.
-///
-/// # Errors
-/// Every problem of every file, and hosts that two policies claim.
-pub fn read_policies(path: &Path, sources: &Sources) -> Result<Policies, Vec<Problem>> {
-    let files = match path.is_dir() {
-        true => policy_files(path)?,
-        false => vec![path.to_owned()],
-    };
-    let (mut policies, mut problems) = (Vec::new(), Vec::new());
-    for file in &files {
-        match read_text(file, sources).and_then(|text| load(file, &text, sources)) {
-            Ok(policy) => policies.push((file, policy)),
-            Err(found) => problems.extend(found),
-        }
-    }
-    problems.extend(contested_hosts(&policies));
-    problems.extend(contested_names(&policies));
-    match problems.is_empty() {
-        true => Ok(Policies::new(policies.into_iter().map(|(_, policy)| policy).collect())),
-        false => Err(problems),
-    }
-}
-
-fn policy_files(folder: &Path) -> Result<Vec<PathBuf>, Vec<Problem>> {
-    let shown = folder.display().to_string();
-    let refuse = |message: String, help: &str| vec![Problem::whole_file(&shown, message, help)];
-    let entries = std::fs::read_dir(folder)
-        .map_err(|error| refuse(format!("cannot read the folder: {error}"), "check `policies`"))?;
-    let mut files: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml"))
-        .collect();
-    files.sort();
-    if files.is_empty() {
-        return Err(refuse("no policies".into(), "put a file that ends in .yaml here"));
-    }
-    Ok(files)
-}
-
-/// Two policies for one host would be decided by the order of their names.
-fn contested_hosts(policies: &[(&PathBuf, Policy)]) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    for (at, (file, policy)) in policies.iter().enumerate() {
-        for (earlier_file, earlier) in policies.iter().take(at) {
-            let is_contested = match (policy.hosts.as_slice(), earlier.hosts.as_slice()) {
-                ([], []) => true,
-                (hosts, others) => hosts.iter().any(|host| others.contains(host)),
-            };
-            if is_contested {
-                problems.push(Problem::whole_file(
-                    &file.display().to_string(),
-                    format!("{} is for the same hosts", earlier_file.display()),
-                    "give each policy `hosts` of its own",
-                ));
-            }
-        }
-    }
-    problems
-}
-
-/// Counters are kept by the policy's name.
-fn contested_names(policies: &[(&PathBuf, Policy)]) -> Vec<Problem> {
-    let is_taken = |at: usize, policy: &Policy| {
-        policies.iter().take(at).any(|(_, earlier)| earlier.name == policy.name)
-    };
-    let contested = policies.iter().enumerate().filter(|(at, (_, policy))| is_taken(*at, policy));
-    contested
-        .map(|(_, (file, policy))| {
-            let message = format!("another policy is called `{}` too", policy.name);
-            Problem::whole_file(&file.display().to_string(), message, "rename one of the files")
-        })
-        .collect()
-}
-
-/// Reads a settings or policy file.
-///
-/// # Errors
-/// One problem, if it cannot be read or is not text.
-pub fn read_text(file: &Path, sources: &Sources) -> Result<String, Vec<Problem>> {
-    let shown = file.display().to_string();
-    let refuse = |message: String, help: &str| vec![Problem::whole_file(&shown, message, help)];
-    let content = sources
-        .read(file, MAX_FILE_BYTES)
-        .map_err(|error| refuse(format!("cannot read: {error}"), "check the path"))?;
-    String::from_utf8(content).map_err(|_| refuse("not UTF-8 text".into(), "save it as UTF-8"))
-}
 
 #[cfg(test)]
 mod tests {
