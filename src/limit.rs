@@ -9,6 +9,7 @@
 
 mod calendar;
 mod concurrency;
+mod count;
 mod fixed_window;
 mod gcra;
 mod key;
@@ -24,9 +25,11 @@ use smallvec::SmallVec;
 
 use crate::clock::Timestamp;
 
+pub(crate) use self::sliding_log::Tail;
 pub use self::{
     calendar::{Calendar, CalendarUnit},
     concurrency::{Concurrency, Leases},
+    count::{Count, Countable},
     fixed_window::{Align, FixedWindow, Window},
     gcra::{Gcra, Level},
     key::{Key, KeyHasher, LimitId},
@@ -144,7 +147,7 @@ impl Quota {
 
 /// What a later [`Algorithm::give_back`] needs to know of a charge. What the two say is the
 /// algorithm's own affair: the end of a window, the number of an entry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Receipt {
     /// An instant.
     pub at: Timestamp,
@@ -165,12 +168,59 @@ pub struct Charge<'p> {
     pub stance: Stance,
     /// When they are taken.
     pub timing: Timing,
+    /// Whose counter it is.
+    pub scope: Scope,
+    /// What becomes of it if the store does not answer.
+    pub fallback: Fallback,
 }
 
-impl Charge<'_> {
+impl<'p> Charge<'p> {
+    /// A charge of `cost` on a caller's counter: enforced, taken now, and decided in the process if
+    /// the store does not answer.
+    pub fn new(key: Key, quota: &'p Quota, cost: u32) -> Self {
+        Charge {
+            key,
+            quota,
+            cost,
+            stance: Stance::Enforce,
+            timing: Timing::Now,
+            scope: Scope::Caller,
+            fallback: Fallback::Local,
+        }
+    }
+
     /// Whether a decision in its favour takes something.
     pub fn is_taken_now(&self) -> bool {
         self.timing == Timing::Now && self.cost > 0
+    }
+}
+
+/// A [`Charge`] with a quota of its own, for what outlives the request.
+#[derive(Clone, Debug)]
+pub struct OwnedCharge {
+    quota: Quota,
+    key: Key,
+    /// Units to take.
+    pub cost: u32,
+    stance: Stance,
+    timing: Timing,
+    scope: Scope,
+    fallback: Fallback,
+}
+
+impl From<&Charge<'_>> for OwnedCharge {
+    fn from(charge: &Charge<'_>) -> Self {
+        let Charge { key, quota, cost, stance, timing, scope, fallback } = *charge;
+        OwnedCharge { quota: quota.clone(), key, cost, stance, timing, scope, fallback }
+    }
+}
+
+impl OwnedCharge {
+    /// The charge.
+    pub fn charge(&self) -> Charge<'_> {
+        let OwnedCharge { quota, key, cost, stance, timing, scope, fallback } = self;
+        let (key, cost, stance, timing) = (*key, *cost, *stance, *timing);
+        Charge { key, quota, cost, stance, timing, scope: *scope, fallback: *fallback }
     }
 }
 
@@ -192,6 +242,32 @@ pub enum Timing {
     Later,
 }
 
+/// Whose counter a charge is for. Charges that one store call cannot decide together are taken in
+/// this order: those that are cheapest to deny and shared by the fewest come first, so that little
+/// has to be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// An address'.
+    Address,
+    /// A caller's.
+    Caller,
+    /// Many callers'.
+    Shared,
+}
+
+/// What becomes of a charge if the store does not answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fallback {
+    /// It is decided in the process, from the last known state and at this process' share of the
+    /// rate.
+    #[default]
+    Local,
+    /// The request goes on as if there were no such limit.
+    Open,
+    /// The request is refused.
+    Closed,
+}
+
 /// Whether all charges of a request were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -202,12 +278,14 @@ pub enum Verdict {
 }
 
 /// What the store answers: the verdict and how each limit stands, from one read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// Taken or not.
     pub verdict: Verdict,
     /// One for each charge, in the order of the charges.
     pub outcomes: Outcomes,
+    /// The instant at which it was made, by the clock of the store that made it.
+    pub now: Timestamp,
 }
 
 /// Outcomes of the few charges of a request.
@@ -227,6 +305,23 @@ pub struct Outcome {
     pub standing: Standing,
     /// What was taken; none: nothing.
     pub receipt: Option<Receipt>,
+    /// Who says so.
+    pub decided_by: DecidedBy,
+}
+
+/// Who decided about a charge: whatever is put right about it later is put right there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DecidedBy {
+    /// The store.
+    #[default]
+    Current,
+    /// The store that counters are being moved to.
+    Next,
+    /// The process, because the store did not answer.
+    Local,
+    /// Nobody, because the store did not answer and the limit is open then. Its standing is not
+    /// known.
+    Nobody,
 }
 
 /// How a limit stands for one key, as response headers tell it.

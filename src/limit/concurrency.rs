@@ -69,6 +69,11 @@ impl Lease {
 }
 
 impl Leases {
+    /// Those that were granted and not yet given back, some of which may be over.
+    pub(super) fn held(&self) -> u32 {
+        self.leases.len() as u32
+    }
+
     fn live(&self, now: Timestamp) -> u32 {
         self.leases.iter().filter(|lease| !lease.is_over(now)).count() as u32
     }
@@ -84,6 +89,23 @@ impl Concurrency {
         if let Some(lease) = lease.filter(|lease| !lease.is_over(now)) {
             lease.expires = lease.expires.max(now + self.lease);
         }
+    }
+
+    /// How a key with `used` leases stands.
+    pub(crate) fn standing_of(&self, used: u32, now: Timestamp) -> Standing {
+        Standing {
+            limit: self.limit,
+            remaining: self.limit.saturating_sub(used),
+            used,
+            reset: if used == 0 { now } else { now + self.retry_after },
+            next: if used < self.limit { now } else { now + self.retry_after },
+            retry: Retry::Now,
+        }
+    }
+
+    /// When to ask again for `cost`, which does not fit, whatever leases there are.
+    pub(crate) fn retry_of(&self, cost: u32, now: Timestamp) -> Retry {
+        if cost > self.limit { Retry::Never } else { Retry::At(now + self.retry_after) }
     }
 }
 
@@ -110,19 +132,11 @@ impl Algorithm for Concurrency {
     }
 
     fn standing(&self, leases: &Leases, now: Timestamp) -> Standing {
-        let used = leases.live(now);
-        Standing {
-            limit: self.limit,
-            remaining: self.limit.saturating_sub(used),
-            used,
-            reset: if used == 0 { now } else { now + self.retry_after },
-            next: if used < self.limit { now } else { now + self.retry_after },
-            retry: Retry::Now,
-        }
+        self.standing_of(leases.live(now), now)
     }
 
     fn retry(&self, _leases: &Leases, cost: u32, now: Timestamp) -> Retry {
-        if cost > self.limit { Retry::Never } else { Retry::At(now + self.retry_after) }
+        self.retry_of(cost, now)
     }
 
     /// A clock that went back makes leases last longer by as much: those that would last longer than

@@ -44,6 +44,14 @@ impl Align {
         }
     }
 
+    /// The ends of two windows, one of which is open at any instant near `now`: for a store that has
+    /// a clock of its own and no calendar.
+    pub(crate) fn ends_near(&self, now: Timestamp) -> [Timestamp; 2] {
+        let skew = MAX_SKEW.as_micros() as u64;
+        let first = self.end(Timestamp::from_micros(now.as_micros().saturating_sub(skew)));
+        [first, self.end(first)]
+    }
+
     /// No window is longer than this.
     pub fn max_length(&self) -> Duration {
         match self {
@@ -92,6 +100,11 @@ impl FixedWindow {
             *window
         }
     }
+
+    /// The receipt of the charge that made `window` what it is.
+    pub(crate) fn receipt(&self, window: &Window) -> Receipt {
+        Receipt { at: window.reset, number: 0 }
+    }
 }
 
 impl Algorithm for FixedWindow {
@@ -109,7 +122,7 @@ impl Algorithm for FixedWindow {
     fn take(&self, window: &mut Window, cost: u32, now: Timestamp) -> Receipt {
         let open = self.open(window, now);
         *window = Window { used: open.used.saturating_add(cost), ..open };
-        Receipt { at: open.reset, number: 0 }
+        self.receipt(window)
     }
 
     fn standing(&self, window: &Window, now: Timestamp) -> Standing {

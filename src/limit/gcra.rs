@@ -124,9 +124,14 @@ impl Gcra {
         Timestamp::from_micros(instant.as_micros() / self.unit * self.unit)
     }
 
-    /// The theoretical arrival time, rounded down, and what is left to drain at that instant: what
+    /// The grain of time in microseconds, 1 or 1000: stores that have only doubles count in it.
+    pub(crate) fn grain(&self) -> u64 {
+        self.unit
+    }
+
+    /// The receipt of the charge that made `level` what it is: the theoretical arrival time, rounded down, and what is left to drain at that instant: what
     /// rounding cut off, so that a refund is exact.
-    fn receipt(&self, level: &Level) -> Receipt {
+    pub(crate) fn receipt(&self, level: &Level) -> Receipt {
         let limit = u64::from(self.limit);
         let micros = level.level.checked_div(limit).unwrap_or(self.per_unit());
         let at = self.round_down(level.at + Duration::from_micros(micros));

@@ -37,6 +37,17 @@ struct Entry {
     number: u64,
 }
 
+/// What standings tell of a log: for a store that does not hand out the whole of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tail {
+    /// Units that count.
+    pub(crate) used: u64,
+    /// When none of them will count any more; none if there are none.
+    pub(crate) reset: Option<Timestamp>,
+    /// If no unit fits: when so many will have left that one does.
+    pub(crate) next: Option<Timestamp>,
+}
+
 impl State for Log {
     fn is_over(&self, now: Timestamp) -> bool {
         now >= self.expires
@@ -67,6 +78,22 @@ impl State for Log {
 }
 
 impl Log {
+    /// A log of one charge.
+    pub(super) fn of_one(cost: u32, at: Timestamp, expires: Timestamp) -> Log {
+        let mut log = Log::default();
+        if cost > 0 {
+            log.entries.push_back(Entry { at, cost, number: 0 });
+            (log.units, log.charges, log.expires) = (cost.into(), 1, expires);
+        }
+        log
+    }
+
+    /// Units of all entries, when the newest was made, and when it no longer counts.
+    pub(super) fn summary(&self) -> (u32, Timestamp, Timestamp) {
+        let newest = self.entries.back().map_or(Timestamp::default(), |newest| newest.at);
+        (u32::try_from(self.units).unwrap_or(u32::MAX), newest, self.expires)
+    }
+
     /// Now, as the log sees it. A clock that is a little behind the newest entry is taken to be at
     /// it. If it is further behind, it went back, and entries ahead of it count as of now.
     fn time(&self, now: Timestamp) -> Timestamp {
@@ -101,6 +128,25 @@ impl SlidingLog {
             freed >= units
         })?;
         Some(last.at.min(time) + self.window)
+    }
+
+    /// How a log with this tail stands.
+    pub(crate) fn standing_of(&self, tail: &Tail, now: Timestamp) -> Standing {
+        let reset = tail.reset.unwrap_or(now);
+        let next = match tail.used >= self.limit.into() {
+            // Nothing ever fits: clients are not to ask again and again.
+            true if self.limit == 0 => now + self.window,
+            true => tail.next.unwrap_or(reset),
+            false => now,
+        };
+        let used = u32::try_from(tail.used).unwrap_or(u32::MAX);
+        let remaining = self.limit.saturating_sub(used);
+        Standing { limit: self.limit, remaining, used, reset, next, retry: Retry::Now }
+    }
+
+    /// When `cost`, which does not fit, will; `freed` is when the units that it needs will have left.
+    pub(crate) fn retry_after(&self, freed: Option<Timestamp>, cost: u32, now: Timestamp) -> Retry {
+        if cost > self.limit { Retry::Never } else { Retry::At(freed.unwrap_or(now)) }
     }
 
     /// Moves entries that are ahead of `time` to it.
@@ -158,29 +204,21 @@ impl Algorithm for SlidingLog {
 
     fn standing(&self, log: &Log, now: Timestamp) -> Standing {
         let time = log.time(now);
-        let (limit, used) = (u64::from(self.limit), self.used(log, time));
-        let reset = match log.entries.back() {
-            Some(newest) if used > 0 => newest.at.min(time) + self.window,
-            _ => now,
+        let used = self.used(log, time);
+        let newest = log.entries.back().filter(|_| used > 0);
+        let excess = (used + 1).saturating_sub(self.limit.into());
+        let tail = Tail {
+            used,
+            reset: newest.map(|newest| newest.at.min(time) + self.window),
+            next: if excess > 0 { self.freed(log, excess, time) } else { None },
         };
-        let next = match (used + 1).checked_sub(limit) {
-            // Nothing ever fits: clients are not to ask again and again.
-            Some(1..) if self.limit == 0 => now + self.window,
-            Some(units @ 1..) => self.freed(log, units, time).unwrap_or(reset),
-            _ => now,
-        };
-        let used = u32::try_from(used).unwrap_or(u32::MAX);
-        let remaining = self.limit.saturating_sub(used);
-        Standing { limit: self.limit, remaining, used, reset, next, retry: Retry::Now }
+        self.standing_of(&tail, now)
     }
 
     fn retry(&self, log: &Log, cost: u32, now: Timestamp) -> Retry {
-        if cost > self.limit {
-            return Retry::Never;
-        }
         let time = log.time(now);
         let excess = (self.used(log, time) + u64::from(cost)).saturating_sub(self.limit.into());
-        Retry::At(self.freed(log, excess, time).unwrap_or(now))
+        self.retry_after(self.freed(log, excess, time), cost, now)
     }
 
     fn penalize(&self, log: &mut Log, _cost: u32, now: Timestamp) {

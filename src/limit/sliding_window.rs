@@ -145,6 +145,16 @@ impl SlidingWindow {
         self.window.as_micros() as u64 / self.unit
     }
 
+    /// Microseconds in a step of time, 1 or 1000: stores that have only doubles count in it.
+    pub(crate) fn grain(&self) -> u64 {
+        self.unit
+    }
+
+    /// The receipt of the charge that made `windows` what they are: it tells which was charged.
+    pub(crate) fn receipt(&self, windows: &Windows) -> Receipt {
+        Receipt { at: windows.expires, number: 0 }
+    }
+
     fn store(&self, open: &Open) -> Windows {
         let expires = self.instant(open, 2 * self.length());
         Windows { current: open.current, previous: open.previous, expires }
@@ -162,11 +172,10 @@ impl Algorithm for SlidingWindow {
         self.fits(&self.open(windows, now), cost)
     }
 
-    /// The receipt tells which window was charged.
     fn take(&self, windows: &mut Windows, cost: u32, now: Timestamp) -> Receipt {
         let open = self.open(windows, now);
         *windows = self.store(&Open { current: open.current.saturating_add(cost), ..open });
-        Receipt { at: windows.expires, number: 0 }
+        self.receipt(windows)
     }
 
     fn standing(&self, windows: &Windows, now: Timestamp) -> Standing {

@@ -111,6 +111,12 @@ impl TokenBucket {
         };
         mark + Duration::from_micros(refills.saturating_mul(self.interval_micros()))
     }
+
+    /// The receipt of the charge that made `bucket` what it is: what was missing then, and since
+    /// which refill.
+    pub(crate) fn receipt(&self, bucket: &Bucket) -> Receipt {
+        Receipt { at: bucket.mark, number: bucket.deficit.into() }
+    }
 }
 
 impl Algorithm for TokenBucket {
@@ -127,7 +133,6 @@ impl Algorithm for TokenBucket {
         })
     }
 
-    /// The receipt says what was missing after the charge, and since which refill.
     fn take(&self, bucket: &mut Bucket, cost: u32, now: Timestamp) -> Receipt {
         let Bucket { deficit, mut mark, .. } = self.refilled(bucket, now);
         let deficit = deficit.saturating_add(cost);
@@ -135,7 +140,7 @@ impl Algorithm for TokenBucket {
             mark = mark.max(now);
         }
         *bucket = self.refilling(deficit, mark);
-        Receipt { at: mark, number: deficit.into() }
+        self.receipt(bucket)
     }
 
     fn standing(&self, bucket: &Bucket, now: Timestamp) -> Standing {

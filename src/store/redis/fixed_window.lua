@@ -1,0 +1,65 @@
+-- limit: units a window. span: no window is longer. x, y: both 0, windows begin with a charge; x is
+-- -1, they begin at multiples of the span; else the ends of two windows, one of them open now.
+algorithms[1] = {
+  load = function(c)
+    local value = get(c, 12)
+    if value then
+      c.used, c.reset = unpack('<I4d', value)
+    else
+      c.used, c.reset = 0, 0
+    end
+  end,
+
+  open = function(c)
+    local is_over = now >= c.reset
+    c.healed = c.reset > now + c.span + SKEW
+    if is_over then
+      c.used = 0
+    end
+    if is_over or c.healed then
+      if c.x == 0 then
+        c.reset = now + c.span
+      elseif c.x == -1 then
+        c.reset = (floor(now / c.span) + 1) * c.span
+      elseif c.x > now then
+        c.reset = c.x
+      elseif c.y > now then
+        c.reset = c.y
+      else
+        c.reset = now + c.span
+      end
+    end
+    c.fits = c.used + c.cost <= c.limit
+  end,
+
+  take = function(c)
+    c.used = min(c.used + c.cost, MOST)
+  end,
+
+  penalize = function(c)
+    return c.healed
+  end,
+
+  save = function(c)
+    set(c, pack('<I4d', c.used, c.reset), c.reset)
+  end,
+
+  tell = function(c)
+    return pack('<dd', c.used, c.reset)
+  end,
+}
+
+if word == GIVE_BACK then
+  algorithms[1].give_back = function(c, at)
+    local is_open = c.reset == at and now < c.reset
+    c.used = is_open and max(0, c.used - c.cost) or c.used
+    return is_open
+  end
+end
+
+if word == SEED then
+  algorithms[1].adopt = function(c, used, reset)
+    c.used, c.reset = used, reset
+    return c.reset
+  end
+end

@@ -1,0 +1,89 @@
+-- limit: units that drain in a window. span: the window in steps. x: microseconds in a step.
+-- y: units that can be used at once. Levels are units times steps, and instants are steps too, but
+-- where they are stored and told. A level that was stored in other steps is rounded up.
+
+-- When an amount has drained from at on.
+local function drained(c, amount, at)
+  if c.limit == 0 then
+    return min(at + c.span, NEVER)
+  end
+  return min(at + ceil(amount / c.limit), NEVER)
+end
+
+local function drain(c)
+  local step = floor(now / c.x)
+  if step >= c.full then
+    c.level, c.at, c.full = 0, step, step
+  elseif c.at > step + SKEW / c.x then
+    c.at, c.full, c.healed = step, drained(c, c.level, step), true
+  else
+    local at = max(c.at, step)
+    c.level = max(0, c.level - (at - c.at) * c.limit)
+    c.at = at
+  end
+end
+
+algorithms[5] = {
+  load = function(c)
+    c.level, c.at, c.full = 0, 0, 0
+    local value = get(c, 26)
+    if value then
+      local x
+      c.level, c.at, c.full, x = unpack('<dddI2', value)
+      if x < c.x then
+        c.level = ceil(c.level / c.x)
+      elseif x > c.x then
+        c.level = min(c.level * x, NEVER)
+      end
+      c.at, c.full = floor(c.at / c.x), ceil(c.full / c.x)
+    end
+  end,
+
+  open = function(c)
+    drain(c)
+    c.fits = c.cost <= c.y and c.level <= (c.y - c.cost) * c.span
+  end,
+
+  take = function(c)
+    c.level = min(c.level + c.cost * c.span, NEVER)
+    c.full = drained(c, c.level, c.at)
+  end,
+
+  penalize = function(c)
+    return c.healed
+  end,
+
+  save = function(c)
+    local full = c.full * c.x
+    set(c, pack('<dddI2', c.level, c.at * c.x, full, c.x), full)
+  end,
+
+  tell = function(c)
+    return pack('<ddd', c.level, c.at * c.x, c.full * c.x)
+  end,
+}
+
+if word == GIVE_BACK then
+  algorithms[5].give_back = function(c, at, rest)
+    drain(c)
+    local steps = at / c.x - c.at
+    if steps < 0 then
+      return false
+    end
+    local owed = steps * c.limit + rest / c.x
+    local back = min(owed, c.cost * c.span, c.level)
+    if back <= 0 then
+      return false
+    end
+    c.level = c.level - back
+    c.full = min(drained(c, c.level, c.at), c.full)
+    return true
+  end
+end
+
+if word == SEED then
+  algorithms[5].adopt = function(c, level, at, full)
+    c.level, c.at, c.full = ceil(level / c.x), floor(at / c.x), ceil(full / c.x)
+    return c.full * c.x
+  end
+end

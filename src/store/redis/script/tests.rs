@@ -1,0 +1,317 @@
+//! The scripts on a real server.
+
+mod differential;
+mod server;
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use redis::Value;
+
+use self::server::Server;
+use super::*;
+use crate::limit::{
+    Bucket, Concurrency, FixedWindow, Gcra, Key, Level, SlidingLog, SlidingWindow, Timing,
+    TokenBucket, Verdict, Window, Windows,
+};
+
+const NOW: Timestamp = Timestamp::from_secs(1_790_000_000);
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn proxy(now: Timestamp) -> ScriptClock {
+    ScriptClock::Proxy(now)
+}
+
+fn key(entry: u128) -> Key {
+    Key { owner: 7, entry }
+}
+
+fn per_hour(limit: u32) -> Quota {
+    Quota::FixedWindow(FixedWindow { limit, align: Align::FirstRequest(HOUR) })
+}
+
+/// One quota of each algorithm, of ten units.
+fn one_of_each() -> [Quota; 6] {
+    [
+        per_hour(10),
+        Quota::SlidingWindow(SlidingWindow::new(10, HOUR).unwrap()),
+        Quota::SlidingLog(SlidingLog { limit: 10, window: HOUR }),
+        Quota::TokenBucket(TokenBucket { capacity: 10, refill: 1, interval: HOUR, strict: false }),
+        Quota::Gcra(Gcra::new(10, HOUR, 10, 10).unwrap()),
+        Quota::Concurrency(Concurrency { limit: 10, lease: HOUR, retry_after: HOUR }),
+    ]
+}
+
+fn charge_at(server: &mut Server, charge: Charge<'_>, now: Timestamp) -> Reply {
+    let charges = [charge];
+    server.read(&charges, &super::charge("test", &charges, proxy(now), now))
+}
+
+#[test]
+fn key_that_was_written_has_a_time_to_live() {
+    let mut server = Server::start();
+    for (entry, quota) in (0..).zip(one_of_each()) {
+        let charge = Charge::new(key(entry), &quota, 1);
+        let reply = charge_at(&mut server, charge, NOW);
+        server.expect_ttl(&charge, "charge");
+        let receipt = reply.decision.outcomes[0].receipt.unwrap();
+        let back = Adjustment::GiveBack(receipt);
+        let settlements = match quota {
+            Quota::Concurrency(_) => vec![Adjustment::Renew(receipt), Adjustment::Take],
+            _ => vec![Adjustment::Take, back],
+        };
+        for adjustment in settlements {
+            server.run(&settle("test", &charge, adjustment, (proxy(NOW), NOW)));
+            server.expect_ttl(&charge, "settlement");
+        }
+        let day_before = Timestamp::from_micros(NOW.as_micros() - 86_400_000_000);
+        charge_at(&mut server, Charge { cost: 10, ..charge }, day_before);
+        server.expect_ttl(&charge, "healing");
+    }
+}
+
+#[test]
+fn key_outlives_what_it_holds_by_a_second() {
+    let mut server = Server::start();
+    for (entry, quota) in (0..).zip(one_of_each()) {
+        let charge = Charge::new(key(entry), &quota, 10);
+        let standing = charge_at(&mut server, charge, NOW).decision.outcomes[0].standing;
+        let left = match quota {
+            // A sliding window counts in the next one too, and a meter is empty after 10 units.
+            Quota::SlidingWindow(_) | Quota::FixedWindow(_) | Quota::Concurrency(_) => {
+                standing.reset.saturating_since(NOW)
+            }
+            Quota::TokenBucket(_) => 10 * HOUR,
+            _ => HOUR,
+        };
+        let expected = left.as_millis() as i64 + 1000;
+        let found = server.ttl(&charge);
+        assert!((expected - 900..=expected).contains(&found), "{quota:?}: {found} {expected}");
+    }
+    let quota = TokenBucket { capacity: 10, refill: 0, interval: HOUR, strict: false };
+    let quota = Quota::TokenBucket(quota);
+    let charge = Charge::new(key(10), &quota, 10);
+    charge_at(&mut server, charge, NOW);
+    assert!(server.ttl(&charge) > 399 * 86_400_000, "what never comes back is kept");
+}
+
+#[test]
+fn denial_and_peek_write_nothing() {
+    let mut server = Server::start();
+    let quotas = one_of_each();
+    let too_much = Charge::new(key(0), &quotas[0], 11);
+    let charges: Vec<Charge<'_>> = (1..)
+        .zip(&quotas)
+        .map(|(entry, quota)| Charge::new(key(entry), quota, 1))
+        .chain([too_much])
+        .collect();
+    let reply = server.read(&charges, &super::charge("test", &charges, proxy(NOW), NOW));
+    assert_eq!(reply.decision.verdict, Verdict::Deny);
+    assert!(reply.decision.outcomes.iter().all(|outcome| outcome.receipt.is_none()));
+    charge_at(&mut server, too_much, NOW);
+    server.run(&peek("test", &charges, proxy(NOW), NOW));
+    assert_eq!(server.command(&["DBSIZE"]), Value::Int(0));
+}
+
+#[test]
+fn script_for_the_commonest_charge_decides_as_the_general_one() {
+    let mut server = Server::start();
+    let mut numbers = differential::Numbers(42);
+    for entry in 0..300 {
+        let mut now = NOW;
+        for _ in 0..30 {
+            let quota = per_hour(numbers.below(12) as u32);
+            let charges = [Charge::new(key(entry), &quota, 1 + numbers.below(6) as u32)];
+            now = numbers.advance(now, HOUR);
+            let special = decide(Deed::ChargeFixedWindow, "a", &charges, (proxy(now), now));
+            let general = decide(Deed::Charge, "b", &charges, (proxy(now), now));
+            assert_eq!(server.run(&special), server.run(&general));
+            let [left, right] = ["a", "b"].map(|prefix| server.get(prefix, charges[0].key));
+            assert_eq!(left, right);
+        }
+    }
+}
+
+#[test]
+fn only_the_commonest_charge_is_decided_by_its_own_script() {
+    let (quota, aligned) =
+        (per_hour(10), Quota::FixedWindow(FixedWindow { limit: 10, align: Align::Epoch(HOUR) }));
+    let common = Charge::new(key(0), &quota, 1);
+    assert!(is_commonest(&common));
+    for other in [
+        Charge { cost: 0, ..common },
+        Charge { timing: Timing::Later, ..common },
+        Charge { stance: Stance::Observe, ..common },
+        Charge { quota: &aligned, ..common },
+        Charge { quota: &one_of_each()[4], ..common },
+    ] {
+        assert!(!is_commonest(&other), "{other:?}");
+    }
+}
+
+#[test]
+fn clock_of_the_server_decides_without_another() {
+    let mut server = Server::start();
+    for (entry, quota) in (0..).zip(one_of_each()) {
+        let charge = Charge::new(key(entry), &quota, 1);
+        let charges = [charge];
+        let mut decide = |expected| {
+            let call = super::charge("test", &charges, ScriptClock::Redis, NOW);
+            let reply = server.read(&charges, &call);
+            assert_eq!(reply.decision.verdict, expected, "{quota:?}");
+            server.expect_ttl(&charge, "charge");
+            reply.decision
+        };
+        let first = decide(Verdict::Allow);
+        for used in 2..=10 {
+            let next = decide(Verdict::Allow);
+            assert!(next.now > first.now);
+            assert_eq!(next.outcomes[0].standing.used, used, "{quota:?}");
+        }
+        let denied = decide(Verdict::Deny).outcomes[0].standing;
+        assert_eq!(denied.remaining, 0);
+        if let Quota::FixedWindow(_) = quota {
+            assert_eq!(denied.reset, first.outcomes[0].standing.reset);
+        }
+    }
+}
+
+#[test]
+fn calendar_window_ends_by_the_calendar_whatever_the_clocks_say() {
+    let mut server = Server::start();
+    let month = crate::limit::Calendar::new(crate::limit::CalendarUnit::Month, "UTC").unwrap();
+    let quota = FixedWindow { limit: 10, align: Align::Calendar(month) };
+    let quota = Quota::FixedWindow(quota);
+    let end = Timestamp::from_secs(1_796_083_200);
+    for (entry, (millis_of_redis, millis_of_proxy)) in
+        (0..).zip([(-2000, -3000), (-2000, 1000), (-1, 0), (0, -1), (1000, -2000), (4000, 4000)])
+    {
+        let at = |millis: i64| {
+            Timestamp::from_micros(end.as_micros().checked_add_signed(millis * 1000).unwrap())
+        };
+        let charges = [Charge::new(key(entry), &quota, 1)];
+        let call = super::charge("test", &charges, proxy(at(millis_of_redis)), at(millis_of_proxy));
+        let standing = server.read(&charges, &call).decision.outcomes[0].standing;
+        let next = Timestamp::from_secs(1_798_761_600);
+        let expected = if millis_of_redis < 0 { end } else { next };
+        assert_eq!(standing.reset, expected, "{millis_of_redis} {millis_of_proxy}");
+    }
+}
+
+#[test]
+fn seed_is_what_the_counter_holds_unless_it_holds_something() {
+    let mut server = Server::start();
+    let later = NOW + HOUR;
+    let counts = [
+        Count::FixedWindow(Window { used: 4, reset: later }),
+        Count::SlidingWindow(Windows {
+            current: 4,
+            previous: 0,
+            expires: Timestamp::from_secs(1_790_000_000 / 3600 * 3600) + 2 * HOUR,
+        }),
+        Count::SlidingLog { used: 4, newest: NOW, expires: later },
+        Count::TokenBucket(Bucket { deficit: 4, mark: NOW, full: NOW + 4 * HOUR }),
+        Count::Gcra(Level { level: 4 * 3_600_000_000, at: NOW, full: later }),
+    ];
+    for ((entry, quota), count) in (0..).zip(one_of_each()).zip(counts) {
+        let charge = Charge::new(key(entry), &quota, 1);
+        let seed = |count: &Count| super::seed("test", &charge, count, proxy(NOW)).unwrap();
+        assert_eq!(server.run(&seed(&count)), Value::Int(1));
+        server.expect_ttl(&charge, "seed");
+        let reply = charge_at(&mut server, Charge { cost: 0, ..charge }, NOW);
+        assert_eq!(reply.counts[0], count);
+
+        charge_at(&mut server, charge, NOW);
+        assert_eq!(server.run(&seed(&count)), Value::Int(0));
+        assert_eq!(charge_at(&mut server, charge, NOW).decision.outcomes[0].standing.used, 6);
+    }
+}
+
+#[test]
+fn seed_that_is_over_is_none() {
+    let mut server = Server::start();
+    let quota = per_hour(10);
+    let charge = Charge::new(key(0), &quota, 1);
+    let over = Count::FixedWindow(Window { used: 4, reset: NOW });
+    let call = seed("test", &charge, &over, proxy(NOW)).unwrap();
+    assert_eq!(server.run(&call), Value::Int(0));
+    assert_eq!(server.command(&["DBSIZE"]), Value::Int(0));
+    assert!(seed("test", &charge, &Count::Concurrency { used: 1 }, proxy(NOW)).is_none());
+}
+
+#[test]
+fn what_is_no_state_is_none() {
+    let mut server = Server::start();
+    for (entry, quota) in (0..).zip(one_of_each()).take(5) {
+        let charge = Charge::new(key(entry), &quota, 1);
+        let name = String::from_utf8(key_name("test", charge.key).to_vec()).unwrap();
+        for garbage in ["", "1", "a text that is longer than any state, but for that of logs"] {
+            server.command(&["SET", &name, garbage]);
+            let reply = charge_at(&mut server, charge, NOW);
+            assert_eq!(reply.decision.outcomes[0].standing.used, 1, "{quota:?} {garbage}");
+        }
+    }
+}
+
+#[test]
+fn level_survives_a_change_of_its_grain() {
+    let mut server = Server::start();
+    let day = 24 * HOUR;
+    let fine = Quota::Gcra(Gcra::new(1000, day, 1000, 1).unwrap());
+    let coarse = Quota::Gcra(Gcra::new(1_000_000, day, 1_000_000, 1).unwrap());
+    for (entry, [first, second]) in (0..).zip([[&fine, &coarse], [&coarse, &fine]]) {
+        charge_at(&mut server, Charge::new(key(entry), first, 100), NOW);
+        let reply = charge_at(&mut server, Charge::new(key(entry), second, 1), NOW);
+        assert_eq!(reply.decision.outcomes[0].standing.used, 101);
+    }
+}
+
+#[test]
+fn replies_that_no_script_makes_are_told_apart() {
+    let quotas = one_of_each();
+    let charges = [Charge::new(key(0), &quotas[0], 1)];
+    let error = |reply| read(&charges, &reply).unwrap_err();
+    assert_eq!(error(Value::Nil), BadReply::Kind);
+    assert_eq!(error(Value::Int(1)), BadReply::Kind);
+    assert_eq!(error(Value::BulkString(vec![0; 24])), BadReply::Length(24));
+    assert_eq!(error(Value::BulkString(vec![0; 26])), BadReply::Length(26));
+    assert_eq!(error(Value::BulkString(vec![255; 25])), BadReply::Number);
+    assert!(read(&charges, &Value::BulkString(vec![0; 25])).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn prop_no_reply_makes_it_panic(reply in any_value(), costs: [u32; 6]) {
+        let quotas = one_of_each();
+        let charges: Vec<Charge<'_>> = (0..)
+            .zip(&quotas)
+            .zip(costs)
+            .map(|((entry, quota), cost)| Charge::new(key(entry), quota, cost))
+            .collect();
+        for length in 0..=6 {
+            let _ = read(&charges[..length], &reply);
+        }
+    }
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let double =
+        prop_oneof![any::<f64>(), Just(-1.0), Just(1e300), (0_u64..1 << 60).prop_map(|n| n as f64)];
+    let doubles = prop::collection::vec((any::<bool>(), double), 0..30).prop_map(|numbers| {
+        let packed = numbers.into_iter().flat_map(|(flag, number)| {
+            let flag = flag.then_some(1);
+            flag.into_iter().chain(number.to_le_bytes())
+        });
+        Value::BulkString(packed.collect())
+    });
+    let leaf = prop_oneof![
+        Just(Value::Nil),
+        any::<i64>().prop_map(Value::Int),
+        any::<f64>().prop_map(Value::Double),
+        prop::collection::vec(any::<u8>(), 0..200).prop_map(Value::BulkString),
+        doubles,
+        any::<String>().prop_map(Value::SimpleString),
+        Just(Value::Okay),
+    ];
+    leaf.prop_recursive(2, 8, 4, |inner| prop::collection::vec(inner, 0..4).prop_map(Value::Array))
+}

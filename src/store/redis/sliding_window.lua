@@ -1,0 +1,67 @@
+-- limit: units a window. span: steps in a window. x: microseconds in a step.
+algorithms[2] = {
+  load = function(c)
+    local value = get(c, 16)
+    if value then
+      c.current, c.previous, c.expires = unpack('<I4I4d', value)
+    else
+      c.current, c.previous, c.expires = 0, 0, 0
+    end
+  end,
+
+  open = function(c)
+    local length = c.span * c.x
+    local start = now - now % length
+    local last = max(0, c.expires - 2 * length)
+    if now >= c.expires then
+      c.current, c.previous = 0, 0
+    elseif last > now + SKEW then
+      c.previous, c.healed = 0, true
+    elseif last >= start then
+      start = last
+    else
+      c.current, c.previous = 0, c.current
+    end
+    c.expires = start + 2 * length
+
+    local elapsed = min(floor(max(0, now - start) / c.x), c.span)
+    local weighed = ceil(min(c.previous, c.limit) * (c.span - elapsed) / c.span)
+    c.fits = c.current + weighed + c.cost <= c.limit
+  end,
+
+  take = function(c)
+    c.current = min(c.current + c.cost, MOST)
+  end,
+
+  penalize = function(c)
+    return c.healed
+  end,
+
+  save = function(c)
+    set(c, pack('<I4I4d', c.current, c.previous, c.expires), c.expires)
+  end,
+
+  tell = function(c)
+    return pack('<ddd', c.current, c.previous, c.expires)
+  end,
+}
+
+if word == GIVE_BACK then
+  algorithms[2].give_back = function(c, at)
+    if c.expires == at then
+      c.current = max(0, c.current - c.cost)
+    elseif c.expires == at + c.span * c.x then
+      c.previous = max(0, c.previous - c.cost)
+    else
+      return false
+    end
+    return true
+  end
+end
+
+if word == SEED then
+  algorithms[2].adopt = function(c, current, previous, expires)
+    c.current, c.previous, c.expires = current, previous, expires
+    return c.expires
+  end
+end

@@ -1,0 +1,91 @@
+-- limit: the capacity. span: the time from one refill to the next. x: units that come at a time.
+-- y: whether it is strict.
+
+-- When units will have come after the refill at mark.
+local function come(c, units, mark)
+  if units == 0 then
+    return mark
+  elseif c.x == 0 then
+    return NEVER
+  end
+  return min(mark + ceil(units / c.x) * c.span, NEVER)
+end
+
+-- A bucket with all refills until now.
+local function refilled(c, deficit, mark, full)
+  if now >= full then
+    return 0, now, now
+  elseif mark > now + SKEW then
+    return deficit, now, come(c, deficit, now)
+  end
+  local refills = floor(max(0, now - mark) / c.span)
+  local rest = deficit - refills * c.x
+  if rest <= 0 then
+    return 0, now, now
+  end
+  return rest, mark + refills * c.span, full
+end
+
+algorithms[4] = {
+  load = function(c)
+    local value = get(c, 20)
+    if value then
+      c.deficit, c.mark, c.full = unpack('<I4dd', value)
+    else
+      c.deficit, c.mark, c.full = 0, 0, 0
+    end
+  end,
+
+  open = function(c)
+    c.healed = c.mark > now + SKEW
+    c.deficit, c.mark, c.full = refilled(c, c.deficit, c.mark, c.full)
+    c.fits = c.deficit + c.cost <= c.limit
+  end,
+
+  take = function(c)
+    c.deficit = min(c.deficit + c.cost, MOST)
+    if c.y == 1 and c.deficit >= c.limit then
+      c.mark = max(c.mark, now)
+    end
+    c.full = come(c, c.deficit, c.mark)
+  end,
+
+  penalize = function(c)
+    if c.y == 1 and c.cost >= 1 and c.cost <= c.limit then
+      c.mark = max(c.mark, now)
+      c.full = come(c, c.deficit, c.mark)
+      return true
+    end
+    return c.healed
+  end,
+
+  save = function(c)
+    set(c, pack('<I4dd', c.deficit, c.mark, c.full), c.full)
+  end,
+
+  tell = function(c)
+    return pack('<ddd', c.deficit, c.mark, c.full)
+  end,
+}
+
+if word == GIVE_BACK then
+  algorithms[4].give_back = function(c, at, charged)
+    c.deficit, c.mark, c.full = refilled(c, c.deficit, c.mark, c.full)
+    local owed = refilled(c, charged, at, come(c, charged, at))
+    local back = min(c.cost, owed, c.deficit)
+    if back <= 0 then
+      return false
+    end
+    c.deficit = c.deficit - back
+    -- What was given back is what would have come last.
+    c.full = min(come(c, c.deficit, c.mark), c.full)
+    return true
+  end
+end
+
+if word == SEED then
+  algorithms[4].adopt = function(c, deficit, mark, full)
+    c.deficit, c.mark, c.full = deficit, mark, full
+    return c.full
+  end
+end
