@@ -2,6 +2,7 @@
 
 mod check;
 mod demo;
+mod health;
 mod run;
 mod token;
 
@@ -30,6 +31,7 @@ enum Command {
     Demo(demo::Arguments),
     Run(run::Arguments),
     Check(check::Arguments),
+    Health(health::Arguments),
     Token(Box<token::Arguments>),
 }
 
@@ -79,6 +81,7 @@ pub fn run(
         Command::Demo(arguments) => demo::run(&arguments, output),
         Command::Run(arguments) => run::run(&arguments),
         Command::Check(arguments) => check::run(&arguments, output),
+        Command::Health(arguments) => health::run(&arguments, output),
         Command::Token(arguments) => token::run(&arguments, output),
     }
 }

@@ -1,6 +1,11 @@
 //! `tollgate.yaml`: what needs a restart to change. Policies, which do not, are files of their own.
 
 mod configuration;
+mod memory;
+mod moving;
+mod redis;
+mod secret;
+mod store;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -14,10 +19,20 @@ use serde::Deserialize;
 use crate::{
     access_log::Format,
     identity::{ForwardedField, TrustedProxies},
+    policy::Sources,
     yaml::{Document, Later, Problem, Spanned},
 };
 
-pub use self::configuration::{Configuration, read_policies, read_text};
+pub use self::{
+    configuration::{Configuration, read_policies, read_text},
+    memory::SnapshotSettings,
+    moving::{MoveMode, Moving, read_moving},
+    redis::{Access, Endpoint, Primary, RedisSettings, Shard, StoreClock, Topology},
+    secret::Secret,
+    store::{StoreKind, StoreSettings},
+};
+
+use self::store::RawStore;
 
 /// The settings, checked.
 #[derive(Debug)]
@@ -32,10 +47,8 @@ pub struct Settings {
     pub trusted_proxies: TrustedProxies,
     /// Whether upstreams get a `Forwarded` field beside `X-Forwarded-*`.
     pub write_forwarded: bool,
-    /// Counters that the in-process store keeps at most.
-    pub max_keys: usize,
-    /// Where its counters are kept from one start to the next.
-    pub snapshot: Option<SnapshotSettings>,
+    /// Where counters live.
+    pub store: StoreSettings,
     /// Memory for verified tokens.
     pub token_cache_bytes: u64,
     /// How access log lines look; none: no access log.
@@ -44,16 +57,8 @@ pub struct Settings {
     pub drain: Duration,
 }
 
-/// A file that counters are kept in from one start to the next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SnapshotSettings {
-    /// The file.
-    pub file: PathBuf,
-    /// How often it is written, besides at shutdown.
-    pub every: Duration,
-}
-
-#[derive(Debug, Deserialize)]
+/// Not `Debug`, as the URLs in it may hold passwords.
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename = "settings file")]
 struct RawSettings {
     version: Spanned<u32>,
@@ -74,36 +79,13 @@ struct RawSettings {
     drain: Option<Spanned<String>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename = "listener")]
 struct RawListener {
     address: Spanned<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename = "store section")]
-struct RawStore {
-    #[serde(default)]
-    memory: RawMemory,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename = "memory section")]
-struct RawMemory {
-    max_keys: Option<Spanned<u64>>,
-    snapshot: Option<RawSnapshot>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename = "snapshot section")]
-struct RawSnapshot {
-    /// From this file's folder.
-    file: Spanned<String>,
-    /// 1s to 1h; 60s.
-    every: Option<Spanned<String>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename = "access_log section")]
 struct RawAccessLog {
     format: Option<Spanned<String>>,
@@ -116,29 +98,24 @@ const LATER: &[Later] = &[
         section: "listener",
         fields: &["tls", "proxy_protocol", "protocols", "redirect", "unix", "client_ca", "hsts"],
     },
-    Later {
-        section: "store section",
-        fields: &["redis", "current", "next", "percent", "mode", "deadline", "instances", "clock"],
-    },
 ];
 
-const DEFAULT_MAX_KEYS: usize = 2_000_000;
 const DEFAULT_TOKEN_CACHE_BYTES: u64 = 64 << 20;
-const DEFAULT_SNAPSHOT_PAUSE: Duration = Duration::from_secs(60);
 const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 const MAX_WORKERS: u16 = 256;
 
 impl Settings {
-    /// Reads the settings in `text`; `file` is where they came from.
+    /// Reads the settings in `text`; `file` is where they came from, and `sources` has the secrets
+    /// and files that they name.
     ///
     /// # Errors
     /// Every problem, in the order of their places.
-    pub fn parse(file: &Path, text: &str) -> Result<Settings, Vec<Problem>> {
+    pub fn parse(file: &Path, text: &str, sources: &Sources) -> Result<Settings, Vec<Problem>> {
         let shown = file.display().to_string();
         let document = Document::parse(&shown, text).map_err(|problem| vec![problem])?;
         let mut problems = Vec::new();
         let settings = document.decode::<RawSettings>(LATER, &mut problems).and_then(|raw| {
-            Checker { document: &document, problems: &mut problems }.check(raw, file)
+            Checker { document: &document, problems: &mut problems, file, sources }.check(raw)
         });
         match settings {
             Some(settings) if problems.is_empty() => Ok(settings),
@@ -154,14 +131,22 @@ impl Settings {
 struct Checker<'c> {
     document: &'c Document,
     problems: &'c mut Vec<Problem>,
+    /// The settings file: paths in it start from its folder.
+    file: &'c Path,
+    sources: &'c Sources,
 }
 
 impl Checker<'_> {
-    fn refuse<T>(&mut self, place: &Spanned<T>, message: impl Into<String>, help: &str) {
+    fn refuse<T>(
+        &mut self,
+        place: &Spanned<T>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
         self.problems.push(self.document.problem(place.span, message, help));
     }
 
-    fn check(&mut self, raw: RawSettings, file: &Path) -> Option<Settings> {
+    fn check(&mut self, raw: RawSettings) -> Option<Settings> {
         if raw.version.value != 1 {
             self.refuse(&raw.version, "not a known version", "write 1");
         }
@@ -189,20 +174,18 @@ impl Checker<'_> {
             ),
         };
         let workers = self.workers(raw.workers.as_ref());
-        let max_keys = self.max_keys(raw.store.memory.max_keys.as_ref());
-        let snapshot = raw.store.memory.snapshot.as_ref().and_then(|raw| self.snapshot(raw, file));
+        let store = self.store(&raw.store);
         let drain = self.drain(raw.drain.as_ref());
         Some(Settings {
             listeners,
             policies: beside(
-                file,
+                self.file,
                 raw.policies.as_ref().map_or(DEFAULT_POLICIES, |path| &path.value),
             ),
             workers,
             trusted_proxies: TrustedProxies::new(networks, field?),
             write_forwarded: raw.send_forwarded,
-            max_keys,
-            snapshot,
+            store: store?,
             token_cache_bytes: raw
                 .token_cache_bytes
                 .map_or(DEFAULT_TOKEN_CACHE_BYTES, |bytes| bytes.value),
@@ -246,41 +229,6 @@ impl Checker<'_> {
         raw.value.into()
     }
 
-    fn max_keys(&mut self, raw: Option<&Spanned<u64>>) -> usize {
-        let Some(raw) = raw else { return DEFAULT_MAX_KEYS };
-        match usize::try_from(raw.value) {
-            Ok(keys) if keys > 0 => keys,
-            _ => {
-                self.refuse(
-                    raw,
-                    "a store without room",
-                    "write how many counters to keep: 2_000_000",
-                );
-                DEFAULT_MAX_KEYS
-            }
-        }
-    }
-
-    fn snapshot(&mut self, raw: &RawSnapshot, file: &Path) -> Option<SnapshotSettings> {
-        let is_file_name = Path::new(&raw.file.value).file_name().is_some();
-        if !is_file_name {
-            self.refuse(&raw.file, "not the path of a file", "write one such as counters.snapshot");
-            return None;
-        }
-        let every = match &raw.every {
-            None => DEFAULT_SNAPSHOT_PAUSE,
-            Some(every) => match humantime::parse_duration(&every.value) {
-                Ok(pause) if (1..=3600).contains(&pause.as_secs()) => pause,
-                _ => {
-                    let message = format!("`{}` is not a pause between snapshots", every.value);
-                    self.refuse(every, message, "write a number and a unit, 1s to 1h: 60s");
-                    DEFAULT_SNAPSHOT_PAUSE
-                }
-            },
-        };
-        Some(SnapshotSettings { file: beside(file, &raw.file.value), every })
-    }
-
     fn drain(&mut self, raw: Option<&Spanned<String>>) -> Duration {
         let Some(raw) = raw else { return DEFAULT_DRAIN };
         match humantime::parse_duration(&raw.value) {
@@ -313,8 +261,34 @@ const DEFAULT_POLICIES: &str = "policies";
 mod tests {
     use super::*;
 
+    pub(in crate::settings) const FILE: &str = "config/tollgate.yaml";
+
     fn parse(text: &str) -> Result<Settings, Vec<Problem>> {
-        Settings::parse(Path::new("config/tollgate.yaml"), text)
+        Settings::parse(Path::new(FILE), text, &Sources::system())
+    }
+
+    /// A settings file with these lines in its store section, the first of them on line 4.
+    pub(in crate::settings) fn settings(store: &str) -> String {
+        let store: String = store.lines().map(|line| format!("  {line}\n")).collect();
+        let store = if store.is_empty() { "  {}\n" } else { &store };
+        format!("version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\nstore:\n{store}")
+    }
+
+    pub(in crate::settings) fn store(
+        store: &str,
+        sources: &Sources,
+    ) -> Result<StoreSettings, Vec<Problem>> {
+        let settings = Settings::parse(Path::new(FILE), &settings(store), sources)?;
+        Ok(settings.store)
+    }
+
+    /// Each problem as `line:column message: help`.
+    pub(in crate::settings) fn told(problems: &[Problem]) -> Vec<String> {
+        let told = problems.iter().map(|problem| {
+            let (line, column) = (problem.line(), problem.column());
+            format!("{line}:{column} {}: {}", problem.message(), problem.help())
+        });
+        told.collect()
     }
 
     #[test]
@@ -330,12 +304,12 @@ mod tests {
     fn every_mistake_is_told_with_its_place() {
         let problems = parse(
             "version: 2\nlisteners: [{ address: localhost }]\nworkers: 0\ntrusted_proxies: [10.0.0.0/40]\n\
-             store: { redis: { url: redis://localhost } }\naccess_log: { format: jsn }\nsize: 1\n",
+             store: { redis: { url: http://localhost } }\naccess_log: { format: jsn }\nsize: 1\nadmin: {}\n",
         )
         .unwrap_err();
         let lines: Vec<usize> = problems.iter().map(Problem::line).collect();
-        assert_eq!(lines, [1, 2, 3, 4, 5, 6, 7]);
-        assert!(problems[4].message().contains("not supported yet"), "{}", problems[4]);
+        assert_eq!(lines, [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(problems[5].help(), "did you mean `json`?");
+        assert!(problems[7].message().contains("not supported yet"), "{}", problems[7]);
     }
 }

@@ -8,11 +8,12 @@
 //! - `load`: text to tree; the only file that knows the YAML library.
 //! - `node`: the tree, and the types that keep a place beside a value.
 //! - `decode`: tree to types, collecting problems.
-//! - `problem`: a problem, and how it is shown.
+//! - `problem`: a problem, and how it is shown; `mask`: what is not shown of it.
 //! - `suggest`: "did you mean".
 
 mod decode;
 mod load;
+mod mask;
 mod node;
 mod problem;
 mod suggest;

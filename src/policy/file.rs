@@ -178,6 +178,9 @@ pub(super) struct RawLimit {
     pub(super) mode: Option<Spanned<String>>,
     /// So many of a hundred callers, always the same, are denied what does not fit; 100.
     pub(super) enforce_percent: Option<Spanned<u8>>,
+    /// What becomes of a request if the store does not answer: `local` (the default), decided in the
+    /// process; `open`, as if there were no such limit; `closed`, refused.
+    pub(super) on_store_error: Option<Spanned<String>>,
     /// Another measure, tried out beside this one.
     pub(super) candidate: Option<Spanned<RawMeasure>>,
 }
@@ -384,7 +387,7 @@ pub(super) const LATER: &[Later] = &[
         fields: &["jwks_url", "discover", "introspection", "cache", "cooldown", "required_claims"],
     },
     Later { section: "token section", fields: &["query"] },
-    Later { section: "limit", fields: &["on_store_error", "precision"] },
+    Later { section: "limit", fields: &["precision"] },
     Later {
         section: "route",
         fields: &[

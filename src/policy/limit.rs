@@ -3,7 +3,7 @@
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::Overrides;
-use crate::limit::{LimitId, Quota};
+use crate::limit::{Fallback, LimitId, Quota, Scope};
 
 /// A named rule: how much, by tier, and what it is counted per.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub struct Limit {
     pub count_when: Option<Statuses>,
     /// For whom the limit is more than a word.
     pub enforcement: Enforcement,
+    /// What becomes of its charges if the store does not answer: `on_store_error`.
+    pub fallback: Fallback,
     /// Rates that are tried out beside those in force, by the tier's position; empty: none are.
     pub candidate: Vec<Allowances>,
 }
@@ -40,6 +42,18 @@ impl Limit {
     pub fn is_by_address(&self) -> bool {
         let needs_token = |part: &KeyPart| matches!(part, KeyPart::Caller | KeyPart::Claim(_));
         self.per.parts.contains(&KeyPart::ClientIp) && !self.per.parts.iter().any(needs_token)
+    }
+
+    /// Whose counters it has.
+    pub fn scope(&self) -> Scope {
+        let parts = &self.per.parts;
+        if parts.contains(&KeyPart::Caller) {
+            Scope::Caller
+        } else if parts.contains(&KeyPart::ClientIp) {
+            Scope::Address
+        } else {
+            Scope::Shared
+        }
     }
 }
 

@@ -26,7 +26,7 @@ impl Configuration {
     /// Every problem of every file.
     pub fn read(file: &Path, sources: &Sources) -> Result<Configuration, Vec<Problem>> {
         let text = read_text(file, sources)?;
-        let settings = Settings::parse(file, &text);
+        let settings = Settings::parse(file, &text, sources);
         // Mistakes in the settings hide none in the policies.
         match (settings, read_policies(&policies_path(file, &text), sources)) {
             (Ok(settings), Ok(policies)) => Ok(Configuration { settings, policies }),

@@ -1,10 +1,11 @@
 //! A problem of a file, and how it is shown: the place, the line, the underlined text, the help.
 //!
-//! Neighbouring lines are never shown, because they may hold secrets; and nothing from the file
-//! reaches the terminal without its control characters escaped.
+//! Neighbouring lines are never shown, because they may hold secrets; those of the line itself are
+//! masked; and nothing from the file reaches the terminal without its control characters escaped.
 
 use std::fmt;
 
+use super::mask::{mask_line, mask_urls};
 use super::node::Span;
 
 /// How many characters of a line are shown.
@@ -50,8 +51,8 @@ impl Problem {
             file: escaped(name),
             line: 0,
             column: 0,
-            message: escaped(&message.into()),
-            help: escaped(&help.into()),
+            message: escaped(&mask_urls(&message.into())),
+            help: escaped(&mask_urls(&help.into())),
             excerpt: None,
         }
     }
@@ -126,16 +127,19 @@ impl Source {
         let start = self.text.floor_char_boundary(span.start);
         let line = self.line_starts.partition_point(|&line_start| line_start <= start);
         let line_start = self.line_starts.get(line.wrapping_sub(1)).copied().unwrap_or_default();
-        let (before, after) = self.text.split_at(start);
-        let before = before.get(line_start..).unwrap_or_default();
-        let rest = after.split('\n').next().unwrap_or_default();
-        let rest = rest.strip_suffix('\r').unwrap_or(rest);
+        let before = self.text.get(line_start..start).unwrap_or_default();
+        let column = before.chars().count() + 1;
+        let shown = self.text.get(line_start..).unwrap_or_default();
+        let shown = shown.split('\n').next().unwrap_or_default();
+        // As long as the line itself, so that places in it stay what they are.
+        let shown = mask_line(shown.strip_suffix('\r').unwrap_or(shown));
+        let (before, rest) = shown.split_at(shown.floor_char_boundary(start - line_start));
         let length = rest.floor_char_boundary(span.end.saturating_sub(start));
         let (place, after) = rest.split_at(length);
 
         Problem {
             line,
-            column: before.chars().count() + 1,
+            column,
             excerpt: Some(Box::new(Excerpt::new(before, place, after))),
             ..Problem::whole_file(&self.name, message, help)
         }

@@ -3,6 +3,7 @@
 mod access_log;
 mod check;
 mod demo;
+mod health;
 mod restart;
 mod run;
 mod running;
@@ -91,9 +92,13 @@ fn assert_exit(output: &Output, code: i32) {
 fn help_of_each_command_says_what_it_does() {
     let folder = Folder::before(&Upstream::start());
     for (arguments, expected) in [
-        (&["--help"][..], &["Usage: tollgate <COMMAND>", "demo", "run", "check", "token"][..]),
+        (
+            &["--help"][..],
+            &["Usage: tollgate <COMMAND>", "demo", "run", "check", "health", "token"][..],
+        ),
         (&["run", "--help"], &["--config <FILE>", "config/tollgate.yaml", "SIGTERM"]),
         (&["check", "--help"], &["[PATH]", "config/tollgate.yaml", "Exits with 0"]),
+        (&["health", "--help"], &["--config <FILE>", "--address <HOST:PORT>", "Exits with 0"]),
         (&["token", "--help"], &["--private-key", "--secret-file", "--sub", "Authorization"]),
         (&["demo", "--help"], &["--listen", "Ctrl-C"]),
     ] {

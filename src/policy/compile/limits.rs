@@ -7,7 +7,7 @@ use http::HeaderValue;
 use super::{Compiler, measure::Measure, quotas::Owner, words::Names};
 use crate::{
     identity::Tiers,
-    limit::Quota,
+    limit::{Fallback, Quota},
     policy::{
         Allowance, Allowances, Enforcement, Limit, Overrides,
         file::{RawLimit, RawMeasure},
@@ -40,6 +40,7 @@ impl Compiler<'_> {
         let refund = self.refund(raw);
         let count_when = self.count_when(raw);
         let enforcement = self.enforcement(raw);
+        let fallback = self.fallback(raw.on_store_error.as_ref());
         Some(Limit {
             name: name.value.as_str().into(),
             resource: HeaderValue::from_str(&name.value).ok()?,
@@ -50,6 +51,7 @@ impl Compiler<'_> {
             refund: refund?,
             count_when: count_when?,
             enforcement: enforcement?,
+            fallback: fallback?,
             candidate: candidate?,
         })
     }
@@ -137,6 +139,14 @@ impl Compiler<'_> {
         };
         self.refuse(percent.span, refused.0, refused.1);
         None
+    }
+
+    fn fallback(&mut self, raw: Option<&Spanned<String>>) -> Option<Fallback> {
+        let Some(raw) = raw else { return Some(Fallback::default()) };
+        self.one_of(
+            raw,
+            &[("local", Fallback::Local), ("open", Fallback::Open), ("closed", Fallback::Closed)],
+        )
     }
 
     /// Clients tell limits apart by name: a window's name is short enough, and no other limit's.

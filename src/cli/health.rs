@@ -1,0 +1,136 @@
+//! `tollgate health`: whether a proxy answers. The health check of an image without a shell, so it
+//! needs nothing but this binary and the settings that the proxy runs with.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, anyhow, bail};
+
+use super::Failure;
+use crate::{
+    policy::Sources,
+    settings::{Settings, read_text},
+};
+
+/// Ask a running proxy whether it answers
+///
+/// Exits with 0 if it answers within two seconds, with 1 if not. Meant for the health check of a
+/// container.
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    /// The settings that the proxy runs with: its first listener is asked
+    #[arg(long, value_name = "FILE", default_value = "config/tollgate.yaml")]
+    config: PathBuf,
+    /// Ask here instead, and do not read the settings
+    #[arg(long, value_name = "HOST:PORT")]
+    address: Option<String>,
+}
+
+/// How long the answer may take, all in all.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A status line is shorter.
+const MAX_STATUS_LINE: usize = 1024;
+
+pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
+    let addresses = match &arguments.address {
+        Some(address) => resolve(address)?,
+        None => vec![first_listener(&arguments.config)?],
+    };
+    let until = Instant::now() + PATIENCE;
+    let mut result = Err(anyhow!("no address"));
+    for address in addresses {
+        result = ask(address, until).with_context(|| format!("{address} is not healthy"));
+        if result.is_ok() {
+            writeln!(output, "{address} is healthy")?;
+            break;
+        }
+    }
+    Ok(result?)
+}
+
+fn resolve(address: &str) -> anyhow::Result<Vec<SocketAddr>> {
+    let addresses = address.to_socket_addrs().with_context(|| format!("cannot ask {address}"))?;
+    Ok(addresses.collect())
+}
+
+fn first_listener(file: &Path) -> Result<SocketAddr, Failure> {
+    let sources = Sources::system();
+    let settings = Settings::parse(file, &read_text(file, &sources)?, &sources)?;
+    let listener = settings.listeners.first().context("the settings name no listener")?;
+    Ok(reachable(*listener))
+}
+
+/// Where to connect to reach a listener on all addresses.
+fn reachable(listener: SocketAddr) -> SocketAddr {
+    let mut address = listener;
+    match listener {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => {
+            address.set_ip(Ipv4Addr::LOCALHOST.into())
+        }
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
+            address.set_ip(Ipv6Addr::LOCALHOST.into())
+        }
+        SocketAddr::V4(_) | SocketAddr::V6(_) => {}
+    }
+    address
+}
+
+/// `OPTIONS *` is about the server itself: no route, no limit and no upstream has a say.
+fn ask(address: SocketAddr, until: Instant) -> anyhow::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&address, left(until)?)?;
+    stream.set_write_timeout(Some(left(until)?))?;
+    let request = format!("OPTIONS * HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let line = status_line(&mut stream, until)?;
+    let status = line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
+    match status {
+        Some(status) if status.starts_with('2') => Ok(()),
+        Some(status) => bail!("the answer is {status}"),
+        None => bail!("what answers is no HTTP server"),
+    }
+}
+
+fn status_line(stream: &mut TcpStream, until: Instant) -> anyhow::Result<String> {
+    let mut head = Vec::new();
+    let mut chunk = [0; 256];
+    loop {
+        stream.set_read_timeout(Some(left(until)?))?;
+        let length = stream.read(&mut chunk).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+            _ => error,
+        })?;
+        head.extend_from_slice(chunk.get(..length).unwrap_or_default());
+        let end = head.iter().position(|byte| *byte == b'\n');
+        if end.is_some() || length == 0 || head.len() > MAX_STATUS_LINE {
+            let line = head.get(..end.unwrap_or(head.len())).unwrap_or_default();
+            return Ok(String::from_utf8_lossy(line).into_owned());
+        }
+    }
+}
+
+/// The time that is left, as a socket takes it: never zero.
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listener_on_all_addresses_is_asked_by_loopback() {
+        for (listener, expected) in [
+            ("0.0.0.0:8080", "127.0.0.1:8080"),
+            ("[::]:8080", "[::1]:8080"),
+            ("192.0.2.1:80", "192.0.2.1:80"),
+            ("[2001:db8::1]:80", "[2001:db8::1]:80"),
+        ] {
+            assert_eq!(reachable(listener.parse().unwrap()), expected.parse().unwrap());
+        }
+    }
+}

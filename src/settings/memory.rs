@@ -1,0 +1,84 @@
+//! Settings of the in-process store: its size, and where it survives a restart.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::Deserialize;
+
+use super::{Checker, beside};
+use crate::yaml::Spanned;
+
+/// A file that counters are kept in from one start to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotSettings {
+    /// The file.
+    pub file: PathBuf,
+    /// How often it is written, besides at shutdown.
+    pub every: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename = "memory section")]
+pub(super) struct RawMemory {
+    /// Counters in use at most; 2,000,000.
+    pub(super) max_keys: Option<Spanned<u64>>,
+    pub(super) snapshot: Option<RawSnapshot>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename = "snapshot section")]
+pub(super) struct RawSnapshot {
+    /// From this file's folder.
+    file: Spanned<String>,
+    /// 1s to 1h; 60s.
+    every: Option<Spanned<String>>,
+}
+
+const DEFAULT_MAX_KEYS: usize = 2_000_000;
+const DEFAULT_SNAPSHOT_PAUSE: Duration = Duration::from_secs(60);
+
+impl RawMemory {
+    /// Whether it sets anything, rather than only names the store.
+    pub(super) fn says_something(&self) -> bool {
+        self.max_keys.is_some() || self.snapshot.is_some()
+    }
+}
+
+impl Checker<'_> {
+    pub(super) fn max_keys(&mut self, raw: Option<&Spanned<u64>>) -> usize {
+        let Some(raw) = raw else { return DEFAULT_MAX_KEYS };
+        match usize::try_from(raw.value) {
+            Ok(keys) if keys > 0 => keys,
+            _ => {
+                self.refuse(
+                    raw,
+                    "a store without room",
+                    "write how many counters to keep: 2_000_000",
+                );
+                DEFAULT_MAX_KEYS
+            }
+        }
+    }
+
+    pub(super) fn snapshot(&mut self, raw: &RawSnapshot) -> Option<SnapshotSettings> {
+        let is_file_name = Path::new(&raw.file.value).file_name().is_some();
+        if !is_file_name {
+            self.refuse(&raw.file, "not the path of a file", "write one such as counters.snapshot");
+            return None;
+        }
+        let every = match &raw.every {
+            None => DEFAULT_SNAPSHOT_PAUSE,
+            Some(every) => match humantime::parse_duration(&every.value) {
+                Ok(pause) if (1..=3600).contains(&pause.as_secs()) => pause,
+                _ => {
+                    let message = format!("`{}` is not a pause between snapshots", every.value);
+                    self.refuse(every, message, "write a number and a unit, 1s to 1h: 60s");
+                    DEFAULT_SNAPSHOT_PAUSE
+                }
+            },
+        };
+        Some(SnapshotSettings { file: beside(self.file, &raw.file.value), every })
+    }
+}

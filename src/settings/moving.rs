@@ -1,0 +1,81 @@
+//! Moving from one store to another: where to, how, and for how many callers. How and for how many
+//! change while traffic flows, by editing the settings file; all else in it needs a restart.
+
+use std::path::Path;
+
+use super::{Checker, LATER, RawSettings, StoreKind, configuration::read_text, store::RawStore};
+use crate::{
+    policy::Sources,
+    yaml::{Document, Problem},
+};
+
+/// A move from one store to another, under way.
+#[derive(Clone, Debug)]
+pub struct Moving {
+    /// The store to move to.
+    pub to: StoreKind,
+    /// So many of a hundred callers, always the same ones.
+    pub percent: u8,
+    /// What becomes of them.
+    pub mode: MoveMode,
+}
+
+/// What becomes of a caller who is among those to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveMode {
+    /// Both stores are charged, the current one decides, and disagreements are counted.
+    Mirror,
+    /// The next store decides, from where the caller stood in the current one.
+    Move,
+}
+
+/// Reads anew how many callers move and how; nothing, if the settings name no next store.
+///
+/// # Errors
+/// Every problem with the shape of the file or with these two settings. Secrets and files that
+/// other settings name are not looked at.
+pub fn read_moving(file: &Path, sources: &Sources) -> Result<Option<(u8, MoveMode)>, Vec<Problem>> {
+    let text = read_text(file, sources)?;
+    let document =
+        Document::parse(&file.display().to_string(), &text).map_err(|problem| vec![problem])?;
+    let mut problems = Vec::new();
+    let raw = document.decode::<RawSettings>(LATER, &mut problems);
+    let mut checker = Checker { document: &document, problems: &mut problems, file, sources };
+    let pace = raw.and_then(|raw| checker.pace(&raw.store));
+    match problems.is_empty() {
+        true => Ok(pace),
+        false => Err(problems),
+    }
+}
+
+impl Checker<'_> {
+    /// How many callers move and how, if there is a store to move to.
+    pub(super) fn pace(&mut self, raw: &RawStore) -> Option<(u8, MoveMode)> {
+        const ADD_NEXT: &str = "add the store to move to as `next`, or remove this";
+        let percent = raw.percent.as_ref().map_or(0, |percent| percent.value);
+        if let Some(place) = &raw.percent
+            && percent > 100
+        {
+            self.refuse(place, "more than all callers", "write 0 to 100");
+        }
+        let modes = [("mirror", MoveMode::Mirror), ("move", MoveMode::Move)];
+        let mode = raw.mode.as_ref().and_then(|raw| self.one_of(raw, &modes));
+        let Some(next) = &raw.next else {
+            if let Some(percent) = &raw.percent {
+                self.refuse(percent, "`percent` needs `next`", ADD_NEXT);
+            }
+            if let Some(mode) = &raw.mode {
+                self.refuse(mode, "`mode` needs `next`", ADD_NEXT);
+            }
+            return None;
+        };
+        if raw.mode.is_none() {
+            self.refuse(
+                next,
+                "`next` needs `mode`",
+                "add `mode: mirror` to compare the stores, or `mode: move`",
+            );
+        }
+        Some((percent, mode?))
+    }
+}

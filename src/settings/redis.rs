@@ -1,0 +1,365 @@
+//! Settings of Redis: which servers there are, how they share the counters, and how to get in.
+
+mod access;
+mod endpoint;
+
+use std::{collections::HashSet, hash::Hash};
+
+use serde::Deserialize;
+
+use self::{access::RawTls, endpoint::Role};
+use super::Checker;
+use crate::yaml::Spanned;
+
+pub use self::{access::Access, endpoint::Endpoint};
+
+/// Counters in Redis.
+#[derive(Clone, Debug)]
+pub struct RedisSettings {
+    /// The servers.
+    pub topology: Topology,
+    /// What the name of each key begins with.
+    pub prefix: String,
+    /// Whose time counts.
+    pub clock: StoreClock,
+    /// How to get in.
+    pub access: Access,
+}
+
+/// The servers, and how they share the counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// One server has them all.
+    Single(Primary),
+    /// Each caller's are on one shard, which the name of the shard decides; at least one, with
+    /// different names.
+    Sharded(Vec<Shard>),
+    /// A Redis Cluster; at least one node, from which the others are learned.
+    Cluster(Vec<Endpoint>),
+}
+
+/// A server that takes writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Primary {
+    /// Always the same.
+    Fixed(Endpoint),
+    /// The one that sentinels name; it is reached as they are ([`Endpoint::at`]).
+    Sentinel {
+        /// Whom to ask; at least one.
+        sentinels: Vec<Endpoint>,
+        /// What they call it.
+        service: String,
+    },
+}
+
+/// A part of the counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Decides which callers it has, so that addresses may change.
+    pub name: String,
+    /// Takes writes.
+    pub primary: Primary,
+    /// May be read.
+    pub replicas: Vec<Endpoint>,
+}
+
+/// Whose time counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreClock {
+    /// That of Redis: the same for all proxies.
+    Redis,
+    /// The proxy's.
+    Proxy,
+}
+
+impl RedisSettings {
+    /// Whether both name the same keys of the same servers.
+    pub(super) fn has_same_keys(&self, other: &RedisSettings) -> bool {
+        self.topology == other.topology && self.prefix == other.prefix
+    }
+}
+
+impl Topology {
+    /// Every server and sentinel that is known by its URL.
+    fn endpoints(&self) -> Vec<&Endpoint> {
+        match self {
+            Topology::Single(primary) => primary.endpoints().iter().collect(),
+            Topology::Sharded(shards) => shards
+                .iter()
+                .flat_map(|shard| shard.primary.endpoints().iter().chain(&shard.replicas))
+                .collect(),
+            Topology::Cluster(nodes) => nodes.iter().collect(),
+        }
+    }
+}
+
+impl Primary {
+    fn endpoints(&self) -> &[Endpoint] {
+        match self {
+            Primary::Fixed(endpoint) => std::slice::from_ref(endpoint),
+            Primary::Sentinel { sentinels, .. } => sentinels,
+        }
+    }
+}
+
+/// Exactly one of `url`, `service`, `shards` and `cluster` says where Redis is.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename = "redis section")]
+pub(super) struct RawRedis {
+    /// `redis://` or `rediss://` (TLS), `user:password@` if need be, host, port, `/database`.
+    url: Option<Spanned<String>>,
+    /// URLs of sentinels, for `service` here or in `shards`.
+    sentinels: Option<Spanned<Vec<Spanned<String>>>>,
+    /// What sentinels call the one primary.
+    service: Option<Spanned<String>>,
+    shards: Option<Spanned<Vec<Spanned<RawShard>>>>,
+    /// URLs of some nodes of a Redis Cluster.
+    cluster: Option<Spanned<Vec<Spanned<String>>>>,
+    /// For servers whose URL names nobody.
+    username: Option<Spanned<String>>,
+    password_env: Option<Spanned<String>>,
+    password_file: Option<Spanned<String>>,
+    tls: Option<Spanned<RawTls>>,
+    /// 1 to 64 of `A-Z a-z 0-9 _ . : -`; tollgate.
+    prefix: Option<Spanned<String>>,
+    /// `redis` (the default) or `proxy`.
+    clock: Option<Spanned<String>>,
+}
+
+/// Exactly one of `primary` and `service` says where it is.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename = "shard")]
+struct RawShard {
+    name: Spanned<String>,
+    /// A URL.
+    primary: Option<Spanned<String>>,
+    /// What sentinels call the primary.
+    service: Option<Spanned<String>>,
+    /// URLs.
+    replicas: Option<Spanned<Vec<Spanned<String>>>>,
+}
+
+const DEFAULT_PREFIX: &str = "tollgate";
+/// Longest prefix and name of a shard.
+const MAX_NAME: usize = 64;
+const ADD_SENTINELS: &str = "add `sentinels: [redis://10.0.0.1:26379]` beside it";
+
+impl Checker<'_> {
+    pub(super) fn redis(&mut self, raw: &Spanned<RawRedis>) -> Option<RedisSettings> {
+        let topology = self.topology(raw);
+        let access = self.access(raw, topology.as_ref());
+        let prefix = raw.prefix.as_ref().map_or(DEFAULT_PREFIX, |prefix| &prefix.value).to_owned();
+        if let Some(place) = &raw.prefix
+            && !is_name(&prefix, ":")
+        {
+            // Braces would move all keys of a cluster to one node.
+            self.refuse(place, "not a prefix", "write 1 to 64 of A-Z a-z 0-9 _ . : -");
+        }
+        let clock = match &raw.clock {
+            None => Some(StoreClock::Redis),
+            Some(word) => {
+                self.one_of(word, &[("redis", StoreClock::Redis), ("proxy", StoreClock::Proxy)])
+            }
+        };
+        Some(RedisSettings { topology: topology?, prefix, clock: clock?, access })
+    }
+
+    fn topology(&mut self, raw: &Spanned<RawRedis>) -> Option<Topology> {
+        self.check_one_form(raw)?;
+        let sentinels = match &raw.sentinels {
+            None => None,
+            Some(urls) => Some(self.sentinels(urls)?),
+        };
+        if let Some(url) = &raw.url {
+            return Some(Topology::Single(Primary::Fixed(self.server(url)?)));
+        }
+        if let Some(service) = &raw.service {
+            return Some(Topology::Single(self.service(service, sentinels.as_deref())?));
+        }
+        if let Some(shards) = &raw.shards {
+            return Some(Topology::Sharded(self.shards(shards, sentinels.as_deref())?));
+        }
+        Some(Topology::Cluster(self.cluster(raw.cluster.as_ref()?)?))
+    }
+
+    fn check_one_form(&mut self, raw: &Spanned<RawRedis>) -> Option<()> {
+        const FORMS: &str = "one of: url, cluster, shards, service with sentinels";
+        let mut forms: Vec<Spanned<()>> = [
+            raw.url.as_ref().map(|url| url.span),
+            raw.service.as_ref().map(|service| service.span),
+            raw.shards.as_ref().map(|shards| shards.span),
+            raw.cluster.as_ref().map(|cluster| cluster.span),
+        ]
+        .into_iter()
+        .flatten()
+        .map(|span| Spanned { value: (), span })
+        .collect();
+        forms.sort_by_key(|form| form.span);
+        if let [_, second, ..] = forms.as_slice() {
+            self.refuse(second, "Redis is in two places", format!("keep {FORMS}"));
+            return None;
+        }
+        let names_service = |shard: &Spanned<RawShard>| shard.service.is_some();
+        let are_asked = raw.service.is_some()
+            || raw.shards.as_ref().is_some_and(|shards| shards.iter().any(names_service));
+        match (&raw.sentinels, forms.is_empty()) {
+            (Some(sentinels), _) if !are_asked => {
+                let help = "add `service`, what they call the primary, or remove this";
+                self.refuse(sentinels, "sentinels that are asked nothing", help);
+                None
+            }
+            (None, true) => {
+                self.refuse(raw, "where is Redis?", format!("add {FORMS}"));
+                None
+            }
+            _ => Some(()),
+        }
+    }
+
+    fn service(
+        &mut self,
+        service: &Spanned<String>,
+        sentinels: Option<&[Endpoint]>,
+    ) -> Option<Primary> {
+        if service.value.is_empty() {
+            self.refuse(service, "a service has a name", "write what the sentinels call it");
+        }
+        let Some(sentinels) = sentinels else {
+            self.refuse(service, "`service` needs `sentinels`", ADD_SENTINELS);
+            return None;
+        };
+        Some(Primary::Sentinel { sentinels: sentinels.to_vec(), service: service.value.clone() })
+    }
+
+    fn shards(
+        &mut self,
+        raw: &Spanned<Vec<Spanned<RawShard>>>,
+        sentinels: Option<&[Endpoint]>,
+    ) -> Option<Vec<Shard>> {
+        if raw.is_empty() {
+            let help = "add one: `- { name: a, primary: redis://10.0.0.1:6379 }`";
+            self.refuse(raw, "no shard", help);
+            return None;
+        }
+        let shards: Vec<Option<Shard>> =
+            raw.iter().map(|shard| self.shard(shard, sentinels)).collect();
+        self.refuse_twice(raw.iter().map(|shard| (&shard.name, &*shard.name.value)));
+        let urls = raw.iter().flat_map(|shard| {
+            shard.primary.iter().chain(shard.replicas.iter().flat_map(|urls| &urls.value))
+        });
+        self.refuse_same_servers(urls.collect(), Role::Server);
+        shards.into_iter().collect()
+    }
+
+    fn shard(&mut self, raw: &Spanned<RawShard>, sentinels: Option<&[Endpoint]>) -> Option<Shard> {
+        if !is_name(&raw.name, "") {
+            let help = "write 1 to 64 of A-Z a-z 0-9 _ . -";
+            self.refuse(&raw.name, "not the name of a shard", help);
+        }
+        let primary = match (&raw.primary, &raw.service) {
+            (Some(url), None) => self.server(url).map(Primary::Fixed),
+            (None, Some(service)) => {
+                if let Some(replicas) = &raw.replicas {
+                    let message = "`replicas` does not go with `service`";
+                    self.refuse(replicas, message, "remove it; only a fixed primary has them");
+                }
+                self.service(service, sentinels)
+            }
+            (Some(_), Some(service)) => {
+                self.refuse(service, "two primaries", "keep `primary` or `service`");
+                None
+            }
+            (None, None) => {
+                self.refuse(raw, "no primary", "add `primary: redis://10.0.0.1:6379`");
+                None
+            }
+        };
+        let replicas: Vec<Option<Endpoint>> =
+            raw.replicas.iter().flat_map(|urls| &urls.value).map(|url| self.server(url)).collect();
+        let replicas: Option<Vec<Endpoint>> = replicas.into_iter().collect();
+        Some(Shard { name: raw.name.value.clone(), primary: primary?, replicas: replicas? })
+    }
+
+    fn cluster(&mut self, raw: &Spanned<Vec<Spanned<String>>>) -> Option<Vec<Endpoint>> {
+        let nodes = self.endpoints(raw, Role::Server)?;
+        for (node, url) in nodes.iter().zip(&raw.value) {
+            if node.database != 0 {
+                self.refuse(url, "a cluster has database 0 only", "remove the number");
+            }
+        }
+        Some(nodes)
+    }
+
+    fn sentinels(&mut self, raw: &Spanned<Vec<Spanned<String>>>) -> Option<Vec<Endpoint>> {
+        self.endpoints(raw, Role::Sentinel)
+    }
+
+    /// Servers of which each tells of others, so that they must all be reached in the same way.
+    fn endpoints(
+        &mut self,
+        raw: &Spanned<Vec<Spanned<String>>>,
+        role: Role,
+    ) -> Option<Vec<Endpoint>> {
+        if raw.is_empty() {
+            self.refuse(raw, "no URL", "add some: `[redis://10.0.0.1:6379]`");
+            return None;
+        }
+        let endpoints: Vec<Option<Endpoint>> =
+            raw.iter().map(|url| self.endpoint(url, role)).collect();
+        self.refuse_same_servers(raw.iter().collect(), role);
+        let endpoints: Vec<Endpoint> = endpoints.into_iter().collect::<Option<_>>()?;
+        let first = endpoints.first()?;
+        for (endpoint, url) in endpoints.iter().zip(&raw.value) {
+            if !endpoint.is_like(first) {
+                let help = "use one scheme, one database and one user in all of them";
+                self.refuse(url, "not reached in the same way as the first", help);
+            }
+        }
+        Some(endpoints)
+    }
+
+    fn server(&mut self, url: &Spanned<String>) -> Option<Endpoint> {
+        self.endpoint(url, Role::Server)
+    }
+
+    fn endpoint(&mut self, url: &Spanned<String>, role: Role) -> Option<Endpoint> {
+        match Endpoint::parse(&url.value, role) {
+            Ok(endpoint) => Some(endpoint),
+            Err(error) => {
+                self.refuse(url, error.to_string(), error.help());
+                None
+            }
+        }
+    }
+
+    /// Refuses a server that is named twice. Each of its counters would be in one place under two
+    /// names.
+    fn refuse_same_servers(&mut self, urls: Vec<&Spanned<String>>, role: Role) {
+        let servers = urls.into_iter().filter_map(|url| {
+            let Endpoint { host, port, database, .. } = Endpoint::parse(&url.value, role).ok()?;
+            Some((url, (host, port, database)))
+        });
+        self.refuse_twice(servers);
+    }
+
+    fn refuse_twice<'r, K: Hash + Eq>(
+        &mut self,
+        named: impl Iterator<Item = (&'r Spanned<String>, K)>,
+    ) {
+        let mut seen = HashSet::new();
+        for (place, what) in named {
+            if !seen.insert(what) {
+                self.refuse(place, "named twice", "write another");
+            }
+        }
+    }
+}
+
+/// Whether it is made of letters, digits and a few marks.
+fn is_name(name: &str, more: &str) -> bool {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c) || more.contains(c);
+    (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_fine)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! Settings of the store: where counters live, where they are moving to, and what holds when the
+//! store does not answer in time.
+
+use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
+
+use aws_lc_rs::digest;
+use serde::Deserialize;
+
+use super::{
+    Checker,
+    memory::{RawMemory, SnapshotSettings},
+    moving::Moving,
+    redis::{RawRedis, RedisSettings},
+};
+use crate::yaml::Spanned;
+
+/// Where counters live.
+pub struct StoreSettings {
+    /// The store that decides.
+    pub current: StoreKind,
+    /// The store that callers are moved to, while they are.
+    pub next: Option<Moving>,
+    /// What keys are hashed with. Proxies that share a store have it in common.
+    pub key_secret: Option<[u8; 16]>,
+    /// How long a decision may take; then each limit does what its `on_store_error` says.
+    pub deadline: Duration,
+    /// Proxies that share the limits: each has its part of a limit when it decides alone.
+    pub instances: NonZeroU32,
+    /// Whether responses say that the store did not decide.
+    pub tells_fallback: bool,
+    /// Counters that the in-process store keeps at most.
+    pub max_keys: usize,
+    /// Where its counters are kept from one start to the next.
+    pub snapshot: Option<SnapshotSettings>,
+}
+
+/// A store.
+#[derive(Clone, Debug)]
+pub enum StoreKind {
+    /// In the process.
+    Memory,
+    /// In Redis.
+    Redis(Arc<RedisSettings>),
+}
+
+impl StoreSettings {
+    /// Whether other proxies may share the counters.
+    pub fn is_shared(&self) -> bool {
+        let next = self.next.as_ref().map(|next| &next.to);
+        std::iter::once(&self.current).chain(next).any(|kind| matches!(kind, StoreKind::Redis(_)))
+    }
+}
+
+/// Without the secret.
+impl fmt::Debug for StoreSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StoreSettings {
+            current,
+            next,
+            key_secret: _,
+            deadline,
+            instances,
+            tells_fallback,
+            max_keys,
+            snapshot,
+        } = self;
+        f.debug_struct("StoreSettings")
+            .field("current", current)
+            .field("next", next)
+            .field("deadline", deadline)
+            .field("instances", instances)
+            .field("tells_fallback", tells_fallback)
+            .field("max_keys", max_keys)
+            .field("snapshot", snapshot)
+            .finish_non_exhaustive()
+    }
+}
+
+impl StoreKind {
+    fn is_same(&self, other: &StoreKind) -> bool {
+        match (self, other) {
+            (StoreKind::Memory, StoreKind::Memory) => true,
+            (StoreKind::Redis(redis), StoreKind::Redis(other)) => redis.has_same_keys(other),
+            (StoreKind::Memory, StoreKind::Redis(_)) | (StoreKind::Redis(_), StoreKind::Memory) => {
+                false
+            }
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename = "store section")]
+pub(super) struct RawStore {
+    /// The in-process store: the only one, or that of `on_store_error: local`.
+    pub(super) memory: Option<Spanned<RawMemory>>,
+    /// Short for `current: { redis: … }`.
+    pub(super) redis: Option<Spanned<RawRedis>>,
+    pub(super) current: Option<Spanned<RawKind>>,
+    pub(super) next: Option<Spanned<RawKind>>,
+    /// Callers of a hundred that `mode` is for, always the same; 0.
+    pub(super) percent: Option<Spanned<u8>>,
+    /// `mirror` or `move`.
+    pub(super) mode: Option<Spanned<String>>,
+    /// 1ms to 10s; 25ms.
+    pub(super) deadline: Option<Spanned<String>>,
+    /// 1.
+    pub(super) instances: Option<Spanned<u32>>,
+    pub(super) key_secret_env: Option<Spanned<String>>,
+    pub(super) key_secret_file: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) fallback_header: bool,
+}
+
+/// One of the two.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename = "store")]
+pub(super) struct RawKind {
+    pub(super) memory: Option<Spanned<RawMemory>>,
+    pub(super) redis: Option<Spanned<RawRedis>>,
+}
+
+const DEFAULT_DEADLINE: Duration = Duration::from_millis(25);
+const MIN_DEADLINE: Duration = Duration::from_millis(1);
+const MAX_DEADLINE: Duration = Duration::from_secs(10);
+/// Shortest text that keys are hashed with: a caller who can guess it can aim at another's counter.
+const MIN_KEY_SECRET_BYTES: usize = 16;
+
+impl Checker<'_> {
+    pub(super) fn store(&mut self, raw: &RawStore) -> Option<StoreSettings> {
+        let memory = self.memory_of(raw);
+        let max_keys = self.max_keys(memory.and_then(|memory| memory.max_keys.as_ref()));
+        let snapshot = memory.and_then(|memory| memory.snapshot.as_ref());
+        let snapshot = snapshot.and_then(|raw| self.snapshot(raw));
+        let current = self.current(raw);
+        let pace = self.pace(raw);
+        let next = raw.next.as_ref().and_then(|raw| self.kind(raw));
+        if let (Some(current), Some(next), Some(place)) = (&current, &next, &raw.next)
+            && current.is_same(next)
+        {
+            self.refuse(place, "the same store as the current one", "write another, or remove it");
+        }
+        let next = next.zip(pace).map(|(to, (percent, mode))| Moving { to, percent, mode });
+        let key_secret = self.key_secret(raw);
+        let deadline = self.deadline(raw.deadline.as_ref());
+        let instances = self.instances(raw.instances.as_ref());
+        Some(StoreSettings {
+            current: current?,
+            next,
+            key_secret,
+            deadline,
+            instances,
+            tells_fallback: raw.fallback_header,
+            max_keys,
+            snapshot,
+        })
+    }
+
+    /// What is said about the in-process store, wherever that is.
+    fn memory_of<'r>(&mut self, raw: &'r RawStore) -> Option<&'r RawMemory> {
+        let in_kind = |kind: &'r Option<Spanned<RawKind>>| kind.as_ref()?.value.memory.as_ref();
+        let mut said = [raw.memory.as_ref(), in_kind(&raw.current), in_kind(&raw.next)]
+            .into_iter()
+            .flatten()
+            .filter(|memory| memory.says_something());
+        let first = said.next();
+        for other in said {
+            self.refuse(other, "there is one in-process store", "keep one description of it");
+        }
+        first.map(|memory| &memory.value)
+    }
+
+    fn current(&mut self, raw: &RawStore) -> Option<StoreKind> {
+        const HELP: &str = "move `redis` into `current`";
+        let Some(redis) = &raw.redis else {
+            return match &raw.current {
+                Some(current) => self.kind(current),
+                None => Some(StoreKind::Memory),
+            };
+        };
+        if let Some(current) = &raw.current {
+            self.refuse(current, "`current` does not go with `redis`", HELP);
+        }
+        if let Some(next) = &raw.next {
+            self.refuse(next, "`next` does not go with `redis`", HELP);
+        }
+        self.redis(redis).map(Arc::new).map(StoreKind::Redis)
+    }
+
+    fn kind(&mut self, raw: &Spanned<RawKind>) -> Option<StoreKind> {
+        match (&raw.memory, &raw.redis) {
+            (Some(_), None) => Some(StoreKind::Memory),
+            (None, Some(redis)) => self.redis(redis).map(Arc::new).map(StoreKind::Redis),
+            (Some(_), Some(redis)) => {
+                self.refuse(redis, "two stores in place of one", "keep `memory` or `redis`");
+                None
+            }
+            (None, None) => {
+                self.refuse(raw, "no store", "write `memory: {}`, or `redis` and where it is");
+                None
+            }
+        }
+    }
+
+    fn key_secret(&mut self, raw: &RawStore) -> Option<[u8; 16]> {
+        let place = raw.key_secret_env.as_ref().or(raw.key_secret_file.as_ref())?;
+        let secret = self.secret(raw.key_secret_env.as_ref(), raw.key_secret_file.as_ref())?;
+        if secret.reveal().len() < MIN_KEY_SECRET_BYTES {
+            self.refuse(place, "too short a secret", "use one of at least 16 bytes");
+        }
+        let hash = digest::digest(&digest::SHA256, secret.reveal().as_bytes());
+        hash.as_ref().first_chunk().copied()
+    }
+
+    fn deadline(&mut self, raw: Option<&Spanned<String>>) -> Duration {
+        let Some(raw) = raw else { return DEFAULT_DEADLINE };
+        match humantime::parse_duration(&raw.value) {
+            Ok(deadline) if (MIN_DEADLINE..=MAX_DEADLINE).contains(&deadline) => deadline,
+            _ => {
+                let message = format!("`{}` is not a time that a decision may take", raw.value);
+                self.refuse(raw, message, "write a number and a unit, 1ms to 10s: 25ms");
+                DEFAULT_DEADLINE
+            }
+        }
+    }
+
+    fn instances(&mut self, raw: Option<&Spanned<u32>>) -> NonZeroU32 {
+        let Some(raw) = raw else { return NonZeroU32::MIN };
+        NonZeroU32::new(raw.value).unwrap_or_else(|| {
+            self.refuse(raw, "no proxy", "write how many proxies share the limits: 4");
+            NonZeroU32::MIN
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
