@@ -42,6 +42,7 @@ use crate::{
     policy::{AcceptedIssuers, Auth, Policies, Policy, Responses, Route, Upstream},
     response::{Body, Format, Rejection, Telling, options_asterisk, preferred_format, standings},
     server::{Peer, Violation},
+    store::Store,
     target::Form,
     upstream::{Forwarding, Upstreams, clean_request, clean_response},
 };
@@ -59,6 +60,7 @@ static X_TOLLGATE_TIER: HeaderName = HeaderName::from_static("x-tollgate-tier");
 pub struct Gate {
     shared: Arc<Shared>,
     upstreams: Upstreams,
+    store: Rc<Store>,
     leases: Rc<LeaseBook>,
     log: Option<Rc<LogBuffer>>,
     request_ids: RequestIds,
@@ -104,12 +106,15 @@ struct Note {
 }
 
 impl Gate {
-    /// A pipeline over what is shared, with a worker's own connections and log buffer.
+    /// A pipeline over what is shared, with a worker's own connections and log buffer. It starts
+    /// local tasks of this thread if counters are in Redis.
     pub fn new(shared: Arc<Shared>, upstreams: Upstreams, log: Option<LogBuffer>) -> Self {
+        let store = Store::start(Arc::clone(&shared.stores));
         Gate {
-            leases: LeaseBook::new(Arc::clone(&shared)),
+            leases: LeaseBook::new(Rc::clone(&store), shared.clock.clone()),
             shared,
             upstreams,
+            store,
             log: log.map(Rc::new),
             request_ids: RequestIds::default(),
             ticks: Cell::new(0),
@@ -121,10 +126,12 @@ impl Gate {
     pub fn tick(&self) {
         let now = self.shared.clock.now();
         self.leases.renew(now);
-        self.shared.store.sweep(now);
+        let stores = &self.shared.stores;
+        stores.memory.sweep(now);
         self.ticks.set(self.ticks.get().wrapping_add(1));
         if self.ticks.get().is_multiple_of(TICKS_A_REPORT) {
-            let refused = self.shared.store.take_refused();
+            stores.counts.report();
+            let refused = stores.memory.take_refused();
             if refused > 0 {
                 tracing::warn!(refused, "no room for new counters: raise store.memory.max_keys");
             }
@@ -133,6 +140,17 @@ impl Gate {
         if let Some(log) = &self.log {
             log.flush();
         }
+    }
+
+    /// What is due before the worker begins.
+    pub async fn ready(&self) {
+        self.store.ready().await;
+    }
+
+    /// What is due when the worker ends.
+    pub async fn finish(&self) {
+        self.tick();
+        self.store.finish().await;
     }
 
     /// What this worker shares with the others.
@@ -157,15 +175,18 @@ impl Gate {
         let client = Client { address, headers: &parts.headers };
         let head = framing.map_err(Rejection::from).and_then(|()| Head::read(&parts));
         let seen = self.log.is_some().then(|| Seen::of(&parts, &head, address));
+        let line = self.log.as_ref().zip(seen);
+        let (store, clock, request_id) = (&self.store, &self.shared.clock, &request_id);
+        let passage = Passage::default();
+        // From here on the client may go away while somebody else is waited for.
+        let mut owed = Owed { store, clock, line, passage, request_id, arrival, is_begun: false };
         let (passage, outcome) = match head {
-            Ok(head) => self.judge(&policies, &head, client, arrival.now),
+            Ok(head) => self.judge(&policies, &head, client, arrival.now).await,
             Err(rejection) => (Passage::default(), Outcome::Refuse(rejection)),
         };
         let leases = passage.tally.as_ref().and_then(|tally| self.leases.hold(tally, arrival.now));
         let format = preferred_format(&parts.headers, passage.responses());
-        let line = self.log.as_ref().zip(seen);
-        let (shared, request_id) = (&*self.shared, &request_id);
-        let mut owed = Owed { shared, line, passage, request_id, arrival, is_begun: false };
+        owed.passage = passage;
 
         let (answer, upstream_time) = match outcome {
             Outcome::Forward(upstream, target) => {
@@ -191,14 +212,14 @@ impl Gate {
             }
         };
         self.settle(&mut owed.passage, &mut response);
-        stamp(&mut response, &owed.passage, shared);
+        stamp(&mut response, &owed.passage, &self.shared);
         response.headers_mut().insert(X_REQUEST_ID.clone(), request_id.clone());
         let tail = owed.begin(response.status().as_u16(), &Note { error, upstream_time });
         response.map(|body| body.with_tail(tail).with_leases(leases))
     }
 
     /// Route, identity, limits: all that is decided before anything is forwarded.
-    fn judge<'p>(
+    async fn judge<'p>(
         &self,
         policies: &'p Policies,
         head: &Head<'_>,
@@ -232,7 +253,7 @@ impl Gate {
             Ok(identity) => identity,
             Err(error) if route.is_none() => return (passage, Outcome::Refuse(error.into())),
             Err(error) => {
-                let (tally, rejection) = self.charge_address(charges, error);
+                let (tally, rejection) = self.charge_address(charges, error).await;
                 return (Passage { tally, ..passage }, Outcome::Refuse(rejection));
             }
         };
@@ -241,11 +262,12 @@ impl Gate {
         }
         let (tally, outcome) = match destination {
             None => {
-                let tally = Tally::peek(charges.of_caller(&identity), &self.shared.store, now);
-                (Some(tally), Outcome::Standings)
+                let asked = charges.of_caller(&identity);
+                let decision = self.store.peek(&asked.charges, now).await;
+                (Some(Tally::peeked(asked, decision, now)), Outcome::Standings)
             }
             Some((_, upstream)) => match charges.of(&identity) {
-                Ok(asked) => match self.charge(asked, charges, &identity) {
+                Ok(asked) => match self.charge(asked, charges, &identity).await {
                     (tally, None) => (tally, Outcome::Forward(upstream, head.target())),
                     (tally, Some(rejection)) => (tally, Outcome::Refuse(rejection)),
                 },
@@ -258,7 +280,7 @@ impl Gate {
     /// A request whose sender could not be identified is charged to its address where the route has
     /// a limit by address, and to nobody else: whoever it claims to be must not pay for it. Without
     /// that, guessing tokens would be free.
-    fn charge_address<'p>(
+    async fn charge_address<'p>(
         &self,
         charges: Charges<'_, 'p>,
         error: IdentityError,
@@ -266,12 +288,12 @@ impl Gate {
         let rules = &charges.policy.identity;
         let nobody = self.shared.identifier.unidentified(rules, charges.client.address);
         let asked = charges.by_address(&nobody);
-        let (tally, denied) = self.charge(asked, charges, &nobody);
+        let (tally, denied) = self.charge(asked, charges, &nobody).await;
         (tally, denied.unwrap_or(Rejection::Identity(error)))
     }
 
     /// Takes all charges or none. Tells what came of it, and why the request is denied.
-    fn charge<'p>(
+    async fn charge<'p>(
         &self,
         asked: Asked<'p>,
         charges: Charges<'_, 'p>,
@@ -280,8 +302,9 @@ impl Gate {
         if asked.charges.is_empty() {
             return (None, None);
         }
-        match Tally::charge(asked, &self.shared.store, charges.now) {
-            Ok(tally) => {
+        match self.store.charge(&asked.charges, charges.now).await {
+            Ok(decision) => {
+                let tally = Tally::charged(asked, decision, charges.now);
                 let jitter = charges.policy.responses.jitter;
                 let rejection = tally.denial(identity, charges.now, jitter);
                 (Some(tally), rejection)
@@ -297,7 +320,7 @@ impl Gate {
                 passage.identity.as_ref().is_some_and(|identity| identity.token.is_some());
             let (status, headers) = (response.status(), response.headers());
             let answer = Answer { status, headers, is_authenticated };
-            tally.settle(&self.shared.store, answer, &self.shared.clock);
+            tally.settle(&self.store, answer, &self.shared.clock);
         }
         // What a request has cost is between the upstream and this proxy.
         if let (Some(policy), Some(route)) = (passage.policy, passage.route) {

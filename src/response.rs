@@ -137,7 +137,9 @@ impl Rejection {
             },
             Rejection::Primary(_) | Rejection::Secondary(_) => responses.denied_status,
             Rejection::Denied | Rejection::MissingKey(_) => StatusCode::FORBIDDEN,
-            Rejection::Store(StoreError::Full) => StatusCode::SERVICE_UNAVAILABLE,
+            Rejection::Store(StoreError::Full | StoreError::Unanswered(_)) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Rejection::Upstream(error) => match error {
                 UpstreamError::Connect(_) | UpstreamError::Exchange(_) | UpstreamError::Unsound => {
                     StatusCode::BAD_GATEWAY

@@ -1,17 +1,39 @@
-//! Where counters live.
+//! Where counters live: in the process, or in Redis.
 //!
 //! A store takes all charges of a request or none, and answers with the standing of each limit from
-//! that one read.
+//! that one read. Where one call cannot decide about all of them, they are taken in order and given
+//! back when one is denied ([`groups`]); where the store does not answer in time, each limit does
+//! what it says ([`local`]).
 
+mod counts;
+mod follow;
+mod groups;
 mod keeper;
+mod local;
+mod memo;
 mod memory;
+mod moving;
+mod recent;
+mod redis;
 mod snapshot;
 
-use crate::limit::Receipt;
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use self::{memo::Memo, moving::Moved, redis::RedisStore};
+use crate::{
+    clock::Timestamp,
+    limit::{Charge, DecidedBy, Decision, Outcome, Receipt, Standing},
+    settings::{StoreKind, StoreSettings},
+};
 
 pub use self::{
+    counts::Counts,
+    follow::Follow,
     keeper::{Keeper, restore},
     memory::MemoryStore,
+    moving::Move,
 };
 
 /// Why a store could not decide.
@@ -20,10 +42,36 @@ pub enum StoreError {
     /// Every place for a counter is taken by one that is in use.
     #[error("every counter is in use")]
     Full,
+    /// Redis did not decide, and a limit is closed then.
+    #[error("the store did not decide: {0}")]
+    Unanswered(#[from] Unanswered),
+}
+
+/// Why Redis did not decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// It is known to be away, and nobody waited for it.
+    #[error("it is away")]
+    Away,
+    /// Too many requests wait for it.
+    #[error("too many requests wait for it")]
+    Busy,
+    /// It did not answer in time.
+    #[error("it did not answer in time")]
+    Timeout,
+    /// The connection broke before it answered.
+    #[error("the connection to it broke")]
+    Lost,
+    /// It answered that it cannot.
+    #[error("it refused")]
+    Refused,
+    /// Its answer makes no sense.
+    #[error("its answer cannot be read")]
+    BadReply,
 }
 
 /// What is put right about a charge after its decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Adjustment {
     /// Its cost is taken, whether or not it fits.
     Take,
@@ -31,4 +79,169 @@ pub enum Adjustment {
     GiveBack(Receipt),
     /// The lease that was granted is made good for its full time.
     Renew(Receipt),
+}
+
+/// What all workers share of the stores.
+pub struct Stores {
+    /// Counters in the process: all of them, or those that Redis is not there for.
+    pub memory: Arc<MemoryStore>,
+    settings: StoreSettings,
+    /// Who is moved to the next store, if there is one.
+    pub moving: Move,
+    /// What happened.
+    pub counts: Counts,
+}
+
+/// The stores, as one worker reaches them.
+pub struct Store {
+    stores: Arc<Stores>,
+    current: Backend,
+    next: Option<Backend>,
+    memo: RefCell<Memo>,
+    moved: RefCell<Moved>,
+}
+
+/// Where counters are kept.
+#[derive(Clone)]
+enum Backend {
+    Memory(Arc<MemoryStore>),
+    Redis(Rc<RedisStore>),
+}
+
+/// How long a worker that begins waits for its first connections to Redis.
+const FIRST_CONNECTIONS: Duration = Duration::from_secs(1);
+
+/// How long a worker that ends waits until Redis has what is still to be put right.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+impl Stores {
+    /// What `settings` describe; `memory` has the counters that are kept in the process.
+    pub fn new(settings: StoreSettings, memory: MemoryStore) -> Self {
+        let moving = Move::new(settings.next.as_ref());
+        Stores { memory: Arc::new(memory), settings, moving, counts: Counts::default() }
+    }
+
+    /// Whether responses say so when Redis did not decide about them.
+    pub fn tells_fallback(&self) -> bool {
+        self.settings.tells_fallback
+    }
+}
+
+impl Store {
+    /// A worker's own connections. They are made by tasks of this thread, which must run local
+    /// tasks unless all counters are in the process.
+    pub fn start(stores: Arc<Stores>) -> Rc<Store> {
+        let backend = |kind: &StoreKind| match kind {
+            StoreKind::Memory => Backend::Memory(Arc::clone(&stores.memory)),
+            StoreKind::Redis(settings) => Backend::Redis(RedisStore::start(settings)),
+        };
+        let current = backend(&stores.settings.current);
+        let next = stores.settings.next.as_ref().map(|moving| backend(&moving.to));
+        let (memo, moved) = (RefCell::default(), RefCell::default());
+        Rc::new(Store { stores, current, next, memo, moved })
+    }
+
+    /// Takes all `charges` or none, at `now`.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if a charge needs a new counter in the process and there is no room for
+    /// one; [`StoreError::Unanswered`] if Redis does not answer and a limit is closed then. What was
+    /// taken until then is given back.
+    pub async fn charge(
+        self: &Rc<Self>,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Result<Decision, StoreError> {
+        if let (Backend::Memory(memory), None) = (&self.current, &self.next) {
+            return memory.charge(charges, now);
+        }
+        if let Some(decision) = self.memo.borrow_mut().recall(charges, now) {
+            return Ok(decision);
+        }
+        let decision = self.charge_groups(charges, now).await?;
+        self.memo.borrow_mut().remember(charges, &decision, now);
+        Ok(decision)
+    }
+
+    /// How the limits of `charges` stand, with nothing taken; perhaps not by the latest count. What
+    /// is not known is [`DecidedBy::Nobody`]'s.
+    pub async fn peek(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+        if let (Backend::Memory(memory), None) = (&self.current, &self.next) {
+            return memory.peek(charges, now);
+        }
+        self.peek_groups(charges, now).await
+    }
+
+    /// Makes good what was decided about `charge`, now that more is known. Tells how its limit stands
+    /// then; none if nobody knows, or there is nothing to be made good.
+    pub fn settle(
+        self: &Rc<Self>,
+        (charge, outcome): (&Charge<'_>, &Outcome),
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) -> Option<Standing> {
+        if let Adjustment::GiveBack(_) = adjustment {
+            self.memo.borrow_mut().forget(charge.key);
+        }
+        let backend = match outcome.decided_by {
+            DecidedBy::Current => &self.current,
+            DecidedBy::Next => self.next.as_ref()?,
+            DecidedBy::Local => return self.settle_locally(charge, adjustment, now),
+            DecidedBy::Nobody => return None,
+        };
+        if outcome.decided_by == DecidedBy::Current {
+            self.settle_mirrored(charge, adjustment, now);
+        }
+        match backend {
+            Backend::Memory(memory) => memory.settle(charge, adjustment, now),
+            Backend::Redis(redis) => {
+                redis.settle(charge, adjustment, now);
+                Some(adjusted(outcome.standing, charge.cost, adjustment))
+            }
+        }
+    }
+
+    /// Waits until it is known whether Redis is there, before the worker begins: what comes first
+    /// need not be decided without it.
+    pub async fn ready(&self) {
+        let deadline = Instant::now() + FIRST_CONNECTIONS;
+        for redis in self.redis() {
+            redis.ready(deadline).await;
+        }
+    }
+
+    /// Sends what is still to be put right, before the worker ends.
+    pub async fn finish(&self) {
+        let deadline = Instant::now() + LAST_WORDS;
+        for redis in self.redis() {
+            redis.finish(deadline).await;
+        }
+    }
+
+    fn redis(&self) -> impl Iterator<Item = &Rc<RedisStore>> {
+        let backends = std::iter::once(&self.current).chain(&self.next);
+        backends.filter_map(|backend| match backend {
+            Backend::Redis(redis) => Some(redis),
+            Backend::Memory(_) => None,
+        })
+    }
+
+    fn backend(&self, decided_by: DecidedBy) -> Option<&Backend> {
+        match decided_by {
+            DecidedBy::Current => Some(&self.current),
+            DecidedBy::Next => self.next.as_ref(),
+            DecidedBy::Local | DecidedBy::Nobody => None,
+        }
+    }
+}
+
+/// How a limit will stand once an adjustment has reached Redis. The window stays, and so does its
+/// reset.
+fn adjusted(standing: Standing, cost: u32, adjustment: Adjustment) -> Standing {
+    let used = match adjustment {
+        Adjustment::Take => standing.used.saturating_add(cost),
+        Adjustment::GiveBack(_) => standing.used.saturating_sub(cost),
+        Adjustment::Renew(_) => standing.used,
+    };
+    Standing { used, remaining: standing.limit.saturating_sub(used), ..standing }
 }

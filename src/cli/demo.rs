@@ -51,9 +51,9 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
 
     let listen = free_address(arguments.listen);
     let settings = format!("version: 1\nlisteners: [{{ address: \"{listen}\" }}]\n");
-    let settings = Settings::parse(Path::new("demo"), &settings)?;
+    let settings = Settings::parse(Path::new("demo"), &settings, &sources)?;
     let configuration = Configuration { settings, policies: Policies::new(vec![policy]) };
-    let result = serve(configuration, |addresses| {
+    let result = serve(configuration, None, |addresses| {
         let address = addresses.first().copied().unwrap_or(listen);
         let tokens = Tokens { free: mint(&key, "42", "free")?, pro: mint(&key, "7", "pro")? };
         Ok(introduce(output, address, &tokens)?)

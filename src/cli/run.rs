@@ -1,6 +1,11 @@
 //! `tollgate run`: read the configuration, listen, serve, drain.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,7 +20,7 @@ use crate::{
     policy::{Override, Policies, Sources},
     server::{Server, Stopped},
     settings::Configuration,
-    store::Keeper,
+    store::{Follow, Keeper},
 };
 
 /// Serve
@@ -32,15 +37,16 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let events = log_to_stderr();
     let configuration = Configuration::read(&arguments.config, &Sources::system())?;
-    let result = serve(configuration, |_| Ok(()));
+    let result = serve(configuration, Some(&arguments.config), |_| Ok(()));
     events.flush(LAST_WORDS);
     result
 }
 
-/// Serves what `configuration` describes until a signal; `ready` is called with the addresses once
-/// they are bound.
+/// Serves what `configuration` describes, which was read from `file` if it was, until a signal;
+/// `ready` is called with the addresses once they are bound.
 pub(super) fn serve(
     configuration: Configuration,
+    file: Option<&Path>,
     ready: impl FnOnce(&[std::net::SocketAddr]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let settings = &configuration.settings;
@@ -58,12 +64,18 @@ pub(super) fn serve(
         tracing::warn!(lines, "access log lines were dropped: nobody reads them fast enough");
     });
     let access_log = settings.access_log.map(|format| AccessLog::new(format, pipe.clone()));
-    let snapshot = settings.snapshot.clone();
+    let snapshot = settings.store.snapshot.clone();
+    let is_moving = settings.store.next.is_some();
     let shared = Arc::new(Shared::new(configuration, Clock::System).context("cannot start")?);
-    let store = Arc::clone(&shared.store);
+    let store = Arc::clone(&shared.stores.memory);
     let keeper = snapshot
         .map(|snapshot| Keeper::start(store, snapshot.file, snapshot.every, Clock::System))
         .transpose()?;
+    // Stops when it is dropped.
+    let _follow = match file.filter(|_| is_moving) {
+        Some(file) => Some(Follow::start(Arc::clone(&shared.stores), file.to_owned())?),
+        None => None,
+    };
     let server = Server { shared, listeners, workers, access_log, drain };
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -155,6 +155,8 @@ impl<'r, 'p> Charges<'r, 'p> {
                     None => Timing::Now,
                     Some(_) => Timing::Later,
                 },
+                scope: limit.scope(),
+                fallback: limit.fallback,
             });
         }
         Ok(())

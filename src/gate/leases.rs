@@ -4,29 +4,29 @@ use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     rc::Rc,
-    sync::Arc,
     time::Duration,
 };
 
 use smallvec::SmallVec;
 
-use super::{Shared, tally::Tally};
+use super::tally::Tally;
 use crate::{
-    clock::Timestamp,
-    limit::{Charge, Key, Quota, Receipt, Stance, Timing},
-    store::Adjustment,
+    clock::{Clock, Timestamp},
+    limit::{Outcome, OwnedCharge, Receipt},
+    store::{Adjustment, Store},
 };
 
 /// What is held, by number.
 pub(super) struct LeaseBook {
-    shared: Arc<Shared>,
+    store: Rc<Store>,
+    clock: Clock,
     held: RefCell<HashMap<u64, Held>>,
     next: Cell<u64>,
 }
 
 struct Held {
-    key: Key,
-    quota: Quota,
+    charge: OwnedCharge,
+    outcome: Outcome,
     receipt: Receipt,
     lease: Duration,
     renewed: Timestamp,
@@ -40,18 +40,18 @@ pub struct HeldLeases {
 }
 
 impl LeaseBook {
-    pub(super) fn new(shared: Arc<Shared>) -> Rc<LeaseBook> {
-        Rc::new(LeaseBook { shared, held: RefCell::default(), next: Cell::new(0) })
+    pub(super) fn new(store: Rc<Store>, clock: Clock) -> Rc<LeaseBook> {
+        Rc::new(LeaseBook { store, clock, held: RefCell::default(), next: Cell::new(0) })
     }
 
     /// Holds what was granted to a request; none if nothing was.
     pub(super) fn hold(self: &Rc<Self>, tally: &Tally<'_>, now: Timestamp) -> Option<HeldLeases> {
         let mut numbers = SmallVec::new();
-        for (charge, receipt, lease) in tally.granted() {
+        for (item, receipt, lease) in tally.granted() {
             let number = self.next.get();
             self.next.set(number + 1);
-            let (key, quota) = (charge.key, charge.quota.clone());
-            let held = Held { key, quota, receipt, lease, renewed: now };
+            let (charge, outcome) = (item.charge.into(), *item.outcome);
+            let held = Held { charge, outcome, receipt, lease, renewed: now };
             self.held.borrow_mut().insert(number, held);
             numbers.push(number);
         }
@@ -64,26 +64,19 @@ impl LeaseBook {
             if now.saturating_since(held.renewed) >= held.lease / 3 {
                 held.renewed = now;
                 let renewal = Adjustment::Renew(held.receipt);
-                self.shared.store.settle(&held.charge(), renewal, now);
+                self.store.settle((&held.charge.charge(), &held.outcome), renewal, now);
             }
         }
     }
 }
 
-impl Held {
-    fn charge(&self) -> Charge<'_> {
-        let (stance, timing) = (Stance::Enforce, Timing::Now);
-        Charge { key: self.key, quota: &self.quota, cost: 1, stance, timing }
-    }
-}
-
 impl Drop for HeldLeases {
     fn drop(&mut self) {
-        let shared = &self.book.shared;
+        let LeaseBook { store, clock, .. } = &*self.book;
         for number in &self.numbers {
             if let Some(held) = self.book.held.borrow_mut().remove(number) {
                 let end = Adjustment::GiveBack(held.receipt);
-                shared.store.settle(&held.charge(), end, shared.clock.now());
+                store.settle((&held.charge.charge(), &held.outcome), end, clock.now());
             }
         }
     }

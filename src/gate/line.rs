@@ -4,10 +4,12 @@ use std::{net::IpAddr, rc::Rc};
 
 use http::{HeaderValue, Method, request::Parts};
 
-use super::{Arrival, Note, Passage, Shared, head::Head, tally::Tally};
+use super::{Arrival, Note, Passage, head::Head, tally::Tally};
 use crate::{
     access_log::{Counted, Entry, LogBuffer, Tail},
+    clock::Clock,
     response::{CLIENT_CLOSED_REQUEST, Rejection},
+    store::Store,
 };
 
 /// What the log tells of a request whose head has gone to the upstream by the time it is told.
@@ -32,7 +34,8 @@ impl Seen {
 /// right. If it is dropped before the line was begun, the client has gone: the line says so, and what
 /// only some responses count is counted, for the response may have been one of them.
 pub(super) struct Owed<'g, 'p> {
-    pub(super) shared: &'g Shared,
+    pub(super) store: &'g Rc<Store>,
+    pub(super) clock: &'g Clock,
     /// None: there is no access log.
     pub(super) line: Option<(&'g Rc<LogBuffer>, Seen)>,
     pub(super) passage: Passage<'p>,
@@ -88,7 +91,7 @@ impl Drop for Owed<'_, '_> {
             return;
         }
         if let Some(tally) = &mut self.passage.tally {
-            tally.abandon(&self.shared.store, self.shared.clock.now());
+            tally.abandon(self.store, self.clock.now());
         }
         if let Some(tail) = self.write(CLIENT_CLOSED_REQUEST, &Note::default()) {
             tail.end(false);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::{
-    clock::Clock,
+    clock::{Clock, Timestamp},
     identity::{Identifier, TokenCache, TrustedProxies},
     limit::KeyHasher,
     policy::Policies,
-    settings::Configuration,
-    store::{MemoryStore, restore},
+    settings::{Configuration, StoreSettings},
+    store::{MemoryStore, Stores, restore},
 };
 
 /// What all workers share.
@@ -18,7 +18,7 @@ pub struct Shared {
     /// The policies in force.
     pub policies: ArcSwap<Policies>,
     /// The counters.
-    pub store: Arc<MemoryStore>,
+    pub stores: Arc<Stores>,
     /// Finds out who is calling.
     pub identifier: Identifier,
     /// What time it is.
@@ -37,29 +37,50 @@ impl Shared {
     /// The system has no random numbers to key the counters with.
     pub fn new(configuration: Configuration, clock: Clock) -> Result<Shared, NoRandomness> {
         let Configuration { settings, policies } = configuration;
-        let saved = settings.snapshot.as_ref();
-        let restored = saved.and_then(|saved| restore(&saved.file, settings.max_keys, clock.now()));
-        let store = match restored {
-            Some(store) => store,
-            None => {
-                let mut secret = [0; 16];
-                aws_lc_rs::rand::fill(&mut secret).map_err(|_| NoRandomness)?;
-                MemoryStore::new(settings.max_keys, secret)
-            }
-        };
+        let memory = counters(&settings.store, clock.now())?;
         Ok(Shared {
             policies: ArcSwap::from_pointee(policies),
             identifier: Identifier {
                 tokens: TokenCache::new(settings.token_cache_bytes),
-                hasher: KeyHasher::new(store.key_secret()),
+                hasher: KeyHasher::new(memory.key_secret()),
             },
-            store: Arc::new(store),
+            stores: Arc::new(Stores::new(settings.store, memory)),
             clock,
             trusted_proxies: settings.trusted_proxies,
             write_forwarded: settings.write_forwarded,
         })
     }
 }
+
+/// The counters in the process: those that were saved, if any were.
+fn counters(settings: &StoreSettings, now: Timestamp) -> Result<MemoryStore, NoRandomness> {
+    let secret = match settings.key_secret {
+        None if settings.is_shared() => {
+            tracing::warn!(
+                "store.key_secret_env is not set: whoever reads Redis can test whose counters it has"
+            );
+            Some(NO_SECRET)
+        }
+        secret => secret,
+    };
+    let saved = settings.snapshot.as_ref();
+    let restored = saved.and_then(|saved| restore(&saved.file, settings.max_keys, now));
+    match restored {
+        Some(store) if secret.is_none_or(|secret| secret == store.key_secret()) => Ok(store),
+        Some(_) => {
+            tracing::warn!("starting without the saved counters: they have another key secret");
+            Ok(MemoryStore::new(settings.max_keys, secret.unwrap_or(NO_SECRET)))
+        }
+        None => {
+            let mut random = [0; 16];
+            aws_lc_rs::rand::fill(&mut random).map_err(|_| NoRandomness)?;
+            Ok(MemoryStore::new(settings.max_keys, secret.unwrap_or(random)))
+        }
+    }
+}
+
+/// What keys are hashed with where proxies must agree and nobody has told them on what.
+const NO_SECRET: [u8; 16] = *b"tollgate/counter";
 
 /// The system has no random numbers.
 #[derive(Clone, Copy, Debug, thiserror::Error)]

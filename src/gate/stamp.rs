@@ -6,10 +6,11 @@ use http::{HeaderName, HeaderValue, Response};
 
 use super::{Passage, Shared, charges::Role, tally::Tally};
 use crate::{
-    limit::{Key, KeyHasher, Quota, Retry},
+    limit::{DecidedBy, Key, KeyHasher, Quota, Retry},
     response::{Body, LimitHeaders, RateLimitFields, RateLimitItem, expose, t},
 };
 
+static X_TOLLGATE_STORE: HeaderName = HeaderName::from_static("x-tollgate-store");
 static X_TOLLGATE_SHADOW: HeaderName = HeaderName::from_static("x-tollgate-shadow");
 
 /// Puts the limit headers that the policy asks for on a response that has none: an upstream's own
@@ -40,7 +41,17 @@ pub(super) fn stamp(response: &mut Response<Body>, passage: &Passage<'_>, shared
     {
         headers.append(X_TOLLGATE_SHADOW.clone(), names);
     }
+    if let Some(decider) = tally.fallback().filter(|_| shared.stores.tells_fallback()) {
+        headers.append(X_TOLLGATE_STORE.clone(), fallback_value(decider));
+    }
     expose(headers);
+}
+
+fn fallback_value(decider: DecidedBy) -> HeaderValue {
+    HeaderValue::from_static(match decider {
+        DecidedBy::Nobody => "open",
+        _ => "local",
+    })
 }
 
 fn rate_limit_fields(tally: &Tally<'_>, shared: &Shared) -> Option<RateLimitFields> {
@@ -57,7 +68,7 @@ fn rate_limit_fields(tally: &Tally<'_>, shared: &Shared) -> Option<RateLimitFiel
             remaining: standing.remaining,
             t: match item.charge.quota {
                 Quota::Concurrency(_) => None,
-                _ => Some(t(standing, now, retry_after)),
+                _ => Some(t(standing, tally.store_time(now), retry_after)),
             },
         }
     });

@@ -8,9 +8,11 @@ use super::charges::{Asked, AskedLimit, Role};
 use crate::{
     clock::Timestamp,
     identity::{CallerValue, Identity, ResolvedCaller},
-    limit::{Charge, Decision, Key, Outcome, Outcomes, Quota, Receipt, Retry, Standing, Verdict},
+    limit::{
+        Charge, DecidedBy, Decision, Key, Outcome, Outcomes, Quota, Receipt, Retry, Standing,
+        Verdict,
+    },
     response::{Denial, Rejection},
-    store::{MemoryStore, StoreError},
 };
 
 pub(super) use self::settle::Answer;
@@ -21,6 +23,10 @@ pub(super) struct Tally<'p> {
     outcomes: Outcomes,
     /// Whether the response may still put right what was charged.
     is_open: bool,
+    /// When it was decided, by the store's clock.
+    decided: Timestamp,
+    /// When that was asked for, by this process' clock.
+    begun: Timestamp,
 }
 
 /// One charge and its outcome.
@@ -39,28 +45,41 @@ impl<'t> Item<'t, '_> {
 }
 
 impl<'p> Tally<'p> {
-    /// Has the store take what is asked for, or none of it.
-    pub(super) fn charge(
-        asked: Asked<'p>,
-        store: &MemoryStore,
-        now: Timestamp,
-    ) -> Result<Tally<'p>, StoreError> {
-        let Decision { verdict, outcomes } = store.charge(&asked.charges, now)?;
-        Ok(Tally { asked, outcomes, is_open: verdict == Verdict::Allow })
+    /// What the store decided about what was asked for at `now`.
+    pub(super) fn charged(asked: Asked<'p>, decision: Decision, now: Timestamp) -> Self {
+        let is_open = decision.verdict == Verdict::Allow;
+        Tally { is_open, ..Tally::peeked(asked, decision, now) }
     }
 
-    /// Only looks.
-    pub(super) fn peek(asked: Asked<'p>, store: &MemoryStore, now: Timestamp) -> Tally<'p> {
-        let standings = store.peek(&asked.charges, now);
-        let outcome = |standing| Outcome { standing, receipt: None };
-        let outcomes = standings.into_iter().map(outcome).collect();
-        Tally { asked, outcomes, is_open: false }
+    /// How what is asked for at `now` stands.
+    pub(super) fn peeked(asked: Asked<'p>, decision: Decision, now: Timestamp) -> Self {
+        let Decision { outcomes, now: decided, .. } = decision;
+        Tally { asked, outcomes, is_open: false, decided, begun: now }
     }
 
-    /// All charges, in order.
+    /// What time the store has when it is `now` for this process.
+    pub(super) fn store_time(&self, now: Timestamp) -> Timestamp {
+        self.decided + now.saturating_since(self.begun)
+    }
+
+    /// Whether the store left it to this process, or to nobody, to decide about a limit.
+    pub(super) fn fallback(&self) -> Option<DecidedBy> {
+        let mut deciders = self.outcomes.iter().map(|outcome| outcome.decided_by);
+        let is_local = deciders.clone().any(|decider| decider == DecidedBy::Local);
+        let is_open = self.is_open && deciders.any(|decider| decider == DecidedBy::Nobody);
+        match (is_local, is_open) {
+            (true, _) => Some(DecidedBy::Local),
+            (false, true) => Some(DecidedBy::Nobody),
+            (false, false) => None,
+        }
+    }
+
+    /// All charges about which anything is known, in order.
     pub(super) fn items(&self) -> impl Iterator<Item = Item<'_, 'p>> {
         let asked = self.asked.limits.iter().zip(&self.asked.charges);
-        asked.zip(&self.outcomes).map(|((asked, charge), outcome)| Item { asked, charge, outcome })
+        let items = asked.zip(&self.outcomes);
+        let items = items.map(|((asked, charge), outcome)| Item { asked, charge, outcome });
+        items.filter(|item| item.outcome.decided_by != DecidedBy::Nobody)
     }
 
     /// The charges that are more than counted.
@@ -112,7 +131,7 @@ impl<'p> Tally<'p> {
     pub(super) fn retry_after(&self, now: Timestamp, jitter: Duration) -> Option<u64> {
         match self.denied_by()?.standing().retry {
             Retry::At(instant) => {
-                let wait = instant.saturating_since(now) + jitter;
+                let wait = instant.saturating_since(self.store_time(now)) + jitter;
                 Some((wait.as_micros() as u64).div_ceil(1_000_000).max(1))
             }
             Retry::Now | Retry::Never => None,
@@ -146,9 +165,9 @@ impl<'p> Tally<'p> {
     }
 
     /// What was granted until the response ends, and how long that is good.
-    pub(super) fn granted(&self) -> impl Iterator<Item = (&Charge<'p>, Receipt, Duration)> {
-        self.items().filter_map(|Item { charge, outcome, .. }| match charge.quota {
-            Quota::Concurrency(algorithm) => Some((charge, outcome.receipt?, algorithm.lease)),
+    pub(super) fn granted(&self) -> impl Iterator<Item = (Item<'_, 'p>, Receipt, Duration)> {
+        self.items().filter_map(|item| match item.charge.quota {
+            Quota::Concurrency(algorithm) => Some((item, item.outcome.receipt?, algorithm.lease)),
             _ => None,
         })
     }

@@ -112,6 +112,7 @@ async fn serve(
 ) {
     let ticker = Rc::new(Ticker::default());
     let gate = Rc::new(Gate::new(shared, Upstreams::new(Rc::clone(&ticker)), log));
+    gate.ready().await;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
@@ -141,7 +142,7 @@ async fn serve(
     }
     // The buffer hands its last lines over when the gate is dropped; connections that are cut hold
     // on to the gate until the runtime is gone.
-    gate.tick();
+    gate.finish().await;
 }
 
 /// Makes an accepted socket this runtime's own.

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::limit::{
         Align, Charge, Concurrency, FixedWindow, Gcra, Key, LimitId, Quota, SlidingLog,
-        SlidingWindow, Stance, Timing, TokenBucket,
+        SlidingWindow, TokenBucket,
     };
 
     const NOW: Timestamp = Timestamp::from_secs(1_790_000_000);
@@ -123,7 +123,7 @@ mod tests {
     fn charge(owner: u64, quota: &Quota) -> Charge<'_> {
         let owner = u128::from(owner.wrapping_mul(0x9E37_79B9_7F4A_7C15)) << 64 | 1;
         let key = Key::new(owner, owner, LimitId::new("test", "core", "", 0));
-        Charge { key, quota, cost: 1, stance: Stance::Enforce, timing: Timing::Now }
+        Charge::new(key, quota, 1)
     }
 
     #[test]
@@ -145,7 +145,9 @@ mod tests {
         for owner in 0..500 {
             let charge = [charge(owner, &quotas[owner as usize % quotas.len()])];
             match charge[0].quota {
-                Quota::Concurrency(_) => assert_eq!(restored.peek(&charge, later)[0].used, 0),
+                Quota::Concurrency(_) => {
+                    assert_eq!(restored.peek(&charge, later).outcomes[0].standing.used, 0)
+                }
                 _ => assert_eq!(restored.peek(&charge, later), store.peek(&charge, later)),
             }
         }

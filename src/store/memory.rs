@@ -26,8 +26,8 @@ use super::{Adjustment, StoreError};
 use crate::{
     clock::Timestamp,
     limit::{
-        Algorithm, Bucket, Charge, Decision, Leases, Level, Log, Outcome, Outcomes, Quota, Receipt,
-        Stance, Standing, Verdict, Window, Windows,
+        Algorithm, Bucket, Charge, Count, Countable, DecidedBy, Decision, Leases, Level, Log,
+        Outcome, Outcomes, Quota, Receipt, Stance, Standing, Verdict, Window, Windows,
     },
 };
 
@@ -163,10 +163,10 @@ impl MemoryStore {
             outcomes.push(match (fits, verdict) {
                 (false, _) => shard.deny(charge, now),
                 (true, Verdict::Allow) if is_taken => self.take(shard, charge, now),
-                (true, _) => Outcome { standing: shard.standing(charge, now), receipt: None },
+                (true, _) => untaken(shard.standing(charge, now)),
             });
         }
-        Ok(Decision { verdict, outcomes })
+        Ok(Decision { verdict, outcomes, now })
     }
 
     /// Makes good what was decided about `charge`, now that more is known. Tells how its limit stands
@@ -197,12 +197,48 @@ impl MemoryStore {
     }
 
     /// How the limits of `charges` stand, with nothing taken.
-    pub fn peek(&self, charges: &[Charge<'_>], now: Timestamp) -> Vec<Standing> {
+    pub fn peek(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
         let mut shards = self.lock(charges);
-        charges
-            .iter()
-            .flat_map(|charge| Some(shards.of(charge).ok()?.standing(charge, now)))
-            .collect()
+        let standing = |charge: &Charge<'_>| Some(shards.of(charge).ok()?.standing(charge, now));
+        let outcomes = charges.iter().flat_map(standing).map(untaken).collect();
+        Decision { verdict: Verdict::Allow, outcomes, now }
+    }
+
+    /// What a counter holds; none if it holds nothing.
+    pub fn count(&self, charge: &Charge<'_>) -> Option<Count> {
+        let mut shards = self.lock(std::slice::from_ref(charge));
+        let shard = shards.of(charge).ok()?;
+        with_table!(shard, charge.quota, (_algorithm, table) => {
+            table.find(charge.key.entry).map(Countable::count)
+        })
+    }
+
+    /// Makes `count` what the counter holds, whatever it held; if there is no room for it, nothing.
+    pub fn adopt(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) {
+        let charges = std::slice::from_ref(charge);
+        let mut shards = self.lock(charges);
+        // Leases are known to who holds them, and to nobody else.
+        let is_lease = matches!(charge.quota, Quota::Concurrency(_));
+        if is_lease || !self.make_room(charges.iter(), &mut shards, now) {
+            return;
+        }
+        let Ok(shard) = shards.of(charge) else { return };
+        let is_new = with_table!(shard, charge.quota, (_algorithm, table) => {
+            table.entry(charge.key.entry).map(|(state, is_new)| {
+                count.store_in(state);
+                is_new
+            })
+        });
+        if is_new == Some(true) {
+            self.entries.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes `count` what the counter holds, unless it holds something.
+    pub fn seed(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) {
+        if self.count(charge).is_none() {
+            self.adopt(charge, count, now);
+        }
     }
 
     /// Drops the counters that are over in a few shards, others each time: called often, it keeps
@@ -240,7 +276,7 @@ impl MemoryStore {
     /// Takes a charge, whether or not it fits.
     fn take(&self, shard: &mut Shard, charge: &Charge<'_>, now: Timestamp) -> Outcome {
         let Some((outcome, is_new)) = shard.take(charge, now) else {
-            return Outcome { standing: shard.standing(charge, now), receipt: None };
+            return untaken(shard.standing(charge, now));
         };
         if is_new {
             self.entries.fetch_add(1, Ordering::Relaxed);
@@ -391,7 +427,8 @@ impl Shard {
         with_table!(self, charge.quota, (algorithm, table) => {
             let (state, is_new) = table.entry(charge.key.entry)?;
             let receipt = Some(algorithm.take(state, charge.cost, now));
-            Some((Outcome { standing: algorithm.standing(state, now), receipt }, is_new))
+            let standing = algorithm.standing(state, now);
+            Some((Outcome { receipt, ..untaken(standing) }, is_new))
         })
     }
 
@@ -404,7 +441,7 @@ impl Shard {
             let retry = algorithm.retry(state, charge.cost, now);
             Standing { retry, ..algorithm.standing(state, now) }
         });
-        Outcome { standing, receipt: None }
+        untaken(standing)
     }
 
     fn give_back(
@@ -436,6 +473,11 @@ impl Shard {
             + self.gcra.sweep(now)
             + self.concurrency.sweep(now)
     }
+}
+
+/// What is told of a limit of which nothing was taken.
+fn untaken(standing: Standing) -> Outcome {
+    Outcome { standing, receipt: None, decided_by: DecidedBy::Current }
 }
 
 /// A panic cannot leave a shard half-written, so a poisoned lock is as good as any.

@@ -19,7 +19,7 @@ use tollgate::{
     clock::Timestamp,
     limit::{
         Algorithm, Align, Calendar, CalendarUnit, Charge, Concurrency, FixedWindow, Gcra, Key,
-        LimitId, Quota, SlidingLog, SlidingWindow, Stance, Timing, TokenBucket,
+        LimitId, Quota, SlidingLog, SlidingWindow, TokenBucket,
     },
     store::MemoryStore,
 };
@@ -121,7 +121,7 @@ fn quota() -> &'static Quota {
 
 fn charge_of(owner: u128, limit: &str) -> Charge<'static> {
     let key = Key::new(owner, owner, LimitId::new("bench", limit, "fixed_window", 3_600_000_000));
-    Charge { key, quota: quota(), cost: 1, stance: Stance::Enforce, timing: Timing::Now }
+    Charge::new(key, quota(), 1)
 }
 
 impl Callers {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tollgate::{
     clock::Timestamp,
-    limit::{Align, Charge, Decision, FixedWindow, Key, KeyHasher, LimitId, Quota, Stance, Timing},
+    limit::{Align, Charge, Decision, FixedWindow, Key, KeyHasher, LimitId, Quota},
     store::{MemoryStore, StoreError},
 };
 
@@ -22,8 +22,7 @@ fn main() {
     let (hasher, id) = (KeyHasher::new([7; 16]), LimitId::new("bench", "core", "fixed_window", 1));
     let charge = |number: usize| {
         let owner = hasher.hash([(b'u', number.to_le_bytes().as_slice())]);
-        let (key, stance, timing) = (Key::new(owner, owner, id), Stance::Enforce, Timing::Now);
-        store.charge(&[Charge { key, quota: &quota, cost: 1, stance, timing }], START)
+        store.charge(&[Charge::new(Key::new(owner, owner, id), &quota, 1)], START)
     };
     let before = resident_bytes();
     for step in 0..STEPS {

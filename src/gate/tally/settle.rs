@@ -1,12 +1,14 @@
 //! Puts right what was charged, now that the response is known.
 
+use std::rc::Rc;
+
 use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::{Item, Tally};
 use crate::{
     clock::{Clock, Timestamp},
-    limit::{Charge, Outcome, Quota, Timing},
-    store::{Adjustment, MemoryStore},
+    limit::{Charge, Quota, Timing},
+    store::{Adjustment, Store},
 };
 
 /// What a response says about the costs of its request.
@@ -25,7 +27,7 @@ impl Tally<'_> {
     /// Every charge is put right once, in one direction: a receipt is used up by it.
     pub(in crate::gate) fn settle(
         &mut self,
-        store: &MemoryStore,
+        store: &Rc<Store>,
         response: Answer<'_>,
         clock: &Clock,
     ) {
@@ -37,8 +39,9 @@ impl Tally<'_> {
             let item = Item { asked, charge, outcome };
             let Some((adjustment, cost)) = item.correction(response) else { continue };
             let charge = Charge { cost, ..*charge };
-            let settled = store.settle(&charge, adjustment, clock.now());
-            *outcome = Outcome { standing: settled.unwrap_or(outcome.standing), receipt: None };
+            let settled = store.settle((&charge, outcome), adjustment, clock.now());
+            outcome.receipt = None;
+            outcome.standing = settled.unwrap_or(outcome.standing);
         }
     }
 }
@@ -48,11 +51,12 @@ impl Tally<'_> {
     ///
     /// It may have been one of those: were it free, to hang up in time would be a way around the
     /// limit.
-    pub(in crate::gate) fn abandon(&mut self, store: &MemoryStore, now: Timestamp) {
-        let is_due = |charge: &&Charge<'_>| charge.timing == Timing::Later && charge.cost > 0;
+    pub(in crate::gate) fn abandon(&mut self, store: &Rc<Store>, now: Timestamp) {
+        let is_due =
+            |item: &Item<'_, '_>| item.charge.timing == Timing::Later && item.charge.cost > 0;
         if self.is_open {
-            for charge in self.asked.charges.iter().filter(is_due) {
-                store.settle(charge, Adjustment::Take, now);
+            for Item { charge, outcome, .. } in self.items().filter(is_due) {
+                store.settle((charge, outcome), Adjustment::Take, now);
             }
         }
     }

@@ -35,8 +35,7 @@ fn quotas() -> [Quota; 6] {
 }
 
 fn charge<'q>(owner: u32, limit: &str, quota: &'q Quota) -> Charge<'q> {
-    let (stance, timing) = (Stance::Enforce, Timing::Now);
-    Charge { key: key(owner, limit), quota, cost: 1, stance, timing }
+    Charge::new(key(owner, limit), quota, 1)
 }
 
 fn allowed(store: &MemoryStore, charges: &[Charge<'_>], now: Timestamp) -> bool {
@@ -44,7 +43,7 @@ fn allowed(store: &MemoryStore, charges: &[Charge<'_>], now: Timestamp) -> bool 
 }
 
 fn used(store: &MemoryStore, charge: &Charge<'_>, now: Timestamp) -> u32 {
-    store.peek(std::slice::from_ref(charge), now)[0].used
+    store.peek(std::slice::from_ref(charge), now).outcomes[0].standing.used
 }
 
 #[test]

@@ -1,0 +1,99 @@
+//! What happened in the stores that nobody would notice otherwise: decisions that Redis did not
+//! make, and those in which two stores disagree.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Unanswered;
+
+/// Numbers since the start, by event.
+#[derive(Debug, Default)]
+pub struct Counts {
+    away: Count,
+    busy: Count,
+    timeout: Count,
+    lost: Count,
+    refused: Count,
+    bad_reply: Count,
+    mirrored: Count,
+    disagreed: Count,
+}
+
+/// A number, and how much of it was told.
+#[derive(Debug, Default)]
+struct Count {
+    total: AtomicU64,
+    told: AtomicU64,
+}
+
+impl Counts {
+    /// Decisions that Redis did not make, for this reason.
+    pub fn unanswered(&self, reason: Unanswered) -> u64 {
+        self.of(reason).total.load(Ordering::Relaxed)
+    }
+
+    /// Decisions that were also asked of the next store.
+    pub fn mirrored(&self) -> u64 {
+        self.mirrored.total.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that it made otherwise.
+    pub fn disagreed(&self) -> u64 {
+        self.disagreed.total.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_unanswered(&self, reason: Unanswered) {
+        self.of(reason).add();
+    }
+
+    pub(super) fn count_mirrored(&self, agrees: bool) {
+        self.mirrored.add();
+        if !agrees {
+            self.disagreed.add();
+        }
+    }
+
+    /// Logs what was not logged yet. Called once a second or so: a store that is away is told of as
+    /// often, and not with every request.
+    pub fn report(&self) {
+        for (count, reason) in [
+            (&self.away, Unanswered::Away),
+            (&self.busy, Unanswered::Busy),
+            (&self.timeout, Unanswered::Timeout),
+            (&self.lost, Unanswered::Lost),
+            (&self.refused, Unanswered::Refused),
+            (&self.bad_reply, Unanswered::BadReply),
+        ] {
+            let decisions = count.take_untold();
+            if decisions > 0 {
+                tracing::warn!(decisions, %reason, "redis did not decide");
+            }
+        }
+        let (decisions, disagreed) = (self.mirrored.take_untold(), self.disagreed.take_untold());
+        if disagreed > 0 {
+            tracing::warn!(decisions, disagreed, "the next store would decide otherwise");
+        }
+    }
+
+    fn of(&self, reason: Unanswered) -> &Count {
+        match reason {
+            Unanswered::Away => &self.away,
+            Unanswered::Busy => &self.busy,
+            Unanswered::Timeout => &self.timeout,
+            Unanswered::Lost => &self.lost,
+            Unanswered::Refused => &self.refused,
+            Unanswered::BadReply => &self.bad_reply,
+        }
+    }
+}
+
+impl Count {
+    fn add(&self) {
+        self.total.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What came since this was last asked.
+    fn take_untold(&self) -> u64 {
+        let total = self.total.load(Ordering::Relaxed);
+        total.saturating_sub(self.told.swap(total, Ordering::Relaxed))
+    }
+}

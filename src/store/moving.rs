@@ -1,0 +1,255 @@
+//! Moves callers from one store to another without giving anybody a fresh window.
+//!
+//! So many of a hundred callers, always the same, are in the next store. `mirror` only looks: the
+//! next store is charged too, and decisions in which it disagrees are counted. `move` is in earnest:
+//! the next store decides, and takes a caller's counters over from the present one on its first
+//! request.
+
+use std::{
+    rc::Rc,
+    sync::atomic::{AtomicU8, Ordering},
+};
+
+use tokio::time::Instant;
+
+use super::{Adjustment, Backend, Store, Unanswered, recent::Recent};
+use crate::{
+    clock::Timestamp,
+    limit::{Charge, DecidedBy, Decision, Outcome, OwnedCharge, Receipt, Verdict},
+    settings::{MoveMode, Moving},
+};
+
+/// Callers of whom a worker knows that they were moved, at most. One that it has forgotten is looked
+/// up once more.
+const KNOWN: usize = 100_000;
+
+/// Receipts of mirrored charges that a worker keeps, at most.
+const RECEIPTS: usize = 10_000;
+
+/// Who is in the next store. It changes while requests are served.
+#[derive(Debug, Default)]
+pub struct Move {
+    percent: AtomicU8,
+    mode: AtomicU8,
+}
+
+const MIRROR: u8 = 1;
+const MOVE: u8 = 2;
+
+impl Move {
+    /// As the settings say at the start.
+    pub fn new(moving: Option<&Moving>) -> Self {
+        let plan = Move::default();
+        if let Some(moving) = moving {
+            plan.set(moving.percent, moving.mode);
+        }
+        plan
+    }
+
+    /// From now on so many of a hundred callers are in the next store, in this way.
+    pub fn set(&self, percent: u8, mode: MoveMode) {
+        let mode = match mode {
+            MoveMode::Mirror => MIRROR,
+            MoveMode::Move => MOVE,
+        };
+        self.mode.store(mode, Ordering::Relaxed);
+        self.percent.store(percent, Ordering::Relaxed);
+    }
+
+    /// How many of a hundred callers are in the next store, and in which way; none if nobody ever
+    /// was.
+    pub fn plan(&self) -> Option<(u8, MoveMode)> {
+        let mode = match self.mode.load(Ordering::Relaxed) {
+            MIRROR => MoveMode::Mirror,
+            MOVE => MoveMode::Move,
+            _ => return None,
+        };
+        Some((self.percent.load(Ordering::Relaxed), mode))
+    }
+
+    /// How an owner is in the next store; none if it is not.
+    fn of(&self, owner: u128) -> Option<MoveMode> {
+        let (percent, mode) = self.plan()?;
+        let percentile = (u64::from((owner >> 16) as u32) * 100) >> 32;
+        (percentile < u64::from(percent)).then_some(mode)
+    }
+}
+
+/// What a worker knows about callers in the next store.
+#[derive(Debug)]
+pub(super) struct Moved {
+    /// Counters that were carried over.
+    carried: Recent<u128, ()>,
+    /// What the next store has taken, by what the present one has.
+    receipts: Recent<(u128, Receipt), Receipt>,
+}
+
+impl Default for Moved {
+    fn default() -> Self {
+        Moved { carried: Recent::new(KNOWN), receipts: Recent::new(RECEIPTS) }
+    }
+}
+
+impl Store {
+    /// Which store decides about the counters of an owner.
+    pub(super) fn decider(&self, owner: u128) -> DecidedBy {
+        match self.move_of(owner) {
+            Some(MoveMode::Move) => DecidedBy::Next,
+            Some(MoveMode::Mirror) | None => DecidedBy::Current,
+        }
+    }
+
+    fn move_of(&self, owner: u128) -> Option<MoveMode> {
+        self.next.as_ref().and_then(|_| self.stores.moving.of(owner))
+    }
+
+    /// Makes sure that the next store has what the present one had of these counters.
+    ///
+    /// # Errors
+    /// One of the stores does not answer: nobody gets a fresh window for that.
+    pub(super) async fn carry_over(
+        &self,
+        charges: &[Charge<'_>],
+        (now, deadline): (Timestamp, Instant),
+    ) -> Result<(), Unanswered> {
+        for charge in charges {
+            if self.moved.borrow().carried.get(&charge.key.entry).is_some() {
+                continue;
+            }
+            let count = match &self.current {
+                Backend::Memory(memory) => memory.count(charge),
+                Backend::Redis(redis) => redis.count(charge, now, deadline).await?,
+            };
+            match (count, &self.next) {
+                (Some(count), Some(Backend::Memory(memory))) => memory.seed(charge, &count, now),
+                (Some(count), Some(Backend::Redis(redis))) => {
+                    redis.seed(charge, &count, (now, deadline)).await?;
+                }
+                _ => {}
+            }
+            self.moved.borrow_mut().carried.insert(charge.key.entry, ());
+        }
+        Ok(())
+    }
+
+    /// Asks the next store too about the charges of callers that are mirrored there, and counts
+    /// whether it agrees.
+    pub(super) fn mirror(
+        self: &Rc<Self>,
+        charges: &[Charge<'_>],
+        decision: &Decision,
+        now: Timestamp,
+    ) {
+        let is_mirrored = |(charge, _): &(&Charge<'_>, &Outcome)| {
+            self.move_of(charge.key.owner) == Some(MoveMode::Mirror)
+        };
+        let pairs = charges.iter().zip(&decision.outcomes).filter(is_mirrored);
+        let (charges, outcomes): (Vec<OwnedCharge>, Vec<Outcome>) =
+            pairs.map(|(charge, outcome)| (OwnedCharge::from(charge), *outcome)).unzip();
+        if !charges.is_empty() {
+            let (store, verdict) = (Rc::clone(self), decision.verdict);
+            tokio::task::spawn_local(async move {
+                let charges: Vec<Charge<'_>> = charges.iter().map(OwnedCharge::charge).collect();
+                store.compare(&charges, (verdict, &outcomes), now).await;
+            });
+        }
+    }
+
+    async fn compare(
+        &self,
+        charges: &[Charge<'_>],
+        (verdict, outcomes): (Verdict, &[Outcome]),
+        now: Timestamp,
+    ) {
+        let deadline = Instant::now() + self.stores.settings.deadline;
+        let mut agrees = true;
+        for group in self.groups(charges, |_| DecidedBy::Next) {
+            let own = group.charges(charges);
+            let answer = match &self.next {
+                Some(Backend::Memory(memory)) => match memory.charge(&own, now) {
+                    Ok(decision) => decision,
+                    Err(_full) => continue,
+                },
+                Some(Backend::Redis(redis)) => match redis.charge(&own, now, deadline).await {
+                    Ok(reply) => reply.decision,
+                    Err(reason) => {
+                        self.stores.counts.count_unanswered(reason);
+                        continue;
+                    }
+                },
+                None => return,
+            };
+            let theirs = group.members(outcomes);
+            for ((charge, ours), theirs) in own.iter().zip(&answer.outcomes).zip(theirs) {
+                agrees &= ours.fits() == theirs.fits();
+                match (theirs.receipt, ours.receipt) {
+                    (Some(theirs), Some(ours)) => {
+                        let name = (charge.key.entry, theirs);
+                        self.moved.borrow_mut().receipts.insert(name, ours);
+                    }
+                    // The request was denied for another reason.
+                    (None, Some(ours)) if verdict == Verdict::Deny => {
+                        self.settle_next(charge, Adjustment::GiveBack(ours), now);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.stores.counts.count_mirrored(agrees);
+    }
+
+    /// Puts right in the next store what is put right in the present one.
+    pub(super) fn settle_mirrored(
+        &self,
+        charge: &Charge<'_>,
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) {
+        if self.move_of(charge.key.owner) != Some(MoveMode::Mirror) {
+            return;
+        }
+        let theirs =
+            |receipt| self.moved.borrow().receipts.get(&(charge.key.entry, receipt)).copied();
+        let adjustment = match adjustment {
+            Adjustment::Take => Some(Adjustment::Take),
+            Adjustment::GiveBack(receipt) => theirs(receipt).map(Adjustment::GiveBack),
+            Adjustment::Renew(receipt) => theirs(receipt).map(Adjustment::Renew),
+        };
+        if let Some(adjustment) = adjustment {
+            self.settle_next(charge, adjustment, now);
+        }
+    }
+
+    fn settle_next(&self, charge: &Charge<'_>, adjustment: Adjustment, now: Timestamp) {
+        match &self.next {
+            Some(Backend::Memory(memory)) => {
+                memory.settle(charge, adjustment, now);
+            }
+            Some(Backend::Redis(redis)) => redis.settle(charge, adjustment, now),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn share_of_callers_is_what_the_settings_say_and_always_the_same() {
+        let plan = Move::default();
+        plan.set(10, MoveMode::Move);
+        let hasher = crate::limit::KeyHasher::new([7; 16]);
+        let owner = |number: u32| hasher.hash([(b'u', number.to_le_bytes().as_slice())]);
+        let is_moved = |number: &u32| plan.of(owner(*number)) == Some(MoveMode::Move);
+        let tenth: Vec<u32> = (0..100_000).filter(is_moved).collect();
+        assert!((9_500..10_500).contains(&tenth.len()), "{}", tenth.len());
+
+        plan.set(20, MoveMode::Move);
+        assert!(tenth.iter().all(is_moved), "who was moved stays moved");
+        plan.set(100, MoveMode::Mirror);
+        assert!((0..1000).all(|number| plan.of(owner(number)) == Some(MoveMode::Mirror)));
+        plan.set(0, MoveMode::Move);
+        assert!((0..1000).all(|number| plan.of(owner(number)).is_none()));
+    }
+}

@@ -1,0 +1,72 @@
+//! A map of the things that happened last: bounded, and the oldest makes room for the newest.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::Hash,
+};
+
+/// The last things, by name.
+#[derive(Debug)]
+pub(super) struct Recent<K, V> {
+    entries: HashMap<K, V>,
+    /// In the order in which they came. A name that was taken out may still be among them.
+    order: VecDeque<K>,
+    capacity: usize,
+}
+
+impl<K: Clone + Eq + Hash, V> Recent<K, V> {
+    /// An empty map of at most `capacity` entries.
+    pub(super) fn new(capacity: usize) -> Self {
+        Recent { entries: HashMap::new(), order: VecDeque::new(), capacity }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn get(&self, name: &K) -> Option<&V> {
+        self.entries.get(name)
+    }
+
+    pub(super) fn insert(&mut self, name: K, value: V) {
+        if self.entries.insert(name.clone(), value).is_some() {
+            return;
+        }
+        self.order.push_back(name);
+        if self.order.len() > self.capacity
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.entries.remove(&oldest);
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &K) -> Option<V> {
+        self.entries.remove(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oldest_makes_room_for_the_newest() {
+        let mut recent = Recent::new(2);
+        for name in ["a", "b", "a", "c"] {
+            recent.insert(name, ());
+        }
+        assert!(recent.get(&"a").is_none());
+        assert!(recent.get(&"b").is_some() && recent.get(&"c").is_some());
+    }
+
+    #[test]
+    fn stays_bounded_however_often_names_come_and_go() {
+        let mut recent = Recent::new(10);
+        for number in 0..10_000 {
+            recent.insert(number % 3, number);
+            recent.remove(&(number % 3));
+            assert!(recent.order.len() <= 10);
+        }
+        assert!(recent.is_empty());
+    }
+}

@@ -1,0 +1,210 @@
+//! The slots of a Redis Cluster: which server has each, as the cluster tells it.
+
+use std::cell::RefCell;
+
+use redis::Value;
+
+use super::Topology;
+use crate::{settings::Endpoint, store::redis::script::slot_tag};
+
+const SLOTS: usize = 16_384;
+
+/// The slot of an owner's counters: that of the hash tag in their names.
+pub(super) fn slot_of(owner: u128) -> u16 {
+    crc16::State::<crc16::XMODEM>::calculate(slot_tag(owner).as_bytes()) % SLOTS as u16
+}
+
+/// Who has which slots.
+pub(super) struct Slots {
+    /// Where to ask first, and whenever nobody else answers.
+    seeds: Vec<Endpoint>,
+    map: RefCell<Map>,
+}
+
+/// What a cluster says about itself.
+#[derive(Default, Debug, PartialEq, Eq)]
+struct Map {
+    groups: Vec<Group>,
+    /// For each slot its group's position and one more; zero: nobody has it.
+    by_slot: Vec<u16>,
+}
+
+/// Servers that have the same slots.
+#[derive(Debug, PartialEq, Eq)]
+struct Group {
+    primary: Endpoint,
+    replicas: Vec<Endpoint>,
+}
+
+impl Slots {
+    pub(super) fn new(seeds: &[Endpoint]) -> Self {
+        Slots { seeds: seeds.to_vec(), map: RefCell::default() }
+    }
+
+    /// The server that takes charges for a slot.
+    pub(super) fn primary(&self, slot: u16) -> Option<Endpoint> {
+        match self.map.borrow().group(slot) {
+            Some(group) => Some(group.primary.clone()),
+            // Before the cluster was asked, any server will do: it knows who has the slot.
+            None => self.seeds.first().cloned(),
+        }
+    }
+
+    /// The servers that follow it.
+    pub(super) fn replicas(&self, slot: u16) -> Vec<Endpoint> {
+        self.map.borrow().group(slot).map_or_else(Vec::new, |group| group.replicas.clone())
+    }
+
+    /// All servers that take charges.
+    pub(super) fn primaries(&self) -> Vec<Endpoint> {
+        self.map.borrow().groups.iter().map(|group| group.primary.clone()).collect()
+    }
+
+    /// All servers that are known.
+    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
+        let map = self.map.borrow();
+        if map.groups.is_empty() {
+            return self.seeds.clone();
+        }
+        let of_group = |group: &Group| [vec![group.primary.clone()], group.replicas.clone()];
+        map.groups.iter().flat_map(of_group).flatten().collect()
+    }
+
+    /// A server was told to have a slot.
+    pub(super) fn learn(&self, slot: u16, endpoint: &Endpoint) {
+        self.map.borrow_mut().give(slot, endpoint);
+    }
+
+    /// Asks the servers, one after the other, until one tells.
+    pub(super) async fn review(&self, topology: &Topology) {
+        let known = self.endpoints();
+        let others = self.seeds.iter().filter(|seed| !known.contains(seed));
+        for endpoint in known.iter().chain(others) {
+            let mut command = redis::cmd("CLUSTER");
+            command.arg("SLOTS");
+            let Some(reply) = topology.ask(endpoint, command).await else { continue };
+            if let Some(map) = Map::read(&reply, endpoint) {
+                self.map.replace(map);
+                return;
+            }
+        }
+    }
+}
+
+impl Map {
+    fn group(&self, slot: u16) -> Option<&Group> {
+        let index = self.by_slot.get(usize::from(slot))?.checked_sub(1)?;
+        self.groups.get(usize::from(index))
+    }
+
+    fn give(&mut self, slot: u16, endpoint: &Endpoint) {
+        let known = self.groups.iter().position(|group| group.primary == *endpoint);
+        let index = known.unwrap_or_else(|| {
+            self.groups.push(Group { primary: endpoint.clone(), replicas: Vec::new() });
+            self.groups.len() - 1
+        });
+        self.by_slot.resize(SLOTS, 0);
+        if let Some(place) = self.by_slot.get_mut(usize::from(slot)) {
+            *place = index as u16 + 1;
+        }
+    }
+
+    /// Reads a reply to `CLUSTER SLOTS` from the server at `asked`; none if it is no such reply, or
+    /// tells of no slots.
+    fn read(reply: &Value, asked: &Endpoint) -> Option<Map> {
+        let Value::Array(ranges) = reply else { return None };
+        let mut map = Map { groups: Vec::new(), by_slot: vec![0; SLOTS] };
+        for range in ranges {
+            let Value::Array(range) = range else { return None };
+            let [Value::Int(first), Value::Int(last), primary, replicas @ ..] = range.as_slice()
+            else {
+                return None;
+            };
+            let group = Group {
+                primary: endpoint(primary, asked)?,
+                replicas: replicas.iter().filter_map(|node| endpoint(node, asked)).collect(),
+            };
+            let known = map.groups.iter().position(|known| *known == group);
+            let index = known.unwrap_or_else(|| {
+                map.groups.push(group);
+                map.groups.len() - 1
+            });
+            let slots = usize::try_from(*first).ok()?..=usize::try_from(*last).ok()?;
+            map.by_slot.get_mut(slots)?.fill(index as u16 + 1);
+        }
+        (!map.groups.is_empty()).then_some(map)
+    }
+}
+
+/// A server in a reply: `[host, port, …]`. One that does not know its own host leaves it out.
+fn endpoint(node: &Value, asked: &Endpoint) -> Option<Endpoint> {
+    let Value::Array(node) = node else { return None };
+    let [host, Value::Int(port), ..] = node.as_slice() else { return None };
+    let host = match host {
+        Value::BulkString(host) => std::str::from_utf8(host).ok()?,
+        Value::SimpleString(host) => host,
+        _ => "",
+    };
+    let host = if host.is_empty() || host == "?" { asked.host() } else { host };
+    Some(asked.at(host, u16::try_from(*port).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(host: &str, port: i64) -> Value {
+        let host = match host {
+            "" => Value::Nil,
+            host => Value::BulkString(host.as_bytes().to_vec()),
+        };
+        Value::Array(vec![host, Value::Int(port), Value::BulkString(b"id".to_vec())])
+    }
+
+    fn slots(first: i64, last: i64, nodes: &[Value]) -> Value {
+        let mut range = vec![Value::Int(first), Value::Int(last)];
+        range.extend(nodes.iter().cloned());
+        Value::Array(range)
+    }
+
+    #[test]
+    fn slots_are_read_with_their_replicas() {
+        let asked = Endpoint::new("10.0.0.9", 7000);
+        let reply = Value::Array(vec![
+            slots(0, 100, &[node("10.0.0.1", 7001), node("10.0.0.2", 7002)]),
+            slots(101, 16_383, &[node("", 7003)]),
+        ]);
+        let map = Map::read(&reply, &asked).unwrap();
+        assert_eq!(map.group(100).unwrap().primary, asked.at("10.0.0.1", 7001));
+        assert_eq!(map.group(100).unwrap().replicas, [asked.at("10.0.0.2", 7002)]);
+        assert_eq!(map.group(101).unwrap().primary, asked.at("10.0.0.9", 7003));
+        assert_eq!(map.group(16_383).unwrap().replicas, []);
+    }
+
+    #[test]
+    fn what_is_no_map_of_slots_is_not_taken_for_one() {
+        let asked = Endpoint::new("10.0.0.9", 7000);
+        for reply in [
+            Value::Nil,
+            Value::Array(vec![]),
+            Value::Array(vec![Value::Int(1)]),
+            Value::Array(vec![slots(0, 16_384, &[node("a", 1)])]),
+            Value::Array(vec![slots(-1, 5, &[node("a", 1)])]),
+            Value::Array(vec![slots(9, 5, &[node("a", 1)])]),
+            Value::Array(vec![slots(0, 5, &[node("a", 99_999)])]),
+            Value::Array(vec![slots(0, 5, &[])]),
+        ] {
+            assert_eq!(Map::read(&reply, &asked), None, "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn slot_that_moved_has_its_new_server_at_once() {
+        let (old, new) = (Endpoint::new("a", 1), Endpoint::new("b", 2));
+        let slots = Slots::new(std::slice::from_ref(&old));
+        assert_eq!(slots.primary(7), Some(old.clone()));
+        slots.learn(7, &new);
+        assert_eq!(slots.primary(7), Some(new));
+        assert_eq!(slots.primary(8), Some(old));
+    }
+}
