@@ -29,6 +29,12 @@ mod forwarding;
 /// Requests whose length or form is ambiguous.
 mod framing;
 
+/// The conformance suite: whatever keeps the counters, the limiter behaves alike.
+mod stores;
+
+/// Counters in Redis: real servers, alone, sharded, in a cluster.
+mod redis;
+
 /// The end of a server's life.
 mod shutdown;
 

@@ -4,6 +4,7 @@
 mod client;
 mod policy;
 mod proxy;
+mod redis;
 mod signal;
 mod token;
 mod upstream;
@@ -15,6 +16,7 @@ pub(crate) use self::{
     client::{Client, Request, Response, delete, get, http2, http2_given_up, options, post},
     policy::Policy,
     proxy::{Proxy, START, seconds},
+    redis::{Certificates, Cluster, Gremlin, Redis, Sentinels, Shards, eventually},
     signal::Signal,
     token::{ISSUER, SECRET, token, token_signed_by, token_with, unsigned_token},
     upstream::Upstream,

@@ -86,9 +86,9 @@ impl Proxy {
     /// With these lines in the settings file, and with several policies.
     pub(crate) fn with_settings(settings: &str, policies: &[&Policy]) -> Proxy {
         let settings = format!("version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\n{settings}\n");
-        let settings = Settings::parse(Path::new("tollgate.yaml"), &settings)
-            .unwrap_or_else(|problems| panic!("{}\n{settings}", problems[0]));
         let sources = Sources::system().with_variable(SECRET_VARIABLE, SECRET);
+        let settings = Settings::parse(Path::new("tollgate.yaml"), &settings, &sources)
+            .unwrap_or_else(|problems| panic!("{}\n{settings}", problems[0]));
         let load = |(number, policy): (usize, &&Policy)| {
             let file = format!("policy-{number}.yaml");
             load(Path::new(&file), &policy.to_string(), &sources)

@@ -1,0 +1,3 @@
+//! Counters in Redis: real servers, alone, sharded, in a cluster.
+
+mod servers;

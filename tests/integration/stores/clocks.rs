@@ -1,0 +1,66 @@
+//! Clocks that are wrong.
+
+use std::time::Duration;
+
+use tollgate::limit::Quota;
+
+use super::subject::{Home, fixed, one, places, quotas};
+use crate::support::{HOUR, MINUTE, SECOND};
+
+for_each_store! {
+    clock_that_is_a_little_behind_gives_nothing_back,
+    clock_that_was_wrong_by_a_day_denies_for_no_day,
+    proxies_with_skewed_clocks_share_one_window,
+}
+
+fn clock_that_is_a_little_behind_gives_nothing_back(home: &Home) {
+    let store = home.open();
+    for (name, quota) in &quotas(2) {
+        let charge = one("alice", name, quota);
+        store.take_times(2, &charge);
+        store.turn_back(3 * SECOND);
+        store.deny(&charge);
+        assert_eq!(store.used(&charge), 2, "{name}");
+        store.advance(3 * SECOND);
+    }
+}
+
+fn clock_that_was_wrong_by_a_day_denies_for_no_day(home: &Home) {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    let store = home.open();
+    for (name, quota) in &quotas(2) {
+        let charge = one("alice", name, quota);
+        store.advance(DAY);
+        store.take_times(2, &charge);
+        store.turn_back(DAY);
+        // What was used stays used for now.
+        store.deny(&charge);
+        // The longest is the hour of the calendar, and two refills come in as many minutes.
+        store.advance(2 * HOUR);
+        store.take(&charge);
+        store.turn_back(2 * HOUR);
+    }
+}
+
+fn proxies_with_skewed_clocks_share_one_window(home: &Home) {
+    let (first, second) = (home.open(), home.open());
+    second.turn_back(2 * SECOND);
+    let all: [Quota; 2] = [fixed(6), places(6)];
+    for (name, quota) in ["core", "inflight"].into_iter().zip(&all) {
+        let charge = one("alice", name, quota);
+        let opened = first.take(&charge).standing;
+        for used in [2, 4] {
+            let told = second.take(&charge).standing;
+            assert_eq!((told.used, first.take(&charge).standing.used), (used, used + 1), "{name}");
+            if name == "core" {
+                assert_eq!(told.reset, opened.reset);
+            }
+        }
+        second.take(&charge);
+        first.deny(&charge);
+        second.deny(&charge);
+    }
+    first.advance(MINUTE);
+    second.advance(MINUTE + 2 * SECOND);
+    first.take(&one("alice", "core", &all[0]));
+}

@@ -1,0 +1,332 @@
+//! The store of a test, and what is charged to it.
+
+use std::{
+    cell::Cell,
+    panic::resume_unwind,
+    path::Path,
+    pin::Pin,
+    rc::Rc,
+    slice,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Builder,
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::{LocalSet, spawn_local},
+    time::sleep,
+};
+use tollgate::{
+    clock::Timestamp,
+    limit::{
+        Align, Calendar, CalendarUnit, Charge, Concurrency, DecidedBy, Decision, FixedWindow, Gcra,
+        Key, KeyHasher, LimitId, Outcome, OwnedCharge, Quota, Receipt, Retry, SlidingLog,
+        SlidingWindow, Standing, TokenBucket, Verdict,
+    },
+    policy::Sources,
+    settings::Settings,
+    store::{Adjustment, MemoryStore, Store, Stores},
+};
+
+use crate::support::{Cluster, MINUTE, PATIENCE, Redis, SECOND, START, Shards};
+
+/// Where the counters of one test are, whoever reaches them.
+pub(super) struct Home {
+    /// The store in the settings file.
+    settings: String,
+    /// The counters, if they are in the process.
+    stores: Option<Arc<Stores>>,
+}
+
+impl Home {
+    pub(super) fn memory() -> Home {
+        let settings = "memory: {}".to_owned();
+        let stores = Some(stores(&settings));
+        Home { settings, stores }
+    }
+
+    pub(super) fn single() -> Home {
+        static SERVER: OnceLock<Redis> = OnceLock::new();
+        Home::redis(&SERVER.get_or_init(Redis::start).settings())
+    }
+
+    pub(super) fn sharded() -> Home {
+        static SERVERS: OnceLock<Shards> = OnceLock::new();
+        Home::redis(&SERVERS.get_or_init(|| Shards::start(3)).settings())
+    }
+
+    pub(super) fn cluster() -> Home {
+        static SERVERS: OnceLock<Cluster> = OnceLock::new();
+        Home::redis(&SERVERS.get_or_init(Cluster::start).settings())
+    }
+
+    /// Tests share servers, but no keys.
+    fn redis(topology: &str) -> Home {
+        static TESTS: AtomicU32 = AtomicU32::new(0);
+        let prefix = format!("test-{}", TESTS.fetch_add(1, Ordering::Relaxed));
+        let settings =
+            format!("redis: {{ {topology}, prefix: {prefix}, clock: proxy }}, deadline: 10s");
+        Home { settings, stores: None }
+    }
+
+    /// A proxy's way there.
+    pub(super) fn open(&self) -> Subject {
+        let stores = self.stores.clone().unwrap_or_else(|| stores(&self.settings));
+        let (jobs, work) = unbounded_channel();
+        let worker = Some(thread::spawn(move || run_worker(stores, work)));
+        let subject = Subject { jobs: Some(jobs), worker, now: Cell::new(START) };
+        subject.wait_until_connected();
+        subject
+    }
+}
+
+fn stores(settings: &str) -> Arc<Stores> {
+    let text =
+        format!("version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\nstore: {{ {settings} }}\n");
+    let settings = Settings::parse(Path::new("tollgate.yaml"), &text, &Sources::system());
+    let settings = settings.unwrap_or_else(|problems| panic!("{}\n{text}", problems[0]));
+    Arc::new(Stores::new(settings.store, MemoryStore::new(1_000_000, [7; 16])))
+}
+
+/// The store, as one worker of a proxy has it, and a clock that only the test moves.
+pub(super) struct Subject {
+    /// None: the worker has nothing more to do.
+    jobs: Option<UnboundedSender<Job>>,
+    worker: Option<JoinHandle<()>>,
+    now: Cell<Timestamp>,
+}
+
+/// What a worker does with its store.
+type Job = Box<dyn FnOnce(Rc<Store>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+
+/// Like a worker of a proxy: the store's own tasks run at all times, whatever the test does.
+fn run_worker(stores: Arc<Stores>, mut work: UnboundedReceiver<Job>) {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let store = Store::start(stores);
+        while let Some(job) = work.recv().await {
+            job(Rc::clone(&store)).await;
+        }
+    });
+}
+
+impl Subject {
+    pub(super) fn charge(&self, charges: &[Charge<'_>]) -> Decision {
+        let (charges, now) = (owned(charges), self.now());
+        let decision = self.run(async move |store| {
+            let charges: Vec<_> = charges.iter().map(OwnedCharge::charge).collect();
+            let decision = store.charge(&charges, now).await.unwrap();
+            // What was given back for a denial must have arrived before the test goes on.
+            store.finish().await;
+            decision
+        });
+        assert_decided(&decision);
+        decision
+    }
+
+    /// Charges many requests at the same time, and tells what became of each.
+    pub(super) fn charge_at_once(&self, requests: &[Charge<'_>]) -> Vec<Decision> {
+        let (requests, now) = (owned(requests), self.now());
+        let decisions = self.run(async move |store| {
+            let decide = |request: OwnedCharge| {
+                let store = Rc::clone(&store);
+                async move { store.charge(&[request.charge()], now).await.unwrap() }
+            };
+            let deciding = requests.into_iter().map(|request| spawn_local(decide(request)));
+            let mut decisions = Vec::new();
+            for decision in deciding.collect::<Vec<_>>() {
+                decisions.push(decision.await.unwrap());
+            }
+            decisions
+        });
+        decisions.iter().for_each(assert_decided);
+        decisions
+    }
+
+    /// What `GET /rate_limit` would tell: perhaps not by the latest count.
+    pub(super) fn peek(&self, charges: &[Charge<'_>]) -> Vec<Standing> {
+        let (charges, now) = (owned(charges), self.now());
+        let decision = self.run(async move |store| {
+            let charges: Vec<_> = charges.iter().map(OwnedCharge::charge).collect();
+            store.peek(&charges, now).await
+        });
+        decision.outcomes.iter().map(|outcome| outcome.standing).collect()
+    }
+
+    /// Puts right what was charged, and waits until that has arrived.
+    pub(super) fn settle(&self, charge: &Charge<'_>, outcome: &Outcome, adjustment: Adjustment) {
+        let (charge, outcome, now) = (OwnedCharge::from(charge), *outcome, self.now());
+        self.run(async move |store| {
+            store.settle((&charge.charge(), &outcome), adjustment, now);
+            store.finish().await;
+        });
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.now.get()
+    }
+
+    pub(super) fn set_clock(&self, now: Timestamp) {
+        self.now.set(now);
+    }
+
+    fn run<T: Send + 'static>(&self, job: impl AsyncFnOnce(Rc<Store>) -> T + Send + 'static) -> T {
+        let (sender, result) = mpsc::channel();
+        let job: Job =
+            Box::new(|store| Box::pin(async move { drop(sender.send(job(store).await)) }));
+        assert!(self.jobs.as_ref().unwrap().send(job).is_ok(), "the worker has ended");
+        result.recv_timeout(2 * PATIENCE).expect("the store answers")
+    }
+
+    /// Waits until the servers of all callers decide: some of so many callers are on each.
+    fn wait_until_connected(&self) {
+        let quota = fixed(1);
+        let nothing = |number| Charge { cost: 0, ..one(&format!("probe {number}"), "any", &quota) };
+        let probes = owned(&(0..30).map(nothing).collect::<Vec<_>>());
+        self.run(async move |store| {
+            for probe in &probes {
+                let probe = [probe.charge()];
+                while !store.charge(&probe, START).await.is_ok_and(|made| is_decided(&made)) {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            }
+        });
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(Err(panic)) = self.worker.take().map(JoinHandle::join)
+            && !thread::panicking()
+        {
+            resume_unwind(panic);
+        }
+    }
+}
+
+fn owned(charges: &[Charge<'_>]) -> Vec<OwnedCharge> {
+    charges.iter().map(OwnedCharge::from).collect()
+}
+
+/// Whether the store itself has decided, and not the process in its place.
+fn is_decided(decision: &Decision) -> bool {
+    decision.outcomes.iter().all(|outcome| match outcome.decided_by {
+        DecidedBy::Current => true,
+        // After a denial nobody else needs to be asked.
+        DecidedBy::Nobody => decision.verdict == Verdict::Deny,
+        DecidedBy::Next | DecidedBy::Local => false,
+    })
+}
+
+fn assert_decided(decision: &Decision) {
+    assert!(is_decided(decision), "the store did not decide: {decision:?}");
+}
+
+impl Subject {
+    /// Charges what fits.
+    pub(super) fn take(&self, charge: &Charge<'_>) -> Outcome {
+        let decision = self.charge(slice::from_ref(charge));
+        assert_eq!(decision.verdict, Verdict::Allow, "{charge:?}: {decision:?}");
+        decision.outcomes[0]
+    }
+
+    /// Charges what does not fit.
+    pub(super) fn deny(&self, charge: &Charge<'_>) -> Standing {
+        let decision = self.charge(slice::from_ref(charge));
+        assert_eq!(decision.verdict, Verdict::Deny, "{charge:?}: {decision:?}");
+        assert_eq!(decision.outcomes[0].receipt, None);
+        decision.outcomes[0].standing
+    }
+
+    pub(super) fn take_times(&self, times: u32, charge: &Charge<'_>) {
+        for _ in 0..times {
+            self.take(charge);
+        }
+    }
+
+    pub(super) fn deny_times(&self, times: u32, charge: &Charge<'_>) {
+        for _ in 0..times {
+            self.deny(charge);
+        }
+    }
+
+    /// Whether all charges were taken.
+    pub(super) fn allows(&self, charges: &[Charge<'_>]) -> bool {
+        self.charge(charges).verdict == Verdict::Allow
+    }
+
+    /// How a limit stands by the latest count: a charge of nothing asks who decides.
+    pub(super) fn standing(&self, charge: &Charge<'_>) -> Standing {
+        let nothing = Charge { cost: 0, ..*charge };
+        let standing = self.charge(slice::from_ref(&nothing)).outcomes[0].standing;
+        Standing { retry: Retry::Now, ..standing }
+    }
+
+    pub(super) fn standings(&self, charges: &[Charge<'_>]) -> Vec<Standing> {
+        charges.iter().map(|charge| self.standing(charge)).collect()
+    }
+
+    pub(super) fn used(&self, charge: &Charge<'_>) -> u32 {
+        self.standing(charge).used
+    }
+
+    pub(super) fn give_back(&self, charge: &Charge<'_>, outcome: &Outcome) {
+        self.settle(charge, outcome, Adjustment::GiveBack(receipt(outcome)));
+    }
+
+    /// Lets time pass.
+    pub(super) fn advance(&self, time: Duration) {
+        self.set_clock(self.now() + time);
+    }
+
+    /// Has the clock jump back.
+    pub(super) fn turn_back(&self, time: Duration) {
+        let micros = self.now().as_micros() - time.as_micros() as u64;
+        self.set_clock(Timestamp::from_micros(micros));
+    }
+}
+
+pub(super) fn receipt(outcome: &Outcome) -> Receipt {
+    outcome.receipt.expect("something was taken")
+}
+
+/// A charge of one unit.
+pub(super) fn one<'q>(owner: &str, limit: &str, quota: &'q Quota) -> Charge<'q> {
+    let owner = KeyHasher::new([7; 16]).hash([(b'u', owner.as_bytes())]);
+    Charge::new(Key::new(owner, owner, LimitId::new("test", limit, "any", 60)), quota, 1)
+}
+
+/// So many units in each minute from the first charge on.
+pub(super) fn fixed(limit: u32) -> Quota {
+    Quota::FixedWindow(FixedWindow { limit, align: Align::FirstRequest(MINUTE) })
+}
+
+/// So many units a minute or so, by each algorithm and form of it, with a name.
+pub(super) fn quotas(limit: u32) -> [(&'static str, Quota); 9] {
+    let hour = Calendar::new(CalendarUnit::Hour, "Asia/Kathmandu").unwrap();
+    let window = |align| Quota::FixedWindow(FixedWindow { limit, align });
+    let bucket = |strict| TokenBucket { capacity: limit, refill: 1, interval: MINUTE, strict };
+    [
+        ("fixed window", window(Align::FirstRequest(MINUTE))),
+        ("fixed window of the epoch", window(Align::Epoch(MINUTE))),
+        ("fixed window of the calendar", window(Align::Calendar(hour))),
+        ("sliding window", Quota::SlidingWindow(SlidingWindow::new(limit, MINUTE).unwrap())),
+        ("sliding log", Quota::SlidingLog(SlidingLog { limit, window: MINUTE })),
+        ("token bucket", Quota::TokenBucket(bucket(false))),
+        ("strict token bucket", Quota::TokenBucket(bucket(true))),
+        ("gcra", Quota::Gcra(Gcra::new(limit, MINUTE, limit, limit).unwrap())),
+        ("concurrency", places(limit)),
+    ]
+}
+
+/// So many leases of a minute at once.
+pub(super) fn places(limit: u32) -> Quota {
+    Quota::Concurrency(Concurrency { limit, lease: MINUTE, retry_after: SECOND })
+}

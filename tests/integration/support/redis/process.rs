@@ -1,0 +1,129 @@
+//! A server's process: its port, its folder, its log, and its end.
+
+use std::{
+    fs::{self, File},
+    net::TcpListener,
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{self, Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use super::eventually;
+
+/// Where a cluster's nodes talk to each other: so far above the port for clients.
+const BUS: u16 = 10_000;
+
+/// A port that nobody listens on, and whose bus port is free as well.
+///
+/// Both are below the ports that the system gives to outgoing connections: none of those takes the
+/// port of a server that a test has stopped and will start again. Another process may be faster all
+/// the same, so who starts a server must be ready to try again.
+pub(super) fn free_port() -> u16 {
+    const FIRST: u16 = 12_000;
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    // Tests that run in several processes begin at different places.
+    let begin = process::id().wrapping_mul(7919);
+    let is_free = |port: &u16| {
+        [*port, port + BUS].iter().all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+    };
+    let mut candidates = (0..BUS).map(|_| {
+        let number = begin.wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed));
+        FIRST + (number % u32::from(BUS)) as u16
+    });
+    candidates.find(is_free).expect("some port is free")
+}
+
+/// A running server, or what is left of one. Its log is in its folder.
+pub(super) struct Process {
+    child: Child,
+    guard: Child,
+    is_paused: bool,
+}
+
+impl Process {
+    /// Starts `redis-server` with these arguments, in a folder.
+    pub(super) fn start(folder: &Path, arguments: &[String]) -> Process {
+        let log = File::create(folder.join(LOG)).unwrap();
+        let child = Command::new("redis-server")
+            .args(arguments)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .unwrap_or_else(|error| panic!("the tests need redis-server: {error}"));
+        let guard = guard(&child, folder);
+        Process { child, guard, is_paused: false }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    pub(super) fn is_up(&mut self) -> bool {
+        !self.is_paused && !self.has_ended()
+    }
+
+    /// Stops it where it is: its connections stay open, and nobody answers.
+    pub(super) fn pause(&mut self) {
+        self.signal("STOP");
+        self.is_paused = true;
+        // The signal is on its way only.
+        let status = format!("/proc/{}/status", self.id());
+        let is_stopped = || fs::read_to_string(&status).unwrap().contains("State:\tT");
+        eventually("the server stops", || is_stopped().then_some(()));
+    }
+
+    pub(super) fn resume(&mut self) {
+        self.signal("CONT");
+        self.is_paused = false;
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args(["-s", name, &self.id().to_string()]).status();
+        assert!(status.unwrap().success(), "the server has ended");
+    }
+
+    /// Ends it without a chance to do anything more.
+    pub(super) fn kill(&mut self) {
+        // First, lest it kills who gets the same number.
+        let _ = self.guard.kill();
+        let _ = self.guard.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+const LOG: &str = "log";
+
+/// What the latest server in this folder has said.
+pub(super) fn log(folder: &Path) -> String {
+    fs::read_to_string(folder.join(LOG)).unwrap_or_default()
+}
+
+/// Clears up after a server whose handle nobody drops: a test's process that is killed, or one that
+/// ends while several tests share the server. Its input ends with the process.
+fn guard(server: &Child, folder: &Path) -> Child {
+    Command::new("sh")
+        .args(["-c", r#"read -r _; kill -KILL "$1"; rm -rf "$2""#, "guard"])
+        .arg(server.id().to_string())
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .unwrap()
+}
