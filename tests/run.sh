@@ -43,6 +43,9 @@ install_packages() {
     local missing=()
     "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
     command -v curl >/dev/null || missing+=(curl)
+    # Tests start servers of their own, and make them certificates.
+    command -v redis-server >/dev/null || missing+=(redis-server)
+    command -v openssl >/dev/null || missing+=(openssl)
     # Debian's Node reads the system's certificates, which only its recommendations bring along.
     command -v node >/dev/null || missing+=(nodejs ca-certificates)
     command -v npm >/dev/null || missing+=(npm)
