@@ -158,7 +158,8 @@ impl Store {
         if let Some(decision) = self.memo.borrow_mut().recall(charges, now) {
             return Ok(decision);
         }
-        let decision = self.charge_groups(charges, now).await?;
+        // On the heap: whoever waits for this future moves it about with its own, several times.
+        let decision = Box::pin(self.charge_groups(charges, now)).await?;
         self.memo.borrow_mut().remember(charges, &decision, now);
         Ok(decision)
     }
@@ -169,7 +170,7 @@ impl Store {
         if let (Backend::Memory(memory), None) = (&self.current, &self.next) {
             return memory.peek(charges, now);
         }
-        self.peek_groups(charges, now).await
+        Box::pin(self.peek_groups(charges, now)).await
     }
 
     /// Makes good what was decided about `charge`, now that more is known. Tells how its limit stands

@@ -2,7 +2,8 @@
 # Runs every test: Cargo's own, then the black-box scripts against the built binary.
 #
 # Needs cargo; installs what else is missing on Debian, as root or through sudo. Nothing is
-# installed when nothing is missing. The last line counts the black-box checks.
+# installed when nothing is missing, and no Docker engine: the compose files are tried where one is
+# there. The last line counts the black-box checks.
 #
 #   TOLLGATE_PROFILE   the Cargo profile of the binary under test (default: release)
 set -euo pipefail
@@ -31,8 +32,11 @@ main() {
     # Cargo keeps the dev profile in `debug`, and each other profile under its own name.
     local folder="$profile"
     if [ "$profile" = dev ]; then folder=debug; fi
+    # The image gets the binary that is there; tests/compose/run.py by hand runs the Dockerfile too.
+    export TOLLGATE_IMAGE_BINARY="$target/$folder/tollgate"
     black_box "$target/$folder/tollgate" tests/httpbin/compare.py \
-        tests/clients/pygithub/limits.py tests/clients/pygithub/waits.py "$octokit/limits.mjs"
+        tests/clients/pygithub/limits.py tests/clients/pygithub/waits.py "$octokit/limits.mjs" \
+        tests/compose/run.py
 }
 
 announce() {

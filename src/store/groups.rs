@@ -28,6 +28,14 @@ pub(super) struct Group {
 }
 
 impl Group {
+    /// Who made a decision that the store of this group was asked for.
+    fn decider(&self, outcome: &Outcome) -> DecidedBy {
+        match outcome.decided_by {
+            DecidedBy::Current => self.decided_by,
+            other => other,
+        }
+    }
+
     /// Its part of all charges.
     pub(super) fn charges<'c>(&self, all: &[Charge<'c>]) -> SmallVec<[Charge<'c>; 2]> {
         self.members(all).copied().collect()
@@ -47,8 +55,17 @@ impl Store {
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
         let deadline = Instant::now() + self.stores.settings.deadline;
+        let groups = self.groups(charges, |owner| self.decider(owner));
+        if let [group] = groups.as_slice() {
+            let mut decision = self.charge_group(group, charges, (now, deadline)).await?;
+            for outcome in &mut decision.outcomes {
+                outcome.decided_by = group.decider(outcome);
+            }
+            self.mirror(charges, &decision, now);
+            return Ok(decision);
+        }
         let mut taken = Taken::new(self, charges, now);
-        for group in self.groups(charges, |owner| self.decider(owner)) {
+        for group in groups {
             let own = group.charges(charges);
             let decision = self.charge_group(&group, &own, (now, deadline)).await?;
             taken.decision.include(&group, &decision);
@@ -147,11 +164,7 @@ impl Decision {
     fn include(&mut self, group: &Group, decision: &Decision) {
         for (member, outcome) in group.members.iter().zip(&decision.outcomes) {
             if let Some(place) = self.outcomes.get_mut(*member) {
-                let decided_by = match outcome.decided_by {
-                    DecidedBy::Current => group.decided_by,
-                    other => other,
-                };
-                *place = Outcome { decided_by, ..*outcome };
+                *place = Outcome { decided_by: group.decider(outcome), ..*outcome };
             }
         }
         // What the client is told is told by the clock of what it is told about.

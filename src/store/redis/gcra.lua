@@ -83,7 +83,7 @@ end
 
 if word == SEED then
   algorithms[5].adopt = function(c, level, at, full)
-    c.level, c.at, c.full = ceil(level / c.x), floor(at / c.x), ceil(full / c.x)
+    c.level, c.at, c.full = level, floor(at / c.x), ceil(full / c.x)
     return c.full * c.x
   end
 end

@@ -154,8 +154,9 @@ pub(super) fn seed(
         (Count::TokenBucket(bucket), Quota::TokenBucket(_)) => {
             [bucket.deficit.into(), bucket.mark.as_micros(), bucket.full.as_micros()]
         }
-        (Count::Gcra(level), Quota::Gcra(_)) => {
-            [level.level, level.at.as_micros(), level.full.as_micros()]
+        (Count::Gcra(level), Quota::Gcra(quota)) => {
+            let steps = level.level.div_ceil(quota.grain());
+            [steps, level.at.as_micros(), level.full.as_micros()]
         }
         _ => return None,
     };

@@ -1,70 +1,95 @@
 -- limit: units in any span. span: how long a unit counts.
 --
--- Stored: the units of all entries and the number of the next one, and then the entries, oldest
--- first, each with its instant, cost and number. One string, for that takes the least memory and the
--- fewest commands as long as the limit is small.
-local HEAD, ENTRY = 16, 20
+-- Stored: a string of slots. The first has the units of all entries, the number of the next one, and
+-- how many entries at the front were forgotten; each of the others is an entry, oldest first, with
+-- its instant, cost and number. A short log is read and written whole, which takes the fewest
+-- commands. Of a long one only the pages that are needed are read, and two slots written; what was
+-- forgotten is cut off when it is more than the rest.
+local SLOT, PAGE = 20, 1000
 
-local function entry(c, i)
-  return unpack('<dI4d', c.entries, ENTRY * (i - 1) + 1)
+local function text(number)
+  return string.format('%.0f', number)
 end
 
-local function entries(c, first, last)
-  return string.sub(c.entries, ENTRY * (first - 1) + 1, ENTRY * last)
+local function entry(c, i)
+  if i == c.count then
+    return c.newest, c.newest_cost, c.newest_number
+  end
+  local page = floor(SLOT * i / PAGE)
+  if not c.pages[page] then
+    c.pages[page] = call('GETRANGE', c.key, text(page * PAGE), text(page * PAGE + PAGE - 1))
+  end
+  return unpack('<dI4d', c.pages[page], SLOT * i - page * PAGE + 1)
 end
 
 -- The instant of the entry with whose end so many units no longer count; -1: they are not so many.
 local function leaving(c, units)
-  local i, sum = c.first, 0
-  while i <= c.count do
+  local sum = 0
+  for i = c.first, c.count do
     local at, cost = entry(c, i)
     sum = sum + cost
     if sum >= units then
       return min(at, c.time)
     end
-    i = i + 1
   end
   return -1
 end
 
--- Moves entries that are ahead of the log's time to it.
-local function heal(c)
-  local kept, parts = c.count, {}
-  while kept > 0 and entry(c, kept) > c.time do
-    kept = kept - 1
+-- The slots of all entries but those that were forgotten; none ahead of the log's time, and the
+-- edited one, if any, with what it costs now.
+local function rewritten(c)
+  local slots, newest, newest_cost, newest_number = {}, nil, nil, nil
+  for i = c.forgotten + 1, c.count do
+    local at, cost, number = entry(c, i)
+    if i == c.edited then
+      cost = c.edited_cost
+    end
+    if cost > 0 then
+      newest, newest_cost, newest_number = min(at, c.time), cost, number
+      slots[#slots + 1] = pack('<dI4d', newest, newest_cost, newest_number)
+    end
   end
-  if kept == c.count then
-    return false
+  c.newest, c.newest_cost, c.newest_number = newest, newest_cost, newest_number
+  return table.concat(slots)
+end
+
+-- The same, where only the newest has changed.
+local function with_newest(c)
+  local first, last = SLOT * (c.forgotten + 1), SLOT * c.count - 1
+  local others
+  if last < PAGE then
+    others = string.sub(c.pages[0], first + 1, last + 1)
+  else
+    others = call('GETRANGE', c.key, text(first), text(last))
   end
-  parts[1] = entries(c, 1, kept)
-  for i = kept + 1, c.count do
-    local _, cost, number = entry(c, i)
-    parts[#parts + 1] = pack('<dI4d', c.time, cost, number)
-  end
-  c.entries = table.concat(parts)
-  return true
+  return others .. pack('<dI4d', c.newest, c.newest_cost, c.newest_number)
 end
 
 algorithms[3] = {
   load = function(c)
-    local value = call('GET', c.key)
-    if value and #value >= HEAD and (#value - HEAD) % ENTRY == 0 then
-      c.units, c.next = unpack('<dd', value)
-      c.entries = string.sub(value, HEAD + 1)
-    else
-      c.units, c.next, c.entries = 0, 0, ''
+    local page = call('GETRANGE', c.key, '0', text(PAGE - 1))
+    local length = #page
+    if length == PAGE then
+      length = call('STRLEN', c.key)
     end
-    c.count = #c.entries / ENTRY
+    c.pages, c.count, c.units, c.next, c.forgotten = { [0] = page }, 0, 0, 0, 0
+    if length > SLOT and length % SLOT == 0 then
+      local count = length / SLOT - 1
+      c.newest, c.newest_cost, c.newest_number = entry(c, count)
+      c.count = count
+    end
+    if length >= SLOT and length % SLOT == 0 then
+      c.units, c.next, c.forgotten = unpack('<ddI4', page)
+    end
+    c.first = c.forgotten + 1
   end,
 
   open = function(c)
-    c.time, c.first, c.used = now, 1, c.units
-    if c.count > 0 then
-      local newest = entry(c, c.count)
-      if newest <= now + SKEW then
-        c.time = max(newest, now)
-      end
+    c.time, c.used = now, c.units
+    if c.first <= c.count and c.newest <= now + SKEW then
+      c.time = max(c.newest, now)
     end
+    c.is_ahead = c.first <= c.count and c.newest > c.time
     while c.first <= c.count do
       local at, cost = entry(c, c.first)
       if c.time - at < c.span then
@@ -77,36 +102,54 @@ algorithms[3] = {
   end,
 
   take = function(c)
-    heal(c)
-    c.entries = entries(c, c.first, c.count)
-    c.count, c.first, c.units = c.count - c.first + 1, 1, c.used
     local taken = c.cost
-    if c.count >= c.limit and c.count > 0 then
-      local _, cost, number = entry(c, c.count)
-      taken = min(c.cost, MOST - cost)
-      c.number = number
-      c.entries = entries(c, 1, c.count - 1) .. pack('<dI4d', c.time, cost + taken, number)
+    c.forgotten = c.first - 1
+    if c.first <= c.count and c.count - c.forgotten >= c.limit then
+      taken = min(taken, MOST - c.newest_cost)
+      c.newest_cost = c.newest_cost + taken
     else
-      c.number, c.next, c.count = c.next, c.next + 1, c.count + 1
-      c.entries = c.entries .. pack('<dI4d', c.time, taken, c.number)
+      -- What was the newest is read like the others from now on.
+      if c.count > 0 then
+        local was_newest = c.count
+        c.count = c.count + 1
+        entry(c, was_newest)
+      else
+        c.count = 1
+      end
+      c.newest_cost, c.newest_number, c.next = taken, c.next, c.next + 1
     end
-    c.units = c.units + taken
+    c.newest, c.number = c.time, c.newest_number
+    c.units = c.used + taken
     c.used = c.units
   end,
 
-  penalize = heal,
+  penalize = function(c)
+    return c.is_ahead
+  end,
 
   save = function(c)
-    local ends = c.count > 0 and entry(c, c.count) + c.span or 0
-    set(c, pack('<dd', c.units, c.next) .. c.entries, ends)
+    local is_long = SLOT * c.count >= PAGE
+    if is_long and not c.is_ahead and not c.edited and 2 * c.forgotten <= c.count then
+      local newest = pack('<dI4d', c.newest, c.newest_cost, c.newest_number)
+      call('SETRANGE', c.key, '0', pack('<ddI4', c.units, c.next, c.forgotten))
+      call('SETRANGE', c.key, text(SLOT * c.count), newest)
+      call('PEXPIRE', c.key, ttl(c.newest + c.span))
+      return
+    end
+    local entries = (c.is_ahead or c.edited) and rewritten(c) or with_newest(c)
+    local value = pack('<ddI4', c.units, c.next, 0) .. entries
+    set(c, value, c.newest and c.newest + c.span or 0)
+    c.pages = { [0] = #value <= PAGE and value or nil }
+    c.first, c.forgotten = c.first - c.forgotten, 0
+    c.count = #entries / SLOT
   end,
 
   -- The units that count, the instants of the newest entry and of those that must leave before one
   -- unit, or the cost, fits; and the receipt.
   tell = function(c)
     local newest, one, all = -1, -1, -1
-    if c.used > 0 and c.count > 0 then
-      newest = min(entry(c, c.count), c.time)
+    if c.used > 0 and c.first <= c.count then
+      newest = min(c.newest, c.time)
     end
     if c.used >= c.limit then
       one = leaving(c, c.used + 1 - c.limit)
@@ -120,7 +163,7 @@ algorithms[3] = {
 
 if word == GIVE_BACK then
   algorithms[3].give_back = function(c, at, number)
-    local low, high = 1, c.count
+    local low, high = c.first, c.count
     while low < high do
       local middle = floor((low + high) / 2)
       local _, _, of_middle = entry(c, middle)
@@ -138,17 +181,16 @@ if word == GIVE_BACK then
       return false
     end
     local back = min(c.cost, cost)
-    local rest = back < cost and pack('<dI4d', at, cost - back, number) or ''
-    c.entries = entries(c, 1, low - 1) .. rest .. entries(c, low + 1, c.count)
-    c.count, c.units = #c.entries / ENTRY, c.units - back
+    c.edited, c.edited_cost, c.units = low, cost - back, c.units - back
+    c.time = NEVER
     return true
   end
 end
 
 if word == SEED then
   algorithms[3].adopt = function(c, used, newest)
-    c.units, c.next, c.count = used, 1, 1
-    c.entries = pack('<dI4d', newest, used, 0)
+    c.pages, c.units, c.next, c.forgotten, c.first, c.count = { [0] = '' }, used, 1, 0, 1, 1
+    c.newest, c.newest_cost, c.newest_number = newest, used, 0
     return newest + c.span
   end
 end

@@ -47,6 +47,8 @@ pub(super) struct Topology {
     settings: Arc<RedisSettings>,
     nodes: RefCell<HashMap<Endpoint, Rc<Node>>>,
     placement: Placement,
+    /// Primaries that were looked up, by place; forgotten whenever one may be another.
+    looked_up: RefCell<HashMap<u16, Rc<Node>>>,
     /// Something may have changed.
     trouble: Rc<Notify>,
 }
@@ -78,6 +80,7 @@ impl Topology {
             settings,
             nodes: RefCell::default(),
             placement,
+            looked_up: RefCell::default(),
             trouble: Rc::new(Notify::new()),
         });
         for endpoint in topology.endpoints() {
@@ -102,12 +105,17 @@ impl Topology {
 
     /// The server that takes charges for a place; none if there is none that is known.
     pub(super) fn primary(&self, place: Place) -> Option<Rc<Node>> {
+        if let Some(node) = self.looked_up.borrow().get(&place.0) {
+            return Some(Rc::clone(node));
+        }
         let endpoint = match &self.placement {
             Placement::One(election) => election.primary()?,
             Placement::Shards(shards) => shards.get(usize::from(place.0))?.1.primary()?,
             Placement::Cluster(slots) => slots.primary(place.0)?,
         };
-        Some(self.node(&endpoint))
+        let node = self.node(&endpoint);
+        self.looked_up.borrow_mut().insert(place.0, Rc::clone(&node));
+        Some(node)
     }
 
     /// A replica that answers, if there is one: it can tell how counters of a place stand, if not
@@ -146,6 +154,7 @@ impl Topology {
         let Placement::Cluster(slots) = &self.placement else { return None };
         let endpoint = redirected(address, by.endpoint())?;
         slots.learn(place.0, &endpoint);
+        self.looked_up.borrow_mut().clear();
         self.trouble.notify_one();
         Some(self.node(&endpoint))
     }
@@ -221,10 +230,12 @@ impl Topology {
             Placement::Shards(shards) => {
                 for (_, election) in shards {
                     election.review(self).await;
+                    self.looked_up.borrow_mut().clear();
                 }
             }
             Placement::Cluster(slots) => slots.review(self).await,
         }
+        self.looked_up.borrow_mut().clear();
         let known = self.endpoints();
         self.nodes.borrow_mut().retain(|endpoint, _| known.contains(endpoint));
         for endpoint in known {

@@ -9,10 +9,10 @@ use proptest::prelude::*;
 use redis::Value;
 
 use self::server::Server;
-use super::*;
+use super::{reply::BadReply, *};
 use crate::limit::{
-    Bucket, Concurrency, FixedWindow, Gcra, Key, Level, SlidingLog, SlidingWindow, Timing,
-    TokenBucket, Verdict, Window, Windows,
+    Algorithm, Bucket, Concurrency, FixedWindow, Gcra, Key, Level, SlidingLog, SlidingWindow,
+    Timing, TokenBucket, Verdict, Window, Windows,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_790_000_000);
@@ -225,6 +225,19 @@ fn seed_is_what_the_counter_holds_unless_it_holds_something() {
         assert_eq!(server.run(&seed(&count)), Value::Int(0));
         assert_eq!(charge_at(&mut server, charge, NOW).decision.outcomes[0].standing.used, 6);
     }
+}
+
+#[test]
+fn seed_of_a_meter_with_a_coarse_grain_is_exact() {
+    let mut server = Server::start();
+    let quota = Gcra::new(1_000_000, 24 * HOUR, 1_000_000, 1).unwrap();
+    let mut level = Level::default();
+    quota.take(&mut level, 999_999, NOW);
+    let quota = Quota::Gcra(quota);
+    let charge = Charge::new(key(0), &quota, 1);
+    server.run(&seed("test", &charge, &Count::Gcra(level), proxy(NOW)).unwrap());
+    let reply = charge_at(&mut server, Charge { cost: 0, ..charge }, NOW);
+    assert_eq!(reply.counts[0], Count::Gcra(level));
 }
 
 #[test]

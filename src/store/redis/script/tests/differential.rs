@@ -21,6 +21,9 @@ const LANES: u64 = 20;
 const ROUNDS: u64 = 150;
 const STEPS: usize = 40;
 
+/// Limits of logs that are not always read and written whole.
+const LONG: u32 = 60;
+
 /// Keys are forgotten a second after they are over by the clock of the charges. Here that clock
 /// stands still between two steps, and a history that takes longer shows nothing.
 const PATIENCE: Duration = Duration::from_millis(900);
@@ -51,6 +54,28 @@ fn scripts_decide_as_the_store_in_the_process_does() {
         }
     }
     assert!(compared >= 100_000, "too slow: only {compared} steps were compared in time");
+}
+
+#[test]
+fn long_logs_decide_as_those_in_the_process_do() {
+    let mut server = Server::start();
+    // Nothing is over soon here: how long it takes does not matter.
+    let window = Duration::from_secs(3600);
+    let log = |limit| Quota::SlidingLog(SlidingLog { limit, window });
+    let quotas = [1, 2, 3, 4, 5, 10].map(|times| log(times * LONG)).to_vec();
+    let mut history = History { quotas, ..History::new(1) };
+    let mut longest = 0;
+    for step in 0..6000 {
+        let step_of_it = history.step();
+        let calls: Vec<&Call> = step_of_it.calls.iter().collect();
+        let replies = server.run_all(&calls);
+        let checked = history.check(&step_of_it, &replies);
+        checked.unwrap_or_else(|difference| panic!("step {step}: {difference}"));
+        if let Value::BulkString(log) = server.get("test", history.key(step % 6)) {
+            longest = longest.max(log.len());
+        }
+    }
+    assert!(longest > 2500, "logs did not get long: {longest}");
 }
 
 /// What happens to a few counters of one owner.
@@ -242,7 +267,9 @@ impl Numbers {
 
     fn cost(&mut self, quota: &Quota) -> u32 {
         let capacity = quota.capacity();
-        match self.below(8) {
+        // A log gets long by small costs only.
+        let is_long = matches!(quota, Quota::SlidingLog(quota) if quota.limit >= LONG);
+        match self.below(if is_long { 300 } else { 8 }) {
             0 => 0,
             1 => capacity,
             2 => capacity + 1,
@@ -301,6 +328,7 @@ impl Numbers {
             Quota::SlidingWindow(quota) => {
                 *quota = SlidingWindow::new(by, quota.window).unwrap();
             }
+            Quota::SlidingLog(quota) if quota.limit >= LONG => quota.limit = LONG + 10 * by,
             Quota::SlidingLog(quota) => quota.limit = by,
             Quota::TokenBucket(quota) => {
                 (quota.capacity, quota.refill) = (by, self.below(5) as u32);

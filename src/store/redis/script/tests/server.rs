@@ -68,6 +68,9 @@ impl Server {
                 pipeline.cmd("SCRIPT").arg("LOAD").arg(call.script.body()).ignore();
             }
         }
+        if calls.is_empty() {
+            return Vec::new();
+        }
         for call in calls {
             pipeline.add_command(call.evalsha());
         }
