@@ -127,7 +127,7 @@ impl Gate {
         let now = self.shared.clock.now();
         self.leases.renew(now);
         let stores = &self.shared.stores;
-        stores.memory.sweep(now);
+        self.store.tick(now);
         self.ticks.set(self.ticks.get().wrapping_add(1));
         if self.ticks.get().is_multiple_of(TICKS_A_REPORT) {
             stores.counts.report();
@@ -150,6 +150,8 @@ impl Gate {
     /// What is due when the worker ends.
     pub async fn finish(&self) {
         self.tick();
+        // Of connections that are cut, which end only after this.
+        self.leases.end_all();
         self.store.finish().await;
     }
 

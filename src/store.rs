@@ -17,7 +17,12 @@ mod recent;
 mod redis;
 mod snapshot;
 
-use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -99,6 +104,8 @@ pub struct Store {
     next: Option<Backend>,
     memo: RefCell<Memo>,
     moved: RefCell<Moved>,
+    /// By how many microseconds Redis' clock was last ahead of this process'.
+    ahead: Cell<i64>,
 }
 
 /// Where counters are kept.
@@ -133,12 +140,14 @@ impl Store {
     pub fn start(stores: Arc<Stores>) -> Rc<Store> {
         let backend = |kind: &StoreKind| match kind {
             StoreKind::Memory => Backend::Memory(Arc::clone(&stores.memory)),
-            StoreKind::Redis(settings) => Backend::Redis(RedisStore::start(settings)),
+            StoreKind::Redis(settings) => {
+                Backend::Redis(RedisStore::start(settings, stores.settings.deadline))
+            }
         };
         let current = backend(&stores.settings.current);
         let next = stores.settings.next.as_ref().map(|moving| backend(&moving.to));
         let (memo, moved) = (RefCell::default(), RefCell::default());
-        Rc::new(Store { stores, current, next, memo, moved })
+        Rc::new(Store { stores, current, next, memo, moved, ahead: Cell::new(0) })
     }
 
     /// Takes all `charges` or none, at `now`.
@@ -200,6 +209,11 @@ impl Store {
                 Some(adjusted(outcome.standing, charge.cost, adjustment))
             }
         }
+    }
+
+    /// What is due from time to time: drop counters in the process that are over.
+    pub fn tick(&self, now: Timestamp) {
+        self.stores.memory.sweep(self.local_time(now));
     }
 
     /// Waits until it is known whether Redis is there, before the worker begins: what comes first

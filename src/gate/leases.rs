@@ -58,6 +58,18 @@ impl LeaseBook {
         (!numbers.is_empty()).then(|| HeldLeases { book: Rc::clone(self), numbers })
     }
 
+    /// Ends all that is held, by requests that will not end by themselves.
+    pub(super) fn end_all(&self) {
+        for held in self.held.take().into_values() {
+            self.end(&held);
+        }
+    }
+
+    fn end(&self, held: &Held) {
+        let end = Adjustment::GiveBack(held.receipt);
+        self.store.settle((&held.charge.charge(), &held.outcome), end, self.clock.now());
+    }
+
     /// Renews what has been held for a third of its time. Called often.
     pub(super) fn renew(&self, now: Timestamp) {
         for held in self.held.borrow_mut().values_mut() {
@@ -72,11 +84,10 @@ impl LeaseBook {
 
 impl Drop for HeldLeases {
     fn drop(&mut self) {
-        let LeaseBook { store, clock, .. } = &*self.book;
         for number in &self.numbers {
-            if let Some(held) = self.book.held.borrow_mut().remove(number) {
-                let end = Adjustment::GiveBack(held.receipt);
-                store.settle((&held.charge.charge(), &held.outcome), end, clock.now());
+            let held = self.book.held.borrow_mut().remove(number);
+            if let Some(held) = held {
+                self.book.end(&held);
             }
         }
     }

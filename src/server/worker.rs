@@ -57,7 +57,11 @@ impl Worker {
         let count = Arc::clone(&connections);
         std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
             match runtime_builder() {
-                Ok(runtime) => runtime.block_on(serve(orders, shared, log, count)),
+                Ok(runtime) => {
+                    runtime.block_on(serve(orders, shared, log, count));
+                    // Names that are still looked up, on threads of their own, hold up nobody.
+                    runtime.shutdown_background();
+                }
                 Err(error) => tracing::error!(%error, "worker cannot start"),
             }
             let _ = stopping.send(());

@@ -8,19 +8,19 @@ use super::Unanswered;
 /// Numbers since the start, by event.
 #[derive(Debug, Default)]
 pub struct Counts {
-    away: Count,
-    busy: Count,
-    timeout: Count,
-    lost: Count,
-    refused: Count,
-    bad_reply: Count,
-    mirrored: Count,
-    disagreed: Count,
+    away: Counter,
+    busy: Counter,
+    timeout: Counter,
+    lost: Counter,
+    refused: Counter,
+    bad_reply: Counter,
+    mirrored: Counter,
+    disagreed: Counter,
 }
 
 /// A number, and how much of it was told.
 #[derive(Debug, Default)]
-struct Count {
+struct Counter {
     total: AtomicU64,
     told: AtomicU64,
 }
@@ -74,7 +74,7 @@ impl Counts {
         }
     }
 
-    fn of(&self, reason: Unanswered) -> &Count {
+    fn of(&self, reason: Unanswered) -> &Counter {
         match reason {
             Unanswered::Away => &self.away,
             Unanswered::Busy => &self.busy,
@@ -86,7 +86,7 @@ impl Counts {
     }
 }
 
-impl Count {
+impl Counter {
     fn add(&self) {
         self.total.fetch_add(1, Ordering::Relaxed);
     }

@@ -64,8 +64,8 @@ impl Drop for Follow {
 fn apply(stores: &Stores, read: &Result<Option<(u8, MoveMode)>, Vec<Problem>>) {
     match read {
         Ok(Some((percent, mode))) => {
-            tracing::info!(percent, ?mode, "callers move to the next store");
             stores.moving.set(*percent, *mode);
+            tracing::info!(percent, ?mode, "callers move to the next store");
         }
         Ok(None) => tracing::warn!("the next store is gone from the settings: restart to end it"),
         Err(problems) => {

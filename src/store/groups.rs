@@ -85,7 +85,7 @@ impl Store {
         (now, deadline): (Timestamp, Instant),
     ) -> Result<Decision, StoreError> {
         let carried = match group.decided_by {
-            DecidedBy::Next => self.carry_over(charges, (now, deadline)).await,
+            DecidedBy::Next => self.carry_over(charges, (now, deadline)).await.map(drop),
             _ => Ok(()),
         };
         let answer = match (carried, self.backend(group.decided_by)) {
@@ -96,7 +96,7 @@ impl Store {
         };
         match answer {
             Ok(reply) => {
-                self.remember(charges, &reply);
+                self.keep_share(charges, &reply, now);
                 Ok(reply.decision)
             }
             Err(reason) => {
@@ -112,12 +112,17 @@ impl Store {
         let mut decision = unknown(charges, now);
         for group in self.groups(charges, |owner| self.decider(owner)) {
             let own = group.charges(charges);
+            if group.decided_by == DecidedBy::Next
+                && self.carry_over(&own, (now, deadline)).await.is_err()
+            {
+                continue;
+            }
             let peeked = match self.backend(group.decided_by) {
                 Some(Backend::Memory(memory)) => memory.peek(&own, now),
                 Some(Backend::Redis(redis)) => match redis.peek(&own, now, deadline).await {
                     Ok(reply) => reply.decision,
-                    Err(reason) => {
-                        self.stores.counts.count_unanswered(reason);
+                    Err(error) => {
+                        tracing::debug!(%error, "redis did not tell how limits stand");
                         continue;
                     }
                 },

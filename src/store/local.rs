@@ -4,9 +4,11 @@
 //! share them. While Redis answers, its answers are kept for that; so nothing has to be carried over
 //! at the moment at which it goes away, nor when it is back.
 
+use std::num::NonZeroU32;
+
 use smallvec::SmallVec;
 
-use super::{Adjustment, Store, StoreError, Unanswered, groups::undecided, redis::Reply};
+use super::{Adjustment, Backend, Store, StoreError, Unanswered, groups::undecided, redis::Reply};
 use crate::{
     clock::Timestamp,
     limit::{
@@ -15,12 +17,16 @@ use crate::{
 };
 
 impl Store {
-    /// Keeps this proxy's part of what Redis said.
-    pub(super) fn remember(&self, charges: &[Charge<'_>], reply: &Reply) {
+    /// Keeps this proxy's part of what Redis said when it was `now` here.
+    pub(super) fn keep_share(&self, charges: &[Charge<'_>], reply: &Reply, now: Timestamp) {
+        let ahead = reply.decision.now.as_micros() as i64 - now.as_micros() as i64;
+        self.ahead.set(ahead);
         for (charge, count) in charges.iter().zip(&reply.counts) {
-            if charge.fallback == Fallback::Local {
-                let share = count.share(self.stores.settings.instances);
-                self.stores.memory.adopt(charge, &share, reply.decision.now);
+            let memory = &self.stores.memory;
+            let has_room = || !memory.is_half_full() || memory.count(charge).is_some();
+            if charge.fallback == Fallback::Local && has_room() {
+                let share = count.share(self.instances());
+                memory.adopt(charge, &share, reply.decision.now);
             }
         }
     }
@@ -42,6 +48,7 @@ impl Store {
         if charges.iter().any(is_closed) {
             return Err(reason.into());
         }
+        let now = self.local_time(now);
         let is_local = |charge: &&Charge<'_>| charge.fallback == Fallback::Local;
         let shares: SmallVec<[Quota; 2]> =
             charges.iter().filter(is_local).map(|charge| self.share(charge)).collect();
@@ -70,13 +77,33 @@ impl Store {
         adjustment: Adjustment,
         now: Timestamp,
     ) -> Option<Standing> {
-        let quota = &self.share(charge);
+        let (quota, now) = (&self.share(charge), self.local_time(now));
         self.stores.memory.settle(&Charge { quota, ..*charge }, adjustment, now)
+    }
+
+    /// What time it is for counters that are decided here while Redis does not: they are as Redis
+    /// left them, by its clock.
+    pub(super) fn local_time(&self, now: Timestamp) -> Timestamp {
+        match self.current {
+            Backend::Memory(_) => now,
+            Backend::Redis(_) => {
+                Timestamp::from_micros(now.as_micros().saturating_add_signed(self.ahead.get()))
+            }
+        }
+    }
+
+    /// How many proxies a quota is divided among. One whose own counters are a store in its own right,
+    /// while callers move to another or back, keeps them whole.
+    fn instances(&self) -> NonZeroU32 {
+        match (&self.current, &self.next) {
+            (Backend::Memory(_), _) | (_, Some(Backend::Memory(_))) => NonZeroU32::MIN,
+            _ => self.stores.settings.instances,
+        }
     }
 
     /// This proxy's part of a quota.
     fn share(&self, charge: &Charge<'_>) -> Quota {
-        charge.quota.share(self.stores.settings.instances)
+        charge.quota.share(self.instances())
     }
 }
 

@@ -234,11 +234,18 @@ impl MemoryStore {
         }
     }
 
-    /// Makes `count` what the counter holds, unless it holds something.
-    pub fn seed(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) {
-        if self.count(charge).is_none() {
+    /// Whether counters that nobody needs yet would take room from those that somebody will.
+    pub fn is_half_full(&self) -> bool {
+        self.len() >= self.max_keys / 2
+    }
+
+    /// Makes `count` what the counter holds, unless it holds something; tells whether it did.
+    pub fn seed(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) -> bool {
+        let is_free = self.count(charge).is_none();
+        if is_free {
             self.adopt(charge, count, now);
         }
+        is_free
     }
 
     /// Drops the counters that are over in a few shards, others each time: called often, it keeps

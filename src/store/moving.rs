@@ -7,9 +7,10 @@
 
 use std::{
     rc::Rc,
-    sync::atomic::{AtomicU8, Ordering},
+    sync::atomic::{AtomicU16, Ordering},
 };
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::{Adjustment, Backend, Store, Unanswered, recent::Recent};
@@ -29,12 +30,13 @@ const RECEIPTS: usize = 10_000;
 /// Who is in the next store. It changes while requests are served.
 #[derive(Debug, Default)]
 pub struct Move {
-    percent: AtomicU8,
-    mode: AtomicU8,
+    /// How many of a hundred, plus what says in which way: one number, so that nobody reads one
+    /// without the other.
+    plan: AtomicU16,
 }
 
-const MIRROR: u8 = 1;
-const MOVE: u8 = 2;
+const MIRROR: u16 = 1 << 8;
+const MOVE: u16 = 2 << 8;
 
 impl Move {
     /// As the settings say at the start.
@@ -52,19 +54,19 @@ impl Move {
             MoveMode::Mirror => MIRROR,
             MoveMode::Move => MOVE,
         };
-        self.mode.store(mode, Ordering::Relaxed);
-        self.percent.store(percent, Ordering::Relaxed);
+        self.plan.store(mode + u16::from(percent), Ordering::Relaxed);
     }
 
     /// How many of a hundred callers are in the next store, and in which way; none if nobody ever
     /// was.
     pub fn plan(&self) -> Option<(u8, MoveMode)> {
-        let mode = match self.mode.load(Ordering::Relaxed) {
-            MIRROR => MoveMode::Mirror,
-            MOVE => MoveMode::Move,
-            _ => return None,
-        };
-        Some((self.percent.load(Ordering::Relaxed), mode))
+        let plan = self.plan.load(Ordering::Relaxed);
+        let percent = plan as u8;
+        match plan - u16::from(percent) {
+            MIRROR => Some((percent, MoveMode::Mirror)),
+            MOVE => Some((percent, MoveMode::Move)),
+            _ => None,
+        }
     }
 
     /// How an owner is in the next store; none if it is not.
@@ -82,11 +84,17 @@ pub(super) struct Moved {
     carried: Recent<u128, ()>,
     /// What the next store has taken, by what the present one has.
     receipts: Recent<(u128, Receipt), Receipt>,
+    /// What was given back of charges that the next store has not answered yet.
+    early: Recent<(u128, Receipt), u32>,
 }
 
 impl Default for Moved {
     fn default() -> Self {
-        Moved { carried: Recent::new(KNOWN), receipts: Recent::new(RECEIPTS) }
+        Moved {
+            carried: Recent::new(KNOWN),
+            receipts: Recent::new(RECEIPTS),
+            early: Recent::new(RECEIPTS),
+        }
     }
 }
 
@@ -103,7 +111,8 @@ impl Store {
         self.next.as_ref().and_then(|_| self.stores.moving.of(owner))
     }
 
-    /// Makes sure that the next store has what the present one had of these counters.
+    /// Makes sure that the next store has what the present one had of these counters. Tells which
+    /// of them it had nothing of until now.
     ///
     /// # Errors
     /// One of the stores does not answer: nobody gets a fresh window for that.
@@ -111,25 +120,31 @@ impl Store {
         &self,
         charges: &[Charge<'_>],
         (now, deadline): (Timestamp, Instant),
-    ) -> Result<(), Unanswered> {
+    ) -> Result<SmallVec<[bool; 2]>, Unanswered> {
+        let mut carried = SmallVec::new();
         for charge in charges {
-            if self.moved.borrow().carried.get(&charge.key.entry).is_some() {
+            if self.is_carried(charge) {
+                carried.push(false);
                 continue;
             }
             let count = match &self.current {
                 Backend::Memory(memory) => memory.count(charge),
                 Backend::Redis(redis) => redis.count(charge, now, deadline).await?,
             };
-            match (count, &self.next) {
+            carried.push(match (count, &self.next) {
                 (Some(count), Some(Backend::Memory(memory))) => memory.seed(charge, &count, now),
                 (Some(count), Some(Backend::Redis(redis))) => {
-                    redis.seed(charge, &count, (now, deadline)).await?;
+                    redis.seed(charge, &count, (now, deadline)).await?
                 }
-                _ => {}
-            }
+                _ => false,
+            });
             self.moved.borrow_mut().carried.insert(charge.key.entry, ());
         }
-        Ok(())
+        Ok(carried)
+    }
+
+    fn is_carried(&self, charge: &Charge<'_>) -> bool {
+        self.moved.borrow().carried.get(&charge.key.entry).is_some()
     }
 
     /// Asks the next store too about the charges of callers that are mirrored there, and counts
@@ -162,30 +177,39 @@ impl Store {
         now: Timestamp,
     ) {
         let deadline = Instant::now() + self.stores.settings.deadline;
-        let mut agrees = true;
+        let (mut agrees, mut is_answered) = (true, false);
         for group in self.groups(charges, |_| DecidedBy::Next) {
-            let own = group.charges(charges);
-            let answer = match &self.next {
-                Some(Backend::Memory(memory)) => match memory.charge(&own, now) {
-                    Ok(decision) => decision,
-                    Err(_full) => continue,
-                },
-                Some(Backend::Redis(redis)) => match redis.charge(&own, now, deadline).await {
-                    Ok(reply) => reply.decision,
-                    Err(reason) => {
-                        self.stores.counts.count_unanswered(reason);
-                        continue;
-                    }
-                },
-                None => return,
+            let (own, theirs) = (group.charges(charges), group.members(outcomes));
+            let carried = match self.carry_over(&own, (now, deadline)).await {
+                Ok(carried) => carried,
+                Err(error) => {
+                    tracing::debug!(%error, "a caller could not be mirrored");
+                    continue;
+                }
             };
-            let theirs = group.members(outcomes);
-            for ((charge, ours), theirs) in own.iter().zip(&answer.outcomes).zip(theirs) {
+            // What was carried over just now includes this charge, under the same receipt.
+            let mut asked = SmallVec::<[(Charge<'_>, &Outcome); 2]>::new();
+            for ((charge, theirs), is_carried) in own.iter().zip(theirs).zip(carried) {
+                is_answered |= is_carried;
+                match (is_carried, theirs.receipt) {
+                    (true, Some(receipt)) => {
+                        // And what was given back of it by now.
+                        self.pair(charge, receipt, receipt);
+                    }
+                    (true, None) => {}
+                    (false, _) => asked.push((*charge, theirs)),
+                }
+            }
+            let Some(answer) = self.ask_next(&asked, (now, deadline)).await else { continue };
+            is_answered = true;
+            for ((charge, theirs), ours) in asked.iter().zip(&answer.outcomes) {
                 agrees &= ours.fits() == theirs.fits();
                 match (theirs.receipt, ours.receipt) {
                     (Some(theirs), Some(ours)) => {
-                        let name = (charge.key.entry, theirs);
-                        self.moved.borrow_mut().receipts.insert(name, ours);
+                        if let Some(cost) = self.pair(charge, theirs, ours) {
+                            let charge = Charge { cost, ..*charge };
+                            self.settle_next(&charge, Adjustment::GiveBack(ours), now);
+                        }
                     }
                     // The request was denied for another reason.
                     (None, Some(ours)) if verdict == Verdict::Deny => {
@@ -195,7 +219,40 @@ impl Store {
                 }
             }
         }
-        self.stores.counts.count_mirrored(agrees);
+        if is_answered {
+            self.stores.counts.count_mirrored(agrees);
+        }
+    }
+
+    /// What the next store decides about charges of one place; none if there is nothing to decide,
+    /// or it does not answer.
+    async fn ask_next(
+        &self,
+        asked: &[(Charge<'_>, &Outcome)],
+        (now, deadline): (Timestamp, Instant),
+    ) -> Option<Decision> {
+        let charges: SmallVec<[Charge<'_>; 2]> = asked.iter().map(|(charge, _)| *charge).collect();
+        if charges.is_empty() {
+            return None;
+        }
+        match self.next.as_ref()? {
+            Backend::Memory(memory) => memory.charge(&charges, now).ok(),
+            Backend::Redis(redis) => match redis.charge(&charges, now, deadline).await {
+                Ok(reply) => Some(reply.decision),
+                Err(error) => {
+                    tracing::debug!(%error, "a decision could not be mirrored");
+                    None
+                }
+            },
+        }
+    }
+
+    /// Remembers what a charge is known by in both stores. Tells how much of it was given back in the
+    /// present one before that was known.
+    fn pair(&self, charge: &Charge<'_>, current: Receipt, next: Receipt) -> Option<u32> {
+        let (mut moved, name) = (self.moved.borrow_mut(), (charge.key.entry, current));
+        moved.receipts.insert(name, next);
+        moved.early.remove(&name)
     }
 
     /// Puts right in the next store what is put right in the present one.
@@ -208,16 +265,23 @@ impl Store {
         if self.move_of(charge.key.owner) != Some(MoveMode::Mirror) {
             return;
         }
-        let theirs =
-            |receipt| self.moved.borrow().receipts.get(&(charge.key.entry, receipt)).copied();
+        let name = |receipt| (charge.key.entry, receipt);
+        let ours = |receipt| self.moved.borrow().receipts.get(&name(receipt)).copied();
         let adjustment = match adjustment {
-            Adjustment::Take => Some(Adjustment::Take),
-            Adjustment::GiveBack(receipt) => theirs(receipt).map(Adjustment::GiveBack),
-            Adjustment::Renew(receipt) => theirs(receipt).map(Adjustment::Renew),
+            Adjustment::Take => Adjustment::Take,
+            Adjustment::GiveBack(receipt) => match ours(receipt) {
+                Some(ours) => Adjustment::GiveBack(ours),
+                None => {
+                    self.moved.borrow_mut().early.insert(name(receipt), charge.cost);
+                    return;
+                }
+            },
+            Adjustment::Renew(receipt) => match ours(receipt) {
+                Some(ours) => Adjustment::Renew(ours),
+                None => return,
+            },
         };
-        if let Some(adjustment) = adjustment {
-            self.settle_next(charge, adjustment, now);
-        }
+        self.settle_next(charge, adjustment, now);
     }
 
     fn settle_next(&self, charge: &Charge<'_>, adjustment: Adjustment, now: Timestamp) {

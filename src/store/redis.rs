@@ -5,20 +5,24 @@
 //! script) is acted on and the charge sent again while there is time; after silence, or a connection
 //! that broke, it is not.
 
+mod batch;
 mod breaker;
 mod node;
+mod refusal;
 mod script;
 mod settlements;
 mod topology;
 
 use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
-use redis::{ServerError, ServerErrorKind, Value};
+use redis::{ServerError, Value};
 use smallvec::SmallVec;
 use tokio::time::{Instant, sleep};
 
 use self::{
-    node::{CallError, Orphan, Request},
+    batch::{Orphan, Request},
+    node::CallError,
+    refusal::Refusal,
     script::{Call, ScriptClock},
     settlements::Settlements,
     topology::Topology,
@@ -32,11 +36,12 @@ use crate::{
 
 pub(super) use self::{script::Reply, topology::Place};
 
-/// How often a charge is sent again after answers that say that it was not executed.
-const MAX_TRIES: usize = 8;
+/// How often in a row a charge is sent where an answer says that it belongs.
+const MAX_REDIRECTIONS: usize = 5;
 
-/// Time between two tries while a server cannot serve for the moment.
-const PAUSE: Duration = Duration::from_millis(4);
+/// Time from one try to the next while a server cannot serve for the moment; each is twice as long
+/// as the one before.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Time between two complaints in the log about what servers answer.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
@@ -52,10 +57,11 @@ pub(super) struct RedisStore {
 
 impl RedisStore {
     /// Connects, in the background, from tasks of this thread that end when the store is dropped.
-    pub(super) fn start(settings: &Arc<RedisSettings>) -> Rc<RedisStore> {
+    /// A decision may take `patience`.
+    pub(super) fn start(settings: &Arc<RedisSettings>, patience: Duration) -> Rc<RedisStore> {
         let store = Rc::new(RedisStore {
             settings: Arc::clone(settings),
-            topology: Topology::start(Arc::clone(settings)),
+            topology: Topology::start(Arc::clone(settings), patience),
             settlements: Rc::default(),
             complained: Cell::new(None),
         });
@@ -103,11 +109,13 @@ impl RedisStore {
         let asked: SmallVec<[Charge<'_>; 2]> =
             charges.iter().map(|charge| Charge { cost: 0, ..*charge }).collect();
         if let Some(replica) = self.topology.replica(place) {
-            let mut reply = replica.call(call.evalsha(), deadline).await;
+            // There must be time left for the primary.
+            let soon = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
+            let mut reply = replica.call(call.evalsha(), soon).await;
             if let Err(CallError::Refused(error)) = &reply
-                && error.kind() == Some(ServerErrorKind::NoScript)
+                && Refusal::of(error) == Refusal::NoScript
             {
-                reply = replica.call(call.eval(), deadline).await;
+                reply = replica.call(call.eval(), soon).await;
             }
             // A replica that cannot tell is none.
             if let Ok(reply) = reply {
@@ -118,7 +126,7 @@ impl RedisStore {
         self.read(&asked, &reply)
     }
 
-    /// What a counter holds, by the latest count; none if it holds nothing.
+    /// What a counter holds, by the latest count.
     ///
     /// # Errors
     /// Why there is no answer.
@@ -140,7 +148,7 @@ impl RedisStore {
         self.settlements.add(charge, adjustment, now);
     }
 
-    /// Makes `count` what the counter holds, unless it holds something.
+    /// Makes `count` what the counter holds, unless it holds something; tells whether it did.
     ///
     /// # Errors
     /// Why it is not known to hold either.
@@ -149,12 +157,13 @@ impl RedisStore {
         charge: &Charge<'_>,
         count: &Count,
         (now, deadline): (Timestamp, Instant),
-    ) -> Result<(), Unanswered> {
+    ) -> Result<bool, Unanswered> {
         let Some(call) = script::seed(&self.settings.prefix, charge, count, self.clock(now)) else {
-            return Ok(());
+            return Ok(false);
         };
         let place = self.place(charge.key.owner);
-        self.execute(place, &call, (deadline, &|| None)).await.map(drop)
+        let reply = self.execute(place, &call, (deadline, &|| None)).await?;
+        Ok(reply == Value::Int(1))
     }
 
     /// Waits until it is known which servers are there, or `deadline`.
@@ -165,7 +174,7 @@ impl RedisStore {
     /// Waits until all settlements are on their way, or `deadline`.
     pub(super) async fn finish(&self, deadline: Instant) {
         while !self.settlements.is_empty() && Instant::now() < deadline {
-            tokio::task::yield_now().await;
+            sleep(Duration::from_millis(1)).await;
         }
         self.topology.finish(deadline).await;
     }
@@ -193,10 +202,11 @@ impl RedisStore {
     ) -> Result<Value, Unanswered> {
         let mut node = self.topology.primary(place).ok_or(Unanswered::Away)?;
         let (mut has_script, mut is_asking) = (true, false);
-        for _ in 0..MAX_TRIES {
+        let (mut redirections, mut pause) = (0, PAUSE);
+        loop {
             let command = if has_script { call.evalsha() } else { call.eval() };
             let request = Request { command, is_asking, orphan: orphan() };
-            let refusal = match node.call(request, deadline).await {
+            let error = match node.call(request, deadline).await {
                 Ok(value) => return Ok(value),
                 Err(CallError::Refused(error)) => error,
                 Err(CallError::Away) => return Err(Unanswered::Away),
@@ -204,49 +214,41 @@ impl RedisStore {
                 Err(CallError::Timeout) => return Err(Unanswered::Timeout),
                 Err(CallError::Lost) => return Err(Unanswered::Lost),
             };
-            match refusal.kind() {
-                Some(ServerErrorKind::NoScript) => {
-                    has_script = false;
-                    continue;
-                }
-                Some(ServerErrorKind::Moved) => {
-                    let moved = address(&refusal);
-                    let moved =
-                        moved.and_then(|address| self.topology.moved(place, address, &node));
-                    node = moved.ok_or(Unanswered::Refused)?;
+            let refusal = Refusal::of(&error);
+            let has_known_it = std::mem::replace(&mut has_script, refusal != Refusal::NoScript);
+            let next = match refusal {
+                Refusal::NoScript if has_known_it => continue,
+                Refusal::Moved(address) if redirections < MAX_REDIRECTIONS => {
+                    redirections += 1;
                     is_asking = false;
+                    self.topology.moved(place, address, &node)
                 }
-                Some(ServerErrorKind::Ask) => {
-                    let asked = address(&refusal);
-                    let asked = asked.and_then(|address| self.topology.asked(address, &node));
-                    node = asked.ok_or(Unanswered::Refused)?;
+                Refusal::Ask(address) if redirections < MAX_REDIRECTIONS => {
+                    redirections += 1;
                     is_asking = true;
+                    self.topology.asked(address, &node)
                 }
-                Some(
-                    ServerErrorKind::TryAgain
-                    | ServerErrorKind::ClusterDown
-                    | ServerErrorKind::BusyLoading
-                    | ServerErrorKind::MasterDown
-                    | ServerErrorKind::ReadOnly,
-                ) => {
+                Refusal::NotNow | Refusal::ReadOnly
+                    if node.is_worth_waiting_for() && Instant::now() + pause < deadline =>
+                {
                     self.topology.doubt();
-                    if !node.is_worth_waiting_for() || Instant::now() + PAUSE >= deadline {
-                        node.give_up();
-                        self.complain(&refusal);
-                        return Err(Unanswered::Refused);
+                    if refusal == Refusal::ReadOnly {
+                        // The name may lead to another server by now.
+                        node.renew();
                     }
-                    sleep(PAUSE).await;
-                    node = self.topology.primary(place).ok_or(Unanswered::Away)?;
-                    is_asking = false;
+                    sleep(pause).await;
+                    (pause, redirections, is_asking) = (pause * 2, 0, false);
+                    self.topology.primary(place)
                 }
                 _ => {
-                    self.complain(&refusal);
+                    self.topology.doubt();
+                    node.give_up();
+                    self.complain(&error);
                     return Err(Unanswered::Refused);
                 }
-            }
-            has_script = true;
+            };
+            node = next.ok_or(Unanswered::Away)?;
         }
-        Err(Unanswered::Refused)
     }
 
     /// Tells of an error, unless one was told lately.
@@ -287,9 +289,4 @@ impl Drop for RedisStore {
     fn drop(&mut self) {
         self.settlements.close();
     }
-}
-
-/// The address in a redirection: `slot host:port`.
-fn address(error: &ServerError) -> Option<&str> {
-    error.details()?.split_ascii_whitespace().nth(1)
 }

@@ -7,6 +7,7 @@ mod health;
 mod restart;
 mod run;
 mod running;
+mod store;
 mod token;
 
 use std::{fs, net::SocketAddr, path::Path, process::Output};

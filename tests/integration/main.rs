@@ -35,6 +35,15 @@ mod stores;
 /// Counters in Redis: real servers, alone, sharded, in a cluster.
 mod redis;
 
+/// What happens when Redis is not there, and when it is back.
+mod outages;
+
+/// Denials that are remembered here, so that Redis need not be asked.
+mod relief;
+
+/// Moving callers from one store to another.
+mod moving;
+
 /// The end of a server's life.
 mod shutdown;
 

@@ -57,6 +57,20 @@ fn shipped_configuration_loads() {
 }
 
 #[test]
+fn settings_for_compose_load() {
+    let sources = Sources::system()
+        .with_variable("TOLLGATE_REDIS_PASSWORD", "of-this-test")
+        .with_variable("TOLLGATE_KEY_SECRET", SECRET)
+        .with_variable("TOLLGATE_JWT_SECRET", SECRET);
+    for name in ["cluster", "sharded", "single"] {
+        let file = root().join(format!("config/compose/{name}.yaml"));
+        if let Err(problems) = Configuration::read(&file, &sources) {
+            panic!("{}", problems[0]);
+        }
+    }
+}
+
+#[test]
 fn good_policies_load() {
     for file in policies("good") {
         let problems = problems(&file);

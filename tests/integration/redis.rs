@@ -1,3 +1,5 @@
 //! Counters in Redis: real servers, alone, sharded, in a cluster.
 
+mod access;
 mod servers;
+mod sharing;

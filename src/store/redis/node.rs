@@ -16,8 +16,7 @@ use std::{
 };
 
 use redis::{
-    AsyncConnectionConfig, Cmd, Pipeline, RedisError, ServerError, Value,
-    aio::MultiplexedConnection,
+    AsyncConnectionConfig, Cmd, RedisError, ServerError, Value, aio::MultiplexedConnection,
 };
 use tokio::{
     sync::{Notify, oneshot},
@@ -25,7 +24,10 @@ use tokio::{
     time::{Instant, interval_at, sleep, timeout, timeout_at},
 };
 
-use super::breaker::Breaker;
+use super::{
+    batch::{Batch, Queued, Request},
+    breaker::Breaker,
+};
 use crate::settings::{Endpoint, RedisSettings};
 
 /// Calls that wait for a connection or for a reply, at most: a bound on memory, and on the wait that
@@ -70,6 +72,8 @@ pub(super) struct Node {
     settings: Arc<RedisSettings>,
     /// Said first on each connection: what a replica of a cluster needs before it may be read.
     greeting: Option<Cmd>,
+    /// How long a decision may take.
+    patience: Duration,
     breaker: Breaker,
     queue: RefCell<VecDeque<Queued>>,
     /// Calls in the queue, and those whose reply is awaited.
@@ -78,6 +82,10 @@ pub(super) struct Node {
     queued: Notify,
     /// The breaker has opened.
     doubted: Notify,
+    /// Another connection is wanted in place of the one that there is.
+    renewed: Notify,
+    /// Whether a reply came since this was last looked at.
+    was_heard: Cell<bool>,
     /// Told when the server may have gone.
     trouble: Rc<Notify>,
     /// Whether it was said that it is away.
@@ -88,49 +96,35 @@ pub(super) struct Node {
     gave_up: Cell<Option<Instant>>,
 }
 
-/// A call on its way.
-struct Queued {
-    request: Request,
-    reply: oneshot::Sender<Result<Value, CallError>>,
-}
-
-/// A call to be made.
-pub(super) struct Request {
-    pub(super) command: Cmd,
-    /// Whether it follows `ASKING`: its slot is being moved to this server.
-    pub(super) is_asking: bool,
-    /// What is done with the reply if it comes when nobody waits for it any more.
-    pub(super) orphan: Option<Orphan>,
-}
-
-/// What is done with a reply for which nobody waits any more.
-pub(super) type Orphan = Box<dyn FnOnce(Value)>;
-
-impl From<Cmd> for Request {
-    fn from(command: Cmd) -> Self {
-        Request { command, is_asking: false, orphan: None }
-    }
+/// What a node is started with.
+pub(super) struct Plan {
+    pub(super) endpoint: Endpoint,
+    pub(super) settings: Arc<RedisSettings>,
+    /// What is said first on each connection.
+    pub(super) greeting: Option<Cmd>,
+    /// How long a decision may take.
+    pub(super) patience: Duration,
+    /// Notified when the server may have gone.
+    pub(super) trouble: Rc<Notify>,
 }
 
 impl Node {
     /// A server whose connection is kept up by a task of this thread, for as long as the node lives.
-    /// `trouble` is notified when it goes away.
-    pub(super) fn start(
-        endpoint: Endpoint,
-        settings: Arc<RedisSettings>,
-        greeting: Option<Cmd>,
-        trouble: Rc<Notify>,
-    ) -> Rc<Node> {
+    pub(super) fn start(plan: Plan) -> Rc<Node> {
+        let Plan { endpoint, settings, greeting, patience, trouble } = plan;
         let node = Rc::new(Node {
             endpoint,
             settings,
             greeting,
+            patience,
             // Calls may wait for the first connection: whether it will come is not known yet.
             breaker: Breaker::default(),
             queue: RefCell::default(),
             calls: Cell::new(0),
             queued: Notify::new(),
             doubted: Notify::new(),
+            renewed: Notify::new(),
+            was_heard: Cell::new(false),
             trouble,
             is_known_away: Cell::new(false),
             is_known: Cell::new(false),
@@ -163,6 +157,11 @@ impl Node {
         }
     }
 
+    /// Has it connect anew: the name may lead to another server by now.
+    pub(super) fn renew(&self) {
+        self.renewed.notify_one();
+    }
+
     /// Whether it is known to be there, or to be away.
     pub(super) fn is_settled(&self) -> bool {
         self.is_known.get() || self.is_known_away.get()
@@ -188,13 +187,16 @@ impl Node {
         if self.calls.get() >= MAX_CALLS {
             return Err(CallError::Busy);
         }
+        let called = Instant::now();
         let (sender, reply) = oneshot::channel();
         self.enqueue(Queued { request: request.into(), reply: sender });
         match timeout_at(deadline, reply).await {
             Ok(Ok(result)) => result,
             Ok(Err(_dropped)) => Err(CallError::Lost),
             Err(_elapsed) => {
-                if self.breaker.fail() {
+                // What had little time left says little about the server.
+                let had_time = called.elapsed() >= self.patience / 2;
+                if had_time && self.breaker.fail() {
                     // Whether it is more than a pause is found out in the background.
                     self.fail_queued();
                     self.doubted.notify_one();
@@ -243,11 +245,17 @@ impl Node {
         }
     }
 
-    fn finish(&self, queued: Queued, result: Result<Value, CallError>) {
+    /// Hands out what came of a call; true if somebody waited for that.
+    pub(super) fn finish(&self, queued: Queued, result: Result<Value, CallError>) -> bool {
         self.calls.set(self.calls.get().saturating_sub(1));
-        let unheard = queued.reply.send(result);
-        if let (Err(Ok(value)), Some(orphan)) = (unheard, queued.request.orphan) {
-            orphan(value);
+        queued.finish(result)
+    }
+
+    /// Replies came, and perhaps in time for somebody.
+    pub(super) fn hear(&self, is_in_time: bool) {
+        self.was_heard.set(true);
+        if is_in_time {
+            self.breaker.succeed();
         }
     }
 
@@ -256,57 +264,13 @@ impl Node {
         let mut batch = Batch { node: Rc::clone(self), calls: Vec::new() };
         batch.calls.reserve(self.queue.borrow().len());
         for queued in self.queue.take() {
-            match queued.reply.is_closed() {
-                true => self.finish(queued, Err(CallError::Timeout)),
-                false => batch.calls.push(queued),
+            if queued.reply.is_closed() {
+                self.finish(queued, Err(CallError::Timeout));
+            } else {
+                batch.calls.push(queued);
             }
         }
         (!batch.calls.is_empty()).then_some(batch)
-    }
-}
-
-/// Calls that leave in one write. If it is dropped before the replies came, they are lost.
-struct Batch {
-    node: Rc<Node>,
-    calls: Vec<Queued>,
-}
-
-impl Batch {
-    /// Sends it and hands out the replies.
-    ///
-    /// # Errors
-    /// The connection broke.
-    async fn fly(mut self, mut connection: MultiplexedConnection) -> Result<(), RedisError> {
-        let mut pipeline = Pipeline::with_capacity(self.calls.len());
-        for Queued { request, .. } in &mut self.calls {
-            if request.is_asking {
-                pipeline.add_command(redis::cmd("ASKING"));
-            }
-            pipeline.add_command(std::mem::take(&mut request.command));
-        }
-        let count = pipeline.len();
-        let mut replies = connection.send_packed_commands(&pipeline, 0, count).await?.into_iter();
-        self.node.breaker.succeed();
-        for queued in std::mem::take(&mut self.calls) {
-            if queued.request.is_asking {
-                replies.next();
-            }
-            let result = match replies.next() {
-                Some(Value::ServerError(error)) => Err(CallError::Refused(error)),
-                Some(value) => Ok(value),
-                None => Err(CallError::Lost),
-            };
-            self.node.finish(queued, result);
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Batch {
-    fn drop(&mut self) {
-        for queued in std::mem::take(&mut self.calls) {
-            self.node.finish(queued, Err(CallError::Lost));
-        }
     }
 }
 
@@ -368,10 +332,11 @@ async fn serve(node: &Weak<Node>, connection: MultiplexedConnection) {
             },
             _ = node.queued.notified() => false,
             _ = node.doubted.notified() => true,
-            _ = checks.tick() => flights.is_empty(),
+            _ = node.renewed.notified() => return,
+            _ = checks.tick() => !node.was_heard.replace(false),
         };
         if is_in_doubt {
-            match is_ready(connection.clone()).await {
+            match node.probe(&connection).await {
                 Ok(()) => node.come_back(),
                 Err(error) => return node.go_away(&error),
             }
@@ -380,6 +345,22 @@ async fn serve(node: &Weak<Node>, connection: MultiplexedConnection) {
 }
 
 impl Node {
+    /// Asks until the server answers as soon as a decision needs it to.
+    ///
+    /// # Errors
+    /// It does not answer, or is not ready.
+    async fn probe(&self, connection: &MultiplexedConnection) -> Result<(), RedisError> {
+        loop {
+            let asked = Instant::now();
+            is_ready(connection.clone()).await?;
+            // One that nobody waits for just now may take its time.
+            if asked.elapsed() <= self.patience || !self.breaker.is_open() {
+                return Ok(());
+            }
+            sleep(IMPATIENCE).await;
+        }
+    }
+
     async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))

@@ -25,7 +25,7 @@ use self::{
     cluster::{Slots, slot_of},
     primary::Election,
 };
-use super::node::Node;
+use super::node::{self, Node};
 use crate::settings::{Endpoint, RedisSettings, Shard, Topology as Plan};
 
 /// How long what is known about the servers is good while all is well: a failover that no reply told
@@ -45,12 +45,24 @@ pub(in crate::store) struct Place(u16);
 /// All servers, as one worker sees them.
 pub(super) struct Topology {
     settings: Arc<RedisSettings>,
-    nodes: RefCell<HashMap<Endpoint, Rc<Node>>>,
+    /// How long a decision may take.
+    patience: Duration,
+    nodes: RefCell<HashMap<(Endpoint, Use), Rc<Node>>>,
     placement: Placement,
     /// Primaries that were looked up, by place; forgotten whenever one may be another.
     looked_up: RefCell<HashMap<u16, Rc<Node>>>,
     /// Something may have changed.
     trouble: Rc<Notify>,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Use {
+    /// Whatever a primary does.
+    Charges,
+    /// Reads of what may be out of date. A replica of a cluster must be told that this will do; a
+    /// primary that was told so and becomes a replica would no longer say that it has moved.
+    Display,
 }
 
 /// How owners are placed.
@@ -65,7 +77,8 @@ enum Placement {
 
 impl Topology {
     /// Connects to all servers, and keeps what is known about them current for as long as it lives.
-    pub(super) fn start(settings: Arc<RedisSettings>) -> Rc<Topology> {
+    /// A decision may take `patience`.
+    pub(super) fn start(settings: Arc<RedisSettings>, patience: Duration) -> Rc<Topology> {
         let placement = match &settings.topology {
             Plan::Single(primary) => Placement::One(Election::new(primary, &[])),
             Plan::Sharded(shards) => {
@@ -78,14 +91,13 @@ impl Topology {
         };
         let topology = Rc::new(Topology {
             settings,
+            patience,
             nodes: RefCell::default(),
             placement,
             looked_up: RefCell::default(),
             trouble: Rc::new(Notify::new()),
         });
-        for endpoint in topology.endpoints() {
-            topology.node(&endpoint);
-        }
+        topology.connect_primaries();
         tokio::task::spawn_local(keep_current(Rc::downgrade(&topology)));
         topology
     }
@@ -113,7 +125,7 @@ impl Topology {
             Placement::Shards(shards) => shards.get(usize::from(place.0))?.1.primary()?,
             Placement::Cluster(slots) => slots.primary(place.0)?,
         };
-        let node = self.node(&endpoint);
+        let node = self.node(&endpoint, Use::Charges);
         self.looked_up.borrow_mut().insert(place.0, Rc::clone(&node));
         Some(node)
     }
@@ -126,7 +138,7 @@ impl Topology {
             Placement::Shards(shards) => shards.get(usize::from(place.0))?.1.replicas(),
             Placement::Cluster(slots) => slots.replicas(place.0),
         };
-        let mut nodes = replicas.iter().map(|endpoint| self.node(endpoint));
+        let mut nodes = replicas.iter().map(|endpoint| self.node(endpoint, Use::Display));
         nodes.find(|node| !node.is_away())
     }
 
@@ -134,7 +146,7 @@ impl Topology {
     /// `deadline`.
     pub(super) async fn ready(&self, deadline: Instant) {
         let is_settled = |endpoint: Option<Endpoint>| {
-            endpoint.is_some_and(|endpoint| self.node(&endpoint).is_settled())
+            endpoint.is_some_and(|endpoint| self.node(&endpoint, Use::Charges).is_settled())
         };
         while !self.primaries().into_iter().all(is_settled) && Instant::now() < deadline {
             sleep(Duration::from_millis(1)).await;
@@ -156,12 +168,13 @@ impl Topology {
         slots.learn(place.0, &endpoint);
         self.looked_up.borrow_mut().clear();
         self.trouble.notify_one();
-        Some(self.node(&endpoint))
+        Some(self.node(&endpoint, Use::Charges))
     }
 
     /// The server that a slot is being moved to.
     pub(super) fn asked(&self, address: &str, by: &Node) -> Option<Rc<Node>> {
-        redirected(address, by.endpoint()).map(|endpoint| self.node(&endpoint))
+        let endpoint = redirected(address, by.endpoint())?;
+        Some(self.node(&endpoint, Use::Charges))
     }
 
     /// Says that a server did not do what it should be able to.
@@ -170,26 +183,34 @@ impl Topology {
     }
 
     /// The server at an address; it is connected to if it is not known.
-    fn node(&self, endpoint: &Endpoint) -> Rc<Node> {
-        if let Some(node) = self.nodes.borrow().get(endpoint) {
+    fn node(&self, endpoint: &Endpoint, purpose: Use) -> Rc<Node> {
+        let name = (endpoint.clone(), purpose);
+        if let Some(node) = self.nodes.borrow().get(&name) {
             return Rc::clone(node);
         }
-        // Replicas of a cluster redirect readers unless they are told that a stale answer will do.
-        let greeting = match &self.placement {
-            Placement::Cluster(_) => Some(redis::cmd("READONLY")),
-            Placement::One(_) | Placement::Shards(_) => None,
+        let greeting = match (&self.placement, purpose) {
+            (Placement::Cluster(_), Use::Display) => Some(redis::cmd("READONLY")),
+            _ => None,
         };
-        let node = Node::start(
-            endpoint.clone(),
-            Arc::clone(&self.settings),
+        let node = Node::start(node::Plan {
+            endpoint: endpoint.clone(),
+            settings: Arc::clone(&self.settings),
             greeting,
-            Rc::clone(&self.trouble),
-        );
-        self.nodes.borrow_mut().insert(endpoint.clone(), Rc::clone(&node));
+            patience: self.patience,
+            trouble: Rc::clone(&self.trouble),
+        });
+        self.nodes.borrow_mut().insert(name, Rc::clone(&node));
         node
     }
 
-    /// All servers that have a part.
+    /// Connects to all servers that take charges, before anybody needs them.
+    fn connect_primaries(&self) {
+        for endpoint in self.primaries().into_iter().flatten() {
+            self.node(&endpoint, Use::Charges);
+        }
+    }
+
+    /// All servers that are asked for anything.
     fn endpoints(&self) -> Vec<Endpoint> {
         match &self.placement {
             Placement::One(election) => election.endpoints(),
@@ -202,10 +223,8 @@ impl Topology {
 
     /// Whether there are counters that nobody takes charges for.
     fn is_troubled(&self) -> bool {
-        let is_away = |primary: Option<Endpoint>| match primary {
-            Some(endpoint) => self.node(&endpoint).is_away(),
-            None => true,
-        };
+        let is_away =
+            |primary: Option<Endpoint>| primary.is_none_or(|endpoint| self.is_away(&endpoint));
         self.primaries().into_iter().any(is_away)
     }
 
@@ -237,30 +256,36 @@ impl Topology {
         }
         self.looked_up.borrow_mut().clear();
         let known = self.endpoints();
-        self.nodes.borrow_mut().retain(|endpoint, _| known.contains(endpoint));
-        for endpoint in known {
-            self.node(&endpoint);
+        // While nobody takes charges, the next look begins where this one ended.
+        if !self.is_troubled() {
+            self.nodes.borrow_mut().retain(|(endpoint, _), _| known.contains(endpoint));
         }
+        self.connect_primaries();
     }
 
     /// What a server answers, if it does so soon.
     async fn ask(&self, endpoint: &Endpoint, command: redis::Cmd) -> Option<redis::Value> {
         let deadline = Instant::now() + REVIEW_TIMEOUT;
-        self.node(endpoint).call(command, deadline).await.ok()
+        self.node(endpoint, Use::Charges).call(command, deadline).await.ok()
+    }
+
+    /// Whether a server is known to be away.
+    fn is_away(&self, endpoint: &Endpoint) -> bool {
+        self.node(endpoint, Use::Charges).is_away()
     }
 }
 
 /// Reviews what is known from time to time, and soon when something is wrong.
 async fn keep_current(topology: Weak<Topology>) {
     loop {
-        let trouble = {
+        let (is_troubled, trouble) = {
             let Some(topology) = topology.upgrade() else { return };
             topology.review().await;
             (topology.is_troubled(), Rc::clone(&topology.trouble))
         };
         // However much goes wrong, the servers are not asked more often than this.
         sleep(REVIEW_IN_TROUBLE).await;
-        if let (false, trouble) = trouble {
+        if !is_troubled {
             let _ = timeout(REVIEW, trouble.notified()).await;
         }
     }
@@ -270,7 +295,7 @@ async fn keep_current(topology: Weak<Topology>) {
 fn redirected(address: &str, by: &Endpoint) -> Option<Endpoint> {
     let (host, port) = address.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let host = if host.is_empty() { by.host() } else { host };
+    let host = if host.is_empty() || host == "?" { by.host() } else { host };
     Some(by.at(host, port.parse().ok()?))
 }
 

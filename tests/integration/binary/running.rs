@@ -52,6 +52,11 @@ impl Running {
         (running, address.trim().parse().unwrap())
     }
 
+    /// Waits for a line on standard error that contains `text`.
+    pub(super) fn wait_for_event(&mut self, text: &str) -> String {
+        self.stderr.wait_for(text)
+    }
+
     /// Sends a signal by its name: `TERM`, `INT`.
     pub(super) fn signal(&self, name: &str) {
         let id = self.child.0.id().to_string();

@@ -21,6 +21,7 @@ use tollgate::{
     policy::{Policies, Sources, load},
     server::{Server, Stopped},
     settings::{Configuration, Settings},
+    store::Stores,
 };
 
 use super::{
@@ -41,6 +42,7 @@ pub(crate) fn seconds(instant: &str) -> u64 {
 pub(crate) struct Proxy {
     address: SocketAddr,
     clock: Arc<AtomicU64>,
+    stores: Arc<Stores>,
     log: Log,
     stop: Option<oneshot::Sender<()>>,
     server: Option<JoinHandle<Stopped>>,
@@ -83,6 +85,19 @@ impl Proxy {
         Proxy::with_settings("workers: 1", &[policy])
     }
 
+    /// With one worker and this store, which says in its responses when it did not decide.
+    pub(crate) fn with_store(store: &str, policy: &Policy) -> Proxy {
+        let settings = format!("workers: 1\nstore: {{ {store}, fallback_header: true }}");
+        Proxy::with_settings(&settings, &[policy])
+    }
+
+    /// With its counters in this Redis, which counts by the proxy's clock. It is waited for as long
+    /// as a busy machine may take.
+    pub(crate) fn with_redis(redis: &str, policy: &Policy) -> Proxy {
+        let store = format!("redis: {{ {redis}, clock: proxy }}, deadline: 10s");
+        Proxy::with_store(&store, policy)
+    }
+
     /// With these lines in the settings file, and with several policies.
     pub(crate) fn with_settings(settings: &str, policies: &[&Policy]) -> Proxy {
         let settings = format!("version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\n{settings}\n");
@@ -104,6 +119,7 @@ impl Proxy {
         let address = listeners[0].local_addr().unwrap();
         let (workers, drain) = (configuration.settings.workers, configuration.settings.drain);
         let shared = Shared::new(configuration, Clock::Manual(Arc::clone(&clock))).unwrap();
+        let stores = Arc::clone(&shared.stores);
         let log = Log::default();
         let pipe = Pipe::start(log.clone(), |lost| panic!("{lost} log lines were dropped"));
         let server = Server {
@@ -122,11 +138,16 @@ impl Proxy {
             assert!(pipe.flush(PATIENCE), "the log was not written");
             stopped
         });
-        Proxy { address, clock, log, stop: Some(stop), server: Some(server) }
+        Proxy { address, clock, stores, log, stop: Some(stop), server: Some(server) }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Its stores, for what they have counted and who is moved between them.
+    pub(crate) fn stores(&self) -> &Stores {
+        &self.stores
     }
 
     pub(crate) fn connect(&self) -> Client {

@@ -1,6 +1,6 @@
 //! The slots of a Redis Cluster: which server has each, as the cluster tells it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use redis::Value;
 
@@ -19,6 +19,9 @@ pub(super) struct Slots {
     /// Where to ask first, and whenever nobody else answers.
     seeds: Vec<Endpoint>,
     map: RefCell<Map>,
+    /// Whom to ask first the next time: one that is cut off from the others must not be asked for
+    /// ever.
+    turn: Cell<usize>,
 }
 
 /// What a cluster says about itself.
@@ -38,7 +41,7 @@ struct Group {
 
 impl Slots {
     pub(super) fn new(seeds: &[Endpoint]) -> Self {
-        Slots { seeds: seeds.to_vec(), map: RefCell::default() }
+        Slots { seeds: seeds.to_vec(), map: RefCell::default(), turn: Cell::new(0) }
     }
 
     /// The server that takes charges for a slot.
@@ -77,9 +80,18 @@ impl Slots {
 
     /// Asks the servers, one after the other, until one tells.
     pub(super) async fn review(&self, topology: &Topology) {
-        let known = self.endpoints();
-        let others = self.seeds.iter().filter(|seed| !known.contains(seed));
-        for endpoint in known.iter().chain(others) {
+        let mut known = self.primaries();
+        let turn = self.turn.replace(self.turn.get().wrapping_add(1));
+        if let Some(first) = turn.checked_rem(known.len()) {
+            known.rotate_left(first);
+        }
+        let others = self.endpoints().into_iter().chain(self.seeds.clone());
+        for endpoint in others {
+            if !known.contains(&endpoint) {
+                known.push(endpoint);
+            }
+        }
+        for endpoint in &known {
             let mut command = redis::cmd("CLUSTER");
             command.arg("SLOTS");
             let Some(reply) = topology.ask(endpoint, command).await else { continue };

@@ -70,12 +70,17 @@ impl Election {
         if let [_alone] = endpoints.as_slice() {
             return;
         }
-        // The one that is primary now comes first, and stays it for as long as it says so.
+        // The one that is primary now comes first, and stays it for as long as it says so. One that
+        // only hesitates is not replaced: two that both take charges would be twice the limit.
         for endpoint in endpoints {
-            let role = topology.ask(&endpoint, redis::cmd("ROLE")).await;
-            if role.is_some_and(|role| is_primary(&role)) {
-                self.elect(&endpoint);
-                return;
+            match is_primary(topology, &endpoint).await {
+                Some(true) => return self.elect(&endpoint),
+                None if self.primary().as_ref() == Some(&endpoint)
+                    && !topology.is_away(&endpoint) =>
+                {
+                    return;
+                }
+                Some(false) | None => {}
             }
         }
     }
@@ -98,7 +103,8 @@ impl Election {
 }
 
 impl Sentinels {
-    /// The primary's address, as the first Sentinel that answers tells it.
+    /// The primary's address, as the first Sentinel tells it that is right about it: one that is cut
+    /// off from the others may not be.
     async fn ask(&self, topology: &Topology) -> Option<Endpoint> {
         for sentinel in &self.endpoints {
             let mut command = redis::cmd("SENTINEL");
@@ -106,15 +112,19 @@ impl Sentinels {
             if let Some(reply) = topology.ask(sentinel, command).await
                 && let Ok((host, port)) = redis::from_redis_value::<(String, u16)>(reply)
             {
-                return Some(sentinel.at(&host, port));
+                let primary = sentinel.at(&host, port);
+                if is_primary(topology, &primary).await == Some(true) {
+                    return Some(primary);
+                }
             }
         }
         None
     }
 }
 
-/// Whether a reply to `ROLE` is that of a primary.
-fn is_primary(role: &Value) -> bool {
-    let Value::Array(role) = role else { return false };
-    matches!(role.first(), Some(Value::BulkString(name)) if name == b"master")
+/// Whether a server says that it is primary; none if it says nothing.
+async fn is_primary(topology: &Topology, endpoint: &Endpoint) -> Option<bool> {
+    let role = topology.ask(endpoint, redis::cmd("ROLE")).await?;
+    let Value::Array(role) = role else { return None };
+    Some(matches!(role.first(), Some(Value::BulkString(name)) if name == b"master"))
 }

@@ -1,0 +1,78 @@
+//! What an error reply says about a call that was not executed.
+
+use redis::{ServerError, ServerErrorKind};
+
+/// What an error reply asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal<'e> {
+    /// The script itself.
+    NoScript,
+    /// Another server, at this address, for good.
+    Moved(&'e str),
+    /// Another server, at this address, for this once.
+    Ask(&'e str),
+    /// A primary: this server is none any more.
+    ReadOnly,
+    /// Another try, soon.
+    NotNow,
+    /// Nothing that would help.
+    Final,
+}
+
+impl<'e> Refusal<'e> {
+    pub(super) fn of(error: &'e ServerError) -> Refusal<'e> {
+        // `slot host:port`
+        let address = || error.details()?.split_ascii_whitespace().nth(1);
+        // A script that fails inside says why in the text of its error, before Redis 7.
+        let is_read_only = || error.details().is_some_and(|details| details.contains("-READONLY"));
+        match error.kind() {
+            Some(ServerErrorKind::NoScript) => Refusal::NoScript,
+            Some(ServerErrorKind::Moved) => address().map_or(Refusal::Final, Refusal::Moved),
+            Some(ServerErrorKind::Ask) => address().map_or(Refusal::Final, Refusal::Ask),
+            Some(ServerErrorKind::ReadOnly) => Refusal::ReadOnly,
+            Some(
+                ServerErrorKind::TryAgain
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::BusyLoading
+                | ServerErrorKind::MasterDown,
+            ) => Refusal::NotNow,
+            _ if is_read_only() => Refusal::ReadOnly,
+            _ => Refusal::Final,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> ServerError {
+        match redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap() {
+            redis::Value::ServerError(error) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_reply_asks_for_what_helps() {
+        for (text, expected) in [
+            ("NOSCRIPT No matching script.", Refusal::NoScript),
+            ("MOVED 3999 127.0.0.1:6381", Refusal::Moved("127.0.0.1:6381")),
+            ("MOVED 3999", Refusal::Final),
+            ("ASK 3999 127.0.0.1:6381", Refusal::Ask("127.0.0.1:6381")),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", Refusal::NotNow),
+            ("CLUSTERDOWN Hash slot not served", Refusal::NotNow),
+            ("LOADING Redis is loading the dataset in memory", Refusal::NotNow),
+            ("MASTERDOWN Link with MASTER is down", Refusal::NotNow),
+            ("READONLY You can't write against a read only replica.", Refusal::ReadOnly),
+            (
+                "ERR Error running script (call to f_1): @user_script:9: -READONLY You can't write",
+                Refusal::ReadOnly,
+            ),
+            ("OOM command not allowed when used memory > 'maxmemory'.", Refusal::Final),
+            ("NOPERM this user has no permissions", Refusal::Final),
+        ] {
+            assert_eq!(Refusal::of(&error(text)), expected, "{text}");
+        }
+    }
+}

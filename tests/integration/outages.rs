@@ -1,0 +1,11 @@
+//! What happens when Redis is not there, cannot answer or answers too late, and when it is back.
+
+mod callers;
+mod cluster;
+mod load;
+mod owners;
+mod replicas;
+mod reshard;
+mod shards;
+mod single;
+mod together;

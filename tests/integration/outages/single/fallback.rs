@@ -1,0 +1,255 @@
+//! What each limit does while Redis is away.
+
+use tollgate::store::Unanswered;
+
+use super::{all_undecided, gone, is_decided, ten, undecided, used_here, used_in_redis};
+use crate::support::{HOUR, Policy, Proxy, Redis, Upstream, get, post};
+
+/// A proxy in front of a server that has gone, before it began or after alice was served once.
+fn proxies_without_redis(policy: &Policy) -> [(Redis, Proxy); 2] {
+    let never = gone();
+    let to_nobody = Proxy::with_redis(&never.settings(), policy);
+    let redis = Redis::start();
+    let left_alone = Proxy::with_redis(&redis.settings(), policy);
+    left_alone.get_as("alice").assert_status(200).assert_no_field("x-tollgate-store");
+    redis.kill();
+    [(never, to_nobody), (redis, left_alone)]
+}
+
+#[test]
+fn open_limit_lets_everybody_through_and_tells_nothing_of_itself() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream).core("rate: 1/hour, on_store_error: open");
+    for (_redis, proxy) in proxies_without_redis(&policy) {
+        let before = upstream.count();
+        for _ in 0..5 {
+            let response = proxy.get_as("alice");
+            response.assert_status(200).assert_no_limit();
+            response.assert_field("x-tollgate-store", "open");
+        }
+        assert_eq!(upstream.count() - before, 5);
+        assert_eq!(all_undecided(&proxy), 5, "each is counted once");
+        let standings = proxy.standings(get("/rate_limit").by("alice"));
+        assert_eq!(standings, serde_json::json!({}), "nobody knows");
+    }
+}
+
+#[test]
+fn closed_limit_refuses_and_says_when_to_come_back() {
+    let upstream = Upstream::start();
+    let policy = ten(&upstream, "on_store_error: closed");
+    for (_redis, proxy) in proxies_without_redis(&policy) {
+        let before = upstream.count();
+        for _ in 0..5 {
+            let response = proxy.get_as("alice");
+            response.assert_status(503).assert_no_limit().assert_field("retry-after", "1");
+        }
+        assert_eq!(upstream.count(), before);
+        assert_eq!(all_undecided(&proxy), 5);
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_server_that_was_never_there() {
+    let upstream = Upstream::start();
+    let redis = gone();
+    let proxy = Proxy::with_redis(&redis.settings(), &ten(&upstream, ""));
+    // The deadline of each would be ten seconds.
+    for used in 1..=10 {
+        assert_eq!(used_here(&proxy), used);
+    }
+    assert_eq!(undecided(&proxy, Unanswered::Away), 10);
+}
+
+/// Forty an hour, of which each of so many proxies has its share when it is alone.
+fn forty(redis: &Redis, instances: u32, upstream: &Upstream) -> Proxy {
+    let store = format!(
+        "redis: {{ {}, clock: proxy }}, deadline: 10s, instances: {instances}",
+        redis.settings()
+    );
+    Proxy::with_store(&store, &Policy::before(upstream).rate("40/hour"))
+}
+
+/// How many requests of a caller pass, and what the denial tells.
+fn passed(proxy: &Proxy, sub: &str) -> u64 {
+    let mut passed = 0;
+    loop {
+        let response = proxy.get_as(sub);
+        response.assert_field("x-tollgate-store", "local");
+        match response.status {
+            200 => passed += 1,
+            _ => {
+                response.assert_status(429).assert_field("x-ratelimit-remaining", "0");
+                assert!((3500..=3600).contains(&response.number("retry-after")), "{response:?}");
+                return passed;
+            }
+        }
+    }
+}
+
+#[test]
+fn caller_whom_redis_did_not_know_gets_the_share_of_one_proxy() {
+    let upstream = Upstream::start();
+    let redis = gone();
+    for (instances, share) in [(1, 40), (3, 14), (4, 10), (100, 1)] {
+        let proxy = forty(&redis, instances, &upstream);
+        assert_eq!(passed(&proxy, "alice"), share, "of {instances} proxies");
+        proxy.advance(HOUR);
+        assert_eq!(passed(&proxy, "alice"), share, "in the next window");
+    }
+}
+
+#[test]
+fn caller_whom_redis_knew_goes_on_from_there() {
+    let upstream = Upstream::start();
+    for (instances, left) in [(1, 20), (2, 10), (4, 5)] {
+        let redis = Redis::start();
+        let proxy = forty(&redis, instances, &upstream);
+        for used in 1..=20 {
+            assert_eq!(used_in_redis(&proxy), used);
+        }
+        let reset = proxy.get_as("bob").number("x-ratelimit-reset");
+        redis.kill();
+        assert_eq!(passed(&proxy, "alice"), left, "of {instances} proxies");
+        assert_eq!(proxy.get_as("alice").number("x-ratelimit-reset"), reset, "it is one window");
+    }
+}
+
+#[test]
+fn caller_who_was_denied_stays_denied() {
+    let upstream = Upstream::start();
+    let redis = Redis::start();
+    let proxy = Proxy::with_redis(&redis.settings(), &ten(&upstream, ""));
+    for used in 1..=10 {
+        assert_eq!(used_in_redis(&proxy), used);
+    }
+    redis.kill();
+    assert_eq!(passed(&proxy, "alice"), 0);
+    proxy.advance(HOUR);
+    assert_eq!(passed(&proxy, "alice"), 10);
+}
+
+#[test]
+fn every_algorithm_goes_on_where_redis_was() {
+    let upstream = Upstream::start();
+    let redis = Redis::start();
+    for (number, algorithm) in [
+        "fixed_window",
+        "fixed_window, align: calendar",
+        "sliding_window",
+        "sliding_log",
+        "token_bucket",
+        "gcra",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let policy = ten(&upstream, &format!("algorithm: {algorithm}"));
+        let settings = format!("{}, prefix: run-{number}", redis.settings());
+        let proxy = Proxy::with_redis(&settings, &policy);
+        for used in 1..=4 {
+            assert_eq!(used_in_redis(&proxy), used, "{algorithm}");
+        }
+        redis.kill();
+        for used in 5..=10 {
+            assert_eq!(used_here(&proxy), used, "{algorithm}");
+        }
+        proxy.get_as("alice").assert_status(429);
+        redis.restart();
+    }
+}
+
+#[test]
+fn refund_of_what_was_decided_here_is_made_here() {
+    let upstream = Upstream::as_asked();
+    let proxy = Proxy::with_redis(&gone().settings(), &ten(&upstream, ""));
+    for _ in 0..3 {
+        let response = proxy.send(get("/").by("alice").wants(304));
+        response.assert_status(304).assert_field("x-ratelimit-used", "0");
+    }
+    assert_eq!(used_here(&proxy), 1);
+}
+
+#[test]
+fn limits_of_one_route_do_what_each_says() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream)
+        .limits(&[
+            "core: { per: caller, rate: 1/hour, on_store_error: open }",
+            "search: { per: caller, rate: 2/hour, on_store_error: local }",
+            "login: { per: client.ip, rate: 2/hour, on_store_error: closed }",
+        ])
+        .routes(&[
+            "{ match: { path: /search }, limits: [core, search] }",
+            "{ match: { path: /login }, limits: [core, search, login] }",
+            "{ match: { path: /** }, limits: [core] }",
+        ]);
+    for (_redis, proxy) in proxies_without_redis(&policy) {
+        let ask = |target: &str| proxy.send(get(target).by("bob"));
+        ask("/").assert_status(200).assert_field("x-tollgate-store", "open");
+        // Nothing is taken by one limit for a request that another refuses.
+        ask("/login").assert_status(503);
+        for _ in 0..2 {
+            ask("/search").assert_status(200).assert_field("x-tollgate-store", "local");
+        }
+        let denied = ask("/search");
+        denied.assert_status(429).assert_field("x-ratelimit-resource", "search");
+        ask("/").assert_status(200).assert_field("x-tollgate-store", "open");
+    }
+}
+
+#[test]
+fn closed_limit_that_only_counts_keeps_nobody_out() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream).on_all_routes(&[
+        "core: { per: caller, rate: 2/hour }",
+        "trial: { per: caller, rate: 1/hour, mode: shadow, on_store_error: closed }",
+    ]);
+    for (_redis, proxy) in proxies_without_redis(&policy) {
+        for used in 1..=2 {
+            let response = proxy.get_as("bob");
+            response.assert_status(200).assert_field("x-tollgate-store", "local");
+            assert_eq!(response.number("x-ratelimit-used"), used);
+        }
+        proxy.get_as("bob").assert_status(429);
+    }
+}
+
+#[test]
+fn who_decided_is_told_only_if_the_settings_say_so() {
+    let upstream = Upstream::start();
+    for (fields, told) in [("on_store_error: open", "open"), ("on_store_error: local", "local")] {
+        let redis = Redis::start();
+        let policy = ten(&upstream, fields);
+        let store = |more: &str| {
+            format!(
+                "workers: 1\nstore: {{ redis: {{ {} }}, deadline: 10s{more} }}",
+                redis.settings()
+            )
+        };
+        let quiet = Proxy::with_settings(&store(""), &[&policy]);
+        let telling = Proxy::with_settings(&store(", fallback_header: true"), &[&policy]);
+        for proxy in [&quiet, &telling] {
+            let response = proxy.get_as("alice");
+            assert!(is_decided(&response), "{response:?}");
+        }
+        redis.kill();
+        quiet.get_as("alice").assert_status(200).assert_no_field("x-tollgate-store");
+        telling.get_as("alice").assert_status(200).assert_field("x-tollgate-store", told);
+        let preflight = telling.send(crate::support::options("*"));
+        preflight.assert_no_field("x-tollgate-store");
+    }
+}
+
+#[test]
+fn request_that_only_some_responses_count_is_counted_here() {
+    let upstream = Upstream::as_asked();
+    let policy = ten(&upstream, "count_when: { status: [401] }");
+    let redis = Redis::start();
+    let proxy = Proxy::with_redis(&redis.settings(), &policy);
+    proxy.send(post("/", "x").by("alice").wants(401)).assert_field("x-ratelimit-used", "1");
+    proxy.send(post("/", "x").by("alice").wants(200)).assert_field("x-ratelimit-used", "1");
+    redis.kill();
+    proxy.send(post("/", "x").by("alice").wants(401)).assert_field("x-ratelimit-used", "2");
+    proxy.send(post("/", "x").by("alice").wants(200)).assert_field("x-ratelimit-used", "2");
+}
