@@ -153,6 +153,7 @@ impl Gate {
         // Of connections that are cut, which end only after this.
         self.leases.end_all();
         self.store.finish().await;
+        self.shared.stores.counts.report();
     }
 
     /// What this worker shares with the others.

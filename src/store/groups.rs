@@ -123,7 +123,7 @@ impl Store {
                     Ok(reply) => reply.decision,
                     Err(error) => {
                         tracing::debug!(%error, "redis did not tell how limits stand");
-                        continue;
+                        self.peek_locally(&own, now)
                     }
                 },
                 None => continue,

@@ -70,6 +70,21 @@ impl Store {
         Ok(Decision { verdict: decided.verdict, outcomes, now })
     }
 
+    /// How the limits stand that are decided here while Redis does not tell.
+    pub(super) fn peek_locally(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+        let now = self.local_time(now);
+        let standing = |charge: &Charge<'_>| {
+            let quota = &self.share(charge);
+            let peeked = self.stores.memory.peek(&[Charge { quota, ..*charge }], now);
+            peeked.outcomes.first().copied().map(locally)
+        };
+        let outcomes = charges.iter().map(|charge| match charge.fallback {
+            Fallback::Local => standing(charge).unwrap_or_else(|| undecided(charge, now)),
+            Fallback::Open | Fallback::Closed => undecided(charge, now),
+        });
+        Decision { verdict: Verdict::Allow, outcomes: outcomes.collect(), now }
+    }
+
     /// Puts right what was decided here.
     pub(super) fn settle_locally(
         &self,

@@ -85,7 +85,7 @@ pub(super) struct Moved {
     /// What the next store has taken, by what the present one has.
     receipts: Recent<(u128, Receipt), Receipt>,
     /// What was given back of charges that the next store has not answered yet.
-    early: Recent<(u128, Receipt), u32>,
+    early: Recent<u128, SmallVec<[(Receipt, u32); 1]>>,
 }
 
 impl Default for Moved {
@@ -131,6 +131,8 @@ impl Store {
                 Backend::Memory(memory) => memory.count(charge),
                 Backend::Redis(redis) => redis.count(charge, now, deadline).await?,
             };
+            // What was given back until now is not in this count.
+            self.moved.borrow_mut().early.remove(&charge.key.entry);
             carried.push(match (count, &self.next) {
                 (Some(count), Some(Backend::Memory(memory))) => memory.seed(charge, &count, now),
                 (Some(count), Some(Backend::Redis(redis))) => {
@@ -193,8 +195,10 @@ impl Store {
                 is_answered |= is_carried;
                 match (is_carried, theirs.receipt) {
                     (true, Some(receipt)) => {
-                        // And what was given back of it by now.
-                        self.pair(charge, receipt, receipt);
+                        if let Some(cost) = self.pair(charge, receipt, receipt) {
+                            let charge = Charge { cost, ..*charge };
+                            self.settle_next(&charge, Adjustment::GiveBack(receipt), now);
+                        }
                     }
                     (true, None) => {}
                     (false, _) => asked.push((*charge, theirs)),
@@ -252,7 +256,9 @@ impl Store {
     fn pair(&self, charge: &Charge<'_>, current: Receipt, next: Receipt) -> Option<u32> {
         let (mut moved, name) = (self.moved.borrow_mut(), (charge.key.entry, current));
         moved.receipts.insert(name, next);
-        moved.early.remove(&name)
+        let early = moved.early.get_mut(&charge.key.entry)?;
+        let position = early.iter().position(|(receipt, _)| *receipt == current)?;
+        Some(early.swap_remove(position).1)
     }
 
     /// Puts right in the next store what is put right in the present one.
@@ -272,7 +278,8 @@ impl Store {
             Adjustment::GiveBack(receipt) => match ours(receipt) {
                 Some(ours) => Adjustment::GiveBack(ours),
                 None => {
-                    self.moved.borrow_mut().early.insert(name(receipt), charge.cost);
+                    let early = (receipt, charge.cost);
+                    self.moved.borrow_mut().early.entry(charge.key.entry).push(early);
                     return;
                 }
             },

@@ -28,6 +28,10 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
         self.entries.get(name)
     }
 
+    pub(super) fn get_mut(&mut self, name: &K) -> Option<&mut V> {
+        self.entries.get_mut(name)
+    }
+
     pub(super) fn insert(&mut self, name: K, value: V) {
         if self.entries.insert(name.clone(), value).is_some() {
             return;
@@ -38,6 +42,17 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
         {
             self.entries.remove(&oldest);
         }
+    }
+
+    /// What there is under a name; the default, if there is nothing.
+    pub(super) fn entry(&mut self, name: K) -> &mut V
+    where
+        V: Default,
+    {
+        if !self.entries.contains_key(&name) {
+            self.insert(name.clone(), V::default());
+        }
+        self.entries.entry(name).or_default()
     }
 
     pub(super) fn remove(&mut self, name: &K) -> Option<V> {

@@ -163,7 +163,6 @@ fn who_comes_back_has_no_fresh_window() {
 }
 
 #[test]
-#[ignore = "what the next store says is kept as a share, in place of what the present one had"]
 fn share_of_a_lone_proxy_is_not_what_a_caller_comes_back_to() {
     let upstream = Upstream::start();
     let redis = Redis::start();

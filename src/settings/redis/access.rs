@@ -85,7 +85,7 @@ impl Access {
         };
         let session = RedisConnectionInfo::default()
             .set_db(database.into())
-            .set_protocol(ProtocolVersion::RESP2)
+            .set_protocol(ProtocolVersion::RESP3)
             .set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
         let Some(Login { username, password }) = login else { return session };
         let session = session.set_password(password.reveal());

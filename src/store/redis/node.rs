@@ -9,6 +9,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
+    convert::Infallible,
     fmt,
     rc::{Rc, Weak},
     sync::Arc,
@@ -16,7 +17,8 @@ use std::{
 };
 
 use redis::{
-    AsyncConnectionConfig, Cmd, RedisError, ServerError, Value, aio::MultiplexedConnection,
+    AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisError, ServerError, Value,
+    aio::MultiplexedConnection,
 };
 use tokio::{
     sync::{Notify, oneshot},
@@ -233,7 +235,7 @@ impl Node {
     }
 
     /// Its connection broke, which may mean nothing.
-    fn lose(&self, error: &RedisError) {
+    fn lose(&self, error: &dyn fmt::Display) {
         tracing::debug!(server = %self.endpoint, %error, "redis connection broke");
         self.trouble.notify_one();
     }
@@ -286,9 +288,9 @@ async fn keep_up(node: Weak<Node>) {
         drop(strong);
         failures += 1;
         match connecting {
-            Ok(connection) => {
+            Ok(line) => {
                 let connected = Instant::now();
-                serve(&node, connection).await;
+                serve(&node, line).await;
                 // A connection that breaks is made again at once, one that never holds is not.
                 if connected.elapsed() >= QUIET {
                     failures = 0;
@@ -307,11 +309,19 @@ fn pause_after(failures: u32) -> Duration {
     FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(16)).min(LAST_PAUSE)
 }
 
+/// A connection.
+struct Line {
+    connection: MultiplexedConnection,
+    /// Notified when it is closed, even while nothing is sent: RESP3 brings that along.
+    closed: Arc<Notify>,
+}
+
 /// Sends what is queued for as long as the connection lasts and the server answers on it.
-async fn serve(node: &Weak<Node>, connection: MultiplexedConnection) {
+async fn serve(node: &Weak<Node>, Line { connection, closed }: Line) {
     // With it go all batches: whoever waits for a reply on this connection hears that it is lost.
     let mut flights = JoinSet::new();
-    let mut checks = interval_at(Instant::now() + QUIET, QUIET);
+    let connected = Instant::now();
+    let mut checks = interval_at(connected + QUIET, QUIET);
     if let Some(node) = node.upgrade() {
         node.come_back();
     }
@@ -332,7 +342,9 @@ async fn serve(node: &Weak<Node>, connection: MultiplexedConnection) {
             },
             _ = node.queued.notified() => false,
             _ = node.doubted.notified() => true,
-            _ = node.renewed.notified() => return,
+            _ = closed.notified() => return node.lose(&"it was closed"),
+            // A young connection leads where the name does: another one would be alike.
+            _ = node.renewed.notified(), if connected.elapsed() >= QUIET => return,
             _ = checks.tick() => !node.was_heard.replace(false),
         };
         if is_in_doubt {
@@ -361,8 +373,17 @@ impl Node {
         }
     }
 
-    async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
+    async fn connect(&self) -> Result<Line, RedisError> {
+        let closed = Arc::new(Notify::new());
+        let closing = Arc::clone(&closed);
+        let pushed = move |push: PushInfo| {
+            if push.kind == PushKind::Disconnection {
+                closing.notify_one();
+            }
+            Ok::<(), Infallible>(())
+        };
         let config = AsyncConnectionConfig::new()
+            .set_push_sender(pushed)
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             // Deadlines are each call's own.
             .set_response_timeout(None);
@@ -374,7 +395,7 @@ impl Node {
                 connection.send_packed_command(greeting).await?.extract_error()?;
             }
             is_ready(connection.clone()).await?;
-            Ok(connection)
+            Ok(Line { connection, closed })
         };
         match timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(result) => result,

@@ -190,7 +190,6 @@ fn log_tells_of_a_replica_in_place_of_a_primary() {
 }
 
 #[test]
-#[ignore = "a charge that is refused until it is given up, and not until its deadline, is not told"]
 fn log_tells_of_it_however_long_a_decision_may_take() {
     find_replica_in_log("1s");
 }

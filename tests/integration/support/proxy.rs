@@ -146,7 +146,7 @@ impl Proxy {
     }
 
     /// Its stores, for what they have counted and who is moved between them.
-    pub(crate) fn stores(&self) -> &Stores {
+    pub(crate) fn stores(&self) -> &Arc<Stores> {
         &self.stores
     }
 

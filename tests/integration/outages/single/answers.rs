@@ -7,14 +7,20 @@ use tollgate::store::Unanswered;
 use super::{
     is_decided, ten, undecided, used_here, used_in_redis, wait_until_decided, wait_until_undecided,
 };
-use crate::support::{Proxy, Redis, Upstream, eventually};
+use crate::support::{Policy, Proxy, Redis, Upstream, eventually};
 
-/// That a server which cannot serve between two moments is not asked in vain for ever: alice is
-/// decided about here meanwhile, and goes on where Redis had her after it.
+/// A proxy that waits for a second until a server can decide that cannot for the moment.
+fn patient(redis: &Redis, policy: &Policy) -> Proxy {
+    let store = format!("redis: {{ {}, clock: proxy }}, deadline: 1s", redis.settings());
+    Proxy::with_store(&store, policy)
+}
+
+/// That alice is decided about here while a server cannot, and goes on where Redis had her when it
+/// can.
 fn fail_for_a_while(what: &str, begin: impl FnOnce(&Redis), end: impl FnOnce(&Redis)) {
     let upstream = Upstream::start();
     let redis = Redis::start();
-    let proxy = Proxy::with_redis(&redis.settings(), &ten(&upstream, ""));
+    let proxy = patient(&redis, &ten(&upstream, ""));
     for used in 1..=2 {
         assert_eq!(used_in_redis(&proxy), used, "{what}");
     }
@@ -87,7 +93,7 @@ fn replica_in_place_of_a_primary_decides_nothing() {
     let upstream = Upstream::start();
     let primary = Redis::start();
     let replica = Redis::with().replica_of(primary.port()).start();
-    let proxy = Proxy::with_redis(&replica.settings(), &ten(&upstream, ""));
+    let proxy = patient(&replica, &ten(&upstream, ""));
     for used in 1..=10 {
         assert_eq!(used_here(&proxy), used);
     }

@@ -20,6 +20,7 @@ fn proxy(redis: &str, policy: &Policy) -> Proxy {
 }
 
 /// Has a server fall silent, and speak again. Alice asks all the time.
+#[expect(clippy::print_stderr, reason = "how long somebody waits is told, and not asserted")]
 fn fall_silent(proxy: &Proxy, silence: impl FnOnce(), end: impl FnOnce()) {
     const REQUESTS: u64 = 40;
     wait_until_decided(proxy);
