@@ -104,7 +104,7 @@ fn service_goes_on_through_a_failover_that_sentinels_decide() {
     assert_eq!(second, first + 1);
 
     // They change the primary though nothing is wrong.
-    primary.command(&["WAIT", "1", "5000"]);
+    wait_for_replica(primary);
     sentinels.fail_over();
     sentinels.wait_for_failover(primary.port());
     // They cut the connections of whom they demote.
@@ -123,9 +123,18 @@ fn service_goes_on_through_a_failover_that_sentinels_decide() {
 
     // Now the new one dies, and the old one takes its place.
     let last = decided(&proxy).expect("redis decides");
-    replica.command(&["WAIT", "1", "5000"]);
+    wait_for_replica(replica);
     replica.kill();
     sentinels.wait_for_failover(replica.port());
     let after = eventually("the old primary decides", || decided(&proxy));
     assert!(after > last, "{after} after {last}");
+}
+
+/// Waits until a replica has all that its primary has: a new one is sent nothing for a while. Redis
+/// waits for what was written on the same connection.
+fn wait_for_replica(primary: &Redis) {
+    eventually("a replica has it all", || {
+        primary.command(&["SET", "mark", "1"]);
+        (primary.ask::<u64>(&["WAIT", "1", "1000"]) >= 1).then_some(())
+    });
 }
