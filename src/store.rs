@@ -2,8 +2,8 @@
 //!
 //! A store takes all charges of a request or none, and answers with the standing of each limit from
 //! that one read. Where one call cannot decide about all of them, they are taken in order and given
-//! back when one is denied ([`groups`]); where the store does not answer in time, each limit does
-//! what it says ([`local`]).
+//! back when one is denied (`groups`); where the store does not answer in time, each limit does
+//! what it says (`local`).
 
 mod counts;
 mod follow;
