@@ -12,6 +12,7 @@ mod refusal;
 mod script;
 mod settlements;
 mod topology;
+mod upkeep;
 
 use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
@@ -89,7 +90,7 @@ impl RedisStore {
         let call = script::charge(&self.settings.prefix, charges, self.clock(now), now);
         let place = self.place(first.key.owner);
         let orphan = || self.release_leases(charges);
-        let reply = self.execute(place, &call, (deadline, &orphan)).await?;
+        let reply = self.execute_or(place, &call, (deadline, &orphan)).await?;
         self.read(charges, &reply)
     }
 
@@ -122,7 +123,7 @@ impl RedisStore {
                 return self.read(&asked, &reply);
             }
         }
-        let reply = self.execute(place, &call, (deadline, &|| None)).await?;
+        let reply = self.execute(place, &call, deadline).await?;
         self.read(&asked, &reply)
     }
 
@@ -139,7 +140,7 @@ impl RedisStore {
         let charges = [Charge { cost: 0, ..*charge }];
         let call = script::peek(&self.settings.prefix, &charges, self.clock(now), now);
         let place = self.place(charge.key.owner);
-        let reply = self.execute(place, &call, (deadline, &|| None)).await?;
+        let reply = self.execute(place, &call, deadline).await?;
         Ok(self.read(&charges, &reply)?.counts.into_iter().next())
     }
 
@@ -162,7 +163,7 @@ impl RedisStore {
             return Ok(false);
         };
         let place = self.place(charge.key.owner);
-        let reply = self.execute(place, &call, (deadline, &|| None)).await?;
+        let reply = self.execute(place, &call, deadline).await?;
         Ok(reply == Value::Int(1))
     }
 
@@ -195,6 +196,16 @@ impl RedisStore {
 
     /// Has the server of a place execute a script, wherever the place may have moved to.
     async fn execute(
+        &self,
+        place: Place,
+        call: &Call,
+        deadline: Instant,
+    ) -> Result<Value, Unanswered> {
+        self.execute_or(place, call, (deadline, &|| None)).await
+    }
+
+    /// The same; what `orphan` makes is done with a reply that comes when nobody waits for it.
+    async fn execute_or(
         &self,
         place: Place,
         call: &Call,

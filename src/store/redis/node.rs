@@ -9,26 +9,22 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    convert::Infallible,
     fmt,
-    rc::{Rc, Weak},
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
 
-use redis::{
-    AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisError, ServerError, Value,
-    aio::MultiplexedConnection,
-};
+use redis::{Cmd, ServerError, Value};
 use tokio::{
     sync::{Notify, oneshot},
-    task::JoinSet,
-    time::{Instant, interval_at, sleep, timeout, timeout_at},
+    time::{Instant, timeout_at},
 };
 
 use super::{
     batch::{Batch, Queued, Request},
     breaker::Breaker,
+    upkeep,
 };
 use crate::settings::{Endpoint, RedisSettings};
 
@@ -36,22 +32,8 @@ use crate::settings::{Endpoint, RedisSettings};
 /// the last of them has.
 const MAX_CALLS: usize = 4096;
 
-/// How long connecting may take, its handshake included.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// How long a server that is asked whether it is there may take. Nobody waits for that: requests
-/// have deadlines, and while it is in doubt they do not wait at all.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// How often a server that is not asked for anything is asked whether it is there.
-const QUIET: Duration = Duration::from_secs(1);
-
 /// How long nobody waits for a server to be able to serve after somebody has in vain.
-const IMPATIENCE: Duration = Duration::from_millis(300);
-
-/// Time between two attempts to reach a server that is away: at first, and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LAST_PAUSE: Duration = Duration::from_millis(800);
+pub(super) const IMPATIENCE: Duration = Duration::from_millis(300);
 
 /// Why a call has no result.
 #[derive(Clone, Debug)]
@@ -70,24 +52,24 @@ pub(super) enum CallError {
 
 /// A server.
 pub(super) struct Node {
-    endpoint: Endpoint,
-    settings: Arc<RedisSettings>,
+    pub(super) endpoint: Endpoint,
+    pub(super) settings: Arc<RedisSettings>,
     /// Said first on each connection: what a replica of a cluster needs before it may be read.
-    greeting: Option<Cmd>,
+    pub(super) greeting: Option<Cmd>,
     /// How long a decision may take.
-    patience: Duration,
-    breaker: Breaker,
+    pub(super) patience: Duration,
+    pub(super) breaker: Breaker,
     queue: RefCell<VecDeque<Queued>>,
     /// Calls in the queue, and those whose reply is awaited.
     calls: Cell<usize>,
     /// There is something in the queue.
-    queued: Notify,
+    pub(super) queued: Notify,
     /// The breaker has opened.
-    doubted: Notify,
+    pub(super) doubted: Notify,
     /// Another connection is wanted in place of the one that there is.
-    renewed: Notify,
+    pub(super) renewed: Notify,
     /// Whether a reply came since this was last looked at.
-    was_heard: Cell<bool>,
+    pub(super) was_heard: Cell<bool>,
     /// Told when the server may have gone.
     trouble: Rc<Notify>,
     /// Whether it was said that it is away.
@@ -132,7 +114,7 @@ impl Node {
             is_known: Cell::new(false),
             gave_up: Cell::new(None),
         });
-        tokio::task::spawn_local(keep_up(Rc::downgrade(&node)));
+        tokio::task::spawn_local(upkeep::keep_up(Rc::downgrade(&node)));
         node
     }
 
@@ -216,7 +198,7 @@ impl Node {
     }
 
     /// It is known not to answer: no call waits for it until it does.
-    fn go_away(&self, reason: &dyn fmt::Display) {
+    pub(super) fn go_away(&self, reason: &dyn fmt::Display) {
         if !self.is_known_away.replace(true) {
             tracing::warn!(server = %self.endpoint, %reason, "redis is away");
         }
@@ -226,7 +208,7 @@ impl Node {
     }
 
     /// It is known to answer.
-    fn come_back(&self) {
+    pub(super) fn come_back(&self) {
         self.is_known.set(true);
         if self.is_known_away.replace(false) {
             tracing::info!(server = %self.endpoint, "redis is back");
@@ -235,7 +217,7 @@ impl Node {
     }
 
     /// Its connection broke, which may mean nothing.
-    fn lose(&self, error: &dyn fmt::Display) {
+    pub(super) fn lose(&self, error: &dyn fmt::Display) {
         tracing::debug!(server = %self.endpoint, %error, "redis connection broke");
         self.trouble.notify_one();
     }
@@ -262,7 +244,7 @@ impl Node {
     }
 
     /// All that is queued and still waited for.
-    fn take_batch(self: &Rc<Self>) -> Option<Batch> {
+    pub(super) fn take_batch(self: &Rc<Self>) -> Option<Batch> {
         let mut batch = Batch { node: Rc::clone(self), calls: Vec::new() };
         batch.calls.reserve(self.queue.borrow().len());
         for queued in self.queue.take() {
@@ -274,153 +256,4 @@ impl Node {
         }
         (!batch.calls.is_empty()).then_some(batch)
     }
-}
-
-/// Connects, serves, and connects again when the connection breaks, until the node is dropped.
-async fn keep_up(node: Weak<Node>) {
-    let mut failures = 0;
-    loop {
-        if failures > 0 {
-            sleep(jittered(pause_after(failures))).await;
-        }
-        let Some(strong) = node.upgrade() else { return };
-        let connecting = strong.connect().await;
-        drop(strong);
-        failures += 1;
-        match connecting {
-            Ok(line) => {
-                let connected = Instant::now();
-                serve(&node, line).await;
-                // A connection that breaks is made again at once, one that never holds is not.
-                if connected.elapsed() >= QUIET {
-                    failures = 0;
-                }
-            }
-            Err(error) => {
-                let Some(strong) = node.upgrade() else { return };
-                strong.go_away(&error);
-            }
-        }
-    }
-}
-
-/// How long to wait after so many attempts in a row that failed.
-fn pause_after(failures: u32) -> Duration {
-    FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(16)).min(LAST_PAUSE)
-}
-
-/// A connection.
-struct Line {
-    connection: MultiplexedConnection,
-    /// Notified when it is closed, even while nothing is sent: RESP3 brings that along.
-    closed: Arc<Notify>,
-}
-
-/// Sends what is queued for as long as the connection lasts and the server answers on it.
-async fn serve(node: &Weak<Node>, Line { connection, closed }: Line) {
-    // With it go all batches: whoever waits for a reply on this connection hears that it is lost.
-    let mut flights = JoinSet::new();
-    let connected = Instant::now();
-    let mut checks = interval_at(connected + QUIET, QUIET);
-    if let Some(node) = node.upgrade() {
-        node.come_back();
-    }
-    loop {
-        // Between two looks at it, a node that nobody uses any more is dropped.
-        let Some(node) = node.upgrade() else { return };
-        if !node.breaker.is_open()
-            && let Some(batch) = node.take_batch()
-        {
-            flights.spawn_local(batch.fly(connection.clone()));
-        }
-        let is_in_doubt = tokio::select! {
-            biased;
-            Some(flight) = flights.join_next() => match flight {
-                Ok(Ok(())) => false,
-                Ok(Err(error)) => return node.lose(&error),
-                Err(_panicked) => return,
-            },
-            _ = node.queued.notified() => false,
-            _ = node.doubted.notified() => true,
-            _ = closed.notified() => return node.lose(&"it was closed"),
-            // A young connection leads where the name does: another one would be alike.
-            _ = node.renewed.notified(), if connected.elapsed() >= QUIET => return,
-            _ = checks.tick() => !node.was_heard.replace(false),
-        };
-        if is_in_doubt {
-            match node.probe(&connection).await {
-                Ok(()) => node.come_back(),
-                Err(error) => return node.go_away(&error),
-            }
-        }
-    }
-}
-
-impl Node {
-    /// Asks until the server answers as soon as a decision needs it to.
-    ///
-    /// # Errors
-    /// It does not answer, or is not ready.
-    async fn probe(&self, connection: &MultiplexedConnection) -> Result<(), RedisError> {
-        loop {
-            let asked = Instant::now();
-            is_ready(connection.clone()).await?;
-            // One that nobody waits for just now may take its time.
-            if asked.elapsed() <= self.patience || !self.breaker.is_open() {
-                return Ok(());
-            }
-            sleep(IMPATIENCE).await;
-        }
-    }
-
-    async fn connect(&self) -> Result<Line, RedisError> {
-        let closed = Arc::new(Notify::new());
-        let closing = Arc::clone(&closed);
-        let pushed = move |push: PushInfo| {
-            if push.kind == PushKind::Disconnection {
-                closing.notify_one();
-            }
-            Ok::<(), Infallible>(())
-        };
-        let config = AsyncConnectionConfig::new()
-            .set_push_sender(pushed)
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            // Deadlines are each call's own.
-            .set_response_timeout(None);
-        let connecting = async {
-            let client = self.settings.access.client(&self.endpoint)?;
-            let mut connection =
-                client.get_multiplexed_async_connection_with_config(&config).await?;
-            if let Some(greeting) = &self.greeting {
-                connection.send_packed_command(greeting).await?.extract_error()?;
-            }
-            is_ready(connection.clone()).await?;
-            Ok(Line { connection, closed })
-        };
-        match timeout(CONNECT_TIMEOUT, connecting).await {
-            Ok(result) => result,
-            Err(elapsed) => Err(std::io::Error::from(elapsed).into()),
-        }
-    }
-}
-
-/// Whether the server is ready to serve: one that is loading its data, or has lost its primary, says
-/// that it is not. One that does not let us ask is.
-async fn is_ready(mut connection: MultiplexedConnection) -> Result<(), RedisError> {
-    let ping = redis::cmd("PING");
-    match timeout(PROBE_TIMEOUT, connection.send_packed_command(&ping)).await {
-        Ok(Ok(Value::ServerError(error))) if error.code() != "NOPERM" => Err(error.into()),
-        Ok(Err(error)) => Err(error),
-        Ok(Ok(_)) => Ok(()),
-        Err(elapsed) => Err(std::io::Error::from(elapsed).into()),
-    }
-}
-
-/// `pause`, give or take a quarter: workers do not come all at once.
-fn jittered(pause: Duration) -> Duration {
-    let mut byte = [128];
-    // Without randomness they do.
-    let _ = aws_lc_rs::rand::fill(&mut byte);
-    let [byte] = byte;
-    pause * 3 / 4 + pause / 2 * u32::from(byte) / 255
 }

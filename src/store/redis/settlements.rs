@@ -104,7 +104,7 @@ impl Settlement {
             let clock = (store.clock(self.now), self.now);
             let call = script::settle(&store.settings.prefix, &charge, adjustment, clock);
             let soon = deadline.min(Instant::now() + ATTEMPT);
-            let error = match store.execute(place, &call, (soon, &|| None)).await {
+            let error = match store.execute(place, &call, soon).await {
                 Ok(_) => return,
                 Err(error) => error,
             };
