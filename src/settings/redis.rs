@@ -117,6 +117,8 @@ pub(super) struct RawRedis {
     cluster: Option<Spanned<Vec<Spanned<String>>>>,
     /// For servers whose URL names nobody.
     username: Option<Spanned<String>>,
+    username_env: Option<Spanned<String>>,
+    username_file: Option<Spanned<String>>,
     password_env: Option<Spanned<String>>,
     password_file: Option<Spanned<String>>,
     tls: Option<Spanned<RawTls>>,

@@ -126,8 +126,10 @@ impl Checker<'_> {
 
     fn login(&mut self, raw: &RawRedis, topology: Option<&Topology>) -> Option<Login> {
         let password = self.secret(raw.password_env.as_ref(), raw.password_file.as_ref());
+        let named = [&raw.username, &raw.username_env, &raw.username_file];
+        let named = named.into_iter().flatten().next();
         let Some(place) = raw.password_env.as_ref().or(raw.password_file.as_ref()) else {
-            if let Some(username) = &raw.username {
+            if let Some(username) = named {
                 let help = "add `password_env` or `password_file`";
                 self.refuse(username, "`username` needs a password", help);
             }
@@ -143,7 +145,12 @@ impl Checker<'_> {
         if endpoints.iter().any(has_own) {
             self.refuse(place, "a URL names a user too", "say who to be in one place");
         }
-        let username = raw.username.as_ref().map(|username| username.value.clone());
+        let elsewhere = self.secret(raw.username_env.as_ref(), raw.username_file.as_ref());
+        if let (Some(username), Some(_)) = (&raw.username, &elsewhere) {
+            self.refuse(username, "a user from two sources", "keep one of them");
+        }
+        let elsewhere = elsewhere.map(|username| username.reveal().to_owned());
+        let username = raw.username.as_ref().map(|username| username.value.clone()).or(elsewhere);
         Some(Login { username, password: password? })
     }
 

@@ -11,6 +11,7 @@ use crate::{
 fn sources() -> Sources {
     Sources::system()
         .with_variable("PASSWORD", "hunter2")
+        .with_variable("USER_NAME", "app")
         .with_file("config/password", "from a file\n")
         .with_file("config/empty", "\n")
         .with_file("config/binary", [0xff])
@@ -104,6 +105,11 @@ fn who_to_be_is_in_the_url_or_beside_it() {
     let hunter = || Some("hunter2".to_owned());
     for (text, user, password) in [
         ("  url: redis://app:hunter2@h", Some("app"), hunter()),
+        (
+            "  url: redis://h\n  username_env: USER_NAME\n  password_env: PASSWORD",
+            Some("app"),
+            hunter(),
+        ),
         ("  url: redis://h\n  username: app\n  password_env: PASSWORD", Some("app"), hunter()),
         ("  url: redis://h\n  password_env: PASSWORD", None, hunter()),
         ("  url: redis://h\n  password_file: password", None, Some("from a file".into())),
