@@ -29,7 +29,7 @@ use tokio::time::Instant;
 use self::{memo::Memo, moving::Moved, redis::RedisStore};
 use crate::{
     clock::Timestamp,
-    limit::{Charge, DecidedBy, Decision, Outcome, Receipt, Standing},
+    limit::{Charge, DecidedBy, Decision, Outcome, Receipt, Standing, Verdict},
     settings::{StoreKind, StoreSettings},
 };
 
@@ -116,7 +116,7 @@ enum Backend {
 }
 
 /// How long a worker that begins waits for its first connections to Redis.
-const FIRST_CONNECTIONS: Duration = Duration::from_secs(1);
+const FIRST_CONNECTIONS: Duration = Duration::from_millis(500);
 
 /// How long a worker that ends waits until Redis has what is still to be put right.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -169,7 +169,13 @@ impl Store {
         }
         // On the heap: whoever waits for this future moves it about with its own, several times.
         let decision = Box::pin(self.charge_groups(charges, now)).await?;
-        self.memo.borrow_mut().remember(charges, &decision, now);
+        let mut memo = self.memo.borrow_mut();
+        match decision.verdict {
+            Verdict::Deny => memo.remember(charges, &decision, now),
+            // What it remembers of these counters is no longer so.
+            Verdict::Allow => charges.iter().for_each(|charge| memo.forget(charge.key)),
+        }
+        drop(memo);
         Ok(decision)
     }
 
@@ -258,5 +264,8 @@ fn adjusted(standing: Standing, cost: u32, adjustment: Adjustment) -> Standing {
         Adjustment::GiveBack(_) => standing.used.saturating_sub(cost),
         Adjustment::Renew(_) => standing.used,
     };
-    Standing { used, remaining: standing.limit.saturating_sub(used), ..standing }
+    let remaining = standing.limit.saturating_sub(used);
+    // What was just used up comes back with the window, at the latest.
+    let next = if remaining == 0 { standing.next.max(standing.reset) } else { standing.next };
+    Standing { used, remaining, next, ..standing }
 }

@@ -54,6 +54,25 @@ impl Count {
         }
     }
 
+    /// Whether this holds more than another count of the same limit: then it counts what that does,
+    /// and more.
+    pub fn exceeds(&self, other: &Count, now: Timestamp) -> bool {
+        match (self, other) {
+            (Count::FixedWindow(this), Count::FixedWindow(other)) => {
+                other.is_over(now) || this.used > other.used
+            }
+            (Count::SlidingWindow(this), Count::SlidingWindow(other)) => {
+                (this.expires, this.current) > (other.expires, other.current)
+            }
+            // What is owed longer is more.
+            (Count::TokenBucket(this), Count::TokenBucket(other)) => {
+                (this.full, this.deficit) > (other.full, other.deficit)
+            }
+            (Count::Gcra(this), Count::Gcra(other)) => this.full > other.full,
+            _ => false,
+        }
+    }
+
     /// The part of one of so many instances among which it is divided, rounded up. What it holds
     /// ends when it did.
     #[must_use]

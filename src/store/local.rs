@@ -118,7 +118,12 @@ impl Store {
 
     /// This proxy's part of a quota.
     fn share(&self, charge: &Charge<'_>) -> Quota {
-        charge.quota.share(self.instances())
+        let share = charge.quota.share(self.instances());
+        // What no part of the limit would ever have room for, the whole of it has.
+        match charge.cost > share.capacity() {
+            true => charge.quota.clone(),
+            false => share,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::recent::Recent;
 use crate::{
     clock::Timestamp,
-    limit::{Charge, DecidedBy, Decision, Key, Outcome, Quota, Retry, Stance, Timing, Verdict},
+    limit::{Charge, DecidedBy, Decision, Key, Outcome, Quota, Retry, Stance, Timing},
 };
 
 /// Denials that are remembered at most.
@@ -74,7 +74,7 @@ impl Memo {
     pub(super) fn remember(&mut self, charges: &[Charge<'_>], decision: &Decision, now: Timestamp) {
         // Each denial starts the wait of a strict bucket over, and has to reach it.
         let is_strict = |charge: &Charge<'_>| matches!(charge.quota, Quota::TokenBucket(bucket) if bucket.strict);
-        if decision.verdict == Verdict::Allow || charges.iter().any(is_strict) {
+        if charges.iter().any(is_strict) {
             return;
         }
         let mut outcomes = charges.iter().zip(&decision.outcomes);

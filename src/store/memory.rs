@@ -239,13 +239,13 @@ impl MemoryStore {
         self.len() >= self.max_keys / 2
     }
 
-    /// Makes `count` what the counter holds, unless it holds something; tells whether it did.
+    /// Makes `count` what the counter holds, unless it holds as much; tells whether it did.
     pub fn seed(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) -> bool {
-        let is_free = self.count(charge).is_none();
-        if is_free {
+        let is_more = self.count(charge).is_none_or(|there| count.exceeds(&there, now));
+        if is_more {
             self.adopt(charge, count, now);
         }
-        is_free
+        is_more
     }
 
     /// Drops the counters that are over in a few shards, others each time: called often, it keeps

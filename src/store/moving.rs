@@ -7,7 +7,7 @@
 
 use std::{
     rc::Rc,
-    sync::atomic::{AtomicU16, Ordering},
+    sync::atomic::{AtomicU16, AtomicU32, Ordering},
 };
 
 use smallvec::SmallVec;
@@ -33,6 +33,8 @@ pub struct Move {
     /// How many of a hundred, plus what says in which way: one number, so that nobody reads one
     /// without the other.
     plan: AtomicU16,
+    /// How often that was changed.
+    changes: AtomicU32,
 }
 
 const MIRROR: u16 = 1 << 8;
@@ -55,6 +57,7 @@ impl Move {
             MoveMode::Move => MOVE,
         };
         self.plan.store(mode + u16::from(percent), Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many of a hundred callers are in the next store, and in which way; none if nobody ever
@@ -80,8 +83,9 @@ impl Move {
 /// What a worker knows about callers in the next store.
 #[derive(Debug)]
 pub(super) struct Moved {
-    /// Counters that were carried over.
+    /// Counters that were carried over since the plan was last changed.
     carried: Recent<u128, ()>,
+    changes: u32,
     /// What the next store has taken, by what the present one has.
     receipts: Recent<(u128, Receipt), Receipt>,
     /// What was given back of charges that the next store has not answered yet.
@@ -92,6 +96,7 @@ impl Default for Moved {
     fn default() -> Self {
         Moved {
             carried: Recent::new(KNOWN),
+            changes: 0,
             receipts: Recent::new(RECEIPTS),
             early: Recent::new(RECEIPTS),
         }
@@ -121,6 +126,12 @@ impl Store {
         charges: &[Charge<'_>],
         (now, deadline): (Timestamp, Instant),
     ) -> Result<SmallVec<[bool; 2]>, Unanswered> {
+        let changes = self.stores.moving.changes.load(Ordering::Relaxed);
+        if self.moved.borrow().changes != changes {
+            // Callers may have gone back meanwhile, and gone on there.
+            let mut moved = self.moved.borrow_mut();
+            (moved.changes, moved.carried) = (changes, Recent::new(KNOWN));
+        }
         let mut carried = SmallVec::new();
         for charge in charges {
             if self.is_carried(charge) {

@@ -47,6 +47,9 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Time between two complaints in the log about what servers answer.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
 
+/// Characters of a server's words that are logged.
+const MAX_DETAILS: usize = 200;
+
 /// Redis, as one worker reaches it.
 pub(super) struct RedisStore {
     settings: Arc<RedisSettings>,
@@ -120,11 +123,11 @@ impl RedisStore {
             }
             // A replica that cannot tell is none.
             if let Ok(reply) = reply {
-                return self.read(&asked, &reply);
+                return self.read(&asked, &reply).map(Reply::told);
             }
         }
         let reply = self.execute(place, &call, deadline).await?;
-        self.read(&asked, &reply)
+        self.read(&asked, &reply).map(Reply::told)
     }
 
     /// What a counter holds, by the latest count.
@@ -149,7 +152,7 @@ impl RedisStore {
         self.settlements.add(charge, adjustment, now);
     }
 
-    /// Makes `count` what the counter holds, unless it holds something; tells whether it did.
+    /// Makes `count` what the counter holds, unless it holds as much; tells whether it did.
     ///
     /// # Errors
     /// Why it is not known to hold either.
@@ -189,7 +192,9 @@ impl RedisStore {
 
     fn read(&self, charges: &[Charge<'_>], reply: &Value) -> Result<Reply, Unanswered> {
         script::read(charges, reply).map_err(|error| {
-            tracing::warn!(%error, "redis gave a reply that cannot be read");
+            if self.may_complain() {
+                tracing::warn!(%error, "redis gave a reply that cannot be read");
+            }
             Unanswered::BadReply
         })
     }
@@ -264,11 +269,19 @@ impl RedisStore {
 
     /// Tells of an error, unless one was told lately.
     fn complain(&self, error: &ServerError) {
-        if self.complained.get().is_none_or(|at| at.elapsed() >= COMPLAINT_PAUSE) {
-            self.complained.set(Some(Instant::now()));
-            let (code, details) = (error.code(), error.details().unwrap_or_default());
+        if self.may_complain() {
+            let details = error.details().unwrap_or_default().chars().take(MAX_DETAILS);
+            let (code, details) = (error.code(), details.collect::<String>());
             tracing::warn!(code, details, "redis refused");
         }
+    }
+
+    fn may_complain(&self) -> bool {
+        let is_due = self.complained.get().is_none_or(|at| at.elapsed() >= COMPLAINT_PAUSE);
+        if is_due {
+            self.complained.set(Some(Instant::now()));
+        }
+        is_due
     }
 
     /// What to do with a late reply to a charge: leases that nobody holds are ended.

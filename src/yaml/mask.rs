@@ -7,13 +7,13 @@
 use std::ops::Range;
 
 /// Keys whose values are secrets; ours name a variable or a file, and end in `_env` or `_file`.
-const KEYS: [&str; 2] = ["password", "secret"];
+const KEYS: [&str; 4] = ["password", "passwd", "pass", "secret"];
 
 /// A line of a file without its secrets.
 pub(super) fn mask_line(line: &str) -> String {
     let values = KEYS.iter().flat_map(|key| line.match_indices(key)).filter_map(|(at, key)| {
         let rest = line.get(at + key.len()..)?;
-        let value = rest.trim_start_matches(['"', '\'']).strip_prefix(':')?;
+        let value = rest.trim_start_matches(['"', '\'']).strip_prefix([':', '='])?;
         Some(line.len() - value.trim_start().len()..line.len())
     });
     mask(line, values.chain(users(line)))
@@ -24,8 +24,20 @@ pub(super) fn mask_urls(text: &str) -> String {
     mask(text, users(text))
 }
 
-/// From behind each `://` to the last `@` that may belong to it.
+/// Whatever comes before an `@` and has a colon in it, as users and their passwords have, also where
+/// the rest is no URL.
 fn users(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let words = text.match_indices('@').filter_map(|(end, _)| {
+        let before = text.get(..end)?;
+        let start = before.rfind([' ', '"', '\'', '[', '{', ',']).map_or(0, |at| at + 1);
+        let word = before.get(start..)?;
+        (word.contains(':') && !word.contains("://")).then_some(start..end)
+    });
+    words.chain(users_of_urls(text))
+}
+
+/// From behind each `://` to the last `@` that may belong to it.
+fn users_of_urls(text: &str) -> impl Iterator<Item = Range<usize>> {
     const BEFORE: &str = "://";
     text.match_indices(BEFORE).filter_map(|(at, _)| {
         let start = at + BEFORE.len();
@@ -60,6 +72,9 @@ mod tests {
             ("url: redis://é:x@h", "url: redis://****@h"),
             ("servers: [http://h:80, http://i]", "servers: [http://h:80, http://i]"),
             ("mail: ops@example.com", "mail: ops@example.com"),
+            ("url: \"app:hunter2@h:1\"", "url: \"***********@h:1\""),
+            ("url: \":hunter2@h:1\"", "url: \"********@h:1\""),
+            ("url: redis:/:hunter2@h", "url: ***************@h"),
         ] {
             assert_eq!(mask_line(text), expected);
             assert_eq!(mask_urls(text), expected);
@@ -73,6 +88,8 @@ mod tests {
             ("  key_secret:  hunter2", "  key_secret:  *******"),
             ("  \"secret\": hunter2", "  \"secret\": *******"),
             ("password_env: REDIS_PASSWORD", "password_env: REDIS_PASSWORD"),
+            ("  pass: hunter2", "  pass: *******"),
+            ("url: redis://h?password=hunter2", "url: redis://h?password=*******"),
             ("key_secret_file: key-secret", "key_secret_file: key-secret"),
         ] {
             assert_eq!(mask_line(line), expected);

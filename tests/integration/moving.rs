@@ -318,3 +318,19 @@ fn what_was_charged_before_the_move_is_given_back_where_it_was() {
     let after = used(&proxy, "alice");
     assert!((2..=3).contains(&after), "{after}");
 }
+
+#[test]
+fn caller_who_goes_back_and_forth_is_charged_for_all_of_it() {
+    let upstream = Upstream::start();
+    for algorithm in ["fixed_window", "sliding_window", "token_bucket", "gcra"] {
+        let fields = format!("rate: 100/hour, algorithm: {algorithm}");
+        let redis = Redis::start();
+        let proxy = proxy(MEMORY, &in_redis(&redis), &Policy::before(&upstream).core(&fields));
+        for (round, percent) in (0..).zip([100, 0, 100, 0]) {
+            move_callers(&proxy, percent);
+            for request in 1..=5 {
+                assert_eq!(used(&proxy, "alice"), round * 5 + request, "{algorithm}, {percent}%");
+            }
+        }
+    }
+}

@@ -3,3 +3,4 @@
 mod access;
 mod servers;
 mod sharing;
+mod told;

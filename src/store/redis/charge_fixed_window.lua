@@ -11,7 +11,8 @@ if not is_given then
 end
 
 local used, reset = 0, 0
-local value = call('GET', KEYS[1])
+-- Of another type it is none of ours, and SET puts one of ours in its place.
+local value = redis.pcall('GET', KEYS[1])
 if value and #value == 12 then
   used, reset = unpack('<I4d', value)
 end

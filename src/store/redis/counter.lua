@@ -42,7 +42,8 @@ end
 
 -- A state is what its algorithm packed; of any other length it is none.
 local function get(c, length)
-  local value = call('GET', c.key)
+  -- Of another type it is none of ours, and SET puts one of ours in its place.
+  local value = redis.pcall('GET', c.key)
   return value and #value == length and value
 end
 

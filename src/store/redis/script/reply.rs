@@ -23,6 +23,16 @@ pub(in crate::store) struct Reply {
     pub(in crate::store) counts: SmallVec<[Count; 2]>,
 }
 
+impl Reply {
+    /// As it is told to who only asks: nobody is denied for that.
+    pub(in crate::store::redis) fn told(mut self) -> Reply {
+        for outcome in &mut self.decision.outcomes {
+            outcome.standing.retry = Retry::Now;
+        }
+        self
+    }
+}
+
 /// Why a reply cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::store) enum BadReply {

@@ -199,7 +199,7 @@ fn calendar_window_ends_by_the_calendar_whatever_the_clocks_say() {
 }
 
 #[test]
-fn seed_is_what_the_counter_holds_unless_it_holds_something() {
+fn seed_is_what_the_counter_holds_unless_it_holds_as_much() {
     let mut server = Server::start();
     let later = NOW + HOUR;
     let counts = [
@@ -211,7 +211,7 @@ fn seed_is_what_the_counter_holds_unless_it_holds_something() {
         }),
         Count::SlidingLog { used: 4, newest: NOW, expires: later },
         Count::TokenBucket(Bucket { deficit: 4, mark: NOW, full: NOW + 4 * HOUR }),
-        Count::Gcra(Level { level: 4 * 3_600_000_000, at: NOW, full: later }),
+        Count::Gcra(Level { level: 4 * 3_600_000_000, at: NOW, full: NOW + 4 * HOUR / 10 }),
     ];
     for ((entry, quota), count) in (0..).zip(one_of_each()).zip(counts) {
         let charge = Charge::new(key(entry), &quota, 1);
@@ -222,9 +222,30 @@ fn seed_is_what_the_counter_holds_unless_it_holds_something() {
         assert_eq!(reply.counts[0], count);
 
         charge_at(&mut server, charge, NOW);
-        assert_eq!(server.run(&seed(&count)), Value::Int(0));
+        assert_eq!(server.run(&seed(&count)), Value::Int(0), "{count:?}");
         assert_eq!(charge_at(&mut server, charge, NOW).decision.outcomes[0].standing.used, 6);
+
+        // Elsewhere it has gone on.
+        let Some(more) = more_than(&count) else { continue };
+        assert_eq!(server.run(&seed(&more)), Value::Int(1), "{more:?}");
+        let reply = charge_at(&mut server, Charge { cost: 0, ..charge }, NOW);
+        assert_eq!(reply.counts[0], more);
     }
+}
+
+/// Nine units in place of four; none of a log, which is carried over once.
+fn more_than(count: &Count) -> Option<Count> {
+    Some(match count {
+        Count::FixedWindow(window) => Count::FixedWindow(Window { used: 9, ..*window }),
+        Count::SlidingWindow(windows) => Count::SlidingWindow(Windows { current: 9, ..*windows }),
+        Count::TokenBucket(bucket) => {
+            Count::TokenBucket(Bucket { deficit: 9, full: NOW + 9 * HOUR, ..*bucket })
+        }
+        Count::Gcra(level) => {
+            Count::Gcra(Level { level: 9 * 3_600_000_000, full: NOW + 9 * HOUR / 10, ..*level })
+        }
+        Count::SlidingLog { .. } | Count::Concurrency { .. } => return None,
+    })
 }
 
 #[test]
