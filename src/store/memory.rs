@@ -26,8 +26,8 @@ use super::{Adjustment, StoreError};
 use crate::{
     clock::Timestamp,
     limit::{
-        Algorithm, Bucket, Charge, Count, Countable, DecidedBy, Decision, Leases, Level, Log,
-        Outcome, Outcomes, Quota, Receipt, Stance, Standing, Verdict, Window, Windows,
+        Algorithm, Bucket, Charge, DecidedBy, Decision, Leases, Level, Log, Outcome, Outcomes,
+        Quota, Receipt, Stance, Standing, Verdict, Window, Windows,
     },
 };
 
@@ -110,6 +110,9 @@ macro_rules! with_table {
         }
     };
 }
+
+// After the macro, which it uses.
+mod carry;
 
 impl MemoryStore {
     /// An empty store for at most `max_keys` counters, whose keys are hashed with `key_secret`.
@@ -202,50 +205,6 @@ impl MemoryStore {
         let standing = |charge: &Charge<'_>| Some(shards.of(charge).ok()?.standing(charge, now));
         let outcomes = charges.iter().flat_map(standing).map(untaken).collect();
         Decision { verdict: Verdict::Allow, outcomes, now }
-    }
-
-    /// What a counter holds; none if it holds nothing.
-    pub fn count(&self, charge: &Charge<'_>) -> Option<Count> {
-        let mut shards = self.lock(std::slice::from_ref(charge));
-        let shard = shards.of(charge).ok()?;
-        with_table!(shard, charge.quota, (_algorithm, table) => {
-            table.find(charge.key.entry).map(Countable::count)
-        })
-    }
-
-    /// Makes `count` what the counter holds, whatever it held; if there is no room for it, nothing.
-    pub fn adopt(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) {
-        let charges = std::slice::from_ref(charge);
-        let mut shards = self.lock(charges);
-        // Leases are known to who holds them, and to nobody else.
-        let is_lease = matches!(charge.quota, Quota::Concurrency(_));
-        if is_lease || !self.make_room(charges.iter(), &mut shards, now) {
-            return;
-        }
-        let Ok(shard) = shards.of(charge) else { return };
-        let is_new = with_table!(shard, charge.quota, (_algorithm, table) => {
-            table.entry(charge.key.entry).map(|(state, is_new)| {
-                count.store_in(state);
-                is_new
-            })
-        });
-        if is_new == Some(true) {
-            self.entries.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether counters that nobody needs yet would take room from those that somebody will.
-    pub fn is_half_full(&self) -> bool {
-        self.len() >= self.max_keys / 2
-    }
-
-    /// Makes `count` what the counter holds, unless it holds as much; tells whether it did.
-    pub fn seed(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) -> bool {
-        let is_more = self.count(charge).is_none_or(|there| count.exceeds(&there, now));
-        if is_more {
-            self.adopt(charge, count, now);
-        }
-        is_more
     }
 
     /// Drops the counters that are over in a few shards, others each time: called often, it keeps

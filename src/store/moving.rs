@@ -27,6 +27,9 @@ const KNOWN: usize = 100_000;
 /// Receipts of mirrored charges that a worker keeps, at most.
 const RECEIPTS: usize = 10_000;
 
+/// What a worker keeps of a counter that was given back before the next store answered, at most.
+const EARLY: usize = 64;
+
 /// Who is in the next store. It changes while requests are served.
 #[derive(Debug, Default)]
 pub struct Move {
@@ -289,8 +292,12 @@ impl Store {
             Adjustment::GiveBack(receipt) => match ours(receipt) {
                 Some(ours) => Adjustment::GiveBack(ours),
                 None => {
-                    let early = (receipt, charge.cost);
-                    self.moved.borrow_mut().early.entry(charge.key.entry).push(early);
+                    let mut moved = self.moved.borrow_mut();
+                    let early = moved.early.entry(charge.key.entry);
+                    // A next store that never answers must not have them pile up.
+                    if early.len() < EARLY {
+                        early.push((receipt, charge.cost));
+                    }
                     return;
                 }
             },

@@ -9,7 +9,9 @@ use std::{
 
 use tollgate::settings::MoveMode;
 
-use crate::support::{HOUR, MINUTE, Policy, Proxy, Redis, Response, Upstream, eventually, get};
+use crate::support::{
+    HOUR, MINUTE, Policy, Proxy, Redis, Response, Signal, Upstream, eventually, get,
+};
 
 /// Callers are in `current`, and may be moved to `next`.
 fn proxy(current: &str, next: &str, policy: &Policy) -> Proxy {
@@ -291,20 +293,8 @@ fn caller_of_a_next_store_that_is_away_is_decided_about_from_where_it_was() {
 
 #[test]
 fn what_was_charged_before_the_move_is_given_back_where_it_was() {
-    use crate::support::Signal;
     let (asked, go) = (Signal::default(), Signal::default());
-    let upstream = {
-        let (asked, go) = (asked.clone(), go.clone());
-        Upstream::scripted(move |exchange| {
-            if exchange.request.target == "/held" {
-                asked.open();
-                go.wait();
-                exchange.write("HTTP/1.1 304 Not Modified\r\n\r\n");
-            } else {
-                exchange.answer_ok();
-            }
-        })
-    };
+    let upstream = Upstream::holding_unchanged(&asked, &go);
     let redis = Redis::start();
     let proxy = proxy(MEMORY, &in_redis(&redis), &Policy::before(&upstream).rate("5/hour"));
     let mut held = proxy.connect();

@@ -110,18 +110,7 @@ fn denial_is_remembered_no_longer_than_it_holds() {
 #[test]
 fn refund_ends_what_was_remembered() {
     let (asked_upstream, go) = (Signal::default(), Signal::default());
-    let upstream = {
-        let (asked, go) = (asked_upstream.clone(), go.clone());
-        Upstream::scripted(move |exchange| {
-            if exchange.request.target == "/held" {
-                asked.open();
-                go.wait();
-                exchange.write("HTTP/1.1 304 Not Modified\r\n\r\n");
-            } else {
-                exchange.answer_ok();
-            }
-        })
-    };
+    let upstream = Upstream::holding_unchanged(&asked_upstream, &go);
     let asked = Asked::new(&Policy::before(&upstream).rate("2/hour"));
     let mut held = asked.proxy.connect();
     held.write(get("/held").by("alice").to_bytes());

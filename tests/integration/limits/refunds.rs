@@ -159,18 +159,7 @@ fn nothing_is_given_back_into_another_window() {
         ["rate: 10/hour", "rate: 10/hour, align: epoch", "rate: 10/hour, align: calendar"]
     {
         let (asked, go) = (Signal::default(), Signal::default());
-        let upstream = {
-            let (asked, go) = (asked.clone(), go.clone());
-            Upstream::scripted(move |exchange| {
-                if exchange.request.target == "/held" {
-                    asked.open();
-                    go.wait();
-                    exchange.write("HTTP/1.1 304 Not Modified\r\n\r\n");
-                } else {
-                    exchange.answer_ok();
-                }
-            })
-        };
+        let upstream = Upstream::holding_unchanged(&asked, &go);
         let proxy = proxy(&upstream, measure);
         let mut held = proxy.connect();
         held.write(get("/held").by("alice").to_bytes());

@@ -92,6 +92,21 @@ impl Upstream {
         Upstream { address, seen, acceptor: Some(acceptor) }
     }
 
+    /// Opens `asked` when `/held` was asked for, and answers that with 304 when `go` is open; answers
+    /// everything else with 200 at once.
+    pub(crate) fn holding_unchanged(asked: &Signal, go: &Signal) -> Upstream {
+        let (asked, go) = (asked.clone(), go.clone());
+        Upstream::scripted(move |exchange| {
+            if exchange.request.target == "/held" {
+                asked.open();
+                go.wait();
+                exchange.write("HTTP/1.1 304 Not Modified\r\n\r\n");
+            } else {
+                exchange.answer_ok();
+            }
+        })
+    }
+
     /// Opens `asked` when a request has come, and answers when `go` is open.
     pub(crate) fn held(asked: &Signal, go: &Signal) -> Upstream {
         let (asked, go) = (asked.clone(), go.clone());
