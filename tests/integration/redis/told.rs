@@ -13,6 +13,10 @@ fn limit_that_the_response_uses_up_is_told_with_its_reset() {
         let response = proxy.send(get("/").by("alice").costing("10"));
         response.assert_status(200).assert_field("x-ratelimit-remaining", "0");
         let reset = response.number("x-ratelimit-reset");
+        // Settled in Redis a moment later: how she stands is asked until it says so.
+        eventually("what it has cost is settled", || {
+            (proxy.used("alice", "core") == 10).then_some(())
+        });
         let denied = proxy.get_as("alice");
         assert_eq!(denied.assert_status(429).number("x-ratelimit-reset"), reset);
     }
