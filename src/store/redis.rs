@@ -225,6 +225,14 @@ impl RedisStore {
             let error = match node.call(request, deadline).await {
                 Ok(value) => return Ok(value),
                 Err(CallError::Refused(error)) => error,
+                // It said that it cannot serve, which then counts as being away. Nothing was sent,
+                // and who takes its place is being found out.
+                Err(CallError::Away) if pause > PAUSE && Instant::now() + pause < deadline => {
+                    sleep(pause).await;
+                    pause *= 2;
+                    node = self.topology.primary(place).ok_or(Unanswered::Away)?;
+                    continue;
+                }
                 Err(CallError::Away) => return Err(Unanswered::Away),
                 Err(CallError::Busy) => return Err(Unanswered::Busy),
                 Err(CallError::Timeout) => return Err(Unanswered::Timeout),

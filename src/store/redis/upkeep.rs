@@ -96,7 +96,11 @@ async fn serve(node: &Weak<Node>, Line { connection, closed }: Line) {
             _ = node.doubted.notified() => true,
             _ = closed.notified() => return node.lose(&"it was closed"),
             // A young connection leads where the name does: another one would be alike.
-            _ = node.renewed.notified(), if connected.elapsed() >= QUIET => return,
+            _ = node.renewed.notified(), if connected.elapsed() >= QUIET => {
+                // What is on its way has been executed, or will be told that it was not.
+                let _ = timeout(PROBE_TIMEOUT, flights.join_all()).await;
+                return;
+            }
             _ = checks.tick() => !node.was_heard.replace(false),
         };
         if is_in_doubt {

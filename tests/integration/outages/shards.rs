@@ -139,6 +139,8 @@ fn primary_that_hands_over_to_its_replica_is_followed_and_nothing_is_lost() {
 fn primary_that_is_made_a_replica_of_its_replica_is_not_written_to() {
     change_places("REPLICAOF", |[primary, replica]| {
         replica.command(&["REPLICAOF", "NO", "ONE"]);
+        // What the other does not have has it load all data anew, and refuse to serve meanwhile.
+        primary.command(&["SET", "only-here", "1"]);
         primary.command(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()]);
     });
 }
