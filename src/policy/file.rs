@@ -2,9 +2,19 @@
 //!
 //! Fields of type [`Node`] take more than one shape; `compile` tells them apart.
 
+mod case;
+mod identity;
+
 use serde::Deserialize;
 
 use crate::yaml::{Entries, Later, Node, Spanned};
+
+pub(super) use self::{
+    case::{RawCase, RawExpect, RawGiven, RawResponse},
+    identity::{
+        RawApiKeys, RawCaller, RawForwardClaims, RawIdentity, RawIntrospection, RawIssuer, RawToken,
+    },
+};
 
 /// A policy file.
 #[derive(Debug, Deserialize)]
@@ -39,6 +49,9 @@ pub(super) struct RawPolicy {
     /// What clients are told.
     #[serde(default)]
     pub(super) responses: RawResponses,
+    /// Requests, and what is to become of them: run by `tollgate check`.
+    #[serde(default)]
+    pub(super) tests: Vec<Spanned<RawCase>>,
 }
 
 /// A group of servers.
@@ -53,81 +66,6 @@ pub(super) struct RawUpstream {
     pub(super) response_timeout: Option<Spanned<String>>,
     /// How long a body may make no progress; 60s.
     pub(super) idle_timeout: Option<Spanned<String>>,
-}
-
-/// Who is calling.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename = "identity section")]
-pub(super) struct RawIdentity {
-    /// Issuers whose tokens are known.
-    #[serde(default)]
-    pub(super) jwt: Vec<Spanned<RawIssuer>>,
-    /// Ways to name a caller; the first that resolves wins.
-    #[serde(default)]
-    pub(super) callers: Vec<Spanned<RawCaller>>,
-    /// What becomes of a bad token on a route where one is optional.
-    pub(super) invalid_token: Option<Spanned<String>>,
-    /// Where tokens come from and whether they go on to the upstream.
-    #[serde(default)]
-    pub(super) token: RawToken,
-}
-
-/// An issuer of tokens.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename = "jwt issuer")]
-pub(super) struct RawIssuer {
-    /// What routes call it; left out: the issuer itself.
-    pub(super) name: Option<Spanned<String>>,
-    /// The exact `iss` of its tokens.
-    pub(super) issuer: Spanned<String>,
-    /// Tokens must be for one of these.
-    #[serde(default)]
-    pub(super) audience: Vec<Spanned<String>>,
-    /// Signature algorithms; one for each kind of key.
-    #[serde(default)]
-    pub(super) algorithms: Vec<Spanned<String>>,
-    /// Tolerance for clocks that disagree; 60s.
-    pub(super) leeway: Option<Spanned<String>>,
-    /// Tokens must be younger than this by their `iat`.
-    pub(super) max_age: Option<Spanned<String>>,
-    /// Accepted values of the header's `typ`; left out: any.
-    #[serde(default)]
-    pub(super) types: Vec<Spanned<String>>,
-    /// PEM file with public keys.
-    pub(super) public_key_file: Option<Spanned<String>>,
-    /// File with a JSON Web Key Set.
-    pub(super) jwks_file: Option<Spanned<String>>,
-    /// File with a shared secret.
-    pub(super) secret_file: Option<Spanned<String>>,
-    /// Environment variable with a shared secret.
-    pub(super) secret_env: Option<Spanned<String>>,
-}
-
-/// A way to name a caller.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename = "caller")]
-pub(super) struct RawCaller {
-    /// What kind of caller it is, for logs and messages.
-    pub(super) name: Spanned<String>,
-    /// `jwt.<claim>` or `client.ip`.
-    pub(super) key: Spanned<String>,
-    /// A tier's name or `jwt.<claim>`; left out: the default tier.
-    pub(super) tier: Option<Spanned<String>>,
-    /// For `client.ip`: IPv6 addresses with the same prefix are one caller; 64.
-    pub(super) ipv6_prefix: Option<Spanned<u8>>,
-}
-
-/// Where tokens come from.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename = "token section")]
-pub(super) struct RawToken {
-    /// A header beside `Authorization`.
-    pub(super) header: Option<Spanned<String>>,
-    /// A cookie.
-    pub(super) cookie: Option<Spanned<String>>,
-    /// Whether the upstream sees the token; false.
-    #[serde(default)]
-    pub(super) forward: bool,
 }
 
 /// Classes of callers.
@@ -319,6 +257,9 @@ pub(super) struct RawRoute {
     pub(super) matcher: RawMatch,
     /// `required`, `optional` (the default), `none`; or one of the first two with names of issuers.
     pub(super) auth: Option<Node>,
+    /// Scopes that a token must have, all of them; without them it is 403.
+    #[serde(default)]
+    pub(super) scopes: Vec<Spanned<String>>,
     /// Limits to charge, the primary one first.
     #[serde(default)]
     pub(super) limits: Vec<Spanned<String>>,
@@ -366,7 +307,7 @@ pub(super) struct RawResponses {
 
 /// Fields that the format has and this version does not act on: refused, never ignored.
 pub(super) const LATER: &[Later] = &[
-    Later { section: "policy", fields: &["paths", "tests"] },
+    Later { section: "policy", fields: &["paths"] },
     Later {
         section: "upstream",
         fields: &[
@@ -381,17 +322,10 @@ pub(super) const LATER: &[Later] = &[
             "queue",
         ],
     },
-    Later { section: "identity section", fields: &["api_keys", "introspection", "forward_claims"] },
-    Later {
-        section: "jwt issuer",
-        fields: &["jwks_url", "discover", "introspection", "cache", "cooldown", "required_claims"],
-    },
-    Later { section: "token section", fields: &["query"] },
     Later { section: "limit", fields: &["precision"] },
     Later {
         section: "route",
         fields: &[
-            "scopes",
             "max_body",
             "cors",
             "paths",
