@@ -44,6 +44,21 @@ impl Timestamp {
     }
 }
 
+impl Timestamp {
+    /// The first instant after a day in UTC (`2026-12-31`), or the instant that is written
+    /// (`2026-12-31T18:00:00Z`): what people mean by "until".
+    pub fn parse_end(text: &str) -> Option<Timestamp> {
+        // The parser would take other forms of dates than the one that people know.
+        let is_date = text.len() == "2026-12-31".len();
+        let date = text.parse::<jiff::civil::Date>().ok().filter(|_| is_date);
+        let instant = match date {
+            Some(date) => date.tomorrow().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp(),
+            None => text.parse::<jiff::Timestamp>().ok()?,
+        };
+        u64::try_from(instant.as_microsecond()).ok().map(Timestamp)
+    }
+}
+
 impl Add<Duration> for Timestamp {
     type Output = Timestamp;
 

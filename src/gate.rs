@@ -6,7 +6,9 @@
 //! [`Rejection`], and rejections become responses in one place.
 
 mod charges;
+mod distrust;
 mod head;
+mod identify;
 mod keys;
 mod leases;
 mod line;
@@ -27,6 +29,7 @@ use hyper::body::Incoming;
 
 use self::{
     charges::{Asked, Charges},
+    distrust::Distrust,
     head::{Head, Target},
     leases::LeaseBook,
     line::{Owed, Seen},
@@ -37,9 +40,9 @@ use self::{
 use crate::{
     access_log::LogBuffer,
     clock::Timestamp,
-    identity::{CallerValue, Client, Identity, IdentityError, client_address},
+    identity::{CallerValue, Client, Identity, client_address},
     limit::Standing,
-    policy::{AcceptedIssuers, Auth, Policies, Policy, Responses, Route, Upstream},
+    policy::{Auth, Policies, Policy, Responses, Route, Upstream},
     response::{Body, Format, Rejection, Telling, options_asterisk, preferred_format, standings},
     server::{Peer, Violation},
     store::Store,
@@ -62,6 +65,7 @@ pub struct Gate {
     upstreams: Upstreams,
     store: Rc<Store>,
     leases: Rc<LeaseBook>,
+    distrust: Distrust,
     log: Option<Rc<LogBuffer>>,
     request_ids: RequestIds,
     ticks: Cell<u32>,
@@ -112,6 +116,7 @@ impl Gate {
         let store = Store::start(Arc::clone(&shared.stores));
         Gate {
             leases: LeaseBook::new(Rc::clone(&store), shared.clock.clone()),
+            distrust: Distrust::new(),
             shared,
             upstreams,
             store,
@@ -175,7 +180,7 @@ impl Gate {
         let address = client_address(peer.address, &parts.headers, &self.shared.trusted_proxies);
 
         // The form comes first: nothing else about an ambiguous request can be believed.
-        let client = Client { address, headers: &parts.headers };
+        let client = Client { address, headers: &parts.headers, query: parts.uri.query() };
         let head = framing.map_err(Rejection::from).and_then(|()| Head::read(&parts));
         let seen = self.log.is_some().then(|| Seen::of(&parts, &head, address));
         let line = self.log.as_ref().zip(seen);
@@ -251,12 +256,9 @@ impl Gate {
 
         let (identifier, route) = (&self.shared.identifier, passage.route);
         let charges = Charges { identifier, policy, route, head, client, now };
-        let auth = route.map_or(&ANY_TOKEN, |route| &route.auth);
-        let identity = match identifier.identify(&policy.identity, auth, client, now) {
+        let identity = match self.identify(charges).await {
             Ok(identity) => identity,
-            Err(error) if route.is_none() => return (passage, Outcome::Refuse(error.into())),
-            Err(error) => {
-                let (tally, rejection) = self.charge_address(charges, error).await;
+            Err((tally, rejection)) => {
                 return (Passage { tally, ..passage }, Outcome::Refuse(rejection));
             }
         };
@@ -271,28 +273,20 @@ impl Gate {
             }
             Some((_, upstream)) => match charges.of(&identity) {
                 Ok(asked) => match self.charge(asked, charges, &identity).await {
-                    (tally, None) => (tally, Outcome::Forward(upstream, head.target())),
                     (tally, Some(rejection)) => (tally, Outcome::Refuse(rejection)),
+                    // Who lacks a scope has been told so for the price of an answer.
+                    (tally, None) => match charges.lacks_scope(&identity) {
+                        Some(scopes) => (tally, Outcome::Refuse(Rejection::Scope(scopes.into()))),
+                        None => {
+                            let target = head.target(&policy.identity.sources);
+                            (tally, Outcome::Forward(upstream, target))
+                        }
+                    },
                 },
                 Err(rejection) => (None, Outcome::Refuse(rejection)),
             },
         };
         (Passage { identity: Some(identity), tally, ..passage }, outcome)
-    }
-
-    /// A request whose sender could not be identified is charged to its address where the route has
-    /// a limit by address, and to nobody else: whoever it claims to be must not pay for it. Without
-    /// that, guessing tokens would be free.
-    async fn charge_address<'p>(
-        &self,
-        charges: Charges<'_, 'p>,
-        error: IdentityError,
-    ) -> (Option<Tally<'p>>, Rejection) {
-        let rules = &charges.policy.identity;
-        let nobody = self.shared.identifier.unidentified(rules, charges.client.address);
-        let asked = charges.by_address(&nobody);
-        let (tally, denied) = self.charge(asked, charges, &nobody).await;
-        (tally, denied.unwrap_or(Rejection::Identity(error)))
     }
 
     /// Takes all charges or none. Tells what came of it, and why the request is denied.
@@ -343,10 +337,11 @@ impl Gate {
     ) {
         parts.version = Version::HTTP_11;
         let headers = &mut parts.headers;
-        if let (Some(policy), Some(route)) = (passage.policy, passage.route)
-            && route.auth != Auth::None
-        {
-            policy.identity.sources.strip(headers);
+        if let (Some(policy), Some(route)) = (passage.policy, passage.route) {
+            policy.identity.forwarded.strip(headers);
+            if route.auth != Auth::None {
+                policy.identity.sources.strip(headers);
+            }
         }
         clean_request(
             headers,
@@ -368,6 +363,10 @@ impl Gate {
             if let CallerValue::Claim(subject) = &caller.value {
                 headers.append(X_TOLLGATE_SUBJECT.clone(), subject.clone());
             }
+        }
+        let token = passage.identity.as_ref().and_then(|identity| identity.token.as_ref());
+        for (name, value) in token.map_or(&[][..], |token| &token.forwarded) {
+            headers.append(name.clone(), value.clone());
         }
     }
 
@@ -424,9 +423,6 @@ fn standings_of(passage: &Passage<'_>) -> Response<Body> {
     }
     standings(resources, tally.told().map(|item| item.standing()))
 }
-
-/// Any good token, or none.
-const ANY_TOKEN: Auth = Auth::Optional(AcceptedIssuers::All);
 
 /// Whether a request is for the caller's own standings, which are told here.
 fn asks_for_standings(policy: &Policy, head: &Head<'_>) -> bool {

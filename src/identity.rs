@@ -1,40 +1,40 @@
 //! Who is calling: a verified token's subject, or an address; and the tier that comes with it.
 
 mod address;
+mod api_keys;
 mod cache;
 mod claims;
 mod credential;
+mod fetch;
+mod forwarded;
+mod identifier;
+mod introspection;
+mod issuer;
 mod jwt;
 mod keys;
 mod sign;
 
-use std::{
-    borrow::Cow,
-    fmt,
-    net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderName, HeaderValue};
 
-use crate::{
-    clock::Timestamp,
-    limit::KeyHasher,
-    policy::{AcceptedIssuers, Auth},
-};
+use crate::limit::KeyHasher;
 
 pub use self::{
     address::{
         ForwardedField, Prefixes, TrustedProxies, canonical, canonical_network, client_address,
     },
+    api_keys::{ApiKey, ApiKeyError, ApiKeys, MAX_API_KEYS_BYTES, MintError, MintedKey, NewKey},
     cache::{Digest, TokenCache},
     claims::Claims,
     credential::{Credential, CredentialError, Place, TokenSources, cookie_values},
-    jwt::{Issuer, KeyHints, TokenError, VerifiedToken},
-    keys::{Algorithm, KeyError, KeySet},
+    fetch::{Endpoint, EndpointError, FetchError, Fetcher},
+    forwarded::ForwardedClaims,
+    identifier::{Client, Identifier, Trust},
+    introspection::{Introspected, IntrospectionError, Introspector},
+    issuer::{ClaimRules, Issuer, IssuerKeys, KeyHints, RequiredClaim},
+    jwt::{TokenError, VerifiedToken},
+    keys::{Algorithm, KeyError, KeyRing, KeySet, Location, RemoteKeys, RemoteSpec, RemoteStatus},
     sign::{SignError, SigningKey},
 };
 
@@ -44,6 +44,10 @@ pub struct IdentityRules {
     pub id: RulesId,
     /// Whose tokens are known.
     pub issuers: Vec<Issuer>,
+    /// Who is asked about opaque tokens. Its position is behind those of the issuers.
+    pub introspection: Option<Introspection>,
+    /// Keys known by their digests. Their position is the last.
+    pub api_keys: Option<ApiKeyRules>,
     /// Ways to name a caller; the first that resolves wins.
     pub callers: Vec<Caller>,
     /// Classes of callers.
@@ -52,18 +56,64 @@ pub struct IdentityRules {
     pub invalid_token: InvalidToken,
     /// Where tokens come from.
     pub sources: TokenSources,
+    /// What the upstream is told about a good token.
+    pub forwarded: ForwardedClaims,
+}
+
+impl IdentityRules {
+    /// The position, among issuers, of whoever is asked about opaque tokens.
+    pub fn introspection_at(&self) -> usize {
+        self.issuers.len()
+    }
+
+    /// The position, among issuers, of the API keys.
+    pub fn api_keys_at(&self) -> usize {
+        self.issuers.len() + usize::from(self.introspection.is_some())
+    }
+
+    /// What tells the callers of the issuer at a position from those of another.
+    pub fn issuer(&self, at: usize) -> Option<&str> {
+        match (self.issuers.get(at), &self.introspection, &self.api_keys) {
+            (Some(issuer), ..) => Some(&issuer.issuer),
+            (None, Some(other), _) if at == self.introspection_at() => Some(&other.id),
+            (None, _, Some(keys)) if at == self.api_keys_at() => Some(&keys.id),
+            _ => None,
+        }
+    }
+}
+
+/// Who is asked about opaque tokens, and what must be true of the answers.
+pub struct Introspection {
+    /// What tells its callers from those of others.
+    pub id: Box<str>,
+    /// Whom to ask.
+    pub introspector: Introspector,
+    /// What the claims must be.
+    pub claims: ClaimRules,
+    /// How long an answer is believed, at most.
+    pub cache: Duration,
+}
+
+/// API keys, and how they are shown.
+pub struct ApiKeyRules {
+    /// What tells their callers from those of others.
+    pub id: Box<str>,
+    /// The keys.
+    pub keys: ApiKeys,
 }
 
 /// Tells the rules of one policy from those of every other, and from its own before a change: what
-/// was found out under one says nothing about another.
+/// was found out under one says nothing about another. Equal rules have equal ids, so that what was
+/// found out outlives a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RulesId(u64);
+pub struct RulesId([u8; 16]);
 
 impl RulesId {
-    /// An id that no other rules have.
-    pub fn unique() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        RulesId(NEXT.fetch_add(1, Ordering::Relaxed))
+    /// The id of the rules that `content`, a digest of all that they were made from, stands for.
+    pub fn of(content: &[u8; 32]) -> RulesId {
+        let mut id = [0; 16];
+        id.iter_mut().zip(content).for_each(|(to, from)| *to = *from);
+        RulesId(id)
     }
 }
 
@@ -83,6 +133,8 @@ pub struct Caller {
 pub enum CallerKey {
     /// A claim of the token, by name or dotted path; with the issuer and the claim's name.
     Claim(Box<str>),
+    /// A field of the API key.
+    ApiKey(Box<str>),
     /// The client's address; IPv6 by this prefix length.
     Address {
         /// 32 to 128.
@@ -97,7 +149,7 @@ pub enum TierSource {
     Default,
     /// This one, by position.
     Fixed(usize),
-    /// The tier that a claim names.
+    /// The tier that a claim of the token, or a field of the API key, names.
     Claim(Box<str>),
 }
 
@@ -207,8 +259,12 @@ pub enum CallerValue {
 pub struct KnownToken {
     /// The token.
     pub token: VerifiedToken,
-    /// None: the rules name no callers by claims, and tokens only open the door.
+    /// None: the rules name no callers by such claims, and it only opens the door.
     named: Option<NamedCaller>,
+    /// What the upstream is told about it.
+    pub forwarded: Box<[(HeaderName, HeaderValue)]>,
+    /// Of the keys that it was verified with.
+    generation: u64,
 }
 
 struct NamedCaller {
@@ -240,195 +296,16 @@ pub enum IdentityError {
     /// The token is not good.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// Whoever knows whether the token is good cannot be asked.
+    #[error("the token's issuer cannot be reached")]
+    Unavailable,
+    /// The sender has shown so many bad tokens that this one was not looked at.
+    #[error("not verified, for the client has shown too many bad tokens")]
+    NotTrusted,
     /// The token is good, but the route takes no tokens of its issuer.
     #[error("the token's issuer is not accepted here")]
     IssuerNotAccepted,
     /// The token names no caller, or in a form that cannot be one.
     #[error("the token names no caller")]
     NoCaller,
-}
-
-/// What identifying a request needs besides the policy and the request.
-pub struct Identifier {
-    /// Tokens verified lately.
-    pub tokens: TokenCache,
-    /// Hashes callers for counter keys.
-    pub hasher: KeyHasher,
-}
-
-impl Identifier {
-    /// Who sends a request with these headers from this address to a route with this `auth`.
-    ///
-    /// # Errors
-    /// [`IdentityError`]; a bad token is never taken for a missing one unless the policy says so.
-    pub fn identify<'p>(
-        &self,
-        rules: &'p IdentityRules,
-        auth: &Auth,
-        client: Client<'_>,
-        now: Timestamp,
-    ) -> Result<Identity<'p>, IdentityError> {
-        let (accepted, is_required) = match auth {
-            Auth::None => return Ok(self.without_token(rules, client.address)),
-            Auth::Optional(accepted) => (accepted, false),
-            Auth::Required(accepted) => (accepted, true),
-        };
-        let token = match rules.sources.find(client.headers) {
-            Ok(None) if is_required => return Err(IdentityError::Missing),
-            Ok(None) => return Ok(self.without_token(rules, client.address)),
-            Ok(Some(credential)) => self.verify(rules, accepted, credential, now),
-            Err(error) => Err(error.into()),
-        };
-        match token.map(|token| self.with_token(rules, token, client.address)) {
-            Err(IdentityError::Token(_) | IdentityError::IssuerNotAccepted)
-                if !is_required && rules.invalid_token == InvalidToken::Anonymous =>
-            {
-                Ok(self.without_token(rules, client.address))
-            }
-            identity => identity,
-        }
-    }
-
-    /// Who a request is charged to whose sender could not be identified: its address, nobody else.
-    pub fn unidentified<'p>(&self, rules: &'p IdentityRules, address: IpAddr) -> Identity<'p> {
-        Identity { caller: None, ..self.without_token(rules, address) }
-    }
-
-    /// Keyed hash of the part of an address that is one client: the owner of counters by address.
-    pub fn hash_address(&self, address: IpAddr, prefixes: Prefixes) -> u128 {
-        let client = address::prefix(address, prefixes);
-        let length = [client.prefix_len()];
-        match client.addr() {
-            IpAddr::V4(v4) => self.hasher.hash([(b'4', v4.octets().as_slice()), (b'/', &length)]),
-            IpAddr::V6(v6) => self.hasher.hash([(b'6', v6.octets().as_slice()), (b'/', &length)]),
-        }
-    }
-
-    fn verify(
-        &self,
-        rules: &IdentityRules,
-        accepted: &AcceptedIssuers,
-        credential: Credential<'_>,
-        now: Timestamp,
-    ) -> Result<Arc<KnownToken>, IdentityError> {
-        let digest = Digest::new(rules.id, credential.token)?;
-        let known = match self.tokens.find(&digest) {
-            Some(known) => {
-                known.token.is_current(now)?;
-                known
-            }
-            None => {
-                let token = jwt::verify(credential.token, &rules.issuers, now)?;
-                let named = self.name(rules, &token)?;
-                let known = Arc::new(KnownToken { token, named });
-                self.tokens.remember(digest, &known, credential.token.len());
-                known
-            }
-        };
-        match accepted.contains(known.token.issuer) {
-            true => Ok(known),
-            false => Err(IdentityError::IssuerNotAccepted),
-        }
-    }
-
-    /// The caller that a token names: by the first rule whose claim it has.
-    fn name(
-        &self,
-        rules: &IdentityRules,
-        token: &VerifiedToken,
-    ) -> Result<Option<NamedCaller>, IdentityError> {
-        let issuer = rules.issuers.get(token.issuer).map_or("", |issuer| &issuer.issuer);
-        let mut by_claim =
-            rules.callers.iter().enumerate().filter_map(|(rule, caller)| match &caller.key {
-                CallerKey::Claim(claim) => Some((rule, caller, claim)),
-                CallerKey::Address { .. } => None,
-            });
-        let Some(first) = by_claim.next() else { return Ok(None) };
-        let mut claims =
-            std::iter::once(first).chain(by_claim).filter_map(|(rule, caller, claim)| {
-                Some((rule, caller, claim, token.claims.lookup(claim)?))
-            });
-        let (rule, caller, claim, value) = claims.next().ok_or(IdentityError::NoCaller)?;
-        let text = caller_value(value).ok_or(IdentityError::NoCaller)?;
-        let parts = [(b'u', issuer.as_bytes()), (b'c', claim.as_bytes()), (b'v', text.as_bytes())];
-        Ok(Some(NamedCaller {
-            rule,
-            hash: self.hasher.hash(parts),
-            value: HeaderValue::from_bytes(text.as_bytes()).map_err(|_| IdentityError::NoCaller)?,
-            tier: tier(rules, &caller.tier, Some(&token.claims)),
-        }))
-    }
-
-    fn with_token<'p>(
-        &self,
-        rules: &'p IdentityRules,
-        token: Arc<KnownToken>,
-        address: IpAddr,
-    ) -> Identity<'p> {
-        let Some(named) = &token.named else {
-            return Identity { token: Some(token), ..self.without_token(rules, address) };
-        };
-        let caller = ResolvedCaller {
-            issuer: Some(token.token.issuer),
-            kind: rules.callers.get(named.rule).map_or("", |caller| &caller.name),
-            value: CallerValue::Claim(named.value.clone()),
-            hash: named.hash,
-        };
-        let tier = named.tier;
-        Identity { address, token: Some(token), caller: Some(caller), tier }
-    }
-
-    fn without_token<'p>(&self, rules: &'p IdentityRules, address: IpAddr) -> Identity<'p> {
-        let by_address = rules.callers.iter().find_map(|caller| match caller.key {
-            CallerKey::Address { ipv6_prefix } => {
-                Some((caller, Prefixes { ipv6: ipv6_prefix, ..Prefixes::default() }))
-            }
-            CallerKey::Claim(_) => None,
-        });
-        let caller = by_address.map(|(caller, prefixes)| ResolvedCaller {
-            issuer: None,
-            kind: &caller.name,
-            value: CallerValue::Address(address::prefix(address, prefixes).addr()),
-            hash: self.hash_address(address, prefixes),
-        });
-        let source = by_address.map_or(&TierSource::Default, |(caller, _)| &caller.tier);
-        Identity { address, token: None, caller, tier: tier(rules, source, None) }
-    }
-}
-
-/// What is known of a request's sender before it is identified.
-#[derive(Clone, Copy, Debug)]
-pub struct Client<'r> {
-    /// Its address, through trusted proxies.
-    pub address: IpAddr,
-    /// Its request's headers.
-    pub headers: &'r HeaderMap,
-}
-
-const MAX_CALLER_BYTES: usize = 256;
-
-/// A claim as a caller's name: text or a whole number, not empty, bounded, printable.
-fn caller_value(value: &serde_json::Value) -> Option<Cow<'_, str>> {
-    let text = match value {
-        serde_json::Value::String(text) => Cow::Borrowed(text.as_str()),
-        serde_json::Value::Number(number) if !number.is_f64() => Cow::Owned(number.to_string()),
-        _ => return None,
-    };
-    let is_usable =
-        !text.is_empty() && text.len() <= MAX_CALLER_BYTES && !text.chars().any(char::is_control);
-    is_usable.then_some(text)
-}
-
-/// The tier of a caller; a name that is not listed counts as none.
-fn tier(rules: &IdentityRules, source: &TierSource, claims: Option<&Claims>) -> usize {
-    let tiers = &rules.tiers;
-    match source {
-        TierSource::Default => tiers.default,
-        TierSource::Fixed(tier) => *tier,
-        TierSource::Claim(claim) => claims
-            .and_then(|claims| claims.lookup(claim))
-            .and_then(serde_json::Value::as_str)
-            .and_then(|wanted| tiers.names().position(|name| name == wanted))
-            .unwrap_or(tiers.default),
-    }
 }

@@ -63,6 +63,9 @@ pub enum Rejection {
     /// Who is calling could not be told.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// The token lacks what these scopes, of which the route needs all, stand for.
+    #[error("the token lacks a scope of: {0}")]
+    Scope(Box<str>),
     /// The first limit of the route has no room.
     #[error("denied by limit {}", .0.limit.to_str().unwrap_or_default())]
     Primary(Denial),
@@ -132,11 +135,15 @@ impl Rejection {
                 IdentityError::Credential(_) => StatusCode::BAD_REQUEST,
                 IdentityError::Missing
                 | IdentityError::Token(_)
+                | IdentityError::NotTrusted
                 | IdentityError::IssuerNotAccepted
                 | IdentityError::NoCaller => StatusCode::UNAUTHORIZED,
+                IdentityError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             },
             Rejection::Primary(_) | Rejection::Secondary(_) => responses.denied_status,
-            Rejection::Denied | Rejection::MissingKey(_) => StatusCode::FORBIDDEN,
+            Rejection::Denied | Rejection::MissingKey(_) | Rejection::Scope(_) => {
+                StatusCode::FORBIDDEN
+            }
             Rejection::Store(StoreError::Full | StoreError::Unanswered(_)) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -168,9 +175,16 @@ impl Rejection {
                     "The request has more than one credential, or an empty one.".into()
                 }
                 IdentityError::Token(_)
+                | IdentityError::NotTrusted
                 | IdentityError::IssuerNotAccepted
                 | IdentityError::NoCaller => "Bad credentials".into(),
+                IdentityError::Unavailable => {
+                    "The credentials cannot be checked at the moment. Try again later.".into()
+                }
             },
+            Rejection::Scope(scopes) => {
+                format!("The credentials do not grant what this needs: {scopes}.")
+            }
             Rejection::Primary(Denial { retry_after: None, .. })
             | Rejection::Secondary(Denial { retry_after: None, .. }) => {
                 "The cost of this request exceeds its limit.".into()
@@ -203,7 +217,7 @@ impl Rejection {
     fn retry_after(&self) -> Option<u64> {
         match self {
             Rejection::Primary(denial) | Rejection::Secondary(denial) => denial.retry_after,
-            Rejection::Store(_) => Some(SOON),
+            Rejection::Store(_) | Rejection::Identity(IdentityError::Unavailable) => Some(SOON),
             _ => None,
         }
     }
@@ -223,7 +237,17 @@ impl Rejection {
 
     /// `WWW-Authenticate` (RFC 6750 section 3), from fixed texts only.
     fn challenge(&self, realm: &str) -> Option<String> {
-        let Rejection::Identity(error) = self else { return None };
+        let error = match self {
+            Rejection::Identity(error) => error,
+            Rejection::Scope(scopes) => {
+                let text = "The token does not grant the scopes that this needs";
+                return Some(format!(
+                    "Bearer realm=\"{realm}\", error=\"insufficient_scope\", \
+                     error_description=\"{text}\", scope=\"{scopes}\""
+                ));
+            }
+            _ => return None,
+        };
         let invalid_token = |description: &str| {
             format!(", error=\"invalid_token\", error_description=\"{description}\"")
         };
@@ -235,6 +259,8 @@ impl Rejection {
             IdentityError::Token(error) => invalid_token(error.description()),
             IdentityError::IssuerNotAccepted => invalid_token("the issuer is not accepted here"),
             IdentityError::NoCaller => invalid_token("the token does not name a caller"),
+            IdentityError::NotTrusted => invalid_token("too many bad tokens from this address"),
+            IdentityError::Unavailable => return None,
         };
         Some(format!("Bearer realm=\"{realm}\"{parameters}"))
     }

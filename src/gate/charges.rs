@@ -84,6 +84,15 @@ impl<'r, 'p> Charges<'r, 'p> {
         asked
     }
 
+    /// The scopes that the route asks for, if the token does not grant them all.
+    pub(super) fn lacks_scope(&self, identity: &Identity<'_>) -> Option<String> {
+        let scopes = &self.route?.scopes;
+        let token = identity.token.as_ref();
+        let has_all =
+            scopes.is_empty() || token.is_some_and(|known| known.token.claims.grants(scopes));
+        (!has_all).then(|| scopes.join(" "))
+    }
+
     /// What a caller has on every limit that can be told without a route; nobody is denied for
     /// asking.
     pub(super) fn of_caller(&self, identity: &Identity<'_>) -> Asked<'p> {

@@ -7,6 +7,7 @@ use http::{
 };
 
 use crate::{
+    identity::TokenSources,
     policy,
     response::Rejection,
     server::{HeadLimits, Violation},
@@ -71,13 +72,17 @@ impl<'r> Head<'r> {
         policy::Request { host: self.host(), path: &self.path, method: self.method }
     }
 
-    /// What the upstream is asked for: exactly the path that was matched.
-    pub(super) fn target(&self) -> Target {
-        let is_as_it_came = self.form == Form::Origin && matches!(self.path, Cow::Borrowed(_));
-        let uri = match self.uri.query() {
+    /// What the upstream is asked for: exactly the path that was matched, and the query without a
+    /// token.
+    pub(super) fn target(&self, sources: &TokenSources) -> Target {
+        let query = self.uri.query().map(|query| sources.strip_query(query));
+        let is_as_it_came = self.form == Form::Origin
+            && matches!(self.path, Cow::Borrowed(_))
+            && matches!(query, None | Some(Cow::Borrowed(_)));
+        let uri = match query {
             _ if is_as_it_came => self.uri.clone(),
-            Some(query) => origin_form(format!("{}?{query}", self.path)),
-            None => origin_form(self.path.clone().into_owned()),
+            Some(query) if !query.is_empty() => origin_form(format!("{}?{query}", self.path)),
+            _ => origin_form(self.path.clone().into_owned()),
         };
         let host = self.host.as_ref().filter(|_| !self.has_host_field).and_then(|host| {
             let name = host.as_str();

@@ -111,6 +111,14 @@ impl<'p> Tally<'p> {
         (!names.is_empty()).then(|| names.join(", "))
     }
 
+    /// Until when asking again is in vain, if the request was denied.
+    pub(super) fn denied_until(&self) -> Option<Timestamp> {
+        match self.denied_by()?.standing().retry {
+            Retry::At(until) => Some(until),
+            _ => None,
+        }
+    }
+
     /// The charge that denied the request; of several, the one that will do so longest: what the
     /// client is told of it agrees with when it is asked to come back.
     fn denied_by(&self) -> Option<Item<'_, 'p>> {

@@ -30,7 +30,7 @@ pub enum ForwardedField {
 }
 
 /// The networks whose word about the client is taken. The default trusts nobody.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
     networks: Box<[IpNet]>,
     field: ForwardedField,

@@ -11,29 +11,52 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use quick_cache::{Weighter, sync::Cache};
 
-use super::{KnownToken, RulesId, TokenError, jwt::MAX_TOKEN_BYTES};
+use super::{Credential, KnownToken, Place, RulesId, TokenError, jwt::MAX_TOKEN_BYTES};
+use crate::clock::Timestamp;
 
-/// Good tokens.
-pub struct TokenCache(Cache<Digest, Entry, ByWeight>);
+/// Good tokens, and for a few seconds bad ones.
+pub struct TokenCache {
+    good: Cache<Digest, Entry, ByWeight>,
+    rejected: Cache<Digest, Rejected>,
+}
 
 /// A token's name in the cache: all of its bytes, and the rules that it was found good under.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest {
     rules: RulesId,
+    /// What is shown as a key is no token, though it be the same text.
+    is_key: bool,
     token: [u8; 32],
 }
+
+/// What came of a token that is not good.
+#[derive(Clone, Copy)]
+pub(super) struct Rejected {
+    /// Why.
+    pub(super) error: TokenError,
+    /// Whose it would be, by position.
+    pub(super) issuer: usize,
+    /// Of the keys that it was tried with.
+    pub(super) generation: u64,
+    /// How long that holds.
+    pub(super) until: Timestamp,
+}
+
+/// Bad tokens that are known as such: few, for whoever makes them can make more than any cache holds.
+const MAX_REJECTED: usize = 4096;
 
 impl Digest {
     /// The digest of a token under rules.
     ///
     /// # Errors
     /// [`TokenError::TooLong`], before any work is done on it.
-    pub fn new(rules: RulesId, token: &[u8]) -> Result<Self, TokenError> {
-        if token.len() > MAX_TOKEN_BYTES {
+    pub fn new(rules: RulesId, credential: &Credential<'_>) -> Result<Self, TokenError> {
+        if credential.token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::TooLong);
         }
-        let mut key = Digest { rules, token: [0; 32] };
-        key.token.copy_from_slice(digest(&SHA256, token).as_ref());
+        let is_key = credential.place == Place::ApiKey;
+        let mut key = Digest { rules, is_key, token: [0; 32] };
+        key.token.copy_from_slice(digest(&SHA256, &credential.token).as_ref());
         Ok(key)
     }
 }
@@ -68,17 +91,30 @@ impl TokenCache {
     pub fn new(max_bytes: u64) -> Self {
         let usual = (ENTRY_BYTES + USUAL_TOKEN_BYTES * BYTES_A_BYTE) as u64;
         let items = usize::try_from(max_bytes / usual).unwrap_or(usize::MAX).clamp(16, 1 << 20);
-        TokenCache(Cache::with_weighter(items, max_bytes, ByWeight))
+        TokenCache {
+            good: Cache::with_weighter(items, max_bytes, ByWeight),
+            rejected: Cache::new(MAX_REJECTED),
+        }
     }
 
     /// A token that was good when it was remembered: whoever asks checks its times.
     pub fn find(&self, digest: &Digest) -> Option<Arc<KnownToken>> {
-        self.0.get(digest).map(|entry| entry.token)
+        self.good.get(digest).map(|entry| entry.token)
     }
 
     /// Keeps a good token of so many bytes, in place of others if there is no room.
     pub fn remember(&self, digest: Digest, token: &Arc<KnownToken>, token_bytes: usize) {
         let weight = (ENTRY_BYTES + token_bytes * BYTES_A_BYTE) as u32;
-        self.0.insert(digest, Entry { token: Arc::clone(token), weight });
+        self.good.insert(digest, Entry { token: Arc::clone(token), weight });
+    }
+
+    /// A token that was bad: whoever asks checks whether that still holds.
+    pub(super) fn find_rejected(&self, digest: &Digest) -> Option<Rejected> {
+        self.rejected.get(digest)
+    }
+
+    /// Keeps what came of a bad token, in place of others if there is no room.
+    pub(super) fn reject(&self, digest: Digest, rejected: Rejected) {
+        self.rejected.insert(digest, rejected);
     }
 }

@@ -36,6 +36,38 @@ impl Claims {
             rest.split('.').try_fold(self.get(first)?, |value, name| value.as_object()?.get(name))
         })
     }
+
+    /// The same, with what each path leads to under the name beside it, and nothing under that name
+    /// if it leads nowhere.
+    #[must_use]
+    pub(super) fn renamed(mut self, names: &[(Box<str>, Box<str>)]) -> Claims {
+        let found: Vec<Option<Value>> =
+            names.iter().map(|(_, path)| self.lookup(path).cloned()).collect();
+        for ((name, _), value) in names.iter().zip(found) {
+            match value {
+                Some(value) => self.0.insert(name.to_string(), value),
+                None => self.0.remove(&**name),
+            };
+        }
+        self
+    }
+
+    /// Whether all of these scopes are granted: by `scope`, a text of words (RFC 8693 section 4.2)
+    /// or a list, or by `scp`, as some issuers call it.
+    pub fn grants<S: AsRef<str>>(&self, scopes: &[S]) -> bool {
+        let granted = self.get("scope").or_else(|| self.get("scp"));
+        let is_granted = |scope: &str| match granted {
+            Some(Value::String(words)) => words.split(' ').any(|word| word == scope),
+            Some(Value::Array(words)) => words.iter().any(|word| word == scope),
+            _ => false,
+        };
+        scopes.iter().all(|scope| is_granted(scope.as_ref()))
+    }
+
+    /// The payload as JSON.
+    pub fn to_json(&self) -> String {
+        Value::Object(self.0.clone()).to_string()
+    }
 }
 
 impl From<Map<String, Value>> for Claims {
@@ -227,6 +259,27 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(claims.lookup(path), expected.as_ref(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn scopes_are_words_of_scope_or_else_of_scp() {
+        for (claims, scopes, is_granted) in [
+            (r#"{"scope":"read write"}"#, &["read"][..], true),
+            (r#"{"scope":"read write"}"#, &["write", "read"], true),
+            (r#"{"scope":"read write"}"#, &["read", "admin"], false),
+            (r#"{"scope":"reader"}"#, &["read"], false),
+            (r#"{"scope":["read","write"]}"#, &["write"], true),
+            (r#"{"scp":"read"}"#, &["read"], true),
+            (r#"{"scp":["read"]}"#, &["read"], true),
+            // The one that has a meaning of its own (RFC 8693) goes first.
+            (r#"{"scope":"a","scp":"b"}"#, &["b"], false),
+            (r#"{"scope":1}"#, &["1"], false),
+            ("{}", &["read"], false),
+            ("{}", &[], true),
+        ] {
+            let parsed = Claims::parse(claims.as_bytes()).unwrap();
+            assert_eq!(parsed.grants(scopes), is_granted, "{claims} {scopes:?}");
         }
     }
 

@@ -1,7 +1,12 @@
 //! Finding the one token of a request.
 //!
-//! `Authorization: Bearer`, and a header or a cookie if the policy names one. Two credentials are
-//! an error and not a choice: two readers could choose differently (RFC 6750 section 3.1).
+//! `Authorization: Bearer`, and a header, a cookie or a query parameter if the policy names one, and
+//! the header of API keys. Two credentials are an error and not a choice: two readers could choose
+//! differently (RFC 6750 section 3.1).
+
+mod query;
+
+use std::{borrow::Cow, fmt};
 
 use http::{HeaderMap, HeaderName, header};
 
@@ -12,15 +17,19 @@ pub struct TokenSources {
     pub header: Option<HeaderName>,
     /// A cookie.
     pub cookie: Option<Box<str>>,
+    /// A query parameter.
+    pub query: Option<Box<str>>,
+    /// The header that carries API keys.
+    pub api_key: Option<HeaderName>,
     /// Whether the token stays in the request that is forwarded.
     pub forward: bool,
 }
 
-/// A token as it came, not verified.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A token or a key as it came, not verified.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Credential<'r> {
     /// Its bytes.
-    pub token: &'r [u8],
+    pub token: Cow<'r, [u8]>,
     /// Where it was.
     pub place: Place,
 }
@@ -34,6 +43,17 @@ pub enum Place {
     Header,
     /// The cookie that the policy names.
     Cookie,
+    /// The query parameter that the policy names.
+    Query,
+    /// The header of API keys.
+    ApiKey,
+}
+
+impl fmt::Debug for Credential<'_> {
+    /// Does not tell the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Credential({:?})", self.place)
+    }
 }
 
 /// Why a request's credentials cannot be read as one token.
@@ -55,9 +75,15 @@ impl TokenSources {
     pub fn find<'r>(
         &self,
         headers: &'r HeaderMap,
+        query: Option<&'r str>,
     ) -> Result<Option<Credential<'r>>, CredentialError> {
-        let found =
-            [self.in_authorization(headers)?, self.in_header(headers)?, self.in_cookie(headers)?];
+        let found = [
+            self.in_authorization(headers)?,
+            self.in_header(headers)?,
+            self.in_cookie(headers)?,
+            self.in_query(query)?,
+            self.as_api_key(headers)?,
+        ];
         let mut found = found.into_iter().flatten();
         match (found.next(), found.next()) {
             (_, Some(_)) => Err(CredentialError::Several),
@@ -73,11 +99,19 @@ impl TokenSources {
         if let Ok(Some(_)) = self.in_authorization(headers) {
             headers.remove(header::AUTHORIZATION);
         }
-        if let Some(name) = &self.header {
+        for name in self.header.iter().chain(&self.api_key) {
             headers.remove(name);
         }
         if let Some(name) = &self.cookie {
             strip_cookie(headers, name);
+        }
+    }
+
+    /// The query without the token, if it may have one: URLs are logged wherever they come by.
+    pub fn strip_query<'q>(&self, query: &'q str) -> Cow<'q, str> {
+        match &self.query {
+            Some(name) => query::without(query, name),
+            None => Cow::Borrowed(query),
         }
     }
 
@@ -113,9 +147,35 @@ impl TokenSources {
             (Some(token), None) => credential(token, Place::Cookie).map(Some),
         }
     }
+
+    fn in_query<'r>(
+        &self,
+        query: Option<&'r str>,
+    ) -> Result<Option<Credential<'r>>, CredentialError> {
+        let (Some(name), Some(query)) = (&self.query, query) else { return Ok(None) };
+        let mut values = query::values(query, name);
+        match (values.next(), values.next()) {
+            (None, _) => Ok(None),
+            (Some(_), Some(_)) => Err(CredentialError::Several),
+            (Some(token), None) => credential(token, Place::Query).map(Some),
+        }
+    }
+
+    fn as_api_key<'r>(
+        &self,
+        headers: &'r HeaderMap,
+    ) -> Result<Option<Credential<'r>>, CredentialError> {
+        let Some(name) = &self.api_key else { return Ok(None) };
+        let Some(key) = only(headers, name)? else { return Ok(None) };
+        credential(key, Place::ApiKey).map(Some)
+    }
 }
 
-fn credential(token: &[u8], place: Place) -> Result<Credential<'_>, CredentialError> {
+fn credential<'r>(
+    token: impl Into<Cow<'r, [u8]>>,
+    place: Place,
+) -> Result<Credential<'r>, CredentialError> {
+    let token = token.into();
     if token.is_empty() {
         return Err(CredentialError::Empty);
     }
@@ -191,6 +251,8 @@ mod tests {
         TokenSources {
             header: Some(HeaderName::from_static("x-token")),
             cookie: Some("session".into()),
+            query: Some("access_token".into()),
+            api_key: Some(HeaderName::from_static("x-api-key")),
             forward: false,
         }
     }
@@ -220,9 +282,44 @@ mod tests {
             (&[("cookie", "session=")], Err(Empty)),
         ] {
             let headers = headers(fields);
-            let found = sources().find(&headers).map(|found| found.map(|c| c.token));
-            assert_eq!(found, expected.map(|token| token.map(str::as_bytes)), "{fields:?}");
+            let found = sources().find(&headers, None).map(|found| found.map(|c| c.token));
+            let expected = expected.map(|token| token.map(|token| Cow::from(token.as_bytes())));
+            assert_eq!(found, expected, "{fields:?}");
         }
+    }
+
+    #[test]
+    fn token_may_be_in_the_query_and_nowhere_else_then() {
+        use CredentialError::*;
+        let bearer = headers(&[("authorization", "Bearer abc")]);
+        let none = headers(&[]);
+        for (headers, query, expected) in [
+            (&none, "a=1&access_token=abc&b=2", Ok(Some("abc"))),
+            (&none, "access%5Ftoken=a%2Bc", Ok(Some("a+c"))),
+            (&none, "a=1", Ok(None)),
+            (&none, "xaccess_token=abc", Ok(None)),
+            (&none, "access_token=", Err(Empty)),
+            (&none, "access_token", Err(Empty)),
+            (&none, "access_token=a&access_token=a", Err(Several)),
+            (&none, "access_token=a&access%5ftoken=b", Err(Several)),
+            (&bearer, "access_token=abc", Err(Several)),
+        ] {
+            let found = sources().find(headers, Some(query)).map(|found| found.map(|c| c.token));
+            let expected = expected.map(|token| token.map(|token| Cow::from(token.as_bytes())));
+            assert_eq!(found, expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn api_key_is_a_credential_like_others() {
+        let found = |fields| {
+            let headers = headers(fields);
+            sources().find(&headers, None).map(|found| found.map(|credential| credential.place))
+        };
+        assert_eq!(found(&[("x-api-key", "a.b")]), Ok(Some(Place::ApiKey)));
+        assert_eq!(found(&[("x-api-key", "")]), Err(CredentialError::Empty));
+        let both = [("x-api-key", "a.b"), ("authorization", "Bearer abc")];
+        assert_eq!(found(&both), Err(CredentialError::Several));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod algorithm;
 mod jwk;
 mod material;
 pub(crate) mod pem;
+mod remote;
 #[cfg(test)]
 mod tests;
 
@@ -15,8 +16,11 @@ use std::fmt;
 use jsonwebtoken::DecodingKey;
 use thiserror::Error;
 
-pub use self::algorithm::Algorithm;
 use self::material::Material;
+pub use self::{
+    algorithm::Algorithm,
+    remote::{KeyRing, Location, RemoteKeys, RemoteSpec, RemoteStatus},
+};
 
 /// How long a key's name may be, in a token's header and in a JWKS.
 pub(super) const MAX_KID_BYTES: usize = 128;

@@ -142,7 +142,10 @@ pub(super) mod tests {
     use super::*;
     use crate::{
         clock::Timestamp,
-        identity::jwt::{Issuer, KeyHints, verify},
+        identity::{
+            Issuer,
+            jwt::tests::{issuer, verify},
+        },
     };
 
     /// A new key of a NIST curve: PKCS#8 and the public key, in PEM.
@@ -159,17 +162,8 @@ pub(super) mod tests {
 
     /// Whether `keys` verify what `key` signs.
     fn is_verified(key: &SigningKey, keys: KeySet) -> bool {
-        let issuer = Issuer {
-            name: "demo".into(),
-            issuer: "demo".into(),
-            audience: Vec::new(),
-            types: vec!["JWT".into()],
-            key_hints: KeyHints::Reject,
-            leeway: Default::default(),
-            max_age: None,
-            require_exp: true,
-            keys,
-        };
+        let issuer = issuer("demo", keys);
+        let issuer = Issuer { types: vec!["JWT".into()], ..issuer };
         let claims = json!({ "iss": "demo", "sub": "alice", "exp": 10 });
         let token = key.sign(Some("k"), claims.as_object().unwrap()).unwrap();
         verify(token.as_bytes(), &[issuer], Timestamp::from_secs(1)).is_ok()

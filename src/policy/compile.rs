@@ -6,7 +6,9 @@
 
 mod callers;
 mod costs;
+mod fingerprint;
 mod identity;
+mod issuers;
 mod keys;
 mod limits;
 mod measure;
@@ -22,7 +24,12 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use self::{routes::RouteContext, words::Names};
+use self::{
+    fingerprint::Fingerprint,
+    issuers::{API_KEYS, INTROSPECTION},
+    routes::RouteContext,
+    words::Names,
+};
 use super::{
     HostPattern, Limit, Matcher, Policy, Route, Router, Sources, Upstream,
     file::{LATER, RawPolicy},
@@ -36,7 +43,7 @@ use crate::yaml::{Document, Entries, Node, Problem, Span};
 /// Every problem, in the order of their places.
 pub fn load(file: &Path, text: &str, sources: &Sources) -> Result<Policy, Vec<Problem>> {
     let shown = file.display().to_string();
-    let document = Document::parse(&shown, text).map_err(|problem| vec![problem])?;
+    let document = Document::parse_with(&shown, text, sources).map_err(|problem| vec![problem])?;
     let mut problems = Vec::new();
     let raw = document.decode::<RawPolicy>(LATER, &mut problems);
     let mut compiler = Compiler {
@@ -44,6 +51,7 @@ pub fn load(file: &Path, text: &str, sources: &Sources) -> Result<Policy, Vec<Pr
         folder: file.parent().unwrap_or(Path::new("")),
         document: &document,
         sources,
+        fingerprint: Fingerprint::new(),
         problems,
     };
     let policy = raw.and_then(|raw| compiler.policy(raw));
@@ -63,6 +71,8 @@ struct Compiler<'d> {
     folder: &'d Path,
     document: &'d Document,
     sources: &'d Sources,
+    /// Of what says who callers are.
+    fingerprint: Fingerprint,
     problems: Vec<Problem>,
 }
 
@@ -81,6 +91,8 @@ struct Written {
 struct WrittenIdentity {
     #[serde(default)]
     jwt: Vec<WrittenIssuer>,
+    introspection: Option<WrittenIssuer>,
+    api_keys: Option<WrittenIssuer>,
     #[serde(default)]
     callers: Vec<WrittenCaller>,
 }
@@ -104,6 +116,18 @@ impl WrittenIssuer {
     }
 }
 
+impl WrittenIdentity {
+    /// What routes call whoever vouches for callers, in the order of their positions.
+    fn issuers(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.jwt.iter().map(WrittenIssuer::name).collect();
+        let others = [(&self.introspection, INTROSPECTION), (&self.api_keys, API_KEYS)];
+        for (other, usual) in others {
+            names.extend(other.as_ref().map(|other| other.name.as_deref().unwrap_or(usual)));
+        }
+        names
+    }
+}
+
 /// What sections refer to each other by.
 struct WrittenNames<'n> {
     limits: Names<'n>,
@@ -121,10 +145,7 @@ impl Written {
         WrittenNames {
             limits: Names { kind: "limit", names: keys(&self.limits) },
             upstreams: Names { kind: "upstream", names: keys(&self.upstreams) },
-            issuers: Names {
-                kind: "issuer",
-                names: identity.jwt.iter().map(WrittenIssuer::name).collect(),
-            },
+            issuers: Names { kind: "issuer", names: identity.issuers() },
             callers: Names {
                 kind: "caller",
                 names: identity.callers.iter().map(|caller| caller.name.as_str()).collect(),

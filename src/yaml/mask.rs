@@ -1,5 +1,6 @@
 //! Secrets that people write into files, by right (the password in a URL) or by mistake (one in
-//! place of the name of a variable), masked before a line is shown.
+//! place of the name of a variable), masked before a line is shown; and what came from the
+//! environment, shown as it is written.
 //!
 //! Where a secret ends cannot be known in a line that is wrong, so rather too much is masked. Every
 //! byte becomes a star: the place of a problem in the line stays the same.
@@ -8,6 +9,73 @@ use std::ops::Range;
 
 /// Keys whose values are secrets; ours name a variable or a file, and end in `_env` or `_file`.
 const KEYS: [&str; 4] = ["password", "passwd", "pass", "secret"];
+
+/// Values longer than this are found inside of words too.
+const SHORT: usize = 7;
+
+/// Texts that came from the environment, each with what is written in its place (`${NAME}`).
+#[derive(Clone, Default)]
+pub(super) struct Origins(Vec<(String, String)>);
+
+impl Origins {
+    pub(super) fn add(&mut self, text: String, written: &str) {
+        let entry = (text, written.to_owned());
+        if entry.0.is_empty() || self.0.contains(&entry) {
+            return;
+        }
+        // The longest first: the text around a variable counts as a part of it.
+        let at = self.0.partition_point(|(other, _)| other.len() >= entry.0.len());
+        self.0.insert(at, entry);
+    }
+
+    /// A message with all of them as they are written.
+    pub(super) fn as_written(&self, message: &str) -> String {
+        let mut shown = String::with_capacity(message.len());
+        let mut at = 0;
+        while let Some(c) = message.get(at..).and_then(|rest| rest.chars().next()) {
+            match self.0.iter().find(|(text, _)| stands_at(message, at, text)) {
+                Some((text, written)) => {
+                    shown.push_str(written);
+                    at += text.len();
+                }
+                None => {
+                    shown.push(c);
+                    at += c.len_utf8();
+                }
+            }
+        }
+        shown
+    }
+}
+
+/// Whether `text` stands there in a message, in whatever case. A short one that is found by chance
+/// would spoil the message and tell the value: it has to be a word of its own, and one of letters
+/// only has to be quoted or listed too, as it may be a word of ours.
+fn stands_at(message: &str, at: usize, text: &str) -> bool {
+    let end = at + text.len();
+    if !message.get(at..end).is_some_and(|found| found.eq_ignore_ascii_case(text)) {
+        return false;
+    }
+    let before = message.get(..at).unwrap_or_default();
+    let after = message.get(end..).unwrap_or_default();
+    if text.len() > SHORT || before.ends_with('`') && after.starts_with('`') {
+        return true;
+    }
+    let is_word_of_its_own = !continues(before.chars().rev()) && !continues(after.chars());
+    let is_ours_perhaps = text.bytes().all(|b| b.is_ascii_alphabetic())
+        && before.matches('`').count() % 2 == 0
+        && !["one of: ", "tier "].iter().any(|list| before.contains(list));
+    is_word_of_its_own && !is_ours_perhaps
+}
+
+/// Whether a word goes on with these characters: over a mark, if there is more of it behind.
+fn continues(mut characters: impl Iterator<Item = char>) -> bool {
+    match characters.next() {
+        Some('.' | ':' | '/' | '-') => characters.next().is_some_and(char::is_alphanumeric),
+        Some(c) => c.is_alphanumeric() || c == '_',
+        None => false,
+    }
+}
 
 /// A line of a file without its secrets.
 pub(super) fn mask_line(line: &str) -> String {

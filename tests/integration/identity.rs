@@ -2,7 +2,11 @@
 //! `www-authenticate`; and the used count of a limit shows who was charged.
 
 mod address;
+mod api_keys;
 mod failures;
+mod places;
+mod scopes;
+mod told;
 
 use serde_json::json;
 

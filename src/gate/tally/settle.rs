@@ -47,6 +47,15 @@ impl Tally<'_> {
 }
 
 impl Tally<'_> {
+    /// Gives everything back, of a request that need not have been charged.
+    pub(in crate::gate) fn give_back(self, store: &Rc<Store>, now: Timestamp) {
+        for Item { charge, outcome, .. } in self.items() {
+            if let Some(receipt) = outcome.receipt {
+                store.settle((charge, outcome), Adjustment::GiveBack(receipt), now);
+            }
+        }
+    }
+
     /// Takes what only some responses count, of a request whose response nobody will see.
     ///
     /// It may have been one of those: were it free, to hang up in time would be a way around the

@@ -50,6 +50,27 @@ pub enum TokenError {
     /// A claim of the wrong type or out of range.
     #[error("token claim {0} is malformed")]
     MalformedClaim(&'static str),
+    /// A claim that the policy requires of this issuer is not there, or not what it must be.
+    #[error("token lacks a claim that the policy requires")]
+    RequiredClaim,
+    /// Made to live longer than the policy lets this issuer's tokens.
+    #[error("token lives longer than the issuer's max_lifetime")]
+    TooLongLived,
+    /// The issuer, or its server, says that the token is not good.
+    #[error("token is not active, says who issued it")]
+    Inactive,
+    /// Opaque, and there is nobody to ask about it.
+    #[error("token is opaque, and the policy names nobody to ask about it")]
+    Opaque,
+    /// An API key that cannot be one.
+    #[error("API key is malformed")]
+    MalformedKey,
+    /// An API key that nobody has, or not with this secret.
+    #[error("API key is unknown or its secret is wrong")]
+    WrongKey,
+    /// An API key that was taken back.
+    #[error("API key is revoked")]
+    RevokedKey,
     /// Meant for others.
     #[error("token is for another audience")]
     WrongAudience,
@@ -82,8 +103,15 @@ impl TokenError {
             TokenError::UnknownKey | TokenError::WrongSignature => {
                 "The token signature could not be verified"
             }
-            TokenError::MissingClaim(_) => "A required token claim is missing",
             TokenError::MalformedClaim(_) => "A token claim is malformed",
+            TokenError::MissingClaim(_) | TokenError::RequiredClaim => {
+                "A required token claim is missing"
+            }
+            TokenError::TooLongLived => "The token is valid for too long",
+            TokenError::Inactive => "The token is not active",
+            TokenError::Opaque => "The token is malformed",
+            TokenError::MalformedKey | TokenError::WrongKey => "The API key is not valid",
+            TokenError::RevokedKey => "The API key is revoked",
             TokenError::WrongAudience => "The token is for another audience",
             TokenError::Expired => "The token has expired",
             TokenError::NotYetValid => "The token is not valid yet",

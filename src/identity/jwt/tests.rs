@@ -1,6 +1,6 @@
 //! Every row names what it is, and each is one way in that some verifier once left open.
 
-use std::{fmt::Write, sync::OnceLock};
+use std::{fmt::Write, sync::OnceLock, time::Duration};
 
 use aws_lc_rs::{
     encoding::{AsDer, Pkcs8V1Der},
@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::identity::{
+    issuer::{ClaimRules, IssuerKeys, KeyHints},
     keys::pem,
     sign::{SigningKey, tests::ec_pem},
 };
@@ -56,17 +57,29 @@ impl Fixture {
     }
 }
 
-fn issuer(name: &str, keys: KeySet) -> Issuer {
+/// Verifies a token by the keys and rules of the issuer that it names.
+pub(in crate::identity) fn verify(
+    token: &[u8],
+    issuers: &[Issuer],
+    now: Timestamp,
+) -> Result<VerifiedToken, TokenError> {
+    let unverified = Unverified::read(token, issuers)?;
+    let issuer = &issuers[unverified.issuer];
+    unverified.verify(issuer, &issuer.keys.current(now).unwrap(), now)
+}
+
+pub(in crate::identity) fn issuer(name: &str, keys: KeySet) -> Issuer {
     Issuer {
         name: "id".into(),
         issuer: name.into(),
-        audience: Vec::new(),
+        claims: ClaimRules::default(),
         types: Vec::new(),
         key_hints: KeyHints::Reject,
         leeway: Duration::from_secs(60),
         max_age: None,
+        max_lifetime: None,
         require_exp: true,
-        keys,
+        keys: IssuerKeys::Fixed(keys.into()),
     }
 }
 
@@ -115,7 +128,7 @@ fn payload_with(members: &str) -> String {
 #[test]
 fn a_good_token_yields_its_claims_and_issuer() {
     let fixture = Fixture::shared();
-    let others = issuer("https://other.example/", Fixture::new().issuer.keys);
+    let others = Issuer { issuer: "https://other.example/".into(), ..Fixture::new().issuer };
     let token = fixture.token(HEADER, PAYLOAD);
     let verified = verify(token.as_bytes(), &[others, fixture.issuer.clone()], NOW).unwrap();
     assert_eq!(verified.issuer, 1);
@@ -644,7 +657,7 @@ fn audience_is_matched_to_the_letter() {
     use TokenError::{MalformedClaim, MissingClaim, WrongAudience};
     let fixture = Fixture::shared();
     let mut strict = fixture.issuer.clone();
-    strict.audience = vec!["api".into(), "https://api.example.com".into()];
+    strict.claims.audience = vec!["api".into(), "https://api.example.com".into()];
     let issuers = [strict];
     for (aud, expected) in [
         (Some(r#""api""#), Ok(())),

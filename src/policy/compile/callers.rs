@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{Compiler, WrittenNames, identity::issuer_name, quotas::Owner, words::Names};
+use super::{Compiler, WrittenNames, quotas::Owner};
 use crate::{
     clock::Timestamp,
     identity::{Tiers, canonical_network},
     policy::{
         Allowances, CallerName, Limit, Listed, Override,
-        file::{RawIdentity, RawIssuer, RawMeasure, RawOverride, RawPolicy},
+        file::{RawIdentity, RawMeasure, RawOverride, RawPolicy},
     },
     yaml::{Node, Spanned, Value},
 };
@@ -26,7 +26,7 @@ impl Compiler<'_> {
     ) {
         for written in &raw.overrides {
             let known = self.resolve(&written.limit, &names.limits);
-            let caller = self.caller_name(&written.caller, &raw.identity, &names.callers);
+            let caller = self.caller_name(&written.caller, &raw.identity, names);
             let until = self.until(&written.until);
             if written.why.value.trim().is_empty() {
                 self.refuse(written.why.span, "no reason", "say why, for whoever reads this next");
@@ -100,17 +100,15 @@ impl Compiler<'_> {
 
     /// The first instant after a day in UTC, or an instant.
     fn until(&mut self, raw: &Spanned<String>) -> Option<Timestamp> {
-        let instant = end_of_day(&raw.value).or_else(|| raw.value.parse().ok());
-        let micros =
-            instant.and_then(|at: jiff::Timestamp| u64::try_from(at.as_microsecond()).ok());
-        if micros.is_none() {
+        let until = Timestamp::parse_end(&raw.value);
+        if until.is_none() {
             self.refuse(
                 raw.span,
                 format!("`{}` is neither a day nor an instant", raw.value),
                 "write 2026-12-31 or 2026-12-31T18:00:00Z",
             );
         }
-        micros.map(Timestamp::from_micros)
+        until
     }
 
     /// `kind:value`, where the kind is the name of an entry of `callers`.
@@ -118,12 +116,11 @@ impl Compiler<'_> {
         &mut self,
         raw: &Spanned<String>,
         identity: &RawIdentity,
-        kinds: &Names<'_>,
+        names: &WrittenNames<'_>,
     ) -> Option<CallerName> {
-        let of_issuer = |issuer: &Spanned<RawIssuer>| {
-            raw.value.strip_prefix(issuer_name(issuer)).and_then(|rest| rest.strip_prefix('/'))
-        };
-        let mut issuers = identity.jwt.iter().enumerate();
+        let of_issuer =
+            |issuer: &str| raw.value.strip_prefix(issuer).and_then(|rest| rest.strip_prefix('/'));
+        let mut issuers = names.issuers.names.iter().enumerate();
         let named = issuers.find_map(|(at, issuer)| Some((at, of_issuer(issuer)?)));
         let (issuer, name) =
             named.map_or((None, raw.value.as_str()), |(at, name)| (Some(at), name));
@@ -135,11 +132,13 @@ impl Compiler<'_> {
                 return None;
             }
         };
-        self.resolve(&Spanned { value: kind.to_owned(), span: raw.span }, kinds)?;
+        self.resolve(&Spanned { value: kind.to_owned(), span: raw.span }, &names.callers)?;
         let caller = identity.callers.iter().find(|caller| caller.name.value == kind)?;
         if caller.key.value != "client.ip" {
-            if issuer.is_none() && identity.jwt.len() > 1 {
-                let first = identity.jwt.first().map_or("", issuer_name);
+            let is_claim = caller.key.value.starts_with("jwt.");
+            let vouching = identity.jwt.len() + usize::from(identity.introspection.is_some());
+            if issuer.is_none() && is_claim && vouching > 1 {
+                let first = names.issuers.names.first().copied().unwrap_or_default();
                 self.refuse(
                     raw.span,
                     format!("`{name}` may be a caller of any issuer"),
@@ -194,17 +193,9 @@ impl Compiler<'_> {
                     "write one such as 192.0.2.1, 10.0.0.0/8 or user:42",
                 );
             } else {
-                listed.callers.extend(self.caller_name(entry, identity, &names.callers));
+                listed.callers.extend(self.caller_name(entry, identity, names));
             }
         }
         listed
     }
-}
-
-/// The first instant after the day that `text` is the date of, in UTC.
-fn end_of_day(text: &str) -> Option<jiff::Timestamp> {
-    // The parser would take other forms of dates than the one that people know.
-    let is_date = text.len() == "2026-12-31".len();
-    let date = text.parse::<jiff::civil::Date>().ok().filter(|_| is_date)?;
-    Some(date.tomorrow().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
 }

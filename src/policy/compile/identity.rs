@@ -1,40 +1,45 @@
-//! Issuers, callers, tokens: the `identity` section.
+//! Callers, tokens, and what the upstream is told: the `identity` section. Who vouches for callers is
+//! in `issuers`.
 
-use std::{str::FromStr, time::Duration};
+use http::HeaderName;
 
 use super::{Compiler, words::Names};
 use crate::{
     identity::{
-        Algorithm, Caller, CallerKey, IdentityRules, InvalidToken, Issuer, KeyHints, KeySet,
-        RulesId, TierSource, Tiers, TokenSources,
+        Caller, CallerKey, ForwardedClaims, IdentityRules, InvalidToken, Issuer, TierSource, Tiers,
+        TokenSources,
     },
-    policy::file::{RawCaller, RawIdentity, RawIssuer, RawToken},
+    policy::file::{RawCaller, RawForwardClaims, RawIdentity, RawToken},
     yaml::Spanned,
 };
 
-/// Largest key file that is read.
-const MAX_KEY_FILE_BYTES: u64 = 256 * 1024;
-
-#[derive(Clone, Copy)]
-enum KeySource {
-    Pem,
-    Jwks,
-    SecretFile,
-    SecretVariable,
-}
+/// Headers that say something of the request itself: a claim in one of them would be taken for it.
+const TAKEN: &[&str] =
+    &["authorization", "content-length", "content-type", "cookie", "forwarded", "x-request-id"];
 
 impl Compiler<'_> {
     pub(super) fn identity(&mut self, raw: &RawIdentity, tiers: &Tiers) -> Option<IdentityRules> {
         let issuers: Vec<Issuer> =
             raw.jwt.iter().filter_map(|issuer| self.issuer(issuer)).collect();
         self.refuse_twice(raw.jwt.iter().map(|issuer| &issuer.value.issuer), "issuer");
-        self.refuse_twice(
-            raw.jwt.iter().filter_map(|issuer| issuer.value.name.as_ref()),
-            "name of an issuer",
-        );
+        let names = raw.jwt.iter().filter_map(|issuer| issuer.value.name.as_ref());
+        let others = raw.introspection.as_ref().and_then(|other| other.value.name.as_ref());
+        let keys = raw.api_keys.as_ref().and_then(|keys| keys.value.name.as_ref());
+        self.refuse_twice(names.chain(others).chain(keys), "name of an issuer");
+        let introspection = match &raw.introspection {
+            Some(raw) => Some(self.introspection(&raw.value)?),
+            None => None,
+        };
+        let api_keys = match &raw.api_keys {
+            Some(raw) => Some(self.api_keys(&raw.value)?),
+            None => None,
+        };
 
-        let callers: Vec<Caller> =
-            raw.callers.iter().filter_map(|caller| self.caller(&caller.value, tiers)).collect();
+        let callers: Vec<Caller> = raw
+            .callers
+            .iter()
+            .filter_map(|caller| self.caller(&caller.value, raw.api_keys.is_some(), tiers))
+            .collect();
         self.refuse_twice(raw.callers.iter().map(|caller| &caller.value.name), "name of a caller");
 
         let invalid_token = match &raw.invalid_token {
@@ -44,136 +49,23 @@ impl Compiler<'_> {
                 &[("reject", InvalidToken::Reject), ("anonymous", InvalidToken::Anonymous)],
             ),
         };
-        let sources = self.token_sources(&raw.token);
+        let (api_keys, api_key_header) = api_keys.unzip();
+        let sources = self.token_sources(&raw.token, api_key_header);
+        let forwarded = self.forwarded(&raw.forward_claims);
         Some(IdentityRules {
-            id: RulesId::unique(),
+            id: self.rules_id(),
             issuers,
+            introspection,
+            api_keys,
             callers,
             tiers: tiers.clone(),
             invalid_token: invalid_token?,
             sources: sources?,
+            forwarded: forwarded?,
         })
     }
 
-    fn issuer(&mut self, spanned: &Spanned<RawIssuer>) -> Option<Issuer> {
-        let raw = &spanned.value;
-        if raw.issuer.value.is_empty() {
-            self.refuse(raw.issuer.span, "an issuer is not empty", "write the `iss` of its tokens");
-        }
-        let algorithms: Vec<Algorithm> = raw
-            .algorithms
-            .iter()
-            .filter_map(|name| {
-                let algorithm = Algorithm::from_str(&name.value).ok();
-                if algorithm.is_none() {
-                    let message = format!("signature algorithm `{}` is not supported", name.value);
-                    self.refuse(name.span, message, "one of: HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA");
-                }
-                algorithm
-            })
-            .collect();
-        let leeway = match &raw.leeway {
-            Some(leeway) if leeway.value == "0s" => Some(Duration::ZERO),
-            leeway => self.duration(leeway.as_ref(), Duration::from_secs(60)),
-        };
-        if let (Some(leeway), Some(raw)) = (leeway, &raw.leeway)
-            && leeway > Duration::from_secs(300)
-        {
-            self.refuse(raw.span, "a leeway of more than 5 minutes", "write at most 300s");
-        }
-        let max_age = match &raw.max_age {
-            None => Some(None),
-            Some(max_age) => self.duration(Some(max_age), Duration::ZERO).map(Some),
-        };
-        let keys = self.keys(spanned, &algorithms);
-        let texts = |list: &[Spanned<String>]| list.iter().map(|text| text.value.clone()).collect();
-        Some(Issuer {
-            name: issuer_name(spanned).to_owned(),
-            issuer: raw.issuer.value.clone(),
-            audience: texts(&raw.audience),
-            types: texts(&raw.types),
-            key_hints: KeyHints::Reject,
-            leeway: leeway?,
-            max_age: max_age?,
-            require_exp: true,
-            keys: keys?,
-        })
-    }
-
-    fn keys(&mut self, issuer: &Spanned<RawIssuer>, algorithms: &[Algorithm]) -> Option<KeySet> {
-        let raw = &issuer.value;
-        let given: Vec<(&Spanned<String>, KeySource)> = [
-            (&raw.public_key_file, KeySource::Pem),
-            (&raw.jwks_file, KeySource::Jwks),
-            (&raw.secret_file, KeySource::SecretFile),
-            (&raw.secret_env, KeySource::SecretVariable),
-        ]
-        .into_iter()
-        .filter_map(|(field, source)| Some((field.as_ref()?, source)))
-        .collect();
-        let (place, source) = match given.as_slice() {
-            [(place, source)] => (*place, *source),
-            [] => {
-                self.refuse(
-                    raw.issuer.span,
-                    "an issuer without keys",
-                    "add one of: public_key_file, jwks_file, secret_file, secret_env",
-                );
-                return None;
-            }
-            [_, (second, _), ..] => {
-                self.refuse(
-                    second.span,
-                    "keys from more than one source",
-                    "keep one of: public_key_file, jwks_file, secret_file, secret_env",
-                );
-                return None;
-            }
-        };
-        let material = match source {
-            KeySource::SecretVariable => match self.sources.variable(&place.value) {
-                Some(secret) => secret.into_bytes(),
-                None => {
-                    let message = format!("environment variable `{}` is not set", place.value);
-                    self.refuse(place.span, message, "set it to the shared secret");
-                    return None;
-                }
-            },
-            _ => self.read(place)?,
-        };
-        let keys = match source {
-            KeySource::Pem => KeySet::from_pem(&material, algorithms),
-            KeySource::Jwks => KeySet::from_jwks(&material, algorithms).map(|(keys, skipped)| {
-                for key in skipped {
-                    tracing::warn!(file = %place.value, key = %key, "skipped a key of a key set");
-                }
-                keys
-            }),
-            // Editors end files with a line break that is no part of the secret.
-            KeySource::SecretFile => KeySet::from_secret(material.trim_ascii_end(), algorithms),
-            KeySource::SecretVariable => KeySet::from_secret(&material, algorithms),
-        };
-        match keys {
-            Ok(keys) => Some(keys),
-            Err(error) => {
-                self.refuse(place.span, error.to_string(), "");
-                None
-            }
-        }
-    }
-
-    fn read(&mut self, path: &Spanned<String>) -> Option<Vec<u8>> {
-        match self.sources.read(&self.folder.join(&path.value), MAX_KEY_FILE_BYTES) {
-            Ok(content) => Some(content),
-            Err(error) => {
-                let message = format!("cannot read `{}`: {error}", path.value);
-                self.refuse(path.span, message, "write a path from this file's folder");
-                None
-            }
-        }
-    }
-
-    fn caller(&mut self, raw: &RawCaller, tiers: &Tiers) -> Option<Caller> {
+    fn caller(&mut self, raw: &RawCaller, has_keys: bool, tiers: &Tiers) -> Option<Caller> {
         self.check_name(&raw.name, "caller");
         let prefix = raw.ipv6_prefix.as_ref().map_or(64, |prefix| prefix.value);
         if let Some(raw) = &raw.ipv6_prefix
@@ -188,55 +80,136 @@ impl Compiler<'_> {
         let key = match raw.key.value.split_once('.') {
             Some(("client", "ip")) => CallerKey::Address { ipv6_prefix: prefix },
             Some(("jwt", claim)) if !claim.is_empty() => CallerKey::Claim(claim.into()),
+            Some(("api_key", field)) if !field.is_empty() => {
+                if !has_keys {
+                    self.refuse(
+                        raw.key.span,
+                        "no request has an API key: the policy knows none",
+                        "add `api_keys: { file: ... }` to `identity`",
+                    );
+                }
+                CallerKey::ApiKey(field.into())
+            }
             _ => {
                 let message = format!("`{}` does not name a caller", raw.key.value);
                 self.refuse(
                     raw.key.span,
                     message,
-                    "write jwt.sub, another claim as jwt.<name>, or client.ip",
+                    "write jwt.sub, another claim as jwt.<name>, api_key.id, or client.ip",
                 );
                 return None;
             }
         };
-        if let (CallerKey::Claim(_), Some(prefix)) = (&key, &raw.ipv6_prefix) {
+        if let (CallerKey::Claim(_) | CallerKey::ApiKey(_), Some(prefix)) = (&key, &raw.ipv6_prefix)
+        {
             self.refuse(prefix.span, "`ipv6_prefix` needs `key: client.ip`", "remove it");
         }
         let tier = match &raw.tier {
             None => TierSource::Default,
             Some(tier) => match tier.value.split_once('.') {
-                Some(("jwt", claim)) if !claim.is_empty() => TierSource::Claim(claim.into()),
+                Some((whose, claim)) if whose == key.kind() && !claim.is_empty() => {
+                    TierSource::Claim(claim.into())
+                }
+                Some((whose @ ("jwt" | "api_key"), _)) => {
+                    let (message, help) = match (&key, whose) {
+                        (CallerKey::Address { .. }, _) => (
+                            "a caller without a token has no claims",
+                            "write the name of a tier".to_owned(),
+                        ),
+                        _ => (
+                            "the tier comes from where the key comes from",
+                            format!("write {}.<name>, or the name of a tier", key.kind()),
+                        ),
+                    };
+                    self.refuse(tier.span, message, help);
+                    TierSource::Default
+                }
                 _ => {
                     let names = Names { kind: "tier", names: tiers.names().collect() };
                     TierSource::Fixed(self.resolve(tier, &names)?)
                 }
             },
         };
-        if let (CallerKey::Address { .. }, TierSource::Claim(_), Some(place)) =
-            (&key, &tier, &raw.tier)
-        {
-            self.refuse(
-                place.span,
-                "a caller without a token has no claims",
-                "write the name of a tier",
-            );
-        }
         Some(Caller { name: raw.name.value.as_str().into(), key, tier })
     }
 
-    fn token_sources(&mut self, raw: &RawToken) -> Option<TokenSources> {
+    fn token_sources(
+        &mut self,
+        raw: &RawToken,
+        api_key: Option<HeaderName>,
+    ) -> Option<TokenSources> {
         let header = match &raw.header {
             None => None,
             Some(raw) => Some(self.header_name(raw)?),
         };
+        if let (Some(place), true) = (&raw.header, header.is_some() && header == api_key) {
+            self.refuse(place.span, "API keys come in this header", "write another one");
+        }
         let cookie = match &raw.cookie {
             None => None,
             Some(raw) => Some(self.cookie_name(raw)?),
         };
-        Some(TokenSources { header, cookie, forward: raw.forward })
+        let query = raw.query.as_ref().map(|name| name.value.as_str().into());
+        if let Some(name) = &raw.query
+            && name.value.is_empty()
+        {
+            self.refuse(name.span, "a parameter has a name", "write access_token");
+        }
+        Some(TokenSources { header, cookie, query, api_key, forward: raw.forward })
+    }
+
+    fn forwarded(&mut self, raw: &RawForwardClaims) -> Option<ForwardedClaims> {
+        let mut headers: Vec<(HeaderName, Box<str>)> = Vec::new();
+        for (written, claim) in raw.headers.iter() {
+            let name = self.claim_header(written)?;
+            let Some(("jwt", path)) = claim.value.split_once('.') else {
+                let message = format!("`{}` is not a claim", claim.value);
+                self.refuse(claim.span, message, "write jwt.email, or another claim as jwt.<name>");
+                return None;
+            };
+            if headers.iter().any(|(earlier, _)| *earlier == name) {
+                self.refuse(written.span, format!("`{name}` appears twice"), "remove one");
+            }
+            headers.push((name, path.into()));
+        }
+        let payload = match &raw.payload {
+            None => None,
+            Some(written) => {
+                let name = self.claim_header(written)?;
+                if headers.iter().any(|(earlier, _)| *earlier == name) {
+                    self.refuse(written.span, format!("`{name}` holds a claim"), "write another");
+                }
+                Some(name)
+            }
+        };
+        Some(ForwardedClaims { headers, payload })
+    }
+
+    /// The name of a header that a claim may be told in.
+    fn claim_header(&mut self, raw: &Spanned<String>) -> Option<HeaderName> {
+        let name = self.message_header(raw)?;
+        let text = name.as_str();
+        if TAKEN.contains(&text) || text == "host" || text.starts_with("x-forwarded-") {
+            let message = format!("`{name}` says something else to upstreams");
+            self.refuse(raw.span, message, "write a name of your own, such as x-user-email");
+            return None;
+        }
+        if text.contains('_') {
+            let message = "fields with an underscore never get through";
+            self.refuse(raw.span, message, "write it with `-`");
+            return None;
+        }
+        Some(name)
     }
 }
 
-/// What routes call an issuer.
-pub(super) fn issuer_name(raw: &Spanned<RawIssuer>) -> &str {
-    raw.value.name.as_ref().map_or(&raw.value.issuer.value, |name| &name.value)
+impl CallerKey {
+    /// What the policy calls the place that it is taken from.
+    fn kind(&self) -> &'static str {
+        match self {
+            CallerKey::Claim(_) => "jwt",
+            CallerKey::ApiKey(_) => "api_key",
+            CallerKey::Address { .. } => "client",
+        }
+    }
 }

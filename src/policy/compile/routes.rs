@@ -45,6 +45,20 @@ impl Compiler<'_> {
         let methods: Vec<Method> =
             route.matcher.methods.iter().filter_map(|method| self.method(method)).collect();
         let auth = self.auth(route.auth.as_ref(), &names.issuers);
+        let scopes = self.scopes(&route.scopes);
+        let auth = match (auth, scopes.is_empty()) {
+            // Scopes are a token's: one is needed, unless the route says otherwise.
+            (Some(Auth::Optional(accepted)), false) if route.auth.is_none() => {
+                Some(Auth::Required(accepted))
+            }
+            (auth @ Some(Auth::Optional(_) | Auth::None), false) => {
+                if let Some(first) = route.scopes.first() {
+                    self.refuse(first.span, "scopes need a token", "write `auth: required`");
+                }
+                auth
+            }
+            (auth, _) => auth,
+        };
         if route.limits.len() > MAX_LIMITS_A_ROUTE {
             self.refuse(
                 raw.span,
@@ -79,7 +93,20 @@ impl Compiler<'_> {
         let matcher = Matcher { hosts: host.into_iter().collect(), path: path.clone(), methods };
         let name = route.matcher.path.value.as_str().into();
         let (auth, upstream, cost) = (auth?, upstream?, cost?);
-        Some((matcher, Route { name, path, auth, limits, upstream, cost }))
+        Some((matcher, Route { name, path, auth, scopes, limits, upstream, cost }))
+    }
+
+    /// Scopes as tokens write them (RFC 6749 section 3.3).
+    fn scopes(&mut self, raw: &[Spanned<String>]) -> Vec<Box<str>> {
+        self.refuse_twice(raw.iter(), "scope");
+        for scope in raw {
+            let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\"\\".contains(&byte);
+            if scope.value.is_empty() || !scope.value.bytes().all(is_plain) {
+                let message = format!("`{}` is not a scope", scope.value);
+                self.refuse(scope.span, message, "write one a line, such as repo:read");
+            }
+        }
+        raw.iter().map(|scope| scope.value.as_str().into()).collect()
     }
 
     fn path(&mut self, raw: &Spanned<String>) -> Option<PathPattern> {
@@ -238,7 +265,7 @@ impl Compiler<'_> {
         let by_address =
             identity.callers.iter().any(|caller| matches!(caller.key, CallerKey::Address { .. }));
         let by_claim =
-            identity.callers.iter().any(|caller| matches!(caller.key, CallerKey::Claim(_)));
+            identity.callers.iter().any(|caller| !matches!(caller.key, CallerKey::Address { .. }));
         for (route, raw) in routes.iter().zip(&raw.routes.value) {
             // A limit that denies who has no caller has said what becomes of them.
             let needs_caller = route.limits.iter().filter_map(|at| limits.get(*at)).any(|limit| {

@@ -69,6 +69,12 @@ impl Policy {
         self
     }
 
+    /// These issuers, and no others.
+    pub(crate) fn issuers(mut self, issuers: &[&str]) -> Policy {
+        self.issuers = lines(issuers);
+        self
+    }
+
     pub(crate) fn callers(mut self, callers: &[&str]) -> Policy {
         self.callers = lines(callers);
         self

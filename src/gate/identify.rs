@@ -1,0 +1,92 @@
+//! Who is calling, and who pays for what cannot be told.
+//!
+//! A bad token costs a signature check, or a question to its issuer, and whoever makes them up has
+//! plenty. So failures are charged to the client's address, and an address that has used up its
+//! limit is charged before anything dear is done for it.
+
+use super::{Gate, Tally, charges::Charges};
+use crate::{
+    identity::{Identity, IdentityError, Trust},
+    policy::{AcceptedIssuers, Auth},
+    response::Rejection,
+};
+
+/// Any good token, or none.
+const ANY_TOKEN: Auth = Auth::Optional(AcceptedIssuers::All);
+
+impl Gate {
+    /// Who sends a request.
+    ///
+    /// # Errors
+    /// Why that cannot be told, and what the address was charged for it.
+    pub(super) async fn identify<'p>(
+        &self,
+        charges: Charges<'_, 'p>,
+    ) -> Result<Identity<'p>, (Option<Tally<'p>>, Rejection)> {
+        let trust = match charges.route.is_some_and(|_| self.distrust.contains(&charges)) {
+            true => Trust::KnownTokens,
+            false => Trust::Full,
+        };
+        match self.find_caller(charges, trust).await {
+            Ok(identity) => Ok(identity),
+            Err(IdentityError::NotTrusted) => self.identify_untrusted(charges).await,
+            Err(error) => Err(self.charge_address(charges, error).await),
+        }
+    }
+
+    /// Charges the address first. If it can pay after all, the token is looked at, and a good one is
+    /// not paid for.
+    async fn identify_untrusted<'p>(
+        &self,
+        charges: Charges<'_, 'p>,
+    ) -> Result<Identity<'p>, (Option<Tally<'p>>, Rejection)> {
+        let (tally, rejection) = self.charge_address(charges, IdentityError::NotTrusted).await;
+        if !matches!(rejection, Rejection::Identity(IdentityError::NotTrusted)) {
+            return Err((tally, rejection));
+        }
+        self.distrust.forget(&charges);
+        match self.find_caller(charges, Trust::Full).await {
+            Ok(identity) => {
+                if let Some(tally) = tally {
+                    tally.give_back(&self.store, charges.now);
+                }
+                Ok(identity)
+            }
+            Err(error) => Err((tally, error.into())),
+        }
+    }
+
+    async fn find_caller<'p>(
+        &self,
+        charges: Charges<'_, 'p>,
+        trust: Trust,
+    ) -> Result<Identity<'p>, IdentityError> {
+        let Charges { identifier, policy, route, client, now, .. } = charges;
+        let auth = route.map_or(&ANY_TOKEN, |route| &route.auth);
+        identifier.identify(&policy.identity, auth, client, (trust, now)).await
+    }
+
+    /// A request whose sender could not be identified is charged to its address where the route has
+    /// a limit by address, and to nobody else: whoever it claims to be must not pay for it. Without
+    /// that, guessing tokens would be free.
+    async fn charge_address<'p>(
+        &self,
+        charges: Charges<'_, 'p>,
+        error: IdentityError,
+    ) -> (Option<Tally<'p>>, Rejection) {
+        // Nobody pays for what is not the client's fault, nor for asking how it stands.
+        if error == IdentityError::Unavailable || charges.route.is_none() {
+            return (None, error.into());
+        }
+        let rules = &charges.policy.identity;
+        let nobody = self.shared.identifier.unidentified(rules, charges.client.address);
+        let asked = charges.by_address(&nobody);
+        let (tally, denied) = self.charge(asked, charges, &nobody).await;
+        if denied.is_some()
+            && let Some(until) = tally.as_ref().and_then(Tally::denied_until)
+        {
+            self.distrust.add(&charges, until);
+        }
+        (tally, denied.unwrap_or(Rejection::Identity(error)))
+    }
+}

@@ -1,0 +1,47 @@
+//! Parameters of a query (`a=1&b=2`), found by what their names come to once decoded: a name that is
+//! spelt with percent signs is the same name to most servers.
+
+use std::borrow::Cow;
+
+/// Values of the parameters of this name, decoded.
+pub(super) fn values<'q>(query: &'q str, name: &str) -> impl Iterator<Item = Cow<'q, [u8]>> {
+    query.split('&').filter_map(move |pair| value(pair, name))
+}
+
+/// The query without the parameters of this name; the others as they were written.
+pub(super) fn without<'q>(query: &'q str, name: &str) -> Cow<'q, str> {
+    if values(query, name).next().is_none() {
+        return Cow::Borrowed(query);
+    }
+    let kept: Vec<&str> = query.split('&').filter(|pair| value(pair, name).is_none()).collect();
+    Cow::Owned(kept.join("&"))
+}
+
+fn value<'q>(pair: &'q str, name: &str) -> Option<Cow<'q, [u8]>> {
+    let (key, value) = form_urlencoded::parse(pair.as_bytes()).next()?;
+    (key == name).then(|| match value {
+        Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
+        Cow::Owned(value) => Cow::Owned(value.into_bytes()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_go_by_name_and_the_others_stay_as_they_were() {
+        for (query, expected) in [
+            ("token=a", ""),
+            ("a=1&token=a&b=%20+", "a=1&b=%20+"),
+            ("token=a&token=b&c", "c"),
+            ("%74oken=a&Token=b", "Token=b"),
+            ("token&tokens=1", "tokens=1"),
+            ("a=token", "a=token"),
+            ("", ""),
+            ("&&", "&&"),
+        ] {
+            assert_eq!(without(query, "token"), expected, "{query}");
+        }
+    }
+}

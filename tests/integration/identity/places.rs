@@ -1,0 +1,59 @@
+//! Tokens in the query: off unless the policy says so, and seen by nobody but the proxy.
+
+use super::{INVALID_REQUEST, REALM, assert_refused};
+use crate::support::{Policy, Proxy, Upstream, get, token};
+
+fn in_query(upstream: &Upstream) -> Policy {
+    Policy::before(upstream).identity(&["token: { query: access_token, forward: true }"]).routes(&[
+        "{ match: { path: /open }, auth: none, limits: [] }",
+        "{ match: { path: /** }, auth: required, limits: [] }",
+    ])
+}
+
+#[test]
+fn token_in_the_query_counts_only_where_the_policy_looks_for_it() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(
+        &Policy::before(&upstream)
+            .routes(&["{ match: { path: /** }, auth: required, limits: [] }"]),
+    );
+    let target = format!("/a?access_token={}", token("7"));
+    assert_refused(&proxy.get(&target), 401, REALM);
+    let proxy = Proxy::start(&in_query(&upstream));
+    proxy.get(&target).assert_status(200);
+    assert_eq!(upstream.last().fields.one("x-tollgate-subject"), Some("7"));
+}
+
+#[test]
+fn upstream_and_log_never_see_it() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&in_query(&upstream));
+    let token = token("7");
+    for (query, expected) in [
+        (format!("access_token={token}"), "/a"),
+        (format!("x=1&access_token={token}&y=%20+2"), "/a?x=1&y=%20+2"),
+        (format!("access%5Ftoken={token}&z"), "/a?z"),
+    ] {
+        proxy.get(&format!("/a?{query}")).assert_status(200);
+        assert_eq!(upstream.last().target, expected);
+    }
+    proxy.get(&format!("/open?access_token={token}&x=1")).assert_status(200);
+    assert_eq!(upstream.last().target, "/open?x=1");
+    proxy.get("/a?access_token=bad").assert_status(401);
+    let log = proxy.into_log();
+    assert!(!log.contains(&token) && !log.contains("access_token"), "{log}");
+}
+
+#[test]
+fn token_in_two_places_is_none_at_all() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&in_query(&upstream));
+    let token = token("7");
+    let twice = get(&format!("/?access_token={token}&access_token={token}"));
+    let with_header = get(&format!("/?access_token={token}")).by("7");
+    let empty = get("/?access_token=");
+    for request in [twice, with_header, empty] {
+        assert_refused(&proxy.send(request), 400, INVALID_REQUEST);
+    }
+    assert_eq!(upstream.count(), 0);
+}
