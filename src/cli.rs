@@ -1,9 +1,16 @@
 //! The command line: one file below this one for each command.
 
+mod call;
 mod check;
+mod configured;
 mod demo;
+mod diff;
 mod health;
+mod key;
+mod reload;
 mod run;
+mod schema;
+mod status;
 mod token;
 
 use std::{
@@ -31,8 +38,13 @@ enum Command {
     Demo(demo::Arguments),
     Run(run::Arguments),
     Check(check::Arguments),
+    Diff(diff::Arguments),
     Health(health::Arguments),
+    Status(status::Arguments),
+    Reload(reload::Arguments),
     Token(Box<token::Arguments>),
+    Schema(schema::Arguments),
+    Key(Box<key::Arguments>),
 }
 
 /// Why a command did not succeed.
@@ -81,7 +93,12 @@ pub fn run(
         Command::Demo(arguments) => demo::run(&arguments, output),
         Command::Run(arguments) => run::run(&arguments),
         Command::Check(arguments) => check::run(&arguments, output),
+        Command::Diff(arguments) => diff::run(&arguments, output),
         Command::Health(arguments) => health::run(&arguments, output),
+        Command::Status(arguments) => status::run(&arguments, output),
+        Command::Reload(arguments) => reload::run(&arguments, output),
         Command::Token(arguments) => token::run(&arguments, output),
+        Command::Schema(arguments) => schema::run(&arguments, output),
+        Command::Key(arguments) => key::run(&arguments, output),
     }
 }

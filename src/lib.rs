@@ -15,9 +15,11 @@
 //!
 //! Around it: [`settings`] and [`yaml`] read configuration and tell every mistake with its place;
 //! [`clock`] is the only one to ask for the time; [`deadline`] is one timer a worker; [`pipe`] is
-//! output that never holds anybody up; [`cli`] is the command line.
+//! output that never holds anybody up; [`reload`] puts another configuration in force while traffic
+//! flows; [`admin`] tells how the proxy is; [`cli`] is the command line.
 
 pub mod access_log;
+pub mod admin;
 pub mod cli;
 pub mod clock;
 pub mod deadline;
@@ -26,6 +28,7 @@ pub mod identity;
 pub mod limit;
 pub mod pipe;
 pub mod policy;
+pub mod reload;
 pub mod response;
 pub mod server;
 pub mod settings;

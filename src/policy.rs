@@ -5,6 +5,7 @@
 
 mod callers;
 mod compile;
+mod diff;
 mod file;
 mod limit;
 mod matcher;
@@ -15,17 +16,19 @@ use std::{borrow::Cow, collections::HashMap, time::Duration};
 
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use crate::identity::IdentityRules;
+use crate::identity::{IdentityRules, KeyRing};
 
 pub use self::{
     callers::{CallerName, Listed, Override, Overrides},
     compile::load,
+    diff::{Change, Difference, Fate, PolicyDifference, Presence, RouteChange, WindowChange, diff},
+    file::schema,
     limit::{
         Allowance, Allowances, Cost, Enforcement, KeyPart, Limit, OnMissing, Per, Refund, Statuses,
     },
     matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, Router},
     rate::{Period, Rate, RateError},
-    sources::Sources,
+    sources::{Inputs, Sources},
 };
 
 /// Every policy that is in force, found by host.
@@ -76,6 +79,12 @@ impl Policies {
             .and_then(|host| self.by_name.get(host).copied().or_else(|| by_suffix(host)))
             .or(self.fallback)?;
         self.policies.get(index)
+    }
+
+    /// Has the keys that issuers publish fetched, but for those that are there already.
+    pub fn adopt_keys(&mut self, ring: &KeyRing) {
+        let issuers = self.policies.iter_mut().flat_map(|policy| &mut policy.identity.issuers);
+        issuers.for_each(|issuer| issuer.keys.adopt(ring));
     }
 
     /// All policies, in the order of their file names.
@@ -140,6 +149,8 @@ pub struct Route {
     pub path: PathPattern,
     /// Whether a caller must show a token.
     pub auth: Auth,
+    /// Scopes that a token must grant, all of them.
+    pub scopes: Vec<Box<str>>,
     /// Limits to charge, primary first: positions in [`Policy::limits`].
     pub limits: Vec<usize>,
     /// Where to forward to: position in [`Policy::upstreams`].
@@ -164,7 +175,8 @@ pub enum Auth {
 pub enum AcceptedIssuers {
     /// Every issuer of the policy.
     All,
-    /// Only these: positions in [`IdentityRules::issuers`].
+    /// Only these, by position: those of [`IdentityRules::issuers`], then whoever is asked about opaque
+    /// tokens, then the API keys.
     Only(Vec<usize>),
 }
 

@@ -1,41 +1,48 @@
 //! `tollgate.yaml`: what needs a restart to change. Policies, which do not, are files of their own.
 
+mod admin;
+mod changes;
 mod configuration;
 mod memory;
 mod moving;
 mod redis;
+mod reload;
 mod secret;
 mod store;
 
 use std::{
+    fmt,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use ipnet::IpNet;
+use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 
 use crate::{
     access_log::Format,
     identity::{ForwardedField, TrustedProxies},
     policy::Sources,
-    yaml::{Document, Later, Problem, Spanned},
+    yaml::{Document, Later, Problem, Spanned, schema_of},
 };
 
 pub use self::{
+    admin::admin_address,
     configuration::{Configuration, read_policies, read_text},
     memory::SnapshotSettings,
-    moving::{MoveMode, Moving, read_moving},
+    moving::{MoveMode, Moving},
     redis::{Access, Endpoint, Primary, RedisSettings, Shard, StoreClock, Topology},
+    reload::ReloadSettings,
     secret::Secret,
     store::{StoreKind, StoreSettings},
 };
 
-use self::store::RawStore;
+use self::{admin::RawAdmin, reload::RawReload, store::RawStore};
 
 /// The settings, checked.
-#[derive(Debug)]
+#[derive(Clone)]
 pub struct Settings {
     /// Where to listen.
     pub listeners: Vec<SocketAddr>,
@@ -55,45 +62,92 @@ pub struct Settings {
     pub access_log: Option<Format>,
     /// How long requests in flight may take to finish at shutdown.
     pub drain: Duration,
+    /// Where whoever runs the proxy can ask how it is; none: nowhere.
+    pub admin: Option<SocketAddr>,
+    /// How changes of files are noticed.
+    pub reload: ReloadSettings,
+    /// What is amiss and keeps nobody from serving, such as a secret that everybody can read.
+    pub warnings: Vec<Problem>,
 }
 
-/// Not `Debug`, as the URLs in it may hold passwords.
-#[derive(Deserialize)]
+/// Without the values, some of which may be of the environment.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").finish_non_exhaustive()
+    }
+}
+
+/// The JSON Schema of a settings file.
+pub fn schema() -> Schema {
+    schema_of::<RawSettings>("Settings of Tollgate")
+}
+
+// Not `Debug`, as the URLs in it may hold passwords.
+/// What needs a restart to change: where to listen, where counters live. Policies, which do not, are
+/// files of their own. Values may name environment variables: `${NAME}` or `${NAME:-default}`;
+/// `$${` stands for the text `${`.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "settings file")]
 struct RawSettings {
+    /// Version of the format: 1.
+    #[schemars(range(min = 1, max = 1))]
     version: Spanned<u32>,
+    /// Where to listen for requests: at least one address.
+    #[schemars(length(min = 1))]
     listeners: Spanned<Vec<RawListener>>,
+    /// A policy file or a folder of them, from this file's folder. Default: policies.
     policies: Option<Spanned<String>>,
+    /// Threads that serve requests, 1 to 256. Left out: one a core.
+    #[schemars(range(min = 1, max = 256))]
     workers: Option<Spanned<u16>>,
+    /// Addresses and networks of proxies whose word about a client's address is taken, such as
+    /// `10.0.0.0/8`. Left out: nobody's.
     #[serde(default)]
     trusted_proxies: Vec<Spanned<String>>,
-    /// Which field trusted proxies write: `x-forwarded-for` (the default) or `forwarded`.
+    /// Which field trusted proxies write: `x-forwarded-for` or `forwarded`. Default:
+    /// x-forwarded-for.
+    #[schemars(extend("enum" = ["x-forwarded-for", "forwarded"]))]
     client_address_from: Option<Spanned<String>>,
+    /// Whether upstreams get a `Forwarded` field (RFC 7239) beside `X-Forwarded-*`. Default: false.
     #[serde(default)]
     send_forwarded: bool,
+    /// Where counters live. Left out: in the process.
     #[serde(default)]
     store: RawStore,
+    /// Memory for verified tokens, in bytes. Default: 67108864, which is 64 MiB.
     token_cache_bytes: Option<Spanned<u64>>,
+    /// The access log: one line a request on standard output.
     #[serde(default)]
     access_log: RawAccessLog,
+    /// How long requests in flight may take to finish at shutdown, up to 1h. Default: 30s.
     drain: Option<Spanned<String>>,
+    /// Where whoever runs the proxy can ask how it is. Left out: nowhere.
+    admin: Option<RawAdmin>,
+    /// How changes of policies, keys and this file are noticed.
+    #[serde(default)]
+    reload: RawReload,
 }
 
-#[derive(Deserialize)]
+/// Where to listen.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "listener")]
 struct RawListener {
+    /// An IP address and a port: `127.0.0.1:8080`, or `[::]:8080` for all addresses.
     address: Spanned<String>,
 }
 
-#[derive(Default, Deserialize)]
+/// How requests are logged.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "access_log section")]
 struct RawAccessLog {
+    /// How a line looks: `text` or `json`; `off` for no access log. Default: text.
+    #[schemars(extend("enum" = ["text", "json", "off"]))]
     format: Option<Spanned<String>>,
 }
 
 /// Fields that the format has and this version does not act on.
 const LATER: &[Later] = &[
-    Later { section: "settings file", fields: &["admin", "http", "limits", "timeouts", "tracing"] },
+    Later { section: "settings file", fields: &["http", "limits", "timeouts", "tracing"] },
     Later {
         section: "listener",
         fields: &["tls", "proxy_protocol", "protocols", "redirect", "unix", "client_ca", "hsts"],
@@ -112,11 +166,12 @@ impl Settings {
     /// Every problem, in the order of their places.
     pub fn parse(file: &Path, text: &str, sources: &Sources) -> Result<Settings, Vec<Problem>> {
         let shown = file.display().to_string();
-        let document = Document::parse(&shown, text).map_err(|problem| vec![problem])?;
+        let document =
+            Document::parse_with(&shown, text, sources).map_err(|problem| vec![problem])?;
         let mut problems = Vec::new();
-        let settings = document.decode::<RawSettings>(LATER, &mut problems).and_then(|raw| {
-            Checker { document: &document, problems: &mut problems, file, sources }.check(raw)
-        });
+        let settings = document
+            .decode::<RawSettings>(LATER, &mut problems)
+            .and_then(|raw| Checker::new(&document, &mut problems, file, sources).check(raw));
         match settings {
             Some(settings) if problems.is_empty() => Ok(settings),
             _ => {
@@ -134,6 +189,19 @@ struct Checker<'c> {
     /// The settings file: paths in it start from its folder.
     file: &'c Path,
     sources: &'c Sources,
+    /// What is amiss and no mistake.
+    warnings: Vec<Problem>,
+}
+
+impl<'c> Checker<'c> {
+    fn new(
+        document: &'c Document,
+        problems: &'c mut Vec<Problem>,
+        file: &'c Path,
+        sources: &'c Sources,
+    ) -> Self {
+        Checker { document, problems, file, sources, warnings: Vec::new() }
+    }
 }
 
 impl Checker<'_> {
@@ -176,6 +244,8 @@ impl Checker<'_> {
         let workers = self.workers(raw.workers.as_ref());
         let store = self.store(&raw.store);
         let drain = self.drain(raw.drain.as_ref());
+        let admin = self.admin(raw.admin.as_ref());
+        let reload = self.reload(&raw.reload);
         Some(Settings {
             listeners,
             policies: beside(
@@ -191,6 +261,9 @@ impl Checker<'_> {
                 .map_or(DEFAULT_TOKEN_CACHE_BYTES, |bytes| bytes.value),
             access_log: access_log?,
             drain,
+            admin,
+            reload,
+            warnings: std::mem::take(&mut self.warnings),
         })
     }
 
@@ -304,7 +377,7 @@ mod tests {
     fn every_mistake_is_told_with_its_place() {
         let problems = parse(
             "version: 2\nlisteners: [{ address: localhost }]\nworkers: 0\ntrusted_proxies: [10.0.0.0/40]\n\
-             store: { redis: { url: http://localhost } }\naccess_log: { format: jsn }\nsize: 1\nadmin: {}\n",
+             store: { redis: { url: http://localhost } }\naccess_log: { format: jsn }\nsize: 1\nhttp: {}\n",
         )
         .unwrap_err();
         let lines: Vec<usize> = problems.iter().map(Problem::line).collect();

@@ -6,37 +6,55 @@
 //! serde types as often as it takes to find everything that is wrong ([`Document::decode`]).
 //!
 //! - `load`: text to tree; the only file that knows the YAML library.
+//! - `environment`: what `${NAME}` stands for, filled into the tree.
 //! - `node`: the tree, and the types that keep a place beside a value.
 //! - `decode`: tree to types, collecting problems.
 //! - `problem`: a problem, and how it is shown; `mask`: what is not shown of it.
+//! - `schema`: what editors check a file by.
 //! - `suggest`: "did you mean".
 
 mod decode;
+mod environment;
 mod load;
 mod mask;
 mod node;
 mod problem;
+mod schema;
 mod suggest;
 
+use std::fmt;
+
 use serde::de::DeserializeOwned;
+
+use crate::policy::Sources;
 
 pub use self::decode::Later;
 pub use self::node::{Entries, Node, Span, Spanned, Value};
 pub use self::problem::Problem;
+pub use self::schema::schema_of;
 pub use self::suggest::suggest;
 
+use self::environment::Unfilled;
 use self::problem::Source;
 
 /// A YAML file that is well formed and whose root is a mapping.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Document {
     source: Source,
     root: Node,
+    unfilled: Unfilled,
+}
+
+/// Without its values, some of which may be of the environment.
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Document").field("name", &self.name()).finish_non_exhaustive()
+    }
 }
 
 impl Document {
-    /// Reads `text`; `name` is how problems call the file. A byte order mark at the start is
-    /// dropped, and spans count from behind it.
+    /// Reads `text` as it stands; `name` is how problems call the file. A byte order mark at the
+    /// start is dropped, and spans count from behind it.
     ///
     /// # Errors
     ///
@@ -44,7 +62,20 @@ impl Document {
     pub fn parse(name: &str, text: &str) -> Result<Self, Problem> {
         let source = Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text));
         let root = load::load(&source)?;
-        Ok(Self { source, root })
+        Ok(Self { source, root, unfilled: Unfilled::default() })
+    }
+
+    /// The same with the environment variables that values name (`${NAME}`) filled in.
+    ///
+    /// # Errors
+    ///
+    /// As [`Document::parse`]. A variable that is not set is a problem of [`Document::decode`], among
+    /// the others.
+    pub fn parse_with(name: &str, text: &str, sources: &Sources) -> Result<Self, Problem> {
+        let mut document = Self::parse(name, text)?;
+        let Self { source, root, unfilled } = &mut document;
+        *unfilled = environment::fill(root, source, sources);
+        Ok(document)
     }
 
     /// Decodes the whole document as a `T`, adding every problem to `problems`, sorted by place.
@@ -52,7 +83,8 @@ impl Document {
     /// What failed is left out of the result where `T` can do without it: an optional field, an
     /// item of a list, an entry of a map. So with problems, a `Some` is good for looking for more
     /// problems and for nothing else; and a name that seems undefined may have been left out.
-    /// `None` means that something failed that `T` cannot do without.
+    /// `None` means that something failed that `T` cannot do without, or that an environment variable
+    /// is not set: what it would have been is anybody's guess.
     pub fn decode<T: DeserializeOwned>(
         &self,
         later: &[Later],
@@ -69,11 +101,12 @@ impl Document {
         later: &[Later],
         problems: &mut Vec<Problem>,
     ) -> Option<T> {
-        let (decoded, found) = decode::decode(&self.source, node, later);
+        let (decoded, found) = decode::decode(&self.source, node, later, &self.unfilled.places);
         problems.extend(found);
+        problems.extend(self.unfilled.problems.iter().cloned());
         problems.sort();
         problems.dedup();
-        decoded
+        decoded.filter(|_| self.unfilled.problems.is_empty())
     }
 
     /// What the word at `raw` stands for among `choices`; if it is none of them, a problem.

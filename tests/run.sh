@@ -13,6 +13,7 @@ profile="${TOLLGATE_PROFILE:-release}"
 target="${CARGO_TARGET_DIR:-target}"
 venv="$target/test-venv"
 octokit="$target/test-octokit"
+tokens="$target/test-tokens"
 # By its path: a version manager's python3 may come first in PATH and lack the venv module.
 python=/usr/bin/python3
 log="$(mktemp)"
@@ -22,7 +23,8 @@ main() {
     command -v cargo >/dev/null || PATH="${HOME:-/root}/.cargo/bin:$PATH"
     install_packages
     install_python_packages
-    install_node_packages
+    install_node_packages tests/clients/octokit "$octokit"
+    install_node_packages tests/tokens "$tokens"
 
     announce cargo test
     cargo test
@@ -34,8 +36,9 @@ main() {
     if [ "$profile" = dev ]; then folder=debug; fi
     # The image gets the binary that is there; tests/compose/run.py by hand runs the Dockerfile too.
     export TOLLGATE_IMAGE_BINARY="$target/$folder/tollgate"
-    black_box "$target/$folder/tollgate" tests/httpbin/compare.py \
+    black_box "$target/$folder/tollgate" tests/schema/check.py tests/httpbin/compare.py \
         tests/clients/pygithub/limits.py tests/clients/pygithub/waits.py "$octokit/limits.mjs" \
+        tests/tokens/libraries.py tests/tokens/issuers.py tests/tokens/attacks.py \
         tests/compose/run.py
 }
 
@@ -71,22 +74,24 @@ install_python_packages() {
     "$venv/bin/python" -c 'import pip' 2>/dev/null || "$python" -m venv --clear "$venv"
     # --use-pep517: flasgger has no wheel, and newer Pythons have no setuptools of their own.
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --use-pep517 \
-        -r tests/httpbin/requirements.txt -r tests/clients/pygithub/requirements.txt
+        -r tests/httpbin/requirements.txt -r tests/clients/pygithub/requirements.txt \
+        -r tests/schema/requirements.txt -r tests/tokens/requirements.txt
 }
 
-# The scripts are copied to their packages: Node looks for those beside a script.
+# Of a folder of tests, into another. The scripts are copied to their packages: Node looks for those
+# beside a script.
 install_node_packages() {
-    local source=tests/clients/octokit
+    local source="$1" folder="$2"
     # Goes away with the packages that it stands for.
-    local installed="$octokit/node_modules/.installed-lock.json"
+    local installed="$folder/node_modules/.installed-lock.json"
     if ! cmp -s "$source/package-lock.json" "$installed"; then
-        announce npm ci into "$octokit"
-        mkdir -p "$octokit"
-        cp "$source/package.json" "$source/package-lock.json" "$octokit"
-        npm ci --prefix "$octokit" --ignore-scripts --no-audit --no-fund --loglevel error
+        announce npm ci into "$folder"
+        mkdir -p "$folder"
+        cp "$source/package.json" "$source/package-lock.json" "$folder"
+        npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund --loglevel error
         cp "$source/package-lock.json" "$installed"
     fi
-    cp "$source"/*.mjs "$octokit"
+    cp "$source"/*.mjs "$folder"
 }
 
 # Runs each script, adds up the counts of their last lines, and fails when a check failed.

@@ -3,14 +3,19 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs},
-    path::{Path, PathBuf},
+    net::{SocketAddr, TcpStream},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, anyhow, bail};
+use bytes::Bytes;
+use http::Method;
 
-use super::Failure;
+use super::{
+    Failure,
+    call::{call, reachable, resolve},
+};
 use crate::{
     policy::Sources,
     settings::{Settings, read_text},
@@ -22,7 +27,7 @@ use crate::{
 /// container.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// The settings that the proxy runs with: its first listener is asked
+    /// The settings that the proxy runs with: its admin listener is asked, or else its first one
     #[arg(long, value_name = "FILE", default_value = "config/tollgate.yaml")]
     config: PathBuf,
     /// Ask here instead, and do not read the settings
@@ -36,9 +41,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const MAX_STATUS_LINE: usize = 1024;
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let addresses = match &arguments.address {
-        Some(address) => resolve(address)?,
-        None => vec![first_listener(&arguments.config)?],
+    let addresses = match Asked::by(arguments)? {
+        Asked::Listener(addresses) => addresses,
+        Asked::Admin(address) => {
+            ask_admin(address)?;
+            writeln!(output, "{address} is healthy")?;
+            return Ok(());
+        }
     };
     let until = Instant::now() + PATIENCE;
     let mut result = Err(anyhow!("no address"));
@@ -52,31 +61,36 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     Ok(result?)
 }
 
-fn resolve(address: &str) -> anyhow::Result<Vec<SocketAddr>> {
-    let addresses = address.to_socket_addrs().with_context(|| format!("cannot ask {address}"))?;
-    Ok(addresses.collect())
+/// Which question to ask, and where.
+enum Asked {
+    /// A listener, whether it answers.
+    Listener(Vec<SocketAddr>),
+    /// The admin listener, whether the proxy takes requests.
+    Admin(SocketAddr),
 }
 
-fn first_listener(file: &Path) -> Result<SocketAddr, Failure> {
-    let sources = Sources::system();
-    let settings = Settings::parse(file, &read_text(file, &sources)?, &sources)?;
-    let listener = settings.listeners.first().context("the settings name no listener")?;
-    Ok(reachable(*listener))
-}
-
-/// Where to connect to reach a listener on all addresses.
-fn reachable(listener: SocketAddr) -> SocketAddr {
-    let mut address = listener;
-    match listener {
-        SocketAddr::V4(v4) if v4.ip().is_unspecified() => {
-            address.set_ip(Ipv4Addr::LOCALHOST.into())
+impl Asked {
+    fn by(arguments: &Arguments) -> Result<Asked, Failure> {
+        if let Some(address) = &arguments.address {
+            return Ok(Asked::Listener(resolve(address)?));
         }
-        SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
-            address.set_ip(Ipv6Addr::LOCALHOST.into())
+        let (file, sources) = (&arguments.config, Sources::system());
+        let settings = Settings::parse(file, &read_text(file, &sources)?, &sources)?;
+        if let Some(admin) = settings.admin {
+            return Ok(Asked::Admin(reachable(admin)));
         }
-        SocketAddr::V4(_) | SocketAddr::V6(_) => {}
+        let listener = settings.listeners.first().context("the settings name no listener")?;
+        Ok(Asked::Listener(vec![reachable(*listener)]))
     }
-    address
+}
+
+/// Who drains takes no new requests, and is to get none.
+fn ask_admin(address: SocketAddr) -> anyhow::Result<()> {
+    let (status, _) = call(&[address], (Method::GET, "/readyz"), Bytes::new(), PATIENCE)?;
+    if !status.is_success() {
+        bail!("{address} is not healthy: the answer is {}", status.as_u16());
+    }
+    Ok(())
 }
 
 /// `OPTIONS *` is about the server itself: no route, no limit and no upstream has a say.
@@ -116,21 +130,4 @@ fn status_line(stream: &mut TcpStream, until: Instant) -> anyhow::Result<String>
 fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn listener_on_all_addresses_is_asked_by_loopback() {
-        for (listener, expected) in [
-            ("0.0.0.0:8080", "127.0.0.1:8080"),
-            ("[::]:8080", "[::1]:8080"),
-            ("192.0.2.1:80", "192.0.2.1:80"),
-            ("[2001:db8::1]:80", "[2001:db8::1]:80"),
-        ] {
-            assert_eq!(reachable(listener.parse().unwrap()), expected.parse().unwrap());
-        }
-    }
 }

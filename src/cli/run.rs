@@ -1,32 +1,39 @@
 //! `tollgate run`: read the configuration, listen, serve, drain.
 
+mod signals;
+mod upkeep;
+
 use std::{
     io,
-    path::{Path, PathBuf},
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
 use anyhow::Context;
-use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+use self::{signals::Signals, upkeep::Upkeep};
 use super::Failure;
 use crate::{
     access_log::AccessLog,
+    admin::Phase,
     clock::{Clock, Timestamp},
     gate::Shared,
     pipe::Pipe,
     policy::{Override, Policies, Sources},
+    reload::Origin,
     server::{Server, Stopped},
     settings::Configuration,
-    store::{Follow, Keeper},
+    store::Keeper,
 };
 
 /// Serve
 ///
 /// Reads the settings and the policies that they name, listens, and forwards until SIGTERM or
-/// SIGINT. Then it stops accepting, finishes what is in flight, and exits with 0.
+/// SIGINT. Then it stops accepting, finishes what is in flight, and exits with 0. Policies and the
+/// files that they name are read anew when they change, and on SIGHUP.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// The settings file
@@ -36,65 +43,63 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let events = log_to_stderr();
-    let configuration = Configuration::read(&arguments.config, &Sources::system())?;
-    let result = serve(configuration, Some(&arguments.config), |_| Ok(()));
+    let (file, sources) = (arguments.config.clone(), Sources::system());
+    let recording = sources.recording();
+    let configuration = Configuration::read(&file, &recording)?;
+    let (inputs, settings) = (recording.inputs(), configuration.settings.clone());
+    let origin = Origin { file, sources, inputs, settings };
+    for warning in &configuration.settings.warnings {
+        tracing::warn!("{}:{}: {}", warning.file(), warning.line(), warning.message());
+    }
+    let result = serve(configuration, Some(origin), |_| Ok(()));
     events.flush(LAST_WORDS);
     result
 }
 
-/// Serves what `configuration` describes, which was read from `file` if it was, until a signal;
-/// `ready` is called with the addresses once they are bound.
+/// Serves what `configuration` describes until a signal, and follows the files that it came from if
+/// it did; `ready` is called with the addresses once they are bound.
 pub(super) fn serve(
     configuration: Configuration,
-    file: Option<&Path>,
-    ready: impl FnOnce(&[std::net::SocketAddr]) -> Result<(), Failure>,
+    origin: Option<Origin>,
+    ready: impl FnOnce(&[SocketAddr]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let settings = &configuration.settings;
-    let (workers, drain) = (settings.workers, settings.drain);
-    let mut listeners = Vec::new();
-    for address in &settings.listeners {
-        let listener =
-            Server::bind(*address).with_context(|| format!("cannot listen on {address}"))?;
-        listeners.push(listener);
-    }
+    let (workers, drain, admin) = (settings.workers, settings.drain, settings.admin);
+    let listeners = settings.listeners.iter().map(|address| bind(*address));
+    let listeners = listeners.collect::<anyhow::Result<Vec<_>>>()?;
     let addresses =
         listeners.iter().map(|listener| listener.local_addr()).collect::<io::Result<Vec<_>>>()?;
+    let admin = admin.map(bind).transpose()?;
     log_overrides(&configuration.policies, Clock::System.now());
     let pipe = Pipe::start(io::stdout(), |lines| {
         tracing::warn!(lines, "access log lines were dropped: nobody reads them fast enough");
     });
     let access_log = settings.access_log.map(|format| AccessLog::new(format, pipe.clone()));
     let snapshot = settings.store.snapshot.clone();
-    let is_moving = settings.store.next.is_some();
     let shared = Arc::new(Shared::new(configuration, Clock::System).context("cannot start")?);
     let store = Arc::clone(&shared.stores.memory);
     let keeper = snapshot
         .map(|snapshot| Keeper::start(store, snapshot.file, snapshot.every, Clock::System))
         .transpose()?;
-    // Stops when it is dropped.
-    let _follow = match file.filter(|_| is_moving) {
-        Some(file) => Some(Follow::start(Arc::clone(&shared.stores), file.to_owned())?),
-        None => None,
-    };
+    let upkeep = Upkeep::start(&shared, origin, admin)?;
     let server = Server { shared, listeners, workers, access_log, drain };
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let Stopped { cut } = runtime.block_on(async {
         // Signals are caught from here on: one that comes at once is not lost.
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let signals = Signals::catch(upkeep.reload())?;
         for address in &addresses {
             tracing::info!(%address, "listening");
         }
+        upkeep.announce();
         ready(&addresses)?;
-        let shutdown = async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+        let shutdown = async {
+            signals.wait_for_the_end().await;
+            upkeep.phase.set(Phase::Draining);
         };
         Ok::<_, Failure>(server.run(shutdown).await?)
     })?;
+    drop(upkeep);
     if let Some(keeper) = keeper {
         keeper.finish();
     }
@@ -102,6 +107,10 @@ pub(super) fn serve(
     // What was logged is written before the process ends, if anybody reads it.
     pipe.flush(LAST_WORDS);
     Ok(())
+}
+
+fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    Server::bind(address).with_context(|| format!("cannot listen on {address}"))
 }
 
 /// Who has another rate than everybody, and why: exceptions that nobody hears of stay for ever.

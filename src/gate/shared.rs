@@ -1,14 +1,14 @@
 //! What all workers share.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use arc_swap::ArcSwap;
 
 use crate::{
     clock::{Clock, Timestamp},
-    identity::{Identifier, TokenCache, TrustedProxies},
+    identity::{Identifier, KeyRing, TokenCache, TrustedProxies},
     limit::KeyHasher,
-    policy::Policies,
+    policy::{Policies, diff},
     settings::{Configuration, StoreSettings},
     store::{MemoryStore, Stores, restore},
 };
@@ -34,21 +34,35 @@ impl Shared {
     /// saved, if any were.
     ///
     /// # Errors
-    /// The system has no random numbers to key the counters with.
-    pub fn new(configuration: Configuration, clock: Clock) -> Result<Shared, NoRandomness> {
+    /// The system has no random numbers to key the counters with, or no thread to fetch keys from.
+    pub fn new(configuration: Configuration, clock: Clock) -> io::Result<Shared> {
         let Configuration { settings, policies } = configuration;
-        let memory = counters(&settings.store, clock.now())?;
-        Ok(Shared {
-            policies: ArcSwap::from_pointee(policies),
+        let memory = counters(&settings.store, clock.now()).map_err(io::Error::other)?;
+        let shared = Shared {
+            policies: ArcSwap::default(),
             identifier: Identifier {
                 tokens: TokenCache::new(settings.token_cache_bytes),
                 hasher: KeyHasher::new(memory.key_secret()),
+                ring: KeyRing::start(clock.clone())?,
             },
             stores: Arc::new(Stores::new(settings.store, memory)),
             clock,
             trusted_proxies: settings.trusted_proxies,
             write_forwarded: settings.write_forwarded,
-        })
+        };
+        shared.install(policies);
+        Ok(shared)
+    }
+
+    /// Puts policies in force. Requests in flight keep those that they began with.
+    pub fn install(&self, mut policies: Policies) {
+        policies.adopt_keys(&self.identifier.ring);
+        let new = Arc::new(policies);
+        let old = self.policies.swap(Arc::clone(&new));
+        // When it starts there is nothing to compare with.
+        if old.iter().next().is_some() {
+            diff(&old, &new).log();
+        }
     }
 }
 

@@ -198,7 +198,8 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked(6)?;
     let is_bearer = scheme.eq_ignore_ascii_case(b"bearer");
     let ends_there = rest.first().is_none_or(|byte| *byte == b' ');
-    (is_bearer && ends_there).then(|| rest.trim_ascii_start())
+    let spaces = rest.iter().take_while(|byte| **byte == b' ').count();
+    (is_bearer && ends_there).then(|| rest.split_at(spaces).1)
 }
 
 /// Values of the cookies with this name (RFC 6265 section 5.4), without quotes.
@@ -268,6 +269,7 @@ mod tests {
             (&[("authorization", "Bearerabc")], Ok(None)),
             (&[("authorization", "Bearer")], Err(Empty)),
             (&[("authorization", "Bearer ")], Err(Empty)),
+            (&[("authorization", "Bearer \tabc")], Ok(Some("\tabc"))),
             (&[("authorization", "Bearer a"), ("authorization", "Bearer a")], Err(Several)),
             (&[("authorization", "Basic a"), ("authorization", "Bearer a")], Err(Several)),
             (&[("x-token", "abc")], Ok(Some("abc"))),

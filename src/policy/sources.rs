@@ -1,19 +1,27 @@
 //! Where files and environment variables are read from.
 //!
 //! Policies name key files and variables. Reading them through this one value lets the demo and the
-//! tests lay their own over the system's, and keeps compiling a policy free of hidden inputs.
+//! tests lay their own over the system's, keeps compiling a policy free of hidden inputs, and lets a
+//! reload know what a configuration was made of.
+
+mod inputs;
 
 use std::{
     collections::HashMap,
     io,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
 };
+
+pub use self::inputs::Inputs;
 
 /// The system's files and environment, with others laid over them.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     files: HashMap<PathBuf, Vec<u8>>,
     variables: HashMap<String, String>,
+    /// What was read of the system's files, if anybody wants to know.
+    record: Option<Arc<Mutex<Inputs>>>,
 }
 
 impl Sources {
@@ -36,21 +44,56 @@ impl Sources {
         self
     }
 
+    /// The same, remembering from here on what is read of the system's files. Variables of a process
+    /// do not change.
+    #[must_use]
+    pub fn recording(&self) -> Self {
+        Sources { record: Some(Arc::default()), ..self.clone() }
+    }
+
+    /// What was read since [`Sources::recording`].
+    pub fn inputs(&self) -> Inputs {
+        let record = self.record.as_ref();
+        record.map(|record| lock(record).clone()).unwrap_or_default()
+    }
+
     /// Content of a file, at most `max_bytes` of it.
     ///
     /// # Errors
     /// What the system says, or that the file is larger.
     pub fn read(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-        use io::Read;
         if let Some(content) = self.files.get(path) {
             return Ok(content.clone());
         }
-        let mut content = Vec::new();
-        std::fs::File::open(path)?.take(max_bytes + 1).read_to_end(&mut content)?;
-        if content.len() as u64 > max_bytes {
-            return Err(io::Error::other(format!("larger than {max_bytes} bytes")));
+        let content = inputs::read(path, max_bytes);
+        if let Some(record) = &self.record {
+            lock(record).note_file(path, max_bytes, &content);
         }
-        Ok(content)
+        content
+    }
+
+    /// The files of a folder whose names end so, in the order of their names.
+    ///
+    /// # Errors
+    /// What the system says: there is no such folder, or it is a file.
+    pub fn list(
+        &self,
+        folder: &Path,
+        endings: &'static [&'static str],
+    ) -> io::Result<Vec<PathBuf>> {
+        let files = inputs::list(folder, endings);
+        if let Some(record) = &self.record {
+            lock(record).note_folder(folder, endings, &files);
+        }
+        files
+    }
+
+    /// Whether everybody on this machine may read the file at `path`.
+    pub fn is_open_to_all(&self, path: &Path) -> bool {
+        use std::os::unix::fs::PermissionsExt;
+        const READ_BY_OTHERS: u32 = 0o004;
+        let mode = |path| std::fs::metadata(path).map(|file| file.permissions().mode());
+        !self.files.contains_key(path) && mode(path).is_ok_and(|mode| mode & READ_BY_OTHERS != 0)
     }
 
     /// Value of an environment variable, if it is set to something.
@@ -59,4 +102,9 @@ impl Sources {
         let system = || std::env::var(name).ok();
         self.variables.get(name).cloned().or_else(system).filter(|value| !value.is_empty())
     }
+}
+
+/// A record is whole whatever happened to who held it.
+fn lock(record: &Mutex<Inputs>) -> std::sync::MutexGuard<'_, Inputs> {
+    record.lock().unwrap_or_else(PoisonError::into_inner)
 }

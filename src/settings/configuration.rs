@@ -1,15 +1,21 @@
 //! Everything that is configured: the settings file, and the policy files that it names.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 use super::{DEFAULT_POLICIES, Settings, beside};
 use crate::{
     policy::{Policies, Policy, Sources, load},
-    yaml::{Document, Node, Problem, Value},
+    yaml::{Document, Problem, Value},
 };
 
 /// Largest settings or policy file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// How the names of policy files end.
+const POLICY_FILES: &[&str] = &["yaml", "yml"];
 
 /// Everything that is configured: the settings and the policies that they name.
 pub struct Configuration {
@@ -28,7 +34,7 @@ impl Configuration {
         let text = read_text(file, sources)?;
         let settings = Settings::parse(file, &text, sources);
         // Mistakes in the settings hide none in the policies.
-        match (settings, read_policies(&policies_path(file, &text), sources)) {
+        match (settings, read_policies(&policies_path(file, &text, sources), sources)) {
             (Ok(settings), Ok(policies)) => Ok(Configuration { settings, policies }),
             (settings, policies) => {
                 let problems = [settings.err(), policies.err()];
@@ -39,16 +45,18 @@ impl Configuration {
 }
 
 /// Where a settings file says that policies are, whatever else may be wrong with it.
-fn policies_path(file: &Path, text: &str) -> PathBuf {
-    let document = Document::parse("", text).ok();
-    let path = document.as_ref().and_then(|document| match &document.root().value {
-        Value::Mapping(entries) => entries.iter().find(|(name, _)| name.value == "policies"),
-        _ => None,
-    });
-    match path {
-        Some((_, Node { value: Value::String(path), .. })) => beside(file, path),
+fn policies_path(file: &Path, text: &str, sources: &Sources) -> PathBuf {
+    let document = Document::parse_with("", text, sources).ok();
+    match document.as_ref().and_then(|document| entry(&document.root().value, "policies")) {
+        Some(Value::String(path)) => beside(file, path),
         _ => beside(file, DEFAULT_POLICIES),
     }
+}
+
+/// The value with this name in a mapping.
+pub(super) fn entry<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+    let Value::Mapping(entries) = value else { return None };
+    entries.iter().find(|(key, _)| key.value == name).map(|(_, node)| &node.value)
 }
 
 /// Reads a policy file, or all `*.yaml` and `*.yml` of a folder in the order of their names.
@@ -56,10 +64,7 @@ fn policies_path(file: &Path, text: &str) -> PathBuf {
 /// # Errors
 /// Every problem of every file, and hosts that two policies claim.
 pub fn read_policies(path: &Path, sources: &Sources) -> Result<Policies, Vec<Problem>> {
-    let files = match path.is_dir() {
-        true => policy_files(path)?,
-        false => vec![path.to_owned()],
-    };
+    let files = policy_files(path, sources)?;
     let (mut policies, mut problems) = (Vec::new(), Vec::new());
     for file in &files {
         match read_text(file, sources).and_then(|text| load(file, &text, sources)) {
@@ -75,20 +80,20 @@ pub fn read_policies(path: &Path, sources: &Sources) -> Result<Policies, Vec<Pro
     }
 }
 
-fn policy_files(folder: &Path) -> Result<Vec<PathBuf>, Vec<Problem>> {
-    let shown = folder.display().to_string();
+fn policy_files(path: &Path, sources: &Sources) -> Result<Vec<PathBuf>, Vec<Problem>> {
+    let shown = path.display().to_string();
     let refuse = |message: String, help: &str| vec![Problem::whole_file(&shown, message, help)];
-    let entries = std::fs::read_dir(folder)
-        .map_err(|error| refuse(format!("cannot read the folder: {error}"), "check `policies`"))?;
-    let mut files: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml"))
-        .collect();
-    files.sort();
-    if files.is_empty() {
-        return Err(refuse("no policies".into(), "put a file that ends in .yaml here"));
+    match sources.list(path, POLICY_FILES) {
+        Ok(files) if files.is_empty() => {
+            Err(refuse("no policies".into(), "put a file that ends in .yaml here"))
+        }
+        Ok(files) => Ok(files),
+        // A single file, or nothing: reading it tells.
+        Err(error) if matches!(error.kind(), ErrorKind::NotADirectory | ErrorKind::NotFound) => {
+            Ok(vec![path.to_owned()])
+        }
+        Err(error) => Err(refuse(format!("cannot read the folder: {error}"), "check `policies`")),
     }
-    Ok(files)
 }
 
 /// Two policies for one host would be decided by the order of their names.

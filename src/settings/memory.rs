@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Checker, beside};
@@ -19,20 +20,24 @@ pub struct SnapshotSettings {
     pub every: Duration,
 }
 
-#[derive(Deserialize)]
+/// Counters in the process.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "memory section")]
 pub(super) struct RawMemory {
-    /// Counters in use at most; 2,000,000.
+    /// Counters in use at most. Past it, new callers get 503. Default: 2000000.
+    #[schemars(range(min = 1))]
     pub(super) max_keys: Option<Spanned<u64>>,
+    /// A file that counters are kept in from one start to the next. Left out: they begin anew.
     pub(super) snapshot: Option<RawSnapshot>,
 }
 
-#[derive(Deserialize)]
+/// A file that counters are kept in.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "snapshot section")]
 pub(super) struct RawSnapshot {
-    /// From this file's folder.
+    /// The file, from this file's folder.
     file: Spanned<String>,
-    /// 1s to 1h; 60s.
+    /// How often it is written, besides at shutdown, 1s to 1h. Default: 60s.
     every: Option<Spanned<String>>,
 }
 

@@ -1,16 +1,10 @@
 //! Moving from one store to another: where to, how, and for how many callers. How and for how many
 //! change while traffic flows, by editing the settings file; all else in it needs a restart.
 
-use std::path::Path;
-
-use super::{Checker, LATER, RawSettings, StoreKind, configuration::read_text, store::RawStore};
-use crate::{
-    policy::Sources,
-    yaml::{Document, Problem},
-};
+use super::{Checker, StoreKind, store::RawStore};
 
 /// A move from one store to another, under way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Moving {
     /// The store to move to.
     pub to: StoreKind,
@@ -27,25 +21,6 @@ pub enum MoveMode {
     Mirror,
     /// The next store decides, from where the caller stood in the current one.
     Move,
-}
-
-/// Reads anew how many callers move and how; nothing, if the settings name no next store.
-///
-/// # Errors
-/// Every problem with the shape of the file or with these two settings. Secrets and files that
-/// other settings name are not looked at.
-pub fn read_moving(file: &Path, sources: &Sources) -> Result<Option<(u8, MoveMode)>, Vec<Problem>> {
-    let text = read_text(file, sources)?;
-    let document =
-        Document::parse(&file.display().to_string(), &text).map_err(|problem| vec![problem])?;
-    let mut problems = Vec::new();
-    let raw = document.decode::<RawSettings>(LATER, &mut problems);
-    let mut checker = Checker { document: &document, problems: &mut problems, file, sources };
-    let pace = raw.and_then(|raw| checker.pace(&raw.store));
-    match problems.is_empty() {
-        true => Ok(pace),
-        false => Err(problems),
-    }
 }
 
 impl Checker<'_> {

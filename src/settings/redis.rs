@@ -3,8 +3,9 @@
 mod access;
 mod endpoint;
 
-use std::{collections::HashSet, hash::Hash};
+use std::{collections::HashSet, fmt, hash::Hash};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use self::{access::RawTls, endpoint::Role};
@@ -14,7 +15,7 @@ use crate::yaml::Spanned;
 pub use self::{access::Access, endpoint::Endpoint};
 
 /// Counters in Redis.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq)]
 pub struct RedisSettings {
     /// The servers.
     pub topology: Topology,
@@ -72,6 +73,13 @@ pub enum StoreClock {
     Proxy,
 }
 
+/// Without the values, some of which may be of the environment.
+impl fmt::Debug for RedisSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisSettings").finish_non_exhaustive()
+    }
+}
+
 impl RedisSettings {
     /// Whether both name the same keys of the same servers.
     pub(super) fn has_same_keys(&self, other: &RedisSettings) -> bool {
@@ -102,42 +110,59 @@ impl Primary {
     }
 }
 
-/// Exactly one of `url`, `service`, `shards` and `cluster` says where Redis is.
-#[derive(Deserialize)]
+/// Counters in Redis. Exactly one of `url`, `service`, `shards` and `cluster` says where it is.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "redis section")]
 pub(super) struct RawRedis {
-    /// `redis://` or `rediss://` (TLS), `user:password@` if need be, host, port, `/database`.
+    /// The URL of one server: `redis://` or `rediss://` (TLS), `user:password@` if need be,
+    /// percent-encoded, host, port, `/database`.
+    #[schemars(regex(pattern = "^rediss?://"))]
     url: Option<Spanned<String>>,
     /// URLs of sentinels, for `service` here or in `shards`.
     sentinels: Option<Spanned<Vec<Spanned<String>>>>,
     /// What sentinels call the one primary.
     service: Option<Spanned<String>>,
+    /// Servers that share the counters: a caller's are on the shard that its name decides.
+    #[schemars(length(min = 1))]
     shards: Option<Spanned<Vec<Spanned<RawShard>>>>,
-    /// URLs of some nodes of a Redis Cluster.
+    /// URLs of some nodes of a Redis Cluster; one that answers is enough.
+    #[schemars(length(min = 1))]
     cluster: Option<Spanned<Vec<Spanned<String>>>>,
-    /// For servers whose URL names nobody.
+    /// The user for servers whose URL names nobody. Left out: the default user.
     username: Option<Spanned<String>>,
+    /// Environment variable with the user.
     username_env: Option<Spanned<String>>,
+    /// File with the user, from this file's folder.
     username_file: Option<Spanned<String>>,
+    /// Environment variable with the password for servers whose URL names nobody.
     password_env: Option<Spanned<String>>,
+    /// File with the password for servers whose URL names nobody, from this file's folder.
     password_file: Option<Spanned<String>>,
+    /// Certificates for servers that are reached by TLS. Left out: the public authorities, and none
+    /// of ours.
     tls: Option<Spanned<RawTls>>,
-    /// 1 to 64 of `A-Z a-z 0-9 _ . : -`; tollgate.
+    /// What the name of each key begins with: 1 to 64 of `A-Z a-z 0-9 _ . : -`. Default: tollgate.
+    #[schemars(regex(pattern = "^[A-Za-z0-9_.:-]{1,64}$"))]
     prefix: Option<Spanned<String>>,
-    /// `redis` (the default) or `proxy`.
+    /// Whose time counts: `redis`, the same for all proxies, or `proxy`. Default: redis.
+    #[schemars(extend("enum" = ["redis", "proxy"]))]
     clock: Option<Spanned<String>>,
 }
 
-/// Exactly one of `primary` and `service` says where it is.
-#[derive(Deserialize)]
+/// A part of the counters. Exactly one of `primary` and `service` says where it is.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "shard")]
 struct RawShard {
+    /// Its name, 1 to 64 of `A-Z a-z 0-9 _ . -`, which decides whose counters it has. Keep it when
+    /// the server moves.
+    #[schemars(regex(pattern = "^[A-Za-z0-9_.-]{1,64}$"))]
     name: Spanned<String>,
-    /// A URL.
+    /// The URL of the server that takes writes.
+    #[schemars(regex(pattern = "^rediss?://"))]
     primary: Option<Spanned<String>>,
     /// What sentinels call the primary.
     service: Option<Spanned<String>>,
-    /// URLs.
+    /// URLs of servers that may be read.
     replicas: Option<Spanned<Vec<Spanned<String>>>>,
 }
 

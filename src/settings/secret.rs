@@ -59,7 +59,7 @@ impl Checker<'_> {
     }
 
     fn secret_in_file(&mut self, path: &Spanned<String>) -> Option<Secret> {
-        let content = self.file(path, MAX_SECRET_FILE_BYTES)?;
+        let content = self.secret_file(path, MAX_SECRET_FILE_BYTES)?;
         // Editors end files with a line break that is no part of the secret.
         let secret = std::str::from_utf8(content.trim_ascii_end()).ok();
         if secret.is_none_or(str::is_empty) {
@@ -68,6 +68,21 @@ impl Checker<'_> {
             return None;
         }
         secret.map(Secret::new)
+    }
+
+    /// Content of a file that nobody else should see. That others can is no reason to stop.
+    pub(super) fn secret_file(
+        &mut self,
+        path: &Spanned<String>,
+        max_bytes: u64,
+    ) -> Option<Vec<u8>> {
+        let content = self.file(path, max_bytes)?;
+        if self.sources.is_open_to_all(&beside(self.file, &path.value)) {
+            let message = format!("everybody on this machine can read `{}`", path.value);
+            let help = "it holds a secret: take that right away with `chmod o-r`";
+            self.warnings.push(self.document.problem(path.span, message, help));
+        }
+        Some(content)
     }
 
     /// Content of a file that the settings name.
@@ -80,5 +95,122 @@ impl Checker<'_> {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::Path};
+
+    use crate::{
+        policy::Sources,
+        settings::{
+            Settings,
+            tests::{settings, store, told},
+        },
+    };
+
+    /// Each secret of the settings, as it is begun to be written.
+    const SECRETS: [&str; 3] = [
+        "key_secret",
+        "redis: { url: redis://h, password",
+        "redis: { url: redis://h, password_env: SET, username",
+    ];
+
+    #[test]
+    fn every_secret_may_be_in_a_variable_or_a_file_and_one_that_is_missing_is_told_at_its_place() {
+        let sources = Sources::system()
+            .with_variable("SET", "sixteen bytes it is")
+            .with_file("config/set", "sixteen bytes it is\n")
+            .with_file("config/empty", "\n");
+        for secret in SECRETS {
+            let close = if secret.contains('{') { " }" } else { "" };
+            for (good, bad, message) in [
+                ("_env: SET", "_env: TOLLGATE_UNSET", "`TOLLGATE_UNSET` is not set"),
+                ("_file: set", "_file: gone", "cannot read `gone`"),
+                ("_file: set", "_file: empty", "`empty` holds no secret"),
+            ] {
+                let good = format!("{secret}{good}{close}");
+                assert_eq!(store(&good, &sources).err(), None, "{good}");
+                let bad = format!("{secret}{bad}{close}");
+                let problems = store(&bad, &sources).unwrap_err();
+                let column = 3 + bad.rfind(": ").unwrap() + 2;
+                assert_eq!((problems.len(), problems[0].column()), (1, column), "{problems:?}");
+                assert!(problems[0].message().contains(message), "{bad}: {}", problems[0]);
+            }
+        }
+    }
+
+    #[test]
+    fn secret_file_that_everybody_can_read_is_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let secret = folder.path().join("secret");
+        std::fs::write(&secret, "sixteen bytes it is").unwrap();
+        let file = folder.path().join("tollgate.yaml");
+        let text = settings("key_secret_file: secret");
+        let warnings = |mode| {
+            std::fs::set_permissions(&secret, Permissions::from_mode(mode)).unwrap();
+            told(&Settings::parse(&file, &text, &Sources::system()).unwrap().warnings)
+        };
+        assert_eq!(warnings(0o600), [""; 0]);
+        assert_eq!(warnings(0o640), [""; 0]);
+        assert_eq!(
+            warnings(0o644),
+            [
+                "4:20 everybody on this machine can read `secret`: it holds a secret: take that right \
+              away with `chmod o-r`"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_set_in_the_environment_is_used_and_never_shown() {
+        let text = "version: 1
+listeners: [{ address: \"${HOST}:${PORT}\" }]
+workers: ${WORKERS}
+drain: ${DRAIN:-5s}
+store: { redis: { url: \"redis://:${PASSWORD}@${HOST}\", prefix: \"${PREFIX}\" }, key_secret_file: \"${KEY}\" }
+";
+        let sources = [
+            ("HOST", "127.0.0.9"),
+            ("PORT", "8099"),
+            ("WORKERS", "3"),
+            ("PASSWORD", "hunter2"),
+            ("PREFIX", "prefixed"),
+            ("KEY", "keyfile"),
+        ]
+        .into_iter()
+        .fold(
+            Sources::system().with_file("config/keyfile", "sixteen bytes it is"),
+            |s, (name, value)| s.with_variable(name, value),
+        );
+        let file = Path::new("config/tollgate.yaml");
+        let settings = Settings::parse(file, text, &sources).unwrap();
+        assert_eq!(settings.listeners, ["127.0.0.9:8099".parse().unwrap()]);
+        assert_eq!((settings.workers, settings.drain.as_secs()), (3, 5));
+        let shown = format!("{settings:#?} {:#?}", settings.store);
+        let values = ["127.0.0.9", "8099", "hunter2", "prefixed", "keyfile"];
+        assert!(values.iter().all(|value| !shown.contains(value)), "{shown}");
+
+        // The same with mistakes: each message that quotes a value.
+        let sources = sources
+            .with_variable("HOST", "nowhere")
+            .with_variable("WORKERS", "99999")
+            .with_variable("DRAIN", "tomorrow")
+            .with_variable("PREFIX", "{prefixed}")
+            .with_variable("KEY", "no/such/keyfile");
+        let problems = Settings::parse(file, text, &sources).unwrap_err();
+        assert_eq!(
+            told(&problems),
+            [
+                "2:24 `${HOST}:${PORT}` is not an address to listen on: write an IP address and a \
+                 port: 127.0.0.1:8080, [::]:8080",
+                "3:10 expected a whole number from 0 to 65535, found `${WORKERS}`: ",
+                "4:8 `${DRAIN:-5s}` is not a time to drain: write a number and a unit, at most 1h: 30s",
+                "5:64 not a prefix: write 1 to 64 of A-Z a-z 0-9 _ . : -",
+                "5:96 cannot read `${KEY}`: No such file or directory (os error 2): write a path \
+                 from this file's folder",
+            ]
+        );
     }
 }

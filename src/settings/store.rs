@@ -4,6 +4,7 @@
 use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use aws_lc_rs::digest;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
@@ -15,6 +16,7 @@ use super::{
 use crate::yaml::Spanned;
 
 /// Where counters live.
+#[derive(Clone, PartialEq)]
 pub struct StoreSettings {
     /// The store that decides.
     pub current: StoreKind,
@@ -35,7 +37,7 @@ pub struct StoreSettings {
 }
 
 /// A store.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum StoreKind {
     /// In the process.
     Memory,
@@ -51,32 +53,22 @@ impl StoreSettings {
     }
 }
 
-/// Without the secret.
+/// Without the secret, and without the values, some of which may be of the environment.
 impl fmt::Debug for StoreSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let StoreSettings {
-            current,
-            next,
-            key_secret: _,
-            deadline,
-            instances,
-            tells_fallback,
-            max_keys,
-            snapshot,
-        } = self;
-        f.debug_struct("StoreSettings")
-            .field("current", current)
-            .field("next", next)
-            .field("deadline", deadline)
-            .field("instances", instances)
-            .field("tells_fallback", tells_fallback)
-            .field("max_keys", max_keys)
-            .field("snapshot", snapshot)
-            .finish_non_exhaustive()
+        f.debug_struct("StoreSettings").finish_non_exhaustive()
     }
 }
 
 impl StoreKind {
+    /// What the settings call it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            StoreKind::Memory => "memory",
+            StoreKind::Redis(_) => "redis",
+        }
+    }
+
     fn is_same(&self, other: &StoreKind) -> bool {
         match (self, other) {
             (StoreKind::Memory, StoreKind::Memory) => true,
@@ -88,34 +80,50 @@ impl StoreKind {
     }
 }
 
-#[derive(Default, Deserialize)]
+/// Where counters live, where they are moving to, and what holds when the store does not answer.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "store section")]
 pub(super) struct RawStore {
-    /// The in-process store: the only one, or that of `on_store_error: local`.
+    /// The store in the process: the only one, or that of limits that say `on_store_error: local`.
     pub(super) memory: Option<Spanned<RawMemory>>,
-    /// Short for `current: { redis: … }`.
+    /// Counters in Redis. Short for `current: { redis: … }`.
     pub(super) redis: Option<Spanned<RawRedis>>,
+    /// The store that decides. Left out: that of `redis`, else the one in the process.
     pub(super) current: Option<Spanned<RawKind>>,
+    /// The store that callers are moved to.
     pub(super) next: Option<Spanned<RawKind>>,
-    /// Callers of a hundred that `mode` is for, always the same; 0.
+    /// So many of a hundred callers, always the same ones, are moved. Default: 0.
+    #[schemars(range(min = 0, max = 100))]
     pub(super) percent: Option<Spanned<u8>>,
-    /// `mirror` or `move`.
+    /// What becomes of the callers to move. `mirror`: both stores are charged, the current one
+    /// decides, and they are compared; `move`: the next store decides.
+    #[schemars(extend("enum" = ["mirror", "move"]))]
     pub(super) mode: Option<Spanned<String>>,
-    /// 1ms to 10s; 25ms.
+    /// How long a decision may take, 1ms to 10s. Past it, a limit does as its `on_store_error`
+    /// says. Default: 25ms.
     pub(super) deadline: Option<Spanned<String>>,
+    /// Proxies that share the limits. Each has its part of a limit when it decides alone. Default:
     /// 1.
+    #[schemars(range(min = 1))]
     pub(super) instances: Option<Spanned<u32>>,
+    /// Environment variable with the secret that callers' names are hashed with, at least 16 bytes.
+    /// It is the same for all proxies that share a store.
     pub(super) key_secret_env: Option<Spanned<String>>,
+    /// File with the secret that callers' names are hashed with, at least 16 bytes, from this
+    /// file's folder.
     pub(super) key_secret_file: Option<Spanned<String>>,
+    /// Whether responses say (`x-tollgate-store`) that Redis did not decide. Default: false.
     #[serde(default)]
     pub(super) fallback_header: bool,
 }
 
-/// One of the two.
-#[derive(Deserialize)]
+/// A store: one of the two.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "store")]
 pub(super) struct RawKind {
+    /// The store in the process.
     pub(super) memory: Option<Spanned<RawMemory>>,
+    /// Counters in Redis.
     pub(super) redis: Option<Spanned<RawRedis>>,
 }
 

@@ -45,13 +45,15 @@ pub struct Later {
     pub fields: &'static [&'static str],
 }
 
-/// Decodes `node`, and says everything that is wrong with it, sorted by place.
+/// Decodes `node`, and says everything that is wrong with it, sorted by place. What stands at a
+/// place in `unfilled` has no value, as others know already.
 pub(super) fn decode<T: DeserializeOwned>(
     source: &Source,
     node: &Node,
     later: &[Later],
+    unfilled: &HashSet<Span>,
 ) -> (Option<T>, BTreeSet<Problem>) {
-    let session = Session { source, later, findings: RefCell::default() };
+    let session = Session { source, later, unfilled, findings: RefCell::default() };
     let decoded = session.decode(node);
     let mut problems = session.findings.into_inner().problems;
     if problems.len() == MOST_PROBLEMS {
@@ -65,6 +67,7 @@ pub(super) fn decode<T: DeserializeOwned>(
 struct Session<'a> {
     source: &'a Source,
     later: &'a [Later],
+    unfilled: &'a HashSet<Span>,
     /// In a cell, as serde copies the decoder at will.
     findings: RefCell<Findings>,
 }
@@ -97,7 +100,8 @@ impl Session<'_> {
     }
 
     fn is_left_out(&self, node: &Node) -> bool {
-        self.findings.borrow().left_out.contains(&std::ptr::from_ref(node))
+        self.unfilled.contains(&node.span)
+            || self.findings.borrow().left_out.contains(&std::ptr::from_ref(node))
     }
 
     fn leave_out(&self, node: &Node) {

@@ -51,6 +51,24 @@ pub(super) fn load(source: &Source) -> Result<Node, Problem> {
     }
 }
 
+/// What a plain scalar with this text is: a number, true or false, nothing, or else text. Never a
+/// list or a mapping, whatever it looks like.
+pub(super) fn plain_scalar(text: &str) -> Value {
+    let as_text = || Value::String(text.to_owned());
+    // All that is no text consists of these.
+    let may_be_other = |b: u8| b.is_ascii_alphanumeric() || b"_+-.~".contains(&b);
+    if text.len() > LONGEST_LINE || !text.bytes().all(may_be_other) {
+        return as_text();
+    }
+    match serde_saphyr::from_str_with_options::<Vec<Loaded>>(&format!("- {text}"), options()) {
+        Ok(mut items) => match items.pop().map(|Loaded(node)| node.value) {
+            None | Some(Value::Sequence(_) | Value::Mapping(_)) => as_text(),
+            Some(scalar) => scalar,
+        },
+        Err(_) => as_text(),
+    }
+}
+
 fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -194,6 +212,8 @@ fn syntax_problem(source: &Source, error: &Error) -> Problem {
             let reason = UserMessageFormatter.format_message(other).into_owned();
             let help = if reason.contains("tab") {
                 "indent with spaces"
+            } else if is_variable_in_brackets(source.text(), error) {
+                "in brackets, a value with `${` needs quotes: \"${NAME}\""
             } else if reason.contains("mapping values are not allowed") {
                 "check the indentation; text that holds `: ` needs quotes"
             } else if reason.contains("unexpected character") {
@@ -209,6 +229,15 @@ fn syntax_problem(source: &Source, error: &Error) -> Problem {
         }
     };
     source.problem(error_span(source.text(), error), message, help.to_owned())
+}
+
+/// Whether the line of the error has an environment variable before it: its braces are YAML's own
+/// inside of brackets.
+fn is_variable_in_brackets(text: &str, error: &Error) -> bool {
+    let before = text.get(..error_span(text, error).end).unwrap_or_default();
+    before.rsplit('\n').next().is_some_and(|line| {
+        line.rfind("${").and_then(|at| line.get(..at)).is_some_and(|line| line.contains(['[', '{']))
+    })
 }
 
 /// Errors of the library's scanner count in characters only. What is missing at the end of the

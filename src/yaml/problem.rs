@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::mask::{mask_line, mask_urls};
+use super::mask::{Origins, mask_line, mask_urls};
 use super::node::Span;
 
 /// How many characters of a line are shown.
@@ -26,11 +26,13 @@ pub struct Problem {
 }
 
 /// The text of a file, which knows its lines.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Source {
     name: String,
     text: String,
     line_starts: Vec<usize>,
+    /// What came from elsewhere, and is shown as it is written.
+    origins: Origins,
 }
 
 /// The line of a problem, ready to be shown.
@@ -108,7 +110,17 @@ impl Source {
         let line_starts = std::iter::once(0)
             .chain(text.match_indices('\n').map(|(position, _)| position + 1))
             .collect();
-        Self { name: name.to_owned(), text: text.to_owned(), line_starts }
+        Self {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            line_starts,
+            origins: Origins::default(),
+        }
+    }
+
+    /// Shows what is in `origins` as it is written, from here on.
+    pub(super) fn hide(&mut self, origins: Origins) {
+        self.origins = origins;
     }
 
     pub(super) fn name(&self) -> &str {
@@ -141,7 +153,11 @@ impl Source {
             line,
             column,
             excerpt: Some(Box::new(Excerpt::new(before, place, after))),
-            ..Problem::whole_file(&self.name, message, help)
+            ..Problem::whole_file(
+                &self.name,
+                self.origins.as_written(&message),
+                self.origins.as_written(&help),
+            )
         }
     }
 }

@@ -113,10 +113,11 @@ def wait_until_listening(name, process, port):
 
 
 @contextlib.contextmanager
-def tollgate(binary, policy, tally, secret=None):
+def tollgate(binary, policy, tally, secret=None, files=None):
     """Runs Tollgate with one policy, in a folder of its own, and gives its port.
 
     A `secret` is written to `secret.txt`; `{secret_file}` in the policy is replaced by its path.
+    The policy finds each of `files`, bytes by name, at `../NAME`.
     """
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="tollgate-") as folder:
@@ -126,6 +127,9 @@ def tollgate(binary, policy, tally, secret=None):
             secret_file.write_text(secret)
             secret_file.chmod(0o600)
             policy = policy.replace("{secret_file}", str(secret_file))
+        for name, content in (files or {}).items():
+            (folder / name).touch(mode=0o600)
+            (folder / name).write_bytes(content)
         settings = folder / "tollgate.yaml"
         settings.write_text(
             "version: 1\n"

@@ -1,9 +1,13 @@
 //! The program as its users start it: real files, real signals, exit codes, and what it prints.
 
 mod access_log;
+mod admin;
 mod check;
 mod demo;
+mod diff;
 mod health;
+mod key;
+mod reload;
 mod restart;
 mod run;
 mod running;
@@ -95,12 +99,13 @@ fn help_of_each_command_says_what_it_does() {
     for (arguments, expected) in [
         (
             &["--help"][..],
-            &["Usage: tollgate <COMMAND>", "demo", "run", "check", "health", "token"][..],
+            &["Usage: tollgate <COMMAND>", "demo", "run", "check", "health", "status", "token"][..],
         ),
         (&["run", "--help"], &["--config <FILE>", "config/tollgate.yaml", "SIGTERM"]),
         (&["check", "--help"], &["[PATH]", "config/tollgate.yaml", "Exits with 0"]),
         (&["health", "--help"], &["--config <FILE>", "--address <HOST:PORT>", "Exits with 0"]),
         (&["token", "--help"], &["--private-key", "--secret-file", "--sub", "Authorization"]),
+        (&["key", "--help"], &["--id", "--secret-stdin", "--append <FILE>", "digest"]),
         (&["demo", "--help"], &["--listen", "Ctrl-C"]),
     ] {
         let output = folder.run(arguments);

@@ -4,6 +4,7 @@
 mod address;
 mod api_keys;
 mod failures;
+mod hostile;
 mod places;
 mod scopes;
 mod told;

@@ -20,6 +20,9 @@ mod identity;
 /// How much passes, and when more does.
 mod limits;
 
+/// What a change of policies is said to do, and what it does.
+mod diff;
+
 /// What clients are told: limit headers, denials, errors.
 mod headers;
 
@@ -49,6 +52,9 @@ mod shutdown;
 
 /// The program as its users start it: real files, real signals, exit codes.
 mod binary;
+
+/// What is asked of issuers: their keys, and what opaque tokens are.
+mod fetching;
 
 /// Policy files, good and bad.
 mod policies;

@@ -31,6 +31,8 @@ fn sources() -> Sources {
     Sources::system()
         .with_variable("JWT_SECRET", SECRET)
         .with_variable("SHORT_SECRET", "too short")
+        .with_variable("UPSTREAM_HOST", "127.0.0.1")
+        .with_variable("HIDDEN", "hunter2")
         .with_file("keys/public.pem", fs::read(root().join("config/keys/public.pem")).unwrap())
         .with_file("keys/garbage.pem", "not a key")
         .with_file(

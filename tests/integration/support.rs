@@ -1,6 +1,7 @@
 //! What tests are made of. Handles stop what they stand for when they are dropped, and pass on the
 //! panics of their threads.
 
+mod authority;
 mod client;
 mod policy;
 mod proxy;
@@ -13,9 +14,10 @@ mod wire;
 use std::time::Duration;
 
 pub(crate) use self::{
+    authority::{Answer, Authority, INTROSPECTION, IssuerKey, JWKS, METADATA},
     client::{Client, Request, Response, delete, get, http2, http2_given_up, options, post},
     policy::Policy,
-    proxy::{Proxy, START, seconds},
+    proxy::{Proxy, START, compile, seconds},
     redis::{Certificates, Cluster, Gremlin, Redis, Sentinels, Shards, eventually},
     signal::Signal,
     token::{ISSUER, SECRET, token, token_signed_by, token_with, unsigned_token},

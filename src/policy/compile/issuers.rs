@@ -190,6 +190,7 @@ impl Compiler<'_> {
                     return None;
                 }
             },
+            KeySource::SecretFile => self.read_secret(place, MAX_KEY_FILE_BYTES)?,
             _ => self.read(place, MAX_KEY_FILE_BYTES)?,
         };
         let keys = match source {
@@ -213,6 +214,16 @@ impl Compiler<'_> {
                 None
             }
         }
+    }
+
+    /// Content of a file that nobody else should be able to read.
+    fn read_secret(&mut self, path: &Spanned<String>, max_bytes: u64) -> Option<Vec<u8>> {
+        let content = self.read(path, max_bytes)?;
+        if self.sources.is_open_to_all(&self.folder.join(&path.value)) {
+            let (policy, file) = (&self.name, &path.value);
+            tracing::warn!(%policy, %file, "everybody on this machine can read this secret");
+        }
+        Some(content)
     }
 
     /// Content of a file that says who callers are.
@@ -345,7 +356,7 @@ impl Compiler<'_> {
                 secret
             }
             (None, Some(path)) => {
-                let content = self.read(path, MAX_SECRET_FILE_BYTES)?;
+                let content = self.read_secret(path, MAX_SECRET_FILE_BYTES)?;
                 // Editors end files with a line break that is no part of the secret.
                 let secret = std::str::from_utf8(content.trim_ascii_end()).unwrap_or_default();
                 if secret.is_empty() {

@@ -1,11 +1,13 @@
 //! The `identity` section as it is written: who is calling, and how that is found out.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::shape;
 use crate::yaml::{Entries, Node, Spanned};
 
 /// Who is calling.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "identity section")]
 pub(in crate::policy) struct RawIdentity {
     /// Issuers whose tokens are known.
@@ -15,13 +17,14 @@ pub(in crate::policy) struct RawIdentity {
     pub(in crate::policy) introspection: Option<Spanned<RawIntrospection>>,
     /// Keys that this proxy knows by their digests.
     pub(in crate::policy) api_keys: Option<Spanned<RawApiKeys>>,
-    /// Ways to name a caller; the first that resolves wins.
+    /// Ways to name a caller. The first that resolves wins.
     #[serde(default)]
     pub(in crate::policy) callers: Vec<Spanned<RawCaller>>,
-    /// What becomes of a bad token on a route where one is optional: `reject` (the default) or
-    /// `anonymous`.
+    /// What becomes of a bad token on a route where one is optional: `reject` refuses the request,
+    /// `anonymous` takes it as one without a token. Default: reject.
+    #[schemars(extend("enum" = ["reject", "anonymous"]))]
     pub(in crate::policy) invalid_token: Option<Spanned<String>>,
-    /// Where tokens come from and whether they go on to the upstream.
+    /// Where tokens come from besides `Authorization`, and whether they go on to the upstream.
     #[serde(default)]
     pub(in crate::policy) token: RawToken,
     /// What the upstream is told about a good token. Clients cannot set these headers.
@@ -30,71 +33,73 @@ pub(in crate::policy) struct RawIdentity {
 }
 
 /// An issuer of tokens.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "jwt issuer")]
 pub(in crate::policy) struct RawIssuer {
-    /// What routes call it; left out: the issuer itself.
+    /// What routes call it. Default: the issuer itself.
     pub(in crate::policy) name: Option<Spanned<String>>,
-    /// The exact `iss` of its tokens.
+    /// The exact `iss` of its tokens, such as https://id.example.com/.
     pub(in crate::policy) issuer: Spanned<String>,
-    /// Tokens must be for one of these.
+    /// Tokens must be for one of these (`aud`). Left out: that is not looked at.
     #[serde(default)]
     pub(in crate::policy) audience: Vec<Spanned<String>>,
-    /// Signature algorithms; one for each kind of key.
+    /// Signature algorithms that are accepted, one for each kind of key: `[RS256, ES256]`.
     #[serde(default)]
     pub(in crate::policy) algorithms: Vec<Spanned<String>>,
-    /// Tolerance for clocks that disagree; 60s.
+    /// Tolerance for clocks that disagree. Default: 60s.
     pub(in crate::policy) leeway: Option<Spanned<String>>,
     /// Tokens must be younger than this by their `iat`.
     pub(in crate::policy) max_age: Option<Spanned<String>>,
     /// Tokens must not be made to live longer than this, from `iat` to `exp`.
     pub(in crate::policy) max_lifetime: Option<Spanned<String>>,
-    /// Accepted values of the header's `typ`; left out: any.
+    /// Accepted values of the header's `typ`, such as `at+jwt`. Left out: any.
     #[serde(default)]
     pub(in crate::policy) types: Vec<Spanned<String>>,
     /// What becomes of a token whose header carries or links a key (`jwk`, `jku`, `x5u`, `x5c`,
-    /// `x5t`): `reject` (the default) or `ignore`. Such a key is never used.
+    /// `x5t`): `reject` or `ignore`. Such a key is never used. Default: reject.
+    #[schemars(extend("enum" = ["reject", "ignore"]))]
     pub(in crate::policy) key_hints: Option<Spanned<String>>,
-    /// Claims that must be there, and have this value or one of these.
+    /// Claims that must be there, and have this value or one of these: `{ azp: [web, app] }`.
     #[serde(default)]
+    #[schemars(with = "Entries<shape::ClaimValue>")]
     pub(in crate::policy) required_claims: Entries<Node>,
     /// What this issuer calls a claim: `{ sub: oid }` reads `oid` where the policy says `jwt.sub`.
     #[serde(default)]
     pub(in crate::policy) claim_names: Entries<Spanned<String>>,
-    /// PEM file with public keys.
+    /// PEM file with public keys, from this file's folder.
     pub(in crate::policy) public_key_file: Option<Spanned<String>>,
-    /// File with a JSON Web Key Set.
+    /// File with a JSON Web Key Set, from this file's folder.
     pub(in crate::policy) jwks_file: Option<Spanned<String>>,
     /// Where the issuer publishes its JSON Web Key Set.
     pub(in crate::policy) jwks_url: Option<Spanned<String>>,
-    /// Whether the issuer says where its keys are, by OpenID Connect Discovery; false.
+    /// Whether the issuer says where its keys are, by OpenID Connect Discovery. Default: false.
     pub(in crate::policy) discover: Option<Spanned<bool>>,
-    /// File with a shared secret.
+    /// File with a secret that is shared with the issuer, from this file's folder.
     pub(in crate::policy) secret_file: Option<Spanned<String>>,
-    /// Environment variable with a shared secret.
+    /// Environment variable with a secret that is shared with the issuer.
     pub(in crate::policy) secret_env: Option<Spanned<String>>,
-    /// PEM file with the authorities that vouch for the issuer's server; left out: the public ones.
+    /// PEM file with the authorities that vouch for the issuer's server. Left out: the public ones.
     pub(in crate::policy) ca_file: Option<Spanned<String>>,
-    /// Whether keys may be fetched without TLS from other than this machine; false.
+    /// Whether keys may be fetched without TLS from other than this machine. Default: false.
     #[serde(default)]
     pub(in crate::policy) allow_http: bool,
-    /// How long fetched keys are used before they are fetched again; 10m.
+    /// How long fetched keys are used before they are fetched again. Default: 10m.
     pub(in crate::policy) cache: Option<Spanned<String>>,
-    /// Time between two fetches for the sake of an unknown key id; 30s.
+    /// Time between two fetches for the sake of an unknown key id. Default: 30s.
     pub(in crate::policy) cooldown: Option<Spanned<String>>,
-    /// How long a fetch may take; 5s.
+    /// How long a fetch may take. Default: 5s.
     pub(in crate::policy) timeout: Option<Spanned<String>>,
-    /// How long keys are used beyond `cache` while the issuer cannot be reached; 1h.
+    /// How long keys are used beyond `cache` while the issuer cannot be reached. Default: 1h.
     pub(in crate::policy) max_stale: Option<Spanned<String>>,
 }
 
 /// An authorization server that is asked about opaque tokens.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "introspection section")]
 pub(in crate::policy) struct RawIntrospection {
-    /// What routes call it; `introspection`.
+    /// What routes call it. Default: introspection.
     pub(in crate::policy) name: Option<Spanned<String>>,
-    /// Its introspection endpoint.
+    /// The URL of its introspection endpoint.
     pub(in crate::policy) url: Spanned<String>,
     /// Who this proxy is to it.
     pub(in crate::policy) client_id: Spanned<String>,
@@ -102,20 +107,21 @@ pub(in crate::policy) struct RawIntrospection {
     pub(in crate::policy) client_secret_env: Option<Spanned<String>>,
     /// File with this proxy's password there.
     pub(in crate::policy) client_secret_file: Option<Spanned<String>>,
-    /// PEM file with the authorities that vouch for the server; left out: the public ones.
+    /// PEM file with the authorities that vouch for the server. Left out: the public ones.
     pub(in crate::policy) ca_file: Option<Spanned<String>>,
-    /// Whether it may be asked without TLS if it is not on this machine; false.
+    /// Whether it may be asked without TLS if it is not on this machine. Default: false.
     #[serde(default)]
     pub(in crate::policy) allow_http: bool,
-    /// Tokens must be for one of these.
+    /// Tokens must be for one of these (`aud`). Left out: that is not looked at.
     #[serde(default)]
     pub(in crate::policy) audience: Vec<Spanned<String>>,
-    /// How long its word about a token is taken, at most; 60s.
+    /// How long its word about a token is taken, at most. Default: 60s.
     pub(in crate::policy) cache: Option<Spanned<String>>,
-    /// How long it may take to answer; 2s.
+    /// How long it may take to answer. Default: 2s.
     pub(in crate::policy) timeout: Option<Spanned<String>>,
-    /// Claims that must be there, and have this value or one of these.
+    /// Claims that must be there, and have this value or one of these: `{ client_id: web }`.
     #[serde(default)]
+    #[schemars(with = "Entries<shape::ClaimValue>")]
     pub(in crate::policy) required_claims: Entries<Node>,
     /// What it calls a claim: `{ sub: username }` reads `username` where the policy says `jwt.sub`.
     #[serde(default)]
@@ -123,53 +129,57 @@ pub(in crate::policy) struct RawIntrospection {
 }
 
 /// API keys.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "api_keys section")]
 pub(in crate::policy) struct RawApiKeys {
-    /// What routes call them, beside issuers; `api_keys`.
+    /// What routes call them, beside issuers. Default: api_keys.
     pub(in crate::policy) name: Option<Spanned<String>>,
     /// File with the keys' digests, as `tollgate key` writes them.
     pub(in crate::policy) file: Spanned<String>,
-    /// The header that carries a key; x-api-key.
+    /// The header that carries a key. Default: x-api-key.
     pub(in crate::policy) header: Option<Spanned<String>>,
 }
 
 /// A way to name a caller.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "caller")]
 pub(in crate::policy) struct RawCaller {
-    /// What kind of caller it is, for logs and messages.
+    /// What kind of caller it is, for logs and messages, such as `user`.
     pub(in crate::policy) name: Spanned<String>,
-    /// `jwt.<claim>`, `api_key.<field>` or `client.ip`.
+    /// What tells one caller from another: `jwt.<claim>`, `api_key.<field>` or `client.ip`.
+    #[schemars(regex(pattern = r"^(client\.ip|(jwt|claim|api_key)\..+)$"))]
     pub(in crate::policy) key: Spanned<String>,
-    /// A tier's name, `jwt.<claim>` or `api_key.<field>`; left out: the default tier.
+    /// The caller's tier: its name, or where that is found, `jwt.<claim>` or `api_key.<field>`.
+    /// Left out: the default tier.
     pub(in crate::policy) tier: Option<Spanned<String>>,
-    /// For `client.ip`: IPv6 addresses with the same prefix are one caller; 64.
+    /// For `client.ip`: IPv6 addresses with the same first bits are one caller. Default: 64, one
+    /// customer's network.
+    #[schemars(range(min = 32, max = 128))]
     pub(in crate::policy) ipv6_prefix: Option<Spanned<u8>>,
 }
 
 /// Where tokens come from.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "token section")]
 pub(in crate::policy) struct RawToken {
-    /// A header beside `Authorization`.
+    /// The name of a header beside `Authorization`.
     pub(in crate::policy) header: Option<Spanned<String>>,
-    /// A cookie.
+    /// The name of a cookie.
     pub(in crate::policy) cookie: Option<Spanned<String>>,
-    /// A query parameter. The upstream and the logs never see it.
+    /// The name of a query parameter. The upstream and the logs never see it.
     pub(in crate::policy) query: Option<Spanned<String>>,
-    /// Whether the upstream sees the token; false.
+    /// Whether the upstream sees the token. Default: false.
     #[serde(default)]
     pub(in crate::policy) forward: bool,
 }
 
 /// What the upstream is told about a good token.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "forward_claims section")]
 pub(in crate::policy) struct RawForwardClaims {
     /// A header for each claim: `{ x-user-email: jwt.email }`.
     #[serde(default)]
     pub(in crate::policy) headers: Entries<Spanned<String>>,
-    /// A header for all claims: the payload's JSON in base64url.
+    /// The name of a header for all claims: the payload's JSON in base64url.
     pub(in crate::policy) payload: Option<Spanned<String>>,
 }

@@ -12,6 +12,7 @@ use rustls::{
     crypto::{CryptoProvider, aws_lc_rs},
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
@@ -20,15 +21,15 @@ use super::{
 };
 use crate::{settings::Checker, yaml::Spanned};
 
-/// Files in PEM form, from the settings file's folder.
-#[derive(Deserialize)]
+/// Certificates: files in PEM form, from this file's folder.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "tls section")]
 pub(super) struct RawTls {
-    /// Authorities to trust in place of the public ones.
+    /// The authorities to trust in place of the public ones.
     ca_file: Option<Spanned<String>>,
-    /// What we show.
+    /// The certificate that servers are shown.
     certificate_file: Option<Spanned<String>>,
-    /// Its private key.
+    /// The private key of that certificate.
     key_file: Option<Spanned<String>>,
 }
 
@@ -51,6 +52,22 @@ pub struct Access {
     pub(super) login: Option<Login>,
     /// None: the public authorities, and no certificate of ours.
     pub(super) tls: Option<TlsCertificates>,
+}
+
+/// Certificates are compared byte by byte: the library's own types are not comparable.
+impl PartialEq for Access {
+    fn eq(&self, other: &Self) -> bool {
+        fn bytes(access: &Access) -> Option<[Option<&[u8]>; 3]> {
+            let TlsCertificates { client_tls, root_cert } = access.tls.as_ref()?;
+            let client = client_tls.as_ref();
+            Some([
+                client.map(|client| &*client.client_cert),
+                client.map(|client| &*client.client_key),
+                root_cert.as_deref(),
+            ])
+        }
+        self.login == other.login && bytes(self) == bytes(other)
+    }
 }
 
 impl Access {
@@ -185,7 +202,7 @@ impl Checker<'_> {
         key: &Spanned<String>,
     ) -> Option<ClientTlsConfig> {
         let client_cert = self.file(certificate, MAX_PEM_BYTES);
-        let client_key = self.file(key, MAX_PEM_BYTES);
+        let client_key = self.secret_file(key, MAX_PEM_BYTES);
         let identity = ClientTlsConfig { client_cert: client_cert?, client_key: client_key? };
         let checked = check_identity(&identity);
         let place = match checked {

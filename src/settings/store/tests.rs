@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     policy::Sources,
     settings::{
-        MoveMode, Settings, read_moving,
-        tests::{FILE, settings, store, told},
+        MoveMode, Settings,
+        tests::{FILE, store, told},
     },
     yaml::Problem,
 };
@@ -173,30 +173,24 @@ fn secret_for_keys_is_never_shown() {
     assert!(!problems[0].to_string().contains("sixteen"), "{}", problems[0]);
 }
 
-fn moving(text: &str) -> Result<Option<(u8, MoveMode)>, Vec<String>> {
-    let sources = Sources::system().with_file(FILE, settings(text));
-    read_moving(Path::new(FILE), &sources).map_err(|problems| told(&problems))
-}
-
 #[test]
-fn how_many_move_and_how_is_read_anew() {
-    const NEXT: &str = "next: { redis: { url: redis://a, password_env: NOT_SET } }\n";
+fn how_many_move_and_how_is_told_apart_from_what_needs_a_restart() {
+    const NEXT: &str = "next: { redis: { url: redis://a } }\n";
     for (rest, expected) in [
         ("mode: mirror", (0, MoveMode::Mirror)),
         ("mode: move\npercent: 10", (10, MoveMode::Move)),
         ("mode: move\npercent: 100", (100, MoveMode::Move)),
     ] {
-        assert_eq!(moving(&format!("{NEXT}{rest}")), Ok(Some(expected)), "{rest}");
+        let next = good(&format!("{NEXT}{rest}")).next.unwrap();
+        assert_eq!((next.percent, next.mode), expected, "{rest}");
     }
-    assert_eq!(moving("memory: {}"), Ok(None));
 }
 
 #[test]
 fn half_written_move_is_refused() {
     for text in ["next: { memory: {} }\nmode: mov", "percent: 5", "next: {", "colour: red"] {
-        assert!(moving(text).is_err(), "{text}");
+        assert!(parse(text).is_err(), "{text}");
     }
-    assert!(read_moving(Path::new("no/such/file"), &Sources::system()).is_err());
 }
 
 const SHIPPED: &str = include_str!("../../../config/tollgate.yaml");

@@ -57,9 +57,14 @@ impl Running {
         self.stderr.wait_for(text)
     }
 
+    /// The process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.0.id()
+    }
+
     /// Sends a signal by its name: `TERM`, `INT`.
     pub(super) fn signal(&self, name: &str) {
-        let id = self.child.0.id().to_string();
+        let id = self.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 

@@ -82,7 +82,7 @@ fn callers_move_when_the_settings_file_says_so() {
 
     // What cannot be read changes nothing.
     served.edit("percent: 100", "percent: 200");
-    served.running.wait_for_event("callers stay where they are");
+    served.running.wait_for_event("what was in force stays");
     assert_eq!(served.used(), 5);
     served.edit("percent: 200", "percent: 0");
     served.running.wait_for_event("callers move to the next store");

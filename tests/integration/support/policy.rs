@@ -16,6 +16,7 @@ pub(crate) struct Policy {
     issuers: Vec<String>,
     callers: Vec<String>,
     identity: Vec<String>,
+    tiers: String,
     limits: Vec<String>,
     routes: Vec<String>,
     responses: Vec<String>,
@@ -39,6 +40,7 @@ impl Policy {
                 "{ name: anonymous, key: client.ip, tier: anonymous }",
             ]),
             identity: Vec::new(),
+            tiers: "[anonymous, free, pro, internal]".into(),
             limits: Vec::new(),
             routes: lines(&["{ match: { path: /** }, limits: [] }"]),
             responses: Vec::new(),
@@ -83,6 +85,12 @@ impl Policy {
     /// Other fields of the identity section.
     pub(crate) fn identity(mut self, fields: &[&str]) -> Policy {
         self.identity = lines(fields);
+        self
+    }
+
+    /// The names of the tiers; `free` is the default.
+    pub(crate) fn tiers(mut self, names: &str) -> Policy {
+        self.tiers = names.into();
         self
     }
 
@@ -140,7 +148,7 @@ impl fmt::Display for Policy {
         write_section(f, "identity:\n  jwt:", "    - ", &self.issuers)?;
         write_section(f, "  callers:", "    - ", &self.callers)?;
         write_section(f, "", "  ", &self.identity)?;
-        writeln!(f, "tiers: {{ default: free, names: [anonymous, free, pro, internal] }}")?;
+        writeln!(f, "tiers: {{ default: free, names: {} }}", self.tiers)?;
         write_section(f, "limits:", "  ", &self.limits)?;
         write_section(f, "routes:", "  - ", &self.routes)?;
         write_section(f, "responses:", "  ", &self.responses)?;

@@ -43,6 +43,7 @@ pub(crate) struct Proxy {
     address: SocketAddr,
     clock: Arc<AtomicU64>,
     stores: Arc<Stores>,
+    shared: Arc<Shared>,
     log: Log,
     stop: Option<oneshot::Sender<()>>,
     server: Option<JoinHandle<Stopped>>,
@@ -80,6 +81,17 @@ impl Write for Log {
     }
 }
 
+/// Compiles policies under the names that a proxy gives them.
+pub(crate) fn compile(policies: &[&Policy]) -> Policies {
+    let sources = Sources::system().with_variable(SECRET_VARIABLE, SECRET);
+    let load = |(number, policy): (usize, &&Policy)| {
+        let file = format!("policy-{number}.yaml");
+        load(Path::new(&file), &policy.to_string(), &sources)
+            .unwrap_or_else(|problems| panic!("{}\n{policy}", problems[0]))
+    };
+    Policies::new(policies.iter().enumerate().map(load).collect())
+}
+
 impl Proxy {
     pub(crate) fn start(policy: &Policy) -> Proxy {
         Proxy::with_settings("workers: 1", &[policy])
@@ -104,12 +116,7 @@ impl Proxy {
         let sources = Sources::system().with_variable(SECRET_VARIABLE, SECRET);
         let settings = Settings::parse(Path::new("tollgate.yaml"), &settings, &sources)
             .unwrap_or_else(|problems| panic!("{}\n{settings}", problems[0]));
-        let load = |(number, policy): (usize, &&Policy)| {
-            let file = format!("policy-{number}.yaml");
-            load(Path::new(&file), &policy.to_string(), &sources)
-                .unwrap_or_else(|problems| panic!("{}\n{policy}", problems[0]))
-        };
-        let policies = Policies::new(policies.iter().enumerate().map(load).collect());
+        let policies = compile(policies);
         Proxy::serve(Configuration { settings, policies })
     }
 
@@ -118,12 +125,13 @@ impl Proxy {
         let listeners = vec![Server::bind(configuration.settings.listeners[0]).unwrap()];
         let address = listeners[0].local_addr().unwrap();
         let (workers, drain) = (configuration.settings.workers, configuration.settings.drain);
-        let shared = Shared::new(configuration, Clock::Manual(Arc::clone(&clock))).unwrap();
+        let clock_of_proxy = Clock::Manual(Arc::clone(&clock));
+        let shared = Arc::new(Shared::new(configuration, clock_of_proxy).unwrap());
         let stores = Arc::clone(&shared.stores);
         let log = Log::default();
         let pipe = Pipe::start(log.clone(), |lost| panic!("{lost} log lines were dropped"));
         let server = Server {
-            shared: Arc::new(shared),
+            shared: Arc::clone(&shared),
             listeners,
             workers,
             access_log: Some(AccessLog::new(Format::Text, pipe.clone())),
@@ -138,7 +146,12 @@ impl Proxy {
             assert!(pipe.flush(PATIENCE), "the log was not written");
             stopped
         });
-        Proxy { address, clock, stores, log, stop: Some(stop), server: Some(server) }
+        Proxy { address, clock, stores, shared, log, stop: Some(stop), server: Some(server) }
+    }
+
+    /// Puts other policies in force.
+    pub(crate) fn install(&self, policies: &[&Policy]) {
+        self.shared.install(compile(policies));
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

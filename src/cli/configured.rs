@@ -1,0 +1,78 @@
+//! What is configured at a path that a command was given: a settings file, a policy file, or a
+//! folder with either.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    policy::{Policies, Sources, load},
+    settings::{Configuration, Settings, read_policies, read_text},
+    yaml::{Document, Problem, Value},
+};
+
+/// What was found at a path.
+pub(super) struct Configured {
+    /// The settings and their file, unless only policies were asked for.
+    pub(super) settings: Option<(PathBuf, Settings)>,
+    /// The policies.
+    pub(super) policies: Policies,
+    /// Whether it is one policy file.
+    pub(super) is_one_policy: bool,
+}
+
+impl Configured {
+    /// Reads what is at `path`.
+    ///
+    /// # Errors
+    /// Every problem of every file.
+    pub(super) fn read(path: &Path, sources: &Sources) -> Result<Configured, Vec<Problem>> {
+        let settings_inside = path.join("tollgate.yaml");
+        if path.is_dir() && settings_inside.is_file() {
+            Self::read_settings(&settings_inside, sources)
+        } else if path.is_dir() {
+            Ok(Self::without_settings(read_policies(path, sources)?))
+        } else if is_policy(path, sources)? {
+            Self::read_as(path, path, sources)
+        } else {
+            Self::read_settings(path, sources)
+        }
+    }
+
+    /// Reads the policy file at `path` as if it were called as `name` is: the name is a part of
+    /// every counter's key.
+    ///
+    /// # Errors
+    /// Every problem of the file.
+    pub(super) fn read_as(
+        path: &Path,
+        name: &Path,
+        sources: &Sources,
+    ) -> Result<Configured, Vec<Problem>> {
+        let text = read_text(path, sources)?;
+        let called = path.with_file_name(name.file_name().unwrap_or_default());
+        let policies = Policies::new(vec![load(&called, &text, sources)?]);
+        Ok(Configured { is_one_policy: true, ..Self::without_settings(policies) })
+    }
+
+    fn read_settings(file: &Path, sources: &Sources) -> Result<Configured, Vec<Problem>> {
+        let Configuration { settings, policies } = Configuration::read(file, sources)?;
+        Ok(Configured {
+            settings: Some((file.to_owned(), settings)),
+            ..Self::without_settings(policies)
+        })
+    }
+
+    fn without_settings(policies: Policies) -> Configured {
+        Configured { settings: None, policies, is_one_policy: false }
+    }
+}
+
+/// Settings and policies are told apart by what they are about, not by their names.
+fn is_policy(file: &Path, sources: &Sources) -> Result<bool, Vec<Problem>> {
+    let text = read_text(file, sources)?;
+    let document =
+        Document::parse(&file.display().to_string(), &text).map_err(|problem| vec![problem])?;
+    let Value::Mapping(entries) = &document.root().value else { return Ok(false) };
+    let has = |names: &[&str]| entries.iter().any(|(name, _)| names.contains(&name.as_str()));
+    Ok(has(&["routes", "upstreams", "identity", "tiers"])
+        || !has(&["listeners", "policies", "store"]))
+}

@@ -1,0 +1,175 @@
+//! `tollgate schema`: what editors complete and check settings and policies by.
+
+use std::io::Write;
+
+use super::Failure;
+use crate::{policy, settings};
+
+/// Print the JSON Schema of a kind of file
+///
+/// Editors with a YAML language server use it if the first line of the file says where it is:
+/// `# yaml-language-server: $schema=schema/policy.json`.
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    /// The kind of file
+    #[arg(value_name = "KIND")]
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    Policy,
+    Settings,
+}
+
+pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
+    let schema = match arguments.kind {
+        Kind::Policy => policy::schema(),
+        Kind::Settings => settings::schema(),
+    };
+    let text = serde_json::to_string_pretty(&schema).map_err(anyhow::Error::from)?;
+    Ok(writeln!(output, "{text}")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{policy::Sources, settings::Settings, yaml::Problem};
+
+    const KINDS: [(&str, Kind); 2] = [("policy", Kind::Policy), ("settings", Kind::Settings)];
+
+    fn printed(kind: Kind) -> String {
+        let mut output = Vec::new();
+        assert!(run(&Arguments { kind }, &mut output).is_ok());
+        String::from_utf8(output).unwrap()
+    }
+
+    /// Each schema inside of another, and where it is.
+    fn walk(schema: &Value, place: &str, visit: &mut dyn FnMut(&str, &Value)) {
+        visit(place, schema);
+        let inner: Vec<(String, &Value)> = match schema {
+            Value::Object(fields) => {
+                fields.iter().map(|(key, value)| (key.clone(), value)).collect()
+            }
+            Value::Array(items) => {
+                items.iter().enumerate().map(|(at, value)| (at.to_string(), value)).collect()
+            }
+            _ => Vec::new(),
+        };
+        for (key, value) in inner {
+            walk(value, &format!("{place}/{key}"), visit);
+        }
+    }
+
+    #[test]
+    fn schemas_that_are_checked_in_are_current() {
+        for (name, kind) in KINDS {
+            let file = format!("{}/config/schema/{name}.json", env!("CARGO_MANIFEST_DIR"));
+            let kept = std::fs::read_to_string(&file).unwrap_or_default();
+            let file = format!("config/schema/{name}.json");
+            assert!(
+                kept == printed(kind),
+                "{file} is not current: run `cargo run -- schema {name} > {file}`"
+            );
+        }
+    }
+
+    #[test]
+    fn every_field_has_a_description_that_a_user_understands() {
+        for (name, kind) in KINDS {
+            let schema: Value = serde_json::from_str(&printed(kind)).unwrap();
+            walk(&schema, name, &mut |place, schema| {
+                let Some(Value::Object(fields)) = schema.get("properties") else { return };
+                for (field, schema) in fields {
+                    let description = schema["description"].as_str().unwrap_or_default();
+                    assert!(description.ends_with('.'), "{place}: {field}: {description:?}");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn no_private_name_is_told() {
+        for (_, kind) in KINDS {
+            let text = printed(kind);
+            for private in ["Raw", "Spanned", "Node", "[`", "uint"] {
+                assert!(!text.contains(private), "{private}");
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_errors_wherever_fields_are_known() {
+        for (name, kind) in KINDS {
+            let schema: Value = serde_json::from_str(&printed(kind)).unwrap();
+            walk(&schema, name, &mut |place, schema| {
+                if schema.get("properties").is_some() {
+                    assert_eq!(schema["additionalProperties"], false, "{place}");
+                }
+            });
+        }
+    }
+
+    /// Fields that take one of several words: where one is written, the kind of file, the part of its
+    /// schema, the field.
+    const WORDS: &[(&str, Kind, &str, &str)] = &[
+        (
+            "limits: { core: { per: host, rate: 5/hour, WORD } }",
+            Kind::Policy,
+            "limit",
+            "on_missing",
+        ),
+        ("limits: { core: { per: host, rate: 5/hour, WORD } }", Kind::Policy, "limit", "algorithm"),
+        ("limits: { core: { per: host, rate: 5/hour, WORD } }", Kind::Policy, "limit", "align"),
+        ("limits: { core: { per: host, rate: 5/hour, WORD } }", Kind::Policy, "limit", "mode"),
+        (
+            "limits: { core: { per: host, rate: 5/hour, WORD } }",
+            Kind::Policy,
+            "limit",
+            "on_store_error",
+        ),
+        (
+            "limits: { core: { per: host, rate: 5/hour, refund: { WORD } } }",
+            Kind::Policy,
+            "refund_section",
+            "callers",
+        ),
+        ("identity: { WORD }", Kind::Policy, "identity_section", "invalid_token"),
+        ("responses: { WORD }", Kind::Policy, "responses_section", "headers"),
+        ("access_log: { WORD }", Kind::Settings, "access_log_section", "format"),
+        ("store: { next: { memory: {} }, WORD }", Kind::Settings, "store_section", "mode"),
+        ("store: { redis: { url: redis://h, WORD } }", Kind::Settings, "redis_section", "clock"),
+    ];
+
+    #[test]
+    fn words_of_a_schema_are_those_that_are_taken() {
+        for (written, kind, part, field) in WORDS {
+            let written = written.replace("WORD", &format!("{field}: no such word"));
+            let (path, sources) = (Path::new("f.yaml"), Sources::system());
+            let problems: Vec<Problem> = match kind {
+                Kind::Policy => {
+                    let text = format!(
+                        "version: 1\nupstreams: {{ a: {{ servers: [http://h] }} }}\n\
+                         routes: [{{ match: {{ path: /** }} }}]\n{written}\n"
+                    );
+                    policy::load(path, &text, &sources).err().unwrap_or_default()
+                }
+                Kind::Settings => {
+                    let text =
+                        format!("version: 1\nlisteners: [{{ address: \"[::]:1\" }}]\n{written}\n");
+                    Settings::parse(path, &text, &sources).err().unwrap_or_default()
+                }
+            };
+            let told = problems.iter().find_map(|problem| problem.help().strip_prefix("one of: "));
+            let taken: Vec<&str> =
+                told.map(|words| words.split(", ").collect()).unwrap_or_default();
+            let schema: Value = serde_json::from_str(&printed(*kind)).unwrap();
+            let shown = &schema["$defs"][part]["properties"][field]["anyOf"][0]["enum"];
+            assert_eq!(*shown, json!(taken), "{part}: {field}: {problems:?}");
+        }
+    }
+}

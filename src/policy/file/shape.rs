@@ -1,0 +1,166 @@
+//! What fields that take several shapes look like, for the JSON Schema. `compile` decides; this
+//! says it again, as far as a schema can.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+use super::{RawRefill, RawToldCost};
+
+/// A number as it may be grouped (`100_000`), which to YAML is a text or a number.
+const COUNT: &str = "^[0-9][0-9_]*$";
+const MOST: u32 = i32::MAX as u32;
+
+/// Types that stand for a shape: each with its name, and how its schema is made.
+macro_rules! shapes {
+    ($($(#[$doc:meta])* $shape:ident = $name:literal, |$generator:ident| $schema:expr;)*) => {$(
+        $(#[$doc])*
+        pub(in crate::policy) struct $shape;
+
+        impl JsonSchema for $shape {
+            fn schema_name() -> Cow<'static, str> {
+                $name.into()
+            }
+
+            fn json_schema($generator: &mut SchemaGenerator) -> Schema {
+                $schema
+            }
+        }
+    )*};
+}
+
+shapes! {
+    /// What a limit is counted per.
+    Per = "key", |_generator| one_or_several(&json!({
+        "type": "string",
+        "anyOf": [
+            { "enum": ["caller", "client.ip", "host", "path", "method"] },
+            { "pattern": r"^(path|jwt|claim|header|cookie)\..+$" },
+        ],
+    }), 8);
+
+    /// Rates, perhaps by tier.
+    Rates = "rate", |_generator| {
+        let rate = json!({
+            "type": "string",
+            "pattern": r"^\s*(unlimited|[0-9][0-9_]*\s*(/|\sper\s).+)$",
+            "examples": ["5000/hour", "10/5s", "100_000 per day", "unlimited"],
+        });
+        by_tier(&one_or_several(&rate, 4).to_value())
+    };
+
+    /// A number of requests, perhaps by tier.
+    Counts = "number", |_generator| by_tier(&count());
+
+    /// A number of requests or `unlimited`, perhaps by tier.
+    Units = "number or unlimited", |_generator| by_tier(&json!({
+        "type": ["integer", "string"],
+        "minimum": 0,
+        "maximum": MOST,
+        "pattern": "^([0-9][0-9_]*|unlimited)$",
+    }));
+
+    /// A number of requests.
+    Count = "count", |_generator| json_schema!({
+        "type": ["integer", "string"],
+        "minimum": 0,
+        "maximum": MOST,
+        "pattern": COUNT,
+    });
+
+    /// What a bucket gets.
+    Refill = "refill", |generator| generator.subschema_for::<RawRefill>();
+
+    /// A status, or a class of them.
+    Status = "status", |_generator| json_schema!({
+        "type": ["integer", "string"],
+        "minimum": 100,
+        "maximum": 599,
+        "pattern": "^[1-5]xx$",
+        "examples": [304, "5xx"],
+    });
+
+    /// What a request costs: a number, one by method, or what the response tells.
+    Cost = "cost", |generator| {
+        let told = generator.subschema_for::<RawToldCost>();
+        json_schema!({
+            "anyOf": [
+                count(),
+                {
+                    "description": "What the response tells.",
+                    "$ref": told.get("$ref"),
+                },
+                {
+                    "type": "object",
+                    "description": "A number for each method, in capitals; `default` is for the others.",
+                    "propertyNames": { "pattern": "^(default|[^a-z]+)$" },
+                    "additionalProperties": count(),
+                },
+            ],
+        })
+    };
+
+    /// Who gets in.
+    Auth = "auth", |_generator| {
+        let issuers = json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 });
+        json_schema!({
+            "anyOf": [
+                { "type": "string", "enum": ["required", "optional", "none"] },
+                {
+                    "type": "object",
+                    "properties": {
+                        "required": described(&issuers, "Only with a good token of one of these issuers."),
+                        "optional": described(&issuers, "With a good token of one of these issuers, or with none."),
+                    },
+                    "additionalProperties": false,
+                    "minProperties": 1,
+                    "maxProperties": 1,
+                },
+            ],
+        })
+    };
+
+    /// What a claim has to be: a value or one of several.
+    ClaimValue = "claim", |_generator| one_or_several(&json!({
+        "type": ["string", "number", "boolean"],
+    }), usize::MAX);
+
+    /// What a header is to be, or that it is not to be there.
+    ExpectedHeader = "expected header", |_generator| json_schema!({
+        "type": ["string", "number", "boolean", "null"],
+    });
+}
+
+fn count() -> Value {
+    json!({ "type": ["integer", "string"], "minimum": 0, "maximum": MOST, "pattern": COUNT })
+}
+
+fn one_or_several(shape: &Value, most: usize) -> Schema {
+    let mut list = json!({ "type": "array", "items": shape, "minItems": 1 });
+    if let (Some(list), true) = (list.as_object_mut(), most < usize::MAX) {
+        list.insert("maxItems".to_owned(), most.into());
+    }
+    json_schema!({ "anyOf": [shape, list] })
+}
+
+fn by_tier(shape: &Value) -> Schema {
+    json_schema!({
+        "anyOf": [
+            shape,
+            {
+                "type": "object",
+                "description": "One for each tier by its name; `default` is for the tiers that are not named.",
+                "additionalProperties": shape,
+            },
+        ],
+    })
+}
+
+fn described(shape: &Value, description: &str) -> Value {
+    let mut shape = shape.clone();
+    if let Some(shape) = shape.as_object_mut() {
+        shape.insert("description".to_owned(), description.into());
+    }
+    shape
+}

@@ -1,0 +1,271 @@
+//! What a configuration was made of: each file and folder that was read, and what was in it.
+//!
+//! Reading is a function of its inputs, so as long as they look the same, reading again has the same
+//! result, good or bad. What could not be read is an input too: that it is there now is a change.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use aws_lc_rs::digest;
+
+/// Files and folders that were read, each with what was in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inputs(BTreeMap<(PathBuf, How), State>);
+
+/// How something was read. One path may be read in more than one way: what was asked for its files
+/// may be a file itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum How {
+    File { max_bytes: u64 },
+    Folder { endings: &'static [&'static str] },
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Content([u8; 32]),
+    Files(Vec<PathBuf>),
+    Unreadable(io::ErrorKind),
+    /// Two reads found two things: whatever is there now is something else.
+    Torn,
+}
+
+/// Of a file that has appeared in a folder, so much tells whether it is still being written.
+const MAX_NEW_FILE_BYTES: u64 = 1 << 20;
+
+impl Inputs {
+    /// The same files and folders as they are now, with the files that have appeared in the folders.
+    #[must_use]
+    pub fn look(&self) -> Inputs {
+        let mut now = Inputs::default();
+        for (path, how) in self.0.keys() {
+            match *how {
+                How::File { max_bytes } => now.note_file(path, max_bytes, &read(path, max_bytes)),
+                How::Folder { endings } => {
+                    let files = list(path, endings);
+                    now.note_folder(path, endings, &files);
+                    let is_new = |file: &PathBuf| self.paths().all(|known| known != file);
+                    for file in files.unwrap_or_default().into_iter().filter(is_new) {
+                        now.note_file(&file, MAX_NEW_FILE_BYTES, &read(&file, MAX_NEW_FILE_BYTES));
+                    }
+                }
+            }
+        }
+        now
+    }
+
+    /// The paths of all of them.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.keys().map(|(path, _)| path.as_path())
+    }
+
+    /// A short name of the policies, the same at every proxy that has the same: 16 hexadecimal
+    /// digits. Of other files it tells nothing, as some hold secrets that could be guessed by it.
+    pub fn policies_digest(&self) -> String {
+        let mut policies = Vec::new();
+        for ((path, how), state) in &self.0 {
+            match (how, state) {
+                (How::File { .. }, _) => {}
+                (How::Folder { .. }, State::Files(files)) => policies.extend(files),
+                (How::Folder { .. }, _) => policies.push(path),
+            }
+        }
+        let mut all = digest::Context::new(&digest::SHA256);
+        for ((path, _), state) in &self.0 {
+            if let (State::Content(content), true) = (state, policies.contains(&path)) {
+                let name = path.file_name().unwrap_or_default();
+                all.update(&hash(name.as_encoded_bytes()));
+                all.update(content);
+            }
+        }
+        all.finish().as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    pub(super) fn note_file(&mut self, path: &Path, max_bytes: u64, content: &io::Result<Vec<u8>>) {
+        let state = match content {
+            Ok(content) => State::Content(hash(content)),
+            Err(error) => State::Unreadable(error.kind()),
+        };
+        self.note(path, How::File { max_bytes }, state);
+    }
+
+    pub(super) fn note_folder(
+        &mut self,
+        path: &Path,
+        endings: &'static [&'static str],
+        files: &io::Result<Vec<PathBuf>>,
+    ) {
+        let state = match files {
+            Ok(files) => State::Files(files.clone()),
+            Err(error) => State::Unreadable(error.kind()),
+        };
+        self.note(path, How::Folder { endings }, state);
+    }
+
+    fn note(&mut self, path: &Path, how: How, state: State) {
+        match self.0.get_mut(&(path.to_owned(), how)) {
+            Some(known) if *known == state => {}
+            Some(known) => *known = State::Torn,
+            None => drop(self.0.insert((path.to_owned(), how), state)),
+        }
+    }
+}
+
+/// Content of a file, at most `max_bytes` of it.
+pub(super) fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    std::fs::File::open(path)?.take(max_bytes + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > max_bytes {
+        return Err(io::Error::other(format!("larger than {max_bytes} bytes")));
+    }
+    Ok(content)
+}
+
+/// Paths of the files in a folder whose names end so, sorted.
+pub(super) fn list(folder: &Path, endings: &[&str]) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        if ending.is_some_and(|ending| endings.contains(&ending)) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn hash(content: &[u8]) -> [u8; 32] {
+    let hash = digest::digest(&digest::SHA256, content);
+    hash.as_ref().first_chunk().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::policy::Sources;
+
+    const YAML: &[&str] = &["yaml"];
+
+    #[test]
+    fn inputs_look_the_same_until_one_of_them_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("a.yaml"), "a").unwrap();
+        let sources = Sources::system().recording();
+        sources.list(folder.path(), YAML).unwrap();
+        sources.read(&at("a.yaml"), 100).unwrap();
+        sources.read(&at("gone"), 100).unwrap_err();
+        let inputs = sources.inputs();
+        assert_eq!(inputs.look(), inputs);
+        assert_eq!(inputs.paths().count(), 3);
+
+        type Change = fn(&Path);
+        let changes: [(&str, Change, Change); 4] = [
+            (
+                "content",
+                |f| fs::write(f.join("a.yaml"), "b").unwrap(),
+                |f| {
+                    fs::write(f.join("a.yaml"), "a").unwrap();
+                },
+            ),
+            (
+                "new file",
+                |f| fs::write(f.join("b.yaml"), "b").unwrap(),
+                |f| {
+                    fs::remove_file(f.join("b.yaml")).unwrap();
+                },
+            ),
+            (
+                "file is there",
+                |f| fs::write(f.join("gone"), "").unwrap(),
+                |f| {
+                    fs::remove_file(f.join("gone")).unwrap();
+                },
+            ),
+            (
+                "file is gone",
+                |f| fs::remove_file(f.join("a.yaml")).unwrap(),
+                |f| {
+                    fs::write(f.join("a.yaml"), "a").unwrap();
+                },
+            ),
+        ];
+        for (name, change, undo) in changes {
+            change(folder.path());
+            assert_ne!(inputs.look(), inputs, "{name}");
+            undo(folder.path());
+            assert_eq!(inputs.look(), inputs, "{name} undone");
+        }
+        fs::write(at("c.swp"), "other names are nobody's business").unwrap();
+        assert_eq!(inputs.look(), inputs);
+    }
+
+    #[test]
+    fn policies_have_the_same_short_name_wherever_they_are() {
+        let name = |policy: &str, key: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            fs::write(folder.path().join("a.yaml"), policy).unwrap();
+            fs::write(folder.path().join("key"), key).unwrap();
+            let sources = Sources::system().recording();
+            sources.list(folder.path(), YAML).unwrap();
+            sources.read(&folder.path().join("a.yaml"), 100).unwrap();
+            sources.read(&folder.path().join("key"), 100).unwrap();
+            sources.inputs().policies_digest()
+        };
+        assert_eq!(name("a", "secret"), name("a", "another"));
+        assert_ne!(name("a", "secret"), name("b", "secret"));
+        assert_eq!(name("a", "secret").len(), 16);
+    }
+
+    #[test]
+    fn single_file_is_a_policy_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.yaml");
+        let name = |policy: &str| {
+            fs::write(&file, policy).unwrap();
+            let sources = Sources::system().recording();
+            sources.list(&file, YAML).unwrap_err();
+            sources.read(&file, 100).unwrap();
+            assert_eq!(sources.inputs().look(), sources.inputs());
+            sources.inputs().policies_digest()
+        };
+        assert_ne!(name("a"), name("b"));
+    }
+
+    #[test]
+    fn new_file_that_is_still_written_looks_different_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let sources = Sources::system().recording();
+        sources.list(folder.path(), YAML).unwrap();
+        let inputs = sources.inputs();
+        fs::write(folder.path().join("new.yaml"), "versi").unwrap();
+        let half = inputs.look();
+        fs::write(folder.path().join("new.yaml"), "version: 1").unwrap();
+        assert_ne!(inputs.look(), half);
+    }
+
+    #[test]
+    fn file_that_changes_between_two_reads_is_torn() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key");
+        let sources = Sources::system().recording();
+        for content in ["old", "new"] {
+            fs::write(&file, content).unwrap();
+            sources.read(&file, 100).unwrap();
+        }
+        assert_ne!(sources.inputs().look(), sources.inputs());
+    }
+
+    #[test]
+    fn what_is_laid_over_the_system_is_no_input() {
+        let sources = Sources::system().with_file("key", "k").recording();
+        sources.read(Path::new("key"), 10).unwrap();
+        assert_eq!(sources.inputs(), Inputs::default());
+    }
+}

@@ -1,0 +1,90 @@
+//! What of the settings differs from those that the process was started with.
+
+use super::{MoveMode, Moving, Settings, StoreSettings};
+
+impl Settings {
+    /// The sections that differ from `running` and need a restart to take effect, by their names in
+    /// the file. Where policies are, and how callers move to the next store, does not.
+    pub fn needing_restart(&self, running: &Settings) -> Vec<&'static str> {
+        // Named one by one, so that a new setting cannot be forgotten here.
+        let Settings {
+            listeners,
+            policies: _,
+            workers,
+            trusted_proxies,
+            write_forwarded,
+            store,
+            token_cache_bytes,
+            access_log,
+            drain,
+            admin,
+            reload,
+            warnings: _,
+        } = self;
+        let changes = [
+            ("listeners", *listeners != running.listeners),
+            ("workers", *workers != running.workers),
+            ("trusted_proxies", *trusted_proxies != running.trusted_proxies),
+            ("send_forwarded", *write_forwarded != running.write_forwarded),
+            ("store", store.at_rest() != running.store.at_rest()),
+            ("token_cache_bytes", *token_cache_bytes != running.token_cache_bytes),
+            ("access_log", *access_log != running.access_log),
+            ("drain", *drain != running.drain),
+            ("admin", *admin != running.admin),
+            ("reload", *reload != running.reload),
+        ];
+        changes.into_iter().filter(|(_, is_changed)| *is_changed).map(|(name, _)| name).collect()
+    }
+}
+
+impl StoreSettings {
+    /// Without what changes while traffic flows: how many callers are to move, and how.
+    fn at_rest(&self) -> StoreSettings {
+        let mut store = self.clone();
+        if let Some(Moving { percent, mode, .. }) = &mut store.next {
+            (*percent, *mode) = (0, MoveMode::Mirror);
+        }
+        store
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::policy::Sources;
+
+    const RUNNING: &str = "workers: 2\nstore:\n  next: { redis: { url: redis://a, password_env: PASSWORD } }\n  percent: 5\n  mode: mirror\n";
+
+    fn settings(rest: &str, password: &str) -> Settings {
+        let text = format!("version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\n{rest}");
+        let sources = Sources::system().with_variable("PASSWORD", password);
+        let settings = Settings::parse(Path::new("tollgate.yaml"), &text, &sources);
+        settings.unwrap_or_else(|problems| panic!("{}\n{text}", problems[0]))
+    }
+
+    #[test]
+    fn changed_sections_are_named() {
+        let running = settings(RUNNING, "one");
+        for (from, to, expected) in [
+            ("", "", &[][..]),
+            ("workers: 2", "workers: 3", &["workers"]),
+            ("workers: 2", "workers: 2\npolicies: elsewhere", &[]),
+            ("percent: 5\n  mode: mirror", "percent: 50\n  mode: move", &[]),
+            ("redis://a", "redis://b", &["store"]),
+            ("workers: 2", "workers: 2\ntrusted_proxies: [10.0.0.0/8]", &["trusted_proxies"]),
+            (
+                "workers: 2",
+                "workers: 2\nclient_address_from: forwarded\ndrain: 1s",
+                &["trusted_proxies", "drain"],
+            ),
+            ("workers: 2", "workers: 2\nadmin: { address: 127.0.0.1:1 }", &["admin"]),
+            ("workers: 2", "workers: 2\nreload: { poll: 1s }", &["reload"]),
+        ] {
+            let changed = settings(&RUNNING.replace(from, to), "one");
+            assert_eq!(changed.needing_restart(&running), expected, "{to}");
+        }
+        assert_eq!(settings(RUNNING, "two").needing_restart(&running), ["store"]);
+    }
+}

@@ -1,0 +1,80 @@
+//! Settings of the reload: how it is noticed that a file has changed, and how long it must stay as
+//! it is before it is read.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::Checker;
+use crate::yaml::Spanned;
+
+/// How changes of files are noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReloadSettings {
+    /// How often files are read to see whether they have changed, besides when the system says so.
+    pub poll: Duration,
+    /// How long they must stay as they are before they are taken.
+    pub quiet: Duration,
+    /// Whether the system is asked to tell of changes.
+    pub events: bool,
+}
+
+/// How it is noticed that files have changed.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "reload section")]
+pub(super) struct RawReload {
+    /// How often files are read to see whether they have changed, where the system does not tell,
+    /// 100ms to 1h. Default: 5s.
+    poll: Option<Spanned<String>>,
+    /// How long files must stay as they are before they are taken, so that none is taken half
+    /// written, 10ms to 10s. Default: 200ms.
+    quiet: Option<Spanned<String>>,
+    /// Whether the system is asked to tell of changes. Without, only the poll sees them. Default:
+    /// true.
+    events: Option<bool>,
+}
+
+impl Default for ReloadSettings {
+    fn default() -> Self {
+        ReloadSettings {
+            poll: Duration::from_secs(5),
+            quiet: Duration::from_millis(200),
+            events: true,
+        }
+    }
+}
+
+const POLL: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
+const QUIET: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(10);
+
+impl Checker<'_> {
+    pub(super) fn reload(&mut self, raw: &RawReload) -> ReloadSettings {
+        let default = ReloadSettings::default();
+        let poll = raw
+            .poll
+            .as_ref()
+            .map(|raw| self.time_between(raw, &POLL, "write a number and a unit, 100ms to 1h: 5s"));
+        let quiet = raw.quiet.as_ref().map(|raw| {
+            self.time_between(raw, &QUIET, "write a number and a unit, 10ms to 10s: 200ms")
+        });
+        ReloadSettings {
+            poll: poll.flatten().unwrap_or(default.poll),
+            quiet: quiet.flatten().unwrap_or(default.quiet),
+            events: raw.events.unwrap_or(default.events),
+        }
+    }
+
+    fn time_between(
+        &mut self,
+        raw: &Spanned<String>,
+        range: &RangeInclusive<Duration>,
+        help: &str,
+    ) -> Option<Duration> {
+        let time = humantime::parse_duration(&raw.value).ok().filter(|time| range.contains(time));
+        if time.is_none() {
+            self.refuse(raw, format!("`{}` is not a time that this may take", raw.value), help);
+        }
+        time
+    }
+}
