@@ -6,6 +6,8 @@
 //! that `/login/` is not a way around the limits of `/login`. Candidates are found by their first
 //! segment, so a thousand routes cost no more than a few.
 
+mod overlap;
+
 use std::collections::HashMap;
 
 use http::Method;
@@ -249,6 +251,11 @@ impl Router {
             .filter_map(|(index, first)| first.is_none().then_some(index))
             .collect();
         Router { by_first_segment, others, matchers }
+    }
+
+    /// What the routes match, in their order.
+    pub(super) fn matchers(&self) -> &[Matcher] {
+        &self.matchers
     }
 
     /// Position of the first matcher that matches.

@@ -1,0 +1,225 @@
+//! Seats: everybody who can be told apart by how they are named and by tier, before and after.
+//!
+//! A caller sits where the rules put it. The same token, API key or address is looked at with the
+//! rules of both policies, and each pair of places that one of them can have is a seat.
+
+use crate::identity::{Caller, CallerKey, ClaimRules, IdentityRules, TierSource};
+
+/// Those who are named alike and are of one tier, before and after.
+#[derive(Clone, Copy)]
+pub(super) struct Seat<'p> {
+    /// How they are named.
+    pub(super) named: Named<'p>,
+    /// The version of IP that they come by.
+    pub(super) family: Family,
+    /// Position of their tier before.
+    pub(super) tier_before: usize,
+    /// Position of their tier after.
+    pub(super) tier_after: usize,
+}
+
+/// How the same token, key or address is named before and after; none: it is nobody's.
+#[derive(Clone, Copy)]
+pub(super) struct Named<'p> {
+    /// What they show.
+    pub(super) source: Source<'p>,
+    /// The rule of the old policy.
+    pub(super) before: Option<&'p Caller>,
+    /// The rule of the new one.
+    pub(super) after: Option<&'p Caller>,
+}
+
+/// What a caller shows, of what both policies know.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'p> {
+    /// A token.
+    Token {
+        /// Whose.
+        issuer: &'p str,
+        /// What the old policy makes of its claims.
+        before: &'p ClaimRules,
+        /// What the new one does.
+        after: &'p ClaimRules,
+    },
+    /// An API key.
+    Key,
+    /// Nothing but an address.
+    Address,
+}
+
+/// The version of IP that a request comes by: prefixes differ by it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    V4,
+    V6,
+}
+
+impl Named<'_> {
+    /// Whether the caller's part of counter keys stays: it is made of the issuer, the claim's name
+    /// and its value, or of the address and the prefix. What the rule is called is no part of it.
+    pub(super) fn is_same_caller(&self, family: Family) -> bool {
+        match (self.before.map(|own| &own.key), self.after.map(|own| &own.key)) {
+            (Some(CallerKey::Address { .. }), Some(CallerKey::Address { .. }))
+                if family == Family::V4 =>
+            {
+                true
+            }
+            (Some(CallerKey::Claim(before)), Some(CallerKey::Claim(after))) => {
+                before == after && self.source.is_same_claim(before)
+            }
+            (before, after) => before == after,
+        }
+    }
+
+    /// What kind of caller it is.
+    pub(super) fn kind(&self) -> String {
+        match (self.before, self.after) {
+            (Some(before), Some(after)) if before.name != after.name => {
+                format!("{}, now {}", before.name, after.name)
+            }
+            (Some(caller), _) | (None, Some(caller)) => caller.name.to_string(),
+            (None, None) => "nobody in particular".to_owned(),
+        }
+    }
+}
+
+impl Source<'_> {
+    /// Whether a claim is read from the same place as before.
+    pub(super) fn is_same_claim(&self, claim: &str) -> bool {
+        match self {
+            Source::Token { before, after, .. } => {
+                // A dotted path may lead through a claim that has another name.
+                let first = claim.split('.').next().unwrap_or(claim);
+                let is_same = |name| place(before, name) == place(after, name);
+                is_same(claim) && is_same(first)
+            }
+            Source::Key | Source::Address => true,
+        }
+    }
+
+    /// What it is called where kinds of callers do not tell it apart.
+    pub(super) fn label(&self) -> String {
+        match self {
+            Source::Token { issuer, .. } => format!("with tokens of {issuer}"),
+            Source::Key => "with API keys".to_owned(),
+            Source::Address => "without tokens".to_owned(),
+        }
+    }
+}
+
+/// Where a policy finds the claim that it calls so.
+pub(super) fn place<'p>(rules: &'p ClaimRules, claim: &'p str) -> &'p str {
+    rules.names.iter().find(|(name, _)| **name == *claim).map_or(claim, |(_, place)| place)
+}
+
+/// All seats, each once.
+pub(super) fn seats<'p>(old: &'p IdentityRules, new: &'p IdentityRules) -> Vec<Seat<'p>> {
+    let mut seats = Vec::new();
+    for named in all_named(old, new) {
+        let mut tiers = Vec::new();
+        for name in tier_names(old, new) {
+            let pair = (tier(old, named.before, name), tier(new, named.after, name));
+            if !tiers.contains(&pair) {
+                tiers.push(pair);
+            }
+        }
+        for (tier_before, tier_after) in tiers {
+            let seat = |family| Seat { named, family, tier_before, tier_after };
+            seats.extend([Family::V4, Family::V6].map(seat));
+        }
+    }
+    seats
+}
+
+/// All ways in which the same token, key or address can be named by both.
+pub(super) fn all_named<'p>(old: &'p IdentityRules, new: &'p IdentityRules) -> Vec<Named<'p>> {
+    let mut all = Vec::new();
+    for (issuer, before) in vouchers(old) {
+        if let Some((_, after)) = vouchers(new).find(|(other, _)| *other == issuer) {
+            let source = Source::Token { issuer, before, after };
+            all.extend(named_by(source, old, new));
+        }
+    }
+    let has_keys = |rules: &IdentityRules| rules.api_keys.as_ref().map(|keys| keys.id.clone());
+    if old.api_keys.is_some() && has_keys(old) == has_keys(new) {
+        all.extend(named_by(Source::Key, old, new));
+    }
+    let (before, after) = (by_address(old), by_address(new));
+    if before.is_some() || after.is_some() || all.is_empty() {
+        all.push(Named { source: Source::Address, before, after });
+    }
+    all
+}
+
+/// Who vouches for claims, with what is made of them.
+fn vouchers(rules: &IdentityRules) -> impl Iterator<Item = (&str, &ClaimRules)> {
+    let issuers = rules.issuers.iter().map(|issuer| (issuer.issuer.as_str(), &issuer.claims));
+    issuers.chain(rules.introspection.iter().map(|other| (&*other.id, &other.claims)))
+}
+
+/// The pairs of rules that can name the same token: the first whose claim it has names it, so one
+/// that is named by a rule has none of the claims before it. Where no rule is for such tokens, the
+/// address names their senders.
+fn named_by<'p>(
+    source: Source<'p>,
+    old: &'p IdentityRules,
+    new: &'p IdentityRules,
+) -> Vec<Named<'p>> {
+    let (rules_before, rules_after) = (rules_for(source, old), rules_for(source, new));
+    let mut all = Vec::new();
+    let named = |before, after| Named { source, before, after };
+    for (at, &(before, claim)) in rules_before.iter().enumerate() {
+        let lacks = |other: &str| rules_before.iter().take(at).any(|(_, own)| *own == other);
+        for (at, &(after, other)) in rules_after.iter().enumerate() {
+            let lacks_claim = rules_after.iter().take(at).any(|(_, own)| *own == claim);
+            if !lacks(other) && !lacks_claim {
+                all.push(named(Some(before), Some(after)));
+            }
+        }
+        if rules_after.is_empty() {
+            all.push(named(Some(before), by_address(new)));
+        }
+    }
+    if rules_before.is_empty() {
+        let after: Vec<Option<&Caller>> = match rules_after.as_slice() {
+            [] => vec![by_address(new)],
+            rules => rules.iter().map(|(caller, _)| Some(*caller)).collect(),
+        };
+        all.extend(after.into_iter().map(|after| named(by_address(old), after)));
+    }
+    all
+}
+
+/// The rules that name those who show this, each with the claim or field that it reads.
+fn rules_for<'p>(source: Source<'_>, rules: &'p IdentityRules) -> Vec<(&'p Caller, &'p str)> {
+    let rule = |caller: &'p Caller| match (&caller.key, source) {
+        (CallerKey::Claim(claim), Source::Token { .. }) => Some((caller, &**claim)),
+        (CallerKey::ApiKey(field), Source::Key) => Some((caller, &**field)),
+        _ => None,
+    };
+    rules.callers.iter().filter_map(rule).collect()
+}
+
+fn by_address(rules: &IdentityRules) -> Option<&Caller> {
+    rules.callers.iter().find(|caller| matches!(caller.key, CallerKey::Address { .. }))
+}
+
+/// What a token may say of a tier: each name that either policy knows, and one that none does.
+fn tier_names<'p>(
+    old: &'p IdentityRules,
+    new: &'p IdentityRules,
+) -> impl Iterator<Item = Option<&'p str>> {
+    old.tiers.names().chain(new.tiers.names()).map(Some).chain([None])
+}
+
+/// The tier of those who are named by `caller` and whose token says `name`.
+fn tier(rules: &IdentityRules, caller: Option<&Caller>, name: Option<&str>) -> usize {
+    let tiers = &rules.tiers;
+    match caller.map(|caller| &caller.tier) {
+        None | Some(TierSource::Default) => tiers.default,
+        Some(TierSource::Fixed(tier)) => *tier,
+        Some(TierSource::Claim(_)) => {
+            name.and_then(|name| tiers.names().position(|own| own == name)).unwrap_or(tiers.default)
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! What is told of changes. That it is true of counters is put to the proof by the integration
+//! tests, with a store.
+
+use std::path::Path;
+
+use http::Method;
+use proptest::prelude::*;
+
+use super::*;
+use crate::policy::{Request, Sources, load};
+
+/// A policy with these sections; those that it must have have a default.
+fn policy(text: &str) -> Policies {
+    let section = |name: &str, default: &str| match text.lines().any(|line| line.starts_with(name))
+    {
+        true => String::new(),
+        false => format!("{name} {default}\n"),
+    };
+    let all = format!(
+        "version: 1\n{}{}{}{}{text}",
+        section("upstreams:", "{ api: { servers: [http://127.0.0.1:9000] } }"),
+        section("identity:", "{ callers: [{ name: anonymous, key: client.ip }] }"),
+        section("limits:", "{ core: { per: caller, rate: 5000/hour } }"),
+        section("routes:", "[{ match: { path: /** }, limits: [core] }]"),
+    );
+    let policy = load(Path::new("api.yaml"), &all, &Sources::system());
+    Policies::new(vec![policy.unwrap_or_else(|problems| panic!("{}\n{all}", problems[0]))])
+}
+
+fn told(old: &str, new: &str) -> String {
+    diff(&policy(old), &policy(new)).to_string()
+}
+
+/// What is told below the policy's name.
+fn assert_told(old: &str, new: &str, expected: &str) {
+    assert_eq!(told(old, new), format!("policy api\n{expected}"), "{old}\n{new}");
+}
+
+#[test]
+fn nothing_is_told_of_what_comes_to_the_same() {
+    assert_eq!(told("", ""), "no difference\n");
+    let new = "limits:\n  core: { per: [caller], rate: 5_000 per 1h, algorithm: fixed_window }\n";
+    assert_eq!(told("", new), "no difference\n");
+    // Another order, and a route that no request reaches.
+    let old = "routes: [{ match: { path: /a }, limits: [core] }, { match: { path: /** } }]";
+    let new = "routes: [{ match: { path: /a }, limits: [core] }, { match: { path: /** } }, \
+               { match: { path: /b }, limits: [core] }]";
+    assert_eq!(told(old, new), "no difference\n");
+}
+
+#[test]
+fn windows_are_told_with_what_becomes_of_what_was_used() {
+    let limits = |core: &str, other: &str| {
+        format!(
+            "limits:\n  core: {{ per: caller, {core} }}\n  other: {{ per: client.ip, {other} }}\n"
+        )
+    };
+    assert_told(
+        &limits("rate: 5000/hour", "rate: 5/s"),
+        &limits("rate: 6000/hour", "rate: 5/s"),
+        "  windows\n    rescaled core for everybody: 5000/hour -> 6000/hour: used stays, 1000 more\n    \
+         kept: other\n",
+    );
+    assert_told(
+        &limits("rate: 5000/hour", "rate: 5/s, algorithm: gcra, burst: 9"),
+        &limits("rate: 5000/day", "rate: 4/s, algorithm: gcra, burst: 7"),
+        "  windows\n    fresh core for everybody: 5000/hour -> 5000/day (window hour -> day): \
+         all begin anew, what was used is forgotten\n    rescaled other for everybody: 5/second by \
+         gcra, burst 9 -> 4/second by gcra, burst 7: used stays, 2 fewer: who has used more waits, \
+         comes back slower\n",
+    );
+}
+
+#[test]
+fn requests_are_told_that_match_another_route() {
+    let limits =
+        "limits: { core: { per: caller, rate: 5/s }, other: { per: caller, rate: 6/s } }\n";
+    let routes = |routes: &str| format!("{limits}routes: [{routes}]\n");
+    let all = "{ match: { path: /** }, limits: [core] }";
+    let repos = "{ match: { path: /repos/** }, limits: [core] }";
+    assert_told(
+        &routes(&format!("{repos}, {all}")),
+        &routes(&format!(
+            "{{ match: {{ path: \"/repos/{{owner}}/{{repo}}/**\" }}, limits: [core, other] }}, \
+             {repos}, {all}"
+        )),
+        "  routing\n    /repos/{owner}/{repo}/**: /repos/** -> /repos/{owner}/{repo}/**: limits \
+         core -> core, other\n",
+    );
+    assert_told(
+        &routes(all),
+        &routes(&format!("{{ match: {{ path: /login, methods: [POST, PUT] }} }}, {all}")),
+        "  routing\n    POST,PUT /login: /** -> /login: limits core -> none\n",
+    );
+    assert_told(
+        &routes(&format!("{repos}, {all}")),
+        &routes(repos),
+        "  routing\n    /**: /** -> no route\n",
+    );
+    assert_told(
+        &routes(all),
+        &routes(&format!("{{ match: {{ host: a.example.com, path: /x }} }}, {all}")),
+        "  routing\n    /x at a.example.com: /** -> /x: limits core -> none\n",
+    );
+    assert_told(
+        &routes(all),
+        &routes("{ match: { path: /** }, auth: none, cost: 2, limits: [core] }"),
+        "  routing\n    /**: auth optional -> none; cost by limit -> 2\n",
+    );
+}
+
+#[test]
+fn another_order_of_routes_is_told_where_they_overlap() {
+    let routes = |[first, second]: [&str; 2]| {
+        format!(
+            "routes: [{{ match: {{ path: \"{first}\" }}, limits: [core] }}, \
+             {{ match: {{ path: \"{second}\" }} }}]\n"
+        )
+    };
+    let old = routes(["/{a}/x", "/y/{b}"]);
+    let new = "routes: [{ match: { path: \"/y/{b}\" } }, \
+               { match: { path: \"/{a}/x\" }, limits: [core] }]\n";
+    assert_told(&old, new, "  routing\n    /y/x: /{a}/x -> /y/{b}: limits core -> none\n");
+}
+
+#[test]
+fn parameter_that_stands_for_another_part_is_told() {
+    let policy = |path: &str| {
+        format!(
+            "limits: {{ core: {{ per: [client.ip, path.id], rate: 5/s }} }}\n\
+             routes: [{{ match: {{ path: \"{path}\" }}, limits: [core] }}]\n"
+        )
+    };
+    assert_told(
+        &policy("/{id}/{other}"),
+        &policy("/{other}/{id}"),
+        "  routing\n    /{id}/{other}: /{id}/{other} -> /{other}/{id}: core counts by another part \
+         of the path as id\n",
+    );
+}
+
+#[test]
+fn hosts_that_another_policy_decides_are_told() {
+    let named = |name: &str, hosts: &str| {
+        let text = format!(
+            "version: 1\nhosts: {hosts}\nupstreams: {{ api: {{ servers: [http://127.0.0.1:9000] }} }}\n\
+             routes: [{{ match: {{ path: /** }} }}]\n"
+        );
+        load(Path::new(name), &text, &Sources::system()).unwrap_or_else(|_| panic!("{text}"))
+    };
+    let old = Policies::new(vec![named("a.yaml", "[a.example.com]"), named("rest.yaml", "[]")]);
+    let new = Policies::new(vec![
+        named("a.yaml", "[a.example.com]"),
+        named("b.yaml", "[\"*.example.com\"]"),
+        named("rest.yaml", "[]"),
+    ]);
+    let expected = "hosts\n  *.example.com: policy rest -> policy b: its limits count, with \
+                    counters of their own\npolicy b\n  policy\n    new\n";
+    assert_eq!(diff(&old, &new).to_string(), expected);
+    assert!(diff(&old, &old).is_empty());
+}
+
+#[test]
+fn lists_costs_and_responses_are_told() {
+    let old = "deny: [192.0.2.1]\nexempt: [\"anonymous:192.0.2.9\"]\n";
+    let new = "deny: [192.0.2.2]\nresponses: { denied_status: 403 }\n\
+               limits: { core: { per: caller, rate: 5000/hour, mode: shadow, cost: { GET: 1, default: 5 } } }\n\
+               upstreams: { api: { servers: [http://127.0.0.1:9001] } }\n";
+    assert_told(
+        old,
+        new,
+        "  access\n    deny: removed 192.0.2.1/32\n    deny: added 192.0.2.2/32\n    \
+         exempt: removed anonymous:192.0.2.9\n  limits\n    core: cost: 1 -> GET 1, others 5\n    \
+         core: mode: enforced -> shadow\n  upstreams\n    upstream api: 127.0.0.1:9000 (connect 2s, \
+         response 60s, idle 60s) -> 127.0.0.1:9001 (connect 2s, response 60s, idle 60s)\n  \
+         responses\n    denied status: 429 -> 403\n",
+    );
+}
+
+#[test]
+fn text_from_a_policy_cannot_forge_lines() {
+    let new = "overrides: [{ caller: \"anonymous:192.0.2.1\", limit: core, rate: 1/s, until: 2030-01-01, \
+               why: x }]\nresponses: { realm: \"a b\" }\n";
+    let told = told("", new);
+    assert!(told.lines().count() < 10, "{told}");
+    assert_eq!(printable(&"a\nb\u{1b}[31m"), "a?b?[31m");
+    assert_eq!(bounded(&"ä".repeat(1000)).chars().count(), MAX_LINE + 1);
+}
+
+/// One of some ways to count, so that two are often alike.
+fn any_measure() -> impl Strategy<Value = String> {
+    let rate = prop::sample::select(vec!["5/s", "5/hour", "6/hour", "7/day"]);
+    let way = prop::sample::select(vec![
+        "",
+        ", align: epoch",
+        ", algorithm: sliding_window",
+        ", algorithm: sliding_log",
+        ", algorithm: gcra",
+        ", algorithm: gcra, burst: 3",
+        ", algorithm: token_bucket, capacity: 9",
+    ]);
+    let calendar = prop::sample::select(vec![
+        "rate: 5/day, align: calendar",
+        "rate: 5/day, align: calendar, timezone: Europe/Berlin",
+        "rate: 5/month, align: calendar",
+        "concurrent: 5",
+        "concurrent: 6",
+    ]);
+    prop_oneof![
+        (rate, way).prop_map(|(rate, way)| format!("rate: {rate}{way}")),
+        calendar.prop_map(str::to_owned),
+    ]
+}
+
+/// Routes of which many overlap; each does something else.
+fn any_routes() -> impl Strategy<Value = String> {
+    let segment = prop::sample::select(vec!["a", "b", "*"]);
+    let path =
+        (prop::collection::vec(segment, 0..3), any::<bool>()).prop_map(|(segments, open)| {
+            let path: String = segments.iter().map(|segment| format!("/{segment}")).collect();
+            if open { path + "/**" } else { path + "/" }
+        });
+    let method = prop::sample::select(vec!["", ", methods: [GET]", ", methods: [POST, PUT]"]);
+    let host = prop::sample::select(vec!["", ", host: x.test", ", host: \"*.test\""]);
+    prop::collection::vec((path, method, host, 1..4_u32), 1..5).prop_map(|routes| {
+        let route = |(path, method, host, cost)| {
+            format!("  - {{ match: {{ path: \"{path}\"{method}{host} }}, limits: [core], cost: {cost} }}\n")
+        };
+        format!("routes:\n{}", routes.into_iter().map(route).collect::<String>())
+    })
+}
+
+proptest! {
+    /// The parts of a key that are told are those that the key is made of, and no others.
+    #[test]
+    fn prop_window_is_fresh_if_and_only_if_a_part_of_its_key_is_told(
+        before in any_measure(),
+        after in any_measure(),
+    ) {
+        let limits = |measure: &str| format!("limits: {{ core: {{ per: caller, {measure} }} }}\n");
+        let [old, new] = [&before, &after].map(|measure| policy(&limits(measure)));
+        let id = |all: &Policies| all.iter().next().unwrap().limits[0].rates[0][0].id;
+        let difference = diff(&old, &new);
+        let change = &difference.policies[0].windows[0];
+        prop_assert_eq!(id(&old) == id(&new), change.because.is_empty());
+        prop_assert_eq!(id(&old) == id(&new), change.fate != Fate::Fresh);
+        prop_assert_eq!(change.fate == Fate::Kept, change.before == change.after);
+    }
+
+    /// A request is treated otherwise if, and only if, a change is told between its two routes.
+    #[test]
+    fn prop_no_request_is_treated_otherwise_untold(
+        old in any_routes(),
+        new in any_routes(),
+        path in "(/[abc]){1,4}",
+        method in prop::sample::select(vec![Method::GET, Method::PUT, Method::DELETE]),
+        host in prop::sample::select(vec![None, Some("x.test"), Some("y.test"), Some("z")]),
+    ) {
+        let (old, new) = (policy(&old), policy(&new));
+        let (before, after) = (old.iter().next().unwrap(), new.iter().next().unwrap());
+        let request = Request { host, path: &path, method: &method };
+        let routes = [before.route(request), after.route(request)].map(|found| {
+            found.map(|(route, _)| (route.name.to_string(), route.cost.clone()))
+        });
+        let [from, to] = routes.clone().map(|route| route.map(|(name, _)| name));
+        let told = diff(&old, &new);
+        let is_told = told.policies[0].routing.iter().any(|change| {
+            change.before == from && change.after == to
+                && (change.methods.is_empty()
+                    || change.methods.iter().any(|own| *own == method.to_string() || own == "*"))
+        });
+        if routes[0] != routes[1] {
+            prop_assert!(is_told, "{path} {method} {host:?}\n{told}");
+        }
+        if told.policies[0].routing.is_empty() {
+            prop_assert_eq!(&routes[0], &routes[1]);
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! What becomes of open windows, limit by limit and for whom.
+//!
+//! A counter's key is made of an [`Allowance::id`] and of what the limit is counted per. So two
+//! allowances share a counter if, and only if, their ids are equal, the limit is counted per the
+//! same, and so is the caller where that is part of it. A state holds what was used, never what is
+//! left: the same counter under another rate keeps what was used.
+
+use serde::Serialize;
+
+use super::{
+    labels::{labels, tier_label, unique},
+    seats::{Family, Seat, seats},
+    sections::caller,
+    words,
+};
+use crate::{
+    identity::Tiers,
+    limit::Quota,
+    policy::{Allowance, KeyPart, Limit, Override, Policy},
+};
+
+/// What becomes of one window of a limit, for some callers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WindowChange {
+    /// The limit.
+    pub limit: String,
+    /// Whether it is a rate that is only tried out.
+    pub is_candidate: bool,
+    /// What becomes of it.
+    pub fate: Fate,
+    /// For whom: tiers, kinds of callers, single callers that have overrides.
+    pub to: Vec<String>,
+    /// How much it was.
+    pub before: Option<String>,
+    /// How much it will be.
+    pub after: Option<String>,
+    /// Which parts of the counter's key are others.
+    pub because: Vec<String>,
+    /// What that means to those who have used some of it.
+    pub effect: String,
+}
+
+/// What becomes of a window. In the order of how much that matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// Another counter takes its place: everybody begins anew.
+    Fresh,
+    /// It no longer counts.
+    Gone,
+    /// The same counter, under another rate.
+    Rescaled,
+    /// It was not there.
+    New,
+    /// Nothing changes.
+    Kept,
+}
+
+impl Fate {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Fate::Fresh => "fresh",
+            Fate::Gone => "gone",
+            Fate::Rescaled => "rescaled",
+            Fate::New => "new",
+            Fate::Kept => "kept",
+        }
+    }
+}
+
+/// What becomes of all windows of all limits.
+pub(super) fn windows(old: &Policy, new: &Policy) -> Vec<WindowChange> {
+    let seats = seats(&old.identity, &new.identity);
+    let names = old.limits.iter().map(|limit| &*limit.name);
+    let added = new.limits.iter().map(|limit| &*limit.name);
+    let added = added.filter(|name| old.limits.iter().all(|limit| *limit.name != **name));
+    let mut changes: Vec<WindowChange> = names
+        .chain(added)
+        .flat_map(|name| LimitPair::new(name, old, new).changes(&seats))
+        .collect();
+    changes.sort_by_key(|change| change.fate);
+    changes
+}
+
+/// A limit, before and after.
+struct LimitPair<'p> {
+    name: &'p str,
+    old: &'p Policy,
+    new: &'p Policy,
+    before: Option<&'p Limit>,
+    after: Option<&'p Limit>,
+}
+
+/// What a seat may use, before and after.
+struct Use<'p> {
+    seat: Seat<'p>,
+    before: &'p [Allowance],
+    after: &'p [Allowance],
+    is_candidate: bool,
+}
+
+impl<'p> LimitPair<'p> {
+    fn new(name: &'p str, old: &'p Policy, new: &'p Policy) -> Self {
+        let find = |policy: &'p Policy| policy.limits.iter().find(|limit| *limit.name == *name);
+        LimitPair { name, old, new, before: find(old), after: find(new) }
+    }
+
+    /// The tiers, before and after.
+    fn tiers(&self) -> [&'p Tiers; 2] {
+        [self.old, self.new].map(|policy| &policy.identity.tiers)
+    }
+
+    fn changes(&self, seats: &[Seat<'p>]) -> Vec<WindowChange> {
+        let mut groups = Groups { pair: self, seats, groups: Vec::new() };
+        for seat in seats {
+            for is_candidate in [false, true] {
+                let (before, after) = self.of_tiers(seat, is_candidate);
+                for change in self.fates(&Use { seat: *seat, before, after, is_candidate }) {
+                    groups.add(*seat, change);
+                }
+            }
+        }
+        let mut changes = groups.finish();
+        for caller in self.singled_out() {
+            changes.extend(self.override_changes(&caller, seats));
+        }
+        changes
+    }
+
+    fn of_tiers(&self, seat: &Seat<'p>, is_candidate: bool) -> (&'p [Allowance], &'p [Allowance]) {
+        let of = |limit: Option<&'p Limit>, tier: usize| {
+            let rates =
+                limit.map(|limit| if is_candidate { &limit.candidate } else { &limit.rates });
+            rates.and_then(|rates| rates.get(tier)).map_or(&[][..], Vec::as_slice)
+        };
+        (of(self.before, seat.tier_before), of(self.after, seat.tier_after))
+    }
+
+    /// The fates of a seat's windows: those with the same id first, then those that take the place
+    /// of others, then what is left.
+    fn fates(&self, used: &Use<'p>) -> Vec<WindowChange> {
+        let mut changes = Vec::new();
+        let mut before: Vec<&Allowance> = used.before.iter().collect();
+        let mut after: Vec<&Allowance> = used.after.iter().collect();
+        let because = self.other_keys(&used.seat);
+        let by_id: fn(&Allowance, &Allowance) -> bool = |own, other| own.id == other.id;
+        for matches in [by_id, |own, other| own.window_secs == other.window_secs, |_, _| true] {
+            after.retain(|own| {
+                let Some(at) = before.iter().position(|other| matches(own, other)) else {
+                    return true;
+                };
+                changes.push(self.change(used, (Some(before.remove(at)), Some(own)), &because));
+                false
+            });
+        }
+        let gone = before.into_iter().map(|own| (Some(own), None));
+        let added = after.into_iter().map(|own| (None, Some(own)));
+        changes.extend(gone.chain(added).map(|pair| self.change(used, pair, &because)));
+        changes
+    }
+
+    /// What is another part of the keys of all windows: the policy's name, what the limit is counted
+    /// per, how callers are told apart.
+    fn other_keys(&self, seat: &Seat<'_>) -> Vec<String> {
+        let (Some(before), Some(after)) = (self.before, self.after) else { return Vec::new() };
+        let mut because = Vec::new();
+        if self.old.name != self.new.name {
+            because.push(format!("policy {} -> {}", self.old.name, self.new.name));
+        }
+        let key = |limit: &Limit| (limit.per.parts.clone(), prefix(limit, seat.family));
+        if key(before) != key(after) {
+            because.push(format!("per {} -> {}", words::per(&before.per), words::per(&after.per)));
+            return because;
+        }
+        for part in &before.per.parts {
+            match part {
+                KeyPart::Caller if !seat.named.is_same_caller(seat.family) => {
+                    let key = |caller| words::named_by(caller, seat.named.source);
+                    let [before, after] = key([seat.named.before, seat.named.after]);
+                    because.push(format!("caller {before} -> {after}"));
+                }
+                KeyPart::Claim(claim) if !seat.named.source.is_same_claim(claim) => {
+                    because.push(format!("jwt.{claim} is read from another claim"));
+                }
+                _ => {}
+            }
+        }
+        because
+    }
+
+    fn change(
+        &self,
+        used: &Use<'_>,
+        (before, after): (Option<&Allowance>, Option<&Allowance>),
+        other_keys: &[String],
+    ) -> WindowChange {
+        let (fate, because, effect) = match (before, after) {
+            (Some(before), Some(after)) if before.id != after.id || !other_keys.is_empty() => {
+                let mut because = other_keys.to_vec();
+                because.extend(other_counting(&before.quota, &after.quota));
+                (Fate::Fresh, because, "all begin anew, what was used is forgotten".to_owned())
+            }
+            (Some(before), Some(after)) if before.quota == after.quota => {
+                (Fate::Kept, Vec::new(), String::new())
+            }
+            (Some(before), Some(after)) => {
+                (Fate::Rescaled, Vec::new(), rescaled(&before.quota, &after.quota))
+            }
+            (Some(_), None) => (Fate::Gone, Vec::new(), "no longer limited by it".to_owned()),
+            (None, _) => (Fate::New, Vec::new(), "begins with nothing used".to_owned()),
+        };
+        WindowChange {
+            limit: self.name.to_owned(),
+            is_candidate: used.is_candidate,
+            fate,
+            to: Vec::new(),
+            before: before.map(|own| words::quota(&own.quota)),
+            after: after.map(|own| words::quota(&own.quota)),
+            because,
+            effect,
+        }
+    }
+
+    /// Single callers that have a rate of their own before or after, as their policy writes them.
+    fn singled_out(&self) -> Vec<Overridden<'p>> {
+        let mut all: Vec<Overridden<'p>> = Vec::new();
+        for own in self.before.iter().flat_map(|limit| &limit.overrides.0) {
+            all.push(Overridden {
+                name: caller(&own.caller, self.old),
+                before: Some(own),
+                after: None,
+            });
+        }
+        for own in self.after.iter().flat_map(|limit| &limit.overrides.0) {
+            let name = caller(&own.caller, self.new);
+            match all.iter_mut().find(|other| other.name == name) {
+                Some(other) => other.after = Some(own),
+                None => all.push(Overridden { name, before: None, after: Some(own) }),
+            }
+        }
+        all
+    }
+
+    /// What a single caller's windows come to. Its tier is not known: where that makes a difference,
+    /// there is a change for each.
+    fn override_changes(&self, of: &Overridden<'p>, seats: &[Seat<'p>]) -> Vec<WindowChange> {
+        let own = of.before.or(of.after).map_or("", |own| &*own.caller.kind);
+        let is_of_kind = |seat: &&Seat<'p>| {
+            let callers = [seat.named.before, seat.named.after];
+            callers.into_iter().flatten().any(|caller| *caller.name == *own)
+        };
+        let mut groups = Groups { pair: self, seats: &[], groups: Vec::new() };
+        for seat in seats.iter().filter(is_of_kind) {
+            let (before, after) = self.of_tiers(seat, false);
+            let before = of.before.map_or(before, |own| &own.allowances);
+            let after = of.after.map_or(after, |own| &own.allowances);
+            let used = Use { seat: *seat, before, after, is_candidate: false };
+            for change in self.fates(&used) {
+                groups.add(*seat, change);
+            }
+        }
+        groups.finish_for(of)
+    }
+}
+
+/// A caller with a rate of its own.
+struct Overridden<'p> {
+    name: String,
+    before: Option<&'p Override>,
+    after: Option<&'p Override>,
+}
+
+/// By how much of an address a limit counts, if it counts by addresses.
+fn prefix(limit: &Limit, family: Family) -> Option<u8> {
+    let is_by_address = limit.per.parts.contains(&KeyPart::ClientIp);
+    is_by_address.then_some(match family {
+        Family::V4 => limit.per.ipv4_prefix,
+        Family::V6 => limit.per.ipv6_prefix,
+    })
+}
+
+/// Which parts of an [`Allowance::id`] are others, besides the names of policy and limit.
+fn other_counting(before: &Quota, after: &Quota) -> Vec<String> {
+    let mut because = Vec::new();
+    let mut compare = |what: &str, before: Option<String>, after: Option<String>| {
+        if before != after {
+            let word = |word: Option<String>| word.unwrap_or_else(|| "first request".into());
+            because.push(format!("{what} {} -> {}", word(before), word(after)));
+        }
+    };
+    let names = [before, after].map(|quota| Some(words::algorithm(quota).to_owned()));
+    let [old, new] = names;
+    let is_same_algorithm = old == new;
+    compare("algorithm", old, new);
+    if let (Some(before), Some(after)) = (words::length(before), words::length(after)) {
+        compare("window", Some(before), Some(after));
+    }
+    if is_same_algorithm {
+        compare("align", words::alignment(before), words::alignment(after));
+    }
+    because
+}
+
+/// How what was used carries over to another quota of the same counter.
+fn rescaled(before: &Quota, after: &Quota) -> String {
+    let kept = match before {
+        Quota::Concurrency(_) => "requests in flight stay counted",
+        _ => "used stays",
+    };
+    let (old, new) = (before.capacity(), after.capacity());
+    let pace = match (before, after) {
+        (Quota::Gcra(before), Quota::Gcra(after)) => before.limit.cmp(&after.limit),
+        (Quota::TokenBucket(before), Quota::TokenBucket(after)) => before.refill.cmp(&after.refill),
+        _ => std::cmp::Ordering::Equal,
+    };
+    let mut words = vec![kept.to_owned()];
+    if new > old {
+        words.push(format!("{} more", new - old));
+    } else if new < old {
+        words.push(format!("{} fewer: who has used more waits", old - new));
+    }
+    match pace {
+        std::cmp::Ordering::Less => words.push("comes back faster".into()),
+        std::cmp::Ordering::Greater => words.push("comes back slower".into()),
+        std::cmp::Ordering::Equal => {}
+    }
+    words.join(", ")
+}
+
+/// Changes that are alike, with those whom they are to.
+struct Groups<'g, 'p> {
+    pair: &'g LimitPair<'p>,
+    seats: &'g [Seat<'p>],
+    groups: Vec<(WindowChange, Vec<Seat<'p>>)>,
+}
+
+impl<'p> Groups<'_, 'p> {
+    fn add(&mut self, seat: Seat<'p>, change: WindowChange) {
+        match self.groups.iter_mut().find(|(other, _)| *other == change) {
+            Some((_, seats)) => seats.push(seat),
+            None => self.groups.push((change, vec![seat])),
+        }
+    }
+
+    fn finish(self) -> Vec<WindowChange> {
+        let Groups { pair, seats: all, groups } = self;
+        let label = |(change, seats): (WindowChange, Vec<Seat<'p>>)| WindowChange {
+            to: labels(pair.tiers(), all, &seats),
+            ..change
+        };
+        groups.into_iter().map(label).collect()
+    }
+
+    /// Without those that are as before: what a single caller keeps is its own affair.
+    fn finish_for(self, caller: &Overridden<'_>) -> Vec<WindowChange> {
+        let Groups { pair, groups, .. } = self;
+        let is_one = groups.len() == 1;
+        let changed = groups.into_iter().filter(|(change, _)| change.fate != Fate::Kept);
+        changed
+            .map(|(change, seats)| {
+                let tiers: Vec<String> =
+                    seats.iter().map(|seat| tier_label(pair.tiers(), seat)).collect();
+                let to = match is_one {
+                    true => caller.name.clone(),
+                    false => format!("{} in {}", caller.name, words::list(unique(tiers))),
+                };
+                WindowChange { to: vec![to], ..change }
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,232 @@
+//! Parts of a policy in words, as people write and read them.
+
+use std::time::Duration;
+
+use super::seats::{Source, place};
+use crate::{
+    identity::{Caller, CallerKey, ClaimRules, IdentityRules, TierSource, Tiers},
+    limit::{Align, FixedWindow, Quota},
+    policy::{
+        AcceptedIssuers, Auth, Cost, Enforcement, HostPattern, KeyPart, Per, Period, Policy,
+        Refund, Statuses,
+    },
+};
+
+/// How much, and how it is counted: `5000/hour`, `30/minute by gcra, burst 10`.
+pub(super) fn quota(quota: &Quota) -> String {
+    match quota {
+        Quota::FixedWindow(window) => {
+            let rate = format!("{}/{}", window.limit, length(quota).unwrap_or_default());
+            match alignment(quota) {
+                Some(alignment) => format!("{rate} by {alignment}"),
+                None => rate,
+            }
+        }
+        Quota::SlidingWindow(window) => {
+            format!("{}/{} by sliding_window", window.limit, word(window.window))
+        }
+        Quota::SlidingLog(log) => format!("{}/{} by sliding_log", log.limit, word(log.window)),
+        Quota::TokenBucket(bucket) => {
+            let strict = if bucket.strict { ", strict" } else { "" };
+            let (refill, interval) = (bucket.refill, word(bucket.interval));
+            format!("{refill}/{interval} by token_bucket, capacity {}{strict}", bucket.capacity)
+        }
+        Quota::Gcra(gcra) => {
+            format!("{}/{} by gcra, burst {}", gcra.limit, word(gcra.window), gcra.burst)
+        }
+        Quota::Concurrency(slots) => {
+            let [lease, retry] =
+                [slots.lease, slots.retry_after].map(|time| Period::Length(time).to_string());
+            format!("{} at once, lease {lease}, retry after {retry}", slots.limit)
+        }
+    }
+}
+
+/// The algorithm's name in policies.
+pub(super) fn algorithm(quota: &Quota) -> &'static str {
+    match quota {
+        Quota::FixedWindow(_) => "fixed_window",
+        Quota::SlidingWindow(_) => "sliding_window",
+        Quota::SlidingLog(_) => "sliding_log",
+        Quota::TokenBucket(_) => "token_bucket",
+        Quota::Gcra(_) => "gcra",
+        Quota::Concurrency(_) => "concurrency",
+    }
+}
+
+/// The length of the window; none: there is no window.
+pub(super) fn length(quota: &Quota) -> Option<String> {
+    Some(match quota {
+        Quota::FixedWindow(FixedWindow { align, .. }) => match align {
+            Align::FirstRequest(length) | Align::Epoch(length) => word(*length),
+            Align::Calendar(calendar) => calendar.unit.name().to_owned(),
+        },
+        Quota::SlidingWindow(window) => word(window.window),
+        Quota::SlidingLog(log) => word(log.window),
+        Quota::TokenBucket(bucket) => word(bucket.interval),
+        Quota::Gcra(gcra) => word(gcra.window),
+        Quota::Concurrency(_) => return None,
+    })
+}
+
+/// Where windows begin, if it is not with the first request.
+pub(super) fn alignment(quota: &Quota) -> Option<String> {
+    let Quota::FixedWindow(FixedWindow { align, .. }) = quota else { return None };
+    match align {
+        Align::FirstRequest(_) => None,
+        Align::Epoch(_) => Some("epoch".into()),
+        Align::Calendar(calendar) => Some(format!("calendar {}", calendar.zone_name())),
+    }
+}
+
+fn word(length: Duration) -> String {
+    let names = [(1, "second"), (60, "minute"), (3600, "hour"), (86_400, "day"), (604_800, "week")];
+    let name = names.iter().find(|(secs, _)| Duration::from_secs(*secs) == length);
+    name.map_or_else(|| Period::Length(length).to_string(), |(_, name)| (*name).to_owned())
+}
+
+/// What a limit is counted per: `caller`, `client.ip /32 /56, path`.
+pub(super) fn per(per: &Per) -> String {
+    let part = |part: &KeyPart| match part {
+        KeyPart::Caller => "caller".to_owned(),
+        KeyPart::ClientIp => match (per.ipv4_prefix, per.ipv6_prefix) {
+            (32, 64) => "client.ip".to_owned(),
+            (v4, v6) => format!("client.ip (/{v4}, IPv6 /{v6})"),
+        },
+        KeyPart::Host => "host".to_owned(),
+        KeyPart::Path => "path".to_owned(),
+        KeyPart::PathParameter(name) => format!("path.{name}"),
+        KeyPart::Method => "method".to_owned(),
+        KeyPart::Claim(name) => format!("jwt.{name}"),
+        KeyPart::Header(name) => format!("header.{name}"),
+        KeyPart::Cookie(name) => format!("cookie.{name}"),
+    };
+    list(per.parts.iter().map(part))
+}
+
+/// What callers are told apart by.
+pub(super) fn caller_key(key: &CallerKey) -> String {
+    match key {
+        CallerKey::Claim(claim) => format!("jwt.{claim}"),
+        CallerKey::ApiKey(field) => format!("api_key.{field}"),
+        CallerKey::Address { ipv6_prefix: 64 } => "client.ip".to_owned(),
+        CallerKey::Address { ipv6_prefix } => format!("client.ip (IPv6 /{ipv6_prefix})"),
+    }
+}
+
+/// What callers who show `source` are told apart by, before and after.
+pub(super) fn named_by(callers: [Option<&Caller>; 2], source: Source<'_>) -> [String; 2] {
+    let [before, after] =
+        callers.map(|caller| caller.map_or("nobody".to_owned(), |own| caller_key(&own.key)));
+    match (callers, source) {
+        ([Some(old), Some(new)], Source::Token { before: rules, after: rules_after, .. })
+            if before == after =>
+        {
+            // The same name, read from elsewhere.
+            let claim = |caller: &Caller, rules: &ClaimRules| match &caller.key {
+                CallerKey::Claim(claim) => format!("{} as jwt.{claim}", place(rules, claim)),
+                other => caller_key(other),
+            };
+            [claim(old, rules), claim(new, rules_after)]
+        }
+        _ => [before, after],
+    }
+}
+
+/// Where a tier comes from.
+pub(super) fn tier_source(source: &TierSource, tiers: &Tiers) -> String {
+    let name = |at: usize| tiers.get(at).map(|tier| tier.name.to_string()).unwrap_or_default();
+    match source {
+        TierSource::Default => format!("the default, {}", name(tiers.default)),
+        TierSource::Fixed(at) => name(*at),
+        TierSource::Claim(claim) => format!("claim {claim}"),
+    }
+}
+
+/// Whether a route looks at tokens, and at whose.
+pub(super) fn auth(auth: &Auth, policy: &Policy) -> String {
+    let (word, accepted) = match auth {
+        Auth::None => return "none".into(),
+        Auth::Optional(accepted) => ("optional", accepted),
+        Auth::Required(accepted) => ("required", accepted),
+    };
+    match accepted {
+        AcceptedIssuers::All => word.into(),
+        AcceptedIssuers::Only(positions) => {
+            let names = positions.iter().map(|at| issuer(&policy.identity, *at));
+            format!("{word} ({})", list(names))
+        }
+    }
+}
+
+/// What routes call whoever vouches for callers.
+fn issuer(rules: &IdentityRules, at: usize) -> String {
+    let named = rules.issuers.get(at).map(|issuer| issuer.name.as_str());
+    named.or_else(|| rules.issuer(at)).unwrap_or_default().to_owned()
+}
+
+/// What a request costs.
+pub(super) fn cost(cost: &Cost) -> String {
+    let methods = cost.by_method.iter().map(|(method, units)| format!("{method} {units}"));
+    let mut words: Vec<String> = methods.collect();
+    words.push(match words.is_empty() {
+        true => cost.default.to_string(),
+        false => format!("others {}", cost.default),
+    });
+    if let Some(header) = &cost.from_response_header {
+        words.push(format!("then as {header} says"));
+    }
+    list(words)
+}
+
+/// Which responses are given back.
+pub(super) fn refund(refund: &Refund) -> String {
+    let all = refund.everybody;
+    match (all == Statuses::default(), refund.authenticated == all) {
+        (true, true) => "none".into(),
+        (true, false) => format!("{} to the authenticated", statuses(&refund.authenticated)),
+        (false, true) => statuses(&all),
+        (false, false) => {
+            format!("{}; to the authenticated {}", statuses(&all), statuses(&refund.authenticated))
+        }
+    }
+}
+
+/// `304, 500-599`.
+pub(super) fn statuses(set: &Statuses) -> String {
+    let contains =
+        |code: u16| http::StatusCode::from_u16(code).is_ok_and(|status| set.contains(status));
+    let firsts =
+        (100..=599).filter(|code| contains(*code) && (*code == 100 || !contains(code - 1)));
+    let range = |first: u16| match (first..=599).take_while(|code| contains(*code)).last() {
+        Some(last) if last > first => format!("{first}-{last}"),
+        _ => first.to_string(),
+    };
+    list(firsts.map(range))
+}
+
+/// For whom a limit is more than a word.
+pub(super) fn enforcement(enforcement: Enforcement) -> String {
+    match enforcement {
+        Enforcement::Everybody => "enforced".into(),
+        Enforcement::Nobody => "shadow".into(),
+        Enforcement::Percent(percent) => format!("enforced for {percent} %"),
+    }
+}
+
+/// A host as policies write it.
+pub(super) fn host(pattern: &HostPattern) -> String {
+    match pattern {
+        HostPattern::Exact(name) => name.to_string(),
+        HostPattern::Below(suffix) => format!("*{suffix}"),
+    }
+}
+
+/// Words with commas, or `none`.
+pub(super) fn list(words: impl IntoIterator<Item = String>) -> String {
+    let words: Vec<String> = words.into_iter().collect();
+    match words.is_empty() {
+        true => "none".into(),
+        false => words.join(", "),
+    }
+}
