@@ -6,7 +6,6 @@
 //! what it says (`local`).
 
 mod counts;
-mod follow;
 mod groups;
 mod keeper;
 mod local;
@@ -35,7 +34,6 @@ use crate::{
 
 pub use self::{
     counts::Counts,
-    follow::Follow,
     keeper::{Keeper, restore},
     memory::MemoryStore,
     moving::Move,
@@ -73,6 +71,30 @@ pub enum Unanswered {
     /// Its answer makes no sense.
     #[error("its answer cannot be read")]
     BadReply,
+}
+
+impl Unanswered {
+    /// Every reason.
+    pub const ALL: [Unanswered; 6] = [
+        Unanswered::Away,
+        Unanswered::Busy,
+        Unanswered::Timeout,
+        Unanswered::Lost,
+        Unanswered::Refused,
+        Unanswered::BadReply,
+    ];
+
+    /// The reason in a word, for machines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unanswered::Away => "away",
+            Unanswered::Busy => "busy",
+            Unanswered::Timeout => "timeout",
+            Unanswered::Lost => "lost",
+            Unanswered::Refused => "refused",
+            Unanswered::BadReply => "bad_reply",
+        }
+    }
 }
 
 /// What is put right about a charge after its decision.
@@ -126,6 +148,11 @@ impl Stores {
     pub fn new(settings: StoreSettings, memory: MemoryStore) -> Self {
         let moving = Move::new(settings.next.as_ref());
         Stores { memory: Arc::new(memory), settings, moving, counts: Counts::default() }
+    }
+
+    /// Where counters are, as it was configured at the start.
+    pub fn settings(&self) -> &StoreSettings {
+        &self.settings
     }
 
     /// Whether responses say so when Redis did not decide about them.

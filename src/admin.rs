@@ -1,0 +1,277 @@
+//! The admin listener: how the proxy is, for people, orchestrators and Prometheus, and the way to
+//! have it read its configuration.
+//!
+//! It has a thread of its own, so that nobody who asks is in the way of traffic, nor the other way
+//! round. It has no passwords: it belongs on a loopback address or in a network of its own.
+
+mod guard;
+mod metrics;
+mod page;
+mod status;
+
+use std::{
+    convert::Infallible,
+    io,
+    net::TcpListener,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::{
+    net::TcpStream,
+    sync::{Semaphore, oneshot},
+    time::timeout,
+};
+
+use self::page::Page;
+use crate::{
+    clock::Timestamp,
+    gate::Shared,
+    identity::RemoteStatus,
+    reload::{Refused, ReloadHandle, ReloadState},
+};
+
+pub use self::status::{
+    PolicyStatus, RefusedReload, Reloads, RemoteKeysStatus, Status, StoreStatus,
+};
+
+/// What the listener tells of.
+pub struct Context {
+    /// What the workers share.
+    pub shared: Arc<Shared>,
+    /// How the configuration came to be what it is.
+    pub state: Arc<ReloadState>,
+    /// Reads the configuration, if it came from files.
+    pub reload: Option<ReloadHandle>,
+    /// What the process is in the middle of.
+    pub phase: Arc<PhaseCell>,
+    /// When it was started.
+    pub started: Timestamp,
+}
+
+/// What the process is in the middle of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// It does not take requests yet.
+    Starting,
+    /// It takes requests.
+    Serving,
+    /// It finishes those that it has, and takes no others.
+    Draining,
+}
+
+/// The phase, for who changes it and for who tells of it.
+#[derive(Debug, Default)]
+pub struct PhaseCell(AtomicU8);
+
+/// A listener at work, until it is dropped.
+pub struct Admin {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Connections at once; others wait to be accepted.
+const MAX_CONNECTIONS: usize = 32;
+/// How long a request's head may take, and all of a connection, which is one request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_FIELDS: usize = 64;
+const MAX_BUFFER_BYTES: usize = 16 * 1024;
+const MAX_BODY_BYTES: usize = 64 * 1024;
+/// How long accepting pauses when it fails: there may be descriptors again then.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+impl PhaseCell {
+    /// The present phase.
+    pub fn get(&self) -> Phase {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Phase::Starting,
+            1 => Phase::Serving,
+            _ => Phase::Draining,
+        }
+    }
+
+    /// Another phase has begun.
+    pub fn set(&self, phase: Phase) {
+        self.0.store(phase as u8, Ordering::Relaxed);
+    }
+}
+
+impl Admin {
+    /// Answers who asks at `listener`, which does not block.
+    ///
+    /// # Errors
+    /// The thread or its runtime cannot be started.
+    pub fn start(listener: TcpListener, context: Context) -> io::Result<Admin> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("admin".into()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = accept(listener, Arc::new(context)) => {}
+                    _ = stopped => {}
+                }
+            });
+            runtime.shutdown_background();
+        })?;
+        Ok(Admin { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, context: Arc<Context>) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "the admin listener cannot be used"),
+    };
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let context = Arc::clone(&context);
+                tokio::spawn(async move {
+                    let _ = timeout(CONNECTION_TIMEOUT, serve(stream, context)).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept at the admin listener");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, context: Arc<Context>) {
+    let service = service_fn(|request| {
+        let context = Arc::clone(&context);
+        async move { Ok::<_, Infallible>(context.answer(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .keep_alive(false)
+        .max_headers(MAX_FIELDS)
+        .max_buf_size(MAX_BUFFER_BYTES)
+        .serve_connection(TokioIo::new(stream), service);
+    // Who goes away without the answer does not want it.
+    let _ = connection.await;
+}
+
+impl Context {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let (parts, body) = request.into_parts();
+        if let Err(suspicion) = guard::check(&parts.method, &parts.uri, &parts.headers) {
+            return message(StatusCode::FORBIDDEN, &suspicion.to_string());
+        }
+        let Some(page) = Page::at(parts.uri.path()) else {
+            return message(StatusCode::NOT_FOUND, "there is nothing here");
+        };
+        if !page.allows(&parts.method) {
+            let text = format!("ask by {}", page.allow());
+            let mut response = message(StatusCode::METHOD_NOT_ALLOWED, &text);
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(page.allow()));
+            return response;
+        }
+        if parts.method == Method::POST
+            && let Err(response) = read(body).await
+        {
+            return response;
+        }
+        match page {
+            Page::Health => self.health(),
+            Page::Ready => self.ready(),
+            Page::Status => json_response(StatusCode::OK, &Status::of(self)),
+            Page::Metrics => response(StatusCode::OK, metrics::CONTENT_TYPE, metrics::text(self)),
+            Page::Reload => self.reload().await,
+        }
+    }
+
+    /// How the keys are that are fetched from issuers.
+    fn remote_keys(&self) -> Vec<RemoteStatus> {
+        self.shared.identifier.ring.statuses(self.shared.clock.now())
+    }
+
+    /// The process lives: a bad configuration file is no reason to start it anew.
+    fn health(&self) -> Response<Full<Bytes>> {
+        let reload = if self.state.report().refused.is_some() { "failed" } else { "ok" };
+        json_response(StatusCode::OK, &json!({ "status": "ok", "reload": reload }))
+    }
+
+    fn ready(&self) -> Response<Full<Bytes>> {
+        let phase = self.phase.get();
+        let status = match phase {
+            Phase::Serving => StatusCode::OK,
+            Phase::Starting | Phase::Draining => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        json_response(status, &json!({ "status": phase }))
+    }
+
+    async fn reload(&self) -> Response<Full<Bytes>> {
+        let Some(reload) = &self.reload else {
+            return message(StatusCode::CONFLICT, "this configuration came from no files");
+        };
+        match reload.read().await {
+            Ok(Ok(generation)) => {
+                json_response(StatusCode::OK, &json!({ "generation": generation }))
+            }
+            Ok(Err(Refused { at, problems, more })) => {
+                let refused = RefusedReload { at: at.to_string(), problems, more };
+                json_response(StatusCode::UNPROCESSABLE_ENTITY, &refused)
+            }
+            Err(_) => message(StatusCode::SERVICE_UNAVAILABLE, "the process is about to end"),
+        }
+    }
+}
+
+/// The body of a request.
+async fn read(body: Incoming) -> Result<Bytes, Response<Full<Bytes>>> {
+    match Limited::new(body, MAX_BODY_BYTES).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let text = format!("send at most {MAX_BODY_BYTES} bytes");
+            Err(message(StatusCode::PAYLOAD_TOO_LARGE, &text))
+        }
+        Err(_) => Err(message(StatusCode::BAD_REQUEST, "the body cannot be read")),
+    }
+}
+
+fn message(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+    json_response(status, &json!({ "message": text }))
+}
+
+fn json_response(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {
+    // What is serialized here has no maps with keys that are no text, and cannot fail.
+    let text = serde_json::to_string_pretty(value).unwrap_or_default() + "\n";
+    response(status, "application/json", text)
+}
+
+fn response(status: StatusCode, content_type: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}

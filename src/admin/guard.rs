@@ -1,0 +1,99 @@
+//! Which requests to the admin listener are from somebody who means it. It has no passwords: whoever
+//! reaches it is believed, and so it must not be reached through somebody's browser.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use http::{HeaderMap, Method, Uri, header};
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Suspicion {
+    /// A page of another site may have its name lead here (DNS rebinding); an address cannot be
+    /// made to.
+    #[error("ask for this by an IP address or as localhost, not by another name")]
+    Name,
+    /// Only a browser says on behalf of which page it asks.
+    #[error("a page in a browser must not ask for this")]
+    Origin,
+}
+
+/// Refuses what a page in a browser might have sent.
+pub(super) fn check(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Suspicion> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = match (uri.host(), hosts.next(), hosts.next()) {
+        (Some(host), _, None) => Some(host),
+        (None, Some(host), None) => host.to_str().ok().map(without_port),
+        (None, None, None) | (_, _, Some(_)) => None,
+    };
+    if !host.is_some_and(is_address) {
+        return Err(Suspicion::Name);
+    }
+    if *method == Method::POST && headers.contains_key(header::ORIGIN) {
+        return Err(Suspicion::Origin);
+    }
+    Ok(())
+}
+
+/// `127.0.0.1:9901` and `[::1]:9901` without the port.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => host,
+    }
+}
+
+fn is_address(host: &str) -> bool {
+    let ipv6 = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    match ipv6 {
+        Some(ipv6) => ipv6.parse::<Ipv6Addr>().is_ok(),
+        None => host.parse::<Ipv4Addr>().is_ok() || host.eq_ignore_ascii_case("localhost"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn checked(uri: &str, hosts: &[&'static str]) -> Result<(), Suspicion> {
+        let mut headers = HeaderMap::new();
+        for host in hosts {
+            headers.append(header::HOST, HeaderValue::from_static(host));
+        }
+        check(&Method::GET, &uri.parse().unwrap(), &headers)
+    }
+
+    #[test]
+    fn only_addresses_and_localhost_are_hosts() {
+        for host in
+            ["127.0.0.1", "10.1.2.3:9901", "[::1]:9901", "[::1]", "localhost:1", "LOCALHOST"]
+        {
+            assert_eq!(checked("/status", &[host]), Ok(()), "{host}");
+        }
+        for host in
+            ["evil.example", "localhost.evil.example:80", "127.0.0.1.evil.example", "", "[::1"]
+        {
+            assert_eq!(checked("/status", &[host]), Err(Suspicion::Name), "{host}");
+        }
+        assert_eq!(checked("/status", &[]), Err(Suspicion::Name));
+        assert_eq!(checked("/status", &["127.0.0.1", "127.0.0.1"]), Err(Suspicion::Name));
+    }
+
+    #[test]
+    fn target_with_a_host_counts_more_than_the_field() {
+        assert_eq!(checked("http://127.0.0.1/status", &["evil.example"]), Ok(()));
+        assert_eq!(checked("http://evil.example/", &["127.0.0.1"]), Err(Suspicion::Name));
+    }
+
+    #[test]
+    fn pages_may_not_post() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, HeaderValue::from_static("localhost"));
+        let uri = Uri::from_static("/reload");
+        assert_eq!(check(&Method::POST, &uri, &headers), Ok(()));
+        headers.insert(header::ORIGIN, HeaderValue::from_static("http://localhost"));
+        assert_eq!(check(&Method::POST, &uri, &headers), Err(Suspicion::Origin));
+        assert_eq!(check(&Method::GET, &uri, &headers), Ok(()));
+    }
+}

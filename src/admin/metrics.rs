@@ -1,0 +1,100 @@
+//! `GET /metrics`: numbers for Prometheus, in its text format.
+
+use std::fmt::Write;
+
+use super::{Context, Phase};
+use crate::{clock::Timestamp, store::Unanswered};
+
+/// The type of the text.
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What a number does: it only grows, or it goes up and down.
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+/// All numbers as text.
+pub(super) fn text(context: &Context) -> String {
+    let report = context.state.report();
+    let counts = &context.shared.stores.counts;
+    let mut text = Text::default();
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    text.family("tollgate_build_info", Kind::Gauge, "The version of the program.");
+    text.sample(&version, 1);
+    text.family("tollgate_start_time_seconds", Kind::Gauge, "When the process was started.");
+    text.sample(&[], seconds(context.started));
+    text.family("tollgate_ready", Kind::Gauge, "Whether new requests are taken.");
+    text.sample(&[], u64::from(context.phase.get() == Phase::Serving));
+
+    text.family("tollgate_config_generation", Kind::Gauge, "Which configuration is in force.");
+    text.sample(&[], report.generation);
+    let help = "Since when the configuration is in force.";
+    text.family("tollgate_config_loaded_timestamp_seconds", Kind::Gauge, help);
+    text.sample(&[], seconds(report.loaded));
+    let help = "Configurations that were read anew, by what came of it.";
+    text.family("tollgate_config_reloads_total", Kind::Counter, help);
+    text.sample(&[("result", "done")], report.done);
+    text.sample(&[("result", "failed")], report.failed);
+    let help = "Whether the latest configuration was refused, and an older one is in force.";
+    text.family("tollgate_config_reload_failed", Kind::Gauge, help);
+    text.sample(&[], u64::from(report.refused.is_some()));
+    let help = "Whether settings have changed that need a restart.";
+    text.family("tollgate_config_needs_restart", Kind::Gauge, help);
+    text.sample(&[], u64::from(!report.needs_restart.is_empty()));
+
+    text.family("tollgate_store_counters", Kind::Gauge, "Counters in the process.");
+    text.sample(&[], context.shared.stores.memory.len() as u64);
+    let help = "Decisions that Redis did not make, by reason.";
+    text.family("tollgate_store_unanswered_total", Kind::Counter, help);
+    for reason in Unanswered::ALL {
+        text.sample(&[("reason", reason.name())], counts.unanswered(reason));
+    }
+    let help = "Decisions that were also asked of the next store.";
+    text.family("tollgate_store_mirrored_total", Kind::Counter, help);
+    text.sample(&[], counts.mirrored());
+    let help = "Decisions that the next store made otherwise.";
+    text.family("tollgate_store_disagreed_total", Kind::Counter, help);
+    text.sample(&[], counts.disagreed());
+
+    let remote = context.remote_keys();
+    let failing = remote.iter().filter(|keys| keys.last_error.is_some()).count();
+    text.family("tollgate_remote_keys", Kind::Gauge, "Key sets that are fetched from issuers.");
+    text.sample(&[], remote.len() as u64);
+    let help = "Those of them whose latest fetch failed.";
+    text.family("tollgate_remote_keys_failing", Kind::Gauge, help);
+    text.sample(&[], failing as u64);
+    text.text
+}
+
+fn seconds(instant: Timestamp) -> u64 {
+    instant.as_micros() / 1_000_000
+}
+
+#[derive(Default)]
+struct Text {
+    text: String,
+    /// The family that samples belong to.
+    name: &'static str,
+}
+
+impl Text {
+    fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        };
+        self.name = name;
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    /// Values of labels are words of this program, with nothing to escape.
+    fn sample(&mut self, labels: &[(&str, &str)], value: u64) {
+        self.text.push_str(self.name);
+        for (at, (label, word)) in labels.iter().enumerate() {
+            let _ = write!(self.text, "{}{label}=\"{word}\"", if at == 0 { '{' } else { ',' });
+        }
+        let _ = writeln!(self.text, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+}

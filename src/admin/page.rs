@@ -1,0 +1,39 @@
+//! What can be asked for: a path, and how.
+
+use http::Method;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Page {
+    Health,
+    Ready,
+    Status,
+    Metrics,
+    Reload,
+}
+
+impl Page {
+    /// What is at a path.
+    pub(super) fn at(path: &str) -> Option<Page> {
+        match path {
+            "/healthz" => Some(Page::Health),
+            "/readyz" => Some(Page::Ready),
+            "/status" => Some(Page::Status),
+            "/metrics" => Some(Page::Metrics),
+            "/reload" => Some(Page::Reload),
+            _ => None,
+        }
+    }
+
+    /// How it is asked for, as an `Allow` field.
+    pub(super) fn allow(self) -> &'static str {
+        match self {
+            Page::Health | Page::Ready | Page::Status | Page::Metrics => "GET, HEAD",
+            Page::Reload => "POST",
+        }
+    }
+
+    pub(super) fn allows(self, method: &Method) -> bool {
+        self.allow().split(", ").any(|allowed| allowed == method.as_str())
+    }
+}

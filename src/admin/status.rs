@@ -1,0 +1,173 @@
+//! `GET /status`: what is in force since when, and what is not as it should be.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Context, Phase};
+use crate::{
+    identity::RemoteStatus,
+    policy::{HostPattern, Policy},
+    store::{Stores, Unanswered},
+};
+
+/// All that is told. Written by a proxy, and read by `tollgate status`.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Status {
+    /// Of the program.
+    pub version: String,
+    /// What the process is in the middle of.
+    pub phase: Phase,
+    /// When the process was started, as RFC 3339 writes it. So are all other times.
+    pub started: String,
+    /// Which configuration is in force: 1 at the start, one more with each reload.
+    pub generation: u64,
+    /// Since when it is.
+    pub loaded: String,
+    /// A short name of the policies, the same at every proxy that has the same.
+    pub digest: String,
+    /// How often the configuration was read anew.
+    pub reloads: Reloads,
+    /// What is wrong with the latest configuration, if that is why it is not in force.
+    pub refused: Option<RefusedReload>,
+    /// Sections of the settings file that differ from what is in force until a restart.
+    pub needs_restart: Vec<String>,
+    /// The policies in force.
+    pub policies: Vec<PolicyStatus>,
+    /// Where counters are.
+    pub store: StoreStatus,
+    /// The keys that are fetched from issuers.
+    pub remote_keys: Vec<RemoteKeysStatus>,
+}
+
+/// How often the configuration was read anew.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Reloads {
+    /// And was put in force.
+    pub done: u64,
+    /// And was refused.
+    pub failed: u64,
+}
+
+/// A reload that was refused.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct RefusedReload {
+    /// When.
+    pub at: String,
+    /// What is wrong, as it is shown to people.
+    pub problems: Vec<String>,
+    /// How many more problems there are.
+    pub more: usize,
+}
+
+/// A policy in force.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct PolicyStatus {
+    /// Its name.
+    pub name: String,
+    /// The hosts that it is for; none: all others.
+    pub hosts: Vec<String>,
+    /// How many limits it has.
+    pub limits: usize,
+    /// How many routes it has.
+    pub routes: usize,
+}
+
+/// Where counters are, and what happened there.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct StoreStatus {
+    /// `memory` or `redis`.
+    pub current: String,
+    /// Where they are moved to.
+    pub next: Option<String>,
+    /// Callers of a hundred that are moved or compared.
+    pub percent: Option<u8>,
+    /// Counters in the process.
+    pub counters: usize,
+    /// Decisions that Redis did not make, by reason.
+    pub unanswered: BTreeMap<String, u64>,
+    /// Decisions that were also asked of the next store.
+    pub mirrored: u64,
+    /// Those of them that it made otherwise.
+    pub disagreed: u64,
+}
+
+/// Keys that are fetched from an issuer.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct RemoteKeysStatus {
+    /// Where they come from.
+    pub url: String,
+    /// How many there are to verify with now.
+    pub keys: usize,
+    /// When they were last fetched.
+    pub fetched: Option<String>,
+    /// Why the latest fetch failed, if it did.
+    pub last_error: Option<String>,
+    /// How many fetches were begun.
+    pub fetches: u64,
+}
+
+impl Status {
+    pub(super) fn of(context: &Context) -> Status {
+        let report = context.state.report();
+        let policies = context.shared.policies.load_full();
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            phase: context.phase.get(),
+            started: context.started.to_string(),
+            generation: report.generation,
+            loaded: report.loaded.to_string(),
+            digest: report.digest,
+            reloads: Reloads { done: report.done, failed: report.failed },
+            refused: report.refused.map(|refused| RefusedReload {
+                at: refused.at.to_string(),
+                problems: refused.problems,
+                more: refused.more,
+            }),
+            needs_restart: report.needs_restart.into_iter().map(str::to_owned).collect(),
+            policies: policies.iter().map(PolicyStatus::of).collect(),
+            store: StoreStatus::of(&context.shared.stores),
+            remote_keys: context.remote_keys().into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl PolicyStatus {
+    fn of(policy: &Policy) -> PolicyStatus {
+        let host = |host: &HostPattern| match host {
+            HostPattern::Exact(name) => name.to_string(),
+            HostPattern::Below(name) => format!("*.{name}"),
+        };
+        PolicyStatus {
+            name: policy.name.to_string(),
+            hosts: policy.hosts.iter().map(host).collect(),
+            limits: policy.limits.len(),
+            routes: policy.routes.len(),
+        }
+    }
+}
+
+impl StoreStatus {
+    fn of(stores: &Stores) -> StoreStatus {
+        let counted =
+            |reason: &Unanswered| (reason.name().into(), stores.counts.unanswered(*reason));
+        let settings = stores.settings();
+        StoreStatus {
+            current: settings.current.name().into(),
+            next: settings.next.as_ref().map(|next| next.to.name().into()),
+            percent: stores.moving.plan().map(|(percent, _)| percent),
+            counters: stores.memory.len(),
+            unanswered: Unanswered::ALL.iter().map(counted).collect(),
+            mirrored: stores.counts.mirrored(),
+            disagreed: stores.counts.disagreed(),
+        }
+    }
+}
+
+impl From<RemoteStatus> for RemoteKeysStatus {
+    fn from(status: RemoteStatus) -> Self {
+        let RemoteStatus { url, keys, fetched, last_error, fetches } = status;
+        let fetched = fetched.map(|fetched| fetched.to_string());
+        RemoteKeysStatus { url, keys, fetched, last_error, fetches }
+    }
+}

@@ -1,0 +1,78 @@
+//! `tollgate reload`: has a running proxy read its configuration, and waits for what comes of it.
+
+use std::{io::Write, time::Duration};
+
+use anyhow::{Context, anyhow, bail};
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use serde::Deserialize;
+
+use super::{
+    Failure,
+    call::{Where, call},
+};
+use crate::admin::RefusedReload;
+
+/// Have a running proxy read its configuration
+///
+/// Asks its admin listener, and waits until all files are read and in force, or refused. Exits with
+/// 0 if they are in force, with 1 if not: then the problems are shown, and what was in force stays.
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    place: Where,
+}
+
+/// Reading many files, and waiting for those that change meanwhile, takes its time.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Deserialize)]
+struct Done {
+    generation: u64,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    message: String,
+}
+
+pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
+    let addresses = arguments.place.addresses()?;
+    let (status, body) = call(&addresses, (Method::POST, "/reload"), Bytes::new(), PATIENCE)?;
+    match status {
+        StatusCode::OK => {
+            let Done { generation } = read(&body)?;
+            writeln!(output, "reloaded: generation {generation} is in force")?;
+            Ok(())
+        }
+        StatusCode::UNPROCESSABLE_ENTITY => {
+            write_problems(output, &read(&body)?)?;
+            Err(anyhow!("not reloaded: what was in force stays").into())
+        }
+        status => {
+            let told: Result<Told, _> = serde_json::from_slice(&body);
+            Err(anyhow!("{}", told.map_or(status.to_string(), |told| told.message)).into())
+        }
+    }
+}
+
+/// Each problem as `tollgate check` shows it.
+pub(super) fn write_problems(
+    output: &mut dyn Write,
+    refused: &RefusedReload,
+) -> std::io::Result<()> {
+    for problem in &refused.problems {
+        writeln!(output, "{problem}\n")?;
+    }
+    match refused.more {
+        0 => Ok(()),
+        more => writeln!(output, "and {more} more\n"),
+    }
+}
+
+pub(super) fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> anyhow::Result<T> {
+    if body.is_empty() {
+        bail!("the answer is empty");
+    }
+    serde_json::from_slice(body).context("what answers is no admin listener")
+}

@@ -1,0 +1,96 @@
+//! `tollgate status`: how a running proxy is, and what is wrong with the configuration that it
+//! refused last.
+
+use std::io::Write;
+
+use anyhow::{anyhow, bail};
+use bytes::Bytes;
+use http::{Method, StatusCode};
+
+use super::{
+    Failure,
+    call::{PATIENCE, Where, call},
+    reload::{read, write_problems},
+};
+use crate::admin::{Phase, PolicyStatus, RemoteKeysStatus, Status, StoreStatus};
+
+/// Ask a running proxy how it is
+///
+/// Asks its admin listener which configuration is in force, and shows what is wrong with the one
+/// that it refused last, if it did. Exits with 0 if all is well, with 1 if the last reload was
+/// refused or nobody answers.
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    place: Where,
+    /// Show everything, as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
+    let addresses = arguments.place.addresses()?;
+    let (answered, body) = call(&addresses, (Method::GET, "/status"), Bytes::new(), PATIENCE)?;
+    if answered != StatusCode::OK {
+        return Err(anyhow!("the answer is {answered}").into());
+    }
+    let status: Status = read(&body)?;
+    match arguments.json {
+        true => output.write_all(&body)?,
+        false => write_summary(output, &status)?,
+    }
+    Ok(verdict(&status)?)
+}
+
+fn verdict(status: &Status) -> anyhow::Result<()> {
+    if status.refused.is_some() {
+        bail!("the last reload was refused: an older configuration is in force");
+    }
+    Ok(())
+}
+
+fn write_summary(output: &mut dyn Write, status: &Status) -> std::io::Result<()> {
+    let phase = match status.phase {
+        Phase::Starting => "starting",
+        Phase::Serving => "serving",
+        Phase::Draining => "draining",
+    };
+    writeln!(output, "tollgate {}, {phase} since {}", status.version, status.started)?;
+    let Status { generation, loaded, digest, .. } = status;
+    writeln!(output, "configuration: generation {generation} ({digest}), since {loaded}")?;
+    let reloads = &status.reloads;
+    writeln!(output, "reloads: {} done, {} refused", reloads.done, reloads.failed)?;
+    for PolicyStatus { name, hosts, limits, routes } in &status.policies {
+        let hosts = if hosts.is_empty() { "all hosts".into() } else { hosts.join(", ") };
+        writeln!(output, "policy {name}: {hosts}, {limits} limits, {routes} routes")?;
+    }
+    write_store(output, &status.store)?;
+    for keys in &status.remote_keys {
+        let RemoteKeysStatus { url, keys, fetched, last_error, .. } = keys;
+        let fetched = fetched.as_deref().unwrap_or("never");
+        write!(output, "keys of {url}: {keys}, fetched {fetched}")?;
+        match last_error {
+            Some(error) => writeln!(output, "; {error}")?,
+            None => writeln!(output)?,
+        }
+    }
+    if !status.needs_restart.is_empty() {
+        writeln!(output, "needs a restart: {}", status.needs_restart.join(", "))?;
+    }
+    let Some(refused) = &status.refused else { return Ok(()) };
+    writeln!(output, "\nrefused at {}:\n", refused.at)?;
+    write_problems(output, refused)
+}
+
+fn write_store(output: &mut dyn Write, store: &StoreStatus) -> std::io::Result<()> {
+    write!(output, "store: {}", store.current)?;
+    if let Some(next) = &store.next {
+        write!(output, ", {} % of the callers to {next}", store.percent.unwrap_or_default())?;
+    }
+    write!(output, ", {} counters in the process", store.counters)?;
+    let unanswered: u64 = store.unanswered.values().sum();
+    if unanswered > 0 {
+        write!(output, ", {unanswered} decisions that redis did not make")?;
+    }
+    writeln!(output)
+}

@@ -1,0 +1,97 @@
+//! When a change is over: nobody wants half of what an editor or a deployment is writing.
+
+use crate::policy::Inputs;
+
+/// Follows a change from its first sign until it is over. Asked once in a quiet period.
+#[derive(Debug, Default)]
+pub(super) struct Quiet {
+    /// What was seen last, and how often something new was seen, while a change is under way.
+    seen: Option<(Inputs, u32)>,
+}
+
+/// What to do about what was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing: all is as it was when it was last read.
+    Stay,
+    /// Look again after a quiet period.
+    Wait,
+    /// Read.
+    Read,
+}
+
+/// Whoever never stops writing is read in the middle of it after so many quiet periods: what is
+/// written then is bad, and refused, or good.
+const MAX_ROUNDS: u32 = 10;
+
+impl Quiet {
+    /// What to do if `read` was read last and there is `now`.
+    pub(super) fn look(&mut self, read: &Inputs, now: Inputs) -> Verdict {
+        let (verdict, seen) = match self.seen.take() {
+            _ if now == *read => (Verdict::Stay, None),
+            Some((seen, rounds)) if seen == now || rounds >= MAX_ROUNDS => (Verdict::Read, None),
+            Some((_, rounds)) => (Verdict::Wait, Some((now, rounds + 1))),
+            None => (Verdict::Wait, Some((now, 1))),
+        };
+        self.seen = seen;
+        verdict
+    }
+
+    /// Whether a change is under way.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.seen.is_some()
+    }
+
+    /// Forgets what was seen: it was read meanwhile.
+    pub(super) fn reset(&mut self) {
+        self.seen = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+    use crate::policy::Sources;
+
+    /// What is seen of a file with this content.
+    fn seen(file: &Path, content: &str) -> Inputs {
+        fs::write(file, content).unwrap();
+        let sources = Sources::system().recording();
+        sources.read(file, 1000).unwrap();
+        sources.inputs()
+    }
+
+    #[test]
+    fn change_is_read_when_it_is_seen_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let see = |content: &str| seen(&folder.path().join("file"), content);
+        let read = see("old");
+        let mut quiet = Quiet::default();
+        for (content, expected) in [
+            ("old", Verdict::Stay),
+            ("", Verdict::Wait),
+            ("ne", Verdict::Wait),
+            ("new", Verdict::Wait),
+            ("new", Verdict::Read),
+            ("other", Verdict::Wait),
+            ("old", Verdict::Stay),
+            ("other", Verdict::Wait),
+        ] {
+            assert_eq!(quiet.look(&read, see(content)), expected, "{content}");
+            assert_eq!(quiet.is_waiting(), expected == Verdict::Wait);
+        }
+    }
+
+    #[test]
+    fn writing_without_end_does_not_hold_it_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let see = |content: &str| seen(&folder.path().join("file"), content);
+        let read = see("old");
+        let mut quiet = Quiet::default();
+        let rounds = (0_u32..100)
+            .position(|round| quiet.look(&read, see(&round.to_string())) == Verdict::Read);
+        assert_eq!(rounds, Some(MAX_ROUNDS as usize));
+    }
+}

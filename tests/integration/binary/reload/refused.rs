@@ -1,0 +1,136 @@
+//! Configurations that are refused: the last good one stays, and everybody can see why.
+
+use std::fs;
+
+use super::{ASKED, EVENTS, Served, with_limit};
+use crate::{
+    binary::{assert_exit, text},
+    support::{Upstream, eventually, get},
+};
+
+/// What `tollgate status` says, and how it exits.
+fn told(served: &Served, arguments: &[&str]) -> (i32, String) {
+    let admin = served.admin.to_string();
+    let output = served.folder.run(&[&["status", "--admin", &admin], arguments].concat());
+    (output.status.code().unwrap(), text(&output.stdout).to_owned())
+}
+
+#[test]
+fn broken_policy_changes_nothing_and_is_told_of_everywhere_until_it_is_mended() {
+    let upstream = Upstream::start();
+    let mut served = Served::start(&upstream, EVENTS);
+    let policy = served.policy();
+    let (code, summary) = told(&served, &[]);
+    assert_eq!(code, 0, "{summary}");
+    assert!(summary.contains("policy api: all hosts, 1 limits, 1 routes"), "{summary}");
+    let digest = served.status()["digest"].clone();
+
+    let broken = policy.replace("limits: [core]", "limits: [cor]");
+    served.folder.write("policies/api.yaml", &broken);
+    let line = served.running.wait_for_event("bad configuration");
+    let place = format!("policies/api.yaml:{}:", broken.lines().count());
+    for expected in [place.as_str(), "`cor`", "did you mean `core`?"] {
+        assert!(line.contains(expected), "{expected} is not in {line}");
+    }
+    let line = served.running.wait_for_event("what was in force stays");
+    assert!(line.contains("problems=1 generation=1"), "{line}");
+    assert_eq!(served.limit(), 1000);
+
+    let status = served.status();
+    assert_eq!((&status["generation"], &status["reloads"]["failed"]), (&1.into(), &1.into()));
+    assert_eq!(status["digest"], digest, "that of the policies in force");
+    let problem = status["refused"]["problems"][0].as_str().unwrap();
+    assert!(problem.contains(&place) && problem.contains("did you mean `core`?"), "{problem}");
+    let metrics = served.ask_admin(get("/metrics")).text();
+    assert!(metrics.contains("\ntollgate_config_reload_failed 1\n"), "{metrics}");
+    assert!(
+        metrics.contains("\ntollgate_config_reloads_total{result=\"failed\"} 1\n"),
+        "{metrics}"
+    );
+    let health = served.ask_admin(get("/healthz"));
+    health.assert_status(200);
+    assert_eq!(health.json()["reload"], "failed");
+    let (code, summary) = told(&served, &[]);
+    assert_eq!(code, 1);
+    assert!(summary.contains(problem), "{summary}");
+    let refused = served.reload();
+    refused.assert_status(422);
+    assert_eq!(refused.json()["problems"][0], problem);
+    let admin = served.admin.to_string();
+    let output = served.folder.run(&["reload", "--admin", &admin]);
+    assert_exit(&output, 1);
+    assert!(text(&output.stdout).contains(problem), "{output:#?}");
+
+    served.folder.write("policies/api.yaml", &with_limit(&policy, 2000));
+    served.wait_for_limit(2000, "the mended policy is taken");
+    let status = served.status();
+    assert_eq!((&status["generation"], &status["refused"]), (&2.into(), &().into()));
+    assert_ne!(status["digest"], digest);
+    let metrics = served.ask_admin(get("/metrics")).text();
+    assert!(metrics.contains("\ntollgate_config_reload_failed 0\n"), "{metrics}");
+    assert_eq!(served.ask_admin(get("/healthz")).json()["reload"], "ok");
+    assert_eq!(told(&served, &[]).0, 0);
+    let (code, json) = told(&served, &["--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, &json["generation"]), (0, &2.into()));
+}
+
+#[test]
+fn problems_of_all_files_are_told_together() {
+    let upstream = Upstream::start();
+    let served = Served::start(&upstream, ASKED);
+    served.folder.write("policies/api.yaml", "version: 3\n");
+    served.folder.write("policies/other.yaml", "");
+    let settings = fs::read_to_string(served.folder.path().join("tollgate.yaml")).unwrap();
+    served.folder.write("tollgate.yaml", &format!("{settings}colour: red\n"));
+    let refused = served.reload();
+    refused.assert_status(422);
+    let told = refused.text();
+    for expected in ["unknown field `colour`", "api.yaml", "other.yaml: the file is empty"] {
+        assert!(told.contains(expected), "{expected} is not in\n{told}");
+    }
+    assert_eq!(served.limit(), 1000);
+}
+
+#[test]
+fn nothing_left_to_read_is_no_configuration() {
+    let upstream = Upstream::start();
+    let served = Served::start(&upstream, ASKED);
+    let path = |name: &str| served.folder.path().join(name);
+    let policy = served.policy();
+    for (name, expected) in [
+        ("policies/api.yaml", "no policies"),
+        ("policies", "policies: cannot read"),
+        ("tollgate.yaml", "tollgate.yaml: cannot read"),
+        ("secret", "cannot read `../secret`"),
+    ] {
+        fs::rename(path(name), path("away")).unwrap();
+        let refused = served.reload();
+        refused.assert_status(422);
+        assert!(refused.text().contains(expected), "{name}: {}", refused.text());
+        assert_eq!(served.limit(), 1000, "{name}");
+        fs::rename(path("away"), path(name)).unwrap();
+        served.reload().assert_status(200);
+    }
+    served.folder.write("policies/api.yaml", "");
+    let refused = served.reload();
+    assert!(refused.text().contains("the file is empty"), "{}", refused.text());
+    served.folder.write("policies/api.yaml", &policy);
+    served.reload().assert_status(200);
+}
+
+#[test]
+fn refused_configuration_is_told_of_once_and_not_with_each_look() {
+    let upstream = Upstream::start();
+    let served = Served::start(&upstream, super::POLL);
+    let failed = |served: &Served| served.status()["reloads"]["failed"].as_u64().unwrap();
+    served.folder.write("policies/api.yaml", "version: 3\n");
+    eventually("it is refused", || (failed(&served) == 1).then_some(()));
+    let unrelated = served.folder.path().join("policies/b.yaml");
+    fs::write(unrelated, "version: 3\n").unwrap();
+    eventually("another one is refused", || (failed(&served) == 2).then_some(()));
+    served.running.signal("TERM");
+    let log = served.running.finish();
+    let told = text(&log.stderr).matches("what was in force stays").count();
+    assert_eq!(told, 2, "{log:#?}");
+}

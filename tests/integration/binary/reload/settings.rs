@@ -1,0 +1,43 @@
+//! Settings that have changed: what takes effect, and what has to wait for a restart.
+
+use std::fs;
+
+use super::{ASKED, Served};
+use crate::support::Upstream;
+
+fn edit(served: &Served, from: &str, to: &str) {
+    let file = served.folder.path().join("tollgate.yaml");
+    let settings = fs::read_to_string(&file).unwrap();
+    assert!(settings.contains(from), "{settings}");
+    fs::write(file, settings.replace(from, to)).unwrap();
+}
+
+#[test]
+fn what_needs_a_restart_is_told_once() {
+    let upstream = Upstream::start();
+    let mut served = Served::start(&upstream, ASKED);
+    edit(&served, "workers: 1", "workers: 2\ndrain: 1s");
+    served.reload().assert_status(200);
+    let line = served.running.wait_for_event("needs a restart");
+    assert!(line.contains("sections=\"workers, drain\""), "{line}");
+    served.reload().assert_status(200);
+    assert_eq!(served.status()["needs_restart"], serde_json::json!(["workers", "drain"]));
+    edit(&served, "workers: 2\ndrain: 1s", "workers: 1");
+    served.reload().assert_status(200);
+    assert_eq!(served.status()["needs_restart"], serde_json::json!([]));
+    served.running.signal("TERM");
+    let log = served.running.finish();
+    let told = String::from_utf8_lossy(&log.stderr).matches("needs a restart").count();
+    assert_eq!(told, 1, "{log:#?}");
+}
+
+#[test]
+fn policies_may_move_elsewhere() {
+    let upstream = Upstream::start();
+    let served = Served::start(&upstream, ASKED);
+    served.folder.write("other/api.yaml", &super::with_limit(&served.policy(), 2000));
+    edit(&served, "workers: 1", "workers: 1\npolicies: other");
+    served.reload().assert_status(200);
+    assert_eq!(served.limit(), 2000);
+    assert_eq!(served.status()["needs_restart"], serde_json::json!([]));
+}
