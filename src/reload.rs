@@ -217,6 +217,9 @@ impl Reloader {
     fn install(&self, configuration: Configuration) -> u64 {
         let Configuration { settings, policies } = configuration;
         self.move_callers(&settings);
+        if self.origin.settings.store.renew_access(&settings.store) {
+            tracing::info!("new connections to redis use other credentials from now on");
+        }
         let needs_restart = settings.needing_restart(&self.origin.settings);
         if !needs_restart.is_empty() && needs_restart != self.state.report().needs_restart {
             tracing::warn!(sections = needs_restart.join(", "), "needs a restart");

@@ -33,7 +33,7 @@ pub use self::{
     configuration::{Configuration, read_policies, read_text},
     memory::SnapshotSettings,
     moving::{MoveMode, Moving},
-    redis::{Access, Endpoint, Primary, RedisSettings, Shard, StoreClock, Topology},
+    redis::{CurrentAccess, Endpoint, Primary, RedisSettings, Shard, StoreClock, Topology},
     reload::ReloadSettings,
     secret::Secret,
     store::{StoreKind, StoreSettings},

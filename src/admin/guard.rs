@@ -9,8 +9,8 @@ use http::{HeaderMap, Method, Uri, header};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Suspicion {
     /// A page of another site may have its name lead here (DNS rebinding); an address cannot be
-    /// made to.
-    #[error("ask for this by an IP address or as localhost, not by another name")]
+    /// made to, nor a name without a dot, as containers have them: no site is called so.
+    #[error("ask for this by an IP address or a name without a dot, such as localhost")]
     Name,
     /// Only a browser says on behalf of which page it asks.
     #[error("a page in a browser must not ask for this")]
@@ -25,7 +25,7 @@ pub(super) fn check(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(
         (None, Some(host), None) => host.to_str().ok().map(without_port),
         (None, None, None) | (_, _, Some(_)) => None,
     };
-    if !host.is_some_and(is_address) {
+    if !host.is_some_and(is_local) {
         return Err(Suspicion::Name);
     }
     if *method == Method::POST && headers.contains_key(header::ORIGIN) {
@@ -42,11 +42,15 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-fn is_address(host: &str) -> bool {
+fn is_local(host: &str) -> bool {
     let ipv6 = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_label = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     match ipv6 {
         Some(ipv6) => ipv6.parse::<Ipv6Addr>().is_ok(),
-        None => host.parse::<Ipv4Addr>().is_ok() || host.eq_ignore_ascii_case("localhost"),
+        None => {
+            let is_name = !host.is_empty() && host.bytes().all(is_label);
+            is_name || host.parse::<Ipv4Addr>().is_ok()
+        }
     }
 }
 
@@ -65,15 +69,27 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_and_localhost_are_hosts() {
-        for host in
-            ["127.0.0.1", "10.1.2.3:9901", "[::1]:9901", "[::1]", "localhost:1", "LOCALHOST"]
-        {
+    fn only_addresses_and_names_without_a_dot_are_hosts() {
+        for host in [
+            "127.0.0.1",
+            "10.1.2.3:9901",
+            "[::1]:9901",
+            "[::1]",
+            "localhost:1",
+            "LOCALHOST",
+            "tollgate:9901",
+            "tollgate_1",
+        ] {
             assert_eq!(checked("/status", &[host]), Ok(()), "{host}");
         }
-        for host in
-            ["evil.example", "localhost.evil.example:80", "127.0.0.1.evil.example", "", "[::1"]
-        {
+        for host in [
+            "evil.example",
+            "localhost.evil.example:80",
+            "127.0.0.1.evil.example",
+            "",
+            "[::1",
+            "a.",
+        ] {
             assert_eq!(checked("/status", &[host]), Err(Suspicion::Name), "{host}");
         }
         assert_eq!(checked("/status", &[]), Err(Suspicion::Name));

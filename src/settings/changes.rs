@@ -1,6 +1,6 @@
 //! What of the settings differs from those that the process was started with.
 
-use super::{MoveMode, Moving, Settings, StoreSettings};
+use super::{MoveMode, Moving, Settings, StoreKind, StoreSettings};
 
 impl Settings {
     /// The sections that differ from `running` and need a restart to take effect, by their names in
@@ -38,6 +38,23 @@ impl Settings {
 }
 
 impl StoreSettings {
+    /// Has connections to Redis that are made from now on use the passwords and certificates of
+    /// `newer`, where that is the same Redis; whether they are others.
+    pub fn renew_access(&self, newer: &StoreSettings) -> bool {
+        let kinds = |store: &StoreSettings| {
+            let next = store.next.as_ref().map(|next| next.to.clone());
+            [Some(store.current.clone()), next]
+        };
+        let pairs = kinds(self).into_iter().zip(kinds(newer));
+        let renewed = pairs.filter(|pair| match pair {
+            (Some(StoreKind::Redis(running)), Some(StoreKind::Redis(newer))) => {
+                running == newer && running.access.replace_by(&newer.access)
+            }
+            _ => false,
+        });
+        renewed.count() > 0
+    }
+
     /// Without what changes while traffic flows: how many callers are to move, and how.
     fn at_rest(&self) -> StoreSettings {
         let mut store = self.clone();
@@ -85,6 +102,17 @@ mod tests {
             let changed = settings(&RUNNING.replace(from, to), "one");
             assert_eq!(changed.needing_restart(&running), expected, "{to}");
         }
-        assert_eq!(settings(RUNNING, "two").needing_restart(&running), ["store"]);
+    }
+
+    #[test]
+    fn passwords_change_while_traffic_flows() {
+        let (running, newer) = (settings(RUNNING, "one"), settings(RUNNING, "two"));
+        assert_eq!(newer.needing_restart(&running), [""; 0]);
+        assert!(running.store.renew_access(&newer.store));
+        // It has them now.
+        assert!(!running.store.renew_access(&newer.store));
+        // Of another Redis, they are none of this one's.
+        let other = settings(&RUNNING.replace("redis://a", "redis://b"), "three");
+        assert!(!running.store.renew_access(&other.store));
     }
 }

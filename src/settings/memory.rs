@@ -41,7 +41,7 @@ pub(super) struct RawSnapshot {
     every: Option<Spanned<String>>,
 }
 
-const DEFAULT_MAX_KEYS: usize = 2_000_000;
+pub(super) const DEFAULT_MAX_KEYS: usize = 2_000_000;
 const DEFAULT_SNAPSHOT_PAUSE: Duration = Duration::from_secs(60);
 
 impl RawMemory {

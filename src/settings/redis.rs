@@ -12,10 +12,9 @@ use self::{access::RawTls, endpoint::Role};
 use super::Checker;
 use crate::yaml::Spanned;
 
-pub use self::{access::Access, endpoint::Endpoint};
+pub use self::{access::CurrentAccess, endpoint::Endpoint};
 
 /// Counters in Redis.
-#[derive(Clone, PartialEq)]
 pub struct RedisSettings {
     /// The servers.
     pub topology: Topology,
@@ -24,7 +23,14 @@ pub struct RedisSettings {
     /// Whose time counts.
     pub clock: StoreClock,
     /// How to get in.
-    pub access: Access,
+    pub access: CurrentAccess,
+}
+
+/// All but how to get in, which changes while traffic flows.
+impl PartialEq for RedisSettings {
+    fn eq(&self, other: &Self) -> bool {
+        self.has_same_keys(other) && self.clock == other.clock
+    }
 }
 
 /// The servers, and how they share the counters.
@@ -188,7 +194,7 @@ impl Checker<'_> {
                 self.one_of(word, &[("redis", StoreClock::Redis), ("proxy", StoreClock::Proxy)])
             }
         };
-        Some(RedisSettings { topology: topology?, prefix, clock: clock?, access })
+        Some(RedisSettings { topology: topology?, prefix, clock: clock?, access: access.into() })
     }
 
     fn topology(&mut self, raw: &Spanned<RawRedis>) -> Option<Topology> {

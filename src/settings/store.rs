@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     Checker,
-    memory::{RawMemory, SnapshotSettings},
+    memory::{DEFAULT_MAX_KEYS, RawMemory, SnapshotSettings},
     moving::Moving,
     redis::{RawRedis, RedisSettings},
 };
@@ -46,6 +46,20 @@ pub enum StoreKind {
 }
 
 impl StoreSettings {
+    /// Counters in the process, as if nothing were said about them.
+    pub fn in_process() -> StoreSettings {
+        StoreSettings {
+            current: StoreKind::Memory,
+            next: None,
+            key_secret: None,
+            deadline: DEFAULT_DEADLINE,
+            instances: NonZeroU32::MIN,
+            tells_fallback: false,
+            max_keys: DEFAULT_MAX_KEYS,
+            snapshot: None,
+        }
+    }
+
     /// Whether other proxies may share the counters.
     pub fn is_shared(&self) -> bool {
         let next = self.next.as_ref().map(|next| &next.to);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, ProtocolVersion,
     RedisConnectionInfo, RedisError, TlsCertificates,
@@ -45,9 +46,40 @@ const KEEPALIVE_TRIES: u32 = 3;
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(3);
 
+/// How to get in, as it is now. Passwords and certificates are replaced while traffic flows:
+/// connections that are made from then on use the new ones.
+#[derive(Debug)]
+pub struct CurrentAccess(ArcSwap<Access>);
+
+impl CurrentAccess {
+    /// What connects to `endpoint` now.
+    ///
+    /// # Errors
+    /// None is expected: certificates were checked when the settings were read.
+    pub fn client(&self, endpoint: &Endpoint) -> Result<Client, RedisError> {
+        self.0.load().client(endpoint)
+    }
+
+    /// Takes over what `newer` has; whether that is something else.
+    pub fn replace_by(&self, newer: &CurrentAccess) -> bool {
+        let newer = newer.0.load_full();
+        let is_other = *self.0.load_full() != *newer;
+        if is_other {
+            self.0.store(newer);
+        }
+        is_other
+    }
+}
+
+impl From<Access> for CurrentAccess {
+    fn from(access: Access) -> Self {
+        CurrentAccess(ArcSwap::from_pointee(access))
+    }
+}
+
 /// Who to be, and whom to trust.
 #[derive(Clone, Debug)]
-pub struct Access {
+pub(super) struct Access {
     /// Where the URL says nothing; sentinels know only of their URL's.
     pub(super) login: Option<Login>,
     /// None: the public authorities, and no certificate of ours.
@@ -71,11 +103,7 @@ impl PartialEq for Access {
 }
 
 impl Access {
-    /// What connects to `endpoint`.
-    ///
-    /// # Errors
-    /// None is expected: certificates were checked when the settings were read.
-    pub fn client(&self, endpoint: &Endpoint) -> Result<Client, RedisError> {
+    fn client(&self, endpoint: &Endpoint) -> Result<Client, RedisError> {
         let (host, port) = (endpoint.host.clone(), endpoint.port);
         let address = match endpoint.is_tls {
             true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },

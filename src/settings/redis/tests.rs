@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::{
     policy::Sources,
@@ -24,10 +26,10 @@ fn parse(redis: &str) -> Result<StoreSettings, Vec<Problem>> {
     store(&format!("redis:\n{redis}\n"), &sources())
 }
 
-fn good(redis: &str) -> RedisSettings {
+fn good(redis: &str) -> Arc<RedisSettings> {
     let settings = parse(redis).unwrap_or_else(|problems| panic!("{redis}\n{}", problems[0]));
     match settings.current {
-        StoreKind::Redis(redis) => (*redis).clone(),
+        StoreKind::Redis(redis) => redis,
         StoreKind::Memory => panic!("not in Redis: {redis}"),
     }
 }

@@ -220,3 +220,34 @@ fn no_password_is_ever_logged() {
         assert!(!log.contains("hunter2"), "{settings}:\n{log}");
     }
 }
+
+#[test]
+fn password_in_a_file_is_changed_without_a_restart() {
+    let upstream = Upstream::start();
+    let redis = Redis::with().user("proxy", "first").start();
+    let store = format!(
+        "redis: {{ url: \"redis://127.0.0.1:{}\", username: proxy, password_file: password }}, \
+         deadline: 10s, fallback_header: true",
+        redis.port()
+    );
+    let folder = Folder::with_settings(&upstream, &format!("store: {{ {store} }}"));
+    let password = folder.path().join("password");
+    std::fs::write(&password, "first").unwrap();
+    let token = folder.token(&["--sub", "42"]);
+    let (running, address) = Running::serve(&folder);
+    let mut served = Served { running, address, token, folder };
+    assert_eq!(served.used(), 1);
+
+    redis.command(&["ACL", "SETUSER", "proxy", "resetpass", ">second"]);
+    std::fs::write(&password, "second").unwrap();
+    served.running.wait_for_event("new connections to redis use other credentials");
+    // Those that are there are not cut, and the next one is let in.
+    redis.command(&["CLIENT", "KILL", "USER", "proxy"]);
+    eventually("redis decides again", || {
+        let answer = served.ask();
+        (answer.field("x-tollgate-store").is_none() && answer.number("x-ratelimit-used") > 1)
+            .then_some(())
+    });
+    let log = served.into_log();
+    assert!(!log.contains("first") && !log.contains("second"), "{log}");
+}
