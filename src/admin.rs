@@ -4,6 +4,7 @@
 //! It has a thread of its own, so that nobody who asks is in the way of traffic, nor the other way
 //! round. It has no passwords: it belongs on a loopback address or in a network of its own.
 
+mod explain;
 mod guard;
 mod metrics;
 mod page;
@@ -193,17 +194,21 @@ impl Context {
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(page.allow()));
             return response;
         }
-        if parts.method == Method::POST
-            && let Err(response) = read(body).await
-        {
-            return response;
-        }
+        let sent = match parts.method == Method::POST {
+            true => read(body).await,
+            false => Ok(Bytes::new()),
+        };
+        let sent = match sent {
+            Ok(sent) => sent,
+            Err(response) => return response,
+        };
         match page {
             Page::Health => self.health(),
             Page::Ready => self.ready(),
             Page::Status => json_response(StatusCode::OK, &Status::of(self)),
             Page::Metrics => response(StatusCode::OK, metrics::CONTENT_TYPE, metrics::text(self)),
             Page::Reload => self.reload().await,
+            Page::Explain => self.explain(&sent).await,
         }
     }
 

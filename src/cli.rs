@@ -5,6 +5,7 @@ mod check;
 mod configured;
 mod demo;
 mod diff;
+mod explain;
 mod health;
 mod key;
 mod reload;
@@ -39,6 +40,7 @@ enum Command {
     Run(run::Arguments),
     Check(check::Arguments),
     Diff(diff::Arguments),
+    Explain(Box<explain::Arguments>),
     Health(health::Arguments),
     Status(status::Arguments),
     Reload(reload::Arguments),
@@ -94,6 +96,7 @@ pub fn run(
         Command::Run(arguments) => run::run(&arguments),
         Command::Check(arguments) => check::run(&arguments, output),
         Command::Diff(arguments) => diff::run(&arguments, output),
+        Command::Explain(arguments) => explain::run(&arguments, output),
         Command::Health(arguments) => health::run(&arguments, output),
         Command::Status(arguments) => status::run(&arguments, output),
         Command::Reload(arguments) => reload::run(&arguments, output),

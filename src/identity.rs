@@ -13,6 +13,7 @@ mod issuer;
 mod jwt;
 mod keys;
 mod sign;
+mod vouch;
 
 use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
@@ -36,6 +37,7 @@ pub use self::{
     jwt::{TokenError, VerifiedToken},
     keys::{Algorithm, KeyError, KeyRing, KeySet, Location, RemoteKeys, RemoteSpec, RemoteStatus},
     sign::{SignError, SigningKey},
+    vouch::VouchError,
 };
 
 /// How a policy finds out who is calling.

@@ -16,13 +16,15 @@
 //! Around it: [`settings`] and [`yaml`] read configuration and tell every mistake with its place;
 //! [`clock`] is the only one to ask for the time; [`deadline`] is one timer a worker; [`pipe`] is
 //! output that never holds anybody up; [`reload`] puts another configuration in force while traffic
-//! flows; [`admin`] tells how the proxy is; [`cli`] is the command line.
+//! flows; [`admin`] tells how the proxy is; [`explain`] tells what would become of a
+//! request; [`cli`] is the command line.
 
 pub mod access_log;
 pub mod admin;
 pub mod cli;
 pub mod clock;
 pub mod deadline;
+pub mod explain;
 pub mod gate;
 pub mod identity;
 pub mod limit;

@@ -4,6 +4,7 @@
 //! never here.
 
 mod callers;
+mod case;
 mod compile;
 mod diff;
 mod file;
@@ -18,15 +19,17 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::identity::{IdentityRules, KeyRing};
 
+pub(crate) use self::diff::words;
 pub use self::{
     callers::{CallerName, Listed, Override, Overrides},
+    case::{Case, Expect, Given},
     compile::load,
     diff::{Change, Difference, Fate, PolicyDifference, Presence, RouteChange, WindowChange, diff},
     file::schema,
     limit::{
         Allowance, Allowances, Cost, Enforcement, KeyPart, Limit, OnMissing, Per, Refund, Statuses,
     },
-    matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, Router},
+    matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, RoutePart, Router},
     rate::{Period, Rate, RateError},
     sources::{Inputs, Sources},
 };
@@ -117,6 +120,8 @@ pub struct Policy {
     pub deny: Listed,
     /// The limit that stands for all where only one can be told: a position in `limits`.
     pub core: Option<usize>,
+    /// Requests, and what is to become of them: nothing that a running proxy looks at.
+    pub tests: Vec<Case>,
 }
 
 impl Policy {

@@ -214,7 +214,17 @@ impl Rejection {
         }
     }
 
-    fn retry_after(&self) -> Option<u64> {
+    /// The limit that keeps a request from its way.
+    pub fn limit(&self) -> Option<&str> {
+        match self {
+            Rejection::Primary(denial) | Rejection::Secondary(denial) => denial.limit.to_str().ok(),
+            Rejection::MissingKey(limit) => Some(limit),
+            _ => None,
+        }
+    }
+
+    /// Seconds after which asking again makes sense.
+    pub fn retry_after(&self) -> Option<u64> {
         match self {
             Rejection::Primary(denial) | Rejection::Secondary(denial) => denial.retry_after,
             Rejection::Store(_) | Rejection::Identity(IdentityError::Unavailable) => Some(SOON),

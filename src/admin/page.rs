@@ -10,6 +10,7 @@ pub(super) enum Page {
     Status,
     Metrics,
     Reload,
+    Explain,
 }
 
 impl Page {
@@ -21,6 +22,7 @@ impl Page {
             "/status" => Some(Page::Status),
             "/metrics" => Some(Page::Metrics),
             "/reload" => Some(Page::Reload),
+            "/explain" => Some(Page::Explain),
             _ => None,
         }
     }
@@ -29,7 +31,7 @@ impl Page {
     pub(super) fn allow(self) -> &'static str {
         match self {
             Page::Health | Page::Ready | Page::Status | Page::Metrics => "GET, HEAD",
-            Page::Reload => "POST",
+            Page::Reload | Page::Explain => "POST",
         }
     }
 

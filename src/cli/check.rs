@@ -1,14 +1,21 @@
-//! `tollgate check`: every problem of settings and policies at once.
+//! `tollgate check`: every problem of settings and policies at once, and the tests inside policies.
+
+mod cases;
 
 use std::{io::Write, path::PathBuf};
 
+use anyhow::anyhow;
+
+use self::cases::Runner;
 use super::{Failure, configured::Configured};
 use crate::policy::Sources;
 
 /// Check settings and policies
 ///
 /// Prints every problem with file, line and column, the text that is wrong, and what to write
-/// instead. Exits with 0 if all is well, with 64 if not.
+/// instead. Without problems, runs the tests inside the policies: in this process, with nothing
+/// charged before, and with a clock of their own. Exits with 0 if all is well, with 64 if there are
+/// problems, with 1 if a test fails.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// A settings file, a policy file, or a folder with either
@@ -17,17 +24,35 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let configured = Configured::read(&arguments.path, &Sources::system())?;
-    if let Some((file, settings)) = &configured.settings {
+    let Configured { settings, policies, .. } =
+        Configured::read(&arguments.path, &Sources::system())?;
+    if let Some((file, settings)) = &settings {
         for warning in &settings.warnings {
             writeln!(output, "warning: {warning}\n")?;
         }
         let listeners: Vec<String> = settings.listeners.iter().map(ToString::to_string).collect();
         writeln!(output, "{}: ok, listens on {}", file.display(), listeners.join(", "))?;
     }
-    for policy in configured.policies.iter() {
+    let runner = Runner::start(settings.as_ref().map(|(_, settings)| settings))?;
+    let (mut tests, mut failed_tests) = (0, 0);
+    for policy in policies.iter() {
+        let failed = runner.run(policy, &policies);
+        let verdict = if failed.is_empty() { "ok, " } else { "" };
         let (limits, routes) = (policy.limits.len(), policy.routes.len());
-        writeln!(output, "policy {}: ok, {limits} limits, {routes} routes", policy.name)?;
+        write!(output, "policy {}: {verdict}{limits} limits, {routes} routes", policy.name)?;
+        match (policy.tests.len(), failed.len()) {
+            (0, _) => writeln!(output)?,
+            (all, 0) => writeln!(output, ", {all} tests")?,
+            (all, some) => writeln!(output, ", {some} of {all} tests failed")?,
+        }
+        for failed in &failed {
+            writeln!(output, "\n{failed}")?;
+        }
+        tests += policy.tests.len();
+        failed_tests += failed.len();
     }
-    Ok(())
+    match failed_tests {
+        0 => Ok(()),
+        some => Err(anyhow!("{some} of {tests} tests failed").into()),
+    }
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{head::Head, keys::Keys};
+use super::{head::Head, judge::Script, keys::Keys};
 use crate::{
     clock::Timestamp,
     identity::{Client, Identifier, Identity},
@@ -21,6 +21,8 @@ pub(super) struct Charges<'r, 'p> {
     pub(super) head: &'r Head<'r>,
     pub(super) client: Client<'r>,
     pub(super) now: Timestamp,
+    /// None: somebody has really sent the request.
+    pub(super) script: Option<&'r Script>,
 }
 
 /// The charges of a request, and the limits that ask for them.
@@ -103,9 +105,14 @@ impl<'r, 'p> Charges<'r, 'p> {
         asked
     }
 
+    /// Whether what is charged is taken.
+    pub(super) fn is_charged(&self) -> bool {
+        self.script.is_none_or(|script| script.is_charged)
+    }
+
     /// The limits that may apply, the primary one first: the route's, or the policy's where there is
     /// no route.
-    fn limits(&self, identity: &Identity<'_>) -> impl Iterator<Item = &'p Limit> {
+    pub(super) fn limits(&self, identity: &Identity<'_>) -> impl Iterator<Item = &'p Limit> {
         let policy = self.policy;
         let order: SmallVec<[usize; 8]> = match self.route {
             _ if policy.exempt.contains(identity) => SmallVec::new(),
@@ -116,7 +123,7 @@ impl<'r, 'p> Charges<'r, 'p> {
     }
 
     /// Adds what one limit asks for.
-    fn ask(
+    pub(super) fn ask(
         &self,
         limit: &'p Limit,
         identity: &Identity<'_>,

@@ -22,7 +22,7 @@ impl Distrust {
     pub(super) fn contains(&self, charges: &Charges<'_, '_>) -> bool {
         let addresses = self.0.borrow();
         // Most of the time there are none, and no hash is made.
-        addresses.len() > 0
+        !addresses.is_empty()
             && addresses.get(&key(charges)).is_some_and(|until| charges.now < *until)
     }
 

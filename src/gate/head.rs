@@ -81,8 +81,12 @@ impl<'r> Head<'r> {
             && matches!(query, None | Some(Cow::Borrowed(_)));
         let uri = match query {
             _ if is_as_it_came => self.uri.clone(),
-            Some(query) if !query.is_empty() => origin_form(format!("{}?{query}", self.path)),
-            _ => origin_form(self.path.clone().into_owned()),
+            // What was nothing but a token leaves no query behind.
+            Some(Cow::Owned(query)) if query.is_empty() => {
+                origin_form(self.path.clone().into_owned())
+            }
+            Some(query) => origin_form(format!("{}?{query}", self.path)),
+            None => origin_form(self.path.clone().into_owned()),
         };
         let host = self.host.as_ref().filter(|_| !self.has_host_field).and_then(|host| {
             let name = host.as_str();

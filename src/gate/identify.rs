@@ -4,7 +4,7 @@
 //! plenty. So failures are charged to the client's address, and an address that has used up its
 //! limit is charged before anything dear is done for it.
 
-use super::{Gate, Tally, charges::Charges};
+use super::{charges::Charges, judge::Judge, tally::Tally};
 use crate::{
     identity::{Identity, IdentityError, Trust},
     policy::{AcceptedIssuers, Auth},
@@ -14,7 +14,7 @@ use crate::{
 /// Any good token, or none.
 const ANY_TOKEN: Auth = Auth::Optional(AcceptedIssuers::All);
 
-impl Gate {
+impl Judge {
     /// Who sends a request.
     ///
     /// # Errors
@@ -56,14 +56,34 @@ impl Gate {
         }
     }
 
+    /// What is wrong with the credentials of a request that goes on without them. For explanations.
+    pub(super) async fn ignored(
+        &self,
+        charges: Charges<'_, '_>,
+        identity: Option<&Identity<'_>>,
+    ) -> Option<IdentityError> {
+        let Auth::Optional(accepted) = &charges.route?.auth else { return None };
+        if identity?.token.is_some() {
+            return None;
+        }
+        let Charges { identifier, policy, client, now, .. } = charges;
+        let auth = Auth::Required(accepted.clone());
+        let found = identifier.identify(&policy.identity, &auth, client, (Trust::Full, now)).await;
+        found.err().filter(|error| *error != IdentityError::Missing)
+    }
+
     async fn find_caller<'p>(
         &self,
         charges: Charges<'_, 'p>,
         trust: Trust,
     ) -> Result<Identity<'p>, IdentityError> {
-        let Charges { identifier, policy, route, client, now, .. } = charges;
+        let Charges { identifier, policy, route, client, now, script, .. } = charges;
         let auth = route.map_or(&ANY_TOKEN, |route| &route.auth);
-        identifier.identify(&policy.identity, auth, client, (trust, now)).await
+        let rules = &policy.identity;
+        match script.and_then(|script| script.token.clone()) {
+            Some(token) => identifier.identify_verified(rules, auth, token, client.address),
+            None => identifier.identify(rules, auth, client, (trust, now)).await,
+        }
     }
 
     /// A request whose sender could not be identified is charged to its address where the route has
@@ -83,6 +103,7 @@ impl Gate {
         let asked = charges.by_address(&nobody);
         let (tally, denied) = self.charge(asked, charges, &nobody).await;
         if denied.is_some()
+            && charges.is_charged()
             && let Some(until) = tally.as_ref().and_then(Tally::denied_until)
         {
             self.distrust.add(&charges, until);

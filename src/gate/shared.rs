@@ -9,7 +9,7 @@ use crate::{
     identity::{Identifier, KeyRing, TokenCache, TrustedProxies},
     limit::KeyHasher,
     policy::{Policies, diff},
-    settings::{Configuration, StoreSettings},
+    settings::{Configuration, Settings, StoreSettings},
     store::{MemoryStore, Stores, restore},
 };
 
@@ -54,6 +54,26 @@ impl Shared {
         Ok(shared)
     }
 
+    /// For requests that nobody sends: no policy is in force yet, and nobody else has its counters.
+    ///
+    /// # Errors
+    /// The system has no thread to fetch keys from.
+    pub fn rehearsing(settings: Option<&Settings>, clock: Clock) -> io::Result<Shared> {
+        Ok(Shared {
+            policies: ArcSwap::default(),
+            identifier: Identifier {
+                tokens: TokenCache::new(REHEARSED_TOKENS_BYTES),
+                hasher: KeyHasher::new(NO_SECRET),
+                ring: KeyRing::start(clock.clone())?,
+            },
+            stores: fresh_stores(),
+            clock,
+            trusted_proxies: settings
+                .map_or_else(Default::default, |own| own.trusted_proxies.clone()),
+            write_forwarded: settings.is_some_and(|own| own.write_forwarded),
+        })
+    }
+
     /// Puts policies in force. Requests in flight keep those that they began with.
     pub fn install(&self, mut policies: Policies) {
         policies.adopt_keys(&self.identifier.ring);
@@ -65,6 +85,16 @@ impl Shared {
         }
     }
 }
+
+/// Counters in the process to which nothing was charged.
+pub(super) fn fresh_stores() -> Arc<Stores> {
+    let settings = StoreSettings::in_process();
+    let memory = MemoryStore::new(settings.max_keys, NO_SECRET);
+    Arc::new(Stores::new(settings, memory))
+}
+
+/// Room for the few tokens of a rehearsal.
+const REHEARSED_TOKENS_BYTES: u64 = 1 << 20;
 
 /// The counters in the process: those that were saved, if any were.
 fn counters(settings: &StoreSettings, now: Timestamp) -> Result<MemoryStore, NoRandomness> {

@@ -68,7 +68,7 @@ pub enum IssuerKeys {
     /// From the issuer.
     Remote {
         /// Where they are fetched, and when.
-        spec: RemoteSpec,
+        spec: Box<RemoteSpec>,
         /// None until the policy is in force: only then are they fetched.
         keys: Option<Arc<RemoteKeys>>,
     },

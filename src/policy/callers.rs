@@ -31,8 +31,15 @@ impl Overrides {
     /// What a caller may use instead of its tier's rates.
     pub fn of(&self, identity: &Identity<'_>, now: Timestamp) -> Option<&[Allowance]> {
         let caller = identity.caller.as_ref().filter(|_| !self.0.is_empty())?;
-        let applies = |own: &&Override| now < own.until && own.caller.is_of(caller);
+        let applies = |own: &&Override| own.is_in_force(now) && own.caller.is_of(caller);
         self.0.iter().find(applies).map(|own| own.allowances.as_slice())
+    }
+}
+
+impl Override {
+    /// Whether its day has not come.
+    pub fn is_in_force(&self, now: Timestamp) -> bool {
+        now < self.until
     }
 }
 
@@ -56,7 +63,7 @@ impl fmt::Display for CallerName {
 
 impl CallerName {
     /// Whether it names this caller.
-    fn is_of(&self, caller: &ResolvedCaller<'_>) -> bool {
+    pub fn is_of(&self, caller: &ResolvedCaller<'_>) -> bool {
         *self.kind == *caller.kind
             && self.issuer.is_none_or(|issuer| caller.issuer == Some(issuer))
             && match &caller.value {

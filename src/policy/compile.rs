@@ -5,6 +5,7 @@
 //! is left out and noted, and a policy with notes is never used.
 
 mod callers;
+mod cases;
 mod costs;
 mod fingerprint;
 mod identity;
@@ -209,6 +210,7 @@ impl Compiler<'_> {
         let (matchers, routes): (Vec<Matcher>, Vec<Route>) =
             raw.routes.value.iter().filter_map(|route| self.route(route, &context)).unzip();
         let responses = self.responses(&raw.responses);
+        let tests = self.cases(&raw, &names, &hosts, identity.as_ref());
         let identity = identity?;
         if self.problems.is_empty() {
             self.check_callers(&raw, &routes, &limits, &identity);
@@ -225,6 +227,7 @@ impl Compiler<'_> {
             responses: responses?,
             exempt,
             deny,
+            tests,
         })
     }
 }

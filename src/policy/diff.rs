@@ -11,7 +11,7 @@ mod sections;
 #[cfg(test)]
 mod tests;
 mod windows;
-mod words;
+pub(crate) mod words;
 
 use std::fmt;
 

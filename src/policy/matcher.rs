@@ -11,6 +11,7 @@ mod overlap;
 use std::collections::HashMap;
 
 use http::Method;
+use serde::{Deserialize, Serialize};
 
 use crate::target::{EncodedSlash, normalize_path};
 
@@ -175,7 +176,19 @@ pub enum HostPattern {
     Below(Box<str>),
 }
 
+/// A host for which there is every reason to have no pattern (RFC 6761).
+const ANY_HOST: &str = "policy.test";
+
 impl HostPattern {
+    /// A host that the first of `patterns` matches; without patterns, any host.
+    pub fn sample(patterns: &[HostPattern]) -> Box<str> {
+        match patterns.first() {
+            None => ANY_HOST.into(),
+            Some(HostPattern::Exact(name)) => name.clone(),
+            Some(HostPattern::Below(suffix)) => format!("any{suffix}").into(),
+        }
+    }
+
     /// Whether `host`, lower-case and without port or final dot, matches.
     pub fn matches(&self, host: &str) -> bool {
         match self {
@@ -196,15 +209,40 @@ pub struct Matcher {
     pub methods: Vec<Method>,
 }
 
+/// What a route matches requests by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RoutePart {
+    /// The host.
+    Host,
+    /// The path.
+    Path,
+    /// The method.
+    Method,
+}
+
 impl Matcher {
     fn matches(&self, request: Request<'_>) -> bool {
-        // Methods are case-sensitive, but not every server knows: `post` is no way around POST.
-        let method = request.method.as_str();
-        let is_listed = |listed: &Method| listed.as_str().eq_ignore_ascii_case(method);
-        (self.methods.is_empty() || self.methods.iter().any(is_listed))
-            && (self.hosts.is_empty()
-                || request.host.is_some_and(|host| self.hosts.iter().any(|h| h.matches(host))))
-            && self.path.matches(request.path)
+        self.matches_in(RoutePart::Method, request)
+            && self.matches_in(RoutePart::Host, request)
+            && self.matches_in(RoutePart::Path, request)
+    }
+
+    fn matches_in(&self, part: RoutePart, request: Request<'_>) -> bool {
+        match part {
+            RoutePart::Host => {
+                let is_there = |host| self.hosts.iter().any(|pattern| pattern.matches(host));
+                self.hosts.is_empty() || request.host.is_some_and(is_there)
+            }
+            RoutePart::Path => self.path.matches(request.path),
+            RoutePart::Method => {
+                // Methods are case-sensitive, but not every server knows: `post` is no way around
+                // POST.
+                let method = request.method.as_str();
+                let is_listed = |listed: &Method| listed.as_str().eq_ignore_ascii_case(method);
+                self.methods.is_empty() || self.methods.iter().any(is_listed)
+            }
+        }
     }
 }
 
@@ -256,6 +294,14 @@ impl Router {
     /// What the routes match, in their order.
     pub(super) fn matchers(&self) -> &[Matcher] {
         &self.matchers
+    }
+
+    /// For each route, in their order, what of it a request does not match; nothing: it matches.
+    pub fn differences(&self, request: Request<'_>) -> impl Iterator<Item = Vec<RoutePart>> {
+        self.matchers.iter().map(move |matcher| {
+            let parts = [RoutePart::Host, RoutePart::Path, RoutePart::Method];
+            parts.into_iter().filter(|part| !matcher.matches_in(*part, request)).collect()
+        })
     }
 
     /// Position of the first matcher that matches.

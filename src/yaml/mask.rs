@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 /// Keys whose values are secrets; ours name a variable or a file, and end in `_env` or `_file`.
-const KEYS: [&str; 4] = ["password", "passwd", "pass", "secret"];
+const KEYS: [&str; 5] = ["password", "passwd", "pass", "secret", "digest"];
 
 /// Values longer than this are found inside of words too.
 const SHORT: usize = 7;

@@ -5,8 +5,10 @@ mod admin;
 mod check;
 mod demo;
 mod diff;
+mod explain;
 mod health;
 mod key;
+mod rehearsals;
 mod reload;
 mod restart;
 mod run;
@@ -103,6 +105,7 @@ fn help_of_each_command_says_what_it_does() {
         ),
         (&["run", "--help"], &["--config <FILE>", "config/tollgate.yaml", "SIGTERM"]),
         (&["check", "--help"], &["[PATH]", "config/tollgate.yaml", "Exits with 0"]),
+        (&["explain", "--help"], &["--admin <HOST:PORT>", "--claims <JSON>", "Nothing is charged"]),
         (&["health", "--help"], &["--config <FILE>", "--address <HOST:PORT>", "Exits with 0"]),
         (&["token", "--help"], &["--private-key", "--secret-file", "--sub", "Authorization"]),
         (&["key", "--help"], &["--id", "--secret-stdin", "--append <FILE>", "digest"]),

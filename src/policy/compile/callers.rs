@@ -112,7 +112,7 @@ impl Compiler<'_> {
     }
 
     /// `kind:value`, where the kind is the name of an entry of `callers`.
-    fn caller_name(
+    pub(super) fn caller_name(
         &mut self,
         raw: &Spanned<String>,
         identity: &RawIdentity,

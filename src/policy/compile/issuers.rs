@@ -275,13 +275,13 @@ impl Compiler<'_> {
             }
             _ => Location::Jwks(endpoint),
         };
-        let spec = RemoteSpec {
+        let spec = Box::new(RemoteSpec {
             location,
             algorithms: algorithms.to_vec(),
             cache: cache?,
             cooldown: cooldown?,
             max_stale: max_stale?,
-        };
+        });
         Some(IssuerKeys::Remote { spec, keys: None })
     }
 

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// How much, and how it is counted: `5000/hour`, `30/minute by gcra, burst 10`.
-pub(super) fn quota(quota: &Quota) -> String {
+pub(crate) fn quota(quota: &Quota) -> String {
     match quota {
         Quota::FixedWindow(window) => {
             let rate = format!("{}/{}", window.limit, length(quota).unwrap_or_default());
@@ -85,14 +85,21 @@ fn word(length: Duration) -> String {
     name.map_or_else(|| Period::Length(length).to_string(), |(_, name)| (*name).to_owned())
 }
 
-/// What a limit is counted per: `caller`, `client.ip /32 /56, path`.
+/// What a limit is counted per: `caller`, `client.ip (/32, IPv6 /56), path`.
 pub(super) fn per(per: &Per) -> String {
-    let part = |part: &KeyPart| match part {
+    let part = |part: &KeyPart| match (part, per.ipv4_prefix, per.ipv6_prefix) {
+        (KeyPart::ClientIp, 32, 64) => key_part(part),
+        (KeyPart::ClientIp, v4, v6) => format!("{} (/{v4}, IPv6 /{v6})", key_part(part)),
+        _ => key_part(part),
+    };
+    list(per.parts.iter().map(part))
+}
+
+/// One thing that a limit is counted per.
+pub(crate) fn key_part(part: &KeyPart) -> String {
+    match part {
         KeyPart::Caller => "caller".to_owned(),
-        KeyPart::ClientIp => match (per.ipv4_prefix, per.ipv6_prefix) {
-            (32, 64) => "client.ip".to_owned(),
-            (v4, v6) => format!("client.ip (/{v4}, IPv6 /{v6})"),
-        },
+        KeyPart::ClientIp => "client.ip".to_owned(),
         KeyPart::Host => "host".to_owned(),
         KeyPart::Path => "path".to_owned(),
         KeyPart::PathParameter(name) => format!("path.{name}"),
@@ -100,12 +107,11 @@ pub(super) fn per(per: &Per) -> String {
         KeyPart::Claim(name) => format!("jwt.{name}"),
         KeyPart::Header(name) => format!("header.{name}"),
         KeyPart::Cookie(name) => format!("cookie.{name}"),
-    };
-    list(per.parts.iter().map(part))
+    }
 }
 
 /// What callers are told apart by.
-pub(super) fn caller_key(key: &CallerKey) -> String {
+pub(crate) fn caller_key(key: &CallerKey) -> String {
     match key {
         CallerKey::Claim(claim) => format!("jwt.{claim}"),
         CallerKey::ApiKey(field) => format!("api_key.{field}"),
@@ -144,7 +150,7 @@ pub(super) fn tier_source(source: &TierSource, tiers: &Tiers) -> String {
 }
 
 /// Whether a route looks at tokens, and at whose.
-pub(super) fn auth(auth: &Auth, policy: &Policy) -> String {
+pub(crate) fn auth(auth: &Auth, policy: &Policy) -> String {
     let (word, accepted) = match auth {
         Auth::None => return "none".into(),
         Auth::Optional(accepted) => ("optional", accepted),
@@ -160,7 +166,7 @@ pub(super) fn auth(auth: &Auth, policy: &Policy) -> String {
 }
 
 /// What routes call whoever vouches for callers.
-fn issuer(rules: &IdentityRules, at: usize) -> String {
+pub(crate) fn issuer(rules: &IdentityRules, at: usize) -> String {
     let named = rules.issuers.get(at).map(|issuer| issuer.name.as_str());
     named.or_else(|| rules.issuer(at)).unwrap_or_default().to_owned()
 }
@@ -215,7 +221,7 @@ pub(super) fn enforcement(enforcement: Enforcement) -> String {
 }
 
 /// A host as policies write it.
-pub(super) fn host(pattern: &HostPattern) -> String {
+pub(crate) fn host(pattern: &HostPattern) -> String {
     match pattern {
         HostPattern::Exact(name) => name.to_string(),
         HostPattern::Below(suffix) => format!("*{suffix}"),

@@ -1,0 +1,131 @@
+//! `tollgate explain`: what would become of a request, and why.
+
+mod text;
+
+use std::{io::Write, net::IpAddr, path::PathBuf, sync::Arc};
+
+use anyhow::{Context, anyhow};
+use http::{Method, StatusCode};
+use serde_json::{Map, Value};
+
+use super::{
+    Failure,
+    call::{PATIENCE, call, resolve},
+    configured::Configured,
+};
+use crate::{
+    clock::Clock,
+    explain::{Counters, Question, explain},
+    gate::{Explanation, Shared},
+    policy::Sources,
+};
+
+/// Explain what would become of a request
+///
+/// Tells which policy and which route the request takes and why not an earlier one, who its caller
+/// is and how that is found out, which limits it meets, and what would happen. Nothing is charged,
+/// and nothing is sent to an upstream. Tokens and keys are never shown.
+///
+/// Reads the policies from files, or asks a running proxy with --admin, which knows how the limits
+/// stand.
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    /// The settings that name the policies
+    #[arg(long, value_name = "FILE", default_value = "config/tollgate.yaml")]
+    config: PathBuf,
+    /// A policy file, or a folder of them, in place of those that the settings name
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["config", "admin"])]
+    policy: Option<PathBuf>,
+    /// Ask the proxy whose admin listener is there
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "config")]
+    admin: Option<String>,
+    #[command(flatten)]
+    credential: Credential,
+    /// The address that the request comes from; 127.0.0.1
+    #[arg(long, value_name = "IP")]
+    address: Option<IpAddr>,
+    /// A header of the request
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
+    headers: Vec<(String, String)>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The request's method
+    method: String,
+    /// Its URL; or only path and query, if there is one policy
+    url: String,
+}
+
+#[derive(clap::Args)]
+#[group(multiple = false)]
+struct Credential {
+    /// Its token
+    #[arg(long)]
+    token: Option<String>,
+    /// The claims of a token that counts as verified: '{"sub": "42"}'
+    #[arg(long, value_name = "JSON", value_parser = parse_claims)]
+    claims: Option<Map<String, Value>>,
+    /// Its API key
+    #[arg(long, value_name = "KEY")]
+    api_key: Option<String>,
+}
+
+pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
+    let question = question(arguments);
+    let explanation = match &arguments.admin {
+        Some(address) => ask(address, &question)?,
+        None => find_out(arguments, &question)?,
+    };
+    match arguments.json {
+        true => {
+            let json = serde_json::to_string_pretty(&explanation).map_err(anyhow::Error::from)?;
+            writeln!(output, "{json}")?;
+        }
+        false => text::write(output, &explanation)?,
+    }
+    Ok(())
+}
+
+fn question(arguments: &Arguments) -> Question {
+    let Credential { token, claims, api_key } = &arguments.credential;
+    Question {
+        method: arguments.method.clone(),
+        url: arguments.url.clone(),
+        token: token.clone(),
+        claims: claims.clone(),
+        api_key: api_key.clone(),
+        address: arguments.address,
+        headers: arguments.headers.clone(),
+    }
+}
+
+/// From the files, with counters that nothing was charged to.
+fn find_out(arguments: &Arguments, question: &Question) -> Result<Explanation, Failure> {
+    let path = arguments.policy.as_ref().unwrap_or(&arguments.config);
+    let Configured { settings, policies, .. } = Configured::read(path, &Sources::system())?;
+    let settings = settings.as_ref().map(|(_, settings)| settings);
+    let shared = Shared::rehearsing(settings, Clock::System).context("cannot start")?;
+    shared.install(policies);
+    Ok(explain(&Arc::new(shared), question, Counters::Fresh).map_err(anyhow::Error::from)?)
+}
+
+/// Of a running proxy.
+fn ask(address: &str, question: &Question) -> anyhow::Result<Explanation> {
+    let question = serde_json::to_vec(question)?;
+    let (status, body) = call(&resolve(address)?, (Method::POST, "/explain"), question, PATIENCE)?;
+    if status == StatusCode::OK {
+        return serde_json::from_slice(&body).context("its answer cannot be read");
+    }
+    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let message = answer.get("message").and_then(Value::as_str).unwrap_or_default();
+    Err(anyhow!("{address} answers {}: {message}", status.as_u16()))
+}
+
+fn parse_header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn parse_claims(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))
+}

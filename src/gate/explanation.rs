@@ -1,0 +1,173 @@
+//! What becomes of a request and why, in words: for people who ask, and for machines.
+//!
+//! What is told was found out by the code that answers requests, or is asked of the same parts of
+//! it once more: which credential there is, what a limit asks for, how a key is made. No token, no
+//! cookie, and no header's value that a client has sent is ever told.
+
+mod caller;
+mod limits;
+mod prospect;
+
+use std::net::IpAddr;
+
+use http::request::Parts;
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    caller::FoundCaller,
+    limits::{FoundLimit, FoundStanding, FoundWindow},
+    prospect::Prospect,
+};
+use super::{
+    charges::Charges,
+    rehearsal::{Course, Draft},
+};
+use crate::{
+    identity::IdentityError,
+    policy::{HostPattern, Policies, Policy, RoutePart, words},
+};
+
+/// What becomes of a request, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The request, as it was understood.
+    pub request: Understood,
+    /// The policy that decides about it.
+    pub policy: Option<ChosenPolicy>,
+    /// Routes that come before the one that it takes, and in what they differ from it.
+    pub passed_over: Vec<PassedRoute>,
+    /// The route that it takes.
+    pub route: Option<TakenRoute>,
+    /// Who sends it, if anybody looked.
+    pub caller: Option<FoundCaller>,
+    /// The limits that apply, and those that might have.
+    pub limits: Vec<FoundLimit>,
+    /// What would happen.
+    pub prospect: Prospect,
+}
+
+/// A request, as it was understood.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Understood {
+    /// Its method.
+    pub method: String,
+    /// The host that it is for.
+    pub host: Option<String>,
+    /// Its path, in the normal form in which it is matched and forwarded.
+    pub path: String,
+    /// The client's address.
+    pub address: IpAddr,
+}
+
+/// The policy that decides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChosenPolicy {
+    /// Its name.
+    pub name: String,
+    /// Why it is this one.
+    pub because: String,
+}
+
+/// A route that a request does not take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PassedRoute {
+    /// Its path pattern.
+    pub route: String,
+    /// What of it the request does not match.
+    pub differs_in: Vec<RoutePart>,
+}
+
+/// The route that a request takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TakenRoute {
+    /// Its path pattern.
+    pub route: String,
+    /// Whether it looks at tokens, and at whose.
+    pub auth: String,
+    /// Scopes that a token must grant.
+    pub scopes: Vec<String>,
+}
+
+/// What an explanation is made from.
+pub(super) struct Findings<'r, 'p> {
+    pub(super) course: Course<'p>,
+    /// None: the request's form is not sound, or it is about the server itself.
+    pub(super) charges: Option<Charges<'r, 'p>>,
+    /// What is wrong with the request's credentials, where it goes on without them.
+    pub(super) ignored: Option<IdentityError>,
+}
+
+impl Explanation {
+    pub(super) fn of(
+        draft: &Draft,
+        address: IpAddr,
+        findings: &Findings<'_, '_>,
+        policies: &Policies,
+    ) -> Explanation {
+        let Findings { course, charges, .. } = findings;
+        let passage = &course.passage;
+        let head = charges.as_ref().map(|charges| charges.head);
+        let host = head.and_then(|head| head.host());
+        let Parts { method, uri, .. } = &draft.head;
+        Explanation {
+            request: Understood {
+                method: method.to_string(),
+                host: host.map(str::to_owned),
+                path: head.map_or(uri.path(), |head| &head.path).to_owned(),
+                address,
+            },
+            policy: passage.policy.map(|policy| ChosenPolicy::of(policy, host, policies)),
+            passed_over: charges.as_ref().map(passed_over).unwrap_or_default(),
+            route: passage.policy.zip(passage.route).map(|(policy, route)| TakenRoute {
+                route: route.name.to_string(),
+                auth: words::auth(&route.auth, policy),
+                scopes: route.scopes.iter().map(ToString::to_string).collect(),
+            }),
+            caller: charges.as_ref().and_then(|charges| caller::found(charges, findings)),
+            limits: charges.as_ref().map(|own| limits::found(own, passage)).unwrap_or_default(),
+            prospect: prospect::of(draft, course),
+        }
+    }
+
+    /// The same without how limits stand: the counters were nobody's.
+    #[must_use]
+    pub fn without_standings(mut self) -> Explanation {
+        let windows = self.limits.iter_mut().flat_map(|limit| &mut limit.windows);
+        windows.for_each(|window| window.standing = None);
+        self
+    }
+}
+
+impl ChosenPolicy {
+    fn of(policy: &Policy, host: Option<&str>, policies: &Policies) -> ChosenPolicy {
+        let pattern = host.and_then(|host| {
+            let mut matching = policy.hosts.iter().filter(|pattern| pattern.matches(host));
+            let exact = |pattern: &&HostPattern| matches!(pattern, HostPattern::Exact(_));
+            matching.clone().find(exact).or_else(|| matching.next())
+        });
+        let because = match pattern {
+            Some(pattern) => format!("it is for {}", words::host(pattern)),
+            None if policies.iter().count() == 1 => "it is for every host".into(),
+            None => "it is for hosts that no other policy names".into(),
+        };
+        ChosenPolicy { name: policy.name.to_string(), because }
+    }
+}
+
+/// The routes before the one that is taken; all of them, if none is.
+fn passed_over(charges: &Charges<'_, '_>) -> Vec<PassedRoute> {
+    let Charges { policy, route, head, .. } = charges;
+    let is_taken = |at: usize| {
+        let taken = route.zip(policy.routes.get(at));
+        taken.is_some_and(|(taken, route)| std::ptr::eq(taken, route))
+    };
+    let differences = policy.router.differences(head.as_route_request());
+    differences
+        .enumerate()
+        .take_while(|(at, _)| !is_taken(*at))
+        .filter_map(|(at, differs_in)| {
+            let route = policy.routes.get(at)?.name.to_string();
+            Some(PassedRoute { route, differs_in })
+        })
+        .collect()
+}

@@ -1,0 +1,160 @@
+//! Who sends a request, and how that was found out.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Findings;
+use crate::{
+    gate::{charges::Charges, rehearsal::Fate},
+    identity::{
+        Caller, CallerKey, Identity, IdentityRules, KnownToken, Place, TierSource, TokenSources,
+    },
+    policy::{Auth, KeyPart, Policy, Route, words},
+    response::Rejection,
+};
+
+/// Who sends a request, and how that was found out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FoundCaller {
+    /// Where the credential was, and of what kind it is.
+    pub credential: Option<String>,
+    /// Who vouches for it.
+    pub issuer: Option<String>,
+    /// What the policy reads from it.
+    pub claims: BTreeMap<String, Value>,
+    /// The caller: `user:42`.
+    pub caller: Option<String>,
+    /// The rule that names it so: `user: jwt.sub`.
+    pub rule: Option<String>,
+    /// Its tier.
+    pub tier: Option<String>,
+    /// Why it has this tier.
+    pub tier_because: Option<String>,
+    /// Why it cannot be told, or what is wrong with a credential that is passed over.
+    pub problem: Option<String>,
+}
+
+/// None: the request did not come so far.
+pub(super) fn found(charges: &Charges<'_, '_>, findings: &Findings<'_, '_>) -> Option<FoundCaller> {
+    let Charges { policy, route, .. } = charges;
+    let rules = &policy.identity;
+    let refused = match &findings.course.fate {
+        Fate::Answered(Err(Rejection::Identity(error))) => Some(error),
+        _ => findings.ignored.as_ref(),
+    };
+    let identity = findings.course.passage.identity.as_ref();
+    // Where its address has no room, it is denied before it is told that its token is bad.
+    let is_denied = findings.course.passage.tally.is_some();
+    if identity.is_none() && refused.is_none() && !is_denied {
+        return None;
+    }
+    let known = identity.and_then(|identity| identity.token.as_deref());
+    let rule = identity.and_then(|identity| rule_of(identity, rules));
+    let tier = identity.and_then(|identity| rules.tiers.get(identity.tier));
+    let named = identity.and_then(|identity| identity.caller.as_ref());
+    Some(FoundCaller {
+        credential: credential(charges),
+        issuer: known.map(|known| words::issuer(rules, known.token.issuer)),
+        claims: known.map(|known| claims(known, policy, *route)).unwrap_or_default(),
+        caller: named.map(|caller| format!("{}:{}", caller.kind, caller.value)),
+        rule: rule.map(|rule| format!("{}: {}", rule.name, words::caller_key(&rule.key))),
+        tier: tier.map(|tier| tier.name.to_string()),
+        tier_because: tier.map(|_| tier_because(rule, known, rules)),
+        problem: refused.map(ToString::to_string),
+    })
+}
+
+fn rule_of<'p>(identity: &Identity<'_>, rules: &'p IdentityRules) -> Option<&'p Caller> {
+    let kind = identity.caller.as_ref()?.kind;
+    rules.callers.iter().find(|rule| *rule.name == *kind)
+}
+
+fn credential(charges: &Charges<'_, '_>) -> Option<String> {
+    let Charges { policy, route, client, script, .. } = charges;
+    if route.is_some_and(|route| route.auth == Auth::None) {
+        return Some("not looked at: the route says `auth: none`".into());
+    }
+    if script.is_some_and(|script| script.token.is_some()) {
+        return Some("given as claims, which count as verified".into());
+    }
+    let sources = &policy.identity.sources;
+    match sources.find(client.headers, client.query) {
+        Ok(found) => found.map(|found| place(found.place, sources)),
+        Err(_) => Some("unclear".into()),
+    }
+}
+
+fn place(place: Place, sources: &TokenSources) -> String {
+    let named = |what: &str, name: Option<&str>| format!("{what} {}", name.unwrap_or_default());
+    match place {
+        Place::Authorization => "a bearer token in header authorization".into(),
+        Place::Header => named("a token in header", sources.header.as_ref().map(|it| it.as_str())),
+        Place::Cookie => named("a token in cookie", sources.cookie.as_deref()),
+        Place::Query => named("a token in query parameter", sources.query.as_deref()),
+        Place::ApiKey => {
+            named("an API key in header", sources.api_key.as_ref().map(|it| it.as_str()))
+        }
+    }
+}
+
+fn tier_because(
+    rule: Option<&Caller>,
+    known: Option<&KnownToken>,
+    rules: &IdentityRules,
+) -> String {
+    let Some(rule) = rule else { return "nothing else is said about who has no name".into() };
+    match &rule.tier {
+        TierSource::Default => format!("the default: `{}` names none", rule.name),
+        TierSource::Fixed(_) => format!("`{}` says so", rule.name),
+        TierSource::Claim(claim) => {
+            let claimed = known.and_then(|known| known.token.claims.lookup(claim));
+            let is_tier = |name: &str| rules.tiers.names().any(|tier| tier == name);
+            let path = source(&rule.key, claim);
+            match claimed {
+                Some(Value::String(name)) if is_tier(name) => format!("{path} says so"),
+                Some(value) => format!("the default: {path} is {value}, which is no tier"),
+                None => format!("the default: there is no {path}"),
+            }
+        }
+    }
+}
+
+/// What policies call a claim, or a field of an API key.
+fn source(key: &CallerKey, name: &str) -> String {
+    match key {
+        CallerKey::ApiKey(_) => format!("api_key.{name}"),
+        CallerKey::Claim(_) | CallerKey::Address { .. } => format!("jwt.{name}"),
+    }
+}
+
+/// What the policy reads from a credential to tell who its sender is and what that may do.
+fn claims(known: &KnownToken, policy: &Policy, route: Option<&Route>) -> BTreeMap<String, Value> {
+    let rules = &policy.identity;
+    let is_key = known.token.issuer == rules.api_keys_at();
+    let mut names: Vec<(String, &str)> = Vec::new();
+    for rule in &rules.callers {
+        match &rule.key {
+            CallerKey::Claim(name) if !is_key => names.push((source(&rule.key, name), name)),
+            CallerKey::ApiKey(name) if is_key => names.push((source(&rule.key, name), name)),
+            _ => continue,
+        }
+        if let TierSource::Claim(name) = &rule.tier {
+            names.push((source(&rule.key, name), name));
+        }
+    }
+    let limits = route.into_iter().flat_map(|route| &route.limits);
+    let parts = limits.filter_map(|at| policy.limits.get(*at)).flat_map(|limit| &limit.per.parts);
+    for part in parts {
+        if let KeyPart::Claim(name) = part {
+            names.push((format!("jwt.{name}"), name));
+        }
+    }
+    if route.is_some_and(|route| !route.scopes.is_empty()) {
+        names.extend(["scope", "scp"].map(|name| (format!("jwt.{name}"), name)));
+    }
+    let claims = &known.token.claims;
+    let value = |(shown, name): (String, &str)| Some((shown, claims.lookup(name)?.clone()));
+    names.into_iter().filter_map(value).collect()
+}

@@ -1,0 +1,249 @@
+//! The limits that a request meets: what they count by, how much, and how they stand.
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    gate::{
+        charges::{Asked, AskedLimit, Charges, Role},
+        judge::Passage,
+        keys::Keys,
+        tally::Item,
+    },
+    identity::Identity,
+    limit::{Charge, DecidedBy, Quota},
+    policy::{KeyPart, Limit, OnMissing, Per, words},
+};
+
+/// A limit that applies to a request, or might have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FoundLimit {
+    /// Its name.
+    pub name: String,
+    /// `primary`: the one that clients are told about; `secondary`; `shadow`: it only counts. None:
+    /// it does not apply.
+    pub role: Option<String>,
+    /// What it counts by, with the request's values: `caller user:42`, `path /login`. Values of
+    /// headers and cookies are left out.
+    pub per: Vec<String>,
+    /// How much, in each of its windows.
+    pub windows: Vec<FoundWindow>,
+    /// What the request costs.
+    pub cost: Option<u32>,
+    /// What else there is to say.
+    pub notes: Vec<String>,
+}
+
+/// How much, in one window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FoundWindow {
+    /// What it is called where each window has a name.
+    pub name: String,
+    /// How much, and how that is counted: `5000/hour`.
+    pub rate: String,
+    /// Whether it is only tried out.
+    pub is_candidate: bool,
+    /// Whether the request fits.
+    pub fits: bool,
+    /// How it stands before the request. None: nobody was asked, or nobody knows.
+    pub standing: Option<FoundStanding>,
+}
+
+/// How a window stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FoundStanding {
+    /// Units that can be used.
+    pub limit: u32,
+    /// Units used.
+    pub used: u32,
+    /// Units left.
+    pub remaining: u32,
+    /// When all are there again.
+    pub reset: String,
+}
+
+/// All limits of the route, or of the policy where the request is about the limits themselves.
+pub(super) fn found(charges: &Charges<'_, '_>, passage: &Passage<'_>) -> Vec<FoundLimit> {
+    let identifier = charges.identifier;
+    // Whoever could not be identified is charged by its address, and only where a limit counts so.
+    let nobody;
+    let (identity, is_nobody) = match &passage.identity {
+        Some(identity) => (identity, false),
+        None if passage.tally.is_some() => {
+            nobody = identifier.unidentified(&charges.policy.identity, charges.client.address);
+            (&nobody, true)
+        }
+        None => return Vec::new(),
+    };
+    if charges.policy.exempt.contains(identity) {
+        let limits = charges.route.into_iter().flat_map(|route| &route.limits);
+        let limits = limits.filter_map(|at| charges.policy.limits.get(*at));
+        return limits
+            .map(|limit| FoundLimit::not_applied(limit, "the caller is exempt"))
+            .collect();
+    }
+    let mut asked = Asked::default();
+    let limits = charges.limits(identity).filter(|limit| !is_nobody || limit.is_by_address());
+    limits.map(|limit| found_limit(limit, (charges, identity), passage, &mut asked)).collect()
+}
+
+fn found_limit<'p>(
+    limit: &'p Limit,
+    (charges, identity): (&Charges<'_, 'p>, &Identity<'_>),
+    passage: &Passage<'_>,
+    asked: &mut Asked<'p>,
+) -> FoundLimit {
+    let before = asked.limits.len();
+    let is_asked = charges.ask(limit, identity, asked);
+    let own = || asked.limits.iter().zip(&asked.charges).skip(before);
+    let keys = |part: &KeyPart| key_in_words(part, limit, (charges, identity));
+    let (per, lacking): (Vec<_>, Vec<_>) =
+        limit.per.parts.iter().map(keys).partition(Result::is_ok);
+    let lacking: Vec<String> = lacking.into_iter().filter_map(Result::err).collect();
+    let Some((first, charge)) = own().next() else {
+        let tier = charges.policy.identity.tiers.get(identity.tier);
+        let why = match (lacking.is_empty(), limit.per.on_missing, is_asked.is_err()) {
+            (true, ..) => {
+                format!("unlimited for tier {}", tier.map(|tier| &*tier.name).unwrap_or_default())
+            }
+            (false, OnMissing::Skip, _) | (false, OnMissing::Deny, false) => {
+                format!("not counted: the request lacks {}", lacking.join(", "))
+            }
+            (false, OnMissing::Deny, true) => {
+                format!("refused: the request lacks {}", lacking.join(", "))
+            }
+        };
+        return FoundLimit::not_applied(limit, &why);
+    };
+    FoundLimit {
+        name: limit.name.to_string(),
+        role: Some(role_in_words(first.role).into()),
+        per: per.into_iter().filter_map(Result::ok).collect(),
+        windows: own().map(|(asked, charge)| window(asked, charge, passage)).collect(),
+        cost: charges.route.map(|_| charge.cost),
+        notes: notes(limit, first, (charges, identity)),
+    }
+}
+
+impl FoundLimit {
+    fn not_applied(limit: &Limit, why: &str) -> FoundLimit {
+        FoundLimit {
+            name: limit.name.to_string(),
+            role: None,
+            per: Vec::new(),
+            windows: Vec::new(),
+            cost: None,
+            notes: vec![why.to_owned()],
+        }
+    }
+}
+
+fn role_in_words(role: Role) -> &'static str {
+    match role {
+        Role::Primary => "primary",
+        Role::Secondary => "secondary",
+        Role::Shadow | Role::Candidate => "shadow",
+    }
+}
+
+fn window(asked: &AskedLimit<'_>, charge: &Charge<'_>, passage: &Passage<'_>) -> FoundWindow {
+    let mut items = passage.tally.iter().flat_map(|tally| tally.items());
+    let item: Option<Item<'_, '_>> = items.find(|item| item.charge.key == charge.key);
+    let known = item.filter(|item| item.outcome.decided_by != DecidedBy::Nobody);
+    FoundWindow {
+        name: asked.allowance.name.to_string(),
+        rate: words::quota(charge.quota),
+        is_candidate: asked.role == Role::Candidate,
+        fits: known.is_none_or(|item| item.outcome.fits()),
+        standing: known.map(|item| {
+            let standing = item.standing();
+            FoundStanding {
+                limit: standing.limit,
+                used: standing.used,
+                remaining: standing.remaining,
+                reset: standing.reset.to_string(),
+            }
+        }),
+    }
+}
+
+fn notes(
+    limit: &Limit,
+    asked: &AskedLimit<'_>,
+    (charges, identity): (&Charges<'_, '_>, &Identity<'_>),
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    let overridden = identity.caller.as_ref().and_then(|caller| {
+        limit
+            .overrides
+            .0
+            .iter()
+            .find(|own| own.is_in_force(charges.now) && own.caller.is_of(caller))
+    });
+    if let Some(own) = overridden {
+        notes.push(format!("an override of {}, until {}: {}", own.caller, own.until, own.why));
+    }
+    if let Some(name) = &asked.cost.from_response_header
+        && !matches!(asked.allowance.quota, Quota::Concurrency(_))
+    {
+        notes.push(format!("the response says in {name} what the request has really cost"));
+    }
+    if limit.count_when.is_some() {
+        notes.push(
+            "only some responses count: what fits is taken when the response is there".into(),
+        );
+    }
+    if asked.role == Role::Shadow {
+        notes.push("it denies nobody here".into());
+    }
+    notes
+}
+
+/// A part of a key with its value; what is lacking, if the request has none.
+fn key_in_words(
+    part: &KeyPart,
+    limit: &Limit,
+    (charges, identity): (&Charges<'_, '_>, &Identity<'_>),
+) -> Result<String, String> {
+    let name = words::key_part(part);
+    let per = Per { parts: vec![part.clone()], ..limit.per.clone() };
+    if (Keys { charges, per: &per, identity }).hash().is_none() {
+        return Err(name);
+    }
+    let value = match part {
+        KeyPart::Caller => {
+            let caller = identity.caller.as_ref();
+            caller.map(|caller| format!("{}:{}", caller.kind, caller.value))
+        }
+        KeyPart::ClientIp => Some(network(charges, &per)),
+        KeyPart::Host => charges.head.host().map(str::to_owned),
+        KeyPart::Path => Some(charges.head.path.to_string()),
+        KeyPart::PathParameter(name) => charges
+            .route
+            .and_then(|route| route.path.parameter(name, &charges.head.path))
+            .map(str::to_owned),
+        KeyPart::Method => Some(charges.head.method.as_str().to_ascii_uppercase()),
+        KeyPart::Claim(name) => identity
+            .token
+            .as_ref()
+            .and_then(|known| known.token.claims.lookup(name))
+            .map(ToString::to_string),
+        // A client may have put a secret there.
+        KeyPart::Header(_) | KeyPart::Cookie(_) => None,
+    };
+    Ok(match value {
+        Some(value) => format!("{name} {value}"),
+        None => name,
+    })
+}
+
+/// The addresses that are counted as one with the client's.
+fn network(charges: &Charges<'_, '_>, per: &Per) -> String {
+    let address = charges.client.address;
+    let length = if address.is_ipv4() { per.ipv4_prefix } else { per.ipv6_prefix };
+    let network = IpNet::new(address, length).map(|network| network.trunc());
+    match network {
+        Ok(network) if network.prefix_len() < network.max_prefix_len() => network.to_string(),
+        _ => address.to_string(),
+    }
+}

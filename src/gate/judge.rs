@@ -1,0 +1,193 @@
+//! What is decided about a request before anything is forwarded: its route, who sends it, and what
+//! that is charged.
+//!
+//! Real requests and rehearsed ones come by here alike. What a rehearsal does otherwise is in its
+//! [`Script`], and is asked for in three places: who the sender is, whether a charge is taken, and
+//! whether an address is remembered for its bad tokens.
+
+use std::{rc::Rc, sync::Arc};
+
+use http::Method;
+
+use super::{
+    Shared,
+    charges::{Asked, Charges},
+    distrust::Distrust,
+    foresee::foresee,
+    head::{Head, Target},
+    tally::Tally,
+};
+use crate::{
+    clock::Timestamp,
+    identity::{Client, Identity, VerifiedToken},
+    policy::{Policies, Policy, Responses, Route, Upstream},
+    response::{Format, Rejection},
+    store::Store,
+    target::Form,
+};
+
+/// Decides about requests.
+pub(super) struct Judge {
+    pub(super) shared: Arc<Shared>,
+    pub(super) store: Rc<Store>,
+    pub(super) distrust: Distrust,
+}
+
+/// A request, as far as it is judged by.
+#[derive(Clone, Copy)]
+pub(super) struct Sent<'r> {
+    pub(super) head: &'r Head<'r>,
+    pub(super) client: Client<'r>,
+    /// The one instant at which it is judged.
+    pub(super) now: Timestamp,
+    /// None: somebody has really sent it.
+    pub(super) script: Option<&'r Script>,
+}
+
+/// What is otherwise about a request that nobody has sent.
+pub(super) struct Script {
+    /// Its token, which counts as verified. None: its headers say who sends it.
+    pub(super) token: Option<VerifiedToken>,
+    /// Whether it is charged, or it is only found out what that would come to.
+    pub(super) is_charged: bool,
+}
+
+/// What is known about a request once it was judged.
+#[derive(Default)]
+pub(super) struct Passage<'p> {
+    pub(super) policy: Option<&'p Policy>,
+    pub(super) route: Option<&'p Route>,
+    pub(super) identity: Option<Identity<'p>>,
+    pub(super) tally: Option<Tally<'p>>,
+}
+
+/// What is to become of it.
+pub(super) enum Outcome<'p> {
+    Forward(&'p Upstream, Target),
+    /// `OPTIONS *` asks about this server.
+    Options,
+    /// The caller asks how it stands.
+    Standings,
+    Refuse(Rejection),
+}
+
+impl Judge {
+    pub(super) fn new(shared: Arc<Shared>, store: Rc<Store>) -> Judge {
+        Judge { shared, store, distrust: Distrust::new() }
+    }
+
+    /// Route, identity, limits: all that is decided before anything is forwarded.
+    pub(super) async fn judge<'p>(
+        &self,
+        policies: &'p Policies,
+        sent: Sent<'_>,
+    ) -> (Passage<'p>, Outcome<'p>) {
+        let Sent { head, client, now, script } = sent;
+        let mut passage = Passage::default();
+        if head.form == Form::Asterisk {
+            return (passage, Outcome::Options);
+        }
+        let Some(policy) = policies.for_host(head.host()) else {
+            return (passage, Outcome::Refuse(Rejection::NoRoute));
+        };
+        passage.policy = Some(policy);
+        if policy.deny.contains_address(client.address) {
+            return (passage, Outcome::Refuse(Rejection::Denied));
+        }
+        let destination = match asks_for_standings(policy, head) {
+            true => None,
+            false => match policy.route(head.as_route_request()) {
+                Some(destination) => Some(destination),
+                None => return (passage, Outcome::Refuse(Rejection::NoRoute)),
+            },
+        };
+        passage.route = destination.map(|(route, _)| route);
+
+        let (identifier, route) = (&self.shared.identifier, passage.route);
+        let charges = Charges { identifier, policy, route, head, client, now, script };
+        let identity = match self.identify(charges).await {
+            Ok(identity) => identity,
+            Err((tally, rejection)) => {
+                return (Passage { tally, ..passage }, Outcome::Refuse(rejection));
+            }
+        };
+        if policy.deny.contains(&identity) {
+            let identity = Some(identity);
+            return (Passage { identity, ..passage }, Outcome::Refuse(Rejection::Denied));
+        }
+        let (tally, outcome) = match destination {
+            None => {
+                let asked = charges.of_caller(&identity);
+                let decision = self.store.peek(&asked.charges, now).await;
+                (Some(Tally::peeked(asked, decision, now)), Outcome::Standings)
+            }
+            Some((_, upstream)) => match charges.of(&identity) {
+                Ok(asked) => match self.charge(asked, charges, &identity).await {
+                    (tally, Some(rejection)) => (tally, Outcome::Refuse(rejection)),
+                    // Who lacks a scope has been told so for the price of an answer.
+                    (tally, None) => match charges.lacks_scope(&identity) {
+                        Some(scopes) => (tally, Outcome::Refuse(Rejection::Scope(scopes.into()))),
+                        None => {
+                            let target = head.target(&policy.identity.sources);
+                            (tally, Outcome::Forward(upstream, target))
+                        }
+                    },
+                },
+                Err(rejection) => (None, Outcome::Refuse(rejection)),
+            },
+        };
+        (Passage { identity: Some(identity), tally, ..passage }, outcome)
+    }
+
+    /// Takes all charges or none. Tells what came of it, and why the request is denied.
+    pub(super) async fn charge<'p>(
+        &self,
+        asked: Asked<'p>,
+        charges: Charges<'_, 'p>,
+        identity: &Identity<'_>,
+    ) -> (Option<Tally<'p>>, Option<Rejection>) {
+        if asked.charges.is_empty() {
+            return (None, None);
+        }
+        let tally = match charges.is_charged() {
+            true => {
+                let decision = self.store.charge(&asked.charges, charges.now).await;
+                decision.map(|decision| Tally::charged(asked, decision, charges.now))
+            }
+            false => {
+                let peeked = self.store.peek(&asked.charges, charges.now).await;
+                let decision = foresee(&asked.charges, peeked);
+                Ok(Tally::peeked(asked, decision, charges.now))
+            }
+        };
+        match tally {
+            Ok(tally) => {
+                let jitter = charges.policy.responses.jitter;
+                let rejection = tally.denial(identity, charges.now, jitter);
+                (Some(tally), rejection)
+            }
+            Err(error) => (None, Some(error.into())),
+        }
+    }
+}
+
+impl<'p> Passage<'p> {
+    /// What a denial is to name, if it is told in a form that does.
+    pub(super) fn violated(&self, format: Format) -> Vec<&str> {
+        match (format, &self.tally) {
+            (Format::Problem, Some(tally)) => tally.violated().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn responses(&self) -> &'p Responses {
+        self.policy.map_or(&Responses::DEFAULT, |policy| &policy.responses)
+    }
+}
+
+/// Whether a request is for the caller's own standings, which are told here.
+fn asks_for_standings(policy: &Policy, head: &Head<'_>) -> bool {
+    let path = head.path.strip_suffix('/').unwrap_or(&head.path);
+    policy.responses.rate_limit_path.as_deref() == Some(path)
+        && matches!(*head.method, Method::GET | Method::HEAD)
+}

@@ -1,0 +1,67 @@
+//! What the upstream is sent: the request as it came, without what is not the upstream's affair, and
+//! with who is calling.
+
+use http::{HeaderName, HeaderValue, Version, header, request::Parts};
+
+use super::{
+    X_REQUEST_ID,
+    head::Target,
+    judge::{Judge, Passage},
+};
+use crate::{
+    identity::CallerValue,
+    policy::{Auth, Upstream},
+    server::Peer,
+    upstream::{Forwarding, clean_request},
+};
+
+static X_TOLLGATE_SUBJECT: HeaderName = HeaderName::from_static("x-tollgate-subject");
+static X_TOLLGATE_TIER: HeaderName = HeaderName::from_static("x-tollgate-tier");
+
+impl Judge {
+    /// Makes the head of a judged request what `upstream` is to see.
+    pub(super) fn prepare(
+        &self,
+        parts: &mut Parts,
+        passage: &Passage<'_>,
+        (upstream, target): (&Upstream, Target),
+        (peer, request_id): (&Peer, &HeaderValue),
+    ) {
+        let authority = || target.host.unwrap_or_else(|| upstream.authority.clone());
+        parts.headers.entry(header::HOST).or_insert_with(authority);
+        parts.uri = target.uri;
+        parts.version = Version::HTTP_11;
+        let headers = &mut parts.headers;
+        if let (Some(policy), Some(route)) = (passage.policy, passage.route) {
+            policy.identity.forwarded.strip(headers);
+            if route.auth != Auth::None {
+                policy.identity.sources.strip(headers);
+            }
+        }
+        clean_request(
+            headers,
+            Forwarding {
+                peer: &peer.address_value,
+                peer_address: peer.address,
+                trusted_field: peer.is_trusted.then(|| self.shared.trusted_proxies.field()),
+                write_forwarded: self.shared.write_forwarded,
+            },
+        );
+        // None of these is there any more: a client's own were taken out just now.
+        headers.append(X_REQUEST_ID.clone(), request_id.clone());
+        if let (Some(policy), Some(identity)) = (passage.policy, &passage.identity)
+            && let Some(caller) = &identity.caller
+        {
+            if let Some(tier) = policy.identity.tiers.get(identity.tier) {
+                headers.append(X_TOLLGATE_TIER.clone(), tier.value.clone());
+            }
+            if let CallerValue::Claim(subject) = &caller.value {
+                headers.append(X_TOLLGATE_SUBJECT.clone(), subject.clone());
+            }
+        }
+        let token = passage.identity.as_ref().and_then(|identity| identity.token.as_ref());
+        for (name, value) in token.map_or(&[][..], |token| &token.forwarded) {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+}

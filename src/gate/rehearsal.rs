@@ -1,0 +1,215 @@
+//! Requests that nobody has sent, answered by the code that answers real ones: with counters of
+//! their own for tests inside policies, and with nothing charged for explanations.
+
+use std::{net::IpAddr, rc::Rc, sync::Arc};
+
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, request::Parts};
+
+use super::{
+    Shared,
+    charges::Charges,
+    explanation::{Explanation, Findings},
+    head::Head,
+    judge::{Judge, Outcome, Passage, Script, Sent},
+    leases::LeaseBook,
+    respond::standings_of,
+    shared::fresh_stores,
+};
+use crate::{
+    clock::Timestamp,
+    identity::{Client, Identity, VerifiedToken, client_address},
+    policy::{Given, Policies, Route, Upstream},
+    response::{Body, Rejection, options_asterisk, preferred_format},
+    server::Peer,
+    store::Store,
+    upstream::clean_response,
+};
+
+/// Answers requests that nobody has sent.
+pub struct Rehearsal {
+    judge: Judge,
+    leases: Rc<LeaseBook>,
+}
+
+/// A request that nobody has sent.
+pub struct Draft {
+    /// Its head.
+    pub head: Parts,
+    /// Who it is from: the client, or a proxy before it.
+    pub address: IpAddr,
+    /// Its token, which counts as verified. None: its headers say who sends it.
+    pub token: Option<VerifiedToken>,
+}
+
+/// The answer to a request that nobody has sent.
+pub struct Rehearsed<'p> {
+    /// What the client is told: its status.
+    pub status: StatusCode,
+    /// What the client is told: its headers.
+    pub headers: HeaderMap,
+    /// The route that it takes.
+    pub route: Option<&'p Route>,
+    /// Who sends it.
+    pub identity: Option<Identity<'p>>,
+    /// The limit that denies it.
+    pub denied_by: Option<Box<str>>,
+    /// Why it is not forwarded, as a log would say it.
+    pub reason: Option<String>,
+}
+
+/// What became of a request, with all that was found out on the way.
+pub(super) struct Course<'p> {
+    pub(super) passage: Passage<'p>,
+    pub(super) fate: Fate<'p>,
+}
+
+/// What became of it in the end.
+pub(super) enum Fate<'p> {
+    /// Its head as the upstream sees it.
+    Forwarded(&'p Upstream, Parts),
+    Answered(Result<Response<Body>, Rejection>),
+}
+
+impl Draft {
+    /// The request of a test inside a policy.
+    pub fn of(given: &Given) -> Draft {
+        let mut request = Request::new(());
+        *request.method_mut() = given.method.clone();
+        *request.uri_mut() = Uri::from(given.target.clone());
+        request.headers_mut().clone_from(&given.headers);
+        if let Ok(host) = HeaderValue::from_str(&given.host) {
+            request.headers_mut().insert(header::HOST, host);
+        }
+        let (head, ()) = request.into_parts();
+        Draft { head, address: given.address, token: given.token.clone() }
+    }
+}
+
+impl Rehearsal {
+    /// With counters of its own, in the process, to which nothing was charged yet.
+    pub fn with_fresh_counters(shared: &Arc<Shared>) -> Rehearsal {
+        Rehearsal::over(Arc::clone(shared), Store::start(fresh_stores()))
+    }
+
+    /// Over the counters that a proxy has. It starts local tasks of this thread if they are in Redis.
+    pub async fn of_running(shared: Arc<Shared>) -> Rehearsal {
+        let store = Store::start(Arc::clone(&shared.stores));
+        store.ready().await;
+        Rehearsal::over(shared, store)
+    }
+
+    fn over(shared: Arc<Shared>, store: Rc<Store>) -> Rehearsal {
+        let leases = LeaseBook::new(Rc::clone(&store), shared.clock.clone());
+        Rehearsal { judge: Judge::new(shared, store), leases }
+    }
+
+    /// Answers a request and charges it; `answer` is what the upstream says if it is asked.
+    pub async fn answer<'p>(
+        &self,
+        policies: &'p Policies,
+        draft: &Draft,
+        answer: &Response<()>,
+    ) -> Rehearsed<'p> {
+        let now = self.judge.shared.clock.now();
+        let script = Script { token: draft.token.clone(), is_charged: true };
+        let Course { mut passage, fate } = self.run(policies, draft, (&script, now)).await;
+        // They end when this function does, as with the end of the response.
+        let _leases = passage.tally.as_ref().and_then(|tally| self.leases.hold(tally, now));
+        let answer = match fate {
+            Fate::Forwarded(..) => Ok(as_from_upstream(answer)),
+            Fate::Answered(answer) => answer,
+        };
+        let denied_by = answer.as_ref().err().and_then(Rejection::limit).map(Box::from);
+        let reason = answer.as_ref().err().map(ToString::to_string);
+        let format = preferred_format(&draft.head.headers, passage.responses());
+        let response = self.judge.respond(answer, &mut passage, (format, &NO_ID));
+        let (head, _) = response.into_parts();
+        let Passage { route, identity, .. } = passage;
+        Rehearsed { status: head.status, headers: head.headers, route, identity, denied_by, reason }
+    }
+
+    /// What would become of a request, and why. Nothing is charged.
+    pub async fn explain(&self, policies: &Policies, draft: &Draft) -> Explanation {
+        let now = self.judge.shared.clock.now();
+        let script = Script { token: draft.token.clone(), is_charged: false };
+        let course = self.run(policies, draft, (&script, now)).await;
+        let address = self.client_address(draft);
+        let query = draft.head.uri.query();
+        let client = Client { address, headers: &draft.head.headers, query };
+        let head = Head::read(&draft.head).ok();
+        let identifier = &self.judge.shared.identifier;
+        let Passage { policy, route, .. } = course.passage;
+        let charges = policy.zip(head.as_ref()).map(|(policy, head)| {
+            let script = Some(&script);
+            Charges { identifier, policy, route, head, client, now, script }
+        });
+        let ignored = match &charges {
+            Some(charges) => self.judge.ignored(*charges, course.passage.identity.as_ref()).await,
+            None => None,
+        };
+        Explanation::of(draft, address, &Findings { course, charges, ignored }, policies)
+    }
+
+    async fn run<'p>(
+        &self,
+        policies: &'p Policies,
+        draft: &Draft,
+        (script, now): (&Script, Timestamp),
+    ) -> Course<'p> {
+        let parts = &draft.head;
+        let address = self.client_address(draft);
+        let client = Client { address, headers: &parts.headers, query: parts.uri.query() };
+        let (passage, outcome) = match Head::read(parts) {
+            Ok(head) => {
+                let sent = Sent { head: &head, client, now, script: Some(script) };
+                self.judge.judge(policies, sent).await
+            }
+            Err(rejection) => (Passage::default(), Outcome::Refuse(rejection)),
+        };
+        let fate = match outcome {
+            Outcome::Forward(upstream, target) => {
+                let mut head = parts.clone();
+                let sender = (&self.peer(draft), &NO_ID);
+                self.judge.prepare(&mut head, &passage, (upstream, target), sender);
+                Fate::Forwarded(upstream, head)
+            }
+            Outcome::Options => Fate::Answered(Ok(options_asterisk())),
+            Outcome::Standings => Fate::Answered(Ok(standings_of(&passage))),
+            Outcome::Refuse(rejection) => Fate::Answered(Err(rejection)),
+        };
+        Course { passage, fate }
+    }
+
+    fn client_address(&self, draft: &Draft) -> IpAddr {
+        client_address(draft.address, &draft.head.headers, &self.judge.shared.trusted_proxies)
+    }
+
+    fn peer(&self, draft: &Draft) -> Peer {
+        let address = draft.address;
+        let address_value = HeaderValue::from_str(&address.to_string());
+        Peer {
+            address,
+            address_value: address_value.unwrap_or(NO_ID),
+            is_trusted: self.judge.shared.trusted_proxies.contains(address),
+        }
+    }
+}
+
+/// A request that was never sent has no id.
+const NO_ID: HeaderValue = HeaderValue::from_static("-");
+
+impl Rehearsed<'_> {
+    /// Who sends it, as policies write it: `user:42`. None: nobody that can be told.
+    pub fn caller(&self) -> Option<String> {
+        let caller = self.identity.as_ref()?.caller.as_ref()?;
+        Some(format!("{}:{}", caller.kind, caller.value))
+    }
+}
+
+fn as_from_upstream(answer: &Response<()>) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = answer.status();
+    response.headers_mut().clone_from(answer.headers());
+    clean_response(response.headers_mut());
+    response
+}

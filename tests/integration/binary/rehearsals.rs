@@ -1,0 +1,96 @@
+//! Tests inside policies: what `tollgate check` predicts by them also happens.
+
+use std::{fs, path::Path};
+
+use serde_json::{Map, Value, json};
+use tollgate::{
+    identity::SigningKey,
+    policy::{Case, Sources, load},
+};
+
+use super::{Folder, POLICY, Running, assert_exit, send, text};
+use crate::support::{Request, Upstream};
+
+#[test]
+fn failing_test_is_told_with_its_place_and_exits_with_1() {
+    let folder = Folder::before(&Upstream::start());
+    let policy = POLICY.replace("UPSTREAM", "http://127.0.0.1:9000");
+    let tests = "tests:\n  \
+         - { given: { path: /a, jwt: { sub: \"7\" } }, repeat: 11, expect: { status: 429, limit: core } }\n  \
+         - { name: second, given: { path: /a }, expect: { status: 200 } }\n";
+    folder.write("policies/api.yaml", &format!("{policy}{tests}"));
+    for path in ["tollgate.yaml", "policies/api.yaml"] {
+        let output = folder.run(&["check", path]);
+        assert_exit(&output, 1);
+        let told = text(&output.stdout);
+        let expected = "\
+policy api: 1 limits, 1 routes, 1 of 2 tests failed
+
+policies/api.yaml:18:5: test 2, second
+  GET /a from 192.0.2.1
+  status: expected 200, got 401: no token
+  | www-authenticate: Bearer realm=\"tollgate\"
+";
+        assert!(told.contains(expected), "{told}");
+        assert_eq!(text(&output.stderr), "tollgate: 1 of 2 tests failed\n");
+    }
+}
+
+#[test]
+fn shipped_tests_happen_with_the_real_program() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let upstream = Upstream::as_asked();
+    let text = fs::read_to_string(root.join("config/policies/api.yaml")).unwrap();
+    let text = text.replace("http://127.0.0.1:9000", &upstream.url());
+    let (key, public_pem) = SigningKey::generate_ed25519().unwrap();
+    let sources = Sources::system().with_file("../keys/public.pem", public_pem.clone());
+    let policy = load(Path::new("api.yaml"), &text, &sources);
+    let policy = policy.unwrap_or_else(|problems| panic!("{}", problems[0]));
+    let folder = Folder::with_settings(&upstream, "trusted_proxies: [127.0.0.1]");
+    folder.write("policies/api.yaml", &text);
+    folder.write("keys/public.pem", &public_pem);
+
+    let mut played = 0;
+    // The program's clock is nobody's to move.
+    for case in policy.tests.iter().filter(|case| case.after.is_none()) {
+        let (_running, address) = Running::serve(&folder);
+        for _ in 1..case.repeat {
+            send(address, request(case, &key));
+        }
+        let response = send(address, request(case, &key));
+        let place = format!("{:?}: {response:?}", case.name);
+        if let Some(status) = case.expect.status {
+            assert_eq!(response.status, status.as_u16(), "{place}");
+        }
+        if let Some(limit) = &case.expect.limit {
+            assert_eq!(response.field("x-tollgate-denied-by"), Some(&**limit), "{place}");
+        }
+        for (name, value) in &case.expect.headers {
+            // By now a second has passed, perhaps.
+            if name != "retry-after" {
+                assert_eq!(response.field(name.as_str()), value.as_deref(), "{name} {place}");
+            }
+        }
+        played += 1;
+    }
+    assert!(played >= 5);
+}
+
+fn request(case: &Case, key: &SigningKey) -> Request {
+    let given = &case.given;
+    let method = ["GET", "POST"].into_iter().find(|known| *known == given.method.as_str()).unwrap();
+    let mut request = Request::new(method, given.target.as_str())
+        .from(&given.address.to_string())
+        .wants(given.response.status().as_u16());
+    if method == "POST" {
+        request = request.field("content-length", "0");
+    }
+    for (name, value) in &given.headers {
+        request = request.field(name.as_str(), value.to_str().unwrap());
+    }
+    let Some(token) = &given.token else { return request };
+    let mut claims: Map<String, Value> = serde_json::from_str(&token.claims.to_json()).unwrap();
+    claims.insert("aud".into(), json!("api"));
+    claims.insert("exp".into(), json!(4_000_000_000_u64));
+    request.token(&key.sign(None, &claims).unwrap())
+}
