@@ -165,6 +165,10 @@ class Compose:
         )
         return succeeded("compose", done).stdout
 
+    def set(self, **variables):
+        """Changes variables for what is started from here on."""
+        self.environment.update((name, str(value)) for name, value in variables.items())
+
     def container(self, service):
         """The identifier of a service's container, whether it runs or not."""
         label = f"label=com.docker.compose.service={service}"

@@ -1,4 +1,5 @@
-"""Tries the Dockerfile and the compose files for real, on each kind of Redis, and kills a primary.
+"""Tries the Dockerfile and the compose files for real: on each kind of Redis, of which it kills a
+primary, and with policies that change under traffic.
 
 It wants root and Debian's Docker engine, Compose and debootstrap; without them it says so and
 checks nothing. The engine is the test's own, in namespaces of its own, and so are its base images:
@@ -22,14 +23,16 @@ from pathlib import Path
 
 from bases import ROOT, Bases
 from engine import Compose, Engine, compose_command, leave_network, why_not
-from trial import JWT_SECRET, Trial
+from reload import ReloadTrial
+from traffic import JWT_SECRET
+from trial import Trial
 
 sys.path.insert(0, str(ROOT / "tests" / "httpbin"))
 from harness import Tally, free_port, give_up_after
 
 # An optimised build on a slow machine.
 BUILD_SECONDS = 2400
-TRIALS_SECONDS = 720
+TRIALS_SECONDS = 840
 
 # No development defaults: the variables have to arrive where they are needed.
 VARIABLES = {
@@ -61,15 +64,19 @@ TOPOLOGIES = [
         victim_serves_a_part=False,
     ),
 ]
+# What is not about Redis is tried with the smallest of them.
+SMALLEST = TOPOLOGIES[-1]
+RELOAD = "reload"
 
 
 def main():
-    """All topologies, one after the other."""
+    """All topologies and then reloads, one after the other."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tollgate", help="not used, since the image has a binary of its own")
-    parser.add_argument("--only", choices=[topology.name for topology in TOPOLOGIES])
+    names = [*(topology.name for topology in TOPOLOGIES), RELOAD]
+    parser.add_argument("--only", choices=names)
     arguments = parser.parse_args()
     tally = Tally()
     reason = why_not()
@@ -84,26 +91,36 @@ def main():
     bases = Bases(folder, with_rust=binary is None)
     bases.fetch()
     leave_network()
-    with Engine(folder) as engine, policies() as folder_of_policies:
+    with Engine(folder) as engine, scratch() as policies:
         engine.remove_leftovers()
         bases.bring_in(engine)
         build(engine, binary)
         give_up_after(TRIALS_SECONDS)
+        copy_policies(policies)
         for topology in TOPOLOGIES:
             if arguments.only in (None, topology.name):
-                attempt(topology, engine, folder_of_policies, tally)
+                compose, port = composition(topology, engine)
+                compose.set(TOLLGATE_POLICIES=policies)
+                attempt(Trial(topology, compose, port, tally))
+        if arguments.only in (None, RELOAD):
+            with scratch() as folder:
+                attempt(ReloadTrial(*composition(SMALLEST, engine), tally, folder))
     return tally.conclude()
 
 
 @contextlib.contextmanager
-def policies():
-    """A folder with the shipped policy, and one for the load."""
+def scratch():
+    """A folder that the user in the container can read."""
     with tempfile.TemporaryDirectory(prefix="policies-") as folder:
-        shutil.copy(ROOT / "config/compose/policies/api.yaml", folder)
-        shutil.copy(ROOT / "tests/compose/load.yaml", folder)
-        # The user in the container reads it.
-        Path(folder).chmod(0o755)
+        folder = Path(folder)
+        folder.chmod(0o755)
         yield folder
+
+
+def copy_policies(folder):
+    """The shipped policy, and one for the load."""
+    shutil.copy(ROOT / "config/compose/policies/api.yaml", folder)
+    shutil.copy(ROOT / "tests/compose/load.yaml", folder)
 
 
 def build(engine, binary):
@@ -127,26 +144,28 @@ def build(engine, binary):
     print(f"image built in {time.monotonic() - started:.0f} s, {size / 1e6:.0f} MB")
 
 
-def attempt(topology, engine, folder_of_policies, tally):
-    """Everything of one topology, with nothing of it left."""
+def composition(topology, engine):
+    """A topology that nothing of runs yet, and the port that its proxy will listen on."""
     port = free_port()
-    variables = {
-        **VARIABLES,
-        "TOLLGATE_POLICIES": folder_of_policies,
-        "TOLLGATE_PUBLISH": f"127.0.0.1:{port}",
-    }
-    compose = Compose(engine, topology.files, variables)
+    variables = {**VARIABLES, "TOLLGATE_PUBLISH": f"127.0.0.1:{port}"}
+    return Compose(engine, topology.files, variables), port
+
+
+def attempt(trial):
+    """Everything of one trial, with nothing of it left."""
+    compose, tally = trial.compose, trial.tally
     failed_before = tally.failed
     try:
-        Trial(topology, compose, port, tally).run()
-    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
-        tally.record(f"{topology.name}: to the end", [repr(error)])
+        trial.run()
+    except (RuntimeError, OSError, ValueError, subprocess.SubprocessError) as error:
+        tally.record(f"{trial.name}: to the end", [repr(error)])
     finally:
         if tally.failed > failed_before:
             show(compose)
         compose("down", "--volumes")
+    engine = compose.engine
     left = engine.docker("ps", "--all", "--quiet"), engine.docker("volume", "ls", "--quiet")
-    tally.record(f"{topology.name}: nothing is left", [repr(left)] if any(left) else [])
+    tally.record(f"{trial.name}: nothing is left", [repr(left)] if any(left) else [])
 
 
 def show(compose):

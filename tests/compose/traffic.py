@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import hmac
 import http.client
+import itertools
 import json
 import threading
 import time
@@ -14,9 +15,10 @@ import time
 LOAD_HOST = "load.example.com"
 LOAD_LIMIT = 150
 
+# Not the development default: the variable has to arrive where it is needed.
+JWT_SECRET = "a-jwt-secret-of-this-test-with-32-characters"
+
 CALLERS = 32
-THREADS = 8
-REQUESTS_PER_SECOND = 300
 TIMEOUT_SECONDS = 10
 
 
@@ -72,20 +74,36 @@ class Client:
         return Answer(response.status, fields, body, time.monotonic())
 
 
-class Load:
-    """Many callers at a steady pace, each past its limit, until the block ends."""
+@dataclasses.dataclass
+class Pace:
+    """How many callers ask how often, all together."""
 
-    def __init__(self, port, secret, name):
+    callers: int
+    threads: int
+    requests_per_second: int
+
+
+# Each caller runs into the limit.
+HEAVY = Pace(CALLERS, threads=8, requests_per_second=300)
+# Enough to see when something changes.
+LIGHT = Pace(4, threads=2, requests_per_second=40)
+
+
+class Load:
+    """Callers at a steady pace, until the block ends."""
+
+    def __init__(self, port, secret, name, pace=HEAVY):
         self.port = port
+        self.pace = pace
         self.tokens = {}
-        for number in range(CALLERS):
+        for number in range(pace.callers):
             caller = f"{name}-{number}"
             self.tokens[caller] = token(caller, secret)
         self.answers = collections.defaultdict(list)
         self.failures = []
         self.is_over = threading.Event()
         callers = list(self.tokens)
-        shares = [callers[start::THREADS] for start in range(THREADS)]
+        shares = [callers[start :: pace.threads] for start in range(pace.threads)]
         self.threads = [threading.Thread(target=self.ask, args=(share,)) for share in shares]
 
     def __enter__(self):
@@ -101,7 +119,7 @@ class Load:
     def ask(self, callers):
         """One thread's part: its callers in turn."""
         client = Client(self.port)
-        pause = THREADS / REQUESTS_PER_SECOND
+        pause = self.pace.threads / self.pace.requests_per_second
         due = time.monotonic()
         while not self.is_over.is_set():
             for caller in callers:
@@ -114,15 +132,24 @@ class Load:
                 due += pause
                 self.is_over.wait(max(0.0, due - time.monotonic()))
 
+    def lasts(self):
+        """The last answer to each caller who has one."""
+        return [answers[-1] for answers in list(self.answers.values()) if answers]
+
     def is_spent(self):
         """Whether Redis was the last to deny each caller."""
-        lasts = [answers[-1] for answers in list(self.answers.values()) if answers]
-        return len(lasts) == CALLERS and all(last.status == 429 and last.is_redis for last in lasts)
+        lasts = self.lasts()
+        is_all = len(lasts) == self.pace.callers
+        return is_all and all(last.status == 429 and last.is_redis for last in lasts)
+
+    def statuses(self):
+        """How often each status came."""
+        answers = itertools.chain.from_iterable(self.answers.values())
+        return collections.Counter(answer.status for answer in answers)
 
     def unexpected(self):
         """How often each status came that is neither an admission nor a denial."""
-        statuses = [answer.status for answers in self.answers.values() for answer in answers]
-        return dict(collections.Counter(s for s in statuses if s not in (200, 429)))
+        return {status: n for status, n in self.statuses().items() if status not in (200, 429)}
 
 
 def admitted(answers):

@@ -3,20 +3,19 @@
 import json
 import time
 
+from checks import Checks
 from engine import eventually
 from traffic import (
     CALLERS,
+    JWT_SECRET,
     LOAD_HOST,
     LOAD_LIMIT,
-    Client,
     Load,
     admitted,
     seconds_without_redis,
     token,
 )
 
-# Not the development default: the variable has to arrive where it is needed.
-JWT_SECRET = "a-jwt-secret-of-this-test-with-32-characters"
 # For free callers, in config/compose/policies/api.yaml.
 SEARCHES = 10
 # Charges of one caller that a primary took and did not pass on before it was killed, at most.
@@ -29,22 +28,18 @@ FAILOVER_SECONDS = 20
 ATTEMPTS = 10
 
 
-class Trial:
+class Trial(Checks):
     """The checks of one topology, with what they need."""
 
     def __init__(self, topology, compose, port, tally):
+        super().__init__(topology.name, compose, port, tally)
         self.topology = topology
-        self.compose = compose
-        self.port = port
-        self.tally = tally
         # Authorization fields of callers who have used up their limit.
         self.spent = []
 
     def run(self):
         """All checks, in an order in which each finds what it needs."""
-        started = time.monotonic()
-        self.up()
-        self.tell(f"up after {time.monotonic() - started:.0f} s")
+        self.tell(f"up after {self.up():.0f} s")
         self.check_health()
         self.check_confinement()
         self.check_callers()
@@ -52,28 +47,6 @@ class Trial:
         self.check_outage()
         self.check_new_addresses()
         self.check_new_containers()
-
-    def tell(self, figures):
-        """Prints what is worth knowing even when all is well."""
-        print(f"{self.topology.name}: {figures}")
-
-    def expect(self, what, wanted, seen):
-        """Records a check."""
-        problems = [] if wanted == seen else [f"wanted {wanted!r}, got {seen!r}"]
-        self.tally.record(f"{self.topology.name}: {what}", problems)
-
-    def expect_so(self, what, is_so, seen):
-        """Records a check of something that is so or not."""
-        self.tally.record(f"{self.topology.name}: {what}", [] if is_so else [f"got {seen}"])
-
-    def up(self, *services):
-        """Starts what does not run, and waits until the proxy is healthy."""
-        self.compose("up", "-d", "--no-build", *services)
-        eventually("tollgate is healthy", lambda: self.compose.health("tollgate") == "healthy")
-
-    def get(self, path, **headers):
-        """One request on a connection of its own."""
-        return Client(self.port).get(path, **headers)
 
     def check_health(self):
         """A container's health is what the binary says, and that is no when it should be."""

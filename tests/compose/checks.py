@@ -1,0 +1,40 @@
+"""What trials share: a composition, requests to it, and the record of what was seen."""
+
+import time
+
+from engine import eventually
+from traffic import Client
+
+
+class Checks:
+    """Checks of one composition, recorded under a name."""
+
+    def __init__(self, name, compose, port, tally):
+        self.name = name
+        self.compose = compose
+        self.port = port
+        self.tally = tally
+
+    def tell(self, figures):
+        """Prints what is worth knowing even when all is well."""
+        print(f"{self.name}: {figures}")
+
+    def expect(self, what, wanted, seen):
+        """Records a check."""
+        problems = [] if wanted == seen else [f"wanted {wanted!r}, got {seen!r}"]
+        self.tally.record(f"{self.name}: {what}", problems)
+
+    def expect_so(self, what, is_so, seen):
+        """Records a check of something that is so or not."""
+        self.tally.record(f"{self.name}: {what}", [] if is_so else [f"got {seen}"])
+
+    def up(self, *services):
+        """Starts what does not run, and waits until the proxy is healthy; gives the seconds."""
+        started = time.monotonic()
+        self.compose("up", "-d", "--no-build", *services)
+        eventually("tollgate is healthy", lambda: self.compose.health("tollgate") == "healthy")
+        return time.monotonic() - started
+
+    def get(self, path, **headers):
+        """One request on a connection of its own."""
+        return Client(self.port).get(path, **headers)
