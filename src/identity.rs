@@ -19,7 +19,7 @@ use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use http::{HeaderName, HeaderValue};
 
-use crate::limit::KeyHasher;
+use crate::{clock::Timestamp, limit::KeyHasher};
 
 pub use self::{
     address::{
@@ -71,6 +71,12 @@ impl IdentityRules {
     /// The position, among issuers, of the API keys.
     pub fn api_keys_at(&self) -> usize {
         self.issuers.len() + usize::from(self.introspection.is_some())
+    }
+
+    /// Changes when the keys of any issuer do.
+    fn generation(&self, now: Timestamp) -> u64 {
+        // New keys have a higher one than all before them, and so the sum is another.
+        self.issuers.iter().map(|issuer| issuer.keys.standing(now).0).fold(0, u64::wrapping_add)
     }
 
     /// What tells the callers of the issuer at a position from those of another.
@@ -213,6 +219,8 @@ pub struct Identity<'p> {
     pub address: IpAddr,
     /// The verified token, if the route looked at one.
     pub token: Option<Arc<KnownToken>>,
+    /// Whether the request came with a bad token, and goes on as if it had none.
+    pub has_bad_token: bool,
     /// The caller; none if no way to name one resolved, which only routes without per-caller limits
     /// allow.
     pub caller: Option<ResolvedCaller<'p>>,
@@ -267,6 +275,8 @@ pub struct KnownToken {
     pub forwarded: Box<[(HeaderName, HeaderValue)]>,
     /// Of the keys that it was verified with.
     generation: u64,
+    /// What it takes, about, as text: its claims, and what the upstream is told.
+    bytes: usize,
 }
 
 struct NamedCaller {

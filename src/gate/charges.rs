@@ -7,7 +7,9 @@ use crate::{
     clock::Timestamp,
     identity::{Client, Identifier, Identity},
     limit::{Charge, Key, Quota, Stance, Timing},
-    policy::{Allowance, Cost, Enforcement, Limit, OnMissing, Policy, Route},
+    policy::{
+        AcceptedIssuers, Allowance, Auth, Cost, Enforcement, Limit, OnMissing, Policy, Route,
+    },
     response::Rejection,
 };
 
@@ -24,6 +26,9 @@ pub(super) struct Charges<'r, 'p> {
     /// None: somebody has really sent the request.
     pub(super) script: Option<&'r Script>,
 }
+
+/// Where callers ask how they stand: any good token, or none.
+const ANY_TOKEN: Auth = Auth::Optional(AcceptedIssuers::All);
 
 /// The charges of a request, and the limits that ask for them.
 #[derive(Default)]
@@ -84,6 +89,11 @@ impl<'r, 'p> Charges<'r, 'p> {
             let _ = self.ask(limit, identity, &mut asked);
         }
         asked
+    }
+
+    /// Whether and whose tokens are looked at.
+    pub(super) fn auth(&self) -> &'p Auth {
+        self.route.map_or(&ANY_TOKEN, |route| &route.auth)
     }
 
     /// The scopes that the route asks for, if the token does not grant them all.

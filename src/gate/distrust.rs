@@ -1,8 +1,9 @@
 //! Addresses that have shown so many bad tokens that their limit was used up: until it is not, no
 //! token of theirs is verified that is not known to be good.
 
+use std::cell::{Cell, RefCell};
+
 use quick_cache::unsync::Cache;
-use std::cell::RefCell;
 
 use super::charges::Charges;
 use crate::{clock::Timestamp, identity::Prefixes};
@@ -10,30 +11,35 @@ use crate::{clock::Timestamp, identity::Prefixes};
 /// As many as are remembered: more only means that some are asked anew.
 const MAX_ADDRESSES: usize = 16_384;
 
-/// Each with the instant until when; by route, since routes have limits of their own.
-pub(super) struct Distrust(RefCell<Cache<u128, Timestamp>>);
+/// By route, since routes have limits of their own.
+pub(super) struct Distrust {
+    /// Each with the instant until when.
+    addresses: RefCell<Cache<u128, Timestamp>>,
+    /// The latest of these: most of the time it has passed, and nothing needs to be looked up.
+    until: Cell<Timestamp>,
+}
 
 impl Distrust {
     pub(super) fn new() -> Self {
-        Distrust(RefCell::new(Cache::new(MAX_ADDRESSES)))
+        Distrust { addresses: RefCell::new(Cache::new(MAX_ADDRESSES)), until: Cell::default() }
     }
 
     /// Whether a request's address is among them.
     pub(super) fn contains(&self, charges: &Charges<'_, '_>) -> bool {
-        let addresses = self.0.borrow();
-        // Most of the time there are none, and no hash is made.
-        !addresses.is_empty()
-            && addresses.get(&key(charges)).is_some_and(|until| charges.now < *until)
+        let is_listed =
+            || self.addresses.borrow().get(&key(charges)).is_some_and(|until| charges.now < *until);
+        charges.now < self.until.get() && is_listed()
     }
 
     /// Adds a request's address.
     pub(super) fn add(&self, charges: &Charges<'_, '_>, until: Timestamp) {
-        self.0.borrow_mut().insert(key(charges), until);
+        self.until.set(self.until.get().max(until));
+        self.addresses.borrow_mut().insert(key(charges), until);
     }
 
     /// Takes a request's address out.
     pub(super) fn forget(&self, charges: &Charges<'_, '_>) {
-        self.0.borrow_mut().remove(&key(charges));
+        self.addresses.borrow_mut().remove(&key(charges));
     }
 }
 

@@ -7,12 +7,9 @@
 use super::{charges::Charges, judge::Judge, tally::Tally};
 use crate::{
     identity::{Identity, IdentityError, Trust},
-    policy::{AcceptedIssuers, Auth},
+    policy::Auth,
     response::Rejection,
 };
-
-/// Any good token, or none.
-const ANY_TOKEN: Auth = Auth::Optional(AcceptedIssuers::All);
 
 impl Judge {
     /// Who sends a request.
@@ -23,7 +20,7 @@ impl Judge {
         &self,
         charges: Charges<'_, 'p>,
     ) -> Result<Identity<'p>, (Option<Tally<'p>>, Rejection)> {
-        let trust = match charges.route.is_some_and(|_| self.distrust.contains(&charges)) {
+        let trust = match self.distrust.contains(&charges) {
             true => Trust::KnownTokens,
             false => Trust::Full,
         };
@@ -40,19 +37,34 @@ impl Judge {
         &self,
         charges: Charges<'_, 'p>,
     ) -> Result<Identity<'p>, (Option<Tally<'p>>, Rejection)> {
-        let (tally, rejection) = self.charge_address(charges, IdentityError::NotTrusted).await;
-        if !matches!(rejection, Rejection::Identity(IdentityError::NotTrusted)) {
+        let Charges { identifier, policy, client, now, .. } = charges;
+        let payer = identifier.payer(&policy.identity, charges.auth(), client.address);
+        let asked = match &payer.caller {
+            Some(_) => charges.of(&payer).map_err(|rejection| (None, rejection))?,
+            None => charges.by_address(&payer),
+        };
+        let (tally, denied) = self.charge(asked, charges, &payer).await;
+        if let Some(rejection) = denied {
             return Err((tally, rejection));
         }
         self.distrust.forget(&charges);
         match self.find_caller(charges, Trust::Full).await {
             Ok(identity) => {
                 if let Some(tally) = tally {
-                    tally.give_back(&self.store, charges.now);
+                    tally.give_back(&self.store, now);
                 }
                 Ok(identity)
             }
             Err(error) => Err((tally, error.into())),
+        }
+    }
+
+    /// Remembers the address of a request with a bad token that was denied: `tally` says until when.
+    pub(super) fn distrust(&self, charges: &Charges<'_, '_>, tally: Option<&Tally<'_>>) {
+        if charges.is_charged()
+            && let Some(until) = tally.and_then(Tally::denied_until)
+        {
+            self.distrust.add(charges, until);
         }
     }
 
@@ -77,9 +89,8 @@ impl Judge {
         charges: Charges<'_, 'p>,
         trust: Trust,
     ) -> Result<Identity<'p>, IdentityError> {
-        let Charges { identifier, policy, route, client, now, script, .. } = charges;
-        let auth = route.map_or(&ANY_TOKEN, |route| &route.auth);
-        let rules = &policy.identity;
+        let Charges { identifier, policy, client, now, script, .. } = charges;
+        let (auth, rules) = (charges.auth(), &policy.identity);
         match script.and_then(|script| script.token.clone()) {
             Some(token) => identifier.identify_verified(rules, auth, token, client.address),
             None => identifier.identify(rules, auth, client, (trust, now)).await,
@@ -87,26 +98,23 @@ impl Judge {
     }
 
     /// A request whose sender could not be identified is charged to its address where the route has
-    /// a limit by address, and to nobody else: whoever it claims to be must not pay for it. Without
-    /// that, guessing tokens would be free.
+    /// a limit by address (or, without a route, the policy), and to nobody else: whoever it claims to
+    /// be must not pay for it. Without that, guessing tokens would be free.
     async fn charge_address<'p>(
         &self,
         charges: Charges<'_, 'p>,
         error: IdentityError,
     ) -> (Option<Tally<'p>>, Rejection) {
-        // Nobody pays for what is not the client's fault, nor for asking how it stands.
-        if error == IdentityError::Unavailable || charges.route.is_none() {
+        // Nobody pays for what is not the client's fault.
+        if error == IdentityError::Unavailable {
             return (None, error.into());
         }
         let rules = &charges.policy.identity;
         let nobody = self.shared.identifier.unidentified(rules, charges.client.address);
         let asked = charges.by_address(&nobody);
         let (tally, denied) = self.charge(asked, charges, &nobody).await;
-        if denied.is_some()
-            && charges.is_charged()
-            && let Some(until) = tally.as_ref().and_then(Tally::denied_until)
-        {
-            self.distrust.add(&charges, until);
+        if denied.is_some() {
+            self.distrust(&charges, tally.as_ref());
         }
         (tally, denied.unwrap_or(Rejection::Identity(error)))
     }

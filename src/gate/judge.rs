@@ -123,7 +123,12 @@ impl Judge {
             }
             Some((_, upstream)) => match charges.of(&identity) {
                 Ok(asked) => match self.charge(asked, charges, &identity).await {
-                    (tally, Some(rejection)) => (tally, Outcome::Refuse(rejection)),
+                    (tally, Some(rejection)) => {
+                        if identity.has_bad_token {
+                            self.distrust(&charges, tally.as_ref());
+                        }
+                        (tally, Outcome::Refuse(rejection))
+                    }
                     // Who lacks a scope has been told so for the price of an answer.
                     (tally, None) => match charges.lacks_scope(&identity) {
                         Some(scopes) => (tally, Outcome::Refuse(Rejection::Scope(scopes.into()))),

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use quick_cache::{Weighter, sync::Cache};
 
-use super::{Credential, KnownToken, Place, RulesId, TokenError, jwt::MAX_TOKEN_BYTES};
+use super::{
+    Credential, IdentityError, KnownToken, Place, RulesId, TokenError, jwt::MAX_TOKEN_BYTES,
+};
 use crate::clock::Timestamp;
 
 /// Good tokens, and for a few seconds bad ones.
@@ -30,13 +32,11 @@ pub struct Digest {
 }
 
 /// What came of a token that is not good.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Rejected {
     /// Why.
-    pub(super) error: TokenError,
-    /// Whose it would be, by position.
-    pub(super) issuer: usize,
-    /// Of the keys that it was tried with.
+    pub(super) error: IdentityError,
+    /// Of all keys that it might have been tried with.
     pub(super) generation: u64,
     /// How long that holds.
     pub(super) until: Timestamp,
@@ -76,8 +76,8 @@ impl Weighter<Digest, Entry> for ByWeight {
     }
 }
 
-/// Memory that a token's claims take, for each byte of the token: a parsed member costs more than
-/// its text.
+/// Memory that a token's claims take, for each byte of their text: a parsed member costs more than
+/// that.
 const BYTES_A_BYTE: usize = 4;
 
 /// Memory that an entry takes beside its claims.
@@ -102,9 +102,10 @@ impl TokenCache {
         self.good.get(digest).map(|entry| entry.token)
     }
 
-    /// Keeps a good token of so many bytes, in place of others if there is no room.
-    pub fn remember(&self, digest: Digest, token: &Arc<KnownToken>, token_bytes: usize) {
-        let weight = (ENTRY_BYTES + token_bytes * BYTES_A_BYTE) as u32;
+    /// Keeps a good token, in place of others if there is no room.
+    pub fn remember(&self, digest: Digest, token: &Arc<KnownToken>) {
+        let weight = ENTRY_BYTES.saturating_add(token.bytes.saturating_mul(BYTES_A_BYTE));
+        let weight = u32::try_from(weight).unwrap_or(u32::MAX);
         self.good.insert(digest, Entry { token: Arc::clone(token), weight });
     }
 

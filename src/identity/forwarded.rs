@@ -14,6 +14,10 @@ pub struct ForwardedClaims {
     pub payload: Option<HeaderName>,
 }
 
+/// The longest payload that is told whole: that of the longest token. What is said about an opaque
+/// token may be longer, and is not told then.
+const MAX_PAYLOAD_BYTES: usize = 8192;
+
 /// The longest value of one header: upstreams refuse larger heads, and so one long claim would keep
 /// its user out.
 const MAX_VALUE_BYTES: usize = 4096;
@@ -26,10 +30,13 @@ impl ForwardedClaims {
             .headers
             .iter()
             .filter_map(|(name, claim)| Some((name.clone(), header_value(claims.lookup(claim)?)?)));
-        let whole = self
-            .payload
-            .as_ref()
-            .and_then(|name| Some((name.clone(), HeaderValue::from_str(payload).ok()?)));
+        let whole = self.payload.as_ref().and_then(|name| {
+            if payload.len() > MAX_PAYLOAD_BYTES {
+                tracing::warn!(bytes = payload.len(), header = %name, "a payload is too long to tell");
+                return None;
+            }
+            Some((name.clone(), HeaderValue::from_str(payload).ok()?))
+        });
         by_claim.chain(whole).collect()
     }
 

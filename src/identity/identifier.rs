@@ -10,9 +10,9 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue};
 
 use super::{
-    CallerKey, CallerValue, Claims, Identity, IdentityError, IdentityRules, InvalidToken,
-    KnownToken, NamedCaller, Prefixes, ResolvedCaller, TierSource, TokenCache, TokenError,
-    VerifiedToken, address,
+    CallerKey, CallerValue, Claims, Identity, IdentityError, IdentityRules, Introspection,
+    InvalidToken, KnownToken, NamedCaller, Prefixes, ResolvedCaller, TierSource, TokenCache,
+    TokenError, VerifiedToken, address,
     api_keys::ApiKeyError,
     cache::{Digest, Rejected},
     credential::{Credential, Place},
@@ -73,9 +73,24 @@ impl Identifier {
             Err(IdentityError::Token(_) | IdentityError::IssuerNotAccepted)
                 if !is_required && rules.invalid_token == InvalidToken::Anonymous =>
             {
-                Ok(self.without_token(rules, client.address))
+                let anonymous = self.without_token(rules, client.address);
+                Ok(Identity { has_bad_token: true, ..anonymous })
             }
             identity => identity,
+        }
+    }
+
+    /// Who pays for a token that is not good, as long as it is not known whether it is: the address,
+    /// as nobody in particular or, where a bad token counts as none, as the caller without one.
+    pub fn payer<'p>(
+        &self,
+        rules: &'p IdentityRules,
+        auth: &Auth,
+        address: IpAddr,
+    ) -> Identity<'p> {
+        match (auth, rules.invalid_token) {
+            (Auth::Optional(_), InvalidToken::Anonymous) => self.without_token(rules, address),
+            _ => self.unidentified(rules, address),
         }
     }
 
@@ -128,11 +143,7 @@ impl Identifier {
         let known = match self.find(rules, &digest, now) {
             Some(known) => known?,
             None if trust == Trust::KnownTokens => return Err(IdentityError::NotTrusted),
-            None => {
-                let known = Arc::new(self.verify_anew(rules, credential, digest, now).await?);
-                self.tokens.remember(digest, &known, credential.token.len());
-                known
-            }
+            None => self.verify_anew(rules, credential, digest, now).await?,
         };
         match accepted.contains(known.token.issuer) {
             true => Ok(known),
@@ -147,50 +158,86 @@ impl Identifier {
         digest: &Digest,
         now: Timestamp,
     ) -> Option<Result<Arc<KnownToken>, IdentityError>> {
-        let generation =
-            |at: usize| rules.issuers.get(at).map_or(0, |issuer| issuer.keys.generation());
         if let Some(known) = self.tokens.find(digest) {
-            let issuer = rules.issuers.get(known.token.issuer);
-            if issuer.is_some_and(|issuer| !issuer.keys.are_known(now)) {
+            let verdict = known.token.is_current(now).map_err(Into::into);
+            let Some(issuer) = rules.issuers.get(known.token.issuer) else {
+                // An answer about an opaque token is asked for again when it has grown old.
+                return verdict.is_ok().then_some(Ok(known));
+            };
+            let (generation, are_known) = issuer.keys.standing(now);
+            if !are_known {
                 return Some(Err(IdentityError::Unavailable));
             }
-            let is_by_old_keys = known.generation != generation(known.token.issuer);
-            // An answer about an opaque token is asked for again when it has grown old.
-            let is_outdated = issuer.is_none() && known.token.is_current(now).is_err();
-            if !is_by_old_keys && !is_outdated {
-                return Some(known.token.is_current(now).map(|()| known).map_err(Into::into));
-            }
-            return None;
+            return (known.generation == generation).then(|| verdict.map(|()| known));
         }
         let rejected = self.tokens.find_rejected(digest)?;
-        let holds = now < rejected.until && rejected.generation == generation(rejected.issuer);
-        holds.then(|| Err(rejected.error.into()))
+        let holds = now < rejected.until && rejected.generation == rules.generation(now);
+        holds.then_some(Err(rejected.error))
     }
 
+    /// Finds out, and keeps what came of it.
     async fn verify_anew(
         &self,
         rules: &IdentityRules,
         credential: &Credential<'_>,
         digest: Digest,
         now: Timestamp,
+    ) -> Result<Arc<KnownToken>, IdentityError> {
+        // First: what was found out with keys that are replaced meanwhile is found out again.
+        let generation = rules.generation(now);
+        match self.ask(rules, credential, now).await {
+            Ok(known) => {
+                let known = Arc::new(known);
+                self.tokens.remember(digest, &known);
+                Ok(known)
+            }
+            Err(error) => {
+                if is_dear(&error) {
+                    let (error, until) = (error.clone(), now + REJECTED_FOR);
+                    self.tokens.reject(digest, Rejected { error, generation, until });
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Asks whoever knows about the token: the issuer's key, the issuer, or the file of keys.
+    async fn ask(
+        &self,
+        rules: &IdentityRules,
+        credential: &Credential<'_>,
+        now: Timestamp,
     ) -> Result<KnownToken, IdentityError> {
         let token = credential.token.as_ref();
-        if credential.place == Place::ApiKey {
-            return self.check_key(rules, token, now);
+        let is_compact = jwt::is_compact(token);
+        match &rules.introspection {
+            _ if credential.place == Place::ApiKey => self.check_key(rules, token, now),
+            // Without an issuer, all tokens are opaque, whatever they look like.
+            Some(asked) if !is_compact || rules.issuers.is_empty() => {
+                self.introspect(rules, asked, token, now).await
+            }
+            None if !is_compact && rules.issuers.is_empty() => Err(TokenError::Opaque.into()),
+            _ => self.verify_signed(rules, token, now).await,
         }
-        if !jwt::is_compact(token) {
-            return self.introspect(rules, token, digest, now).await;
-        }
+    }
+
+    async fn verify_signed(
+        &self,
+        rules: &IdentityRules,
+        token: &[u8],
+        now: Timestamp,
+    ) -> Result<KnownToken, IdentityError> {
         let unverified = Unverified::read(token, &rules.issuers)?;
         let issuer = rules.issuers.get(unverified.issuer).ok_or(TokenError::UnknownIssuer)?;
-        let mut was_refreshed = false;
+        let mut tried = None;
         loop {
             // First: keys that come in between make it one that is verified again, not one that is
             // believed for too long.
-            let generation = issuer.keys.generation();
+            let (generation, _) = issuer.keys.standing(now);
+            let is_again = tried.replace(generation);
             let verdict = match issuer.keys.current(now) {
                 Some(keys) => unverified.verify(issuer, &keys, now),
-                None if was_refreshed => return Err(IdentityError::Unavailable),
+                None if is_again.is_some() => return Err(IdentityError::Unavailable),
                 None => Err(TokenError::UnknownKey),
             };
             match verdict {
@@ -198,18 +245,16 @@ impl Identifier {
                     let payload = jwt::payload(token).unwrap_or_default();
                     return self.know(rules, verified, payload, generation);
                 }
-                Err(TokenError::UnknownKey) if !was_refreshed => {
-                    was_refreshed = true;
-                    // Whatever came of it: somebody else may have had them fetched meanwhile.
+                Err(TokenError::UnknownKey) if is_again.is_none() => {
                     issuer.keys.refresh(now).await;
-                }
-                Err(error) => {
-                    if matches!(error, TokenError::UnknownKey | TokenError::WrongSignature) {
-                        let (issuer, until) = (unverified.issuer, now + REJECTED_FOR);
-                        self.tokens.reject(digest, Rejected { error, issuer, generation, until });
+                    // Other keys, be it that somebody else has had them fetched: else an unknown key
+                    // would cost two checks, and take longer than a wrong signature.
+                    let (current, are_known) = issuer.keys.standing(now);
+                    if are_known && current == generation {
+                        return Err(TokenError::UnknownKey.into());
                     }
-                    return Err(error.into());
                 }
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -218,26 +263,13 @@ impl Identifier {
     async fn introspect(
         &self,
         rules: &IdentityRules,
+        asked: &Introspection,
         token: &[u8],
-        digest: Digest,
         now: Timestamp,
     ) -> Result<KnownToken, IdentityError> {
-        let Some(introspection) = &rules.introspection else {
-            return Err(match rules.issuers.is_empty() {
-                true => TokenError::Opaque.into(),
-                false => TokenError::Malformed.into(),
-            });
-        };
-        let issuer = rules.introspection_at();
-        let answer = introspection.introspector.ask(self.ring.fetcher(), token).await;
-        let claims = match answer {
+        let claims = match asked.introspector.ask(self.ring.fetcher(), token).await {
             Ok(Introspected::Active(claims)) => claims,
-            Ok(Introspected::Inactive) => {
-                let error = TokenError::Inactive;
-                let until = now + REJECTED_FOR.min(introspection.cache);
-                self.tokens.reject(digest, Rejected { error, issuer, generation: 0, until });
-                return Err(error.into());
-            }
+            Ok(Introspected::Inactive) => return Err(TokenError::Inactive.into()),
             Err(error) => {
                 tracing::warn!(%error, "cannot ask about an opaque token");
                 return Err(IdentityError::Unavailable);
@@ -246,8 +278,9 @@ impl Identifier {
         let payload = base64url(&claims.to_json());
         let validity = Times::of(&claims)?.validity(Duration::ZERO, None);
         validity.check(now)?;
-        let claims = introspection.claims.check(claims)?;
-        let validity = validity.until(now + introspection.cache);
+        let claims = asked.claims.check(claims)?;
+        let validity = validity.until(now + asked.cache);
+        let issuer = rules.introspection_at();
         self.know(rules, VerifiedToken { issuer, claims, validity }, &payload, 0)
     }
 
@@ -279,7 +312,9 @@ impl Identifier {
     ) -> Result<KnownToken, IdentityError> {
         let named = self.name(rules, &token)?;
         let forwarded = rules.forwarded.of(&token.claims, payload);
-        Ok(KnownToken { token, named, forwarded, generation })
+        let told = forwarded.iter().map(|(name, value)| name.as_str().len() + value.len());
+        let bytes = payload.len() + told.sum::<usize>();
+        Ok(KnownToken { token, named, forwarded, generation, bytes })
     }
 
     /// The caller that a token names: by the first rule whose claim it has.
@@ -328,7 +363,7 @@ impl Identifier {
             hash: named.hash,
         };
         let tier = named.tier;
-        Identity { address, token: Some(token), caller: Some(caller), tier }
+        Identity { address, token: Some(token), has_bad_token: false, caller: Some(caller), tier }
     }
 
     fn without_token<'p>(&self, rules: &'p IdentityRules, address: IpAddr) -> Identity<'p> {
@@ -345,7 +380,8 @@ impl Identifier {
             hash: self.hash_address(address, prefixes),
         });
         let source = by_address.map_or(&TierSource::Default, |(caller, _)| &caller.tier);
-        Identity { address, token: None, caller, tier: tier(rules, source, None) }
+        let tier = tier(rules, source, None);
+        Identity { address, token: None, has_bad_token: false, caller, tier }
     }
 }
 
@@ -365,6 +401,28 @@ const MAX_CALLER_BYTES: usize = 256;
 /// How long a token that is not good is known as such: as long as a hammering client takes to try it
 /// many times, and no longer than anybody waits for a mistake to be mended.
 const REJECTED_FOR: Duration = Duration::from_secs(5);
+
+/// Whether it took a signature check, or a question to the issuer, to find out.
+fn is_dear(error: &IdentityError) -> bool {
+    match error {
+        IdentityError::NoCaller => true,
+        IdentityError::Token(error) => matches!(
+            error,
+            TokenError::UnknownKey
+                | TokenError::WrongSignature
+                | TokenError::MissingClaim(_)
+                | TokenError::MalformedClaim(_)
+                | TokenError::RequiredClaim
+                | TokenError::TooLongLived
+                | TokenError::Inactive
+                | TokenError::WrongKey
+                | TokenError::WrongAudience
+                | TokenError::Expired
+                | TokenError::TooOld
+        ),
+        _ => false,
+    }
+}
 
 fn base64url(json: &str) -> String {
     URL_SAFE_NO_PAD.encode(json)

@@ -90,19 +90,14 @@ impl IssuerKeys {
         }
     }
 
-    /// Whether there are any now.
-    pub(super) fn are_known(&self, now: Timestamp) -> bool {
+    /// What changes when the set of keys does, for what was found out by one set may not hold by
+    /// another; and whether there are any now.
+    pub(super) fn standing(&self, now: Timestamp) -> (u64, bool) {
         match self {
-            IssuerKeys::Fixed(_) => true,
-            IssuerKeys::Remote { .. } => self.current(now).is_some(),
-        }
-    }
-
-    /// Changes when the set of keys does: what was found out by one set may not hold by another.
-    pub(super) fn generation(&self) -> u64 {
-        match self {
-            IssuerKeys::Fixed(_) => 0,
-            IssuerKeys::Remote { keys, .. } => keys.as_ref().map_or(0, |keys| keys.generation()),
+            IssuerKeys::Fixed(_) => (0, true),
+            IssuerKeys::Remote { keys, .. } => {
+                keys.as_ref().map_or((0, false), |keys| keys.standing(now))
+            }
         }
     }
 

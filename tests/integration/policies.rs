@@ -35,6 +35,7 @@ fn sources() -> Sources {
         .with_variable("HIDDEN", "hunter2")
         .with_file("keys/public.pem", fs::read(root().join("config/keys/public.pem")).unwrap())
         .with_file("keys/garbage.pem", "not a key")
+        .with_file("keys/api.yaml", "keys:\n")
         .with_file(
             "keys/secret",
             "forty-eight bytes or more are needed for HS384, so here are some",

@@ -131,6 +131,13 @@ impl RemoteKeys {
         self.published.load().as_ref().map_or(0, |held| held.generation)
     }
 
+    /// The [generation](RemoteKeys::generation), and whether those keys may be verified with now. Both
+    /// are of one moment.
+    pub fn standing(&self, now: Timestamp) -> (u64, bool) {
+        let held = self.published.load();
+        held.as_ref().map_or((0, false), |held| (held.generation, held.is_usable(now)))
+    }
+
     /// Has the keys fetched for the sake of a token whose key is not there, and waits for that;
     /// waits for a fetch that is under way anyway. True if it brought keys, be they the same.
     ///

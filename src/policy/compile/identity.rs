@@ -13,7 +13,7 @@ use crate::{
     yaml::Spanned,
 };
 
-/// Headers that say something of the request itself: a claim in one of them would be taken for it.
+/// Headers that say something of the request itself: what else is in one of them is taken for it.
 const TAKEN: &[&str] =
     &["authorization", "content-length", "content-type", "cookie", "forwarded", "x-request-id"];
 
@@ -161,7 +161,7 @@ impl Compiler<'_> {
     fn forwarded(&mut self, raw: &RawForwardClaims) -> Option<ForwardedClaims> {
         let mut headers: Vec<(HeaderName, Box<str>)> = Vec::new();
         for (written, claim) in raw.headers.iter() {
-            let name = self.claim_header(written)?;
+            let name = self.own_header(written)?;
             let Some(("jwt", path)) = claim.value.split_once('.') else {
                 let message = format!("`{}` is not a claim", claim.value);
                 self.refuse(claim.span, message, "write jwt.email, or another claim as jwt.<name>");
@@ -175,7 +175,7 @@ impl Compiler<'_> {
         let payload = match &raw.payload {
             None => None,
             Some(written) => {
-                let name = self.claim_header(written)?;
+                let name = self.own_header(written)?;
                 if headers.iter().any(|(earlier, _)| *earlier == name) {
                     self.refuse(written.span, format!("`{name}` holds a claim"), "write another");
                 }
@@ -185,12 +185,12 @@ impl Compiler<'_> {
         Some(ForwardedClaims { headers, payload })
     }
 
-    /// The name of a header that a claim may be told in.
-    fn claim_header(&mut self, raw: &Spanned<String>) -> Option<HeaderName> {
+    /// The name of a header that means nothing but what the policy says: for a claim, or for a key.
+    pub(super) fn own_header(&mut self, raw: &Spanned<String>) -> Option<HeaderName> {
         let name = self.message_header(raw)?;
         let text = name.as_str();
         if TAKEN.contains(&text) || text == "host" || text.starts_with("x-forwarded-") {
-            let message = format!("`{name}` says something else to upstreams");
+            let message = format!("`{name}` says something else already");
             self.refuse(raw.span, message, "write a name of your own, such as x-user-email");
             return None;
         }

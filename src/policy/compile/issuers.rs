@@ -333,7 +333,8 @@ impl Compiler<'_> {
         let access = Access { allow_http: raw.allow_http, ca_file: raw.ca_file.as_ref() };
         let endpoint = self.endpoint((&raw.url.value, &raw.url), &access, timeout?)?;
         Some(Introspection {
-            id: format!("introspection:{}", raw.url.value).into(),
+            // Not by the URL: callers stay who they are when it moves.
+            id: format!("introspection:{}", name.map_or(INTROSPECTION, |name| &name.value)).into(),
             introspector: Introspector::new(endpoint, &raw.client_id.value, &secret?),
             claims: claims?,
             cache: cache?,
@@ -387,7 +388,7 @@ impl Compiler<'_> {
         name.into_iter().for_each(|name| self.check_name(name, "kind of key"));
         let header = match &raw.header {
             None => HeaderName::from_static("x-api-key"),
-            Some(raw) => self.message_header(raw)?,
+            Some(raw) => self.own_header(raw)?,
         };
         let content = self.read(&raw.file, MAX_API_KEYS_BYTES)?;
         let Ok(text) = str::from_utf8(&content) else {

@@ -1,5 +1,7 @@
 //! Routes: which requests they match, whom they let in, what they charge.
 
+use std::ops::Range;
+
 use http::Method;
 
 use super::{Compiler, WrittenNames, words::Names};
@@ -262,18 +264,29 @@ impl Compiler<'_> {
         limits: &[Limit],
         identity: &IdentityRules,
     ) {
-        let by_address =
-            identity.callers.iter().any(|caller| matches!(caller.key, CallerKey::Address { .. }));
-        let by_claim =
-            identity.callers.iter().any(|caller| !matches!(caller.key, CallerKey::Address { .. }));
+        let has = |is_kind: fn(&CallerKey) -> bool| {
+            identity.callers.iter().any(|caller| is_kind(&caller.key))
+        };
+        let by_address = has(|key| matches!(key, CallerKey::Address { .. }));
+        let by_token = has(|key| matches!(key, CallerKey::Claim(_)));
+        let by_key = has(|key| matches!(key, CallerKey::ApiKey(_)));
         for (route, raw) in routes.iter().zip(&raw.routes.value) {
             // A limit that denies who has no caller has said what becomes of them.
             let needs_caller = route.limits.iter().filter_map(|at| limits.get(*at)).any(|limit| {
                 limit.per.parts.contains(&KeyPart::Caller)
                     && limit.per.on_missing == OnMissing::Skip
             });
+            let accepts = |mut issuers: Range<usize>| match &route.auth {
+                Auth::Required(accepted) | Auth::Optional(accepted) => {
+                    issuers.any(|at| accepted.contains(at) && identity.issuer(at).is_some())
+                }
+                Auth::None => false,
+            };
+            let keys_at = identity.api_keys_at();
+            let has_nameless_token = accepts(0..keys_at) && !by_token;
+            let has_nameless_key = accepts(keys_at..keys_at + 1) && !by_key;
             match route.auth {
-                Auth::Required(_) if !by_claim => self.refuse(
+                Auth::Required(_) if !by_token && !by_key => self.refuse(
                     raw.span,
                     "a token is required but names no caller",
                     "add `{ name: user, key: jwt.sub }` to `callers`",
@@ -282,6 +295,16 @@ impl Compiler<'_> {
                     raw.span,
                     "a request without a token has no caller here, but a limit counts per caller",
                     "write `auth: required`, or add `{ name: anonymous, key: client.ip }` to `callers`",
+                ),
+                _ if needs_caller && !by_address && has_nameless_token => self.refuse(
+                    raw.span,
+                    "a token names no caller here, but a limit counts per caller",
+                    "add `{ name: user, key: jwt.sub }` to `callers`",
+                ),
+                _ if needs_caller && !by_address && has_nameless_key => self.refuse(
+                    raw.span,
+                    "an API key names no caller here, but a limit counts per caller",
+                    "add `{ name: machine, key: api_key.id }` to `callers`",
                 ),
                 _ => {}
             }

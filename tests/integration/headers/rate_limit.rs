@@ -218,7 +218,7 @@ fn path_may_be_another_one_or_none() {
 }
 
 #[test]
-fn bad_token_has_no_standing_and_costs_nothing_here() {
+fn bad_token_has_no_standing_and_costs_its_address() {
     let upstream = Upstream::start();
     let policy = Policy::before(&upstream).on_all_routes(&[
         "core: { per: caller, rate: 9/hour }",
@@ -227,11 +227,15 @@ fn bad_token_has_no_standing_and_costs_nothing_here() {
     let proxy = Proxy::start(&policy);
     let forged =
         token_signed_by("not the secret of this issuer, at all", &json!({ "sub": "alice" }));
-    for _ in 0..3 {
-        proxy.send(get("/rate_limit").token(&forged)).assert_status(401).assert_no_limit();
+    assert_eq!(proxy.used("alice", "core"), 0);
+    // Guessing is not free here either.
+    for status in [401, 401, 429, 429] {
+        let refused = proxy.send(get("/rate_limit").token(&forged));
+        refused.assert_status(status).assert_field("x-ratelimit-resource", "place");
     }
+    // Who has shown a good one before can still ask.
     let used = ["core", "place"].map(|limit| proxy.used("alice", limit));
-    assert_eq!(used, [0, 0]);
+    assert_eq!(used, [0, 2]);
 }
 
 #[test]

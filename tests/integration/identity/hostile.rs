@@ -69,3 +69,80 @@ fn answer_is_believed_for_a_while_and_asked_for_again() {
     proxy.advance(HOUR);
     proxy.send(get("/").token("opaque")).assert_status(401);
 }
+
+#[test]
+fn asking_how_one_stands_with_a_bad_token_is_not_free() {
+    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let policy = asking(&authority, &upstream)
+        .limits(&["address: { per: client.ip, rate: 5/hour }"])
+        .routes(&["{ match: { path: /** }, auth: required, limits: [address] }"]);
+    let proxy = Proxy::start(&policy);
+    for number in 0..20 {
+        let status = if number < 5 { 401 } else { 429 };
+        let made_up = format!("made-up-{number}");
+        proxy.send(get("/rate_limit").token(&made_up)).assert_status(status);
+    }
+    assert!(authority.count("/introspect") <= 6, "{}", authority.count("/introspect"));
+    // With a good one, or none, it still is.
+    proxy.advance(HOUR);
+    authority.know_token("good", json!({ "active": true, "sub": "7" }));
+    for _ in 0..20 {
+        proxy.send(get("/rate_limit").token("good")).assert_status(200);
+        proxy.get("/rate_limit").assert_status(200);
+    }
+}
+
+#[test]
+fn bad_tokens_that_count_as_none_are_not_looked_at_for_ever_either() {
+    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let introspection = format!(
+        "introspection: {{ url: \"{}\", client_id: tollgate, client_secret_env: TEST_SECRET }}",
+        authority.url("/introspect")
+    );
+    let policy = Policy::before(&upstream)
+        .identity(&[&introspection, "invalid_token: anonymous"])
+        .limits(&["core: { per: caller, rate: { anonymous: 5/hour, default: 100/hour } }"])
+        .routes(&["{ match: { path: /** }, auth: optional, limits: [core] }"]);
+    let proxy = Proxy::start(&policy);
+    for number in 0..40 {
+        let status = if number < 5 { 200 } else { 429 };
+        proxy.send(get("/").token(&format!("made-up-{number}"))).assert_status(status);
+    }
+    assert!(authority.count("/introspect") <= 6, "{}", authority.count("/introspect"));
+    // Tokens that are known to be good go on, and new ones when the hour is over.
+    proxy.advance(HOUR);
+    authority.know_token("good", json!({ "active": true, "sub": "7" }));
+    proxy.send(get("/").token("good")).assert_status(200).assert_field("x-ratelimit-limit", "100");
+}
+
+#[test]
+fn active_token_that_is_not_for_us_is_asked_about_once() {
+    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let introspection = format!(
+        "introspection: {{ url: \"{}\", client_id: tollgate, client_secret_env: TEST_SECRET, \
+         audience: [api] }}",
+        authority.url("/introspect")
+    );
+    let policy = Policy::before(&upstream)
+        .identity(&[&introspection])
+        .routes(&["{ match: { path: /** }, auth: required, limits: [] }"]);
+    let proxy = Proxy::start(&policy);
+    authority.know_token("theirs", json!({ "active": true, "sub": "7", "aud": "sister" }));
+    authority.know_token("nobodys", json!({ "active": true, "aud": "api" }));
+    for _ in 0..10 {
+        proxy.send(get("/").token("theirs")).assert_status(401);
+        proxy.send(get("/").token("nobodys")).assert_status(401);
+    }
+    assert_eq!(authority.count("/introspect"), 2);
+}
+
+#[test]
+fn without_issuers_all_tokens_are_asked_about_whatever_they_look_like() {
+    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let policy = asking(&authority, &upstream).issuers(&[]);
+    let proxy = Proxy::start(&policy);
+    let signed = crate::support::token("7");
+    authority.know_token(&signed, json!({ "active": true, "sub": "8" }));
+    proxy.send(get("/").token(&signed)).assert_status(200);
+    assert_eq!(upstream.last().fields.one("x-tollgate-subject"), Some("8"));
+}

@@ -145,7 +145,8 @@ impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "version: 1\nhosts: {}", self.hosts)?;
         write_section(f, "upstreams:", "  ", &self.upstreams)?;
-        write_section(f, "identity:\n  jwt:", "    - ", &self.issuers)?;
+        writeln!(f, "identity:")?;
+        write_section(f, "  jwt:", "    - ", &self.issuers)?;
         write_section(f, "  callers:", "    - ", &self.callers)?;
         write_section(f, "", "  ", &self.identity)?;
         writeln!(f, "tiers: {{ default: free, names: {} }}", self.tiers)?;
