@@ -1,6 +1,9 @@
 //! Runs a command, prints what went wrong, exits: 0, 1 for a failure, 64 for a bad configuration.
 
-use std::{io::stdout, process::ExitCode};
+use std::{
+    io::{self, stdout},
+    process::ExitCode,
+};
 
 use tollgate::cli::{self, Failure};
 
@@ -21,6 +24,8 @@ fn main() -> ExitCode {
             eprint!("{usage}");
             ExitCode::from(BAD_CONFIGURATION)
         }
+        // Whoever read the output has seen enough.
+        Err(Failure::Other(error)) if is_broken_pipe(&error) => ExitCode::FAILURE,
         Err(Failure::Other(error)) => {
             eprintln!("tollgate: {error:#}");
             ExitCode::FAILURE
@@ -33,4 +38,9 @@ fn count(problems: usize) -> String {
         1 => "1 problem".into(),
         _ => format!("{problems} problems"),
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<io::Error>();
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
