@@ -59,7 +59,8 @@ pub(in crate::policy) struct RawIssuer {
     /// `x5t`): `reject` or `ignore`. Such a key is never used. Default: reject.
     #[schemars(extend("enum" = ["reject", "ignore"]))]
     pub(in crate::policy) key_hints: Option<Spanned<String>>,
-    /// Claims that must be there, and have this value or one of these: `{ azp: [web, app] }`.
+    /// Claims that must be there, and have this value or one of these: `{ azp: [web, app] }`. Without
+    /// a value: whatever they are.
     #[serde(default)]
     #[schemars(with = "Entries<shape::ClaimValue>")]
     pub(in crate::policy) required_claims: Entries<Node>,
@@ -147,7 +148,7 @@ pub(in crate::policy) struct RawCaller {
     /// What kind of caller it is, for logs and messages, such as `user`.
     pub(in crate::policy) name: Spanned<String>,
     /// What tells one caller from another: `jwt.<claim>`, `api_key.<field>` or `client.ip`.
-    #[schemars(regex(pattern = r"^(client\.ip|(jwt|claim|api_key)\..+)$"))]
+    #[schemars(regex(pattern = r"^(client\.ip|(jwt|api_key)\..+)$"))]
     pub(in crate::policy) key: Spanned<String>,
     /// The caller's tier: its name, or where that is found, `jwt.<claim>` or `api_key.<field>`.
     /// Left out: the default tier.

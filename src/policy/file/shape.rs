@@ -123,7 +123,8 @@ shapes! {
 
     /// What a claim has to be: a value or one of several.
     ClaimValue = "claim", |_generator| one_or_several(&json!({
-        "type": ["string", "number", "boolean"],
+        // Nothing: whatever it is.
+        "type": ["string", "number", "boolean", "null"],
     }), usize::MAX);
 
     /// What a header is to be, or that it is not to be there.
