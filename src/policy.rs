@@ -13,11 +13,14 @@ mod matcher;
 mod rate;
 mod sources;
 
-use std::{borrow::Cow, collections::HashMap, time::Duration};
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use crate::identity::{IdentityRules, KeyRing};
+use crate::{
+    identity::{IdentityRules, KeyRing},
+    yaml::Problem,
+};
 
 pub(crate) use self::diff::words;
 pub use self::{
@@ -31,7 +34,7 @@ pub use self::{
     },
     matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, RoutePart, Router},
     rate::{Period, Rate, RateError},
-    sources::{Inputs, Sources},
+    sources::{Endings, Inputs, Sources},
 };
 
 /// Every policy that is in force, found by host.
@@ -122,6 +125,8 @@ pub struct Policy {
     pub core: Option<usize>,
     /// Requests, and what is to become of them: nothing that a running proxy looks at.
     pub tests: Vec<Case>,
+    /// What is amiss and keeps nobody from serving, such as a secret that everybody can read.
+    pub warnings: Vec<Problem>,
 }
 
 impl Policy {
@@ -210,6 +215,9 @@ pub struct Upstream {
     pub response_timeout: Duration,
     /// How long a body may make no progress, either way.
     pub idle_timeout: Duration,
+    /// Headers that mean to it what this proxy says, and never what a client does: of claims, and of
+    /// credentials. None: there are no such.
+    pub own_headers: Option<Arc<[HeaderName]>>,
 }
 
 /// A server's address.

@@ -6,9 +6,13 @@
 //! them are read, checked together, and put in force as one; or nothing changes, and every problem
 //! is told.
 
+mod asked;
+mod news;
 mod places;
 mod quiet;
 mod state;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::{
@@ -27,17 +31,22 @@ use std::{
 use tokio::sync::oneshot;
 
 use self::{
+    asked::{Asked, Order, Outcome},
     quiet::{Quiet, Verdict},
     watch::Watch,
 };
 use crate::{
+    clock::Timestamp,
     gate::Shared,
-    policy::{Inputs, Sources},
+    policy::{Inputs, Policies, Sources, diff},
     settings::{Configuration, Settings},
     yaml::Problem,
 };
 
-pub use self::state::{MAX_PROBLEMS, Refused, ReloadState, Report};
+pub use self::{
+    news::announce,
+    state::{MAX_PROBLEMS, Refused, ReloadState, Report},
+};
 
 /// Where a running configuration came from.
 pub struct Origin {
@@ -55,6 +64,8 @@ pub struct Origin {
 pub struct Reload {
     handle: ReloadHandle,
     thread: Option<JoinHandle<()>>,
+    /// Disconnected when the thread has ended.
+    ended: Receiver<()>,
 }
 
 /// Asks for a reload.
@@ -63,13 +74,9 @@ pub struct ReloadHandle {
     orders: Sender<Order>,
 }
 
-enum Order {
-    /// Something may have changed.
-    Look,
-    /// Read, whether or not anything has changed, and tell what came of it.
-    Read(oneshot::Sender<Result<u64, Refused>>),
-    Stop,
-}
+/// How long the thread may take to end. It may be stuck in a file system that does not answer, and
+/// must not keep the process from its end.
+const LAST_READ: Duration = Duration::from_secs(2);
 
 impl Reload {
     /// Follows the files that `shared` came from, and keeps `state` up to date.
@@ -89,33 +96,52 @@ impl Reload {
             false => Watch::nothing(),
         };
         let mut reloader = Reloader { origin, shared, state, watch, hint, quiet: Quiet::default() };
-        let thread = std::thread::Builder::new()
-            .name("reload".into())
-            .spawn(move || reloader.follow(&inbox))?;
-        Ok(Reload { handle, thread: Some(thread) })
+        let (ending, ended) = channel();
+        let thread = std::thread::Builder::new().name("reload".into()).spawn(move || {
+            // Dropped however this ends.
+            let _ending = ending;
+            reloader.follow(&inbox);
+        })?;
+        Ok(Reload { handle, thread: Some(thread), ended })
     }
 
     /// Asks for reloads.
     pub fn handle(&self) -> ReloadHandle {
         self.handle.clone()
     }
+
+    /// Ends the thread, and tells whether that was done within `patience`. It is left alone if not.
+    fn end(&mut self, patience: Duration) -> bool {
+        let _ = self.handle.orders.send(Order::Stop);
+        let thread = self.thread.take();
+        let has_ended = self.ended.recv_timeout(patience) != Err(RecvTimeoutError::Timeout);
+        if let (Some(thread), true) = (thread, has_ended) {
+            let _ = thread.join();
+        }
+        has_ended
+    }
 }
 
 impl Drop for Reload {
     fn drop(&mut self) {
-        let _ = self.handle.orders.send(Order::Stop);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        if !self.end(LAST_READ) {
+            tracing::warn!("a file of the configuration cannot be read to its end");
         }
     }
 }
 
 impl ReloadHandle {
-    /// Has everything read now, changed or not. The answer is the generation that is in force then,
-    /// or why the old one still is; there is none if the process is about to end.
+    /// Has everything read now, changed or not. What comes of it is in the log.
+    pub fn order(&self) {
+        let _ = self.orders.send(Order::Read);
+    }
+
+    /// Has everything read now, changed or not, if the answer is still awaited then. It is the
+    /// generation that is in force, or why the old one still is; there is none if the process is
+    /// about to end. All who ask before the reading begins get the same answer.
     pub fn read(&self) -> oneshot::Receiver<Result<u64, Refused>> {
         let (answer, receiver) = oneshot::channel();
-        let _ = self.orders.send(Order::Read(answer));
+        let _ = self.orders.send(Order::Answer(answer));
         receiver
     }
 }
@@ -140,6 +166,15 @@ struct Reloader {
     quiet: Quiet,
 }
 
+/// A configuration that was put in force.
+struct Installed {
+    generation: u64,
+    now: Timestamp,
+    settings: Settings,
+    /// What was in force before.
+    replaced: Arc<Policies>,
+}
+
 /// How long after a hint there is a look: changes come in bunches.
 const HINT_PAUSE: Duration = Duration::from_millis(10);
 
@@ -149,35 +184,40 @@ const MAX_READS: usize = 5;
 impl Reloader {
     fn follow(&mut self, inbox: &Receiver<Order>) {
         let (poll, quiet) = (self.origin.settings.reload.poll, self.origin.settings.reload.quiet);
-        self.watch.follow(self.origin.inputs.paths());
+        self.watch.follow(&self.origin.inputs);
         // Something may have changed between reading and watching.
         let mut next = Instant::now();
         let mut looked = next;
         loop {
             let due = next.saturating_duration_since(Instant::now());
-            match inbox.recv_timeout(due) {
-                Ok(Order::Read(answer)) => {
-                    self.quiet.reset();
-                    let _ = answer.send(self.reload());
-                }
-                Ok(Order::Look) => {
-                    self.hint.store(false, Ordering::Release);
-                    // Looks are a quiet period apart, whatever else goes on in these folders.
-                    next = next.min((looked + quiet).max(Instant::now() + HINT_PAUSE));
-                }
+            let asked = match inbox.recv_timeout(due) {
+                Ok(order) => Asked::take(order, inbox),
                 Err(RecvTimeoutError::Timeout) => {
                     self.look();
                     looked = Instant::now();
                     next = looked + if self.quiet.is_waiting() { quiet } else { poll };
+                    continue;
                 }
-                Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            if asked.to_stop {
+                return;
+            }
+            if asked.to_look {
+                self.hint.store(false, Ordering::Release);
+                // Looks are a quiet period apart, whatever else goes on in these folders.
+                next = next.min((looked + quiet).max(Instant::now() + HINT_PAUSE));
+            }
+            if asked.to_read() {
+                self.quiet.reset();
+                asked.answer(&self.reload());
             }
         }
     }
 
     /// Looks at all files, and reads them if they have changed and stay so.
     fn look(&mut self) {
-        self.watch.follow(self.origin.inputs.paths());
+        self.watch.follow(&self.origin.inputs);
         let now = self.origin.inputs.look();
         if self.quiet.look(&self.origin.inputs, now) == Verdict::Read {
             let _ = self.reload();
@@ -185,15 +225,25 @@ impl Reloader {
     }
 
     /// Reads everything, and puts it in force if all of it is good.
-    fn reload(&mut self) -> Result<u64, Refused> {
+    fn reload(&mut self) -> Outcome {
         // A panic is a mistake of ours, and no reason never to reload again.
-        let read = catch_unwind(AssertUnwindSafe(|| self.read())).unwrap_or_else(|_| {
+        let installed = catch_unwind(AssertUnwindSafe(|| {
+            let configuration = self.read()?;
+            Ok(self.install(configuration))
+        }));
+        let installed = installed.unwrap_or_else(|_| {
             self.origin.inputs = self.origin.inputs.look();
-            let file = self.origin.file.display().to_string();
-            Err(vec![Problem::whole_file(&file, "reading it failed in a way that it must not", "")])
+            Err(vec![self.problem("reading it failed in a way that it must not", "")])
         });
-        match read {
-            Ok(configuration) => Ok(self.install(configuration)),
+        match installed {
+            Ok(installed) => {
+                // It is in force, whatever becomes of telling what is new.
+                let told = catch_unwind(AssertUnwindSafe(|| self.tell(&installed)));
+                if told.is_err() {
+                    tracing::error!("what a reload has changed could not be told");
+                }
+                Ok(installed.generation)
+            }
             Err(problems) => Err(self.refuse(&problems)),
         }
     }
@@ -201,20 +251,21 @@ impl Reloader {
     /// Reads until what was read is still there: a set of files that is replaced by another must not
     /// be read half and half.
     fn read(&mut self) -> Result<Configuration, Vec<Problem>> {
-        let mut reads = 1;
-        loop {
+        for _ in 0..MAX_READS {
             let sources = self.origin.sources.recording();
             let read = Configuration::read(&self.origin.file, &sources);
             self.origin.inputs = sources.inputs();
-            self.watch.follow(self.origin.inputs.paths());
-            if reads == MAX_READS || self.origin.inputs.look() == self.origin.inputs {
+            self.watch.follow(&self.origin.inputs);
+            if self.origin.inputs.look() == self.origin.inputs {
                 return read;
             }
-            reads += 1;
         }
+        // The next look sees a change, even if the files are then what they were just now.
+        self.origin.inputs = std::mem::take(&mut self.origin.inputs).torn();
+        Err(vec![self.problem("the files keep changing while they are read", "let them rest")])
     }
 
-    fn install(&self, configuration: Configuration) -> u64 {
+    fn install(&self, configuration: Configuration) -> Installed {
         let Configuration { settings, policies } = configuration;
         self.move_callers(&settings);
         if self.origin.settings.store.renew_access(&settings.store) {
@@ -224,12 +275,25 @@ impl Reloader {
         if !needs_restart.is_empty() && needs_restart != self.state.report().needs_restart {
             tracing::warn!(sections = needs_restart.join(", "), "needs a restart");
         }
-        self.shared.install(policies);
         let digest = self.origin.inputs.policies_digest();
         let now = self.shared.clock.now();
+        let replaced = self.shared.install(policies);
         let generation = self.state.note_done(now, digest, needs_restart);
+        Installed { generation, now, settings, replaced }
+    }
+
+    /// Tells the log what is new, and what of it everybody should know.
+    fn tell(&self, installed: &Installed) {
+        let Installed { generation, now, settings, replaced } = installed;
+        let policies = self.shared.policies.load_full();
+        diff(replaced, &policies).log();
+        announce(settings, &policies, *now);
         tracing::info!(generation, "configuration reloaded");
-        generation
+    }
+
+    /// A problem of the configuration as a whole.
+    fn problem(&self, message: &str, help: &str) -> Problem {
+        Problem::whole_file(&self.origin.file.display().to_string(), message, help)
     }
 
     fn refuse(&self, problems: &[Problem]) -> Refused {

@@ -19,11 +19,11 @@ use super::Failure;
 use crate::{
     access_log::AccessLog,
     admin::Phase,
-    clock::{Clock, Timestamp},
+    clock::Clock,
     gate::Shared,
     pipe::Pipe,
-    policy::{Override, Policies, Sources},
-    reload::Origin,
+    policy::Sources,
+    reload::{Origin, announce},
     server::{Server, Stopped},
     settings::Configuration,
     store::Keeper,
@@ -48,9 +48,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let configuration = Configuration::read(&file, &recording)?;
     let (inputs, settings) = (recording.inputs(), configuration.settings.clone());
     let origin = Origin { file, sources, inputs, settings };
-    for warning in &configuration.settings.warnings {
-        tracing::warn!("{}:{}: {}", warning.file(), warning.line(), warning.message());
-    }
     let result = serve(configuration, Some(origin), |_| Ok(()));
     events.flush(LAST_WORDS);
     result
@@ -70,7 +67,7 @@ pub(super) fn serve(
     let addresses =
         listeners.iter().map(|listener| listener.local_addr()).collect::<io::Result<Vec<_>>>()?;
     let admin = admin.map(bind).transpose()?;
-    log_overrides(&configuration.policies, Clock::System.now());
+    announce(settings, &configuration.policies, Clock::System.now());
     let pipe = Pipe::start(io::stdout(), |lines| {
         tracing::warn!(lines, "access log lines were dropped: nobody reads them fast enough");
     });
@@ -99,10 +96,11 @@ pub(super) fn serve(
         };
         Ok::<_, Failure>(server.run(shutdown).await?)
     })?;
-    drop(upkeep);
+    // First what must not be lost: what follows files may take its time to end.
     if let Some(keeper) = keeper {
         keeper.finish();
     }
+    drop(upkeep);
     tracing::info!(cut, "stopped");
     // What was logged is written before the process ends, if anybody reads it.
     pipe.flush(LAST_WORDS);
@@ -111,21 +109,6 @@ pub(super) fn serve(
 
 fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     Server::bind(address).with_context(|| format!("cannot listen on {address}"))
-}
-
-/// Who has another rate than everybody, and why: exceptions that nobody hears of stay for ever.
-fn log_overrides(policies: &Policies, now: Timestamp) {
-    for policy in policies.iter() {
-        for limit in &policy.limits {
-            for Override { caller, until, why, .. } in &limit.overrides.0 {
-                let (policy, limit) = (&*policy.name, &*limit.name);
-                match now < *until {
-                    true => tracing::info!(policy, limit, %caller, %until, %why, "override"),
-                    false => tracing::warn!(policy, limit, %caller, %until, %why, "override ended"),
-                }
-            }
-        }
-    }
 }
 
 /// How long the process waits at its end for what was logged to be written.

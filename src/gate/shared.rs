@@ -8,7 +8,7 @@ use crate::{
     clock::{Clock, Timestamp},
     identity::{Identifier, KeyRing, TokenCache, TrustedProxies},
     limit::KeyHasher,
-    policy::{Policies, diff},
+    policy::Policies,
     settings::{Configuration, Settings, StoreSettings},
     store::{MemoryStore, Stores, restore},
 };
@@ -74,15 +74,11 @@ impl Shared {
         })
     }
 
-    /// Puts policies in force. Requests in flight keep those that they began with.
-    pub fn install(&self, mut policies: Policies) {
+    /// Puts policies in force, and returns those that were. Requests in flight keep those that they
+    /// began with.
+    pub fn install(&self, mut policies: Policies) -> Arc<Policies> {
         policies.adopt_keys(&self.identifier.ring);
-        let new = Arc::new(policies);
-        let old = self.policies.swap(Arc::clone(&new));
-        // When it starts there is nothing to compare with.
-        if old.iter().next().is_some() {
-            diff(&old, &new).log();
-        }
+        self.policies.swap(Arc::new(policies))
     }
 }
 

@@ -21,8 +21,9 @@ mod tiers;
 mod upstreams;
 mod words;
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
+use http::HeaderName;
 use serde::Deserialize;
 
 use self::{
@@ -54,6 +55,7 @@ pub fn load(file: &Path, text: &str, sources: &Sources) -> Result<Policy, Vec<Pr
         sources,
         fingerprint: Fingerprint::new(),
         problems,
+        warnings: Vec::new(),
     };
     let policy = raw.and_then(|raw| compiler.policy(raw));
     let mut problems = compiler.problems;
@@ -75,6 +77,7 @@ struct Compiler<'d> {
     /// Of what says who callers are.
     fingerprint: Fingerprint,
     problems: Vec<Problem>,
+    warnings: Vec<Problem>,
 }
 
 /// The names in a policy, whatever is wrong with what they name.
@@ -161,6 +164,12 @@ impl Compiler<'_> {
         self.problems.push(problem);
     }
 
+    /// Nothing is logged here: what is compiled may never be put in force.
+    fn warn(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
+        let warning = self.document.problem(span, message, help);
+        self.warnings.push(warning);
+    }
+
     fn policy(&mut self, raw: RawPolicy) -> Option<Policy> {
         if raw.version.value != 1 {
             let message = format!("version {} is not known", raw.version.value);
@@ -175,7 +184,7 @@ impl Compiler<'_> {
                 "name at least one: `api: { servers: [http://127.0.0.1:9000] }`",
             );
         }
-        let upstreams: Vec<Upstream> = raw
+        let mut upstreams: Vec<Upstream> = raw
             .upstreams
             .value
             .iter()
@@ -212,6 +221,11 @@ impl Compiler<'_> {
         let responses = self.responses(&raw.responses);
         let tests = self.cases(&raw, &names, &hosts, identity.as_ref());
         let identity = identity?;
+        let own: Vec<HeaderName> = identity.own_headers().cloned().collect();
+        if !own.is_empty() {
+            let own: Arc<[HeaderName]> = own.into();
+            upstreams.iter_mut().for_each(|upstream| upstream.own_headers = Some(Arc::clone(&own)));
+        }
         if self.problems.is_empty() {
             self.check_callers(&raw, &routes, &limits, &identity);
         }
@@ -228,6 +242,7 @@ impl Compiler<'_> {
             exempt,
             deny,
             tests,
+            warnings: std::mem::take(&mut self.warnings),
         })
     }
 }

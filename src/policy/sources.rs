@@ -13,7 +13,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-pub use self::inputs::Inputs;
+pub use self::inputs::{Endings, Inputs};
 
 /// The system's files and environment, with others laid over them.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +60,7 @@ impl Sources {
     /// Content of a file, at most `max_bytes` of it.
     ///
     /// # Errors
-    /// What the system says, or that the file is larger.
+    /// What the system says, that the file is larger, or that it is no regular file.
     pub fn read(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
         if let Some(content) = self.files.get(path) {
             return Ok(content.clone());
@@ -72,15 +72,12 @@ impl Sources {
         content
     }
 
-    /// The files of a folder whose names end so, in the order of their names.
+    /// The files of a folder whose names end so, in the order of their names. Those whose names begin
+    /// with a dot are left out.
     ///
     /// # Errors
     /// What the system says: there is no such folder, or it is a file.
-    pub fn list(
-        &self,
-        folder: &Path,
-        endings: &'static [&'static str],
-    ) -> io::Result<Vec<PathBuf>> {
+    pub fn list(&self, folder: &Path, endings: Endings) -> io::Result<Vec<PathBuf>> {
         let files = inputs::list(folder, endings);
         if let Some(record) = &self.record {
             lock(record).note_folder(folder, endings, &files);

@@ -4,6 +4,9 @@
 //! way: a mounted ConfigMap has `policy.yaml -> ..data/policy.yaml` and `..data -> ..2026_11_21`, and
 //! changes by a new `..data`. The file by itself is not enough, as most editors put a new one in its
 //! place; its folder is not either, as a file that is mounted alone changes somewhere else.
+//!
+//! In these folders other things happen too: a log grows, counters are saved, an editor swaps. Only
+//! some names in them matter.
 
 use std::{
     collections::BTreeSet,
@@ -11,53 +14,90 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use crate::policy::{Endings, Inputs};
+
 /// As many links on the way to one file are followed: more than the system itself follows.
 const MAX_LINKS: usize = 64;
 
-/// The files and folders to watch for `paths`. None of them is reached over a link, and all are
-/// there: of what is missing, the last folder on the way.
-pub(super) fn places<'p>(paths: impl Iterator<Item = &'p Path>) -> BTreeSet<PathBuf> {
-    let mut places = BTreeSet::new();
-    for path in paths {
-        if let Ok(path) = std::path::absolute(path) {
-            add_places(&path, &mut places);
-        }
-    }
-    places
+/// What leads to the inputs of a configuration. No path here is reached over a link.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// Files and folders to watch. All are there: of what is missing, the last folder on the way.
+    watched: BTreeSet<PathBuf>,
+    /// What matters in these folders by its name: a file, a link on the way, what is missing.
+    names: BTreeSet<PathBuf>,
+    /// Folders in which each file matters whose name ends so.
+    listed: Vec<(PathBuf, Endings)>,
 }
 
-fn add_places(path: &Path, places: &mut BTreeSet<PathBuf>) {
-    let mut at = PathBuf::from("/");
-    // What is left of the way, the next step last.
-    let mut ahead = steps(path);
-    let mut links = 0;
-    while let Some(step) = ahead.pop() {
-        if step == ".." {
-            at.pop();
-            continue;
+impl Places {
+    /// What leads to `inputs` now.
+    pub(super) fn of(inputs: &Inputs) -> Places {
+        let mut places = Places::default();
+        for path in inputs.paths() {
+            places.add(path);
         }
-        let next = at.join(step);
-        match std::fs::read_link(&next) {
-            Ok(target) => {
-                links += 1;
-                if links > MAX_LINKS {
-                    return;
-                }
-                places.insert(at.clone());
-                if target.is_absolute() {
-                    at = PathBuf::from("/");
-                }
-                ahead.extend(steps(&target));
+        for (folder, endings) in inputs.folders() {
+            if let Some(folder) = places.add(folder) {
+                places.listed.push((folder, endings));
             }
-            Err(_) if next.symlink_metadata().is_err() => {
-                places.insert(at);
-                return;
-            }
-            Err(_) => at = next,
         }
+        places
     }
-    places.extend(at.parent().map(Path::to_owned));
-    places.insert(at);
+
+    /// Files and folders to watch.
+    pub(super) fn watched(&self) -> impl Iterator<Item = &Path> {
+        self.watched.iter().map(PathBuf::as_path)
+    }
+
+    /// Whether the inputs may be others when something has happened to `path`.
+    pub(super) fn concern(&self, path: &Path) -> bool {
+        let is_listed = |(folder, endings): &(PathBuf, Endings)| {
+            path.parent() == Some(folder) && endings.fit(path)
+        };
+        self.watched.contains(path)
+            || self.names.contains(path)
+            || self.listed.iter().any(is_listed)
+    }
+
+    /// Adds what leads to `path`, and tells where that is in the end, if it is there.
+    fn add(&mut self, path: &Path) -> Option<PathBuf> {
+        let path = std::path::absolute(path).ok()?;
+        let mut at = PathBuf::from("/");
+        // What is left of the way, the next step last.
+        let mut ahead = steps(&path);
+        let mut links = 0;
+        while let Some(step) = ahead.pop() {
+            if step == ".." {
+                at.pop();
+                continue;
+            }
+            let next = at.join(step);
+            match std::fs::read_link(&next) {
+                Ok(target) => {
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return None;
+                    }
+                    self.watched.insert(at.clone());
+                    self.names.insert(next);
+                    if target.is_absolute() {
+                        at = PathBuf::from("/");
+                    }
+                    ahead.extend(steps(&target));
+                }
+                Err(_) if next.symlink_metadata().is_err() => {
+                    self.watched.insert(at);
+                    self.names.insert(next);
+                    return None;
+                }
+                Err(_) => at = next,
+            }
+        }
+        self.watched.extend(at.parent().map(Path::to_owned));
+        self.watched.insert(at.clone());
+        Some(at)
+    }
 }
 
 /// The steps of a path, the first last.
@@ -79,6 +119,9 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::policy::Sources;
+
+    const YAML: Endings = Endings(&["yaml"]);
 
     struct Folder {
         path: PathBuf,
@@ -93,9 +136,12 @@ mod tests {
             Folder { path, _removed_at_the_end: folder }
         }
 
+        /// What is watched for a file.
         fn places(&self, path: &str) -> Vec<String> {
-            let places = places(std::iter::once(self.path.join(path).as_path()));
-            let inside = places.iter().filter_map(|place| place.strip_prefix(&self.path).ok());
+            let sources = Sources::system().recording();
+            let _ = sources.read(&self.path.join(path), 100);
+            let places = Places::of(&sources.inputs());
+            let inside = places.watched().filter_map(|place| place.strip_prefix(&self.path).ok());
             inside.map(|place| place.display().to_string()).collect()
         }
     }
@@ -139,5 +185,42 @@ mod tests {
         symlink("b", folder.path.join("a")).unwrap();
         symlink("a", folder.path.join("b")).unwrap();
         assert_eq!(folder.places("a"), [""]);
+    }
+
+    #[test]
+    fn only_what_leads_to_an_input_is_of_concern() {
+        let folder = Folder::new();
+        let at = |path: &str| folder.path.join(path);
+        fs::create_dir_all(at("config/policies/..1")).unwrap();
+        fs::write(at("config/settings"), "").unwrap();
+        fs::write(at("config/policies/..1/a.yaml"), "").unwrap();
+        symlink("..1", at("config/policies/..data")).unwrap();
+        symlink("..data/a.yaml", at("config/policies/a.yaml")).unwrap();
+        let sources = Sources::system().recording();
+        sources.read(&at("config/settings"), 100).unwrap();
+        sources.read(&at("config/missing"), 100).unwrap_err();
+        sources.read(&at("config/policies/a.yaml"), 100).unwrap();
+        sources.list(&at("config/policies"), YAML).unwrap();
+        let places = Places::of(&sources.inputs());
+        for (path, expected) in [
+            ("config/settings", true),
+            ("config/missing", true),
+            ("config/policies", true),
+            ("config/policies/a.yaml", true),
+            ("config/policies/..data", true),
+            ("config/policies/..1", true),
+            ("config/policies/..1/a.yaml", true),
+            ("config/policies/new.yaml", true),
+            ("config/access.log", false),
+            ("config/counters.snapshot", false),
+            ("config/other.yaml", false),
+            ("config/policies/.a.yaml.swp", false),
+            ("config/policies/.a.yaml", false),
+            ("config/policies/a.yaml~", false),
+            ("config/policies/..data_tmp", false),
+            ("config/policies/..1/b.yaml", false),
+        ] {
+            assert_eq!(places.concern(&at(path)), expected, "{path}");
+        }
     }
 }

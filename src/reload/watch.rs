@@ -1,19 +1,18 @@
 //! The system's word that a file may have changed. A hint and nothing more: what has changed is found
 //! out by reading, and what no event tells of, by reading from time to time.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 
-use super::places::places;
+use super::places::Places;
+use crate::policy::Inputs;
 
 /// Watches what a configuration was made of.
 pub(super) struct Watch {
     watcher: Option<RecommendedWatcher>,
-    watched: BTreeSet<PathBuf>,
+    /// What is watched, for who judges events too.
+    places: Arc<Mutex<Places>>,
     /// Whether it was said that something cannot be watched.
     is_told: bool,
 }
@@ -21,38 +20,96 @@ pub(super) struct Watch {
 impl Watch {
     /// Watches nothing yet; `changed` is called for each change of what it will.
     pub(super) fn start(changed: impl Fn() + Send + 'static) -> Watch {
-        let handler = move |event: notify::Result<Event>| match event {
-            // Reading is no change, and would be followed by reading.
-            Ok(event) if event.kind.is_access() => {}
-            Ok(_) | Err(_) => changed(),
+        let places = Arc::<Mutex<Places>>::default();
+        let followed = Arc::clone(&places);
+        let handler = move |event: notify::Result<Event>| {
+            let is_change = match &event {
+                Ok(event) => is_change(event, &lock(&followed)),
+                Err(_) => true,
+            };
+            if is_change {
+                changed();
+            }
         };
         let watcher = notify::recommended_watcher(handler)
             .inspect_err(|error| tracing::warn!(%error, "the system tells of no changes of files"));
-        Watch { watcher: watcher.ok(), watched: BTreeSet::new(), is_told: false }
+        Watch { watcher: watcher.ok(), places, is_told: false }
     }
 
     /// Watches nothing, ever.
     pub(super) fn nothing() -> Watch {
-        Watch { watcher: None, watched: BTreeSet::new(), is_told: false }
+        Watch { watcher: None, places: Arc::default(), is_told: false }
     }
 
-    /// Watches what leads to `paths`, and nothing else any more. To be called after each change and
+    /// Watches what leads to `inputs`, and nothing else any more. To be called after each change and
     /// before looking at what it was: a folder that was replaced by another of the same name is not
     /// watched until then.
-    pub(super) fn follow<'p>(&mut self, paths: impl Iterator<Item = &'p Path>) {
+    pub(super) fn follow(&mut self, inputs: &Inputs) {
         let Some(watcher) = &mut self.watcher else { return };
-        for place in std::mem::take(&mut self.watched) {
-            // It fails for what is gone.
-            let _ = watcher.unwatch(&place);
+        let places = Places::of(inputs);
+        let wanted: Vec<_> = places.watched().map(ToOwned::to_owned).collect();
+        // The lock is free again before the watcher is spoken to, whose thread may wait for it.
+        let former = std::mem::replace(&mut *lock(&self.places), places);
+        for place in former.watched() {
+            // It fails for what is gone, and for what could not be watched.
+            let _ = watcher.unwatch(place);
         }
-        for place in places(paths) {
+        for place in wanted {
             match watcher.watch(&place, RecursiveMode::NonRecursive) {
-                Ok(()) => drop(self.watched.insert(place)),
                 Err(error) if !std::mem::replace(&mut self.is_told, true) => {
                     tracing::warn!(place = %place.display(), %error, "cannot be watched: its changes are seen later");
                 }
-                Err(_) => {}
+                Ok(()) | Err(_) => {}
             }
         }
+    }
+}
+
+fn lock(places: &Mutex<Places>) -> MutexGuard<'_, Places> {
+    places.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether inputs may be others after it. One without a path says that events were lost.
+fn is_change(event: &Event, places: &Places) -> bool {
+    // Reading is no change, and would be followed by reading.
+    !event.kind.is_access()
+        && (event.paths.is_empty() || event.paths.iter().any(|path| places.concern(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        sync::{
+            atomic::{AtomicBool, Ordering},
+            mpsc,
+        },
+        time::Duration,
+    };
+
+    use super::*;
+    use crate::policy::Sources;
+
+    #[test]
+    fn what_else_happens_in_the_folder_is_no_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("a.yaml"), "old").unwrap();
+        let sources = Sources::system().recording();
+        sources.read(&at("a.yaml"), 100).unwrap();
+        let is_written = Arc::new(AtomicBool::new(false));
+        let (hints, told) = mpsc::channel();
+        let seen = Arc::clone(&is_written);
+        let mut watch = Watch::start(move || {
+            let _ = hints.send(seen.load(Ordering::SeqCst));
+        });
+        watch.follow(&sources.inputs());
+        for number in 0..1000 {
+            fs::write(at("access.log"), number.to_string()).unwrap();
+        }
+        is_written.store(true, Ordering::SeqCst);
+        fs::write(at("a.yaml"), "new").unwrap();
+        let first = told.recv_timeout(Duration::from_secs(20));
+        assert_eq!(first, Ok(true), "told of the log, before the file was written");
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use super::{DEFAULT_POLICIES, Settings, beside};
 use crate::{
-    policy::{Policies, Policy, Sources, load},
+    policy::{Endings, Policies, Policy, Sources, load},
     yaml::{Document, Problem, Value},
 };
 
@@ -15,7 +15,7 @@ use crate::{
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// How the names of policy files end.
-const POLICY_FILES: &[&str] = &["yaml", "yml"];
+const POLICY_FILES: Endings = Endings(&["yaml", "yml"]);
 
 /// Everything that is configured: the settings and the policies that they name.
 pub struct Configuration {
@@ -59,7 +59,9 @@ pub(super) fn entry<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     entries.iter().find(|(key, _)| key.value == name).map(|(_, node)| &node.value)
 }
 
-/// Reads a policy file, or all `*.yaml` and `*.yml` of a folder in the order of their names.
+/// Reads a policy file, or all `*.yaml` and `*.yml` of a folder in the order of their names. Names
+/// that begin with a dot are left out: `.#api.yaml` is the lock of an editor, `._api.yaml` what macOS
+/// keeps about a file.
 ///
 /// # Errors
 /// Every problem of every file, and hosts that two policies claim.

@@ -36,8 +36,7 @@ impl Signals {
                 match &mut hangup {
                     Some((signal, reload)) => {
                         signal.recv().await;
-                        // What comes of it is in the log.
-                        drop(reload.read());
+                        reload.order();
                     }
                     None => std::future::pending().await,
                 }

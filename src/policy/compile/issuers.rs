@@ -197,7 +197,7 @@ impl Compiler<'_> {
             KeySource::Pem => KeySet::from_pem(&material, algorithms),
             KeySource::Jwks => KeySet::from_jwks(&material, algorithms).map(|(keys, skipped)| {
                 for key in skipped {
-                    tracing::warn!(file = %place.value, key = %key, "skipped a key of a key set");
+                    self.warn(place.span, format!("skipped a key of `{}`: {key}", place.value), "");
                 }
                 keys
             }),
@@ -220,8 +220,9 @@ impl Compiler<'_> {
     fn read_secret(&mut self, path: &Spanned<String>, max_bytes: u64) -> Option<Vec<u8>> {
         let content = self.read(path, max_bytes)?;
         if self.sources.is_open_to_all(&self.folder.join(&path.value)) {
-            let (policy, file) = (&self.name, &path.value);
-            tracing::warn!(%policy, %file, "everybody on this machine can read this secret");
+            let message = format!("everybody on this machine can read `{}`", path.value);
+            let help = "it holds a secret: take that right away with `chmod o-r`";
+            self.warn(path.span, message, help);
         }
         Some(content)
     }

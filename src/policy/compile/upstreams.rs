@@ -37,6 +37,7 @@ impl Compiler<'_> {
             connect_timeout: connect_timeout?,
             response_timeout: response_timeout?,
             idle_timeout: idle_timeout?,
+            own_headers: None,
         })
     }
 

@@ -20,8 +20,13 @@ pub struct Inputs(BTreeMap<(PathBuf, How), State>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum How {
     File { max_bytes: u64 },
-    Folder { endings: &'static [&'static str] },
+    Folder { endings: Endings },
 }
+
+/// How the names of the files end that are wanted of a folder. Names that begin with a dot are never
+/// wanted, as `ls` does not show them: they are locks, swap files and metadata of other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Endings(pub &'static [&'static str]);
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +60,22 @@ impl Inputs {
             }
         }
         now
+    }
+
+    /// The same files and folders with nothing known of what is in them, so that they look otherwise
+    /// now whatever there is.
+    #[must_use]
+    pub fn torn(mut self) -> Inputs {
+        self.0.values_mut().for_each(|state| *state = State::Torn);
+        self
+    }
+
+    /// The folders that were listed, or were to be, and which files of them are wanted.
+    pub fn folders(&self) -> impl Iterator<Item = (&Path, Endings)> {
+        self.0.keys().filter_map(|(path, how)| match how {
+            How::File { .. } => None,
+            How::Folder { endings } => Some((path.as_path(), *endings)),
+        })
     }
 
     /// The paths of all of them.
@@ -95,7 +116,7 @@ impl Inputs {
     pub(super) fn note_folder(
         &mut self,
         path: &Path,
-        endings: &'static [&'static str],
+        endings: Endings,
         files: &io::Result<Vec<PathBuf>>,
     ) {
         let state = match files {
@@ -114,8 +135,22 @@ impl Inputs {
     }
 }
 
+impl Endings {
+    /// Whether the file at this path is wanted, by its name.
+    pub fn fit(self, path: &Path) -> bool {
+        let is_hidden =
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        !is_hidden && ending.is_some_and(|ending| self.0.contains(&ending))
+    }
+}
+
 /// Content of a file, at most `max_bytes` of it.
 pub(super) fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    // To open a pipe is to wait for somebody to write to it, who may never come.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
     let mut content = Vec::new();
     std::fs::File::open(path)?.take(max_bytes + 1).read_to_end(&mut content)?;
     if content.len() as u64 > max_bytes {
@@ -124,13 +159,12 @@ pub(super) fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Paths of the files in a folder whose names end so, sorted.
-pub(super) fn list(folder: &Path, endings: &[&str]) -> io::Result<Vec<PathBuf>> {
+/// Paths of the files in a folder whose names are as wanted, sorted.
+pub(super) fn list(folder: &Path, endings: Endings) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        let ending = path.extension().and_then(|ending| ending.to_str());
-        if ending.is_some_and(|ending| endings.contains(&ending)) {
+        if endings.fit(&path) {
             files.push(path);
         }
     }
@@ -150,7 +184,7 @@ mod tests {
     use super::*;
     use crate::policy::Sources;
 
-    const YAML: &[&str] = &["yaml"];
+    const YAML: Endings = Endings(&["yaml"]);
 
     #[test]
     fn inputs_look_the_same_until_one_of_them_changes() {
@@ -267,5 +301,39 @@ mod tests {
         let sources = Sources::system().with_file("key", "k").recording();
         sources.read(Path::new("key"), 10).unwrap();
         assert_eq!(sources.inputs(), Inputs::default());
+    }
+
+    #[test]
+    fn hidden_files_are_not_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("a.yaml"), "").unwrap();
+        fs::write(at("._a.yaml"), "what another system keeps about a file").unwrap();
+        std::os::unix::fs::symlink("user@host.1234", at(".#a.yaml")).unwrap();
+        let sources = Sources::system().recording();
+        assert_eq!(sources.list(folder.path(), YAML).unwrap(), [at("a.yaml")]);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        for path in [pipe.as_path(), folder.path(), Path::new("/dev/zero")] {
+            let error = Sources::system().read(path, 100).unwrap_err();
+            assert_eq!(error.to_string(), "not a regular file", "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn torn_inputs_look_otherwise_whatever_there_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let sources = Sources::system().recording();
+        sources.list(folder.path(), YAML).unwrap();
+        sources.read(&folder.path().join("gone"), 100).unwrap_err();
+        let torn = sources.inputs().torn();
+        assert_ne!(torn.look(), torn);
+        assert_eq!(torn.look(), sources.inputs(), "nothing is forgotten but what was in them");
     }
 }

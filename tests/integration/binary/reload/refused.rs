@@ -1,6 +1,6 @@
 //! Configurations that are refused: the last good one stays, and everybody can see why.
 
-use std::fs;
+use std::{fs, os::unix::fs::symlink, process::Command};
 
 use super::{ASKED, EVENTS, Served, with_limit};
 use crate::{
@@ -133,4 +133,32 @@ fn refused_configuration_is_told_of_once_and_not_with_each_look() {
     let log = served.running.finish();
     let told = text(&log.stderr).matches("what was in force stays").count();
     assert_eq!(told, 2, "{log:#?}");
+}
+
+#[test]
+fn pipe_among_the_policies_is_refused_and_holds_up_nothing() {
+    let upstream = Upstream::start();
+    let served = Served::start(&upstream, ASKED);
+    let pipe = served.folder.path().join("policies/z.yaml");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let refused = served.reload();
+    refused.assert_status(422);
+    assert!(refused.text().contains("z.yaml: cannot read: not a regular file"), "{refused:?}");
+    fs::remove_file(&pipe).unwrap();
+    served.reload().assert_status(200);
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    served.reload().assert_status(422);
+    served.running.signal("TERM");
+    assert_exit(&served.running.finish(), 0);
+}
+
+#[test]
+fn files_that_editors_hide_are_no_policies() {
+    let upstream = Upstream::start();
+    let served = Served::start(&upstream, ASKED);
+    let policies = served.folder.path().join("policies");
+    symlink("user@host.1234:1", policies.join(".#api.yaml")).unwrap();
+    served.folder.write("policies/._api.yaml", "\0\u{5}\u{16}\u{7}");
+    served.reload().assert_status(200);
+    assert_eq!(served.limit(), 1000);
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{ASKED, Served};
-use crate::support::Upstream;
+use crate::{binary::text, support::Upstream};
 
 fn edit(served: &Served, from: &str, to: &str) {
     let file = served.folder.path().join("tollgate.yaml");
@@ -40,4 +40,24 @@ fn policies_may_move_elsewhere() {
     served.reload().assert_status(200);
     assert_eq!(served.limit(), 2000);
     assert_eq!(served.status()["needs_restart"], serde_json::json!([]));
+}
+
+#[test]
+fn what_is_amiss_is_told_once_of_what_is_put_in_force() {
+    const OPEN: &str = "everybody on this machine can read `../secret`";
+    let upstream = Upstream::start();
+    let mut served = Served::start(&upstream, ASKED);
+    let policy = served.policy();
+    served.folder.write("policies/api.yaml", &policy.replace("limits: [core]", "limits: [cor]"));
+    served.reload().assert_status(422);
+    let overrides = "overrides: [{ caller: \"user:7\", limit: core, rate: 5/hour, \
+                     until: 2999-12-31, why: a move }]\n";
+    served.folder.write("policies/api.yaml", &format!("{policy}{overrides}"));
+    served.reload().assert_status(200);
+    let line = served.running.wait_for_event(" override ");
+    assert!(line.contains("caller=user:7") && line.contains("why=a move"), "{line}");
+    served.running.signal("TERM");
+    let log = served.running.finish();
+    let told = text(&log.stderr).matches(OPEN).count();
+    assert_eq!(told, 2, "at the start and after the reload: {log:#?}");
 }

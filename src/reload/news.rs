@@ -1,0 +1,32 @@
+//! What the log is told of a configuration that is put in force, at the start and with each reload:
+//! what is amiss, and who has another rate than everybody.
+
+use crate::{
+    clock::Timestamp,
+    policy::{Override, Policies},
+    settings::Settings,
+};
+
+/// Tells of a configuration that is put in force at `now`.
+pub fn announce(settings: &Settings, policies: &Policies, now: Timestamp) {
+    let of_policies = policies.iter().flat_map(|policy| &policy.warnings);
+    for warning in settings.warnings.iter().chain(of_policies) {
+        tracing::warn!("{}:{}: {}", warning.file(), warning.line(), warning.message());
+    }
+    log_overrides(policies, now);
+}
+
+/// Who has another rate than everybody, and why: exceptions that nobody hears of stay for ever.
+fn log_overrides(policies: &Policies, now: Timestamp) {
+    for policy in policies.iter() {
+        for limit in &policy.limits {
+            for Override { caller, until, why, .. } in &limit.overrides.0 {
+                let (policy, limit) = (&*policy.name, &*limit.name);
+                match now < *until {
+                    true => tracing::info!(policy, limit, %caller, %until, %why, "override"),
+                    false => tracing::warn!(policy, limit, %caller, %until, %why, "override ended"),
+                }
+            }
+        }
+    }
+}
