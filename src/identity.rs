@@ -73,6 +73,12 @@ impl IdentityRules {
         self.issuers.len() + usize::from(self.introspection.is_some())
     }
 
+    /// Headers that carry claims to upstreams, and credentials here.
+    pub fn own_headers(&self) -> impl Iterator<Item = &HeaderName> {
+        let TokenSources { header, api_key, .. } = &self.sources;
+        self.forwarded.names().chain(header).chain(api_key)
+    }
+
     /// Changes when the keys of any issuer do.
     fn generation(&self, now: Timestamp) -> u64 {
         // New keys have a higher one than all before them, and so the sum is another.

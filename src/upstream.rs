@@ -108,12 +108,12 @@ impl Upstreams {
 
         let Some(connection) = pool.take() else {
             let connection = pool.connect(upstream).await?;
-            let body = RequestBody::new(incoming, timing(&connection, upstream));
+            let body = RequestBody::new(incoming, timing(&connection, upstream), upstream);
             let exchange = exchange(connection, request(body), upstream);
             return exchange.await.map_err(|failure| failure.error);
         };
 
-        let request = request(RequestBody::new(incoming, timing(&connection, upstream)));
+        let request = request(RequestBody::new(incoming, timing(&connection, upstream), upstream));
         let copy = is_repeatable(&request).then(|| copy_of(&request));
         let failure = match exchange(connection, request, upstream).await {
             Ok(response) => return Ok(response),

@@ -42,9 +42,13 @@ impl ForwardedClaims {
 
     /// Takes out what a client has put there.
     pub fn strip(&self, headers: &mut HeaderMap) {
-        for name in self.headers.iter().map(|(name, _)| name).chain(&self.payload) {
+        for name in self.names() {
             headers.remove(name);
         }
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &HeaderName> {
+        self.headers.iter().map(|(name, _)| name).chain(&self.payload)
     }
 }
 

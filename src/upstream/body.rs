@@ -5,6 +5,7 @@ use std::{
     cell::Cell,
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -14,13 +15,18 @@ use http::{HeaderMap, HeaderName, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::{headers::is_reserved, pool::Connection};
-use crate::deadline::Deadline;
+use super::{
+    headers::{is_dropped_from_request, is_reserved},
+    pool::Connection,
+};
+use crate::{deadline::Deadline, policy::Upstream};
 
 /// A client's body on its way to the upstream.
 pub struct RequestBody {
     incoming: Option<Incoming>,
     timing: Option<Timing>,
+    /// Headers that only this proxy writes, by the policy; none: there are no such.
+    own: Option<Arc<[HeaderName]>>,
     state: Rc<BodyState>,
 }
 
@@ -62,13 +68,14 @@ const REQUEST_IDLE: Duration = Duration::from_secs(30);
 
 impl RequestBody {
     /// The client's body, setting the deadline anew with each frame.
-    pub(super) fn new(incoming: Incoming, timing: Timing) -> Self {
-        RequestBody { incoming: Some(incoming), timing: Some(timing), state: Rc::default() }
+    pub(super) fn new(incoming: Incoming, timing: Timing, upstream: &Upstream) -> Self {
+        let (incoming, timing) = (Some(incoming), Some(timing));
+        RequestBody { incoming, timing, own: upstream.own_headers.clone(), state: Rc::default() }
     }
 
     /// No body.
     pub(super) fn empty() -> Self {
-        RequestBody { incoming: None, timing: None, state: Rc::default() }
+        RequestBody { incoming: None, timing: None, own: None, state: Rc::default() }
     }
 
     /// Goes on with another connection.
@@ -103,7 +110,9 @@ impl Body for RequestBody {
         if let Poll::Ready(Some(Err(_))) = polled {
             body.state.failed.set(true);
         }
-        polled.map(|frame| frame.map(|frame| frame.map(without_reserved_trailers)))
+        let own = body.own.as_deref().unwrap_or_default();
+        let goes_on = |name: &HeaderName| is_told_at_the_end(name) && !own.contains(name);
+        polled.map(|frame| frame.map(|frame| frame.map(|frame| with_trailers(frame, goes_on))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -201,7 +210,8 @@ impl Body for UpstreamBody {
             }
         }
         polled.map(|frame| {
-            frame.map(|frame| frame.map(without_reserved_trailers).map_err(Into::into))
+            let with_trailers = |frame| with_trailers(frame, |name| !is_of_a_head(name));
+            frame.map(|frame| frame.map(with_trailers).map_err(Into::into))
         })
     }
 
@@ -214,16 +224,27 @@ impl Body for UpstreamBody {
     }
 }
 
-/// Trailers say nothing about framing, routing, authentication or limits (RFC 9110 section 6.5.1):
-/// whoever merges them into the header would be misled.
-fn without_reserved_trailers(frame: Frame<Bytes>) -> Frame<Bytes> {
+/// The trailers of a frame, if it has any, without those that may not go on.
+fn with_trailers(frame: Frame<Bytes>, goes_on: impl Fn(&HeaderName) -> bool) -> Frame<Bytes> {
     match frame.into_trailers() {
-        Ok(trailers) => Frame::trailers(clean_trailers(trailers)),
+        Ok(trailers) => Frame::trailers(keep(trailers, goes_on)),
         Err(frame) => frame,
     }
 }
 
-fn clean_trailers(trailers: HeaderMap) -> HeaderMap {
+/// Whether a request's trailer goes on, as far as the policy says nothing about it: unless it would
+/// not in the head.
+///
+/// Servers may merge trailers into the header (RFC 9110 section 6.5.1), where the gate has taken out
+/// what passes for somebody else or leads elsewhere: addresses, hosts, credentials, limits.
+fn is_told_at_the_end(name: &HeaderName) -> bool {
+    !is_of_a_head(name) && !is_dropped_from_request(name.as_str(), None)
+}
+
+/// Whether a response's trailer ends here: no trailer says anything about framing, routing,
+/// authentication or limits (RFC 9110 section 6.5.1). Whoever merges it into the header would be
+/// misled.
+fn is_of_a_head(name: &HeaderName) -> bool {
     const FORBIDDEN: [HeaderName; 16] = [
         header::AUTHORIZATION,
         header::CACHE_CONTROL,
@@ -242,6 +263,10 @@ fn clean_trailers(trailers: HeaderMap) -> HeaderMap {
         header::UPGRADE,
         header::WWW_AUTHENTICATE,
     ];
+    FORBIDDEN.contains(name) || is_reserved(name.as_str())
+}
+
+fn keep(trailers: HeaderMap, goes_on: impl Fn(&HeaderName) -> bool) -> HeaderMap {
     let mut kept = HeaderMap::with_capacity(trailers.len());
     let mut last = None;
     for (name, value) in trailers {
@@ -249,10 +274,7 @@ fn clean_trailers(trailers: HeaderMap) -> HeaderMap {
         if name.is_some() {
             last = name;
         }
-        if let Some(name) = &last
-            && !FORBIDDEN.contains(name)
-            && !is_reserved(name.as_str())
-        {
+        if let Some(name) = last.as_ref().filter(|name| goes_on(name)) {
             kept.append(name.clone(), value);
         }
     }
@@ -265,16 +287,41 @@ mod tests {
 
     use super::*;
 
+    fn trailers(names: &[&'static str]) -> HeaderMap {
+        let field =
+            |name: &&'static str| (HeaderName::from_static(name), HeaderValue::from_static("1"));
+        names.iter().map(field).collect()
+    }
+
     #[test]
-    fn trailers_lose_what_belongs_in_a_head() {
-        let mut trailers = HeaderMap::new();
-        for name in ["grpc-status", "content-length", "x-ratelimit-limit", "x-tollgate-tier", "te"]
-        {
-            trailers.append(name, HeaderValue::from_static("1"));
-        }
-        trailers.append("grpc-status", HeaderValue::from_static("2"));
-        let kept = clean_trailers(trailers);
+    fn trailers_of_a_response_lose_what_belongs_in_a_head() {
+        let names = ["grpc-status", "content-length", "x-ratelimit-limit", "x-tollgate-tier", "te"];
+        let mut all = trailers(&names);
+        all.append("grpc-status", HeaderValue::from_static("2"));
+        let kept = keep(all, |name| !is_of_a_head(name));
         assert_eq!(kept.len(), 2);
         assert_eq!(kept.get_all("grpc-status").iter().count(), 2);
+    }
+
+    #[test]
+    fn trailers_of_a_request_are_what_its_head_might_be() {
+        let told = ["content-digest", "x-sum", "x-user-email"];
+        for name in [
+            "x_user_email",
+            "x-forwarded-for",
+            "x-forwarded-proto",
+            "x-real-ip",
+            "forwarded",
+            "x-original-url",
+            "x-request-id",
+            "x-tollgate-subject",
+            "authorization",
+            "host",
+            "content-length",
+        ] {
+            let kept = keep(trailers(&[&told[..], &[name]].concat()), is_told_at_the_end);
+            let kept: Vec<&str> = kept.keys().map(HeaderName::as_str).collect();
+            assert_eq!(kept, told, "{name}");
+        }
     }
 }

@@ -84,7 +84,8 @@ fn is_hop_by_hop(name: &str) -> bool {
     )
 }
 
-fn is_dropped_from_request(name: &str, trusted: Option<ForwardedField>) -> bool {
+/// Whether a client's field ends here; `trusted` is the field that a trusted proxy maintains.
+pub(super) fn is_dropped_from_request(name: &str, trusted: Option<ForwardedField>) -> bool {
     match name {
         "x-forwarded-host" | "x-original-url" | "x-rewrite-url" => true,
         // The gate says which request this is, also where it keeps a trusted proxy's word.

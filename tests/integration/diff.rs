@@ -1,10 +1,19 @@
 //! What `diff` says that a change does to windows, and what it then does: each claim is put to a
 //! proxy with counters in it, before and after.
 
-use serde_json::json;
-use tollgate::policy::{Difference, Fate, WindowChange, diff};
+use std::fs;
 
-use crate::support::{Policy, Proxy, Request, Response, Upstream, compile, get, token_with};
+use serde_json::json;
+use tempfile::TempDir;
+use tollgate::{
+    identity::NewKey,
+    policy::{Difference, Fate, WindowChange, diff},
+};
+
+use crate::support::{
+    Authority, INTROSPECTION, ISSUER, Policy, Proxy, Request, Response, Upstream, compile, get,
+    token_with,
+};
 
 /// Requests that are charged before the change.
 const BEFORE: u64 = 3;
@@ -166,6 +175,61 @@ fn other_claim_that_names_callers_begins_anew_for_them_only() {
 
     let renamed = policy("{ name: member, key: jwt.sub, tier: jwt.plan }");
     assert_fate(&old, &renamed, (&alice(), "everybody"), Fate::Kept);
+}
+
+#[test]
+fn api_keys_of_another_name_begin_anew() {
+    let (upstream, folder) = (Upstream::start(), TempDir::new().unwrap());
+    let key = NewKey { id: "a".into(), ..NewKey::default() }.mint().unwrap();
+    let file = folder.path().join("keys.yaml");
+    fs::write(&file, format!("keys:\n{}\n", key.line)).unwrap();
+    let policy = |name: &str| {
+        let keys = format!("api_keys: {{ name: {name}, file: \"{}\" }}", file.display());
+        let user = "{ name: user, key: jwt.sub, tier: jwt.plan }";
+        let machine = "{ name: machine, key: api_key.id }";
+        Policy::before(&upstream).rate("50/hour").identity(&[&keys]).callers(&[user, machine])
+    };
+    let [old, new] = [policy("machines"), policy("robots")]
+        .map(|own| own.routes(&["{ match: { path: /** }, auth: required, limits: [core] }"]));
+    let machine = get("/").field("x-api-key", &key.key);
+    assert_fate(&old, &new, (&machine, "free (machine)"), Fate::Fresh);
+    assert_fate(&old, &new, (&alice(), "free (user)"), Fate::Kept);
+    let told = diff(&compile(&[&old]), &compile(&[&new])).to_string();
+    let expected = "caller machine: api_key.id of api_keys:machines -> api_key.id of \
+                    api_keys:robots: counts anew wherever a limit is per caller\n";
+    assert!(told.contains(expected), "{told}");
+}
+
+#[test]
+fn opaque_tokens_vouched_for_under_another_name_begin_anew() {
+    let (authority, upstream) = (Authority::start(), Upstream::start());
+    authority.know_token("opaque", json!({ "active": true, "sub": "7", "plan": "free" }));
+    let policy = |per: &str, fields: &str, query: &str| {
+        let introspection = format!(
+            "introspection: {{ {fields}, url: \"{}{query}\", client_id: tollgate, \
+             client_secret_env: TEST_SECRET }}",
+            authority.url(INTROSPECTION)
+        );
+        Policy::before(&upstream)
+            .on_all_routes(&[&format!("core: {{ per: {per}, rate: 50/hour }}")])
+            .identity(&[&introspection])
+    };
+    let opaque = get("/").token("opaque");
+    let mine = format!("free (user with tokens of {ISSUER})");
+    for per in ["caller", "jwt.sub"] {
+        let [old, new] = ["name: one", "name: other"].map(|name| policy(per, name, ""));
+        assert_fate(&old, &new, (&opaque, "free (user with opaque tokens)"), Fate::Fresh);
+        assert_fate(&old, &new, (&alice(), &mine), Fate::Kept);
+    }
+    // Asked otherwise: whose word it is stays the same.
+    let [old, new] = ["cache: 10s", "cache: 20s"].map(|cache| policy("caller", cache, ""));
+    assert_fate(&old, &new, (&opaque, "everybody"), Fate::Kept);
+    // Asked elsewhere: what queries hold is not to be told.
+    for elsewhere in ["?key=hidden", "/there?key=hidden"] {
+        let [old, new] = ["", elsewhere].map(|rest| policy("caller", "cache: 10s", rest));
+        let told = diff(&compile(&[&old]), &compile(&[&new]));
+        assert!(!told.is_empty() && !format!("{told}{told:?}").contains("hidden"), "{told}");
+    }
 }
 
 #[test]

@@ -18,7 +18,8 @@ pub struct Endpoint {
     pub ca: Option<Arc<[u8]>>,
     /// For everything together: lookup, connection, TLS, answer.
     pub timeout: Duration,
-    /// Whether other machines may be asked without TLS: this goes for what the server refers to, too.
+    /// Whether other machines may be asked without TLS. What the server refers to may be, too, if it
+    /// was asked so itself.
     pub allow_http: bool,
 }
 
@@ -89,12 +90,18 @@ impl Endpoint {
         Ok(Endpoint { url: parse_url(url, allow_http)?, ca, timeout, allow_http })
     }
 
-    /// Another document, by the same rules: what a discovery document refers to.
+    /// Another document, by the same rules: what a discovery document refers to. A server that is
+    /// asked over TLS leads nowhere without it, not to this machine either: what listens here is not
+    /// for others to choose, and keys are no more to be trusted than the weakest way that they took.
     ///
     /// # Errors
     /// [`EndpointError`]
     pub fn beside(&self, url: &str) -> Result<Endpoint, EndpointError> {
-        Ok(Endpoint { url: parse_url(url, self.allow_http)?, ..self.clone() })
+        let url = parse_url(url, self.allow_http)?;
+        if self.url.scheme() == Some(&Scheme::HTTPS) && url.scheme() != Some(&Scheme::HTTPS) {
+            return Err(EndpointError::NotHttps);
+        }
+        Ok(Endpoint { url, ..self.clone() })
     }
 }
 
@@ -249,13 +256,23 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_a_server_refers_to_is_held_to_the_same_rules() {
-        let parse = |allow_http| {
-            Endpoint::parse("https://a.example/", allow_http, None, Duration::from_secs(1)).unwrap()
-        };
-        let plain = "http://b.example/keys";
-        assert_eq!(parse(false).beside(plain), Err(EndpointError::NotHttps));
-        assert_eq!(parse(true).beside(plain).unwrap().to_string(), plain);
+    fn what_a_server_refers_to_is_asked_no_less_safely_than_it_was() {
+        let (secure, plain) = ("https://b.example/keys", "http://b.example/keys");
+        let here = "http://127.0.0.1:9000/keys";
+        for (from, allow_http, allowed, refused) in [
+            ("https://a.example/", false, vec![secure], vec![plain, here]),
+            ("https://a.example/", true, vec![secure], vec![plain, here]),
+            ("http://localhost/", false, vec![secure, here], vec![plain]),
+            ("http://a.example/", true, vec![secure, here, plain], vec![]),
+        ] {
+            let from = Endpoint::parse(from, allow_http, None, Duration::MAX).unwrap();
+            for url in allowed {
+                assert_eq!(from.beside(url).unwrap().to_string(), url, "{from}");
+            }
+            for url in refused {
+                assert_eq!(from.beside(url), Err(EndpointError::NotHttps), "{from} {url}");
+            }
+        }
     }
 
     #[test]

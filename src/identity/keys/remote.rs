@@ -29,7 +29,8 @@ use crate::{
     identity::fetch::{Endpoint, Fetcher},
 };
 
-/// Whose keys, and how they are kept. Equal ones share their keys across reloads.
+/// Whose keys, and how they are kept. Equal ones share their keys across reloads; those that differ
+/// only in how keys are fetched and kept begin with each other's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RemoteSpec {
     /// Where they are.
@@ -42,6 +43,20 @@ pub struct RemoteSpec {
     pub cooldown: Duration,
     /// How long they are used beyond `cache` while they cannot be fetched.
     pub max_stale: Duration,
+}
+
+impl RemoteSpec {
+    /// Whether the keys of `other` are such as these: of the same place, and for the same use.
+    ///
+    /// Whom to trust there may be another by now, and how often to ask. Keys that were good when they
+    /// were fetched still are: the next fetch, by the new rules, is due at once, and an issuer that is
+    /// down just then must lock nobody out because a number was edited.
+    fn has_keys_of(&self, other: &RemoteSpec) -> bool {
+        // What an authority vouched for that is not trusted any more is not either.
+        self.location.is_place_of(&other.location)
+            && self.location.endpoint().ca == other.location.endpoint().ca
+            && self.algorithms == other.algorithms
+    }
 }
 
 /// Where an issuer's keys are.
@@ -65,6 +80,18 @@ impl Location {
         match self {
             Location::Jwks(endpoint) | Location::Discovery { endpoint, .. } => endpoint,
         }
+    }
+
+    /// Whether it is the same place, however it is reached.
+    fn is_place_of(&self, other: &Location) -> bool {
+        let is_same_issuer = match (self, other) {
+            (Location::Jwks(_), Location::Jwks(_)) => true,
+            (Location::Discovery { issuer, .. }, Location::Discovery { issuer: whose, .. }) => {
+                issuer == whose
+            }
+            _ => false,
+        };
+        is_same_issuer && self.endpoint().url == other.endpoint().url
     }
 }
 
@@ -102,14 +129,23 @@ pub struct RemoteStatus {
 }
 
 impl RemoteKeys {
-    /// Begins the first fetch.
-    fn start(spec: &RemoteSpec, clock: &Clock, fetcher: &Fetcher) -> Arc<RemoteKeys> {
+    /// Begins the first fetch, with what `known` holds until it ends.
+    fn start(
+        spec: &RemoteSpec,
+        known: Option<&RemoteKeys>,
+        (clock, fetcher): (&Clock, &Fetcher),
+    ) -> Arc<RemoteKeys> {
+        let timing = Timing::of(spec);
+        let state = match known {
+            Some(known) => known.state().under(timing),
+            None => State::new(timing),
+        };
         let keys = Arc::new(RemoteKeys {
             spec: spec.clone(),
             clock: clock.clone(),
             fetcher: fetcher.clone(),
             published: ArcSwapOption::empty(),
-            state: Mutex::new(State::new(Timing::of(spec))),
+            state: Mutex::new(state),
             ended: watch::Sender::default(),
         });
         keys.tend(clock.now());
@@ -213,6 +249,11 @@ impl RemoteKeys {
         }
     }
 
+    /// When what is held was fetched.
+    fn fetched(&self) -> Option<Timestamp> {
+        self.published.load().as_ref().map(|held| held.fetched)
+    }
+
     fn tell(&self, news: &News) {
         let url = self.endpoint();
         match news {
@@ -282,7 +323,7 @@ mod tests {
         };
         let now = Timestamp::from_secs(1_790_000_000);
         let clock = Clock::Manual(Arc::new(now.as_micros().into()));
-        let keys = RemoteKeys::start(&spec, &clock, &Fetcher::gone());
+        let keys = RemoteKeys::start(&spec, None, (&clock, &Fetcher::gone()));
         assert!(!keys.refresh(now).await);
         assert!(!keys.refresh(now + spec.cooldown).await);
         let status = keys.status(now);

@@ -32,17 +32,25 @@ pub(super) struct Named<'p> {
 /// What a caller shows, of what both policies know.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'p> {
-    /// A token.
+    /// A token that says whose it is.
     Token {
         /// Whose.
         issuer: &'p str,
-        /// What the old policy makes of its claims.
-        before: &'p ClaimRules,
-        /// What the new one does.
-        after: &'p ClaimRules,
+        /// What the old policy and the new one make of its claims.
+        claims: [&'p ClaimRules; 2],
+    },
+    /// A token that only those who are asked about it can read.
+    Opaque {
+        /// Who they are to the old policy and to the new one.
+        ids: [&'p str; 2],
+        /// What both make of its claims.
+        claims: [&'p ClaimRules; 2],
     },
     /// An API key.
-    Key,
+    Key {
+        /// Who vouches for it, to the old policy and to the new one.
+        ids: [&'p str; 2],
+    },
     /// Nothing but an address.
     Address,
 }
@@ -55,7 +63,7 @@ pub(super) enum Family {
 }
 
 impl Named<'_> {
-    /// Whether the caller's part of counter keys stays: it is made of the issuer, the claim's name
+    /// Whether the caller's part of counter keys stays: it is made of who vouches, the claim's name
     /// and its value, or of the address and the prefix. What the rule is called is no part of it.
     pub(super) fn is_same_caller(&self, family: Family) -> bool {
         match (self.before.map(|own| &own.key), self.after.map(|own| &own.key)) {
@@ -65,7 +73,11 @@ impl Named<'_> {
                 true
             }
             (Some(CallerKey::Claim(before)), Some(CallerKey::Claim(after))) => {
-                before == after && self.source.is_same_claim(before)
+                let source = self.source;
+                before == after && source.is_same_claim(before) && source.renamed().is_none()
+            }
+            (Some(CallerKey::ApiKey(before)), Some(CallerKey::ApiKey(after))) => {
+                before == after && self.source.renamed().is_none()
             }
             (before, after) => before == after,
         }
@@ -83,25 +95,42 @@ impl Named<'_> {
     }
 }
 
-impl Source<'_> {
+impl<'p> Source<'p> {
+    /// What both policies make of its claims, if it has any.
+    pub(super) fn claims(&self) -> Option<[&'p ClaimRules; 2]> {
+        match *self {
+            Source::Token { claims, .. } | Source::Opaque { claims, .. } => Some(claims),
+            Source::Key { .. } | Source::Address => None,
+        }
+    }
+
+    /// Who vouched for it and who does, if it is somebody else to counters: what two say alike is not
+    /// the same.
+    pub(super) fn renamed(&self) -> Option<[&'p str; 2]> {
+        match *self {
+            Source::Opaque { ids, .. } | Source::Key { ids } => {
+                let [before, after] = ids;
+                (before != after).then_some(ids)
+            }
+            Source::Token { .. } | Source::Address => None,
+        }
+    }
+
     /// Whether a claim is read from the same place as before.
     pub(super) fn is_same_claim(&self, claim: &str) -> bool {
-        match self {
-            Source::Token { before, after, .. } => {
-                // A dotted path may lead through a claim that has another name.
-                let first = claim.split('.').next().unwrap_or(claim);
-                let is_same = |name| place(before, name) == place(after, name);
-                is_same(claim) && is_same(first)
-            }
-            Source::Key | Source::Address => true,
-        }
+        let Some([before, after]) = self.claims() else { return true };
+        // A dotted path may lead through a claim that has another name.
+        let first = claim.split('.').next().unwrap_or(claim);
+        let is_same = |name| place(before, name) == place(after, name);
+        is_same(claim) && is_same(first)
     }
 
     /// What it is called where kinds of callers do not tell it apart.
     pub(super) fn label(&self) -> String {
         match self {
             Source::Token { issuer, .. } => format!("with tokens of {issuer}"),
-            Source::Key => "with API keys".to_owned(),
+            Source::Opaque { .. } => "with opaque tokens".to_owned(),
+            Source::Key { .. } => "with API keys".to_owned(),
             Source::Address => "without tokens".to_owned(),
         }
     }
@@ -133,17 +162,8 @@ pub(super) fn seats<'p>(old: &'p IdentityRules, new: &'p IdentityRules) -> Vec<S
 
 /// All ways in which the same token, key or address can be named by both.
 pub(super) fn all_named<'p>(old: &'p IdentityRules, new: &'p IdentityRules) -> Vec<Named<'p>> {
-    let mut all = Vec::new();
-    for (issuer, before) in vouchers(old) {
-        if let Some((_, after)) = vouchers(new).find(|(other, _)| *other == issuer) {
-            let source = Source::Token { issuer, before, after };
-            all.extend(named_by(source, old, new));
-        }
-    }
-    let has_keys = |rules: &IdentityRules| rules.api_keys.as_ref().map(|keys| keys.id.clone());
-    if old.api_keys.is_some() && has_keys(old) == has_keys(new) {
-        all.extend(named_by(Source::Key, old, new));
-    }
+    let sources = vouched_for(old, new).into_iter();
+    let mut all: Vec<Named<'p>> = sources.flat_map(|source| named_by(source, old, new)).collect();
     let (before, after) = (by_address(old), by_address(new));
     if before.is_some() || after.is_some() || all.is_empty() {
         all.push(Named { source: Source::Address, before, after });
@@ -151,10 +171,24 @@ pub(super) fn all_named<'p>(old: &'p IdentityRules, new: &'p IdentityRules) -> V
     all
 }
 
-/// Who vouches for claims, with what is made of them.
-fn vouchers(rules: &IdentityRules) -> impl Iterator<Item = (&str, &ClaimRules)> {
-    let issuers = rules.issuers.iter().map(|issuer| (issuer.issuer.as_str(), &issuer.claims));
-    issuers.chain(rules.introspection.iter().map(|other| (&*other.id, &other.claims)))
+/// What somebody vouches for to both policies. There is one to ask about opaque tokens and one file
+/// of API keys: whatever it is called, those who show the same as before meet it.
+fn vouched_for<'p>(old: &'p IdentityRules, new: &'p IdentityRules) -> Vec<Source<'p>> {
+    let mut all = Vec::new();
+    for before in &old.issuers {
+        if let Some(after) = new.issuers.iter().find(|other| other.issuer == before.issuer) {
+            let claims = [&before.claims, &after.claims];
+            all.push(Source::Token { issuer: &before.issuer, claims });
+        }
+    }
+    if let (Some(before), Some(after)) = (&old.introspection, &new.introspection) {
+        let claims = [&before.claims, &after.claims];
+        all.push(Source::Opaque { ids: [&before.id, &after.id], claims });
+    }
+    if let (Some(before), Some(after)) = (&old.api_keys, &new.api_keys) {
+        all.push(Source::Key { ids: [&before.id, &after.id] });
+    }
+    all
 }
 
 /// The pairs of rules that can name the same token: the first whose claim it has names it, so one
@@ -193,8 +227,10 @@ fn named_by<'p>(
 /// The rules that name those who show this, each with the claim or field that it reads.
 fn rules_for<'p>(source: Source<'_>, rules: &'p IdentityRules) -> Vec<(&'p Caller, &'p str)> {
     let rule = |caller: &'p Caller| match (&caller.key, source) {
-        (CallerKey::Claim(claim), Source::Token { .. }) => Some((caller, &**claim)),
-        (CallerKey::ApiKey(field), Source::Key) => Some((caller, &**field)),
+        (CallerKey::Claim(claim), Source::Token { .. } | Source::Opaque { .. }) => {
+            Some((caller, &**claim))
+        }
+        (CallerKey::ApiKey(field), Source::Key { .. }) => Some((caller, &**field)),
         _ => None,
     };
     rules.callers.iter().filter_map(rule).collect()

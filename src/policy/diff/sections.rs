@@ -66,7 +66,9 @@ pub(super) fn identity(old: &Policy, new: &Policy) -> Vec<Change> {
     let (old, new) = (&old.identity, &new.identity);
     let fields = |rules: &IdentityRules| {
         let default = rules.tiers.get(rules.tiers.default);
-        let voucher = |id: Option<&str>| id.unwrap_or("none").to_owned();
+        let asked = rules.introspection.as_ref().map(|other| other.introspector.endpoint());
+        let keys = rules.api_keys.as_ref().map(|keys| keys.id.to_string());
+        let or_none = |word: Option<String>| word.unwrap_or_else(|| "none".to_owned());
         [
             ("tiers", words::list(rules.tiers.names().map(str::to_owned))),
             ("default tier", default.map(|tier| tier.name.to_string()).unwrap_or_default()),
@@ -77,8 +79,8 @@ pub(super) fn identity(old: &Policy, new: &Policy) -> Vec<Change> {
                     InvalidToken::Anonymous => "anonymous".to_owned(),
                 },
             ),
-            ("opaque tokens", voucher(rules.introspection.as_ref().map(|other| &*other.id))),
-            ("api keys", voucher(rules.api_keys.as_ref().map(|keys| &*keys.id))),
+            ("opaque tokens", or_none(asked.map(ToString::to_string))),
+            ("api keys", or_none(keys)),
             ("tokens come from", token_sources(rules)),
             ("claims for the upstream", forwarded(rules)),
         ]

@@ -183,6 +183,13 @@ impl<'p> LimitPair<'p> {
                 KeyPart::Claim(claim) if !seat.named.source.is_same_claim(claim) => {
                     because.push(format!("jwt.{claim} is read from another claim"));
                 }
+                // API keys have fields, and no claims.
+                KeyPart::Claim(claim) if seat.named.source.claims().is_some() => {
+                    let renamed = seat.named.source.renamed();
+                    because.extend(renamed.map(|[before, after]| {
+                        format!("jwt.{claim} of {before} -> jwt.{claim} of {after}")
+                    }));
+                }
                 _ => {}
             }
         }

@@ -124,10 +124,14 @@ pub(crate) fn caller_key(key: &CallerKey) -> String {
 pub(super) fn named_by(callers: [Option<&Caller>; 2], source: Source<'_>) -> [String; 2] {
     let [before, after] =
         callers.map(|caller| caller.map_or("nobody".to_owned(), |own| caller_key(&own.key)));
-    match (callers, source) {
-        ([Some(old), Some(new)], Source::Token { before: rules, after: rules_after, .. })
-            if before == after =>
-        {
+    if before != after {
+        return [before, after];
+    }
+    if let Some(ids) = source.renamed() {
+        return ids.map(|id| format!("{before} of {id}"));
+    }
+    match (callers, source.claims()) {
+        ([Some(old), Some(new)], Some([rules, rules_after])) => {
             // The same name, read from elsewhere.
             let claim = |caller: &Caller, rules: &ClaimRules| match &caller.key {
                 CallerKey::Claim(claim) => format!("{} as jwt.{claim}", place(rules, claim)),

@@ -13,7 +13,7 @@ use tollgate::{
     identity::{Algorithm, KeyRing, Location, RemoteKeys, RemoteSpec},
 };
 
-use super::endpoint;
+use super::{endpoint, endpoint_within};
 use crate::support::{
     Answer, Authority, HOUR, IssuerKey, JWKS, METADATA, MINUTE, SECOND, START, Signal, eventually,
 };
@@ -193,6 +193,43 @@ async fn metadata_of_another_issuer_leads_nowhere() {
     let keys = ring.ring.adopt(&discovery(&authority, authority.url("/")));
     assert!(!keys.refresh(ring.now()).await);
     assert_eq!(authority.count(JWKS), 0);
+}
+
+#[tokio::test]
+async fn specs_that_differ_in_how_keys_are_fetched_begin_with_the_same_keys() {
+    let (authority, ring) = (Authority::start_tls(), Ring::start());
+    authority.publish(&[&IssuerKey::new("a")]);
+    let [by_url, by_discovery] = [jwks(&authority), discovery(&authority, authority.issuer())];
+    let held = [ring.ring.adopt(&by_url), ring.ring.adopt(&by_discovery)];
+    for keys in &held {
+        eventually("the keys are there", || (ring.count(keys) == 1).then_some(()));
+    }
+    for path in [JWKS, METADATA] {
+        authority.answer(path, Answer::Close);
+    }
+    ring.advance(MINUTE);
+    let within = |path: &str, timeout| endpoint_within(&authority, path, timeout);
+    let elsewhere = authority.url("/elsewhere");
+    for (spec, generation) in [
+        (RemoteSpec { cooldown: MINUTE, ..by_url.clone() }, Some(held[0].generation())),
+        (RemoteSpec { cache: HOUR, ..by_url.clone() }, Some(held[0].generation())),
+        (
+            RemoteSpec { location: Location::Jwks(within(JWKS, HOUR)), ..by_url.clone() },
+            Some(held[0].generation()),
+        ),
+        (RemoteSpec { max_stale: MINUTE, ..by_discovery.clone() }, Some(held[1].generation())),
+        // Others: for another use, from elsewhere, of another issuer.
+        (RemoteSpec { algorithms: vec![Algorithm::ES256], ..by_url.clone() }, None),
+        (spec(Location::Jwks(within("/elsewhere", HOUR))), None),
+        (discovery(&authority, elsewhere), None),
+    ] {
+        let keys = ring.ring.adopt(&spec);
+        let expected = generation.map_or((0, false), |generation| (generation, true));
+        assert_eq!(keys.standing(ring.now()), expected, "{spec:?}");
+        let fetched = keys.status(ring.now()).fetched;
+        assert_eq!(fetched, generation.map(|_| START), "they are no younger");
+        assert_eq!(keys.status(ring.now()).fetches, 1, "a fetch is due at once");
+    }
 }
 
 #[tokio::test]

@@ -7,12 +7,17 @@ use crate::support::{
 
 /// A proxy that takes tokens of this authority, with keys that are good for ten minutes.
 fn proxy(authority: &Authority, upstream: &Upstream) -> Proxy {
+    Proxy::start(&policy(authority, upstream, "max_stale: 1h"))
+}
+
+/// Its policy, with more about how keys are fetched.
+fn policy(authority: &Authority, upstream: &Upstream, fields: &str) -> Policy {
     let issuer = format!(
-        "{{ issuer: \"{}\", audience: [api], jwks_url: \"{}\", cache: 10m, max_stale: 1h }}",
+        "{{ issuer: \"{}\", audience: [api], jwks_url: \"{}\", cache: 10m, {fields} }}",
         authority.issuer(),
         authority.url(JWKS),
     );
-    Proxy::start(&Policy::before(upstream).issuers(&[&issuer]))
+    Policy::before(upstream).issuers(&[&issuer])
 }
 
 fn send(proxy: &Proxy, token: &str) -> Response {
@@ -67,6 +72,22 @@ fn issuer_that_is_down_for_an_hour_locks_nobody_out() {
     proxy.advance(MINUTE);
     let is_back = || (send(&proxy, &known).status == 200).then_some(());
     eventually("the issuer is back", is_back);
+}
+
+#[test]
+fn edited_policy_locks_nobody_out_while_the_issuer_is_down() {
+    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let key = IssuerKey::new("a");
+    authority.publish(&[&key]);
+    let proxy = proxy(&authority, &upstream);
+    let known = key.token(&authority, "alice");
+    send(&proxy, &known).assert_status(200);
+    authority.answer(JWKS, Answer::Close);
+    proxy.install(&[&policy(&authority, &upstream, "max_stale: 1h, cooldown: 5s, timeout: 9s")]);
+    send(&proxy, &known).assert_status(200);
+    send(&proxy, &key.token(&authority, "bob")).assert_status(200);
+    proxy.advance(HOUR + 11 * MINUTE);
+    send(&proxy, &known).assert_status(503);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::thread;
 
 use super::plain;
-use crate::support::{Request, Signal, Upstream, get, http2, post};
+use crate::support::{Policy, Proxy, Request, Signal, Upstream, get, http2, post};
 
 #[test]
 fn body_of_known_length_keeps_its_length() {
@@ -131,19 +131,43 @@ fn trailers_of_a_response_go_through_to_who_wants_them() {
 }
 
 #[test]
-fn trailers_of_a_request_go_through() {
+fn trailer_of_a_request_goes_through() {
     let upstream = Upstream::start();
     let proxy = plain(&upstream);
     let mut client = proxy.connect();
     client.write(
         "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\
          trailer: x-sum, authorization, x-tollgate-tier\r\n\r\n\
-         2\r\nhi\r\n0\r\nx-sum: 7\r\nauthorization: Basic x\r\nx-tollgate-tier: pro\r\n\r\n",
+         2\r\nhi\r\n0\r\nx-sum: 7\r\nauthorization: Basic x\r\n\
+         x-tollgate-tier: pro\r\n\r\n",
     );
     client.read().assert_status(200);
     let seen = upstream.last();
     assert_eq!(seen.body, b"hi");
     assert_eq!(seen.trailers.names(), ["x-sum"]);
+}
+
+#[test]
+fn trailers_tell_the_upstream_nothing_that_a_head_may_not() {
+    let upstream = Upstream::start();
+    let claims = "forward_claims: { headers: { x-user-email: jwt.email }, payload: x-jwt-payload }";
+    let policy = Policy::before(&upstream).identity(&[claims, "token: { header: x-token }"]);
+    let proxy = Proxy::start(&policy);
+    let mut client = proxy.connect();
+    let names = ["x-user-email", "x_user_email", "x-jwt-payload", "x-forwarded-for", "x-token"];
+    let fields: String = names.iter().map(|name| format!("{name}: mine\r\n")).collect();
+    // Twice: a body that loses all its trailers still ends where it does.
+    for _ in 0..2 {
+        client.write(format!(
+            "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ntrailer: {}\r\n\r\n\
+             2\r\nhi\r\n0\r\n{fields}\r\n",
+            names.join(", "),
+        ));
+        client.read().assert_status(200);
+        let seen = upstream.last();
+        assert_eq!((seen.body.as_slice(), seen.trailers.names().len()), (&b"hi"[..], 0));
+    }
+    assert_eq!(upstream.connections(), 1);
 }
 
 #[test]

@@ -40,15 +40,19 @@ impl KeyRing {
         Ok(KeyRing(ring))
     }
 
-    /// The keys of an equal spec if somebody has them, with all that is known about them; else new
-    /// ones, whose first fetch begins at once.
+    /// The keys of an equal spec if somebody has them, with all that is known about them. Else new
+    /// ones, whose first fetch begins at once; until it ends they are what another spec has from the
+    /// same place.
     pub fn adopt(&self, spec: &RemoteSpec) -> Arc<RemoteKeys> {
         let Ring { clock, fetcher, .. } = &*self.0;
         let mut keys = self.0.keys();
         if let Some(known) = keys.get(spec).and_then(Weak::upgrade) {
             return known;
         }
-        let new = RemoteKeys::start(spec, clock, fetcher);
+        let alike = keys.iter().filter(|(other, _)| spec.has_keys_of(other));
+        let alike = alike.filter_map(|(_, keys)| keys.upgrade());
+        let known = alike.max_by_key(|keys| keys.fetched());
+        let new = RemoteKeys::start(spec, known.as_deref(), (clock, fetcher));
         keys.insert(spec.clone(), Arc::downgrade(&new));
         new
     }

@@ -40,6 +40,11 @@ impl Timing {
     pub(super) fn of(spec: &RemoteSpec) -> Timing {
         Timing { cache: spec.cache, cooldown: spec.cooldown, max_stale: spec.max_stale }
     }
+
+    /// How long keys are good after they were fetched.
+    fn usable_for(self) -> Duration {
+        self.cache.saturating_add(self.max_stale)
+    }
 }
 
 /// Keys that were fetched.
@@ -117,6 +122,16 @@ impl State {
             failures: 0,
             last_error: None,
         }
+    }
+
+    /// What is held here, kept otherwise from now on: no younger for it, and a fetch is due.
+    pub(super) fn under(&self, timing: Timing) -> State {
+        let held = self.held.as_ref().map(|held| {
+            let Held { generation, fetched, .. } = **held;
+            let (keys, usable_for) = (Arc::clone(&held.keys), timing.usable_for());
+            Arc::new(Held { keys, generation, fetched, usable_for })
+        });
+        State { held, skipped: self.skipped.clone(), ..State::new(timing) }
     }
 
     pub(super) fn held(&self) -> Option<&Arc<Held>> {
@@ -216,7 +231,7 @@ impl State {
             Some(held) => (Arc::clone(&held.keys), held.generation),
             None => (keys, unique_generation()),
         };
-        let usable_for = self.timing.cache.saturating_add(self.timing.max_stale);
+        let usable_for = self.timing.usable_for();
         self.held = Some(Arc::new(Held { keys, generation, fetched: now, usable_for }));
         self.skipped = skipped;
         news

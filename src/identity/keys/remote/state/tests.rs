@@ -188,6 +188,25 @@ fn keys_outlive_an_issuer_that_is_down_by_max_stale_and_no_more() {
 }
 
 #[test]
+fn keys_that_are_kept_otherwise_grow_no_younger_and_are_fetched_at_once() {
+    let mut old = with(&[&jwk("a")]);
+    fetch(&mut old, START + HOUR, failed());
+    let now = START + HOUR;
+    for cache in [Duration::ZERO, MINUTE, 20 * MINUTE] {
+        let mut state = old.under(Timing { cache, ..TIMING });
+        assert_eq!((kids(&state), generation(&state)), (kids(&old), generation(&old)));
+        assert_eq!(state.held().unwrap().fetched, START);
+        assert!(is_usable(&state, START + cache + HOUR));
+        assert!(!is_usable(&state, START + cache + HOUR + SECOND));
+        fetch(&mut state, now, failed());
+        assert_eq!((kids(&state), next_due(&state, now)), (vec!["a"], FIRST_PAUSE));
+    }
+    let strict = old.under(Timing { max_stale: Duration::ZERO, ..TIMING });
+    assert!(!is_usable(&strict, now), "what the new policy finds too old is of no use");
+    assert!(State::new(TIMING).under(TIMING).held().is_none());
+}
+
+#[test]
 fn failed_fetches_come_after_pauses_that_double_up_to_a_minute() {
     let mut state = State::new(TIMING);
     let mut now = START;
