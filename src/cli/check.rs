@@ -7,8 +7,10 @@ use std::{io::Write, path::PathBuf};
 use anyhow::anyhow;
 
 use self::cases::Runner;
-use super::{Failure, configured::Configured};
-use crate::policy::Sources;
+use super::{
+    Failure,
+    configured::{Configured, sources_of},
+};
 
 /// Check settings and policies
 ///
@@ -25,7 +27,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
     let Configured { settings, policies, .. } =
-        Configured::read(&arguments.path, &Sources::system())?;
+        Configured::read(&arguments.path, &sources_of(&[&arguments.path])?)?;
     if let Some((file, settings)) = &settings {
         for warning in &settings.warnings {
             writeln!(output, "warning: {warning}\n")?;
@@ -36,6 +38,9 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let runner = Runner::start(settings.as_ref().map(|(_, settings)| settings))?;
     let (mut tests, mut failed_tests) = (0, 0);
     for policy in policies.iter() {
+        for warning in &policy.warnings {
+            writeln!(output, "warning: {warning}\n")?;
+        }
         let failed = runner.run(policy, &policies);
         let verdict = if failed.is_empty() { "ok, " } else { "" };
         let (limits, routes) = (policy.limits.len(), policy.routes.len());

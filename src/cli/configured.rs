@@ -1,7 +1,11 @@
 //! What is configured at a path that a command was given: a settings file, a policy file, or a
 //! folder with either.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     policy::{Policies, Sources, load},
@@ -48,7 +52,11 @@ impl Configured {
         sources: &Sources,
     ) -> Result<Configured, Vec<Problem>> {
         let text = read_text(path, sources)?;
-        let called = path.with_file_name(name.file_name().unwrap_or_default());
+        // A pipe has no folder with key files beside it; what it is called as may have.
+        let called = match is_pipe(path) {
+            true => name.to_owned(),
+            false => path.with_file_name(name.file_name().unwrap_or_default()),
+        };
         let policies = Policies::new(vec![load(&called, &text, sources)?]);
         Ok(Configured { is_one_policy: true, ..Self::without_settings(policies) })
     }
@@ -65,6 +73,32 @@ impl Configured {
         Configured { settings: None, policies, is_one_policy: false }
     }
 }
+
+/// The system's files, with what is read from those of `paths` that are pipes in place of them: a
+/// pipe, such as `<(git show main:policy.yaml)`, can be read only once.
+///
+/// # Errors
+/// A pipe that cannot be read.
+pub(super) fn sources_of(paths: &[&Path]) -> Result<Sources, Vec<Problem>> {
+    let mut sources = Sources::system();
+    for path in paths.iter().filter(|path| is_pipe(path)) {
+        let mut content = Vec::new();
+        let pipe = File::open(path).map(|pipe| pipe.take(MAX_PIPE_BYTES));
+        if let Err(error) = pipe.and_then(|mut pipe| pipe.read_to_end(&mut content)) {
+            let file = path.display().to_string();
+            return Err(vec![Problem::whole_file(&file, format!("cannot read: {error}"), "")]);
+        }
+        sources = sources.with_file(*path, content);
+    }
+    Ok(sources)
+}
+
+pub(super) fn is_pipe(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| !file.is_file() && !file.is_dir())
+}
+
+/// More than any file of ours may have, so that one that is too long is told as such.
+const MAX_PIPE_BYTES: u64 = 2 << 20;
 
 /// Settings and policies are told apart by what they are about, not by their names.
 fn is_policy(file: &Path, sources: &Sources) -> Result<bool, Vec<Problem>> {

@@ -1,9 +1,15 @@
 //! `tollgate diff`: what a change of policies does, before it is made.
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
-use super::{Failure, configured::Configured};
-use crate::policy::{Sources, diff};
+use super::{
+    Failure,
+    configured::{Configured, is_pipe, sources_of},
+};
+use crate::policy::diff;
 
 /// Tell what a change of policies does
 ///
@@ -32,17 +38,19 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let sources = Sources::system();
-    let (old, new) = match (
-        Configured::read(&arguments.old, &sources),
-        Configured::read(&arguments.new, &sources),
-    ) {
-        (Ok(old), Ok(new)) => (old, new),
-        (old, new) => {
-            let problems = [old.err(), new.err()].into_iter().flatten().flatten();
-            return Err(Failure::Configuration(problems.collect()));
-        }
+    let sources = sources_of(&[&arguments.old, &arguments.new])?;
+    let read = |path: &Path, other: &Path| match is_pipe(path) {
+        true => Configured::read_as(path, other, &sources),
+        false => Configured::read(path, &sources),
     };
+    let (old, new) =
+        match (read(&arguments.old, &arguments.new), read(&arguments.new, &arguments.old)) {
+            (Ok(old), Ok(new)) => (old, new),
+            (old, new) => {
+                let problems = [old.err(), new.err()].into_iter().flatten().flatten();
+                return Err(Failure::Configuration(problems.collect()));
+            }
+        };
     let old = match old.is_one_policy && new.is_one_policy {
         true => Configured::read_as(&arguments.old, &arguments.new, &sources)?,
         false => old,

@@ -11,13 +11,12 @@ use serde_json::{Map, Value};
 use super::{
     Failure,
     call::{PATIENCE, call, resolve},
-    configured::Configured,
+    configured::{Configured, sources_of},
 };
 use crate::{
     clock::Clock,
     explain::{Counters, Question, explain},
     gate::{Explanation, Shared},
-    policy::Sources,
 };
 
 /// Explain what would become of a request
@@ -102,7 +101,7 @@ fn question(arguments: &Arguments) -> Question {
 /// From the files, with counters that nothing was charged to.
 fn find_out(arguments: &Arguments, question: &Question) -> Result<Explanation, Failure> {
     let path = arguments.policy.as_ref().unwrap_or(&arguments.config);
-    let Configured { settings, policies, .. } = Configured::read(path, &Sources::system())?;
+    let Configured { settings, policies, .. } = Configured::read(path, &sources_of(&[path])?)?;
     let settings = settings.as_ref().map(|(_, settings)| settings);
     let shared = Shared::rehearsing(settings, Clock::System).context("cannot start")?;
     shared.install(policies);

@@ -1,5 +1,10 @@
 //! `tollgate diff`: what a change does, before it is made.
 
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
+
 use super::{Folder, POLICY, assert_exit, text};
 use crate::support::Upstream;
 
@@ -35,6 +40,24 @@ fn change_is_told_of_files_folders_and_settings() {
         assert_eq!(text(&output.stdout), format!("policy {name}\n{expected}"), "{old} {new}");
         assert_eq!(text(&output.stderr), "");
     }
+}
+
+#[test]
+fn version_that_comes_through_a_pipe_is_one_of_the_other_file() {
+    let folder = changed("free: 10/hour", "free: 30/hour");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["diff", "/dev/stdin", "policies.next/changed.yaml"])
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = command.stdin.take().unwrap();
+    pipe.write_all(policy("", "").as_bytes()).unwrap();
+    drop(pipe);
+    let output = command.wait_with_output().unwrap();
+    assert_exit(&output, 0);
+    assert!(text(&output.stdout).contains("rescaled core for free"), "{output:#?}");
 }
 
 #[test]
