@@ -16,7 +16,7 @@ use std::{
     net::TcpListener,
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
     thread::JoinHandle,
     time::Duration,
@@ -29,11 +29,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::{
-    net::TcpStream,
-    sync::{Semaphore, oneshot},
-    time::timeout,
-};
+use tokio::{net::TcpStream, sync::oneshot, task::AbortHandle, time::timeout};
 
 use self::page::Page;
 use crate::{
@@ -83,7 +79,7 @@ pub struct Admin {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Connections at once; others wait to be accepted.
+/// Connections at once; one more takes the place of one that has not asked yet.
 const MAX_CONNECTIONS: usize = 32;
 /// How long a request's head may take, and all of a connection, which is one request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -145,15 +141,14 @@ async fn accept(listener: TcpListener, context: Arc<Context>) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "the admin listener cannot be used"),
     };
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+    let mut guests: Vec<Guest> = Vec::with_capacity(MAX_CONNECTIONS);
+    loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let context = Arc::clone(&context);
-                tokio::spawn(async move {
-                    let _ = timeout(CONNECTION_TIMEOUT, serve(stream, context)).await;
-                    drop(place);
-                });
+                guests.retain(|guest| !guest.task.is_finished());
+                if guests.len() < MAX_CONNECTIONS || make_room(&mut guests) {
+                    guests.push(Guest::receive(stream, &context));
+                }
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept at the admin listener");
@@ -163,8 +158,31 @@ async fn accept(listener: TcpListener, context: Arc<Context>) {
     }
 }
 
-async fn serve(stream: TcpStream, context: Arc<Context>) {
+/// A connection.
+struct Guest {
+    task: AbortHandle,
+    /// Whether its request has been read.
+    has_asked: Arc<AtomicBool>,
+}
+
+impl Guest {
+    fn receive(stream: TcpStream, context: &Arc<Context>) -> Guest {
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let serving = serve(stream, Arc::clone(context), Arc::clone(&has_asked));
+        let task = tokio::spawn(async move { drop(timeout(CONNECTION_TIMEOUT, serving).await) });
+        Guest { task: task.abort_handle(), has_asked }
+    }
+}
+
+/// Sends the one away that has been silent longest: whoever says nothing keeps nobody out who does.
+fn make_room(guests: &mut Vec<Guest>) -> bool {
+    let silent = guests.iter().position(|guest| !guest.has_asked.load(Ordering::Relaxed));
+    silent.map(|at| guests.remove(at).task.abort()).is_some()
+}
+
+async fn serve(stream: TcpStream, context: Arc<Context>, has_asked: Arc<AtomicBool>) {
     let service = service_fn(|request| {
+        has_asked.store(true, Ordering::Relaxed);
         let context = Arc::clone(&context);
         async move { Ok::<_, Infallible>(context.answer(request).await) }
     });

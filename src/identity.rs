@@ -37,7 +37,7 @@ pub use self::{
     jwt::{TokenError, VerifiedToken},
     keys::{Algorithm, KeyError, KeyRing, KeySet, Location, RemoteKeys, RemoteSpec, RemoteStatus},
     sign::{SignError, SigningKey},
-    vouch::VouchError,
+    vouch::{VouchError, Vouched},
 };
 
 /// How a policy finds out who is calling.

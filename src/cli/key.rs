@@ -10,7 +10,10 @@ use std::{
 use anyhow::{Context, anyhow};
 
 use super::Failure;
-use crate::identity::{ApiKeys, MAX_API_KEYS_BYTES, MintError, MintedKey, NewKey};
+use crate::{
+    clock::{Clock, Timestamp},
+    identity::{ApiKeys, MAX_API_KEYS_BYTES, MintError, MintedKey, NewKey},
+};
 
 /// More than any secret has.
 const MAX_INPUT_BYTES: u64 = 64 * 1024;
@@ -50,6 +53,11 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
+    if let Some(expires) = &arguments.expires
+        && Timestamp::parse_end(expires).is_some_and(|end| end <= Clock::System.now())
+    {
+        return Err(Failure::Usage(format!("--expires: `{expires}` has passed\n")));
+    }
     let MintedKey { key, line } = mint(arguments)?;
     if let Some(file) = &arguments.append {
         append(file, &arguments.id, &line)?;

@@ -6,7 +6,7 @@
 
 use super::{charges::Charges, judge::Judge, tally::Tally};
 use crate::{
-    identity::{Identity, IdentityError, Trust},
+    identity::{CredentialError, Identity, IdentityError, Trust},
     policy::Auth,
     response::Rejection,
 };
@@ -20,13 +20,18 @@ impl Judge {
         &self,
         charges: Charges<'_, 'p>,
     ) -> Result<Identity<'p>, (Option<Tally<'p>>, Rejection)> {
-        let trust = match self.distrust.contains(&charges) {
-            true => Trust::KnownTokens,
-            false => Trust::Full,
-        };
-        match self.find_caller(charges, trust).await {
+        // First by what is known: most tokens are, and nothing else needs to be asked then.
+        let mut found = self.find_caller(charges, Trust::KnownTokens).await;
+        if matches!(found, Err(IdentityError::NotTrusted)) {
+            let asking = match self.distrust.contains(&charges) {
+                true => None,
+                false => self.distrust.begin(&charges),
+            };
+            let Some(_asking) = asking else { return self.identify_untrusted(charges).await };
+            found = self.find_caller(charges, Trust::Full).await;
+        }
+        match found {
             Ok(identity) => Ok(identity),
-            Err(IdentityError::NotTrusted) => self.identify_untrusted(charges).await,
             Err(error) => Err(self.charge_address(charges, error).await),
         }
     }
@@ -92,7 +97,13 @@ impl Judge {
         let Charges { identifier, policy, client, now, script, .. } = charges;
         let (auth, rules) = (charges.auth(), &policy.identity);
         match script.and_then(|script| script.token.clone()) {
-            Some(token) => identifier.identify_verified(rules, auth, token, client.address),
+            Some(token) => {
+                // It counts as shown beside what the headers show.
+                if rules.sources.find(client.headers, client.query)?.is_some() {
+                    return Err(CredentialError::Several.into());
+                }
+                identifier.identify_verified(rules, auth, token, (client.address, now))
+            }
             None => identifier.identify(rules, auth, client, (trust, now)).await,
         }
     }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
-    identity::{Client, Identity, VerifiedToken},
+    identity::{Client, Identity, Vouched},
     policy::{Policies, Policy, Responses, Route, Upstream},
     response::{Format, Rejection},
     store::Store,
@@ -47,7 +47,7 @@ pub(super) struct Sent<'r> {
 /// What is otherwise about a request that nobody has sent.
 pub(super) struct Script {
     /// Its token, which counts as verified. None: its headers say who sends it.
-    pub(super) token: Option<VerifiedToken>,
+    pub(super) token: Option<Vouched>,
     /// Whether it is charged, or it is only found out what that would come to.
     pub(super) is_charged: bool,
 }

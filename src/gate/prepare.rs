@@ -34,8 +34,9 @@ impl Judge {
         let headers = &mut parts.headers;
         if let (Some(policy), Some(route)) = (passage.policy, passage.route) {
             policy.identity.forwarded.strip(headers);
-            if route.auth != Auth::None {
-                policy.identity.sources.strip(headers);
+            match route.auth {
+                Auth::None => policy.identity.sources.strip_keys(headers),
+                _ => policy.identity.sources.strip(headers),
             }
         }
         clean_request(

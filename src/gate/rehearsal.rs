@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
-    identity::{Client, Identity, VerifiedToken, client_address},
+    identity::{Client, Identity, Vouched, client_address},
     policy::{Given, Policies, Route, Upstream},
     response::{Body, Rejection, options_asterisk, preferred_format},
     server::Peer,
@@ -38,7 +38,7 @@ pub struct Draft {
     /// Who it is from: the client, or a proxy before it.
     pub address: IpAddr,
     /// Its token, which counts as verified. None: its headers say who sends it.
-    pub token: Option<VerifiedToken>,
+    pub token: Option<Vouched>,
 }
 
 /// The answer to a request that nobody has sent.

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 
 use crate::{
     clock::{Clock, Timestamp},
-    identity::{Identifier, KeyRing, TokenCache, TrustedProxies},
+    identity::{Identifier, KeyRing, TrustedProxies},
     limit::KeyHasher,
     policy::Policies,
     settings::{Configuration, Settings, StoreSettings},
@@ -40,11 +40,11 @@ impl Shared {
         let memory = counters(&settings.store, clock.now()).map_err(io::Error::other)?;
         let shared = Shared {
             policies: ArcSwap::default(),
-            identifier: Identifier {
-                tokens: TokenCache::new(settings.token_cache_bytes),
-                hasher: KeyHasher::new(memory.key_secret()),
-                ring: KeyRing::start(clock.clone())?,
-            },
+            identifier: Identifier::new(
+                settings.token_cache_bytes,
+                KeyHasher::new(memory.key_secret()),
+                KeyRing::start(clock.clone())?,
+            ),
             stores: Arc::new(Stores::new(settings.store, memory)),
             clock,
             trusted_proxies: settings.trusted_proxies,
@@ -61,11 +61,11 @@ impl Shared {
     pub fn rehearsing(settings: Option<&Settings>, clock: Clock) -> io::Result<Shared> {
         Ok(Shared {
             policies: ArcSwap::default(),
-            identifier: Identifier {
-                tokens: TokenCache::new(REHEARSED_TOKENS_BYTES),
-                hasher: KeyHasher::new(NO_SECRET),
-                ring: KeyRing::start(clock.clone())?,
-            },
+            identifier: Identifier::new(
+                REHEARSED_TOKENS_BYTES,
+                KeyHasher::new(NO_SECRET),
+                KeyRing::start(clock.clone())?,
+            ),
             stores: fresh_stores(),
             clock,
             trusted_proxies: settings

@@ -107,6 +107,14 @@ impl TokenSources {
         }
     }
 
+    /// Takes out what is shown to nobody but this proxy, also where it looks at no credentials: those
+    /// of other kinds may be the upstream's own.
+    pub fn strip_keys(&self, headers: &mut HeaderMap) {
+        if let Some(name) = self.api_key.as_ref().filter(|_| !self.forward) {
+            headers.remove(name);
+        }
+    }
+
     /// The query without the token, if it may have one: URLs are logged wherever they come by.
     pub fn strip_query<'q>(&self, query: &'q str) -> Cow<'q, str> {
         match &self.query {

@@ -56,12 +56,15 @@ impl ForwardedClaims {
 fn header_value(value: &Value) -> Option<HeaderValue> {
     let text = match value {
         Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
+        // Others have lost digits, or may be written in several ways.
+        Value::Number(number) if !number.is_f64() => number.to_string(),
         Value::Bool(truth) => truth.to_string(),
-        Value::Null | Value::Array(_) | Value::Object(_) => return None,
+        Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => return None,
     };
-    let is_usable =
-        !text.is_empty() && text.len() <= MAX_VALUE_BYTES && !text.chars().any(char::is_control);
+    let is_usable = !text.is_empty()
+        && text.len() <= MAX_VALUE_BYTES
+        && text.trim() == text
+        && !text.chars().any(char::is_control);
     is_usable.then(|| HeaderValue::from_bytes(text.as_bytes()).ok())?
 }
 
@@ -73,7 +76,8 @@ mod tests {
     fn claims_are_headers_if_they_can_be() {
         let claims = Claims::parse(
             br#"{"email":"a@b.c","age":42,"admin":true,"none":null,"list":[1],"realm":{"plan":"pro"},
-                 "evil":"a\r\nx-admin: 1","nul":"a\u0000","empty":"","name":"J\u00fcrgen"}"#,
+                 "evil":"a\r\nx-admin: 1","nul":"a\u0000","empty":"","name":"J\u00fcrgen",
+                 "padded":" lead","huge":12345678901234567890123}"#,
         )
         .unwrap();
         for (claim, expected) in [
@@ -82,6 +86,8 @@ mod tests {
             ("admin", Some("true")),
             ("realm.plan", Some("pro")),
             ("name", Some("J\u{fc}rgen")),
+            ("padded", None),
+            ("huge", None),
             ("none", None),
             ("list", None),
             ("realm", None),

@@ -4,7 +4,11 @@
 
 mod verify;
 
-use std::{borrow::Cow, net::IpAddr, sync::Arc};
+use std::{
+    borrow::Cow,
+    net::IpAddr,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue};
@@ -12,7 +16,7 @@ use http::{HeaderMap, HeaderValue};
 use super::{
     CallerKey, CallerValue, Claims, Identity, IdentityError, IdentityRules, InvalidToken,
     KnownToken, NamedCaller, Prefixes, ResolvedCaller, TierSource, TokenCache, VerifiedToken,
-    address, keys::KeyRing,
+    Vouched, address, keys::KeyRing,
 };
 use crate::{clock::Timestamp, limit::KeyHasher, policy::Auth};
 
@@ -24,6 +28,8 @@ pub struct Identifier {
     pub hasher: KeyHasher,
     /// Keys that issuers publish, and the way to ask issuers.
     pub ring: KeyRing,
+    /// When it was last told that one cannot be asked, in microseconds since the epoch.
+    complained: AtomicU64,
 }
 
 /// Whether a client may have a token verified that is not known yet, which is dear.
@@ -36,6 +42,12 @@ pub enum Trust {
 }
 
 impl Identifier {
+    /// With room for so many bytes of tokens, and these keys of hashes and issuers.
+    pub fn new(token_cache_bytes: u64, hasher: KeyHasher, ring: KeyRing) -> Self {
+        let tokens = TokenCache::new(token_cache_bytes);
+        Identifier { tokens, hasher, ring, complained: AtomicU64::new(0) }
+    }
+
     /// Who sends a request with these headers from this address to a route with this `auth`.
     ///
     /// # Errors
@@ -58,15 +70,7 @@ impl Identifier {
             Ok(Some(credential)) => self.verify(rules, accepted, &credential, (trust, now)).await,
             Err(error) => Err(error.into()),
         };
-        match token.map(|token| self.with_token(rules, token, client.address)) {
-            Err(IdentityError::Token(_) | IdentityError::IssuerNotAccepted)
-                if !is_required && rules.invalid_token == InvalidToken::Anonymous =>
-            {
-                let anonymous = self.without_token(rules, client.address);
-                Ok(Identity { has_bad_token: true, ..anonymous })
-            }
-            identity => identity,
-        }
+        self.admit(rules, token, (client.address, is_required))
     }
 
     /// Who pays for a token that is not good, as long as it is not known whether it is: the address,
@@ -91,19 +95,42 @@ impl Identifier {
         &self,
         rules: &'p IdentityRules,
         auth: &Auth,
-        token: VerifiedToken,
-        address: IpAddr,
+        token: Vouched,
+        (address, now): (IpAddr, Timestamp),
     ) -> Result<Identity<'p>, IdentityError> {
-        let accepted = match auth {
+        let (accepted, is_required) = match auth {
             Auth::None => return Ok(self.without_token(rules, address)),
-            Auth::Optional(accepted) | Auth::Required(accepted) => accepted,
+            Auth::Optional(accepted) => (accepted, false),
+            Auth::Required(accepted) => (accepted, true),
         };
-        if !accepted.contains(token.issuer) {
-            return Err(IdentityError::IssuerNotAccepted);
+        let known = token.map_err(IdentityError::from).and_then(|token| {
+            token.is_current(now)?;
+            let payload = base64url(&token.claims.to_json());
+            let known = self.know(rules, token, &payload, 0)?;
+            match accepted.contains(known.token.issuer) {
+                true => Ok(Arc::new(known)),
+                false => Err(IdentityError::IssuerNotAccepted),
+            }
+        });
+        self.admit(rules, known, (address, is_required))
+    }
+
+    /// Who sends a request with such a token, or without one if that is what a bad one counts as.
+    fn admit<'p>(
+        &self,
+        rules: &'p IdentityRules,
+        token: Result<Arc<KnownToken>, IdentityError>,
+        (address, is_required): (IpAddr, bool),
+    ) -> Result<Identity<'p>, IdentityError> {
+        match token.map(|token| self.with_token(rules, token, address)) {
+            Err(IdentityError::Token(_) | IdentityError::IssuerNotAccepted)
+                if !is_required && rules.invalid_token == InvalidToken::Anonymous =>
+            {
+                let anonymous = self.without_token(rules, address);
+                Ok(Identity { has_bad_token: true, ..anonymous })
+            }
+            identity => identity,
         }
-        let payload = base64url(&token.claims.to_json());
-        let known = self.know(rules, token, &payload, 0)?;
-        Ok(self.with_token(rules, Arc::new(known), address))
     }
 
     /// Who a request is charged to whose sender could not be identified: its address, nobody else.
@@ -228,8 +255,12 @@ fn caller_value(value: &serde_json::Value) -> Option<Cow<'_, str>> {
         serde_json::Value::Number(number) if !number.is_f64() => Cow::Owned(number.to_string()),
         _ => return None,
     };
-    let is_usable =
-        !text.is_empty() && text.len() <= MAX_CALLER_BYTES && !text.chars().any(char::is_control);
+    // Spaces around a field's value are no part of it (RFC 9110 section 5.5): to the upstream, who is
+    // called so would be somebody else.
+    let is_usable = !text.is_empty()
+        && text.len() <= MAX_CALLER_BYTES
+        && text.trim() == text
+        && !text.chars().any(char::is_control);
     is_usable.then_some(text)
 }
 

@@ -1,8 +1,13 @@
 //! Tokens that nobody has signed, for rehearsals: their claims count as verified.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 
-use super::{ClaimRules, Claims, IdentityRules, VerifiedToken};
+use super::{ClaimRules, Claims, IdentityRules, TokenError, VerifiedToken, issuer::Times};
+
+/// What becomes of claims that count as signed: a token, unless what its issuer demands is not there.
+pub type Vouched = Result<VerifiedToken, TokenError>;
 
 /// Why claims cannot count as a token's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,11 +24,12 @@ pub enum VouchError {
 }
 
 impl IdentityRules {
-    /// A token with these claims. Without `iss`, it is the first issuer's.
+    /// A token with these claims. Without `iss`, it is the first issuer's; without `aud`, it is for
+    /// whom that issuer's must be.
     ///
     /// # Errors
     /// [`VouchError`].
-    pub fn vouch(&self, mut claims: Map<String, Value>) -> Result<VerifiedToken, VouchError> {
+    pub fn vouch(&self, mut claims: Map<String, Value>) -> Result<Vouched, VouchError> {
         if claims.get("sub").is_some_and(|subject| !subject.is_string()) {
             return Err(VouchError::NotText("sub"));
         }
@@ -44,7 +50,19 @@ impl IdentityRules {
             (None, Some(introspection)) => &introspection.claims,
             (None, None) => return Err(VouchError::NoIssuer),
         };
-        Ok(VerifiedToken::vouched(at, with_names(rules, claims), None))
+        if let Some(audience) = rules.audience.first() {
+            claims.entry("aud").or_insert_with(|| audience.as_str().into());
+        }
+        Ok(rules.admit(at, claims))
+    }
+}
+
+impl ClaimRules {
+    fn admit(&self, issuer: usize, claims: Map<String, Value>) -> Vouched {
+        let as_given = Claims::from(claims.clone());
+        let validity = Times::of(&as_given)?.validity(Duration::ZERO, None);
+        self.demand(&as_given)?;
+        Ok(VerifiedToken { issuer, claims: with_names(self, claims), validity })
     }
 }
 

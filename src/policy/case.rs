@@ -6,7 +6,7 @@ use std::{net::IpAddr, time::Duration};
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode, uri::PathAndQuery};
 
 use super::CallerName;
-use crate::identity::VerifiedToken;
+use crate::identity::Vouched;
 
 /// A request, perhaps sent more than once, and what is to become of the last one.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct Given {
     /// Its headers, but for `host`.
     pub headers: HeaderMap,
     /// Its token or API key, which counts as verified.
-    pub token: Option<VerifiedToken>,
+    pub token: Option<Vouched>,
     /// The client's address.
     pub address: IpAddr,
     /// What the upstream answers.

@@ -196,7 +196,9 @@ impl Compiler<'_> {
         let names = written.names();
 
         let tiers = self.tiers(raw.tiers.as_ref());
+        let found = self.problems.len();
         let identity = self.identity(&raw.identity, &tiers);
+        let is_identity_sound = self.problems.len() == found;
         let mut limits: Vec<Limit> = raw
             .limits
             .iter()
@@ -219,7 +221,8 @@ impl Compiler<'_> {
         let (matchers, routes): (Vec<Matcher>, Vec<Route>) =
             raw.routes.value.iter().filter_map(|route| self.route(route, &context)).unzip();
         let responses = self.responses(&raw.responses);
-        let tests = self.cases(&raw, &names, &hosts, identity.as_ref());
+        let tests =
+            self.cases(&raw, &names, &hosts, identity.as_ref().filter(|_| is_identity_sound));
         let identity = identity?;
         let own: Vec<HeaderName> = identity.own_headers().cloned().collect();
         if !own.is_empty() {

@@ -10,6 +10,9 @@ use std::ops::Range;
 /// Keys whose values are secrets; ours name a variable or a file, and end in `_env` or `_file`.
 const KEYS: [&str; 5] = ["password", "passwd", "pass", "secret", "digest"];
 
+/// Pieces of a value at least as long as this tell something of it.
+const PIECE: usize = 4;
+
 /// Values longer than this are found inside of words too.
 const SHORT: usize = 7;
 
@@ -28,8 +31,18 @@ impl Origins {
         self.0.insert(at, entry);
     }
 
-    /// A message with all of them as they are written.
+    /// A message with all of them as they are written, and what it quotes of them too.
     pub(super) fn as_written(&self, message: &str) -> String {
+        let shown = self.whole_as_written(message);
+        let pieces = shown.split('`').enumerate().map(|(number, piece)| {
+            let is_quoted = number % 2 == 1 && piece.len() >= PIECE;
+            let origin = self.0.iter().find(|(text, _)| is_quoted && text.contains(piece));
+            origin.map_or(piece, |(_, written)| written)
+        });
+        pieces.collect::<Vec<_>>().join("`")
+    }
+
+    fn whole_as_written(&self, message: &str) -> String {
         let mut shown = String::with_capacity(message.len());
         let mut at = 0;
         while let Some(c) = message.get(at..).and_then(|rest| rest.chars().next()) {

@@ -194,11 +194,15 @@ mod tests {
 
     /// What is said of a policy with these tests, the first of them on line 12.
     fn failed(tests: &str) -> Vec<String> {
+        let demands = match tests.contains("azp") {
+            true => ", audience: [api], required_claims: { azp: web }",
+            false => "",
+        };
         let text = format!(
             "version: 1\n\
              upstreams: {{ api: {{ servers: [http://127.0.0.1:9000] }} }}\n\
              identity:\n  \
-               jwt: [{{ issuer: me, algorithms: [HS256], secret_env: SECRET }}]\n  \
+               jwt: [{{ issuer: me, algorithms: [HS256], secret_env: SECRET{demands} }}]\n  \
                callers: [{{ name: user, key: jwt.sub }}, {{ name: anonymous, key: client.ip }}]\n\
              limits:\n  \
                core: {{ per: caller, rate: 3/minute, refund: {{ status: [304] }} }}\n  \
@@ -233,6 +237,18 @@ mod tests {
         let failed = failed(
             "- { given: { path: /a }, repeat: 4, expect: { status: 429 } }\n\
              - { given: { path: /a }, repeat: 3, expect: { status: 200 } }\n",
+        );
+        assert_eq!(failed, [""; 0]);
+    }
+
+    #[test]
+    fn claims_are_held_to_what_their_issuer_demands() {
+        let failed = failed(
+            "- { given: { path: /a, jwt: { sub: \"7\", azp: web } }, expect: { status: 200 } }\n\
+             - { given: { path: /a, jwt: { sub: \"7\" } }, expect: { status: 401 } }\n\
+             - { given: { path: /a, jwt: { sub: \"7\", azp: web, aud: other } }, expect: { status: 401 } }\n\
+             - { given: { path: /a, jwt: { sub: \"7\", azp: web, exp: 1 } }, expect: { status: 401 } }\n\
+             - { given: { path: /a, jwt: { sub: \"7\", azp: web }, headers: { authorization: Bearer x } }, expect: { status: 400 } }\n",
         );
         assert_eq!(failed, [""; 0]);
     }

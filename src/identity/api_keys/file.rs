@@ -59,6 +59,9 @@ struct RawKey {
     digest: Spanned<String>,
 }
 
+/// What a file without keys may say too.
+const NO_KEYS: &str = "keys: []";
+
 /// Names that a field of the user's own cannot have: those of a key, and the claim of its scopes.
 const RESERVED: [&str; 9] =
     ["id", "tier", "owner", "scopes", "scope", "expires", "revoked", "fields", "digest"];
@@ -74,6 +77,8 @@ pub(super) fn parse(name: &str, text: &str) -> Result<HashMap<Box<str>, ApiKey>,
     let mut lines = significant_lines(text);
     match lines.next() {
         Some((_, line)) if without_comment(line) == HEADING => {}
+        // The last key was taken out.
+        Some((_, line)) if without_comment(line) == NO_KEYS && lines.clone().next().is_none() => {}
         Some((number, _)) => {
             let message = format!("line {number}: the file does not begin with `{HEADING}`");
             return Err(vec![whole_file(message, "write that, and the keys below it")]);

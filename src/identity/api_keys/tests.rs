@@ -244,6 +244,15 @@ fn outsized_files_and_floods_of_problems_are_bounded() {
 }
 
 #[test]
+fn file_may_have_no_keys() {
+    for text in ["keys:\n", "keys: []\n", "# none\nkeys: []  # any more\n"] {
+        assert!(ApiKeys::parse("keys.yaml", text).unwrap().is_empty(), "{text}");
+    }
+    let added = format!("keys: []\n{}\n", new("a").mint().unwrap().line);
+    assert_eq!(problems(&added).len(), 1);
+}
+
+#[test]
 fn neither_digests_nor_what_stands_in_their_place_are_shown() {
     let line = format!("- {{ id: a, tier: [], digest: \"{DIGEST}\" }}");
     for line in [

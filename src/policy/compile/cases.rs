@@ -10,7 +10,7 @@ use serde_json::{Map, Number};
 
 use super::{Compiler, WrittenNames, words::Names};
 use crate::{
-    identity::{IdentityRules, VerifiedToken, VouchError},
+    identity::{IdentityRules, VerifiedToken, VouchError, Vouched},
     policy::{
         Case, Expect, Given, HostPattern,
         file::{RawCase, RawExpect, RawGiven, RawIdentity, RawPolicy, RawResponse},
@@ -152,11 +152,7 @@ impl Compiler<'_> {
     }
 
     /// The token of a request; none if it has none.
-    fn case_token(
-        &mut self,
-        raw: &RawGiven,
-        context: &CaseContext<'_>,
-    ) -> Option<Option<VerifiedToken>> {
+    fn case_token(&mut self, raw: &RawGiven, context: &CaseContext<'_>) -> Option<Option<Vouched>> {
         match (&raw.jwt, &raw.api_key) {
             (None, None) => Some(None),
             (Some(_), Some(key)) => {
@@ -172,7 +168,7 @@ impl Compiler<'_> {
         &mut self,
         raw: &Spanned<Entries<Node>>,
         identity: &IdentityRules,
-    ) -> Option<VerifiedToken> {
+    ) -> Option<Vouched> {
         let claims = raw.value.iter().map(|(name, node)| (name.value.clone(), json(&node.value)));
         let error = match identity.vouch(claims.collect()) {
             Ok(token) => return Some(token),
@@ -195,11 +191,7 @@ impl Compiler<'_> {
         None
     }
 
-    fn case_key(
-        &mut self,
-        raw: &Spanned<String>,
-        identity: &IdentityRules,
-    ) -> Option<VerifiedToken> {
+    fn case_key(&mut self, raw: &Spanned<String>, identity: &IdentityRules) -> Option<Vouched> {
         let Some(rules) = &identity.api_keys else {
             let help = "add `api_keys: { file: ... }` to `identity`";
             self.refuse(raw.span, "no request has an API key: the policy knows none", help);
@@ -211,7 +203,7 @@ impl Compiler<'_> {
             self.refuse(raw.span, message, "write the part of a key before its dot");
         }
         let (at, key) = (identity.api_keys_at(), key?);
-        Some(VerifiedToken::vouched(at, key.claims.clone(), key.expires))
+        Some(Ok(VerifiedToken::vouched(at, key.claims.clone(), key.expires)))
     }
 
     fn case_address(&mut self, raw: &Spanned<String>) -> Option<IpAddr> {

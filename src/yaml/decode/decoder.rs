@@ -1,6 +1,7 @@
 //! serde's view of one node. It looks at the kind of value before it calls a visitor, so that the
 //! message can say what was expected in the user's words.
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use serde::de::{DeserializeSeed, Deserializer, Visitor};
@@ -9,6 +10,7 @@ use serde::forward_to_deserialize_any;
 use super::Session;
 use super::access::{Fields, Items, SpannedParts, Variant};
 use super::failure::{Failure, whole_number};
+use crate::yaml::load;
 use crate::yaml::node::{Node, SPANNED, Span, Spanned, Value};
 use crate::yaml::suggest::{one_of, suggest};
 
@@ -95,10 +97,25 @@ impl<'a, 'de> Decoder<'a, 'de> {
         }
     }
 
+    /// The node's value. What comes from the environment is of the kind that is wanted, although
+    /// brackets ask for quotes around it.
+    fn value_as(self, is_wanted: impl Fn(&Value) -> bool) -> Cow<'de, Value> {
+        let value = &self.node.value;
+        if let Value::String(text) = value
+            && self.session.source.at(self.node.span).contains("${")
+        {
+            let typed = load::plain_scalar(text);
+            if is_wanted(&typed) {
+                return Cow::Owned(typed);
+            }
+        }
+        Cow::Borrowed(value)
+    }
+
     /// The whole number, if it is within `range`.
     fn integer(self, range: RangeInclusive<i128>) -> Result<i64, Failure> {
         let expected = whole_number(&range);
-        match &self.node.value {
+        match &*self.value_as(|value| matches!(value, Value::Integer(_))) {
             Value::Integer(value) if range.contains(&i128::from(*value)) => Ok(*value),
             Value::Integer(_) | Value::Float(_) => {
                 let found = self.quote().map_or("another".to_owned(), |text| format!("`{text}`"));
@@ -179,7 +196,7 @@ impl<'de> Deserializer<'de> for Decoder<'_, 'de> {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        match &self.node.value {
+        match &*self.value_as(|value| matches!(value, Value::Bool(_))) {
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::String(text) => {
                 let help = match text.to_ascii_lowercase().as_str() {

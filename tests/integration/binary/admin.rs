@@ -40,6 +40,17 @@ fn health_status_and_metrics_are_told() {
 }
 
 #[test]
+fn who_says_nothing_keeps_nobody_out() {
+    let upstream = Upstream::start();
+    let (_folder, _running, _, admin) = serve(&upstream);
+    let mut silent: Vec<Client> = (0..100).map(|_| Client::connect(admin)).collect();
+    for client in &mut silent {
+        client.write("GET /healthz HTTP/1.1\r\nHo");
+        send(admin, local(get("/healthz"))).assert_status(200);
+    }
+}
+
+#[test]
 fn metrics_are_what_prometheus_reads() {
     let upstream = Upstream::start();
     let (_folder, _running, _, admin) = serve(&upstream);

@@ -88,7 +88,7 @@ fn request(case: &Case, key: &SigningKey) -> Request {
     for (name, value) in &given.headers {
         request = request.field(name.as_str(), value.to_str().unwrap());
     }
-    let Some(token) = &given.token else { return request };
+    let Some(Ok(token)) = &given.token else { return request };
     let mut claims: Map<String, Value> = serde_json::from_str(&token.claims.to_json()).unwrap();
     claims.insert("aud".into(), json!("api"));
     claims.insert("exp".into(), json!(4_000_000_000_u64));

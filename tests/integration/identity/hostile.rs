@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Authority, HOUR, Policy, Proxy, Upstream, get};
+use crate::support::{Answer, Authority, HOUR, Policy, Proxy, Signal, Upstream, get};
 
 /// Opaque tokens, which the authority is asked about; five failures an hour an address.
 fn asking(authority: &Authority, upstream: &Upstream) -> Policy {
@@ -145,4 +145,28 @@ fn without_issuers_all_tokens_are_asked_about_whatever_they_look_like() {
     authority.know_token(&signed, json!({ "active": true, "sub": "8" }));
     proxy.send(get("/").token(&signed)).assert_status(200);
     assert_eq!(upstream.last().fields.one("x-tollgate-subject"), Some("8"));
+}
+
+#[test]
+fn address_pays_first_for_tokens_that_are_asked_about_all_at_once() {
+    const TOKENS: usize = 60;
+    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let policy = asking(&authority, &upstream)
+        .limits(&["address: { per: client.ip, rate: 5/hour }"])
+        .routes(&["{ match: { path: /** }, auth: required, limits: [address] }"]);
+    let proxy = Proxy::start(&policy);
+    let go = Signal::default();
+    authority.answer("/introspect", Answer::Held(go.clone()));
+    std::thread::scope(|scope| {
+        for number in 0..TOKENS {
+            let (proxy, token) = (&proxy, format!("made-up-{number}"));
+            scope.spawn(move || proxy.send(get("/").token(&token)));
+        }
+        // Those that nobody asks about are refused meanwhile.
+        authority.wait_for("/introspect", 16);
+        proxy.wait_until_logged_times(" 429 ", TOKENS - 16 - 5);
+        go.open();
+    });
+    let asked = authority.count("/introspect");
+    assert!(asked <= 16 + 5, "{asked}");
 }
