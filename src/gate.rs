@@ -30,7 +30,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http::{HeaderName, Request, Response, request::Parts};
+use http::{HeaderName, Request, Response, Version, request::Parts};
 use hyper::body::Incoming;
 
 use self::{
@@ -217,6 +217,8 @@ impl Gate {
         });
         let answer = answer.map(|response| {
             let mut response = response.map(Body::upstream);
+            // An intermediary speaks its own version (RFC 9112 section 2.3).
+            *response.version_mut() = Version::HTTP_11;
             clean_response(response.headers_mut());
             response
         });

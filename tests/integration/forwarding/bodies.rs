@@ -70,6 +70,23 @@ fn body_that_ends_with_its_connection_is_framed_anew() {
 }
 
 #[test]
+fn client_is_answered_in_the_proxys_version_and_not_in_the_upstreams() {
+    let upstream = Upstream::scripted(|exchange| {
+        exchange.write("HTTP/1.0 200 OK\r\n\r\nhello");
+        exchange.close();
+    });
+    let proxy = plain(&upstream);
+    let mut client = proxy.connect();
+    client.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(client.read_bytes(12), b"HTTP/1.1 200");
+    // The connection is kept, although the upstream does not keep its own.
+    let mut client = proxy.connect();
+    for _ in 0..2 {
+        assert_eq!(client.send(&get("/")).text(), "hello");
+    }
+}
+
+#[test]
 fn http_1_0_gets_no_chunks() {
     let upstream = Upstream::answering(
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
