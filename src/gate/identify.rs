@@ -50,18 +50,20 @@ impl Judge {
         };
         let (tally, denied) = self.charge(asked, charges, &payer).await;
         if let Some(rejection) = denied {
+            self.distrust(&charges, tally.as_ref());
             return Err((tally, rejection));
         }
         self.distrust.forget(&charges);
-        match self.find_caller(charges, Trust::Full).await {
-            Ok(identity) => {
-                if let Some(tally) = tally {
-                    tally.give_back(&self.store, now);
-                }
-                Ok(identity)
+        let found = self.find_caller(charges, Trust::Full).await;
+        let is_clients_fault = found.as_ref().is_err_and(is_clients_fault);
+        let tally = match tally {
+            Some(tally) if !is_clients_fault => {
+                tally.give_back(&self.store, now);
+                None
             }
-            Err(error) => Err((tally, error.into())),
-        }
+            tally => tally,
+        };
+        found.map_err(|error| (tally, error.into()))
     }
 
     /// Remembers the address of a request with a bad token that was denied: `tally` says until when.
@@ -116,8 +118,7 @@ impl Judge {
         charges: Charges<'_, 'p>,
         error: IdentityError,
     ) -> (Option<Tally<'p>>, Rejection) {
-        // Nobody pays for what is not the client's fault.
-        if error == IdentityError::Unavailable {
+        if !is_clients_fault(&error) {
             return (None, error.into());
         }
         let rules = &charges.policy.identity;
@@ -129,4 +130,9 @@ impl Judge {
         }
         (tally, denied.unwrap_or(Rejection::Identity(error)))
     }
+}
+
+/// Nobody pays for an issuer that cannot be asked.
+fn is_clients_fault(error: &IdentityError) -> bool {
+    *error != IdentityError::Unavailable
 }
