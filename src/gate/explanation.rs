@@ -154,7 +154,8 @@ impl ChosenPolicy {
     }
 }
 
-/// The routes before the one that is taken; all of them, if none is.
+/// The routes before the one that is taken, or would be by who is refused before; all of them, if none
+/// matches.
 fn passed_over(charges: &Charges<'_, '_>) -> Vec<PassedRoute> {
     let Charges { policy, route, head, .. } = charges;
     let is_taken = |at: usize| {
@@ -164,7 +165,7 @@ fn passed_over(charges: &Charges<'_, '_>) -> Vec<PassedRoute> {
     let differences = policy.router.differences(head.as_route_request());
     differences
         .enumerate()
-        .take_while(|(at, _)| !is_taken(*at))
+        .take_while(|(at, differs_in)| !is_taken(*at) && !differs_in.is_empty())
         .filter_map(|(at, differs_in)| {
             let route = policy.routes.get(at)?.name.to_string();
             Some(PassedRoute { route, differs_in })
