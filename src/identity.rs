@@ -31,7 +31,7 @@ pub use self::{
     credential::{Credential, CredentialError, Place, TokenSources, cookie_values},
     fetch::{Endpoint, EndpointError, FetchError, Fetcher},
     forwarded::ForwardedClaims,
-    identifier::{Client, Identifier, Trust},
+    identifier::{Client, Identifier},
     introspection::{Introspected, IntrospectionError, Introspector},
     issuer::{ClaimRules, Issuer, IssuerKeys, KeyHints, RequiredClaim},
     jwt::{TokenError, VerifiedToken},

@@ -38,15 +38,18 @@ impl Distrust {
     }
 
     /// Whether a request's address is among them.
-    pub(super) fn contains(&self, charges: &Charges<'_, '_>) -> bool {
+    fn contains(&self, charges: &Charges<'_, '_>) -> bool {
         let is_listed =
             || self.addresses.borrow().get(&key(charges)).is_some_and(|until| charges.now < *until);
         charges.now < self.until.get() && is_listed()
     }
 
-    /// Has a token of a request's address verified, which may take as long as its issuer does. None:
-    /// so many are, that the address is to pay for another one first.
-    pub(super) fn begin(&self, charges: &Charges<'_, '_>) -> Option<Asking<'_>> {
+    /// Lets a token of a request's address be verified, which may take as long as its issuer does.
+    /// None: the address is to pay for it first.
+    pub(super) fn permit(&self, charges: &Charges<'_, '_>) -> Option<Asking<'_>> {
+        if self.contains(charges) {
+            return None;
+        }
         let address = key(charges);
         let mut asking = self.asking.borrow_mut();
         let count = asking.entry(address).or_default();

@@ -6,7 +6,7 @@
 
 use super::{charges::Charges, judge::Judge, tally::Tally};
 use crate::{
-    identity::{CredentialError, Identity, IdentityError, Trust},
+    identity::{CredentialError, Identity, IdentityError},
     policy::Auth,
     response::Rejection,
 };
@@ -20,18 +20,9 @@ impl Judge {
         &self,
         charges: Charges<'_, 'p>,
     ) -> Result<Identity<'p>, (Option<Tally<'p>>, Rejection)> {
-        // First by what is known: most tokens are, and nothing else needs to be asked then.
-        let mut found = self.find_caller(charges, Trust::KnownTokens).await;
-        if matches!(found, Err(IdentityError::NotTrusted)) {
-            let asking = match self.distrust.contains(&charges) {
-                true => None,
-                false => self.distrust.begin(&charges),
-            };
-            let Some(_asking) = asking else { return self.identify_untrusted(charges).await };
-            found = self.find_caller(charges, Trust::Full).await;
-        }
-        match found {
+        match self.find_caller(charges, || self.distrust.permit(&charges)).await {
             Ok(identity) => Ok(identity),
+            Err(IdentityError::NotTrusted) => self.identify_untrusted(charges).await,
             Err(error) => Err(self.charge_address(charges, error).await),
         }
     }
@@ -54,7 +45,7 @@ impl Judge {
             return Err((tally, rejection));
         }
         self.distrust.forget(&charges);
-        let found = self.find_caller(charges, Trust::Full).await;
+        let found = self.find_caller(charges, || Some(())).await;
         let is_clients_fault = found.as_ref().is_err_and(is_clients_fault);
         let tally = match tally {
             Some(tally) if !is_clients_fault => {
@@ -87,14 +78,14 @@ impl Judge {
         }
         let Charges { identifier, policy, client, now, .. } = charges;
         let auth = Auth::Required(accepted.clone());
-        let found = identifier.identify(&policy.identity, &auth, client, (Trust::Full, now)).await;
+        let found = identifier.identify(&policy.identity, &auth, client, now, || Some(())).await;
         found.err().filter(|error| *error != IdentityError::Missing)
     }
 
-    async fn find_caller<'p>(
+    async fn find_caller<'p, P>(
         &self,
         charges: Charges<'_, 'p>,
-        trust: Trust,
+        permit: impl FnOnce() -> Option<P>,
     ) -> Result<Identity<'p>, IdentityError> {
         let Charges { identifier, policy, client, now, script, .. } = charges;
         let (auth, rules) = (charges.auth(), &policy.identity);
@@ -106,7 +97,7 @@ impl Judge {
                 }
                 identifier.identify_verified(rules, auth, token, (client.address, now))
             }
-            None => identifier.identify(rules, auth, client, (trust, now)).await,
+            None => identifier.identify(rules, auth, client, now, permit).await,
         }
     }
 

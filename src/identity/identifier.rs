@@ -32,15 +32,6 @@ pub struct Identifier {
     complained: AtomicU64,
 }
 
-/// Whether a client may have a token verified that is not known yet, which is dear.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust {
-    /// It may.
-    Full,
-    /// It has shown so many bad ones that it may not.
-    KnownTokens,
-}
-
 impl Identifier {
     /// With room for so many bytes of tokens, and these keys of hashes and issuers.
     pub fn new(token_cache_bytes: u64, hasher: KeyHasher, ring: KeyRing) -> Self {
@@ -48,16 +39,19 @@ impl Identifier {
         Identifier { tokens, hasher, ring, complained: AtomicU64::new(0) }
     }
 
-    /// Who sends a request with these headers from this address to a route with this `auth`.
+    /// Who sends a request with these headers from this address to a route with this `auth`. A token
+    /// that is not known yet is dear to verify: `permit` is asked whether it may be, and what it gives
+    /// is held meanwhile.
     ///
     /// # Errors
     /// [`IdentityError`]; a bad token is never taken for a missing one unless the policy says so.
-    pub async fn identify<'p>(
+    pub async fn identify<'p, P>(
         &self,
         rules: &'p IdentityRules,
         auth: &Auth,
         client: Client<'_>,
-        (trust, now): (Trust, Timestamp),
+        now: Timestamp,
+        permit: impl FnOnce() -> Option<P>,
     ) -> Result<Identity<'p>, IdentityError> {
         let (accepted, is_required) = match auth {
             Auth::None => return Ok(self.without_token(rules, client.address)),
@@ -67,7 +61,7 @@ impl Identifier {
         let token = match rules.sources.find(client.headers, client.query) {
             Ok(None) if is_required => return Err(IdentityError::Missing),
             Ok(None) => return Ok(self.without_token(rules, client.address)),
-            Ok(Some(credential)) => self.verify(rules, accepted, &credential, (trust, now)).await,
+            Ok(Some(credential)) => self.verify(rules, accepted, &credential, now, permit).await,
             Err(error) => Err(error.into()),
         };
         self.admit(rules, token, (client.address, is_required))

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Identifier, Trust, base64url};
+use super::{Identifier, base64url};
 use crate::{
     clock::Timestamp,
     identity::{
@@ -33,18 +33,21 @@ const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
 
 impl Identifier {
     /// What a credential comes to under the rules, if it is good and its issuer accepted.
-    pub(super) async fn verify(
+    pub(super) async fn verify<P>(
         &self,
         rules: &IdentityRules,
         accepted: &AcceptedIssuers,
         credential: &Credential<'_>,
-        (trust, now): (Trust, Timestamp),
+        now: Timestamp,
+        permit: impl FnOnce() -> Option<P>,
     ) -> Result<Arc<KnownToken>, IdentityError> {
         let digest = Digest::new(rules.id, credential)?;
         let known = match self.find(rules, &digest, now) {
             Some(known) => known?,
-            None if trust == Trust::KnownTokens => return Err(IdentityError::NotTrusted),
-            None => self.verify_anew(rules, credential, digest, now).await?,
+            None => {
+                let _permit = permit().ok_or(IdentityError::NotTrusted)?;
+                self.verify_anew(rules, credential, digest, now).await?
+            }
         };
         match accepted.contains(known.token.issuer) {
             true => Ok(known),

@@ -53,15 +53,22 @@ fn keys_are_refused_by_the_time_they_expire_though_nobody_asks_for_others() {
     eventually("the removed key is refused", is_refused);
 }
 
-#[test]
-fn issuer_that_is_down_for_an_hour_locks_nobody_out() {
-    let (authority, upstream) = (Authority::start(), Upstream::start());
-    let key = IssuerKey::new("a");
+/// An issuer that was there when the proxy fetched its keys and is down now, with a token of it that
+/// the proxy knows.
+fn fallen(upstream: &Upstream) -> (Authority, IssuerKey, Proxy, String) {
+    let (authority, key) = (Authority::start(), IssuerKey::new("a"));
     authority.publish(&[&key]);
-    let proxy = proxy(&authority, &upstream);
+    let proxy = proxy(&authority, upstream);
     let known = key.token(&authority, "alice");
     send(&proxy, &known).assert_status(200);
     authority.answer(JWKS, Answer::Close);
+    (authority, key, proxy, known)
+}
+
+#[test]
+fn issuer_that_is_down_for_an_hour_locks_nobody_out() {
+    let upstream = Upstream::start();
+    let (authority, key, proxy, known) = fallen(&upstream);
     proxy.advance(HOUR);
     send(&proxy, &known).assert_status(200);
     send(&proxy, &key.token(&authority, "bob")).assert_status(200);
@@ -76,13 +83,8 @@ fn issuer_that_is_down_for_an_hour_locks_nobody_out() {
 
 #[test]
 fn edited_policy_locks_nobody_out_while_the_issuer_is_down() {
-    let (authority, upstream) = (Authority::start(), Upstream::start());
-    let key = IssuerKey::new("a");
-    authority.publish(&[&key]);
-    let proxy = proxy(&authority, &upstream);
-    let known = key.token(&authority, "alice");
-    send(&proxy, &known).assert_status(200);
-    authority.answer(JWKS, Answer::Close);
+    let upstream = Upstream::start();
+    let (authority, key, proxy, known) = fallen(&upstream);
     proxy.install(&[&policy(&authority, &upstream, "max_stale: 1h, cooldown: 5s, timeout: 9s")]);
     send(&proxy, &known).assert_status(200);
     send(&proxy, &key.token(&authority, "bob")).assert_status(200);

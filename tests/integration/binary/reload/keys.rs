@@ -12,7 +12,7 @@ use tollgate::identity::SigningKey;
 use super::{EVENTS, Served, folder};
 use crate::{
     binary::send,
-    support::{ISSUER, Upstream, eventually, get, token_signed_by},
+    support::{Authority, ISSUER, IssuerKey, JWKS, Upstream, eventually, get, token_signed_by},
 };
 
 #[test]
@@ -61,4 +61,28 @@ fn changed_key_set_ends_the_tokens_of_keys_that_are_gone() {
     served.folder.write("keys.json", &key_set("new", &new_pem));
     eventually("the new key is known", || (status(&new) == 200).then_some(()));
     assert_eq!(status(&old), 401);
+}
+
+#[test]
+fn changed_authorities_are_those_that_vouch_for_the_issuer() {
+    let (upstream, issuer, stranger) =
+        (Upstream::start(), Authority::start_tls(), Authority::start_tls());
+    let key = IssuerKey::new("a");
+    issuer.publish(&[&key]);
+    let folder = folder(&upstream, EVENTS);
+    let certificates = |authority: &Authority| fs::read_to_string(authority.ca_file()).unwrap();
+    folder.write("ca.pem", &certificates(&stranger));
+    let file = folder.path().join("policies/api.yaml");
+    let policy = fs::read_to_string(&file).unwrap();
+    let policy = policy.replace(ISSUER, &issuer.issuer()).replace("HS256", "EdDSA").replace(
+        "secret_file: ../secret",
+        &format!("jwks_url: \"{}\"\n      ca_file: ../ca.pem", issuer.url(JWKS)),
+    );
+    fs::write(file, policy).unwrap();
+    let served = Served::from(folder);
+    let token = key.token(&issuer, "42");
+    let status = || send(served.address, get("/").token(&token)).status;
+    assert_eq!(status(), 503);
+    served.folder.write("ca.pem", &certificates(&issuer));
+    eventually("the issuer is believed", || (status() == 200).then_some(()));
 }
