@@ -4,7 +4,6 @@ Every request of `cases.py` is sent to both and compared by `difference.py`. Wha
 one request, or more than HTTP/1.1, is a `check_` function of this file.
 """
 
-import argparse
 import hashlib
 import json
 import re
@@ -22,7 +21,7 @@ from cases import (
     upload,
 )
 from difference import LIMIT, LIMIT_HEADERS, Pair, expect, limit_problems
-from harness import Tally, free_port, give_up_after, running, tollgate
+from harness import Tally, binary_under_test, free_port, running, tollgate
 from wire import (
     HOST,
     curl_speaks_http2,
@@ -205,10 +204,7 @@ def check_limits(pair, tally):
 
 def main():
     """Starts both servers and runs every check."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tollgate", default="target/release/tollgate", help="the binary to test")
-    arguments = parser.parse_args()
-    give_up_after(300)
+    binary = binary_under_test(__doc__, 300)
 
     tally = Tally()
     direct = free_port()
@@ -218,7 +214,7 @@ def main():
     policy = POLICY.replace("UPSTREAM_PORT", str(direct))
     with (
         running("httpbin", gunicorn, direct, tally),
-        tollgate(arguments.tollgate, policy, tally) as proxied,
+        tollgate(binary, policy, tally) as proxied,
     ):
         pair = Pair(direct, proxied)
         check_coverage(pair, tally)

@@ -4,6 +4,7 @@ Every process is stopped through its own handle on every way out, and its log is
 a check failed or the run broke off.
 """
 
+import argparse
 import contextlib
 import signal
 import socket
@@ -50,6 +51,15 @@ def give_up_after(seconds):
     # A SIGTERM must unwind too, or the processes under test would outlive this one.
     signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(1))
     signal.alarm(seconds)
+
+
+def binary_under_test(description, seconds):
+    """The binary that the command line names; the run may take so many seconds."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--tollgate", default="target/release/tollgate", help="the binary to test")
+    binary = parser.parse_args().tollgate
+    give_up_after(seconds)
+    return binary
 
 
 def free_port():

@@ -5,7 +5,6 @@ that its links name, and leave the proxy as it was: before and after each group 
 through. The tokens are in matrix.py and forms.py, requests in places.py and published.py.
 """
 
-import argparse
 import base64
 import json
 import subprocess
@@ -19,7 +18,7 @@ from cast import ALGORITHM, KID, Cast, certificate, issuer
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from forge import jwk, pem, with_member
 from front import KeyServer, Plan, bearer, expect, front, serving
-from harness import Tally, give_up_after
+from harness import Tally, binary_under_test
 from places import check_credentials, check_heads, check_places
 from published import check_published_keys
 
@@ -157,15 +156,12 @@ def check_policy(binary, plan):
 
 def main():
     """Three proxies, one after the other, and policies that get none."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tollgate", default="target/release/tollgate", help="the binary to test")
-    arguments = parser.parse_args()
-    give_up_after(300)
+    binary = binary_under_test(__doc__, 300)
 
     tally = Tally()
     cast = Cast()
     for check in (check_matrix, check_places, check_published_keys, check_policies):
-        check(arguments.tollgate, cast, tally)
+        check(binary, cast, tally)
     return tally.conclude()
 
 

@@ -5,14 +5,13 @@ which claims there must be, and which scopes a route takes: see providers.py. Wh
 for another purpose, or for somebody else, is refused.
 """
 
-import argparse
 import json
 import sys
 
 from joserfc import jwk
 
 from front import Answer, Plan, front
-from harness import Tally, give_up_after
+from harness import Tally, binary_under_test
 from providers import KEY, OLD_KEY, PROVIDERS
 
 
@@ -82,13 +81,10 @@ def lacks(scopes):
 
 def main():
     """One proxy that knows all of them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tollgate", default="target/release/tollgate", help="the binary to test")
-    arguments = parser.parse_args()
-    give_up_after(120)
+    binary = binary_under_test(__doc__, 120)
 
     tally = Tally()
-    with front(arguments.tollgate, plan(), tally) as on:
+    with front(binary, plan(), tally) as on:
         for at, (name, provider) in enumerate(PROVIDERS.items()):
             print(f"{name}: {provider.settings['issuer']}")
             check(on, at, name, provider)

@@ -4,7 +4,6 @@ A good one is accepted. It is not once a byte of it is changed, once it has expi
 audience, or by another key.
 """
 
-import argparse
 import base64
 import json
 import os
@@ -12,7 +11,7 @@ import sys
 import time
 
 from front import AUDIENCE, KeyServer, Plan, front, serving
-from harness import Tally, give_up_after
+from harness import Tally, binary_under_test
 from minting import ALGORITHMS, ASYMMETRIC, LIBRARIES, SYMMETRIC, Order
 
 # Beyond the tolerance for clocks that disagree, which is a minute.
@@ -140,10 +139,7 @@ def check(on, library, minted):
 
 def main():
     """All libraries mint for one proxy, in which each algorithm and source has its own issuer."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tollgate", default="target/release/tollgate", help="the binary to test")
-    arguments = parser.parse_args()
-    give_up_after(300)
+    binary = binary_under_test(__doc__, 300)
 
     tally = Tally()
     plan = Plan(issuers=[])
@@ -157,7 +153,7 @@ def main():
             plan.issuers += issuers
             plan.files |= files
             publisher.documents |= documents
-        with front(arguments.tollgate, plan, tally) as on:
+        with front(binary, plan, tally) as on:
             for library in LIBRARIES:
                 print(f"{library}: {len(minted[library])} tokens")
                 check(on, library, minted[library])

@@ -18,7 +18,7 @@ from pathlib import Path
 import github
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "httpbin"))
-from harness import PATIENCE_SECONDS, Tally, give_up_after, tollgate
+from harness import PATIENCE_SECONDS, Tally, binary_under_test, tollgate
 
 ISSUER = "https://issuer.test"
 DOCUMENTATION = "https://docs.example.com/limits"

@@ -1,12 +1,11 @@
 """What PyGithub reads while a limit runs out: counts, the denial, and its own standing."""
 
-import argparse
 import sys
 import time
 
 import github
 
-from api import DOCUMENTATION, POLICY, Tally, give_up_after, session
+from api import DOCUMENTATION, POLICY, Tally, binary_under_test, session
 
 LIMIT = 5
 WINDOW_SECONDS = 3600
@@ -113,14 +112,11 @@ def run(binary, denied_status, kind, tally):
 
 def main():
     """GitHub's own status for a denial first, then the one of RFC 6585."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tollgate", default="target/release/tollgate", help="the binary to test")
-    arguments = parser.parse_args()
-    give_up_after(120)
+    binary = binary_under_test(__doc__, 120)
 
     tally = Tally()
-    run(arguments.tollgate, 403, github.RateLimitExceededException, tally)
-    run(arguments.tollgate, 429, github.GithubException, tally)
+    run(binary, 403, github.RateLimitExceededException, tally)
+    run(binary, 429, github.GithubException, tally)
     return tally.conclude()
 
 

@@ -1,6 +1,5 @@
 """PyGithub as it comes: its `GithubRetry` sees a denial, waits as it is told, and resumes."""
 
-import argparse
 import concurrent.futures
 import io
 import json
@@ -11,7 +10,7 @@ import time
 import github
 import urllib3
 
-from api import HELD, PATIENCE_SECONDS, POLICY, Tally, give_up_after, session
+from api import HELD, PATIENCE_SECONDS, POLICY, Tally, binary_under_test, session
 
 WINDOW_SECONDS = 3
 CORE = 3
@@ -172,14 +171,11 @@ def run(binary, denied_status, tally):
 
 def main():
     """GitHub's own status for a denial first, then the one of RFC 6585."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tollgate", default="target/release/tollgate", help="the binary to test")
-    arguments = parser.parse_args()
-    give_up_after(120)
+    binary = binary_under_test(__doc__, 120)
 
     tally = Tally()
-    run(arguments.tollgate, 403, tally)
-    run(arguments.tollgate, 429, tally)
+    run(binary, 403, tally)
+    run(binary, 429, tally)
     return tally.conclude()
 
 
