@@ -220,7 +220,8 @@ impl RedisStore {
         let (mut has_script, mut is_asking) = (true, false);
         let (mut redirections, mut pause) = (0, PAUSE);
         loop {
-            let command = if has_script { call.evalsha() } else { call.eval() };
+            let is_known = has_script && !node.introduce(call.sha());
+            let command = if is_known { call.evalsha() } else { call.eval() };
             let request = Request { command, is_asking, orphan: orphan() };
             let error = match node.call(request, deadline).await {
                 Ok(value) => return Ok(value),

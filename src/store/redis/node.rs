@@ -78,6 +78,8 @@ pub(super) struct Node {
     is_known: Cell<bool>,
     /// When somebody last waited in vain for it to serve.
     gave_up: Cell<Option<Instant>>,
+    /// Hashes of the scripts that were sent on this connection.
+    scripts: RefCell<Vec<&'static str>>,
 }
 
 /// What a node is started with.
@@ -113,6 +115,7 @@ impl Node {
             is_known_away: Cell::new(false),
             is_known: Cell::new(false),
             gave_up: Cell::new(None),
+            scripts: RefCell::default(),
         });
         tokio::task::spawn_local(upkeep::keep_up(Rc::downgrade(&node)));
         node
@@ -195,6 +198,23 @@ impl Node {
         self.queue.borrow_mut().push_back(queued);
         self.calls.set(self.calls.get() + 1);
         self.queued.notify_one();
+    }
+
+    /// Whether a script, by its hash, is not yet known on this connection; from now on it is. Sent
+    /// whole the first time, it takes effect in the order of the calls: what a response puts right
+    /// is there before the next request is decided.
+    pub(super) fn introduce(&self, sha: &'static str) -> bool {
+        let mut scripts = self.scripts.borrow_mut();
+        let is_new = !scripts.contains(&sha);
+        if is_new {
+            scripts.push(sha);
+        }
+        is_new
+    }
+
+    /// There is a new connection, perhaps to a server that knows no scripts.
+    pub(super) fn forget_scripts(&self) {
+        self.scripts.borrow_mut().clear();
     }
 
     /// It is known not to answer: no call waits for it until it does.

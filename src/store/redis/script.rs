@@ -64,6 +64,11 @@ mod word {
 }
 
 impl Call {
+    /// The hash of its script.
+    pub(super) fn sha(&self) -> &'static str {
+        self.script.sha()
+    }
+
     /// The call by the script's hash: all that a server needs that has seen the script before.
     pub(super) fn evalsha(&self) -> Cmd {
         self.command("EVALSHA", self.script.sha())

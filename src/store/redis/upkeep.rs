@@ -75,6 +75,7 @@ async fn serve(node: &Weak<Node>, Line { connection, closed }: Line) {
     let connected = Instant::now();
     let mut checks = interval_at(connected + QUIET, QUIET);
     if let Some(node) = node.upgrade() {
+        node.forget_scripts();
         node.come_back();
     }
     loop {
