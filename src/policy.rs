@@ -6,19 +6,23 @@
 mod callers;
 mod case;
 mod compile;
+mod cors;
 mod diff;
 mod file;
 mod limit;
 mod matcher;
 mod rate;
+mod rewrite;
 mod sources;
+mod upstream;
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, StatusCode};
 
 use crate::{
     identity::{IdentityRules, KeyRing},
+    target::EncodedSlash,
     yaml::Problem,
 };
 
@@ -27,6 +31,7 @@ pub use self::{
     callers::{CallerName, Listed, Override, Overrides},
     case::{Case, Expect, Given},
     compile::load,
+    cors::{Cors, OriginPattern, Origins, Preflight},
     diff::{Change, Difference, Fate, PolicyDifference, Presence, RouteChange, WindowChange, diff},
     file::schema,
     limit::{
@@ -34,7 +39,12 @@ pub use self::{
     },
     matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, RoutePart, Router},
     rate::{Period, Rate, RateError},
+    rewrite::{HeaderEdits, PathRewrite},
     sources::{Endings, Inputs, Sources},
+    upstream::{
+        Balance, Bounds, Ejection, HealthCheck, Protocol, Retries, Server, Transport, Upstream,
+        UpstreamTls,
+    },
 };
 
 /// Every policy that is in force, found by host.
@@ -111,6 +121,8 @@ pub struct Policy {
     pub identity: IdentityRules,
     /// The limits, referred to by position.
     pub limits: Vec<Limit>,
+    /// What an escaped slash in a path stands for.
+    pub encoded_slash: EncodedSlash,
     /// Finds the position of a request's route.
     pub router: Router,
     /// In the order of the file.
@@ -167,6 +179,18 @@ pub struct Route {
     pub upstream: usize,
     /// What a request costs here; none: what its limits say.
     pub cost: Option<Cost>,
+    /// Bytes that a request's body may have; none: any number.
+    pub max_body: Option<u64>,
+    /// What pages of other origins may read; none: what the upstream says.
+    pub cors: Option<Arc<Cors>>,
+    /// Protocols that a request may switch to (`Upgrade`), in lower case.
+    pub upgrades: Vec<Box<str>>,
+    /// What the upstream is asked for instead of the path.
+    pub rewrite: PathRewrite,
+    /// What is changed about the head of a request, at last.
+    pub request_headers: HeaderEdits,
+    /// What is changed about the head of an upstream's response, at first.
+    pub response_headers: HeaderEdits,
 }
 
 /// Whether a route looks at tokens.
@@ -198,35 +222,6 @@ impl AcceptedIssuers {
             AcceptedIssuers::Only(issuers) => issuers.contains(&issuer),
         }
     }
-}
-
-/// Where requests are forwarded to.
-#[derive(Clone, Debug)]
-pub struct Upstream {
-    /// Its name in the policy.
-    pub name: Box<str>,
-    /// The server.
-    pub server: Server,
-    /// The server as a `Host` field, for requests that have none.
-    pub authority: HeaderValue,
-    /// How long a connection may take to be made.
-    pub connect_timeout: Duration,
-    /// How long the upstream may take to answer with a response head.
-    pub response_timeout: Duration,
-    /// How long a body may make no progress, either way.
-    pub idle_timeout: Duration,
-    /// Headers that mean to it what this proxy says, and never what a client does: of claims, and of
-    /// credentials. None: there are no such.
-    pub own_headers: Option<Arc<[HeaderName]>>,
-}
-
-/// A server's address.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Server {
-    /// Name or address.
-    pub host: Box<str>,
-    /// TCP port.
-    pub port: u16,
 }
 
 /// What clients are told.

@@ -6,6 +6,7 @@
 //! task switch each way, and dropping a request drops its connection with it.
 
 mod body;
+mod group;
 mod headers;
 mod pool;
 
@@ -25,6 +26,7 @@ use crate::{deadline::Ticker, policy::Upstream};
 
 pub use self::{
     body::{RequestBody, UpstreamBody, UpstreamBodyError},
+    group::{Choice, Endpoint, Group, Loaded},
     headers::{
         ConnectionNamesProtectedField, Forwarding, check_connection, clean_request, clean_response,
         is_reserved,
@@ -104,7 +106,10 @@ impl Upstreams {
             parts.headers.insert(header::TRANSFER_ENCODING, CHUNKED.clone());
         }
         let request = |body| Request::from_parts(parts, body);
-        let pool = self.pools.of(&upstream.server);
+        let [server, ..] = upstream.servers.as_slice() else {
+            return Err(UpstreamError::ConnectTimeout);
+        };
+        let pool = self.pools.of(server);
 
         let Some(connection) = pool.take() else {
             let connection = pool.connect(upstream).await?;

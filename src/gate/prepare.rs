@@ -27,8 +27,10 @@ impl Judge {
         (upstream, target): (&Upstream, Target),
         (peer, request_id): (&Peer, &HeaderValue),
     ) {
-        let authority = || target.host.unwrap_or_else(|| upstream.authority.clone());
-        parts.headers.entry(header::HOST).or_insert_with(authority);
+        let server = upstream.servers.first().map(|server| &server.authority);
+        if let Some(host) = target.host.as_ref().or(server) {
+            parts.headers.entry(header::HOST).or_insert_with(|| host.clone());
+        }
         parts.uri = target.uri;
         parts.version = Version::HTTP_11;
         let headers = &mut parts.headers;

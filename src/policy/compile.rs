@@ -36,7 +36,10 @@ use super::{
     HostPattern, Limit, Matcher, Policy, Route, Router, Sources, Upstream,
     file::{LATER, RawPolicy},
 };
-use crate::yaml::{Document, Entries, Node, Problem, Span};
+use crate::{
+    target::EncodedSlash,
+    yaml::{Document, Entries, Node, Problem, Span},
+};
 
 /// Compiles the policy in `text`. `file` is its path: messages show it, its stem names the policy,
 /// and key files are found beside it.
@@ -239,6 +242,7 @@ impl Compiler<'_> {
             identity,
             core: core(&limits, &routes),
             limits,
+            encoded_slash: EncodedSlash::default(),
             router: Router::new(matchers),
             routes,
             responses: responses?,

@@ -122,7 +122,10 @@ impl Pool {
         self: &Rc<Self>,
         upstream: &Upstream,
     ) -> Result<Connection, UpstreamError> {
-        let address = (&*upstream.server.host, upstream.server.port);
+        let [server, ..] = upstream.servers.as_slice() else {
+            return Err(UpstreamError::ConnectTimeout);
+        };
+        let address = (&*server.host, server.port);
         let stream = timeout(upstream.connect_timeout, TcpStream::connect(address))
             .await
             .map_err(|_| UpstreamError::ConnectTimeout)?

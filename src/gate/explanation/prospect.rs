@@ -71,9 +71,10 @@ fn forward(draft: &Draft, upstream: &Upstream, head: &Parts, course: &Course<'_>
         _ if name == "x-request-id" => "(a new one)".into(),
         value => value.map(|it| String::from_utf8_lossy(it.as_bytes()).into()).unwrap_or_default(),
     };
+    let servers: Vec<String> = upstream.servers.iter().map(ToString::to_string).collect();
     Prospect::Forward {
         upstream: upstream.name.to_string(),
-        server: format!("{}:{}", upstream.server.host, upstream.server.port),
+        server: servers.join(", "),
         target: head.uri.to_string(),
         sets: after.keys().filter(is_set).map(|name| (name.to_string(), value(name))).collect(),
         removes: before

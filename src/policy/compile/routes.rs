@@ -8,7 +8,8 @@ use super::{Compiler, WrittenNames, words::Names};
 use crate::{
     identity::{CallerKey, IdentityRules, Tiers},
     policy::{
-        AcceptedIssuers, Auth, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Route,
+        AcceptedIssuers, Auth, HeaderEdits, HostPattern, KeyPart, Limit, Matcher, OnMissing,
+        PathPattern, PathRewrite, Route,
         file::{RawPolicy, RawRoute},
     },
     yaml::{Node, Spanned, Value, suggest},
@@ -95,7 +96,22 @@ impl Compiler<'_> {
         let matcher = Matcher { hosts: host.into_iter().collect(), path: path.clone(), methods };
         let name = route.matcher.path.value.as_str().into();
         let (auth, upstream, cost) = (auth?, upstream?, cost?);
-        Some((matcher, Route { name, path, auth, scopes, limits, upstream, cost }))
+        let route = Route {
+            name,
+            path,
+            auth,
+            scopes,
+            limits,
+            upstream,
+            cost,
+            max_body: None,
+            cors: None,
+            upgrades: vec!["websocket".into()],
+            rewrite: PathRewrite::default(),
+            request_headers: HeaderEdits::default(),
+            response_headers: HeaderEdits::default(),
+        };
+        Some((matcher, route))
     }
 
     /// Scopes as tokens write them (RFC 6749 section 3.3).

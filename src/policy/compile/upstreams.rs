@@ -1,6 +1,6 @@
 //! Upstreams: one server each, and how long it may take.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use http::{HeaderValue, Uri};
 
@@ -24,20 +24,16 @@ impl Compiler<'_> {
             self.refuse(raw.servers.span, message, help);
             return None;
         };
-        let authority = HeaderValue::from_str(server.value.trim_start_matches("http://")).ok();
         let server = self.server(server);
         let connect_timeout = self.duration(raw.connect_timeout.as_ref(), Duration::from_secs(2));
         let response_timeout =
             self.duration(raw.response_timeout.as_ref(), Duration::from_secs(60));
         let idle_timeout = self.duration(raw.idle_timeout.as_ref(), Duration::from_secs(60));
         Some(Upstream {
-            name: name.value.as_str().into(),
-            server: server?,
-            authority: authority?,
             connect_timeout: connect_timeout?,
             response_timeout: response_timeout?,
             idle_timeout: idle_timeout?,
-            own_headers: None,
+            ..Upstream::new(&name.value, vec![server?])
         })
     }
 
@@ -63,6 +59,8 @@ impl Compiler<'_> {
             return None;
         }
         Some(Server {
+            weight: NonZeroU32::MIN,
+            authority: HeaderValue::from_str(authority.as_str()).ok()?,
             host: authority.host().trim_matches(['[', ']']).into(),
             port: authority.port_u16().unwrap_or(80),
         })

@@ -311,8 +311,8 @@ pub(super) fn upstreams(old: &Policy, new: &Policy) -> Vec<Change> {
 fn upstream(own: &Upstream) -> String {
     let times = [own.connect_timeout, own.response_timeout, own.idle_timeout];
     let [connect, response, idle] = times.map(|time| format!("{time:?}"));
-    let server = format!("{}:{}", own.server.host, own.server.port);
-    format!("{server} (connect {connect}, response {response}, idle {idle})")
+    let servers: Vec<String> = own.servers.iter().map(ToString::to_string).collect();
+    format!("{} (connect {connect}, response {response}, idle {idle})", servers.join(", "))
 }
 
 /// What clients are told.

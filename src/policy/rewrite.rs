@@ -1,0 +1,82 @@
+//! What a route changes about the messages that take it: their path and their header fields.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// What becomes of a path on its way to the upstream. Both are whole segments, with a slash at the
+/// beginning and none at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathRewrite {
+    /// Taken off, where the path begins with it.
+    pub strip: Option<Box<str>>,
+    /// Put in front, after that.
+    pub add: Option<Box<str>>,
+}
+
+impl PathRewrite {
+    /// What the upstream is asked for instead of `path`, which is in normal form.
+    pub fn rewrite<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        let rest = self.strip.as_deref().and_then(|prefix| {
+            let rest = path.strip_prefix(prefix)?;
+            (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+        });
+        let rest = match rest {
+            Some("") => "/",
+            Some(rest) => rest,
+            None => path,
+        };
+        match &self.add {
+            Some(prefix) => Cow::Owned(format!("{prefix}{rest}")),
+            None => Cow::Borrowed(rest),
+        }
+    }
+}
+
+/// Fields that a route removes, sets and adds, in that order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderEdits {
+    /// Taken out.
+    pub remove: Vec<HeaderName>,
+    /// Put in place of all that there are.
+    pub set: Vec<(HeaderName, HeaderValue)>,
+    /// Put beside those that there are.
+    pub add: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl HeaderEdits {
+    /// Makes the changes.
+    pub fn apply(&self, headers: &mut HeaderMap) {
+        for name in &self.remove {
+            headers.remove(name);
+        }
+        for (name, value) in &self.set {
+            headers.insert(name.clone(), value.clone());
+        }
+        for (name, value) in &self.add {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_is_taken_off_by_whole_segments() {
+        let table = [
+            (Some("/v1"), None, "/v1/users", "/users"),
+            (Some("/v1"), None, "/v1", "/"),
+            (Some("/v1"), None, "/v10/users", "/v10/users"),
+            (Some("/v1"), Some("/internal"), "/v1/users", "/internal/users"),
+            (None, Some("/internal"), "/users", "/internal/users"),
+            (Some("/v1"), Some("/internal"), "/v1", "/internal/"),
+            (None, None, "/users", "/users"),
+        ];
+        for (strip, add, path, expected) in table {
+            let rewrite = PathRewrite { strip: strip.map(Into::into), add: add.map(Into::into) };
+            assert_eq!(rewrite.rewrite(path), expected, "{rewrite:?} {path}");
+        }
+    }
+}
