@@ -103,6 +103,14 @@ impl Policies {
         issuers.for_each(|issuer| issuer.keys.adopt(ring));
     }
 
+    /// All upstreams, each with the name of its policy.
+    pub(crate) fn upstreams_mut(&mut self) -> impl Iterator<Item = (&str, &mut Upstream)> {
+        self.policies.iter_mut().flat_map(|policy| {
+            let name = &*policy.name;
+            policy.upstreams.iter_mut().map(move |upstream| (name, upstream))
+        })
+    }
+
     /// All policies, in the order of their file names.
     pub fn iter(&self) -> impl Iterator<Item = &Policy> {
         self.policies.iter()

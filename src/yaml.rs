@@ -11,6 +11,7 @@
 //! - `decode`: tree to types, collecting problems.
 //! - `problem`: a problem, and how it is shown; `mask`: what is not shown of it.
 //! - `schema`: what editors check a file by.
+//! - `size`: sizes with their units.
 //! - `suggest`: "did you mean".
 
 mod decode;
@@ -20,6 +21,7 @@ mod mask;
 mod node;
 mod problem;
 mod schema;
+mod size;
 mod suggest;
 
 use std::fmt;
@@ -32,6 +34,7 @@ pub use self::decode::Later;
 pub use self::node::{Entries, Node, Span, Spanned, Value};
 pub use self::problem::Problem;
 pub use self::schema::schema_of;
+pub use self::size::Size;
 pub use self::suggest::suggest;
 
 use self::environment::Unfilled;

@@ -68,6 +68,7 @@ impl CallerName {
             && self.issuer.is_none_or(|issuer| caller.issuer == Some(issuer))
             && match &caller.value {
                 CallerValue::Claim(value) => self.value.as_bytes() == value.as_bytes(),
+                CallerValue::Certificate(name) => self.value == *name,
                 CallerValue::Address(address) => *self.value == *address.to_string(),
             }
     }

@@ -6,7 +6,10 @@
 
 mod callers;
 mod cases;
+mod cors;
 mod costs;
+mod failures;
+mod files;
 mod fingerprint;
 mod identity;
 mod issuers;
@@ -15,9 +18,11 @@ mod limits;
 mod measure;
 mod quotas;
 mod responses;
+mod rewriting;
 mod routes;
 mod statuses;
 mod tiers;
+mod transport;
 mod upstreams;
 mod words;
 
@@ -34,7 +39,7 @@ use self::{
 };
 use super::{
     HostPattern, Limit, Matcher, Policy, Route, Router, Sources, Upstream,
-    file::{LATER, RawPolicy},
+    file::{LATER, RawPaths, RawPolicy},
 };
 use crate::{
     target::EncodedSlash,
@@ -220,16 +225,25 @@ impl Compiler<'_> {
                 "add one: `- { match: { path: \"/**\" }, limits: [] }`",
             );
         }
-        let context = RouteContext { names: &names, hosts: &hosts, limits: &limits, tiers: &tiers };
+        let encoded_slash = self.encoded_slash(&raw.paths);
+        let own: Arc<[HeaderName]> =
+            identity.iter().flat_map(|rules| rules.own_headers()).cloned().collect();
+        let cors = raw.cors.as_ref().and_then(|cors| self.cors(&cors.value)).map(Arc::new);
+        let context = RouteContext {
+            names: &names,
+            hosts: &hosts,
+            limits: &limits,
+            tiers: &tiers,
+            own_headers: &own,
+            cors: cors.as_ref(),
+        };
         let (matchers, routes): (Vec<Matcher>, Vec<Route>) =
             raw.routes.value.iter().filter_map(|route| self.route(route, &context)).unzip();
         let responses = self.responses(&raw.responses);
         let tests =
             self.cases(&raw, &names, &hosts, identity.as_ref().filter(|_| is_identity_sound));
         let identity = identity?;
-        let own: Vec<HeaderName> = identity.own_headers().cloned().collect();
         if !own.is_empty() {
-            let own: Arc<[HeaderName]> = own.into();
             upstreams.iter_mut().for_each(|upstream| upstream.own_headers = Some(Arc::clone(&own)));
         }
         if self.problems.is_empty() {
@@ -242,7 +256,7 @@ impl Compiler<'_> {
             identity,
             core: core(&limits, &routes),
             limits,
-            encoded_slash: EncodedSlash::default(),
+            encoded_slash: encoded_slash?,
             router: Router::new(matchers),
             routes,
             responses: responses?,
@@ -251,6 +265,18 @@ impl Compiler<'_> {
             tests,
             warnings: std::mem::take(&mut self.warnings),
         })
+    }
+}
+
+impl Compiler<'_> {
+    fn encoded_slash(&mut self, raw: &RawPaths) -> Option<EncodedSlash> {
+        let Some(raw) = &raw.encoded_slash else { return Some(EncodedSlash::default()) };
+        let words = [
+            ("reject", EncodedSlash::Reject),
+            ("keep", EncodedSlash::Keep),
+            ("decode", EncodedSlash::Decode),
+        ];
+        self.one_of(raw, &words)
     }
 }
 

@@ -1,5 +1,5 @@
-//! What identity rules were made from, as a digest: rules that come to the same have the same id, and
-//! what was found out under them outlives a reload.
+//! What identity rules and connections were made from, as a digest: those that come to the same have
+//! the same one, and what was found out under them outlives a reload.
 
 use aws_lc_rs::digest::{Context, SHA256};
 
@@ -9,7 +9,7 @@ use crate::{
     yaml::{Node, Value},
 };
 
-/// Everything that went into the rules so far.
+/// Everything that went into it so far.
 pub(super) struct Fingerprint(Context);
 
 impl Fingerprint {
@@ -21,6 +21,12 @@ impl Fingerprint {
     pub(super) fn add(&mut self, part: &[u8]) {
         self.0.update(&(part.len() as u64).to_le_bytes());
         self.0.update(part);
+    }
+
+    pub(super) fn finish(self) -> [u8; 32] {
+        let mut digest = [0; 32];
+        digest.copy_from_slice(self.0.finish().as_ref());
+        digest
     }
 
     fn add_node(&mut self, node: &Node) {
@@ -55,8 +61,6 @@ impl Compiler<'_> {
                 }
             }
         }
-        let mut digest = [0; 32];
-        digest.copy_from_slice(fingerprint.0.finish().as_ref());
-        RulesId::of(&digest)
+        RulesId::of(&fingerprint.finish())
     }
 }

@@ -6,8 +6,8 @@ use http::HeaderName;
 use super::{Compiler, words::Names};
 use crate::{
     identity::{
-        Caller, CallerKey, ForwardedClaims, IdentityRules, InvalidToken, Issuer, TierSource, Tiers,
-        TokenSources,
+        Caller, CallerKey, CertificateName, ForwardedClaims, IdentityRules, InvalidToken, Issuer,
+        TierSource, Tiers, TokenSources,
     },
     policy::file::{RawCaller, RawForwardClaims, RawIdentity, RawToken},
     yaml::Spanned,
@@ -90,17 +90,24 @@ impl Compiler<'_> {
                 }
                 CallerKey::ApiKey(field.into())
             }
+            Some(("client_certificate", "subject")) => {
+                CallerKey::Certificate(CertificateName::Subject)
+            }
+            Some(("client_certificate", "san")) => {
+                CallerKey::Certificate(CertificateName::AlternativeName)
+            }
             _ => {
                 let message = format!("`{}` does not name a caller", raw.key.value);
                 self.refuse(
                     raw.key.span,
                     message,
-                    "write jwt.sub, another claim as jwt.<name>, api_key.id, or client.ip",
+                    "write jwt.sub, another claim as jwt.<name>, api_key.id, client_certificate.subject, \
+                     client_certificate.san, or client.ip",
                 );
                 return None;
             }
         };
-        if let (CallerKey::Claim(_) | CallerKey::ApiKey(_), Some(prefix)) = (&key, &raw.ipv6_prefix)
+        if let (false, Some(prefix)) = (matches!(key, CallerKey::Address { .. }), &raw.ipv6_prefix)
         {
             self.refuse(prefix.span, "`ipv6_prefix` needs `key: client.ip`", "remove it");
         }
@@ -112,7 +119,7 @@ impl Compiler<'_> {
                 }
                 Some((whose @ ("jwt" | "api_key"), _)) => {
                     let (message, help) = match (&key, whose) {
-                        (CallerKey::Address { .. }, _) => (
+                        (CallerKey::Address { .. } | CallerKey::Certificate(_), _) => (
                             "a caller without a token has no claims",
                             "write the name of a tier".to_owned(),
                         ),
@@ -209,6 +216,7 @@ impl CallerKey {
         match self {
             CallerKey::Claim(_) => "jwt",
             CallerKey::ApiKey(_) => "api_key",
+            CallerKey::Certificate(_) => "client_certificate",
             CallerKey::Address { .. } => "client",
         }
     }

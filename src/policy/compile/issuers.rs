@@ -191,7 +191,7 @@ impl Compiler<'_> {
                 }
             },
             KeySource::SecretFile => self.read_secret(place, MAX_KEY_FILE_BYTES)?,
-            _ => self.read(place, MAX_KEY_FILE_BYTES)?,
+            _ => self.read_for_identity(place, MAX_KEY_FILE_BYTES)?,
         };
         let keys = match source {
             KeySource::Pem => KeySet::from_pem(&material, algorithms),
@@ -211,32 +211,6 @@ impl Compiler<'_> {
             Ok(keys) => Some(IssuerKeys::Fixed(Arc::new(keys))),
             Err(error) => {
                 self.refuse(place.span, error.to_string(), "");
-                None
-            }
-        }
-    }
-
-    /// Content of a file that nobody else should be able to read.
-    fn read_secret(&mut self, path: &Spanned<String>, max_bytes: u64) -> Option<Vec<u8>> {
-        let content = self.read(path, max_bytes)?;
-        if self.sources.is_open_to_all(&self.folder.join(&path.value)) {
-            let message = format!("everybody on this machine can read `{}`", path.value);
-            let help = "it holds a secret: take that right away with `chmod o-r`";
-            self.warn(path.span, message, help);
-        }
-        Some(content)
-    }
-
-    /// Content of a file that says who callers are.
-    fn read(&mut self, path: &Spanned<String>, max_bytes: u64) -> Option<Vec<u8>> {
-        match self.sources.read(&self.folder.join(&path.value), max_bytes) {
-            Ok(content) => {
-                self.fingerprint.add(&content);
-                Some(content)
-            }
-            Err(error) => {
-                let message = format!("cannot read `{}`: {error}", path.value);
-                self.refuse(path.span, message, "write a path from this file's folder");
                 None
             }
         }
@@ -310,7 +284,7 @@ impl Compiler<'_> {
         timeout: Duration,
     ) -> Option<Endpoint> {
         let ca = match access.ca_file {
-            Some(path) => Some(Arc::from(self.read(path, MAX_KEY_FILE_BYTES)?)),
+            Some(path) => Some(Arc::from(self.read_for_identity(path, MAX_KEY_FILE_BYTES)?)),
             None => None,
         };
         match Endpoint::parse(url, access.allow_http, ca, timeout) {
@@ -391,7 +365,7 @@ impl Compiler<'_> {
             None => HeaderName::from_static("x-api-key"),
             Some(raw) => self.own_header(raw)?,
         };
-        let content = self.read(&raw.file, MAX_API_KEYS_BYTES)?;
+        let content = self.read_for_identity(&raw.file, MAX_API_KEYS_BYTES)?;
         let Ok(text) = str::from_utf8(&content) else {
             let message = format!("`{}` is not UTF-8 text", raw.file.value);
             self.refuse(raw.file.span, message, "write it with `tollgate key`");

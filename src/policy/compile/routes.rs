@@ -1,15 +1,15 @@
 //! Routes: which requests they match, whom they let in, what they charge.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
-use http::Method;
+use http::{HeaderName, Method};
 
 use super::{Compiler, WrittenNames, words::Names};
 use crate::{
     identity::{CallerKey, IdentityRules, Tiers},
     policy::{
-        AcceptedIssuers, Auth, HeaderEdits, HostPattern, KeyPart, Limit, Matcher, OnMissing,
-        PathPattern, PathRewrite, Route,
+        AcceptedIssuers, Auth, Cors, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern,
+        Route,
         file::{RawPolicy, RawRoute},
     },
     yaml::{Node, Spanned, Value, suggest},
@@ -25,6 +25,10 @@ pub(super) struct RouteContext<'c> {
     /// Those that are sound.
     pub(super) limits: &'c [Limit],
     pub(super) tiers: &'c Tiers,
+    /// Those that say who is calling.
+    pub(super) own_headers: &'c [HeaderName],
+    /// What the policy says for routes that do not.
+    pub(super) cors: Option<&'c Arc<Cors>>,
 }
 
 impl<'c> RouteContext<'c> {
@@ -91,6 +95,14 @@ impl Compiler<'_> {
         if let Some(cost) = &cost {
             self.check_costs(route, cost.as_ref(), &methods, context);
         }
+        let rewrite = self.path_rewrite(route, path.as_ref());
+        let (request_headers, response_headers) = self.route_edits(route, context.own_headers);
+        let cors = self.route_cors(route.cors.as_ref(), context.cors);
+        let upgrades = self.upgrades(route);
+        let max_body = match &route.max_body {
+            None => Some(None),
+            Some(node) => self.bytes(node).map(Some),
+        };
         let path = path?;
         self.check_parameters(route, &path, context);
         let matcher = Matcher { hosts: host.into_iter().collect(), path: path.clone(), methods };
@@ -104,12 +116,12 @@ impl Compiler<'_> {
             limits,
             upstream,
             cost,
-            max_body: None,
-            cors: None,
-            upgrades: vec!["websocket".into()],
-            rewrite: PathRewrite::default(),
-            request_headers: HeaderEdits::default(),
-            response_headers: HeaderEdits::default(),
+            max_body: max_body?,
+            cors: cors?,
+            upgrades,
+            rewrite: rewrite?,
+            request_headers,
+            response_headers,
         };
         Some((matcher, route))
     }

@@ -69,7 +69,12 @@ impl Compiler<'_> {
         if status.value.is_empty() {
             self.refuse(status.span, "a limit that counts nothing", HELP);
         }
-        self.statuses(&status.value).map(|statuses| Some(set(statuses)))
+        self.status_set(&status.value).map(Some)
+    }
+
+    /// Statuses of a list, which may be empty.
+    pub(super) fn status_set(&mut self, nodes: &[Node]) -> Option<Statuses> {
+        self.statuses(nodes).map(set)
     }
 
     fn statuses(&mut self, nodes: &[Node]) -> Option<Vec<u16>> {

@@ -1,6 +1,6 @@
 //! Words, names, numbers and times: small things that several sections need.
 
-use std::{collections::HashMap, fmt, ops::RangeInclusive, time::Duration};
+use std::{collections::HashMap, fmt, num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
 use http::HeaderName;
 
@@ -22,9 +22,10 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// Fields that are about a connection and not about a message (RFC 9110 section 7.6.1), or about a
 /// message's extent: nothing else can be read from them.
-const CONNECTION_HEADERS: [&str; 10] = [
+const CONNECTION_HEADERS: [&str; 11] = [
     "connection",
     "content-length",
+    "http2-settings",
     "keep-alive",
     "proxy-authenticate",
     "proxy-authorization",
@@ -63,6 +64,47 @@ impl Compiler<'_> {
             ),
         }
         None
+    }
+
+    /// A number in `range`; none written: `default`.
+    pub(super) fn number_within(
+        &mut self,
+        raw: Option<&Spanned<u32>>,
+        default: u32,
+        range: RangeInclusive<u32>,
+    ) -> Option<u32> {
+        let Some(raw) = raw else { return Some(default) };
+        if range.contains(&raw.value) {
+            return Some(raw.value);
+        }
+        let help = format!("write {} to {}", range.start(), range.end());
+        self.refuse(raw.span, "out of range", help);
+        None
+    }
+
+    /// The same, where nothing is no number.
+    pub(super) fn positive(
+        &mut self,
+        raw: Option<&Spanned<u32>>,
+        default: NonZeroU32,
+        most: u32,
+    ) -> Option<NonZeroU32> {
+        self.number_within(raw, default.get(), 1..=most).and_then(NonZeroU32::new)
+    }
+
+    /// A number of bytes: `1048576`, `10MiB`.
+    pub(super) fn bytes(&mut self, node: &Node) -> Option<u64> {
+        let text = match &node.value {
+            Value::Integer(number) => number.to_string(),
+            Value::String(text) => text.clone(),
+            other => other.kind().to_owned(),
+        };
+        let bytes = parse_bytes(&text);
+        if bytes.is_none() {
+            let help = "write a number, or one with KiB, MiB or GiB, such as 10MiB";
+            self.refuse(node.span, format!("`{text}` is not a number of bytes"), help);
+        }
+        bytes
     }
 
     /// A whole number of units, requests or leases: `5000`, `5_000`.
@@ -177,4 +219,23 @@ impl Compiler<'_> {
         }
         Some(raw.value.as_str().into())
     }
+}
+
+/// `1048576`, `1_048_576`, `10MiB`, `10 MiB`.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit() && c != '_') {
+        Some(end) => text.split_at_checked(end)?,
+        None => (text, ""),
+    };
+    let factor: u64 = match unit.trim_start() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    if !number.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    number.replace('_', "").parse::<u64>().ok()?.checked_mul(factor)
 }

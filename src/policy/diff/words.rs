@@ -115,6 +115,7 @@ pub(crate) fn caller_key(key: &CallerKey) -> String {
     match key {
         CallerKey::Claim(claim) => format!("jwt.{claim}"),
         CallerKey::ApiKey(field) => format!("api_key.{field}"),
+        CallerKey::Certificate(name) => format!("client_certificate.{}", name.word()),
         CallerKey::Address { ipv6_prefix: 64 } => "client.ip".to_owned(),
         CallerKey::Address { ipv6_prefix } => format!("client.ip (IPv6 /{ipv6_prefix})"),
     }

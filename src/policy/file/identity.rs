@@ -147,8 +147,13 @@ pub(in crate::policy) struct RawApiKeys {
 pub(in crate::policy) struct RawCaller {
     /// What kind of caller it is, for logs and messages, such as `user`.
     pub(in crate::policy) name: Spanned<String>,
-    /// What tells one caller from another: `jwt.<claim>`, `api_key.<field>` or `client.ip`.
-    #[schemars(regex(pattern = r"^(client\.ip|(jwt|api_key)\..+)$"))]
+    /// What tells one caller from another: `jwt.<claim>`, `api_key.<field>` or `client.ip`; or, of a
+    /// certificate that a listener with `client_ca_file` has verified, `client_certificate.subject`
+    /// (as in `CN=robot,O=Example`) or `client_certificate.san` (its first URI, DNS or email name),
+    /// which need no token. `auth: required` still does.
+    #[schemars(regex(
+        pattern = r"^(client\.ip|client_certificate\.(subject|san)|(jwt|api_key)\..+)$"
+    ))]
     pub(in crate::policy) key: Spanned<String>,
     /// The caller's tier: its name, or where that is found, `jwt.<claim>` or `api_key.<field>`.
     /// Left out: the default tier.

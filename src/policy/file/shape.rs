@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::{RawRefill, RawToldCost};
+use super::{RawCors, RawEjection, RawRefill, RawRetries, RawServer, RawToldCost};
 
 /// A number as it may be grouped (`100_000`), which to YAML is a text or a number.
 const COUNT: &str = "^[0-9][0-9_]*$";
@@ -121,6 +121,36 @@ shapes! {
         })
     };
 
+    /// A server's address, perhaps with a weight.
+    Server = "server or address", |generator| json_schema!({
+        "anyOf": [
+            { "type": "string", "pattern": "^https?://", "examples": ["http://127.0.0.1:9000"] },
+            generator.subschema_for::<RawServer>(),
+        ],
+    });
+
+    /// When a server is left out, or never.
+    Ejection = "ejection", |generator| or_off(&generator.subschema_for::<RawEjection>());
+
+    /// When a request is tried again, or never.
+    Retries = "retries", |generator| or_off(&generator.subschema_for::<RawRetries>());
+
+    /// What pages of other origins may do on a route, or that nothing is said about them.
+    RouteCors = "route cors", |generator| or_off(&generator.subschema_for::<RawCors>());
+
+    /// A number of bytes.
+    Bytes = "bytes", |_generator| json_schema!({
+        "type": ["integer", "string"],
+        "minimum": 0,
+        "pattern": "^[0-9][0-9_]*\\s*(B|KiB|MiB|GiB)?$",
+        "examples": ["10MiB", 1048576],
+    });
+
+    /// The value of a header field.
+    HeaderText = "header text", |_generator| json_schema!({
+        "type": ["string", "integer", "boolean"],
+    });
+
     /// What a claim has to be: a value or one of several.
     ClaimValue = "claim", |_generator| one_or_several(&json!({
         // Nothing: whatever it is.
@@ -143,6 +173,10 @@ fn one_or_several(shape: &Value, most: usize) -> Schema {
         list.insert("maxItems".to_owned(), most.into());
     }
     json_schema!({ "anyOf": [shape, list] })
+}
+
+fn or_off(shape: &Schema) -> Schema {
+    json_schema!({ "anyOf": [shape, { "type": "string", "enum": ["off"] }] })
 }
 
 fn by_tier(shape: &Value) -> Schema {

@@ -1,0 +1,48 @@
+//! Files that a policy names: keys, certificates, secrets. They are found from the policy's folder.
+
+use super::Compiler;
+use crate::yaml::Spanned;
+
+impl Compiler<'_> {
+    /// Content of a file.
+    pub(super) fn read(&mut self, path: &Spanned<String>, max_bytes: u64) -> Option<Vec<u8>> {
+        match self.sources.read(&self.folder.join(&path.value), max_bytes) {
+            Ok(content) => Some(content),
+            Err(error) => {
+                let message = format!("cannot read `{}`: {error}", path.value);
+                self.refuse(path.span, message, "write a path from this file's folder");
+                None
+            }
+        }
+    }
+
+    /// Content of a file that says who callers are.
+    pub(super) fn read_for_identity(
+        &mut self,
+        path: &Spanned<String>,
+        max_bytes: u64,
+    ) -> Option<Vec<u8>> {
+        let content = self.read(path, max_bytes)?;
+        self.fingerprint.add(&content);
+        Some(content)
+    }
+
+    /// The same, of one that nobody else should be able to read.
+    pub(super) fn read_secret(
+        &mut self,
+        path: &Spanned<String>,
+        max_bytes: u64,
+    ) -> Option<Vec<u8>> {
+        let content = self.read_for_identity(path, max_bytes)?;
+        self.warn_if_open_to_all(path);
+        Some(content)
+    }
+
+    pub(super) fn warn_if_open_to_all(&mut self, path: &Spanned<String>) {
+        if self.sources.is_open_to_all(&self.folder.join(&path.value)) {
+            let message = format!("everybody on this machine can read `{}`", path.value);
+            let help = "it holds a secret: take that right away with `chmod o-r`";
+            self.warn(path.span, message, help);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What clients are told, as it is written.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::yaml::Spanned;
+
+/// What clients are told.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "responses section")]
+pub(in crate::policy) struct RawResponses {
+    /// Which limit headers responses have: `github` (x-ratelimit-*), `ietf` (RateLimit and
+    /// RateLimit-Policy), `both` or `none`. Default: github.
+    #[schemars(extend("enum" = ["github", "ietf", "both", "none"]))]
+    pub(in crate::policy) headers: Option<Spanned<String>>,
+    /// The status of a denial: 429, or 403 as GitHub has it. Default: 429.
+    #[schemars(extend("enum" = [429, 403]))]
+    pub(in crate::policy) denied_status: Option<Spanned<u16>>,
+    /// Where the API's limits are explained; denials name it.
+    pub(in crate::policy) documentation_url: Option<Spanned<String>>,
+    /// The protection space that is named to clients without a good token. Default: tollgate.
+    pub(in crate::policy) realm: Option<Spanned<String>>,
+    /// Where callers can ask how they stand, or `off`. Default: /rate_limit.
+    pub(in crate::policy) rate_limit_path: Option<Spanned<String>>,
+    /// Up to so much is added to `Retry-After`, so that not all come back at once, 0s to 60s.
+    /// Default: 0s.
+    pub(in crate::policy) jitter: Option<Spanned<String>>,
+    /// Whether responses name the limits in shadow mode that would have denied. Default: false.
+    #[serde(default)]
+    pub(in crate::policy) shadow_header: bool,
+}

@@ -1,0 +1,82 @@
+//! Sizes as people write them: a number of bytes, or `64KiB`, `10MiB`, `1GiB`.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use super::node::Value;
+
+/// Stands for a size in a JSON Schema; the field itself is a [`super::Node`].
+pub struct Size;
+
+impl JsonSchema for Size {
+    fn schema_name() -> Cow<'static, str> {
+        "size".into()
+    }
+
+    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["integer", "string"],
+            "minimum": 0,
+            "pattern": "^[0-9][0-9_]* ?([KMG]iB|B)?$",
+        })
+    }
+}
+
+/// Units, with the power of two that each stands for. Those of a thousand are left out: `KB` is
+/// 1000 to some and 1024 to others.
+const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("B", 0)];
+
+impl Size {
+    /// The bytes that a value stands for; none if it is no size.
+    pub fn parse(value: &Value) -> Option<u64> {
+        let text = match value {
+            Value::Integer(bytes) => return u64::try_from(*bytes).ok(),
+            Value::String(text) => text,
+            _ => return None,
+        };
+        let (number, power) = UNITS
+            .iter()
+            .find_map(|(unit, power)| Some((text.strip_suffix(unit)?, *power)))
+            .unwrap_or((text, 0));
+        let number = number.strip_suffix(' ').unwrap_or(number);
+        if !number.starts_with(|first: char| first.is_ascii_digit()) {
+            return None;
+        }
+        let bytes: u64 = number.replace('_', "").parse().ok()?;
+        bytes.checked_mul(1 << power)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units_of_1024() {
+        let parse = |text: &str| Size::parse(&Value::String(text.into()));
+        for (text, bytes) in [
+            ("0", Some(0)),
+            ("64KiB", Some(65_536)),
+            ("64 KiB", Some(65_536)),
+            ("10MiB", Some(10 << 20)),
+            ("3GiB", Some(3 << 30)),
+            ("100_000", Some(100_000)),
+            ("7B", Some(7)),
+            ("64KB", None),
+            ("64kib", None),
+            ("-1", None),
+            ("+1", None),
+            ("1.5MiB", None),
+            ("_1", None),
+            ("KiB", None),
+            ("", None),
+            ("99999999999GiB", None),
+        ] {
+            assert_eq!(parse(text), bytes, "{text:?}");
+        }
+        assert_eq!(Size::parse(&Value::Integer(12)), Some(12));
+        assert_eq!(Size::parse(&Value::Integer(-12)), None);
+        assert_eq!(Size::parse(&Value::Bool(true)), None);
+    }
+}
