@@ -1,244 +1,284 @@
-//! Forwarding: one request to an upstream over a kept connection, and its response back.
+//! Forwarding: one request to a server of an upstream, and its response back.
 //!
-//! Each worker has its own connections, so nothing here is shared or locked. A connection has no
-//! task of its own: whoever waits for its response drives it (`Connection::poll_drive`), and the
-//! response's body drives it on until it is finished and the connection can be kept. That saves a
-//! task switch each way, and dropping a request drops its connection with it.
+//! Each worker has its own connections; what workers share is how many there are, and how the servers
+//! are. A request is tried at one server, and again, mostly at another, if that can do no harm.
 
+mod balance;
 mod body;
+mod dial;
+mod ejection;
+mod endpoint;
+mod failure;
 mod group;
 mod headers;
+mod health;
+mod http1;
+mod http2;
+mod keeper;
+mod line;
 mod pool;
+mod report;
+mod resolve;
+mod retry;
+mod roster;
+mod slots;
+mod stream;
+mod unsound;
+mod upgrade;
+mod way;
 
-use std::{
-    future::{Future, poll_fn},
-    pin::pin,
-    rc::Rc,
-    task::{Context, Poll, Waker},
-};
+use std::{rc::Rc, sync::Arc};
 
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
-use http_body::Body as _;
+use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts};
 use hyper::body::Incoming;
 
-use self::{body::Timing, pool::Pools};
-use crate::{deadline::Ticker, policy::Upstream};
+use self::{
+    body::Source,
+    failure::Failure,
+    pool::{Acquired, Carrier},
+    retry::{Tries, repetition},
+    way::{Way, Ways},
+};
+use crate::{
+    deadline::Ticker,
+    policy::{Protocol, Upstream},
+};
 
 pub use self::{
-    body::{RequestBody, UpstreamBody, UpstreamBodyError},
-    group::{Choice, Endpoint, Group, Loaded},
+    body::{ClientBody, RequestBody, RequestBodyError, UpstreamBody, UpstreamBodyError},
+    endpoint::{Endpoint, Loaded},
+    failure::UpstreamError,
+    group::{Choice, Group},
     headers::{
         ConnectionNamesProtectedField, Forwarding, check_connection, clean_request, clean_response,
         is_reserved,
     },
-    pool::Connection,
+    keeper::Keeper,
+    report::{EndpointReport, EndpointState, ServerReport, UpstreamReport},
+    slots::{Slot, Slots},
+    stream::Stream,
+    upgrade::{DeclinedBody, Switch, Switched},
 };
 
 static CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
 /// A worker's way to all upstreams.
 pub struct Upstreams {
-    pools: Pools,
+    ways: Ways,
+    ticker: Rc<Ticker>,
 }
 
-/// Why there is no response from the upstream.
-#[derive(Debug, thiserror::Error)]
-pub enum UpstreamError {
-    /// No connection could be made.
-    #[error("cannot connect: {0}")]
-    Connect(#[source] std::io::Error),
-    /// No connection was made in time.
-    #[error("connecting took too long")]
-    ConnectTimeout,
-    /// The upstream did not answer in time.
-    #[error("no response in time")]
-    ResponseTimeout,
-    /// The connection broke, or what came was no HTTP.
-    #[error("exchange failed: {0}")]
-    Exchange(#[source] hyper::Error),
-    /// The response is ambiguous, switches to a protocol that was not asked for, or never begins for
-    /// all that is sent.
-    #[error("unsound response")]
-    Unsound,
-    /// The client's body broke off or was malformed.
-    #[error("request body failed: {0}")]
-    RequestBody(#[source] hyper::Error),
-    /// The client's body made no progress.
-    #[error("request body made no progress")]
-    RequestBodyTimeout,
+/// A connection in HTTP/1.1 of a request's own, which is not for others after it.
+#[derive(Debug)]
+pub struct OwnConnection {
+    /// The connection.
+    pub stream: Stream,
+    /// Counts it among the server's.
+    pub slot: Slot,
+    /// Counts the request among the server's.
+    pub loaded: Loaded,
+    /// The server.
+    pub endpoint: Arc<Endpoint>,
 }
 
-/// What became of an attempt.
-struct Failure {
+/// What an attempt has led to.
+struct Answer {
+    response: Response<UpstreamBody>,
+    /// The request again, if it may be sent twice.
+    copy: Option<Request<RequestBody>>,
+}
+
+/// Why an attempt has failed.
+struct Failed {
     error: UpstreamError,
-    /// The request, if it was never sent.
-    request: Option<Request<RequestBody>>,
-    /// The connection was closed, and not a byte of a response had come.
-    was_unanswered: bool,
+    /// The request, if it may be tried again.
+    again: Option<Request<RequestBody>>,
 }
 
 impl Upstreams {
     /// No connections yet.
     pub fn new(ticker: Rc<Ticker>) -> Self {
-        Upstreams { pools: Pools::new(ticker) }
+        Upstreams { ways: Ways::new(Rc::clone(&ticker)), ticker }
     }
 
     /// Closes connections that nobody has needed for a while.
     pub fn close_idle(&self) {
-        self.pools.close_idle();
+        self.ways.close_idle();
     }
 
-    /// Sends `request` and waits for the head of its response.
+    /// Sends a request of `caller`, a hash that tells him from others, and waits for the head of its
+    /// response.
     ///
-    /// A kept connection may have been closed by the upstream just now. If not a byte of a response
-    /// came, the request is tried once more on a new connection, provided that it was never sent or
-    /// may be sent twice (RFC 9110 section 9.2.2).
+    /// What fails is tried again, as far as the policy's attempts and the budget go, if it was
+    /// certainly never sent, or may be sent twice and nothing of a response has come.
     ///
     /// # Errors
     /// [`UpstreamError`].
     pub async fn forward(
         &self,
         upstream: &Upstream,
-        (mut parts, incoming): (Parts, Incoming),
+        caller: u128,
+        (mut parts, body): (Parts, ClientBody),
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
-        if !incoming.is_end_stream() && !parts.headers.contains_key(header::CONTENT_LENGTH) {
+        let body = RequestBody::new(body, upstream);
+        if !body.is_empty() && !parts.headers.contains_key(header::CONTENT_LENGTH) {
             // hyper would take a GET for one without a body.
             parts.headers.insert(header::TRANSFER_ENCODING, CHUNKED.clone());
         }
-        let request = |body| Request::from_parts(parts, body);
-        let [server, ..] = upstream.servers.as_slice() else {
-            return Err(UpstreamError::ConnectTimeout);
-        };
-        let pool = self.pools.of(server);
+        let way = self.ways.to(upstream)?;
+        way.budget.earn(&upstream.retries);
+        let mut tries = Tries::new(&upstream.retries);
+        let mut request = Request::from_parts(parts, body);
+        let mut endpoint = way.choose_first(Choice { caller, tried: &[] }, upstream).await?;
+        loop {
+            let tried = attempt(&way, &endpoint, request, (upstream, &tries)).await;
+            let (result, again) = match tried {
+                Ok(Answer { response, copy }) => {
+                    let status = response.status();
+                    tell_health(&endpoint, status, upstream);
+                    let is_wanted = upstream.retries.statuses.contains(status);
+                    (Ok(response), copy.filter(|_| is_wanted))
+                }
+                Err(Failed { error, again }) => {
+                    if error.is_servers_fault() {
+                        endpoint.fail();
+                    }
+                    (Err(error), again)
+                }
+            };
+            let Some(again) = again else { return result };
+            tries.tried.push(endpoint);
+            let Ok(next) = way.choose(Choice { caller, tried: &tries.tried }) else {
+                return result;
+            };
+            let is_vain = result.as_ref().err().is_some_and(UpstreamError::calls_for_another)
+                && tries.has_tried(&next);
+            if is_vain || !tries.again(&way.budget, self.ticker.now()) {
+                return result;
+            }
+            (request, endpoint) = (again, next);
+        }
+    }
 
-        let Some(connection) = pool.take() else {
-            let connection = pool.connect(upstream).await?;
-            let body = RequestBody::new(incoming, timing(&connection, upstream), upstream);
-            let exchange = exchange(connection, request(body), upstream);
-            return exchange.await.map_err(|failure| failure.error);
-        };
-
-        let request = request(RequestBody::new(incoming, timing(&connection, upstream), upstream));
-        let copy = is_repeatable(&request).then(|| copy_of(&request));
-        let failure = match exchange(connection, request, upstream).await {
-            Ok(response) => return Ok(response),
-            Err(failure) => failure,
-        };
-        let again = failure.request.or(copy).filter(|_| failure.was_unanswered);
-        let Some(mut request) = again else { return Err(failure.error) };
-        let connection = pool.connect(upstream).await?;
-        request.body_mut().attach(timing(&connection, upstream));
-        exchange(connection, request, upstream).await.map_err(|failure| failure.error)
+    /// A new connection in HTTP/1.1 to a server for one request of `caller`, who keeps it.
+    ///
+    /// # Errors
+    /// [`UpstreamError`]; nothing was sent.
+    pub async fn connect(
+        &self,
+        upstream: &Upstream,
+        caller: u128,
+    ) -> Result<OwnConnection, UpstreamError> {
+        let way = self.ways.to(upstream)?;
+        way.budget.earn(&upstream.retries);
+        let mut tries = Tries::new(&upstream.retries);
+        let mut endpoint = way.choose_first(Choice { caller, tried: &[] }, upstream).await?;
+        loop {
+            let error = match connect_to(&way, &endpoint, upstream).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => error,
+            };
+            if error.is_servers_fault() {
+                endpoint.fail();
+            }
+            tries.tried.push(endpoint);
+            let next = way.choose(Choice { caller, tried: &tries.tried })?;
+            let is_vain = error.calls_for_another() && tries.has_tried(&next);
+            if is_vain || !tries.again(&way.budget, self.ticker.now()) {
+                return Err(error);
+            }
+            endpoint = next;
+        }
     }
 }
 
-fn timing(connection: &Connection, upstream: &Upstream) -> Timing {
-    let deadline = Rc::clone(&connection.deadline);
-    Timing { deadline, response_timeout: upstream.response_timeout }
+async fn connect_to(
+    way: &Way,
+    endpoint: &Arc<Endpoint>,
+    upstream: &Upstream,
+) -> Result<OwnConnection, UpstreamError> {
+    let loaded = endpoint.load();
+    let slot = way.pool(endpoint).slot(upstream).await?;
+    let stream = way.dialer.dial(endpoint, Protocol::Http1, upstream).await?;
+    Ok(OwnConnection { stream, slot, loaded, endpoint: Arc::clone(endpoint) })
 }
 
-/// Whether a request may be sent twice: its method is idempotent and there is no body to lose.
-fn is_repeatable(request: &Request<RequestBody>) -> bool {
-    const IDEMPOTENT: [Method; 5] =
-        [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE];
-    request.body().is_end_stream() && IDEMPOTENT.contains(request.method())
+/// One attempt at one server.
+///
+/// A kept connection may have been closed by the server just now, which is no failure of either. If
+/// nothing of a response came, the request is sent once more on a connection of which that cannot be
+/// said, provided that it was never sent or may be sent twice. This is no retry that the budget has
+/// to bear: it happens at most once a request, and takes an answer on the same connection before it.
+async fn attempt(
+    way: &Way,
+    endpoint: &Arc<Endpoint>,
+    request: Request<RequestBody>,
+    (upstream, tries): (&Upstream, &Tries),
+) -> Result<Answer, Failed> {
+    let (loaded, pool) = (endpoint.load(), way.pool(endpoint));
+    let never_sent = |error, request| Failed { error, again: Some(request) };
+    let acquired = match pool.acquire(upstream).await {
+        Ok(acquired) => acquired,
+        Err(error) => return Err(never_sent(error, request)),
+    };
+    let is_kept = matches!(acquired, Acquired::Kept(_));
+    let copy = if is_kept || tries.may_go_on() { repetition(&request) } else { None };
+    let carrier = match pool.carrier(acquired, &way.dialer, upstream).await {
+        Ok(carrier) => carrier,
+        Err(error) => return Err(never_sent(error, request)),
+    };
+    let answer = |(response, source): (Response<Incoming>, Source), copy| {
+        let body = |body| UpstreamBody::new(body, source, loaded, upstream.idle_timeout);
+        Answer { response: response.map(body), copy }
+    };
+    let failure = match exchange(carrier, request, upstream).await {
+        Ok(response) => return Ok(answer(response, copy)),
+        Err(failure) => failure,
+    };
+    let again = failure.unsent.or(copy).filter(|_| failure.is_unanswered);
+    let request = match again {
+        Some(request) if is_kept && !failure.error.calls_for_another() => request,
+        again => return Err(Failed { error: failure.error, again }),
+    };
+
+    let carrier = match pool.acquire_new(upstream).await {
+        Ok(acquired) => pool.carrier(acquired, &way.dialer, upstream).await,
+        Err(error) => Err(error),
+    };
+    let carrier = match carrier {
+        Ok(carrier) => carrier,
+        Err(error) => return Err(never_sent(error, request)),
+    };
+    let copy = if tries.may_go_on() { repetition(&request) } else { None };
+    match exchange(carrier, request, upstream).await {
+        Ok(response) => Ok(answer(response, copy)),
+        Err(Failure { error, unsent, is_unanswered }) => {
+            Err(Failed { error, again: unsent.or(copy).filter(|_| is_unanswered) })
+        }
+    }
 }
 
-fn copy_of(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut copy = Request::new(RequestBody::empty());
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.headers_mut() = request.headers().clone();
-    copy
-}
-
-/// One attempt on one connection.
 async fn exchange(
-    mut connection: Connection,
+    carrier: Carrier,
     request: Request<RequestBody>,
     upstream: &Upstream,
-) -> Result<Response<UpstreamBody>, Failure> {
-    let body_state = request.body().state();
-    let read_before = connection.bytes_read();
-    let sending = connection.sender.try_send_request(request);
-    let mut sending = pin!(sending);
-    connection.deadline.set(upstream.response_timeout);
-
-    let outcome = poll_fn(|context| {
-        // The connection is what produces the response, in this same task: the response itself
-        // needs no waker, and one would only wake this task a second time.
-        let closed = connection.poll_drive(context).is_ready();
-        let mut without_waker = Context::from_waker(Waker::noop());
-        if let Poll::Ready(result) = sending.as_mut().poll(&mut without_waker) {
-            return Poll::Ready(Some(result));
+) -> Result<(Response<Incoming>, Source), Failure> {
+    Ok(match carrier {
+        Carrier::Http1(connection) => {
+            let (response, connection) = connection.exchange(request, upstream).await?;
+            (response, Source::Http1(connection))
         }
-        // The deadline runs from the last progress of the request's body, see `RequestBody`.
-        let is_storm = connection.bytes_read() - read_before > MAX_INTERIM_BYTES;
-        let passed = connection.deadline.poll_passed(context);
-        if closed || passed || is_storm { Poll::Ready(None) } else { Poll::Pending }
-    });
-    let outcome = outcome.await;
-    let was_unanswered = connection.bytes_read() == read_before && !body_state.has_failed();
-    let failure = |error, request| Failure { error, request, was_unanswered };
-    let ended = match outcome {
-        Some(Ok(response)) if is_unsound(&response) => {
-            return Err(failure(UpstreamError::Unsound, None));
+        Carrier::Http2(permit) => {
+            let (response, stream) = permit.exchange(request, upstream).await?;
+            (response, Source::Http2(stream))
         }
-        Some(Ok(response)) => {
-            body_state.set_answered();
-            let body = |body| UpstreamBody::new(body, connection, upstream.idle_timeout);
-            return Ok(response.map(body));
-        }
-        Some(Err(error)) => Some(error),
-        None if connection.deadline.has_passed() => {
-            let error = match body_state.is_waiting() {
-                true => UpstreamError::RequestBodyTimeout,
-                false => UpstreamError::ResponseTimeout,
-            };
-            return Err(failure(error, None));
-        }
-        None => {
-            // With the connection goes its end of the queue, and a request that it never took comes
-            // back.
-            drop(connection);
-            let mut without_waker = Context::from_waker(Waker::noop());
-            match sending.as_mut().poll(&mut without_waker) {
-                Poll::Ready(Err(error)) => Some(error),
-                _ => None,
-            }
-        }
-    };
-    let Some(mut error) = ended else { return Err(failure(UpstreamError::Unsound, None)) };
-    let request = error.take_message();
-    let error = match body_state.has_failed() {
-        true => UpstreamError::RequestBody(error.into_error()),
-        false => UpstreamError::Exchange(error.into_error()),
-    };
-    Err(failure(error, request))
+    })
 }
 
-/// Bytes that may come before a response's head is complete: interim responses (1xx) and the head.
-const MAX_INTERIM_BYTES: u64 = 128 * 1024;
-
-/// Whether a response cannot be passed on: it says its length in two ways, in a coding that was not
-/// asked for, switches to a protocol that was not, or has a head of outrageous size.
-fn is_unsound(response: &Response<Incoming>) -> bool {
-    let headers = response.headers();
-    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    let framing_is_unsound = codings.next().is_some_and(|coding| {
-        !coding.as_bytes().eq_ignore_ascii_case(b"chunked")
-            || codings.next().is_some()
-            || headers.contains_key(header::CONTENT_LENGTH)
-    });
-    framing_is_unsound
-        || response.status() == StatusCode::SWITCHING_PROTOCOLS
-        || head_bytes(headers) > MAX_HEAD_BYTES
+/// Tells whether a server is well by what it has answered.
+fn tell_health(endpoint: &Endpoint, status: StatusCode, upstream: &Upstream) {
+    match &upstream.ejection {
+        Some(ejection) if ejection.statuses.contains(status) => endpoint.fail(),
+        _ => endpoint.succeed(),
+    }
 }
-
-/// Bytes of a head's fields, with their separators.
-fn head_bytes(headers: &HeaderMap) -> usize {
-    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
-}
-
-/// Largest head of a response that is passed on.
-const MAX_HEAD_BYTES: usize = 64 * 1024;

@@ -1,8 +1,8 @@
 //! `GET /metrics`: numbers for Prometheus, in its text format.
 
-use std::fmt::Write;
+use std::{borrow::Cow, fmt::Write};
 
-use super::{Context, Phase};
+use super::{Context, Phase, upstreams};
 use crate::{clock::Timestamp, store::Unanswered};
 
 /// The type of the text.
@@ -10,7 +10,7 @@ pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 
 /// What a number does: it only grows, or it goes up and down.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(super) enum Kind {
     Counter,
     Gauge,
 }
@@ -58,6 +58,10 @@ pub(super) fn text(context: &Context) -> String {
     text.family("tollgate_store_disagreed_total", Kind::Counter, help);
     text.sample(&[], counts.disagreed());
 
+    upstreams::write_metrics(&mut text, &context.shared);
+
+    upstreams::write_metrics(&mut text, &context.shared);
+
     let remote = context.remote_keys();
     let failing = remote.iter().filter(|keys| keys.last_error.is_some()).count();
     text.family("tollgate_remote_keys", Kind::Gauge, "Key sets that are fetched from issuers.");
@@ -72,15 +76,16 @@ fn seconds(instant: Timestamp) -> u64 {
     instant.as_micros() / 1_000_000
 }
 
+/// Numbers as text, one family after the other.
 #[derive(Default)]
-struct Text {
+pub(super) struct Text {
     text: String,
     /// The family that samples belong to.
     name: &'static str,
 }
 
 impl Text {
-    fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
+    pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -89,12 +94,34 @@ impl Text {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// Values of labels are words of this program, with nothing to escape.
-    fn sample(&mut self, labels: &[(&str, &str)], value: u64) {
+    /// A number of the family.
+    pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: u64) {
         self.text.push_str(self.name);
         for (at, (label, word)) in labels.iter().enumerate() {
+            let word = escaped(word);
             let _ = write!(self.text, "{}{label}=\"{word}\"", if at == 0 { '{' } else { ',' });
         }
         let _ = writeln!(self.text, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+}
+
+/// A label's value as the format wants it: policies may have any names.
+fn escaped(word: &str) -> Cow<'_, str> {
+    match word.contains(['\\', '"', '\n']) {
+        false => word.into(),
+        true => word.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_labels_are_escaped() {
+        let mut text = Text::default();
+        text.family("x", Kind::Gauge, "X.");
+        text.sample(&[("a", "plain"), ("b", "\\ \" \n")], 1);
+        assert!(text.text.ends_with("\nx{a=\"plain\",b=\"\\\\ \\\" \\n\"} 1\n"), "{}", text.text);
     }
 }

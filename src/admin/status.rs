@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Phase};
+use super::{Context, Phase, UpstreamStatus, upstreams};
 use crate::{
     identity::RemoteStatus,
     policy::{HostPattern, Policy},
@@ -36,6 +36,8 @@ pub struct Status {
     pub policies: Vec<PolicyStatus>,
     /// Where counters are.
     pub store: StoreStatus,
+    /// Where requests are forwarded to.
+    pub upstreams: Vec<UpstreamStatus>,
     /// The keys that are fetched from issuers.
     pub remote_keys: Vec<RemoteKeysStatus>,
 }
@@ -127,6 +129,7 @@ impl Status {
             needs_restart: report.needs_restart.into_iter().map(str::to_owned).collect(),
             policies: policies.iter().map(PolicyStatus::of).collect(),
             store: StoreStatus::of(&context.shared.stores),
+            upstreams: upstreams::all(&context.shared).into_iter().map(Into::into).collect(),
             remote_keys: context.remote_keys().into_iter().map(Into::into).collect(),
         }
     }

@@ -9,8 +9,9 @@ use crate::{
     identity::{Identifier, KeyRing, TrustedProxies},
     limit::KeyHasher,
     policy::Policies,
-    settings::{Configuration, Settings, StoreSettings},
+    settings::{Configuration, Limits, Settings, StoreSettings, Timeouts},
     store::{MemoryStore, Stores, restore},
+    upstream::Keeper,
 };
 
 /// What all workers share.
@@ -21,12 +22,18 @@ pub struct Shared {
     pub stores: Arc<Stores>,
     /// Finds out who is calling.
     pub identifier: Identifier,
+    /// Looks after the servers of upstreams. None: nothing is forwarded.
+    pub keeper: Option<Keeper>,
     /// What time it is.
     pub clock: Clock,
     /// Whose word about a client's address is taken.
     pub trusted_proxies: TrustedProxies,
     /// Whether upstreams get a `Forwarded` field.
     pub write_forwarded: bool,
+    /// How long clients may take.
+    pub timeouts: Timeouts,
+    /// How much they may send and hold.
+    pub limits: Limits,
 }
 
 impl Shared {
@@ -46,9 +53,12 @@ impl Shared {
                 KeyRing::start(clock.clone())?,
             ),
             stores: Arc::new(Stores::new(settings.store, memory)),
+            keeper: Some(Keeper::default()),
             clock,
             trusted_proxies: settings.trusted_proxies,
             write_forwarded: settings.write_forwarded,
+            timeouts: settings.timeouts,
+            limits: settings.limits,
         };
         shared.install(policies);
         Ok(shared)
@@ -67,10 +77,13 @@ impl Shared {
                 KeyRing::start(clock.clone())?,
             ),
             stores: fresh_stores(),
+            keeper: None,
             clock,
             trusted_proxies: settings
                 .map_or_else(Default::default, |own| own.trusted_proxies.clone()),
             write_forwarded: settings.is_some_and(|own| own.write_forwarded),
+            timeouts: settings.map_or_else(Timeouts::default, |own| own.timeouts),
+            limits: settings.map_or_else(Limits::default, |own| own.limits),
         })
     }
 
@@ -78,6 +91,9 @@ impl Shared {
     /// began with.
     pub fn install(&self, mut policies: Policies) -> Arc<Policies> {
         policies.adopt_keys(&self.identifier.ring);
+        if let Some(keeper) = &self.keeper {
+            keeper.adopt(&mut policies);
+        }
         self.policies.swap(Arc::new(policies))
     }
 }

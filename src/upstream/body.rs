@@ -2,7 +2,8 @@
 //! deadline that starts anew with each frame.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
+    mem,
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -16,23 +17,36 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::{
+    Loaded, UpstreamError,
     headers::{is_dropped_from_request, is_reserved},
-    pool::Connection,
+    http1, http2,
 };
 use crate::{deadline::Deadline, policy::Upstream};
+
+/// A client's body, as it comes.
+pub struct ClientBody {
+    /// The body.
+    pub incoming: Incoming,
+    /// Bytes that it may have; none: any number.
+    pub max_bytes: Option<u64>,
+}
 
 /// A client's body on its way to the upstream.
 pub struct RequestBody {
     incoming: Option<Incoming>,
+    /// Bytes that may still come.
+    room: u64,
     timing: Option<Timing>,
     /// Headers that only this proxy writes, by the policy; none: there are no such.
     own: Option<Arc<[HeaderName]>>,
     state: Rc<BodyState>,
+    /// Somebody else reads it than waits for the response.
+    is_streamed: bool,
 }
 
 /// The deadline of the exchange that a body is part of.
 pub(super) struct Timing {
-    /// Shared with the connection.
+    /// Shared with the exchange.
     pub(super) deadline: Rc<Deadline>,
     /// How long the upstream may take once the client is done, or to take a frame.
     pub(super) response_timeout: Duration,
@@ -43,7 +57,21 @@ pub(super) struct Timing {
 pub(super) struct BodyState {
     waiting: Cell<bool>,
     failed: Cell<bool>,
+    too_large: Cell<bool>,
     answered: Cell<bool>,
+    abandoned: Cell<bool>,
+    begun: Cell<bool>,
+    /// Who reads it, if that is somebody else.
+    reader: RefCell<Option<Waker>>,
+    /// A body of which nothing was read when its reader gave it up.
+    unread: RefCell<Option<Unread>>,
+}
+
+#[derive(Debug)]
+struct Unread {
+    incoming: Option<Incoming>,
+    room: u64,
+    own: Option<Arc<[HeaderName]>>,
 }
 
 impl BodyState {
@@ -57,46 +85,115 @@ impl BodyState {
         self.answered.set(true);
     }
 
-    /// The client broke it off.
+    /// The client broke it off, or sent too much.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.get()
+    }
+
+    /// Whose fault it is that the exchange has failed with this error.
+    pub(super) fn blame(&self, error: hyper::Error) -> UpstreamError {
+        match (self.too_large.get(), self.failed.get()) {
+            (true, _) => UpstreamError::RequestBodyTooLarge,
+            (false, true) => UpstreamError::RequestBody(error),
+            (false, false) => UpstreamError::Exchange(error),
+        }
+    }
+
+    /// Nobody needs the rest of it.
+    pub(super) fn abandon(&self) {
+        self.abandoned.set(true);
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
     }
 }
 
 /// How long a client's body may make no progress.
 const REQUEST_IDLE: Duration = Duration::from_secs(30);
 
+/// Why a request's body breaks off.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestBodyError {
+    /// The client's connection failed, or what came is no body.
+    #[error(transparent)]
+    Client(#[from] hyper::Error),
+    /// It is larger than its route takes.
+    #[error("the body is too large")]
+    TooLarge,
+    /// The exchange that it was part of is over.
+    #[error("nobody needs the rest of the body")]
+    Abandoned,
+}
+
 impl RequestBody {
-    /// The client's body, setting the deadline anew with each frame.
-    pub(super) fn new(incoming: Incoming, timing: Timing, upstream: &Upstream) -> Self {
-        let (incoming, timing) = (Some(incoming), Some(timing));
-        RequestBody { incoming, timing, own: upstream.own_headers.clone(), state: Rc::default() }
+    /// The client's body.
+    pub(super) fn new(body: ClientBody, upstream: &Upstream) -> Self {
+        let ClientBody { incoming, max_bytes } = body;
+        let room = max_bytes.unwrap_or(u64::MAX);
+        RequestBody::of(Some(incoming), room, upstream.own_headers.clone())
     }
 
     /// No body.
     pub(super) fn empty() -> Self {
-        RequestBody { incoming: None, timing: None, own: None, state: Rc::default() }
+        RequestBody::of(None, 0, None)
     }
 
-    /// Goes on with another connection.
+    /// A body again of which nothing was read.
+    pub(super) fn unread(state: &BodyState) -> Option<Self> {
+        let unread = state.unread.take()?;
+        Some(RequestBody::of(unread.incoming, unread.room, unread.own))
+    }
+
+    fn of(incoming: Option<Incoming>, room: u64, own: Option<Arc<[HeaderName]>>) -> Self {
+        RequestBody { incoming, room, timing: None, own, state: Rc::default(), is_streamed: false }
+    }
+
+    /// Sets the deadline of this exchange anew with each frame.
     pub(super) fn attach(&mut self, timing: Timing) {
         self.timing = Some(timing);
+    }
+
+    /// The same for an exchange that is driven by somebody else.
+    pub(super) fn attach_stream(&mut self, timing: Timing) -> Rc<BodyState> {
+        self.attach(timing);
+        self.is_streamed = true;
+        self.state()
     }
 
     pub(super) fn state(&self) -> Rc<BodyState> {
         Rc::clone(&self.state)
     }
+
+    /// Whether there is nothing to send.
+    pub(super) fn is_empty(&self) -> bool {
+        self.is_end_stream()
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if self.is_streamed && !self.state.begun.get() {
+            let (incoming, own) = (self.incoming.take(), self.own.take());
+            *self.state.unread.borrow_mut() = Some(Unread { incoming, room: self.room, own });
+        }
+    }
 }
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = RequestBodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         let body = self.get_mut();
+        if body.is_streamed {
+            if body.state.abandoned.get() {
+                return Poll::Ready(Some(Err(RequestBodyError::Abandoned)));
+            }
+            *body.state.reader.borrow_mut() = Some(context.waker().clone());
+        }
         let Some(incoming) = &mut body.incoming else { return Poll::Ready(None) };
         let polled = Pin::new(incoming).poll_frame(context);
         let was_waiting = body.state.waiting.replace(polled.is_pending());
@@ -107,12 +204,27 @@ impl Body for RequestBody {
                 Poll::Pending => {}
             }
         }
-        if let Poll::Ready(Some(Err(_))) = polled {
-            body.state.failed.set(true);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref()
+        {
+            match body.room.checked_sub(data.len() as u64) {
+                Some(room) => body.room = room,
+                None => {
+                    body.state.failed.set(true);
+                    body.state.too_large.set(true);
+                    return Poll::Ready(Some(Err(RequestBodyError::TooLarge)));
+                }
+            }
+        }
+        match polled {
+            Poll::Ready(Some(Err(_))) => body.state.failed.set(true),
+            Poll::Ready(_) => body.state.begun.set(true),
+            Poll::Pending => {}
         }
         let own = body.own.as_deref().unwrap_or_default();
         let goes_on = |name: &HeaderName| is_told_at_the_end(name) && !own.contains(name);
-        polled.map(|frame| frame.map(|frame| frame.map(|frame| with_trailers(frame, goes_on))))
+        let passed_on = |frame| with_trailers(frame, goes_on);
+        polled.map(|frame| frame.map(|frame| frame.map(passed_on).map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -124,12 +236,33 @@ impl Body for RequestBody {
     }
 }
 
-/// An upstream's body on its way to the client. It drives the connection that it comes from, and
-/// gives it back at its end.
+/// An upstream's body on its way to the client. It gives back what it comes from at its end.
 pub struct UpstreamBody {
     incoming: Incoming,
-    connection: Option<Connection>,
+    source: Source,
+    /// The server's request, counted until the body has ended.
+    loaded: Option<Loaded>,
     idle_timeout: Duration,
+}
+
+/// What a body comes from.
+pub(super) enum Source {
+    /// A connection, which the body drives.
+    Http1(http1::Connection),
+    /// A stream of a connection, which drives itself.
+    Http2(http2::OpenStream),
+    /// There is no more to come.
+    Ended,
+}
+
+impl Source {
+    fn deadline(&self) -> Option<&Deadline> {
+        match self {
+            Source::Http1(connection) => Some(&connection.deadline),
+            Source::Http2(stream) => Some(&stream.deadline),
+            Source::Ended => None,
+        }
+    }
 }
 
 /// Why an upstream's body broke off.
@@ -144,18 +277,39 @@ pub enum UpstreamBodyError {
 }
 
 impl UpstreamBody {
-    pub(super) fn new(incoming: Incoming, connection: Connection, idle_timeout: Duration) -> Self {
-        connection.deadline.set(idle_timeout);
-        let mut body = UpstreamBody { incoming, connection: Some(connection), idle_timeout };
-        body.release_at_end();
+    pub(super) fn new(
+        incoming: Incoming,
+        source: Source,
+        loaded: Loaded,
+        idle_timeout: Duration,
+    ) -> Self {
+        if let Some(deadline) = source.deadline() {
+            deadline.set(idle_timeout);
+        }
+        let mut body = UpstreamBody { incoming, source, loaded: Some(loaded), idle_timeout };
+        body.finish_at_end();
         body
     }
 
-    fn release_at_end(&mut self) {
-        if self.incoming.is_end_stream()
-            && let Some(connection) = self.connection.take()
-        {
+    fn finish_at_end(&mut self) {
+        if self.incoming.is_end_stream() {
+            self.finish();
+        }
+    }
+
+    /// Gives back what can be used again.
+    fn finish(&mut self) {
+        self.loaded = None;
+        if let Source::Http1(connection) = mem::replace(&mut self.source, Source::Ended) {
             connection.release();
+        }
+    }
+
+    /// Closes what cannot: the server has failed in the middle of its answer.
+    fn break_off(&mut self) {
+        self.source = Source::Ended;
+        if let Some(loaded) = self.loaded.take() {
+            loaded.endpoint().fail();
         }
     }
 
@@ -164,14 +318,17 @@ impl UpstreamBody {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        // The frame is produced by the connection, in this task: see `exchange`.
+        if let Source::Http2(_) = self.source {
+            return Pin::new(&mut self.incoming).poll_frame(context);
+        }
+        // The frame is produced by the connection, in this task: see `http1::Connection::exchange`.
         let mut without_waker = Context::from_waker(Waker::noop());
         let polled = Pin::new(&mut self.incoming).poll_frame(&mut without_waker);
-        let (Poll::Pending, Some(connection)) = (&polled, &mut self.connection) else {
+        let (Poll::Pending, Source::Http1(connection)) = (&polled, &mut self.source) else {
             return polled;
         };
         if connection.poll_drive(context).is_ready() {
-            self.connection = None;
+            self.source = Source::Ended;
         }
         Pin::new(&mut self.incoming).poll_frame(&mut without_waker)
     }
@@ -189,24 +346,19 @@ impl Body for UpstreamBody {
         let polled = body.poll_incoming(context);
         match &polled {
             Poll::Pending => {
-                let passed = |connection: &Connection| connection.deadline.poll_passed(context);
-                if body.connection.as_ref().is_some_and(passed) {
-                    body.connection = None;
+                if body.source.deadline().is_some_and(|deadline| deadline.poll_passed(context)) {
+                    body.break_off();
                     return Poll::Ready(Some(Err(UpstreamBodyError::Timeout)));
                 }
                 return Poll::Pending;
             }
-            Poll::Ready(None) => {
-                if let Some(connection) = body.connection.take() {
-                    connection.release();
-                }
-            }
-            Poll::Ready(Some(Err(_))) => body.connection = None,
+            Poll::Ready(None) => body.finish(),
+            Poll::Ready(Some(Err(_))) => body.break_off(),
             Poll::Ready(Some(Ok(_))) => {
-                if let Some(connection) = &body.connection {
-                    connection.deadline.set(body.idle_timeout);
+                if let Some(deadline) = body.source.deadline() {
+                    deadline.set(body.idle_timeout);
                 }
-                body.release_at_end();
+                body.finish_at_end();
             }
         }
         polled.map(|frame| {

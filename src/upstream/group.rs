@@ -2,39 +2,45 @@
 //! have to do. Kept for as long as a policy names them, whatever else of it changes.
 
 use std::{
+    io,
     net::{IpAddr, SocketAddr},
     sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwap;
+use tokio::{sync::watch, time::timeout};
 
-use crate::policy::{Balance, Server, Upstream};
+use super::{
+    Endpoint,
+    health::{Question, Symptom},
+    report::{EndpointReport, ServerReport},
+    resolve::Lookups,
+    roster::Roster,
+};
+use crate::policy::{Server, Upstream};
 
 /// The servers of an upstream.
 #[derive(Debug)]
 pub struct Group {
-    balance: Balance,
-    endpoints: ArcSwap<Vec<Arc<Endpoint>>>,
+    /// What logs call it.
+    label: Box<str>,
+    /// What requests read.
+    roster: ArcSwap<Roster>,
+    /// Requests that were given out, where they are given out in turns.
     turn: AtomicUsize,
+    /// What reloads and lookups change.
+    book: Mutex<Book>,
+    /// Whether each name was looked up at least once, whatever came of it.
+    is_settled: watch::Sender<bool>,
+    /// No policy in force has it.
+    is_retired: AtomicBool,
+    /// Held by who leaves a server out: no two may be the last one's end at once.
+    judging: Mutex<()>,
 }
-
-/// One address of one server.
-#[derive(Debug)]
-pub struct Endpoint {
-    /// Where it is.
-    pub address: SocketAddr,
-    /// The server that it is an address of.
-    pub server: Server,
-    /// Requests that it has, of all workers.
-    load: AtomicUsize,
-}
-
-/// Counts a request among those that an endpoint has.
-#[derive(Debug)]
-pub struct Loaded(Arc<Endpoint>);
 
 /// What a server is chosen by.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,43 +51,312 @@ pub struct Choice<'r> {
     pub tried: &'r [Arc<Endpoint>],
 }
 
+#[derive(Debug)]
+struct Book {
+    upstream: Upstream,
+    listings: Vec<Listing>,
+}
+
+/// A server, and what is known of it.
+#[derive(Debug)]
+struct Listing {
+    server: Server,
+    endpoints: Vec<Arc<Endpoint>>,
+    /// None: the server is an address.
+    lookups: Option<Lookups>,
+    /// Of endpoints that are no more: what is counted of a server never goes down.
+    requests: u64,
+    failures: u64,
+}
+
 impl Group {
-    /// The servers of `upstream`, not resolved yet.
+    /// The servers of `upstream`. Their names are not known yet: see [`Keeper`](super::Keeper).
     pub fn new(upstream: &Upstream) -> Arc<Group> {
-        let endpoints = upstream.servers.iter().filter_map(|server| {
-            let address = server.host.parse::<IpAddr>().ok()?;
-            let address = SocketAddr::new(address, server.port);
-            Some(Arc::new(Endpoint { address, server: server.clone(), load: AtomicUsize::new(0) }))
+        Group::labelled(&upstream.name, upstream)
+    }
+
+    pub(super) fn labelled(label: &str, upstream: &Upstream) -> Arc<Group> {
+        let book = Book { upstream: without_group(upstream), listings: Vec::new() };
+        let group = Arc::new(Group {
+            label: label.into(),
+            roster: ArcSwap::default(),
+            turn: AtomicUsize::new(0),
+            book: Mutex::new(book),
+            is_settled: watch::Sender::default(),
+            is_retired: AtomicBool::new(false),
+            judging: Mutex::default(),
         });
-        let endpoints = ArcSwap::from_pointee(endpoints.collect());
-        Arc::new(Group { balance: upstream.balance, endpoints, turn: AtomicUsize::new(0) })
+        group.update(upstream);
+        group
     }
 
     /// Who gets a request; none if no address of any server is known.
+    ///
+    /// If it is to wait for that, see [`Group::resolved`]. Whoever is chosen is to be told what came
+    /// of it, by [`Endpoint::succeed`] or [`Endpoint::fail`], unless that says nothing about the
+    /// server: a client that goes away is not its fault.
     pub fn choose(&self, choice: Choice<'_>) -> Option<Arc<Endpoint>> {
-        let endpoints = self.endpoints.load();
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let _ = (self.balance, choice);
-        endpoints.get(turn % endpoints.len().max(1)).cloned()
+        self.choose_at(choice, Instant::now)
+    }
+
+    pub(super) fn choose_at(
+        &self,
+        choice: Choice<'_>,
+        now: impl FnOnce() -> Instant,
+    ) -> Option<Arc<Endpoint>> {
+        let roster = self.roster.load();
+        match &*roster.endpoints {
+            [] => None,
+            // The usual case costs no look at a clock, and there is nobody else anyway.
+            [only] => Some(Arc::clone(only)),
+            _ => roster.choose(choice, &self.turn, now()).cloned(),
+        }
+    }
+
+    /// Waits until names were looked up for the first time, but not longer than `patience`. Whether
+    /// there is somebody to choose now.
+    pub async fn resolved(&self, patience: Duration) -> bool {
+        let has_somebody = || !self.roster.load().endpoints.is_empty();
+        if has_somebody() {
+            return true;
+        }
+        let mut settled = self.is_settled.subscribe();
+        let _ = timeout(patience, settled.wait_for(|is_settled| *is_settled)).await;
+        has_somebody()
+    }
+
+    /// Whether only requests from before a reload still need it: nothing is to be kept for others.
+    pub fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::Relaxed)
+    }
+
+    /// It is in no policy any more.
+    pub(super) fn retire(&self) {
+        self.is_retired.store(true, Ordering::Relaxed);
+    }
+
+    /// What logs call it.
+    pub(super) fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Whether its servers are spoken to as those of `upstream`: only then can they be the same.
+    pub(super) fn speaks_like(&self, upstream: &Upstream) -> bool {
+        let own = &self.book().upstream;
+        own.transport == upstream.transport && own.protocol == upstream.protocol
+    }
+
+    /// Does from now on as `upstream` says. Servers that stay keep all that is known about them.
+    pub(super) fn update(self: &Arc<Self>, upstream: &Upstream) {
+        let mut book = self.book();
+        let mut known = std::mem::take(&mut book.listings);
+        book.upstream = without_group(upstream);
+        let now = Instant::now();
+        for server in &upstream.servers {
+            let is_same = |listing: &Listing| is_same_place(&listing.server, server);
+            let mut listing = match known.iter().position(is_same) {
+                Some(at) => known.swap_remove(at),
+                None => Listing::new(server, self),
+            };
+            listing.server = server.clone();
+            if let Some(lookups) = &mut listing.lookups {
+                lookups.hasten(now, upstream.resolve_every);
+            }
+            book.listings.push(listing);
+        }
+        let endpoints = || book.listings.iter().flat_map(|listing| &listing.endpoints);
+        if upstream.health_check.is_none() {
+            endpoints().for_each(|endpoint| endpoint.health.forget());
+        }
+        if upstream.ejection.is_none() {
+            endpoints().for_each(|endpoint| endpoint.record.forget());
+        }
+        let question = Question::of(upstream).map(Arc::new);
+        self.publish(book, question);
+    }
+
+    /// Whether somebody has to look after it: there are names, or health is to be asked for.
+    pub(super) fn needs_care(&self) -> bool {
+        let book = self.book();
+        book.upstream.health_check.is_some()
+            || book.listings.iter().any(|listing| listing.lookups.is_some())
+    }
+
+    /// Names that are to be looked up now, with their ports.
+    pub(super) fn begin_lookups(&self, now: Instant) -> Vec<(Box<str>, u16)> {
+        let mut book = self.book();
+        let due = book.listings.iter_mut().filter_map(|listing| {
+            let is_due = listing.lookups.as_mut()?.begin_if_due(now);
+            is_due.then(|| (listing.server.host.clone(), listing.server.port))
+        });
+        due.collect()
+    }
+
+    /// Takes note of what came of a lookup.
+    pub(super) fn end_lookup(
+        self: &Arc<Self>,
+        (host, port): (&str, u16),
+        found: &io::Result<Vec<SocketAddr>>,
+        now: Instant,
+    ) {
+        let mut book = self.book();
+        let every = book.upstream.resolve_every;
+        let mut has_changed = false;
+        for listing in &mut book.listings {
+            let Some(lookups) = &mut listing.lookups else { continue };
+            if (&*listing.server.host, listing.server.port) != (host, port) {
+                continue;
+            }
+            let is_news = lookups.end(now, found.is_ok(), every);
+            match found {
+                Ok(addresses) => has_changed |= listing.has_moved_to(addresses, self),
+                Err(error) if is_news => {
+                    tracing::warn!(upstream = %self.label, %host, %error, "a server's name cannot be resolved");
+                }
+                Err(_) => {}
+            }
+        }
+        if has_changed {
+            let question = self.roster.load().question.clone();
+            self.publish(book, question);
+        } else {
+            self.settle(&book);
+        }
+    }
+
+    /// Endpoints that are to be asked for their health now, and what.
+    pub(super) fn begin_checks(
+        &self,
+        now: Instant,
+        chance: impl Fn() -> u64,
+    ) -> Option<(Arc<Question>, Vec<Arc<Endpoint>>)> {
+        let roster = self.roster.load();
+        let question = roster.question.as_ref()?;
+        let is_due = |endpoint: &&Arc<Endpoint>| {
+            endpoint.health.begin_if_due(now, chance(), &question.check)
+        };
+        let due = roster.endpoints.iter().filter(is_due).cloned().collect();
+        Some((Arc::clone(question), due))
+    }
+
+    /// Takes note of an endpoint's answer to a question: none, or what is wrong.
+    pub(super) fn note(&self, endpoint: &Endpoint, question: &Question, symptom: Option<Symptom>) {
+        // Whoever is not asked any more is not judged by an answer from before.
+        let is_asked = self.roster.load().question.is_some();
+        if !is_asked || !endpoint.health.note(symptom.is_none(), &question.check) {
+            return;
+        }
+        let (upstream, server, address) = (&self.label, &endpoint.server, endpoint.address);
+        match symptom {
+            Some(error) => {
+                tracing::warn!(%upstream, %server, %address, %error, "a server is left out: it is not healthy");
+            }
+            None => tracing::info!(%upstream, %server, %address, "a server is healthy again"),
+        }
+    }
+
+    /// An endpoint has failed a request: it may be left out for that.
+    pub(super) fn judge(&self, endpoint: &Endpoint, now: Instant) {
+        let roster = self.roster.load();
+        let Some(rules) = &roster.ejection else { return };
+        let _judging = self.judging.lock().unwrap_or_else(PoisonError::into_inner);
+        let left_out = endpoint.record.fail(now, rules, || !roster.has_another(endpoint));
+        if let Some(time) = left_out {
+            let time = humantime::format_duration(time);
+            tracing::warn!(upstream = %self.label, server = %endpoint.server, address = %endpoint.address, %time, "a server is left out: it has failed requests");
+        }
+    }
+
+    /// How its servers are.
+    pub(super) fn report(&self, now: Instant) -> Vec<ServerReport> {
+        let book = self.book();
+        let report = |listing: &Listing| ServerReport {
+            server: listing.server.to_string(),
+            requests: listing.requests + listing.sum(Endpoint::requests),
+            failures: listing.failures + listing.sum(Endpoint::failures),
+            endpoints: listing
+                .endpoints
+                .iter()
+                .map(|endpoint| EndpointReport::of(endpoint, now))
+                .collect(),
+        };
+        book.listings.iter().map(report).collect()
+    }
+
+    /// Lets requests see what is in the book.
+    fn publish(&self, book: MutexGuard<'_, Book>, question: Option<Arc<Question>>) {
+        let seats = book.listings.iter().flat_map(|listing| {
+            let weight = f64::from(listing.server.weight.get());
+            let each = weight / listing.endpoints.len().max(1) as f64;
+            listing.endpoints.iter().map(move |endpoint| (Arc::clone(endpoint), each))
+        });
+        let Upstream { balance, ejection, .. } = &book.upstream;
+        let roster = Roster::new(seats.collect(), *balance, ejection.clone(), question);
+        // Still locked: an older book must not be published after this one.
+        self.roster.store(Arc::new(roster));
+        self.settle(&book);
+    }
+
+    fn settle(&self, book: &Book) {
+        let has_ended = |listing: &Listing| listing.lookups.as_ref().is_none_or(Lookups::has_ended);
+        self.is_settled.send_replace(book.listings.iter().all(has_ended));
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Endpoint {
-    /// Counts a request until it is over.
-    pub fn load(self: &Arc<Self>) -> Loaded {
-        self.load.fetch_add(1, Ordering::Relaxed);
-        Loaded(Arc::clone(self))
+impl Listing {
+    fn new(server: &Server, group: &Arc<Group>) -> Listing {
+        let address = server.host.parse::<IpAddr>().ok();
+        let endpoint = address
+            .map(|address| Endpoint::new(SocketAddr::new(address, server.port), server, group));
+        Listing {
+            server: server.clone(),
+            lookups: endpoint.is_none().then(Lookups::default),
+            endpoints: endpoint.into_iter().collect(),
+            requests: 0,
+            failures: 0,
+        }
     }
 
-    /// It has answered.
-    pub fn succeed(&self) {}
+    /// Has an endpoint for each of these addresses, and for no others. Whether that is a change.
+    fn has_moved_to(&mut self, addresses: &[SocketAddr], group: &Arc<Group>) -> bool {
+        let is_same = self.endpoints.iter().map(|endpoint| &endpoint.address).eq(addresses);
+        if is_same {
+            return false;
+        }
+        let mut known = std::mem::take(&mut self.endpoints);
+        for address in addresses {
+            let same = known.iter().position(|endpoint| endpoint.address == *address);
+            self.endpoints.push(match same {
+                Some(at) => known.swap_remove(at),
+                None => Endpoint::new(*address, &self.server, group),
+            });
+        }
+        for gone in &known {
+            self.requests += gone.requests();
+            self.failures += gone.failures();
+        }
+        tracing::info!(upstream = %group.label, server = %self.server, ?addresses, "a server's addresses have changed");
+        true
+    }
 
-    /// It has failed a request.
-    pub fn fail(&self) {}
-}
-
-impl Drop for Loaded {
-    fn drop(&mut self) {
-        self.0.load.fetch_sub(1, Ordering::Relaxed);
+    fn sum(&self, number: impl Fn(&Endpoint) -> u64) -> u64 {
+        self.endpoints.iter().map(|endpoint| number(endpoint)).sum()
     }
 }
+
+/// Whether it is the same server, whatever its weight.
+fn is_same_place(one: &Server, other: &Server) -> bool {
+    (&one.host, one.port, &one.authority) == (&other.host, other.port, &other.authority)
+}
+
+/// A group that kept itself would never go.
+fn without_group(upstream: &Upstream) -> Upstream {
+    Upstream { group: None, ..upstream.clone() }
+}
+
+#[cfg(test)]
+mod tests;

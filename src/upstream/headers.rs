@@ -15,6 +15,7 @@ static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static HTTP: HeaderValue = HeaderValue::from_static("http");
+static HTTPS: HeaderValue = HeaderValue::from_static("https");
 
 /// `Connection` names a field that is not the connection's business: `Connection: Authorization`
 /// would have this proxy strip a credential that it has just checked.
@@ -29,6 +30,8 @@ pub struct Forwarding<'r> {
     pub peer: &'r HeaderValue,
     /// The peer's address.
     pub peer_address: IpAddr,
+    /// Whether the peer speaks TLS to this proxy.
+    pub speaks_tls: bool,
     /// The field that the peer, a trusted proxy, maintains: it is passed on. None: the peer is not
     /// trusted, and nothing that it says about those before it is.
     pub trusted_field: Option<ForwardedField>,
@@ -172,7 +175,8 @@ fn set_forwarding(headers: &mut HeaderMap, forwarding: Forwarding<'_>) {
         None => forwarding.peer.clone(),
     };
     headers.insert(X_FORWARDED_FOR.clone(), chain);
-    headers.entry(&X_FORWARDED_PROTO).or_insert_with(|| HTTP.clone());
+    let scheme = if forwarding.speaks_tls { &HTTPS } else { &HTTP };
+    headers.entry(&X_FORWARDED_PROTO).or_insert_with(|| scheme.clone());
     let host = headers.get(header::HOST).cloned();
     if forwarding.write_forwarded {
         append_forwarded(headers, forwarding, host.as_ref());
@@ -202,7 +206,7 @@ fn append_forwarded(
     if let Some(host) = host.and_then(|host| host.to_str().ok()) {
         element.push_str(&format!(";host=\"{host}\""));
     }
-    element.push_str(";proto=http");
+    element.push_str(if forwarding.speaks_tls { ";proto=https" } else { ";proto=http" });
     if let Ok(value) = HeaderValue::from_str(&element) {
         headers.append(header::FORWARDED, value);
     }
@@ -220,6 +224,7 @@ mod tests {
         Forwarding {
             peer: &PEER,
             peer_address: [203, 0, 113, 7].into(),
+            speaks_tls: false,
             trusted_field: peer_is_trusted.then_some(ForwardedField::XForwardedFor),
             write_forwarded: false,
         }
@@ -317,6 +322,24 @@ mod tests {
         let forwarding = Forwarding { write_forwarded: true, ..forwarding(false) };
         clean_request(&mut headers, forwarding);
         assert_eq!(headers["forwarded"], "for=203.0.113.7;host=\"a.example\";proto=http");
+    }
+
+    #[test]
+    fn upstream_is_told_of_tls_unless_a_trusted_proxy_tells_otherwise() {
+        for (fields, is_trusted, scheme) in [
+            (&[][..], false, "https"),
+            (&[("x-forwarded-proto", "http")], false, "https"),
+            (&[], true, "https"),
+            (&[("x-forwarded-proto", "http")], true, "http"),
+        ] {
+            let mut headers = headers(fields);
+            clean_request(
+                &mut headers,
+                Forwarding { speaks_tls: true, write_forwarded: true, ..forwarding(is_trusted) },
+            );
+            assert_eq!(headers["x-forwarded-proto"], scheme, "{fields:?}");
+            assert_eq!(headers["forwarded"], "for=203.0.113.7;proto=https");
+        }
     }
 
     proptest! {

@@ -1,208 +1,380 @@
-//! Connections that are kept between requests: a stack for each server, the warmest on top.
+//! A worker's connections to one server: kept between requests, shared among them, bounded together
+//! with those of other workers.
+//!
+//! Connections in HTTP/1.1 are a stack, the warmest on top. A request that finds one there touches
+//! nothing that is shared with other threads but a counter that says whether anybody waits.
 
 use std::{
-    cell::{Cell, RefCell},
-    future::Future,
-    io,
-    pin::Pin,
-    rc::Rc,
-    task::{Context, Poll, Waker},
+    cell::{Cell, OnceCell, RefCell},
+    future::poll_fn,
+    pin::pin,
+    rc::{Rc, Weak},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
 };
 
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-    time::timeout,
-};
+use tokio::task::AbortHandle;
 
-use super::{RequestBody, UpstreamError};
+use super::{
+    Endpoint, UpstreamError,
+    dial::Dialer,
+    http1, http2,
+    line::Line,
+    slots::{Claimant, PoolId, Slot, Slots, Taken, Ticket},
+};
 use crate::{
-    deadline::{Deadline, TICK, Ticker},
-    policy::{Server, Upstream},
+    deadline::{TICK, Ticker},
+    policy::{Protocol, Upstream},
 };
-
-/// How long an unused connection is kept: shorter than most servers keep theirs would be better
-/// still, but they differ; a request that meets a closed one is repeated.
-const KEEP_TICKS: u32 = 60_000 / TICK.as_millis() as u32;
 
 /// Unused connections to one server, per worker.
 const MAX_IDLE: usize = 256;
 
-/// Largest head of a response that hyper reads on for; see `is_unsound` for what is passed on.
-const MAX_RESPONSE_HEAD_BYTES: usize = 64 * 1024;
-const MAX_RESPONSE_FIELDS: usize = 256;
-
-/// A worker's kept connections.
-pub(super) struct Pools {
-    ticker: Rc<Ticker>,
-    /// Few: servers are named by policies only.
-    pools: RefCell<Vec<(Server, Rc<Pool>)>>,
-}
-
-/// Kept connections to one server.
+/// A worker's connections to one server.
 pub(super) struct Pool {
-    ticker: Rc<Ticker>,
+    id: PoolId,
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) ticker: Rc<Ticker>,
+    protocol: Protocol,
+    /// Unused ones in HTTP/1.1.
     idle: RefCell<Vec<Idle>>,
+    /// All in HTTP/2.
+    shared: RefCell<Vec<Rc<http2::Connection>>>,
+    /// Connections in HTTP/2 that are being made.
+    dialing: Cell<usize>,
+    line: Line,
+    /// The task that gives up unused connections when somebody else needs one.
+    giver: OnceCell<AbortHandle>,
 }
 
 struct Idle {
-    connection: Connection,
-    since: u32,
+    connection: http1::Connection,
+    /// The tick at which it is closed.
+    until: u32,
 }
 
-/// A connection to an upstream.
-pub struct Connection {
-    pub(super) sender: http1::SendRequest<RequestBody>,
-    driver: Pin<Box<http1::Connection<TokioIo<Counted>, RequestBody>>>,
-    bytes_read: Rc<Cell<u64>>,
-    pub(super) deadline: Rc<Deadline>,
-    pool: Rc<Pool>,
+/// What a request can be sent with.
+pub(super) enum Carrier {
+    Http1(http1::Connection),
+    Http2(http2::Permit),
 }
 
-impl Connection {
-    /// Reads and writes as much as can be. Ready means that the connection is closed.
-    pub(super) fn poll_drive(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.driver.as_mut().poll(context).map(drop)
-    }
-
-    /// Bytes that ever came from the upstream.
-    pub(super) fn bytes_read(&self) -> u64 {
-        self.bytes_read.get()
-    }
-
-    /// Gives the connection back once its response was read to the end, or closes it if it cannot
-    /// be used again.
-    pub(super) fn release(mut self) {
-        self.deadline.clear();
-        // Lets hyper note the end of the message, and forget this task's waker: whoever uses the
-        // connection next would wake this task with his request.
-        let mut nobody = Context::from_waker(Waker::noop());
-        if self.poll_drive(&mut nobody).is_pending() && self.sender.is_ready() {
-            let pool = Rc::clone(&self.pool);
-            pool.keep(self);
-        }
-    }
-}
-
-impl Pools {
-    pub(super) fn new(ticker: Rc<Ticker>) -> Self {
-        Pools { ticker, pools: RefCell::default() }
-    }
-
-    /// The pool of a server; made when first asked for.
-    pub(super) fn of(&self, server: &Server) -> Rc<Pool> {
-        let mut pools = self.pools.borrow_mut();
-        if let Some((_, pool)) = pools.iter().find(|(known, _)| known == server) {
-            return Rc::clone(pool);
-        }
-        let pool = Rc::new(Pool { ticker: Rc::clone(&self.ticker), idle: RefCell::default() });
-        pools.push((server.clone(), Rc::clone(&pool)));
-        pool
-    }
-
-    pub(super) fn close_idle(&self) {
-        let now = self.ticker.now();
-        for (_, pool) in self.pools.borrow().iter() {
-            pool.idle.borrow_mut().retain(|idle| now.saturating_sub(idle.since) < KEEP_TICKS);
-        }
-    }
+/// Where a carrier comes from.
+pub(super) enum Acquired {
+    /// It is there, and was used before.
+    Kept(Carrier),
+    /// It is to be made.
+    New(Slot),
 }
 
 impl Pool {
-    /// The connection that was used last. Whether it is still open shows when it is used: hyper
-    /// reads before it writes, and gives a request back that it did not write.
-    pub(super) fn take(&self) -> Option<Connection> {
-        self.idle.borrow_mut().pop().map(|idle| idle.connection)
+    pub(super) fn new(
+        endpoint: &Arc<Endpoint>,
+        ticker: &Rc<Ticker>,
+        protocol: Protocol,
+    ) -> Rc<Pool> {
+        let pool = Rc::new(Pool {
+            id: PoolId::unique(),
+            endpoint: Arc::clone(endpoint),
+            ticker: Rc::clone(ticker),
+            protocol,
+            idle: RefCell::default(),
+            shared: RefCell::default(),
+            dialing: Cell::new(0),
+            line: Line::default(),
+            giver: OnceCell::new(),
+        });
+        let giver = give_up_when_wanted(Rc::downgrade(&pool), Arc::clone(&endpoint.slots));
+        let _ = pool.giver.set(tokio::task::spawn_local(giver).abort_handle());
+        pool
     }
 
-    /// A new connection.
-    pub(super) async fn connect(
+    /// Something to send a request with: a connection that is there, or the right to make one. Waits
+    /// for its turn if there is neither.
+    pub(super) async fn acquire(
         self: &Rc<Self>,
         upstream: &Upstream,
-    ) -> Result<Connection, UpstreamError> {
-        let [server, ..] = upstream.servers.as_slice() else {
-            return Err(UpstreamError::ConnectTimeout);
+    ) -> Result<Acquired, UpstreamError> {
+        if self.line.is_empty() {
+            if let Some(carrier) = self.free() {
+                return Ok(Acquired::Kept(carrier));
+            }
+            // Whoever makes a connection in HTTP/2 makes it for others too.
+            if self.line.len() < self.dialing.get() * http2::MAX_STREAMS {
+                return self.wait(None, upstream).await;
+            }
+        }
+        self.claim(upstream).await
+    }
+
+    /// The right to make a connection, or, if there may be no more of them, one that is there.
+    pub(super) async fn acquire_new(
+        self: &Rc<Self>,
+        upstream: &Upstream,
+    ) -> Result<Acquired, UpstreamError> {
+        self.make_room(upstream);
+        self.claim(upstream).await
+    }
+
+    /// The right to make a connection, and nothing else.
+    pub(super) async fn slot(&self, upstream: &Upstream) -> Result<Slot, UpstreamError> {
+        self.make_room(upstream);
+        // Who does not want the pool's connections is none of its own.
+        let claimant = Claimant { pool: PoolId::unique(), is_destitute: false };
+        let mut ticket = match self.endpoint.slots.take(&upstream.bounds, claimant) {
+            Taken::Slot(slot) => return Ok(slot),
+            Taken::Queued(ticket) => ticket,
+            Taken::Full => return Err(UpstreamError::Busy),
         };
-        let address = (&*server.host, server.port);
-        let stream = timeout(upstream.connect_timeout, TcpStream::connect(address))
-            .await
-            .map_err(|_| UpstreamError::ConnectTimeout)?
-            .map_err(UpstreamError::Connect)?;
-        stream.set_nodelay(true).map_err(UpstreamError::Connect)?;
-        let bytes_read = Rc::new(Cell::new(0));
-        let stream = Counted { stream, bytes_read: Rc::clone(&bytes_read) };
-        let (sender, driver) = http1::Builder::new()
-            .max_buf_size(MAX_RESPONSE_HEAD_BYTES)
-            .max_headers(MAX_RESPONSE_FIELDS)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(UpstreamError::Exchange)?;
-        Ok(Connection {
-            sender,
-            driver: Box::pin(driver),
-            bytes_read,
-            deadline: Rc::new(self.ticker.deadline()),
-            pool: Rc::clone(self),
+        let deadline = self.ticker.deadline();
+        deadline.set(upstream.bounds.queue_timeout);
+        let slot = poll_fn(|context| match ticket.poll(context) {
+            Poll::Pending if deadline.poll_passed(context) => Poll::Ready(None),
+            polled => polled,
+        });
+        slot.await.ok_or(UpstreamError::Busy)
+    }
+
+    /// Closes the coldest connection if there is no room for another.
+    fn make_room(&self, upstream: &Upstream) {
+        if !self.endpoint.slots.has_free(&upstream.bounds) {
+            drop(self.take_coldest());
+        }
+    }
+
+    fn take_coldest(&self) -> Option<Idle> {
+        let mut idle = self.idle.borrow_mut();
+        if idle.is_empty() { None } else { Some(idle.remove(0)) }
+    }
+
+    async fn claim(self: &Rc<Self>, upstream: &Upstream) -> Result<Acquired, UpstreamError> {
+        match self.endpoint.slots.take(&upstream.bounds, self.claimant()) {
+            Taken::Slot(slot) => Ok(Acquired::New(slot)),
+            Taken::Queued(ticket) => self.wait(Some(ticket), upstream).await,
+            Taken::Full => Err(UpstreamError::Busy),
+        }
+    }
+
+    /// Waits in line: for a connection of this worker, or for a slot by its ticket, whichever comes
+    /// first. Without a ticket it waits for one that is being made.
+    async fn wait(
+        self: &Rc<Self>,
+        mut ticket: Option<Ticket>,
+        upstream: &Upstream,
+    ) -> Result<Acquired, UpstreamError> {
+        let deadline = self.ticker.deadline();
+        deadline.set(match ticket {
+            Some(_) => upstream.bounds.queue_timeout,
+            None => upstream.connect_timeout,
+        });
+        let place = self.line.join();
+        poll_fn(|context| {
+            if place.is_first()
+                && let Some(carrier) = self.free()
+            {
+                return Poll::Ready(Ok(Acquired::Kept(carrier)));
+            }
+            if ticket.is_none() && self.dialing.get() == 0 {
+                // It has come to nothing, or has no room left.
+                match self.endpoint.slots.take(&upstream.bounds, self.claimant()) {
+                    Taken::Slot(slot) => return Poll::Ready(Ok(Acquired::New(slot))),
+                    Taken::Queued(queued) => ticket = Some(queued),
+                    Taken::Full => return Poll::Ready(Err(UpstreamError::Busy)),
+                }
+                deadline.set(upstream.bounds.queue_timeout);
+            }
+            if let Some(ticket) = &mut ticket
+                && let Poll::Ready(Some(slot)) = ticket.poll(context)
+            {
+                return Poll::Ready(Ok(Acquired::New(slot)));
+            }
+            if deadline.poll_passed(context) {
+                return Poll::Ready(Err(match ticket {
+                    Some(_) => UpstreamError::Busy,
+                    None => UpstreamError::ConnectTimeout,
+                }));
+            }
+            place.wait(context);
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// What was acquired, made now if it is not there yet.
+    pub(super) async fn carrier(
+        self: &Rc<Self>,
+        acquired: Acquired,
+        dialer: &Dialer,
+        upstream: &Upstream,
+    ) -> Result<Carrier, UpstreamError> {
+        match acquired {
+            Acquired::Kept(carrier) => Ok(carrier),
+            Acquired::New(slot) => self.connect(slot, dialer, upstream).await,
+        }
+    }
+
+    /// Makes the connection that a slot is for.
+    async fn connect(
+        self: &Rc<Self>,
+        slot: Slot,
+        dialer: &Dialer,
+        upstream: &Upstream,
+    ) -> Result<Carrier, UpstreamError> {
+        let protocol = self.protocol;
+        let _dialing = (protocol == Protocol::Http2).then(|| Dialing::begin(self));
+        let stream = dialer.dial(&self.endpoint, protocol, upstream).await?;
+        Ok(match protocol {
+            Protocol::Http1 => {
+                let pool = Rc::clone(self);
+                Carrier::Http1(http1::Connection::new(stream, slot, pool).await?)
+            }
+            Protocol::Http2 => {
+                let connection = http2::Connection::new(stream, slot, upstream).await?;
+                let permit = http2::Permit::new(&connection, self);
+                self.shared.borrow_mut().push(connection);
+                Carrier::Http2(permit)
+            }
         })
     }
 
-    fn keep(&self, connection: Connection) {
+    /// A connection that is there and can take a request. Whether one in HTTP/1.1 is still open
+    /// shows when it is used: hyper reads before it writes, and gives a request back that it did not
+    /// write.
+    fn free(self: &Rc<Self>) -> Option<Carrier> {
+        match self.protocol {
+            Protocol::Http1 => {
+                let idle = self.idle.borrow_mut().pop()?;
+                Some(Carrier::Http1(idle.connection))
+            }
+            Protocol::Http2 => {
+                let shared = self.shared.borrow();
+                let connection = shared.iter().find(|connection| connection.has_room())?;
+                Some(Carrier::Http2(http2::Permit::new(connection, self)))
+            }
+        }
+    }
+
+    fn claimant(&self) -> Claimant {
+        let is_destitute = self.protocol == Protocol::Http2 && self.shared.borrow().is_empty();
+        Claimant { pool: self.id, is_destitute }
+    }
+
+    /// Keeps a connection in HTTP/1.1 that nobody uses for so long, unless somebody of another worker
+    /// has waited for one.
+    pub(super) fn keep(&self, connection: http1::Connection, keep_alive: Duration) {
+        let slots = &self.endpoint.slots;
+        let ticks = u32::try_from(keep_alive.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX);
+        let is_unwanted = ticks == 0
+            || self.ticker.is_draining()
+            || slots.is_wanted() && slots.prefers_another(self.id);
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < MAX_IDLE && !self.ticker.is_draining() {
-            idle.push(Idle { connection, since: self.ticker.now() });
+        if !is_unwanted && idle.len() < MAX_IDLE {
+            idle.push(Idle { connection, until: self.ticker.now().saturating_add(ticks) });
+            drop(idle);
+            self.line.wake_first();
+        }
+    }
+
+    /// A stream of a connection in HTTP/2 has ended.
+    pub(super) fn stream_ended(&self) {
+        self.forget_over();
+        self.line.wake_first();
+    }
+
+    /// Lets go of connections in HTTP/2 that take no more requests. Each closes with its last stream.
+    fn forget_over(&self) {
+        let is_over = |connection: &Rc<http2::Connection>| connection.is_over();
+        if self.shared.borrow().iter().any(is_over) {
+            let mut shared = self.shared.borrow_mut();
+            let over: Vec<_> = shared.extract_if(.., |connection| is_over(connection)).collect();
+            drop(shared);
+            drop(over);
+        }
+    }
+
+    /// Closes connections that were not used for as long as they are kept, and those that the server
+    /// has closed.
+    pub(super) fn close_idle(&self, keep_alive: Duration) {
+        let now = self.ticker.now();
+        let is_due = |idle: &mut Idle| now >= idle.until || idle.connection.is_closed();
+        let mut idle = self.idle.borrow_mut();
+        let closed: Vec<Idle> = idle.extract_if(.., |idle| is_due(idle)).collect();
+        drop(idle);
+        drop(closed);
+        let ticks = u32::try_from(keep_alive.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX);
+        let is_due = |since: u32| now.saturating_sub(since) >= ticks;
+        let shared = self.shared.borrow();
+        let unused = shared.iter().filter(|connection| connection.idle_since().is_some_and(is_due));
+        unused.for_each(|connection| connection.retire());
+        drop(shared);
+        self.forget_over();
+    }
+
+    /// Whether it has nothing that is worth keeping.
+    pub(super) fn is_empty(self: &Rc<Self>) -> bool {
+        Rc::strong_count(self) == 1
+            && self.idle.borrow().is_empty()
+            && self.shared.borrow().is_empty()
+    }
+
+    /// Closes unused connections for as long as somebody waits whom that may help.
+    fn give_up(&self) {
+        let slots = &self.endpoint.slots;
+        while slots.is_wanted() && self.line.is_empty() {
+            let Some(coldest) = self.take_coldest() else { break };
+            drop(coldest);
+        }
+        let shared = self.shared.borrow();
+        if shared.is_empty() || !slots.is_wanted() {
+            return;
+        }
+        let mut all = shared.iter();
+        if let Some(unused) = all.find(|shared| self.line.is_empty() && shared.streams() == 0) {
+            unused.retire();
+        } else if slots.volunteer(self.id) {
+            let least = shared.iter().min_by_key(|connection| connection.streams());
+            least.iter().for_each(|connection| connection.retire());
+        }
+        drop(shared);
+        self.forget_over();
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some(giver) = self.giver.get() {
+            giver.abort();
         }
     }
 }
 
-/// A socket that counts what is read from it: whether anything of a response has come is what a
-/// repetition depends on, and hyper does not tell it of interim responses.
-struct Counted {
-    stream: TcpStream,
-    bytes_read: Rc<Cell<u64>>,
-}
+/// Counts a connection in HTTP/2 that is being made.
+struct Dialing<'p>(&'p Pool);
 
-impl AsyncRead for Counted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
-        let read = buffer.filled().len() - before;
-        self.bytes_read.set(self.bytes_read.get() + read as u64);
-        polled
+impl Dialing<'_> {
+    fn begin(pool: &Pool) -> Dialing<'_> {
+        pool.dialing.set(pool.dialing.get() + 1);
+        Dialing(pool)
     }
 }
 
-impl AsyncWrite for Counted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+impl Drop for Dialing<'_> {
+    fn drop(&mut self) {
+        self.0.dialing.set(self.0.dialing.get().saturating_sub(1));
+        self.0.line.wake_first();
     }
+}
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+/// Gives up unused connections whenever somebody begins to wait for one.
+async fn give_up_when_wanted(pool: Weak<Pool>, slots: Arc<Slots>) {
+    loop {
+        let mut wanted = pin!(slots.wanted());
+        // Before the look, so that nobody is missed who begins to wait during it.
+        wanted.as_mut().enable();
+        let Some(pool) = pool.upgrade() else { return };
+        pool.give_up();
+        drop(pool);
+        wanted.await;
     }
 }

@@ -1,0 +1,121 @@
+//! Upstreams on the admin pages: how their servers are, and what they have to do.
+//!
+//! What metrics are labelled by is bounded by the policies: servers, not the addresses that their
+//! names have from time to time.
+
+use serde::{Deserialize, Serialize};
+
+use super::metrics::{Kind, Text};
+use crate::{
+    gate::Shared,
+    upstream::{EndpointReport, EndpointState, Keeper, ServerReport, UpstreamReport},
+};
+
+/// An upstream of a policy in force.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct UpstreamStatus {
+    /// The name of the policy.
+    pub policy: String,
+    /// Its name there.
+    pub name: String,
+    /// Its servers.
+    pub servers: Vec<ServerStatus>,
+}
+
+/// A server of an upstream.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct ServerStatus {
+    /// Its name or address, with its port.
+    pub server: String,
+    /// What the name stands for.
+    pub addresses: Vec<EndpointStatus>,
+    /// Requests that it got, retries included.
+    pub requests: u64,
+    /// Those of them that it failed.
+    pub failures: u64,
+}
+
+/// One address of a server.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct EndpointStatus {
+    /// The address, with the port.
+    pub address: String,
+    /// `serving`, `unhealthy` or `ejected`.
+    pub state: String,
+    /// Requests that it has now.
+    pub in_flight: usize,
+}
+
+/// All upstreams in force.
+pub(super) fn all(shared: &Shared) -> Vec<UpstreamReport> {
+    shared.keeper.as_ref().map(Keeper::report).unwrap_or_default()
+}
+
+/// What Prometheus is told of them.
+pub(super) fn write_metrics(text: &mut Text, shared: &Shared) {
+    let upstreams = all(shared);
+    let each = |text: &mut Text, number: &dyn Fn(&ServerReport) -> u64| {
+        for UpstreamReport { policy, upstream, servers } in &upstreams {
+            for report in servers {
+                let server = report.server.as_str();
+                let labels = [("policy", &**policy), ("upstream", &**upstream), ("server", server)];
+                text.sample(&labels, number(report));
+            }
+        }
+    };
+    let help = "Requests that servers got, retries included.";
+    text.family("tollgate_upstream_requests_total", Kind::Counter, help);
+    each(text, &|server| server.requests);
+    let help = "Requests that servers failed.";
+    text.family("tollgate_upstream_failures_total", Kind::Counter, help);
+    each(text, &|server| server.failures);
+    text.family("tollgate_upstream_in_flight", Kind::Gauge, "Requests that servers have now.");
+    each(text, &|server| server.endpoints.iter().map(|endpoint| endpoint.in_flight as u64).sum());
+    for state in EndpointState::ALL {
+        let (name, help) = match state {
+            EndpointState::Serving => {
+                ("tollgate_upstream_serving", "Addresses of servers that get requests.")
+            }
+            EndpointState::Unhealthy => (
+                "tollgate_upstream_unhealthy",
+                "Addresses of servers that are left out because they are not healthy.",
+            ),
+            EndpointState::Ejected => (
+                "tollgate_upstream_ejected",
+                "Addresses of servers that are left out because they failed requests.",
+            ),
+        };
+        text.family(name, Kind::Gauge, help);
+        each(text, &|server| {
+            server.endpoints.iter().filter(|endpoint| endpoint.state == state).count() as u64
+        });
+    }
+}
+
+impl From<UpstreamReport> for UpstreamStatus {
+    fn from(report: UpstreamReport) -> Self {
+        UpstreamStatus {
+            policy: report.policy.into(),
+            name: report.upstream.into(),
+            servers: report.servers.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<ServerReport> for ServerStatus {
+    fn from(report: ServerReport) -> Self {
+        let ServerReport { server, requests, failures, endpoints } = report;
+        let addresses = endpoints.iter().map(Into::into).collect();
+        ServerStatus { server, addresses, requests, failures }
+    }
+}
+
+impl From<&EndpointReport> for EndpointStatus {
+    fn from(report: &EndpointReport) -> Self {
+        EndpointStatus {
+            address: report.address.to_string(),
+            state: report.state.name().into(),
+            in_flight: report.in_flight,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! One address of one server: what it has to do, how it is, and what it has failed.
+
+use std::{
+    hash::Hasher,
+    net::SocketAddr,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use siphasher::sip::SipHasher13;
+
+use super::{
+    Group,
+    ejection::{Record, Standing},
+    health::Health,
+    slots::Slots,
+};
+use crate::policy::{Ejection, Server};
+
+/// One address of one server, for as long as it is known to be one.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// The server that it is an address of. Its weight is as it was at first: a change of that is the
+    /// group's affair.
+    pub server: Server,
+    /// What callers are hashed with: the same at every proxy.
+    pub(super) name: u64,
+    pub(super) record: Record,
+    pub(super) health: Health,
+    group: Weak<Group>,
+    /// Connections that it has, of all workers.
+    pub(super) slots: Arc<Slots>,
+    /// Requests that it ever got, and those that are over: in flight is what is between. So both are
+    /// known for the price of one.
+    begun: AtomicU64,
+    ended: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// Counts a request among those that an endpoint has.
+#[derive(Debug)]
+pub struct Loaded(Arc<Endpoint>);
+
+impl Endpoint {
+    pub(super) fn new(address: SocketAddr, server: &Server, group: &Arc<Group>) -> Arc<Endpoint> {
+        Arc::new(Endpoint {
+            address,
+            server: server.clone(),
+            name: hash(&address.to_string()),
+            record: Record::new(Instant::now()),
+            health: Health::default(),
+            group: Arc::downgrade(group),
+            slots: Arc::default(),
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        })
+    }
+
+    /// Counts a request until it is over.
+    pub fn load(self: &Arc<Self>) -> Loaded {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        Loaded(Arc::clone(self))
+    }
+
+    /// It has answered.
+    pub fn succeed(&self) {
+        if self.record.succeed(Instant::now)
+            && let Some(group) = self.group.upgrade()
+        {
+            tracing::info!(upstream = %group.label(), server = %self.server, address = %self.address, "a server is back");
+        }
+    }
+
+    /// It has failed a request: no connection, no response in time, a broken or unsound response, or
+    /// one whose status counts as a failure.
+    pub fn fail(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        if let Some(group) = self.group.upgrade() {
+            group.judge(self, Instant::now());
+        }
+    }
+
+    /// Requests that it has, of all workers.
+    pub fn in_flight(&self) -> usize {
+        // Read first: what ends in between has begun before.
+        let ended = self.ended.load(Ordering::Relaxed);
+        let in_flight = self.begun.load(Ordering::Relaxed).saturating_sub(ended);
+        usize::try_from(in_flight).unwrap_or(usize::MAX)
+    }
+
+    /// Requests that it ever got.
+    pub fn requests(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Requests that it ever failed.
+    pub fn failures(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is as a server should be, without a look at a clock.
+    pub(super) fn is_clean(&self) -> bool {
+        self.health.is_good() && self.record.is_clean()
+    }
+
+    /// Whether it may get a request: it is well, and not left out, but perhaps to be tried.
+    pub(super) fn is_usable(&self, now: Instant) -> bool {
+        self.health.is_good() && self.record.standing(now) != Standing::Out
+    }
+
+    /// Has it get a request for which it was chosen. False if it was to be tried, and another request
+    /// does that.
+    pub(super) fn admit(&self, now: Instant, ejection: Option<&Ejection>) -> bool {
+        ejection.is_none_or(|rules| self.record.try_out(now, rules))
+    }
+}
+
+impl Loaded {
+    /// Who has the request.
+    pub fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.0
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The same in every process, and in every version: callers stay where they are.
+fn hash(name: &str) -> u64 {
+    let mut hasher = SipHasher13::new_with_keys(0, 0);
+    hasher.write(name.as_bytes());
+    hasher.finish()
+}

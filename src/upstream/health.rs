@@ -1,0 +1,183 @@
+//! The health of a server, as it says itself when asked: good until so many answers in a row were
+//! bad, then bad until so many were good.
+
+mod question;
+
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+pub(super) use self::question::{Question, Symptom};
+use crate::policy::HealthCheck;
+
+/// How an endpoint is, and what it has answered lately.
+#[derive(Debug)]
+pub(super) struct Health {
+    is_good: AtomicBool,
+    pulse: Mutex<Pulse>,
+}
+
+#[derive(Debug, Default)]
+struct Pulse {
+    /// When it is asked next; none: that was not thought of yet.
+    due: Option<Instant>,
+    /// When it was asked what it has not answered yet.
+    asked: Option<Instant>,
+    /// Answers in a row that say that it is not as it is taken for.
+    contrary: u32,
+}
+
+/// The first question comes within this time, so that not all servers are asked at once.
+const SPREAD: Duration = Duration::from_secs(1);
+
+impl Default for Health {
+    /// Good until something else is known: requests need not wait for the first answer.
+    fn default() -> Self {
+        Health { is_good: AtomicBool::new(true), pulse: Mutex::default() }
+    }
+}
+
+impl Health {
+    /// Whether it is to get requests.
+    pub(super) fn is_good(&self) -> bool {
+        self.is_good.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is to be asked now; if so, somebody does. `chance` is any number.
+    pub(super) fn begin_if_due(&self, now: Instant, chance: u64, check: &HealthCheck) -> bool {
+        let mut pulse = self.pulse();
+        // Never two questions at once, however long an answer may take. Once it is there, the next
+        // question may come earlier.
+        let next = now + check.interval.max(check.timeout);
+        let due = pulse.due.unwrap_or_else(|| {
+            let spread = check.interval.min(SPREAD).as_millis();
+            let late = u128::from(chance) % spread.max(1);
+            now + Duration::from_millis(u64::try_from(late).unwrap_or_default())
+        });
+        let is_due = due <= now;
+        if is_due {
+            pulse.asked = Some(now);
+        }
+        // The interval may have become shorter.
+        pulse.due = Some(if is_due { next } else { due.min(next) });
+        is_due
+    }
+
+    /// Takes note of an answer. True if it makes the endpoint good or bad.
+    pub(super) fn note(&self, is_good: bool, check: &HealthCheck) -> bool {
+        let mut pulse = self.pulse();
+        if let Some(asked) = pulse.asked.take() {
+            pulse.due = Some(asked + check.interval);
+        }
+        if is_good == self.is_good() {
+            pulse.contrary = 0;
+            return false;
+        }
+        pulse.contrary = pulse.contrary.saturating_add(1);
+        let needed = if is_good { check.healthy_after } else { check.unhealthy_after };
+        let is_changing = pulse.contrary >= needed.get();
+        if is_changing {
+            pulse.contrary = 0;
+            self.is_good.store(is_good, Ordering::Relaxed);
+        }
+        is_changing
+    }
+
+    /// It is not asked any more, and so as good as any.
+    pub(super) fn forget(&self) {
+        *self.pulse() = Pulse::default();
+        self.is_good.store(true, Ordering::Relaxed);
+    }
+
+    fn pulse(&self) -> MutexGuard<'_, Pulse> {
+        self.pulse.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Statuses;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn check() -> HealthCheck {
+        HealthCheck {
+            path: "/".into(),
+            host: None,
+            interval: 5 * SECOND,
+            timeout: 2 * SECOND,
+            healthy_after: 2.try_into().unwrap(),
+            unhealthy_after: 3.try_into().unwrap(),
+            statuses: Statuses::default(),
+        }
+    }
+
+    #[test]
+    fn health_changes_after_answers_in_a_row() {
+        let health = Health::default();
+        let answers = [
+            (false, true),
+            (false, true),
+            (true, true),
+            (false, true),
+            (false, true),
+            (false, false),
+            (true, false),
+            (false, false),
+            (true, false),
+            (true, true),
+        ];
+        for (at, (answer, expected)) in answers.into_iter().enumerate() {
+            let before = health.is_good();
+            assert_eq!(health.note(answer, &check()), before != expected, "answer {at}");
+            assert_eq!(health.is_good(), expected, "answer {at}");
+        }
+    }
+
+    #[test]
+    fn first_question_comes_soon_and_others_at_intervals() {
+        let (health, check, start) = (Health::default(), check(), Instant::now());
+        assert!(!health.begin_if_due(start, 700, &check));
+        assert!(!health.begin_if_due(start + Duration::from_millis(699), 0, &check));
+        let first = start + Duration::from_millis(700);
+        assert!(health.begin_if_due(first, 0, &check));
+        assert!(!health.begin_if_due(first, 0, &check));
+        assert!(!health.begin_if_due(first + 4 * SECOND, 0, &check));
+        assert!(health.begin_if_due(first + 5 * SECOND, 0, &check));
+    }
+
+    #[test]
+    fn next_question_waits_for_the_answer_or_until_none_is_waited_for() {
+        let (health, start) = (Health::default(), Instant::now());
+        let often = HealthCheck { interval: SECOND, ..check() };
+        assert!(health.begin_if_due(start, 0, &often));
+        assert!(!health.begin_if_due(start + SECOND, 0, &often));
+        health.note(true, &often);
+        assert!(health.begin_if_due(start + SECOND, 0, &often));
+        assert!(!health.begin_if_due(start + 2 * SECOND, 0, &often));
+        assert!(health.begin_if_due(start + 3 * SECOND, 0, &often));
+    }
+
+    #[test]
+    fn shorter_interval_holds_at_once() {
+        let (health, start) = (Health::default(), Instant::now());
+        assert!(health.begin_if_due(start, 0, &check()));
+        let sooner = HealthCheck { interval: SECOND, ..check() };
+        assert!(!health.begin_if_due(start, 0, &sooner));
+        assert!(health.begin_if_due(start + 2 * SECOND, 0, &sooner));
+    }
+
+    #[test]
+    fn who_is_not_asked_any_more_is_good() {
+        let health = Health::default();
+        (0..3).for_each(|_| drop(health.note(false, &check())));
+        assert!(!health.is_good());
+        health.forget();
+        assert!(health.is_good());
+    }
+}

@@ -1,0 +1,201 @@
+//! One request over one HTTP/1.1 connection.
+//!
+//! A connection has no task of its own: whoever waits for its response drives it, and the response's
+//! body drives it on until it is finished and the connection can be kept. That saves a task switch
+//! each way, and dropping a request drops its connection with it.
+
+use std::{
+    cell::Cell,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use http::{HeaderName, HeaderValue, Request, Response};
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+
+use super::{
+    RequestBody, Stream, UpstreamError,
+    body::{BodyState, Timing},
+    failure::Failure,
+    pool::Pool,
+    slots::Slot,
+    stream::{Counted, Traffic},
+    unsound::is_unsound,
+};
+use crate::{deadline::Deadline, policy::Upstream};
+
+/// Largest head of a response that hyper reads on for; see `is_unsound` for what is passed on.
+const MAX_HEAD_BYTES: usize = 64 * 1024;
+const MAX_FIELDS: usize = 256;
+
+/// Bytes that may come before a response's head is complete: interim responses (1xx) and the head.
+const MAX_INTERIM_BYTES: u64 = 128 * 1024;
+
+/// A connection in HTTP/1.1, used by one request at a time.
+pub(super) struct Connection {
+    sender: http1::SendRequest<RequestBody>,
+    driver: Pin<Box<http1::Connection<TokioIo<Counted>, RequestBody>>>,
+    traffic: Rc<Traffic>,
+    pub(super) deadline: Rc<Deadline>,
+    /// How long it may be kept unused.
+    keep_alive: Cell<Duration>,
+    pool: Rc<Pool>,
+}
+
+impl Connection {
+    /// Speaks HTTP/1.1 over a new stream.
+    pub(super) async fn new(
+        stream: Stream,
+        slot: Slot,
+        pool: Rc<Pool>,
+    ) -> Result<Connection, UpstreamError> {
+        let (stream, traffic) = Counted::new(stream, slot);
+        let (sender, driver) = http1::Builder::new()
+            .max_buf_size(MAX_HEAD_BYTES)
+            .max_headers(MAX_FIELDS)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(UpstreamError::Exchange)?;
+        let deadline = Rc::new(pool.ticker.deadline());
+        let (driver, keep_alive) = (Box::pin(driver), Cell::default());
+        Ok(Connection { sender, driver, traffic, deadline, keep_alive, pool })
+    }
+
+    /// Sends a request and waits for the head of its response.
+    pub(super) async fn exchange(
+        mut self,
+        mut request: Request<RequestBody>,
+        upstream: &Upstream,
+    ) -> Result<(Response<Incoming>, Connection), Failure> {
+        let deadline = Rc::clone(&self.deadline);
+        request.body_mut().attach(Timing { deadline, response_timeout: upstream.response_timeout });
+        let body_state = request.body().state();
+        let read_before = self.traffic.bytes_read();
+        let sending = self.sender.try_send_request(request);
+        let mut sending = pin!(sending);
+        self.deadline.set(upstream.response_timeout);
+
+        let outcome = poll_fn(|context| {
+            // The connection is what produces the response, in this same task: the response itself
+            // needs no waker, and one would only wake this task a second time.
+            let closed = self.poll_drive(context).is_ready();
+            let mut without_waker = Context::from_waker(Waker::noop());
+            if let Poll::Ready(result) = sending.as_mut().poll(&mut without_waker) {
+                return Poll::Ready(Some(result));
+            }
+            // The deadline runs from the last progress of the request's body, see `RequestBody`.
+            let is_storm = self.traffic.bytes_read() - read_before > MAX_INTERIM_BYTES;
+            let passed = self.deadline.poll_passed(context);
+            if closed || passed || is_storm { Poll::Ready(None) } else { Poll::Pending }
+        });
+        let outcome = outcome.await;
+        let is_unanswered = self.traffic.bytes_read() == read_before && !body_state.has_failed();
+        let failure = |error, unsent| Failure { error, unsent, is_unanswered };
+        let ended = match outcome {
+            Some(Ok(response)) if is_unsound(&response) => {
+                return Err(failure(UpstreamError::Unsound, None));
+            }
+            Some(Ok(response)) => {
+                body_state.set_answered();
+                self.keep_alive.set(keep_alive(&response, upstream));
+                return Ok((response, self));
+            }
+            Some(Err(error)) => Some(error),
+            None if self.deadline.has_passed() => {
+                return Err(failure(timeout_of(&body_state), None));
+            }
+            None => {
+                // With the connection goes its end of the queue, and a request that it never took
+                // comes back.
+                drop(self);
+                let mut without_waker = Context::from_waker(Waker::noop());
+                match sending.as_mut().poll(&mut without_waker) {
+                    Poll::Ready(Err(error)) => Some(error),
+                    _ => None,
+                }
+            }
+        };
+        let Some(mut error) = ended else { return Err(failure(UpstreamError::Unsound, None)) };
+        let unsent = error.take_message();
+        Err(failure(body_state.blame(error.into_error()), unsent))
+    }
+
+    /// Reads and writes as much as can be. Ready means that the connection is closed.
+    pub(super) fn poll_drive(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.driver.as_mut().poll(context).map(drop)
+    }
+
+    /// Whether the server has closed it while nobody used it.
+    pub(super) fn is_closed(&mut self) -> bool {
+        self.poll_drive(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    /// Gives the connection back once its response was read to the end, or closes it if it cannot
+    /// be used again.
+    pub(super) fn release(mut self) {
+        self.deadline.clear();
+        // Lets hyper note the end of the message, and forget this task's waker: whoever uses the
+        // connection next would wake this task with his request.
+        if !self.is_closed() && self.sender.is_ready() {
+            let (pool, keep_alive) = (Rc::clone(&self.pool), self.keep_alive.get());
+            pool.keep(self, keep_alive);
+        }
+    }
+}
+
+/// Whose fault it is that time is up.
+pub(super) fn timeout_of(body: &BodyState) -> UpstreamError {
+    match body.is_waiting() {
+        true => UpstreamError::RequestBodyTimeout,
+        false => UpstreamError::ResponseTimeout,
+    }
+}
+
+static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
+/// How long the connection of a response may be kept: as the policy says, and a second less than the
+/// server does, who would close it under the next request.
+fn keep_alive(response: &Response<Incoming>, upstream: &Upstream) -> Duration {
+    match response.headers().get(&KEEP_ALIVE).and_then(promised) {
+        Some(promised) => upstream.keep_alive.min(promised.saturating_sub(SAFETY)),
+        None => upstream.keep_alive,
+    }
+}
+
+const SAFETY: Duration = Duration::from_secs(1);
+
+/// `Keep-Alive: timeout=5, max=100`, as RFC 2068 section 19.7.1 had it and servers still say it.
+fn promised(value: &HeaderValue) -> Option<Duration> {
+    let mut parameters = value.to_str().ok()?.split(',');
+    parameters.find_map(|parameter| {
+        let (name, seconds) = parameter.trim().split_once('=')?;
+        let is_timeout = name.trim().eq_ignore_ascii_case("timeout");
+        is_timeout.then(|| seconds.trim().parse().ok().map(Duration::from_secs))?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promise_of_a_server_is_read() {
+        for (value, seconds) in [
+            ("timeout=5", Some(5)),
+            ("max=100, Timeout = 15", Some(15)),
+            ("timeout=0", Some(0)),
+            ("timeout=", None),
+            ("timeout=-1", None),
+            ("timeout=99999999999999999999", None),
+            ("max=3", None),
+            ("", None),
+        ] {
+            let promised = promised(&HeaderValue::from_static(value));
+            assert_eq!(promised, seconds.map(Duration::from_secs), "{value:?}");
+        }
+    }
+}

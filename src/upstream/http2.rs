@@ -1,0 +1,294 @@
+//! Requests over HTTP/2 connections, which many share.
+//!
+//! A connection is driven by a task of its own, since any of its streams may be the one that waits.
+//! The end of a request, whichever it is, ends its stream and nothing else.
+
+use std::{
+    cell::{Cell, RefCell},
+    error::Error as _,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    rc::Rc,
+    task::Poll,
+    time::Duration,
+};
+
+use http::{HeaderValue, Request, Response, Uri, Version, header, uri::Authority};
+use hyper::{body::Incoming, client::conn::http2};
+use hyper_util::rt::{TokioIo, TokioTimer};
+
+use super::{
+    Endpoint, RequestBody, Stream, UpstreamError,
+    body::{BodyState, Timing},
+    failure::Failure,
+    http1::timeout_of,
+    pool::Pool,
+    retry::copy_of,
+    slots::Slot,
+    stream::{Counted, Traffic},
+    unsound::is_unsound,
+};
+use crate::{
+    deadline::Deadline,
+    policy::{Transport, Upstream},
+};
+
+/// Streams of one connection, if the server allows more.
+pub(super) const MAX_STREAMS: usize = 100;
+
+const STREAM_WINDOW: u32 = 64 * 1024;
+/// Room for all streams at once: a client that does not read must hold up no other client's stream.
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MAX_STREAMS as u32;
+const SEND_BUFFER: usize = 64 * 1024;
+const MAX_HEADER_LIST: u32 = 64 * 1024;
+
+/// How long nothing may come on a connection with streams before it is asked whether it is alive.
+/// Requests have deadlines of their own, so this is for streams that are meant to be silent for
+/// long; gRPC servers close on who asks more often than every five minutes.
+const PING_AFTER: Duration = Duration::from_secs(310);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+type Driver = http2::Connection<TokioIo<Counted>, RequestBody, LocalExecutor>;
+
+/// A connection in HTTP/2.
+pub(super) struct Connection {
+    sender: http2::SendRequest<RequestBody>,
+    driven: Rc<Driven>,
+    traffic: Rc<Traffic>,
+    in_use: Cell<usize>,
+    is_retired: Cell<bool>,
+    /// The tick since which it has had no stream.
+    idle_since: Cell<u32>,
+}
+
+/// What a connection shares with its task.
+struct Driven {
+    driver: RefCell<Driver>,
+    is_closed: Cell<bool>,
+}
+
+/// The right to one stream of a connection.
+pub(super) struct Permit {
+    connection: Rc<Connection>,
+    pool: Rc<Pool>,
+}
+
+/// A stream whose response has begun. When it is dropped, whatever is left of the request's body is
+/// not sent.
+pub(super) struct OpenStream {
+    pub(super) deadline: Rc<Deadline>,
+    body: Rc<BodyState>,
+    _permit: Permit,
+}
+
+impl Connection {
+    /// Speaks HTTP/2 over a new stream. It is there once the server has said how it wants to be
+    /// spoken to: before that, nobody knows how many requests it takes, or whether it is an HTTP/2
+    /// server at all.
+    pub(super) async fn new(
+        stream: Stream,
+        slot: Slot,
+        upstream: &Upstream,
+    ) -> Result<Rc<Connection>, UpstreamError> {
+        let (stream, traffic) = Counted::new(stream, slot);
+        let (sender, driver) = http2::Builder::new(LocalExecutor)
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BUFFER)
+            .max_header_list_size(MAX_HEADER_LIST)
+            .keep_alive_interval(PING_AFTER)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(UpstreamError::Exchange)?;
+        let settled = poll_fn(|context| traffic.poll_first(context));
+        tokio::time::timeout(upstream.connect_timeout, settled)
+            .await
+            .map_err(|_| UpstreamError::ConnectTimeout)?;
+        if traffic.is_closed() {
+            return Err(UpstreamError::Connect(std::io::Error::other("it speaks no HTTP/2")));
+        }
+        let (driver, is_closed) = (RefCell::new(driver), Cell::new(false));
+        let driven = Rc::new(Driven { driver, is_closed });
+        tokio::task::spawn_local(drive(Rc::clone(&driven)));
+        Ok(Rc::new(Connection {
+            sender,
+            driven,
+            traffic,
+            in_use: Cell::new(0),
+            is_retired: Cell::new(false),
+            idle_since: Cell::new(0),
+        }))
+    }
+
+    /// Whether it has room for one more stream.
+    pub(super) fn has_room(&self) -> bool {
+        !self.is_over() && self.in_use.get() < self.max_streams()
+    }
+
+    /// Whether it takes no more requests.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_retired.get()
+            || self.driven.is_closed.get()
+            || self.traffic.is_closed()
+            || self.sender.is_closed()
+    }
+
+    pub(super) fn streams(&self) -> usize {
+        self.in_use.get()
+    }
+
+    /// The tick since which nobody has used it; none: somebody does.
+    pub(super) fn idle_since(&self) -> Option<u32> {
+        (self.in_use.get() == 0).then(|| self.idle_since.get())
+    }
+
+    /// Gives it no more requests.
+    pub(super) fn retire(&self) {
+        self.is_retired.set(true);
+    }
+
+    fn max_streams(&self) -> usize {
+        let driver = self.driven.driver.try_borrow();
+        driver.map_or(0, |driver| driver.current_max_send_streams()).min(MAX_STREAMS)
+    }
+}
+
+impl Permit {
+    pub(super) fn new(connection: &Rc<Connection>, pool: &Rc<Pool>) -> Permit {
+        connection.in_use.set(connection.in_use.get() + 1);
+        Permit { connection: Rc::clone(connection), pool: Rc::clone(pool) }
+    }
+
+    /// Sends a request and waits for the head of its response.
+    pub(super) async fn exchange(
+        self,
+        mut request: Request<RequestBody>,
+        upstream: &Upstream,
+    ) -> Result<(Response<Incoming>, OpenStream), Failure> {
+        let connection = Rc::clone(&self.connection);
+        let deadline = Rc::new(self.pool.ticker.deadline());
+        address(&mut request, &self.pool.endpoint, upstream);
+        let copy = copy_of(&request);
+        let timing =
+            Timing { deadline: Rc::clone(&deadline), response_timeout: upstream.response_timeout };
+        let body = request.body_mut().attach_stream(timing);
+        let stream = OpenStream { deadline, body: Rc::clone(&body), _permit: self };
+        let read_before = connection.traffic.bytes_read();
+        let mut sender = connection.sender.clone();
+        let mut sending = pin!(sender.try_send_request(request));
+        stream.deadline.set(upstream.response_timeout);
+
+        let outcome = poll_fn(|context| match sending.as_mut().poll(context) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending if stream.deadline.poll_passed(context) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        let (error, unsent) = match outcome.await {
+            Some(Ok(response)) if is_unsound(&response) => {
+                return Err(Failure {
+                    error: UpstreamError::Unsound,
+                    unsent: None,
+                    is_unanswered: false,
+                });
+            }
+            Some(Ok(response)) => {
+                body.set_answered();
+                return Ok((response, stream));
+            }
+            Some(Err(mut error)) => {
+                let unsent = error.take_message();
+                let error = error.into_error();
+                let is_refused = unsent.is_none() && is_unprocessed(&error);
+                let unsent = if is_refused { with_unread(copy, &body) } else { unsent };
+                (body.blame(error), unsent)
+            }
+            None => {
+                // A connection on which nothing at all comes is gone, though nobody has said so: the
+                // next requests are not to wait as long to find that out.
+                if connection.traffic.bytes_read() == read_before {
+                    connection.retire();
+                }
+                (timeout_of(&body), None)
+            }
+        };
+        Err(Failure { error, unsent, is_unanswered: !body.has_failed() })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let connection = &self.connection;
+        connection.in_use.set(connection.in_use.get().saturating_sub(1));
+        if connection.in_use.get() == 0 {
+            connection.idle_since.set(self.pool.ticker.now());
+        }
+        self.pool.stream_ended();
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.body.abandon();
+    }
+}
+
+/// Sees a connection to its end.
+async fn drive(driven: Rc<Driven>) {
+    let ended = poll_fn(|context| match driven.driver.try_borrow_mut() {
+        Ok(mut driver) => Pin::new(&mut *driver).poll(context),
+        Err(_) => Poll::Pending,
+    });
+    if let Err(error) = ended.await {
+        tracing::debug!(%error, "connection to an upstream failed");
+    }
+    driven.is_closed.set(true);
+}
+
+/// Gives a request the form that HTTP/2 has for what was its target and its `Host`.
+fn address(request: &mut Request<RequestBody>, endpoint: &Endpoint, upstream: &Upstream) {
+    let host = request.headers_mut().remove(header::HOST);
+    request.headers_mut().remove(header::TRANSFER_ENCODING);
+    *request.version_mut() = Version::HTTP_2;
+    // It may have been here before.
+    if request.uri().authority().is_some() {
+        return;
+    }
+    let authority = |host: &HeaderValue| Authority::try_from(host.as_bytes()).ok();
+    let own = || authority(&endpoint.server.authority);
+    let mut parts = std::mem::take(request.uri_mut()).into_parts();
+    parts.authority = host.as_ref().and_then(authority).or_else(own);
+    parts.scheme = Some(match upstream.transport {
+        Transport::Plain => http::uri::Scheme::HTTP,
+        Transport::Tls(_) => http::uri::Scheme::HTTPS,
+    });
+    *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
+}
+
+/// Whether the server has said that it did not look at a request: it refused the stream, or is going
+/// away and names an earlier one as its last (RFC 9113 section 8.7).
+fn is_unprocessed(error: &hyper::Error) -> bool {
+    let error = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    error.is_some_and(|error| {
+        let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+        let is_too_late = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+        error.is_remote() && (is_refused || is_too_late)
+    })
+}
+
+/// The copy of a request with its body, if nothing of that is lost.
+fn with_unread(mut copy: Request<RequestBody>, body: &BodyState) -> Option<Request<RequestBody>> {
+    *copy.body_mut() = RequestBody::unread(body)?;
+    Some(copy)
+}
+
+/// Runs a connection's tasks on the worker that the connection is on.
+#[derive(Clone, Copy)]
+struct LocalExecutor;
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExecutor {
+    fn execute(&self, future: F) {
+        tokio::task::spawn_local(future);
+    }
+}

@@ -1,0 +1,248 @@
+//! All upstreams of the policies in force, and the thread that looks after their servers: it looks up
+//! names and asks for health. There is none while there is nothing of that to do.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    runtime,
+    sync::Notify,
+    time::{MissedTickBehavior, interval},
+};
+
+use super::{
+    Endpoint, Group,
+    balance::chance,
+    health::Question,
+    report::UpstreamReport,
+    resolve::{Resolver, ask_system, look_up},
+};
+use crate::policy::{Policies, Upstream};
+
+/// How often it is looked whether something is due.
+const LOOK: Duration = Duration::from_millis(20);
+/// Threads that look up names: a name server that hangs takes one for as long as it does.
+const MAX_LOOKUPS: usize = 64;
+
+/// Keeps the groups of all upstreams, across reloads. Its thread ends soon after it is dropped.
+pub struct Keeper {
+    kept: Arc<Kept>,
+    resolver: Resolver,
+    has_thread: Mutex<bool>,
+}
+
+#[derive(Default)]
+struct Kept {
+    groups: Mutex<Groups>,
+    /// Something may be due that was not a moment ago.
+    news: Notify,
+}
+
+/// By the names of the policy and of the upstream.
+type Groups = BTreeMap<(Box<str>, Box<str>), Arc<Group>>;
+
+impl Default for Keeper {
+    fn default() -> Self {
+        Keeper::asking(ask_system)
+    }
+}
+
+impl Keeper {
+    /// One that resolves names so.
+    fn asking(resolver: Resolver) -> Keeper {
+        Keeper { kept: Arc::default(), resolver, has_thread: Mutex::default() }
+    }
+
+    /// Gives each upstream its group: the one that it had, if its servers are spoken to as before.
+    /// Upstreams that are in none of the policies are not looked after any more.
+    pub fn adopt(&self, policies: &mut Policies) {
+        let upstreams = policies.upstreams_mut();
+        self.adopt_all(upstreams);
+    }
+
+    fn adopt_all<'p>(&self, upstreams: impl Iterator<Item = (&'p str, &'p mut Upstream)>) {
+        let mut groups = self.kept.groups();
+        let mut known = std::mem::take(&mut *groups);
+        for (policy, upstream) in upstreams {
+            let key = (Box::from(policy), upstream.name.clone());
+            let known = known.remove(&key);
+            let group = match known.as_ref().filter(|group| group.speaks_like(upstream)) {
+                Some(group) => {
+                    group.update(upstream);
+                    Arc::clone(group)
+                }
+                None => {
+                    known.iter().for_each(|group| group.retire());
+                    Group::labelled(&format!("{policy}/{}", upstream.name), upstream)
+                }
+            };
+            upstream.group = Some(Arc::clone(&group));
+            groups.insert(key, group);
+        }
+        known.values().for_each(|group| group.retire());
+        let needs_care = groups.values().any(|group| group.needs_care());
+        drop(groups);
+        if needs_care {
+            self.look_after();
+        }
+    }
+
+    /// How all servers are, in the order of policies and upstreams by name.
+    pub fn report(&self) -> Vec<UpstreamReport> {
+        let now = Instant::now();
+        let report = |((policy, upstream), group): (&(Box<str>, Box<str>), &Arc<Group>)| {
+            let (policy, upstream) = (policy.clone(), upstream.clone());
+            UpstreamReport { policy, upstream, servers: group.report(now) }
+        };
+        self.kept.groups().iter().map(report).collect()
+    }
+
+    /// Sees to it that there is a thread, and that it looks now.
+    fn look_after(&self) {
+        let mut has_thread = self.has_thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*has_thread {
+            match start(Arc::downgrade(&self.kept), self.resolver) {
+                Ok(()) => *has_thread = true,
+                // Addresses are served all the same, and the next reload tries again.
+                Err(error) => tracing::error!(%error, "nobody looks after upstreams"),
+            }
+        }
+        self.kept.news.notify_one();
+    }
+}
+
+impl Kept {
+    fn groups(&self) -> MutexGuard<'_, Groups> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn start(kept: Weak<Kept>, resolver: Resolver) -> io::Result<()> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_name("lookup")
+        .max_blocking_threads(MAX_LOOKUPS)
+        .build()?;
+    thread::Builder::new().name("upstreams".into()).spawn(move || {
+        runtime.block_on(look(kept, resolver));
+        // Names that are still looked up hold up nobody.
+        runtime.shutdown_background();
+    })?;
+    Ok(())
+}
+
+/// Begins what is due, for as long as somebody keeps the groups.
+async fn look(kept: Weak<Kept>, resolver: Resolver) {
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let Some(kept) = kept.upgrade() else { return };
+        tokio::select! {
+            _ = looks.tick() => {}
+            () = kept.news.notified() => {}
+        }
+        let groups: Vec<_> = kept.groups().values().cloned().collect();
+        drop(kept);
+        for group in groups {
+            tend(&group, resolver);
+        }
+    }
+}
+
+fn tend(group: &Arc<Group>, resolver: Resolver) {
+    let now = Instant::now();
+    for (host, port) in group.begin_lookups(now) {
+        let group = Arc::clone(group);
+        tokio::spawn(async move {
+            let found = look_up(resolver, &host, port).await;
+            group.end_lookup((&host, port), &found, Instant::now());
+        });
+    }
+    let Some((question, due)) = group.begin_checks(now, chance) else { return };
+    for endpoint in due {
+        tokio::spawn(check(Arc::clone(group), endpoint, Arc::clone(&question)));
+    }
+}
+
+async fn check(group: Arc<Group>, endpoint: Arc<Endpoint>, question: Arc<Question>) {
+    let answer = question.ask(&endpoint).await;
+    group.note(&endpoint, &question, answer.err());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        num::NonZeroU32,
+        sync::atomic::{AtomicU8, Ordering},
+    };
+
+    use http::HeaderValue;
+
+    use super::*;
+    use crate::{policy::Server, upstream::Choice};
+
+    fn upstream(host: &str) -> Upstream {
+        let authority = HeaderValue::from_static("api");
+        let server = Server { host: host.into(), port: 80, weight: NonZeroU32::MIN, authority };
+        let resolve_every = Duration::from_millis(1);
+        Upstream { resolve_every, ..Upstream::new("api", vec![server]) }
+    }
+
+    fn adopt(keeper: &Keeper, upstream: &mut Upstream) -> Arc<Group> {
+        keeper.adopt_all([("main", &mut *upstream)].into_iter());
+        upstream.group.clone().unwrap()
+    }
+
+    #[tokio::test]
+    async fn names_are_looked_up_again_and_their_new_addresses_used() {
+        static LAST: AtomicU8 = AtomicU8::new(1);
+        let keeper = Keeper::asking(|_| {
+            let last = LAST.load(Ordering::SeqCst);
+            Box::pin(async move { Ok(vec![[10, 0, 0, last].into()]) })
+        });
+        let group = adopt(&keeper, &mut upstream("api.internal"));
+        assert!(group.resolved(Duration::from_secs(10)).await);
+        let address = || group.choose(Choice::default()).unwrap().address.to_string();
+        assert_eq!(address(), "10.0.0.1:80");
+        LAST.store(2, Ordering::SeqCst);
+        let has_moved = async {
+            while address() != "10.0.0.2:80" {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), has_moved).await.unwrap();
+    }
+
+    #[test]
+    fn addresses_need_no_thread() {
+        let keeper = Keeper::asking(|_| Box::pin(async { Ok(Vec::new()) }));
+        adopt(&keeper, &mut upstream("127.0.0.1"));
+        assert!(!*keeper.has_thread.lock().unwrap());
+    }
+
+    #[test]
+    fn group_is_kept_for_as_long_as_its_upstream_is_named() {
+        let keeper = Keeper::default();
+        let first = adopt(&keeper, &mut upstream("127.0.0.1"));
+        assert!(Arc::ptr_eq(&first, &adopt(&keeper, &mut upstream("127.0.0.2"))));
+        assert!(!first.is_retired());
+        keeper.adopt_all(std::iter::empty());
+        assert!(first.is_retired());
+        assert!(keeper.report().is_empty());
+        assert!(!Arc::ptr_eq(&first, &adopt(&keeper, &mut upstream("127.0.0.1"))));
+    }
+
+    #[test]
+    fn servers_that_are_spoken_to_in_another_way_are_others() {
+        let keeper = Keeper::default();
+        let first = adopt(&keeper, &mut upstream("127.0.0.1"));
+        let protocol = crate::policy::Protocol::Http2;
+        let mut changed = Upstream { protocol, ..upstream("127.0.0.1") };
+        assert!(!Arc::ptr_eq(&first, &adopt(&keeper, &mut changed)));
+    }
+}

@@ -1,0 +1,172 @@
+//! When a request is tried again: how often, and at what cost to a server that is in trouble already.
+
+use std::{cell::Cell, sync::Arc};
+
+use http::{Method, Request};
+use smallvec::SmallVec;
+
+use super::{Endpoint, RequestBody, UpstreamError};
+use crate::{deadline::TICK, policy::Retries};
+
+/// What all requests of a worker to one upstream may spend on being tried again.
+///
+/// Each request earns a share of a retry, so that retries never are more than that share of what is
+/// asked anyway: a server that fails everything is not asked twice as much for it.
+pub(super) struct Budget {
+    /// In hundredths of a retry.
+    left: Cell<u32>,
+    /// The tick at which a few were last allowed for nothing.
+    granted: Cell<u32>,
+}
+
+/// The tries of one request.
+pub(super) struct Tries {
+    /// The servers that have failed it.
+    pub(super) tried: SmallVec<[Arc<Endpoint>; 2]>,
+    left: u8,
+}
+
+const RETRY: u32 = 100;
+
+/// Retries that are allowed however few the requests, once in a while.
+const FEW: u32 = 3 * RETRY;
+const WHILE_TICKS: u32 = 10_000 / TICK.as_millis() as u32;
+
+/// Retries that can be saved up: what was earned in good times is not to be spent all at once.
+const MOST: u32 = 20 * RETRY;
+
+impl Budget {
+    pub(super) fn new() -> Budget {
+        Budget { left: Cell::new(FEW), granted: Cell::new(0) }
+    }
+
+    /// A request earns its share.
+    pub(super) fn earn(&self, retries: &Retries) {
+        self.left.set(self.left.get().saturating_add(retries.budget_percent.into()).min(MOST));
+    }
+
+    /// Takes one retry, if there is one left at this tick.
+    fn spend(&self, now: u32) -> bool {
+        if self.left.get() < FEW && now.saturating_sub(self.granted.get()) >= WHILE_TICKS {
+            self.granted.set(now);
+            self.left.set(FEW);
+        }
+        let left = self.left.get().checked_sub(RETRY);
+        self.left.set(left.unwrap_or(self.left.get()));
+        left.is_some()
+    }
+}
+
+impl Tries {
+    pub(super) fn new(retries: &Retries) -> Tries {
+        Tries { tried: SmallVec::new(), left: retries.attempts }
+    }
+
+    /// Whether there may be another.
+    pub(super) fn may_go_on(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Takes one more, if the budget has room for it at this tick.
+    pub(super) fn again(&mut self, budget: &Budget, now: u32) -> bool {
+        if self.left == 0 || !budget.spend(now) {
+            return false;
+        }
+        self.left -= 1;
+        true
+    }
+
+    /// Whether `endpoint` has failed the request already.
+    pub(super) fn has_tried(&self, endpoint: &Arc<Endpoint>) -> bool {
+        self.tried.iter().any(|tried| Arc::ptr_eq(tried, endpoint))
+    }
+}
+
+impl UpstreamError {
+    /// Whether it speaks against the server, and neither against the client nor for its being busy.
+    pub(super) fn is_servers_fault(&self) -> bool {
+        match self {
+            UpstreamError::NoAddress
+            | UpstreamError::Busy
+            | UpstreamError::RequestBody(_)
+            | UpstreamError::RequestBodyTooLarge
+            | UpstreamError::RequestBodyTimeout => false,
+            UpstreamError::Connect(_)
+            | UpstreamError::Tls { .. }
+            | UpstreamError::ConnectTimeout
+            | UpstreamError::ResponseTimeout
+            | UpstreamError::Exchange(_)
+            | UpstreamError::Unsound => true,
+        }
+    }
+
+    /// Whether asking the same server again would only take as long again.
+    pub(super) fn calls_for_another(&self) -> bool {
+        matches!(
+            self,
+            UpstreamError::Busy | UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout
+        )
+    }
+}
+
+/// The same request again, if it may be sent twice: its method is idempotent (RFC 9110 section
+/// 9.2.2), and there is no body to lose.
+pub(super) fn repetition(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+    const IDEMPOTENT: [Method; 5] =
+        [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE];
+    (request.body().is_empty() && IDEMPOTENT.contains(request.method())).then(|| copy_of(request))
+}
+
+/// The same request without its body.
+pub(super) fn copy_of(request: &Request<RequestBody>) -> Request<RequestBody> {
+    let mut copy = Request::new(RequestBody::empty());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    copy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_are_a_share_of_the_requests_and_a_few() {
+        for (percent, most) in [(20, 203), (0, 3), (100, 1003)] {
+            let budget = Budget::new();
+            let retries = Retries { budget_percent: percent, ..Retries::default() };
+            let mut spent = 0;
+            for _ in 0..1000 {
+                budget.earn(&retries);
+                spent += usize::from(budget.spend(1));
+            }
+            assert!(spent <= most && spent >= most.saturating_sub(4), "{percent}: {spent}");
+        }
+    }
+
+    #[test]
+    fn what_is_saved_up_is_bounded() {
+        let budget = Budget::new();
+        (0..10_000).for_each(|_| budget.earn(&Retries::default()));
+        let spent = (0..1000).filter(|_| budget.spend(1)).count();
+        assert_eq!(spent, 20);
+    }
+
+    #[test]
+    fn a_few_are_allowed_again_after_a_while() {
+        let budget = Budget::new();
+        let spend_all = |now| (0..100).filter(|_| budget.spend(now)).count();
+        assert_eq!(spend_all(1), 3);
+        assert_eq!(spend_all(WHILE_TICKS - 1), 0);
+        assert_eq!(spend_all(WHILE_TICKS), 3);
+        assert_eq!(spend_all(WHILE_TICKS + 1), 0);
+    }
+
+    #[test]
+    fn request_is_tried_so_often_and_no_more() {
+        let budget = Budget::new();
+        let mut tries = Tries::new(&Retries { attempts: 2, ..Retries::default() });
+        assert!(tries.again(&budget, 1) && tries.again(&budget, 1) && !tries.again(&budget, 1));
+    }
+}

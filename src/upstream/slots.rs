@@ -1,0 +1,336 @@
+//! How many connections a server may have, of all workers together, and who waits for one.
+//!
+//! A connection holds a [`Slot`] from before it is made until its socket is closed, so the bound is
+//! exact. A slot that becomes free goes to whoever has waited longest; only while nobody waits is
+//! one there for the taking. Nothing here is touched by requests that find a kept connection.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{
+    Notify,
+    futures::Notified,
+    oneshot::{self, Receiver, Sender},
+};
+
+use crate::policy::Bounds;
+
+/// The connections that one server has and may have.
+#[derive(Debug, Default)]
+pub struct Slots {
+    state: Mutex<State>,
+    /// How many wait: for asking without the lock.
+    waiting: AtomicUsize,
+    /// Told whenever somebody has begun to wait: workers then give up connections that they do not
+    /// use.
+    wanted: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    taken: usize,
+    max: usize,
+    queue: VecDeque<Waiting>,
+    tickets: u64,
+    /// A worker has been asked to give up connections that it uses.
+    has_volunteer: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    ticket: u64,
+    claimant: Claimant,
+    since: Instant,
+    sender: Sender<Slot>,
+}
+
+/// The right to one connection.
+#[derive(Debug)]
+pub struct Slot(Arc<Slots>);
+
+/// A place in the queue, given up when it is dropped.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    slots: Arc<Slots>,
+    number: u64,
+    receiver: Receiver<Slot>,
+}
+
+/// Who asks for a slot: a worker's pool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claimant {
+    pub(super) pool: PoolId,
+    /// It has not a single connection: waiting for one of its own to become free is vain.
+    pub(super) is_destitute: bool,
+}
+
+/// Tells the pools of a process apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PoolId(u64);
+
+/// What came of asking for a slot.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// There was one.
+    Slot(Slot),
+    /// There will be one.
+    Queued(Ticket),
+    /// Too many wait already.
+    Full,
+}
+
+/// How much longer somebody of another worker must have waited for being served before one of this
+/// worker's own, who can have a connection as it is.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+impl PoolId {
+    pub(super) fn unique() -> PoolId {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        PoolId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Slots {
+    /// A slot, or a place in the queue for one.
+    pub(super) fn take(self: &Arc<Self>, bounds: &Bounds, claimant: Claimant) -> Taken {
+        let mut state = self.lock();
+        state.max = bounds.max_connections.get();
+        if state.taken < state.max {
+            state.taken += 1;
+            return Taken::Slot(Slot(Arc::clone(self)));
+        }
+        if state.queue.len() >= bounds.queue {
+            return Taken::Full;
+        }
+        state.tickets += 1;
+        let (ticket, (sender, receiver)) = (state.tickets, oneshot::channel());
+        state.queue.push_back(Waiting { ticket, claimant, since: Instant::now(), sender });
+        self.waiting.store(state.queue.len(), Ordering::Release);
+        drop(state);
+        self.wanted.notify_waiters();
+        Taken::Queued(Ticket { slots: Arc::clone(self), number: ticket, receiver })
+    }
+
+    /// Whether a slot is there for the taking.
+    pub(super) fn has_free(&self, bounds: &Bounds) -> bool {
+        self.lock().taken < bounds.max_connections.get()
+    }
+
+    /// Whether somebody waits.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
+    /// Waits until somebody begins to wait.
+    pub(super) fn wanted(&self) -> Notified<'_> {
+        self.wanted.notified()
+    }
+
+    /// Whether a connection that `pool` no longer needs should be closed for somebody else, rather
+    /// than kept for its own.
+    pub(super) fn prefers_another(&self, pool: PoolId) -> bool {
+        let state = self.lock();
+        let Some(head) = state.queue.front() else { return false };
+        let own = state.queue.iter().find(|waiting| waiting.claimant.pool == pool);
+        own.is_none_or(|own| own.since.saturating_duration_since(head.since) > PATIENCE)
+    }
+
+    /// Whether `pool` should give up a connection that is in use, once it no longer is, for one that
+    /// has none at all. Asked of one at a time.
+    pub(super) fn volunteer(&self, pool: PoolId) -> bool {
+        let mut state = self.lock();
+        let is_needed = state
+            .queue
+            .iter()
+            .any(|waiting| waiting.claimant.is_destitute && waiting.claimant.pool != pool);
+        is_needed && !std::mem::replace(&mut state.has_volunteer, true)
+    }
+
+    /// Connections that there are.
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> usize {
+        self.lock().taken
+    }
+
+    /// Whoever gets a slot that has become free; if nobody does, it is there for the taking.
+    fn hand_on(&self) -> Option<Sender<Slot>> {
+        let mut state = self.lock();
+        state.has_volunteer = false;
+        // A policy may have lowered the bound meanwhile.
+        let next = if state.taken <= state.max { state.queue.pop_front() } else { None };
+        if next.is_none() {
+            state.taken -= 1;
+        }
+        self.waiting.store(state.queue.len(), Ordering::Release);
+        let is_wanted = !state.queue.is_empty();
+        drop(state);
+        if is_wanted {
+            self.wanted.notify_waiters();
+        }
+        next.map(|waiting| waiting.sender)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(next) = self.0.hand_on() {
+            // If he has just gone, the slot comes back, and is dropped again.
+            let _ = next.send(Slot(Arc::clone(&self.0)));
+        }
+    }
+}
+
+impl Ticket {
+    /// The slot, once it is this ticket's turn.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Slot>> {
+        Pin::new(&mut self.receiver).poll(context).map(Result::ok)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut state = self.slots.lock();
+        let place = state.queue.iter().position(|waiting| waiting.ticket == self.number);
+        let given_up = place.and_then(|place| state.queue.remove(place));
+        self.slots.waiting.store(state.queue.len(), Ordering::Release);
+        drop(state);
+        drop(given_up);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{num::NonZeroUsize, task::Waker, thread};
+
+    use super::*;
+
+    fn bounds(max: usize, queue: usize) -> Bounds {
+        let max_connections = NonZeroUsize::new(max).unwrap();
+        Bounds { max_connections, queue, queue_timeout: Duration::from_secs(1) }
+    }
+
+    fn claimant() -> Claimant {
+        Claimant { pool: PoolId::unique(), is_destitute: true }
+    }
+
+    fn take(slots: &Arc<Slots>, bounds: &Bounds) -> Slot {
+        match slots.take(bounds, claimant()) {
+            Taken::Slot(slot) => slot,
+            other => panic!("no slot but {other:?}"),
+        }
+    }
+
+    fn queue(slots: &Arc<Slots>, bounds: &Bounds, claimant: Claimant) -> Ticket {
+        match slots.take(bounds, claimant) {
+            Taken::Queued(ticket) => ticket,
+            other => panic!("not queued but {other:?}"),
+        }
+    }
+
+    fn slot_of(ticket: &mut Ticket) -> Option<Slot> {
+        match ticket.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(slot) => slot,
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn slot_goes_to_whoever_has_waited_longest() {
+        let (slots, bounds) = (Arc::default(), bounds(1, 2));
+        let slot = take(&slots, &bounds);
+        let mut first = queue(&slots, &bounds, claimant());
+        let mut second = queue(&slots, &bounds, claimant());
+        assert!(matches!(slots.take(&bounds, claimant()), Taken::Full));
+        drop(slot);
+        let slot = slot_of(&mut first).unwrap();
+        assert!(slot_of(&mut second).is_none());
+        drop(slot);
+        assert!(slot_of(&mut second).is_some());
+        assert_eq!((slots.taken(), slots.is_wanted()), (0, false));
+    }
+
+    #[test]
+    fn who_leaves_the_queue_loses_nobody_a_slot() {
+        let (slots, bounds) = (Arc::default(), bounds(1, 2));
+        let slot = take(&slots, &bounds);
+        let leaves = queue(&slots, &bounds, claimant());
+        let mut stays = queue(&slots, &bounds, claimant());
+        drop(leaves);
+        drop(slot);
+        assert!(slot_of(&mut stays).is_some());
+        // Also if he was given one, and never looked.
+        let slot = take(&slots, &bounds);
+        let leaves = queue(&slots, &bounds, claimant());
+        drop(slot);
+        assert_eq!(slots.taken(), 1);
+        drop(leaves);
+        assert_eq!(slots.taken(), 0);
+    }
+
+    #[test]
+    fn lowered_bound_holds_once_connections_are_closed() {
+        let (slots, high, low) = (Arc::default(), bounds(3, 1), bounds(1, 1));
+        let taken: Vec<Slot> = (0..3).map(|_| take(&slots, &high)).collect();
+        let mut ticket = queue(&slots, &low, claimant());
+        for (slot, others) in taken.into_iter().zip([2, 1, 0]) {
+            drop(slot);
+            assert_eq!(slot_of(&mut ticket).is_some(), others == 0, "with {others} others");
+        }
+    }
+
+    #[test]
+    fn connection_is_kept_for_ones_own_unless_another_has_waited_much_longer() {
+        let (slots, bounds) = (Arc::default(), bounds(1, 2));
+        let _slot = take(&slots, &bounds);
+        let (own, other) = (claimant(), claimant());
+        assert!(!slots.prefers_another(own.pool));
+        let _other = queue(&slots, &bounds, other);
+        assert!(slots.prefers_another(own.pool));
+        let _own = queue(&slots, &bounds, own);
+        slots.lock().queue[1].since = slots.lock().queue[0].since;
+        assert!(!slots.prefers_another(own.pool));
+        let late = Instant::now() + 2 * PATIENCE;
+        slots.lock().queue[1].since = late;
+        assert!(slots.prefers_another(own.pool));
+    }
+
+    #[test]
+    fn bound_is_exact_under_concurrency() {
+        const MAX: usize = 4;
+        let (slots, bounds) = (Arc::<Slots>::default(), bounds(MAX, 0));
+        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2_000 {
+                        let taken = slots.take(&bounds, claimant());
+                        if let Taken::Slot(slot) = taken {
+                            most.fetch_max(
+                                now.fetch_add(1, Ordering::SeqCst) + 1,
+                                Ordering::SeqCst,
+                            );
+                            thread::yield_now();
+                            now.fetch_sub(1, Ordering::SeqCst);
+                            drop(slot);
+                        }
+                    }
+                });
+            }
+        });
+        assert!(most.into_inner() <= MAX);
+        assert_eq!(slots.taken(), 0);
+    }
+}

@@ -1,0 +1,195 @@
+//! A socket to a server, in TLS or as it is, that counts what comes from it.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::client::TlsStream;
+
+use super::slots::Slot;
+
+/// A connection to a server, ready for a protocol of whichever kind.
+#[derive(Debug)]
+pub enum Stream {
+    /// As it is.
+    Plain(TcpStream),
+    /// In TLS, whose state is many times larger.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// A stream that counts what is read from it, and holds the right to be open.
+///
+/// Whether anything of a response has come is what a repetition depends on, and hyper does not tell
+/// it of interim responses.
+pub(super) struct Counted {
+    stream: Stream,
+    traffic: Rc<Traffic>,
+    /// Free again when the socket is closed, however that comes.
+    _slot: Slot,
+}
+
+/// What is known about a stream by whoever does not have it.
+#[derive(Default)]
+pub(super) struct Traffic {
+    read: Cell<u64>,
+    is_closed: Cell<bool>,
+    /// Woken by the first byte, and by the end.
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Counted {
+    pub(super) fn new(stream: Stream, slot: Slot) -> (Counted, Rc<Traffic>) {
+        let traffic = Rc::<Traffic>::default();
+        (Counted { stream, traffic: Rc::clone(&traffic), _slot: slot }, traffic)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.traffic.is_closed.set(true);
+        self.traffic.wake();
+    }
+}
+
+impl Traffic {
+    /// Bytes that ever came.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.read.get()
+    }
+
+    /// Whether the stream is gone.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.get()
+    }
+
+    /// Ready once something has come, or nothing will.
+    pub(super) fn poll_first(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.read.get() > 0 || self.is_closed.get() {
+            return Poll::Ready(());
+        }
+        *self.waker.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn count(&self, bytes: u64) {
+        let before = self.read.replace(self.read.get() + bytes);
+        if before == 0 {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.traffic.count((buffer.filled().len() - before) as u64);
+        polled
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
