@@ -12,16 +12,19 @@ use std::{
     time::Duration,
 };
 
+use crate::settings::Timeouts;
+
 /// How far apart ticks are.
 pub const TICK: Duration = Duration::from_millis(100);
 
 const NEVER: u32 = u32::MAX;
 
 /// A worker's clock of ticks, and the deadlines that hang on it.
-#[derive(Default)]
 pub struct Ticker {
     now: Cell<u32>,
-    draining: Cell<bool>,
+    patience: Duration,
+    /// While it drains: how long connections without a request are kept.
+    linger: Cell<Option<Duration>>,
     watches: RefCell<Vec<Weak<Watch>>>,
 }
 
@@ -44,7 +47,24 @@ impl Watch {
     }
 }
 
+impl Default for Ticker {
+    fn default() -> Self {
+        Ticker::new(Timeouts::default().request_body)
+    }
+}
+
 impl Ticker {
+    /// At tick 0; `patience` is how long a client's body may make no progress, whichever connection
+    /// it comes by.
+    pub fn new(patience: Duration) -> Self {
+        Ticker { now: Cell::new(0), patience, linger: Cell::new(None), watches: RefCell::default() }
+    }
+
+    /// How long a client's body may make no progress.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// A deadline on this ticker, not set.
     pub fn deadline(self: &Rc<Self>) -> Deadline {
         let watch = Rc::new(Watch { at: Cell::new(NEVER), waker: RefCell::default() });
@@ -70,9 +90,10 @@ impl Ticker {
         });
     }
 
-    /// Tells every connection to finish what it is doing and close.
-    pub fn drain(&self) {
-        self.draining.set(true);
+    /// Tells every connection to finish what it is doing and close; those that have no request may
+    /// `linger` for one.
+    pub fn drain(&self, linger: Duration) {
+        self.linger.set(Some(linger));
         for watch in self.watches.borrow().iter().filter_map(Weak::upgrade) {
             watch.wake();
         }
@@ -80,7 +101,12 @@ impl Ticker {
 
     /// Whether the worker is on its way out.
     pub fn is_draining(&self) -> bool {
-        self.draining.get()
+        self.linger.get().is_some()
+    }
+
+    /// How long connections without a request are kept, if the worker is on its way out.
+    pub fn linger(&self) -> Option<Duration> {
+        self.linger.get()
     }
 }
 
@@ -91,6 +117,13 @@ impl Deadline {
         let ticks = after.as_millis().div_ceil(TICK.as_millis()) + 1;
         let ticks = u32::try_from(ticks).unwrap_or(NEVER);
         self.watch.at.set(self.ticker.now().saturating_add(ticks));
+    }
+
+    /// Sets it `after` from now, unless it is sooner already.
+    pub fn set_at_most(&self, after: Duration) {
+        let before = self.watch.at.get();
+        self.set(after);
+        self.watch.at.set(self.watch.at.get().min(before));
     }
 
     /// Takes it off.

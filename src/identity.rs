@@ -3,6 +3,7 @@
 mod address;
 mod api_keys;
 mod cache;
+mod certificate;
 mod claims;
 mod credential;
 mod fetch;
@@ -23,10 +24,12 @@ use crate::{clock::Timestamp, limit::KeyHasher};
 
 pub use self::{
     address::{
-        ForwardedField, Prefixes, TrustedProxies, canonical, canonical_network, client_address,
+        ForwardedField, Prefixes, TrustedProxies, address_behind, canonical, canonical_network,
+        client_address,
     },
     api_keys::{ApiKey, ApiKeyError, ApiKeys, MAX_API_KEYS_BYTES, MintError, MintedKey, NewKey},
     cache::{Digest, TokenCache},
+    certificate::{CertificateName, ClientCertificate},
     claims::Claims,
     credential::{Credential, CredentialError, Place, TokenSources, cookie_values},
     fetch::{Endpoint, EndpointError, FetchError, Fetcher},
@@ -149,6 +152,8 @@ pub enum CallerKey {
     Claim(Box<str>),
     /// A field of the API key.
     ApiKey(Box<str>),
+    /// A name in the client's certificate.
+    Certificate(CertificateName),
     /// The client's address; IPv6 by this prefix length.
     Address {
         /// 32 to 128.
@@ -235,29 +240,32 @@ pub struct Identity<'p> {
 }
 
 impl Identity<'_> {
-    /// A number below 100 that is always the same for a caller and a `salt`, at every proxy and after
-    /// every restart: the hash has no secret.
+    /// A number below 100 that is always the same for a caller and a `salt`.
     pub fn percentile(&self, salt: &str) -> u8 {
+        (self.stable_hash(salt) % 100) as u8
+    }
+
+    /// A hash of who is calling, the same at every proxy and after every restart: it has no secret.
+    pub fn stable_hash(&self, salt: &str) -> u128 {
         let (kind, value) = match &self.caller {
             Some(caller) => (caller.kind, caller.value.to_string()),
             None => ("", self.address.to_string()),
         };
         let parts = [(b's', salt), (b'k', kind), (b'v', value.as_str())];
-        let hash = KeyHasher::new([0; 16]).hash(parts.map(|(kind, part)| (kind, part.as_bytes())));
-        (hash % 100) as u8
+        KeyHasher::new([0; 16]).hash(parts.map(|(kind, part)| (kind, part.as_bytes())))
     }
 }
 
 /// A caller that has a name.
 #[derive(Clone, Debug)]
 pub struct ResolvedCaller<'p> {
-    /// Who says so: the position of the token's issuer; none for an address.
+    /// Who says so: the position of the token's issuer; none for an address or a certificate.
     pub issuer: Option<usize>,
     /// What kind of caller: `user`, `anonymous`.
     pub kind: &'p str,
     /// Which one.
     pub value: CallerValue,
-    /// Keyed hash of (issuer, claim, value) or of the address prefix.
+    /// Keyed hash of (issuer, claim, value), of the certificate's name, or of the address prefix.
     pub hash: u128,
 }
 
@@ -266,6 +274,8 @@ pub struct ResolvedCaller<'p> {
 pub enum CallerValue {
     /// A claim's value: printable, at most 256 bytes, made ready for the upstream.
     Claim(HeaderValue),
+    /// A name in a client's certificate, of the same form.
+    Certificate(Box<str>),
     /// An address; IPv6 the first of its prefix.
     Address(IpAddr),
 }
@@ -297,6 +307,7 @@ impl fmt::Display for CallerValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CallerValue::Claim(value) => f.write_str(&String::from_utf8_lossy(value.as_bytes())),
+            CallerValue::Certificate(name) => f.write_str(name),
             CallerValue::Address(address) => address.fmt(f),
         }
     }

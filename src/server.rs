@@ -8,9 +8,19 @@
 //! `SO_REUSEPORT`: connections are spread evenly even when they are few, and starting the program
 //! twice on one port fails instead of splitting the traffic in silence.
 
+mod admission;
 mod connection;
+mod faults;
+mod frames;
 mod framing;
+pub mod handover;
+mod head_limits;
+mod listener;
+mod opening;
+pub mod proxy_protocol;
 mod socket;
+mod stream;
+mod tunnel;
 mod worker;
 
 use std::{
@@ -20,15 +30,23 @@ use std::{
     time::Duration,
 };
 
-use http::HeaderValue;
-use tokio::net::TcpListener;
+use http::{HeaderMap, HeaderValue, header};
 
-use self::worker::Worker;
-use crate::{access_log::AccessLog, gate::Shared};
+use self::{listener::Acceptor, worker::Worker};
+use crate::{
+    access_log::AccessLog, deadline, gate::Shared, identity::ClientCertificate,
+    settings::ListenerSettings,
+};
 
+#[doc(hidden)] // for the fuzz targets
+pub use self::framing::Framing;
 pub use self::{
-    connection::InFlight,
-    framing::{HeadLimits, Violation, ViolationKind},
+    admission::{Admission, NoPlace, Place},
+    connection::{InFlight, Pace},
+    faults::{Fault, Faults},
+    framing::{Violation, ViolationKind},
+    head_limits::HeadLimits,
+    listener::{Listener, ListenerSocket},
 };
 
 /// The other end of a connection.
@@ -40,14 +58,33 @@ pub struct Peer {
     pub address_value: HeaderValue,
     /// Whether it is a trusted proxy.
     pub is_trusted: bool,
+    /// What its certificate says of it, if it has shown one.
+    pub certificate: Option<Arc<ClientCertificate>>,
+    /// Where it came in.
+    pub listener: Arc<ListenerSettings>,
+}
+
+impl Peer {
+    /// Says on each answer of a listener that it is only to be asked over TLS, in place of what the
+    /// upstream says of that.
+    fn mark(&self, headers: &mut HeaderMap) {
+        if let Some(hsts) = &self.listener.hsts {
+            headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
+        }
+    }
+
+    /// Whether nobody between it and this proxy can read along.
+    pub fn speaks_tls(&self) -> bool {
+        self.listener.tls.is_some()
+    }
 }
 
 /// What a server is started with.
 pub struct Server {
     /// What all workers share.
     pub shared: Arc<Shared>,
-    /// Bound sockets.
-    pub listeners: Vec<std::net::TcpListener>,
+    /// Where clients come in.
+    pub listeners: Vec<Listener>,
     /// Worker threads, at least one.
     pub workers: usize,
     /// Where lines about requests go.
@@ -66,15 +103,19 @@ pub struct Stopped {
 /// How long accepting pauses when the process has run out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long accepting goes on once it is to end.
+const LAST_CALL: Duration = Duration::from_millis(5);
+
+/// Clients that send one request after the other have sent one by then.
+const MAX_LINGER: Duration = Duration::from_secs(1);
+
 impl Server {
-    /// Binds a socket.
+    /// Binds a socket that asks nothing of clients.
     ///
     /// # Errors
     /// What the system says: the address is in use, or not this machine's.
     pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-        let listener = std::net::TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        Ok(listener)
+        listener::bind_tcp(address)
     }
 
     /// Serves until `shutdown` is ready, then stops accepting, lets requests in flight finish within
@@ -83,47 +124,84 @@ impl Server {
     /// # Errors
     /// A worker or a listener that cannot be started.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> io::Result<Stopped> {
+        self.run_until(shutdown, std::future::pending()).await
+    }
+
+    /// Like [`run`](Self::run), and cuts what is in flight as soon as `hurry` is ready.
+    ///
+    /// # Errors
+    /// A worker or a listener that cannot be started.
+    pub async fn run_until(
+        self,
+        shutdown: impl Future<Output = ()>,
+        hurry: impl Future<Output = ()>,
+    ) -> io::Result<Stopped> {
         let workers = (0..self.workers.max(1))
-            .map(|index| {
-                let log = self.access_log.as_ref().map(AccessLog::buffer);
-                Worker::start(index, Arc::clone(&self.shared), log)
-            })
+            .map(|index| Worker::start(index, Arc::clone(&self.shared), self.access_log.clone()))
             .collect::<io::Result<Vec<Worker>>>()?;
         drop(self.access_log);
 
+        let admission = Arc::clone(&self.shared.admission);
         let accepting = tokio::task::LocalSet::new();
         let workers = std::rc::Rc::new(workers);
         for listener in self.listeners {
-            let listener = TcpListener::from_std(listener)?;
-            accepting.spawn_local(accept(listener, std::rc::Rc::clone(&workers)));
+            let workers = std::rc::Rc::clone(&workers);
+            accepting.spawn_local(accept(listener.adopt()?, workers, Arc::clone(&admission)));
         }
         accepting.run_until(shutdown).await;
+        // Whoever waits to be accepted would be reset when the sockets close.
+        accepting.run_until(tokio::time::sleep(LAST_CALL)).await;
         // Dropping the tasks closes the listening sockets.
         drop(accepting);
 
         tracing::info!("draining");
-        let mut cut = 0;
-        let deadline = tokio::time::Instant::now() + self.drain;
-        if let Ok(workers) = std::rc::Rc::try_unwrap(workers) {
-            for worker in &workers {
-                worker.drain();
-            }
-            for worker in workers {
-                cut += worker.join(deadline).await;
-            }
-        }
+        let cut = match std::rc::Rc::try_unwrap(workers) {
+            Ok(workers) => drain(workers, self.drain, hurry).await,
+            Err(_) => 0,
+        };
         Ok(Stopped { cut })
     }
 }
 
+/// Ends the workers when they are done, or when their time is over. Returns how many connections
+/// were cut.
+async fn drain(workers: Vec<Worker>, time: Duration, hurry: impl Future<Output = ()>) -> usize {
+    for worker in &workers {
+        worker.drain(linger(time));
+    }
+    let mut late = std::pin::pin!(tokio::time::timeout(time, hurry));
+    let (mut is_late, mut cut) = (false, 0);
+    for mut worker in workers {
+        if !is_late {
+            tokio::select! {
+                () = worker.finished() => continue,
+                _ = &mut late => is_late = true,
+            }
+        }
+        cut += worker.stop().await;
+    }
+    cut
+}
+
+/// How long a connection without a request is kept while a worker drains. A client may have sent its
+/// next request already; it is answered, and told that the connection closes.
+fn linger(drain: Duration) -> Duration {
+    match drain / 4 {
+        short if short < deadline::TICK => Duration::ZERO,
+        part => part.min(MAX_LINGER),
+    }
+}
+
 /// Accepts for as long as it is polled.
-async fn accept(listener: TcpListener, workers: std::rc::Rc<Vec<Worker>>) {
+async fn accept(acceptor: Acceptor, workers: std::rc::Rc<Vec<Worker>>, admission: Arc<Admission>) {
     loop {
-        match listener.accept().await {
-            Ok((stream, address)) => {
+        match acceptor.accept().await {
+            Ok(accepted) => {
+                // Closed at once: whoever is over the bounds costs no more than that.
+                let Ok(place) = admission.admit(accepted.client()) else { continue };
                 let fewest = workers.iter().min_by_key(|worker| worker.connections());
-                if let (Some(worker), Ok(stream)) = (fewest, stream.into_std()) {
-                    worker.hand_over(stream, address);
+                if let Some(worker) = fewest {
+                    worker.hand_over(accepted, place);
                 }
             }
             // The connection was gone before it was accepted.
@@ -131,7 +209,8 @@ async fn accept(listener: TcpListener, workers: std::rc::Rc<Vec<Worker>>) {
             Err(error) => {
                 // Most likely no descriptors are left: trying again at once would only burn the
                 // time in which some might be closed.
-                tracing::warn!(%error, "cannot accept");
+                tracing::debug!(%error, "cannot accept");
+                admission.faults().count(Fault::Accept);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

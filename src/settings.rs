@@ -3,12 +3,16 @@
 mod admin;
 mod changes;
 mod configuration;
+mod ending;
+mod limits;
+mod listener;
 mod memory;
 mod moving;
 mod redis;
 mod reload;
 mod secret;
 mod store;
+mod timeouts;
 
 use std::{
     fmt,
@@ -31,21 +35,27 @@ use crate::{
 pub use self::{
     admin::admin_address,
     configuration::{Configuration, read_policies, read_text},
+    limits::{Http2Limits, Limits},
+    listener::{ALPN_HTTP2, CurrentTls, ListenAddress, ListenerSettings, Protocols, Redirect},
     memory::SnapshotSettings,
     moving::{MoveMode, Moving},
     redis::{CurrentAccess, Endpoint, Primary, RedisSettings, Shard, StoreClock, Topology},
     reload::ReloadSettings,
     secret::Secret,
     store::{StoreKind, StoreSettings},
+    timeouts::Timeouts,
 };
 
-use self::{admin::RawAdmin, reload::RawReload, store::RawStore};
+use self::{
+    admin::RawAdmin, limits::RawLimits, listener::RawListener, reload::RawReload, store::RawStore,
+    timeouts::RawTimeouts,
+};
 
 /// The settings, checked.
 #[derive(Clone)]
 pub struct Settings {
     /// Where to listen.
-    pub listeners: Vec<SocketAddr>,
+    pub listeners: Vec<ListenerSettings>,
     /// A policy file, or a folder of them.
     pub policies: PathBuf,
     /// Worker threads.
@@ -62,6 +72,14 @@ pub struct Settings {
     pub access_log: Option<Format>,
     /// How long requests in flight may take to finish at shutdown.
     pub drain: Duration,
+    /// How long it goes on accepting once it was told to end.
+    pub drain_delay: Duration,
+    /// A Unix socket at which the next process takes over the listening sockets.
+    pub handover: Option<PathBuf>,
+    /// How long clients may take.
+    pub timeouts: Timeouts,
+    /// How much clients may send and hold.
+    pub limits: Limits,
     /// Where whoever runs the proxy can ask how it is; none: nowhere.
     pub admin: Option<SocketAddr>,
     /// How changes of files are noticed.
@@ -121,19 +139,24 @@ struct RawSettings {
     access_log: RawAccessLog,
     /// How long requests in flight may take to finish at shutdown, up to 1h. Default: 30s.
     drain: Option<Spanned<String>>,
+    /// How long the process goes on as before once it was told to end, but for `/ready`, which says
+    /// so: a load balancer has that long to notice. Up to 1h. Default: 0s.
+    drain_delay: Option<Spanned<String>>,
+    /// A Unix socket, from this file's folder. A process that is started with the same takes over the
+    /// listening sockets of the one that serves, which then finishes what it has begun and ends. Left
+    /// out: nobody takes over.
+    handover: Option<Spanned<String>>,
+    /// How long clients may take.
+    #[serde(default)]
+    timeouts: RawTimeouts,
+    /// How much clients may send and hold.
+    #[serde(default)]
+    limits: RawLimits,
     /// Where whoever runs the proxy can ask how it is. Left out: nowhere.
     admin: Option<RawAdmin>,
     /// How changes of policies, keys and this file are noticed.
     #[serde(default)]
     reload: RawReload,
-}
-
-/// Where to listen.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename = "listener")]
-struct RawListener {
-    /// An IP address and a port: `127.0.0.1:8080`, or `[::]:8080` for all addresses.
-    address: Spanned<String>,
 }
 
 /// How requests are logged.
@@ -147,15 +170,10 @@ struct RawAccessLog {
 
 /// Fields that the format has and this version does not act on.
 const LATER: &[Later] = &[
-    Later { section: "settings file", fields: &["http", "limits", "timeouts", "tracing"] },
-    Later {
-        section: "listener",
-        fields: &["tls", "proxy_protocol", "protocols", "redirect", "unix", "client_ca", "hsts"],
-    },
+    Later { section: "settings file", fields: &["tracing"] },
 ];
 
 const DEFAULT_TOKEN_CACHE_BYTES: u64 = 64 << 20;
-const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 const MAX_WORKERS: u16 = 256;
 
 impl Settings {
@@ -218,11 +236,7 @@ impl Checker<'_> {
         if raw.version.value != 1 {
             self.refuse(&raw.version, "not a known version", "write 1");
         }
-        if raw.listeners.value.is_empty() {
-            self.refuse(&raw.listeners, "no listener", "add one: `- { address: 127.0.0.1:8080 }`");
-        }
-        let listeners =
-            raw.listeners.value.iter().filter_map(|raw| self.address(&raw.address)).collect();
+        let listeners = self.listeners(&raw.listeners);
         let field = match &raw.client_address_from {
             None => Some(ForwardedField::XForwardedFor),
             Some(raw) => self.one_of(
@@ -244,6 +258,10 @@ impl Checker<'_> {
         let workers = self.workers(raw.workers.as_ref());
         let store = self.store(&raw.store);
         let drain = self.drain(raw.drain.as_ref());
+        let drain_delay = self.drain_delay(raw.drain_delay.as_ref());
+        let handover = self.handover(raw.handover.as_ref());
+        let timeouts = self.timeouts(&raw.timeouts);
+        let limits = self.limits(&raw.limits);
         let admin = self.admin(raw.admin.as_ref());
         let reload = self.reload(&raw.reload);
         Some(Settings {
@@ -261,6 +279,10 @@ impl Checker<'_> {
                 .map_or(DEFAULT_TOKEN_CACHE_BYTES, |bytes| bytes.value),
             access_log: access_log?,
             drain,
+            drain_delay,
+            handover,
+            timeouts,
+            limits,
             admin,
             reload,
             warnings: std::mem::take(&mut self.warnings),
@@ -300,21 +322,6 @@ impl Checker<'_> {
             );
         }
         raw.value.into()
-    }
-
-    fn drain(&mut self, raw: Option<&Spanned<String>>) -> Duration {
-        let Some(raw) = raw else { return DEFAULT_DRAIN };
-        match humantime::parse_duration(&raw.value) {
-            Ok(drain) if drain <= Duration::from_secs(3600) => drain,
-            _ => {
-                self.refuse(
-                    raw,
-                    format!("`{}` is not a time to drain", raw.value),
-                    "write a number and a unit, at most 1h: 30s",
-                );
-                DEFAULT_DRAIN
-            }
-        }
     }
 
     fn one_of<T: Copy>(&mut self, raw: &Spanned<String>, choices: &[(&str, T)]) -> Option<T> {
@@ -369,7 +376,6 @@ mod tests {
         let settings = parse("version: 1\nlisteners: [{ address: 127.0.0.1:0 }]\n").unwrap();
         assert_eq!(settings.policies, Path::new("config/policies"));
         assert_eq!(settings.access_log, Some(Format::Text));
-        assert_eq!(settings.drain, DEFAULT_DRAIN);
         assert!(settings.workers >= 1);
     }
 
@@ -377,7 +383,7 @@ mod tests {
     fn every_mistake_is_told_with_its_place() {
         let problems = parse(
             "version: 2\nlisteners: [{ address: localhost }]\nworkers: 0\ntrusted_proxies: [10.0.0.0/40]\n\
-             store: { redis: { url: http://localhost } }\naccess_log: { format: jsn }\nsize: 1\nhttp: {}\n",
+             store: { redis: { url: http://localhost } }\naccess_log: { format: jsn }\nsize: 1\ntracing: {}\n",
         )
         .unwrap_err();
         let lines: Vec<usize> = problems.iter().map(Problem::line).collect();

@@ -19,7 +19,8 @@ use crate::{
     clock::Clock,
     identity::SigningKey,
     policy::{Policies, Sources, load},
-    settings::{Configuration, Settings},
+    server::handover::Inherited,
+    settings::{Configuration, ListenAddress, Settings},
 };
 
 /// The shipped example: what the demo enforces is what a newcomer reads.
@@ -53,8 +54,8 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let settings = format!("version: 1\nlisteners: [{{ address: \"{listen}\" }}]\n");
     let settings = Settings::parse(Path::new("demo"), &settings, &sources)?;
     let configuration = Configuration { settings, policies: Policies::new(vec![policy]) };
-    let result = serve(configuration, None, |addresses| {
-        let address = addresses.first().copied().unwrap_or(listen);
+    let result = serve(configuration, None, Inherited::default(), |addresses| {
+        let address = addresses.first().and_then(ListenAddress::tcp).unwrap_or(listen);
         let tokens = Tokens { free: mint(&key, "42", "free")?, pro: mint(&key, "7", "pro")? };
         Ok(introduce(output, address, &tokens)?)
     });

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     policy::Sources,
-    settings::{Settings, read_text},
+    settings::{ListenerSettings, Settings, read_text},
 };
 
 /// Ask a running proxy whether it answers
@@ -79,8 +79,17 @@ impl Asked {
         if let Some(admin) = settings.admin {
             return Ok(Asked::Admin(reachable(admin)));
         }
-        let listener = settings.listeners.first().context("the settings name no listener")?;
-        Ok(Asked::Listener(vec![reachable(*listener)]))
+        let is_askable = |listener: &&ListenerSettings| {
+            listener.tls.is_none()
+                && listener.proxy_protocol.is_none()
+                && listener.protocols.has_http1()
+        };
+        let mut askable = settings.listeners.iter().filter(is_askable);
+        let address = askable.find_map(|listener| listener.address.tcp());
+        let address = address.context(
+            "the settings name no listener for plain HTTP: add `admin`, which can be asked instead",
+        )?;
+        Ok(Asked::Listener(vec![reachable(address)]))
     }
 }
 

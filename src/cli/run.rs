@@ -1,20 +1,20 @@
 //! `tollgate run`: read the configuration, listen, serve, drain.
 
+mod notify;
 mod signals;
+mod sockets;
 mod upkeep;
 
-use std::{
-    io,
-    net::{SocketAddr, TcpListener},
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use tracing_subscriber::EnvFilter;
 
-use self::{signals::Signals, upkeep::Upkeep};
+use self::{
+    signals::Signals,
+    sockets::{Sockets, Succession},
+    upkeep::Upkeep,
+};
 use super::Failure;
 use crate::{
     access_log::AccessLog,
@@ -24,16 +24,24 @@ use crate::{
     pipe::Pipe,
     policy::Sources,
     reload::{Origin, announce},
-    server::{Server, Stopped},
-    settings::Configuration,
-    store::Keeper,
+    server::{
+        Listener, Server, Stopped,
+        handover::{Inherited, Predecessor},
+    },
+    settings::{Configuration, ListenAddress},
+    store::{Keeper, Saver},
 };
 
 /// Serve
 ///
 /// Reads the settings and the policies that they name, listens, and forwards until SIGTERM or
-/// SIGINT. Then it stops accepting, finishes what is in flight, and exits with 0. Policies and the
-/// files that they name are read anew when they change, and on SIGHUP.
+/// SIGINT. Then it stops accepting, finishes what is in flight, and exits with 0; a second signal
+/// cuts that short. Policies and the files that they name are read anew when they change, and on
+/// SIGHUP.
+///
+/// With `handover` in the settings, a process that is started while another serves takes over its
+/// sockets, and no request is lost. Sockets of a service manager (LISTEN_FDS) are used where the
+/// settings name their addresses, and NOTIFY_SOCKET is told when requests are taken.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// The settings file
@@ -43,30 +51,31 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let events = log_to_stderr();
+    let inherited = Inherited::from_service_manager();
     let (file, sources) = (arguments.config.clone(), Sources::system());
     let recording = sources.recording();
     let configuration = Configuration::read(&file, &recording)?;
     let (inputs, settings) = (recording.inputs(), configuration.settings.clone());
     let origin = Origin { file, sources, inputs, settings };
-    let result = serve(configuration, Some(origin), |_| Ok(()));
+    let result = serve(configuration, Some(origin), inherited, |_| Ok(()));
     events.flush(LAST_WORDS);
     result
 }
 
 /// Serves what `configuration` describes until a signal, and follows the files that it came from if
-/// it did; `ready` is called with the addresses once they are bound.
+/// it did, at sockets that were inherited or at its own; `ready` is called with the addresses once
+/// they are bound.
 pub(super) fn serve(
     configuration: Configuration,
     origin: Option<Origin>,
-    ready: impl FnOnce(&[SocketAddr]) -> Result<(), Failure>,
+    inherited: Inherited,
+    ready: impl FnOnce(&[ListenAddress]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let settings = &configuration.settings;
-    let (workers, drain, admin) = (settings.workers, settings.drain, settings.admin);
-    let listeners = settings.listeners.iter().map(|address| bind(*address));
-    let listeners = listeners.collect::<anyhow::Result<Vec<_>>>()?;
-    let addresses =
-        listeners.iter().map(|listener| listener.local_addr()).collect::<io::Result<Vec<_>>>()?;
-    let admin = admin.map(bind).transpose()?;
+    let (workers, drain, delay) = (settings.workers, settings.drain, settings.drain_delay);
+    // Before the counters are read: the process that serves writes them when it is asked.
+    let Sockets { listeners, admin, predecessor, succession } = Sockets::open(settings, inherited)?;
+    let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
     announce(settings, &configuration.policies, Clock::System.now());
     let pipe = Pipe::start(io::stdout(), |lines| {
         tracing::warn!(lines, "access log lines were dropped: nobody reads them fast enough");
@@ -82,23 +91,39 @@ pub(super) fn serve(
     let server = Server { shared, listeners, workers, access_log, drain };
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut is_relieved = false;
     let Stopped { cut } = runtime.block_on(async {
         // Signals are caught from here on: one that comes at once is not lost.
-        let signals = Signals::catch(upkeep.reload())?;
+        let mut signals = Signals::catch(upkeep.reload())?;
+        let mut hurrying = signals.clone();
         for address in &addresses {
             tracing::info!(%address, "listening");
         }
         upkeep.announce();
         ready(&addresses)?;
+        let saver = keeper.as_ref().map(Keeper::saver);
         let shutdown = async {
-            signals.wait_for_the_end().await;
+            // Workers are there by now.
+            predecessor.into_iter().for_each(Predecessor::relieve);
+            notify::ready();
+            is_relieved = tokio::select! {
+                () = wait_for_successor(succession, saver) => true,
+                () = signals.end() => false,
+            };
             upkeep.phase.set(Phase::Draining);
+            if !is_relieved {
+                notify::stopping();
+                let _ = tokio::time::timeout(delay, signals.hurry()).await;
+            }
         };
-        Ok::<_, Failure>(server.run(shutdown).await?)
+        Ok::<_, Failure>(server.run_until(shutdown, hurrying.hurry()).await?)
     })?;
     // First what must not be lost: what follows files may take its time to end.
-    if let Some(keeper) = keeper {
-        keeper.finish();
+    match keeper {
+        // The file is the successor's.
+        Some(keeper) if is_relieved => keeper.leave(),
+        Some(keeper) => keeper.finish(),
+        None => {}
     }
     drop(upkeep);
     tracing::info!(cut, "stopped");
@@ -107,8 +132,21 @@ pub(super) fn serve(
     Ok(())
 }
 
-fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    Server::bind(address).with_context(|| format!("cannot listen on {address}"))
+/// Returns when another process serves; never, if none can.
+async fn wait_for_successor(succession: Option<Succession>, saver: Option<Saver>) {
+    let save = async || {
+        if let Some(saver) = saver.clone() {
+            let _ = tokio::task::spawn_blocking(move || saver.save()).await;
+        }
+    };
+    match succession {
+        Some(succession) => match succession.wait(save).await {
+            Ok(()) => return,
+            Err(error) => tracing::error!(%error, "no other process can take over"),
+        },
+        None => {}
+    }
+    std::future::pending().await
 }
 
 /// How long the process waits at its end for what was logged to be written.

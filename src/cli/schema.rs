@@ -140,6 +140,10 @@ mod tests {
         ),
         ("identity: { WORD }", Kind::Policy, "identity_section", "invalid_token"),
         ("responses: { WORD }", Kind::Policy, "responses_section", "headers"),
+        ("upstreams: { a: { servers: [http://h], WORD } }", Kind::Policy, "upstream", "protocol"),
+        ("upstreams: { a: { servers: [http://h], WORD } }", Kind::Policy, "upstream", "balance"),
+        ("paths: { WORD }", Kind::Policy, "paths_section", "encoded_slash"),
+        ("cors: { origins: [https://a.test], WORD }", Kind::Policy, "cors_section", "preflight"),
         ("access_log: { WORD }", Kind::Settings, "access_log_section", "format"),
         ("store: { next: { memory: {} }, WORD }", Kind::Settings, "store_section", "mode"),
         ("store: { redis: { url: redis://h, WORD } }", Kind::Settings, "redis_section", "clock"),
@@ -152,9 +156,12 @@ mod tests {
             let (path, sources) = (Path::new("f.yaml"), Sources::system());
             let problems: Vec<Problem> = match kind {
                 Kind::Policy => {
+                    let upstreams = match written.starts_with("upstreams:") {
+                        true => "",
+                        false => "upstreams: { a: { servers: [http://h] } }\n",
+                    };
                     let text = format!(
-                        "version: 1\nupstreams: {{ a: {{ servers: [http://h] }} }}\n\
-                         routes: [{{ match: {{ path: /** }} }}]\n{written}\n"
+                        "version: 1\n{upstreams}routes: [{{ match: {{ path: /** }} }}]\n{written}\n"
                     );
                     policy::load(path, &text, &sources).err().unwrap_or_default()
                 }

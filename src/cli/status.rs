@@ -12,7 +12,9 @@ use super::{
     call::{PATIENCE, Where, call},
     reload::{read, write_problems},
 };
-use crate::admin::{Phase, PolicyStatus, RemoteKeysStatus, Status, StoreStatus};
+use crate::admin::{
+    EndpointStatus, Phase, PolicyStatus, RemoteKeysStatus, Status, StoreStatus, UpstreamStatus,
+};
 
 /// Ask a running proxy how it is
 ///
@@ -64,6 +66,9 @@ fn write_summary(output: &mut dyn Write, status: &Status) -> std::io::Result<()>
         let hosts = if hosts.is_empty() { "all hosts".into() } else { hosts.join(", ") };
         writeln!(output, "policy {name}: {hosts}, {limits} limits, {routes} routes")?;
     }
+    for upstream in &status.upstreams {
+        write_upstream(output, upstream)?;
+    }
     write_store(output, &status.store)?;
     for keys in &status.remote_keys {
         let RemoteKeysStatus { url, keys, fetched, last_error, .. } = keys;
@@ -80,6 +85,27 @@ fn write_summary(output: &mut dyn Write, status: &Status) -> std::io::Result<()>
     let Some(refused) = &status.refused else { return Ok(()) };
     writeln!(output, "\nrefused at {}:\n", refused.at)?;
     write_problems(output, refused)
+}
+
+fn write_upstream(output: &mut dyn Write, upstream: &UpstreamStatus) -> std::io::Result<()> {
+    for server in &upstream.servers {
+        write!(output, "server {}/{} {}: ", upstream.policy, upstream.name, server.server)?;
+        match server.addresses.as_slice() {
+            [] => write!(output, "no address")?,
+            addresses => {
+                let state = |endpoint: &EndpointStatus| match endpoint.address == server.server {
+                    true => endpoint.state.clone(),
+                    false => format!("{} {}", endpoint.address, endpoint.state),
+                };
+                let states: Vec<String> = addresses.iter().map(state).collect();
+                write!(output, "{}", states.join(", "))?;
+            }
+        }
+        let in_flight: usize = server.addresses.iter().map(|endpoint| endpoint.in_flight).sum();
+        let (requests, failures) = (server.requests, server.failures);
+        writeln!(output, "; {in_flight} in flight, {requests} requests, {failures} failed")?;
+    }
+    Ok(())
 }
 
 fn write_store(output: &mut dyn Write, store: &StoreStatus) -> std::io::Result<()> {

@@ -68,10 +68,15 @@ pub fn canonical(ip: IpAddr) -> IpAddr {
 /// that wrote it. If all are trusted, the leftmost is the client. What this returns is never
 /// unspecified unless the peer is, so it is always fit to be a key.
 pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &TrustedProxies) -> IpAddr {
-    let peer = canonical(peer);
-    if !trusted.contains(peer) {
-        return peer;
+    match trusted.contains(peer) {
+        true => address_behind(peer, headers, trusted),
+        false => canonical(peer),
     }
+}
+
+/// The client's address behind a peer that is a trusted proxy for whatever reason.
+pub fn address_behind(peer: IpAddr, headers: &HeaderMap, trusted: &TrustedProxies) -> IpAddr {
+    let peer = canonical(peer);
     match trusted.field {
         ForwardedField::XForwardedFor => {
             let lines = headers.get_all(&X_FORWARDED_FOR).iter().rev();

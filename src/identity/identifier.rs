@@ -14,9 +14,9 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue};
 
 use super::{
-    CallerKey, CallerValue, Claims, Identity, IdentityError, IdentityRules, InvalidToken,
-    KnownToken, NamedCaller, Prefixes, ResolvedCaller, TierSource, TokenCache, VerifiedToken,
-    Vouched, address, keys::KeyRing,
+    Caller, CallerKey, CallerValue, Claims, ClientCertificate, Identity, IdentityError,
+    IdentityRules, InvalidToken, KnownToken, NamedCaller, Prefixes, ResolvedCaller, TierSource,
+    TokenCache, VerifiedToken, Vouched, address, keys::KeyRing,
 };
 use crate::{clock::Timestamp, limit::KeyHasher, policy::Auth};
 
@@ -54,17 +54,17 @@ impl Identifier {
         permit: impl FnOnce() -> Option<P>,
     ) -> Result<Identity<'p>, IdentityError> {
         let (accepted, is_required) = match auth {
-            Auth::None => return Ok(self.without_token(rules, client.address)),
+            Auth::None => return Ok(self.without_token(rules, client)),
             Auth::Optional(accepted) => (accepted, false),
             Auth::Required(accepted) => (accepted, true),
         };
         let token = match rules.sources.find(client.headers, client.query) {
             Ok(None) if is_required => return Err(IdentityError::Missing),
-            Ok(None) => return Ok(self.without_token(rules, client.address)),
+            Ok(None) => return Ok(self.without_token(rules, client)),
             Ok(Some(credential)) => self.verify(rules, accepted, &credential, now, permit).await,
             Err(error) => Err(error.into()),
         };
-        self.admit(rules, token, (client.address, is_required))
+        self.admit(rules, token, (client, is_required))
     }
 
     /// Who pays for a token that is not good, as long as it is not known whether it is: the address,
@@ -73,11 +73,11 @@ impl Identifier {
         &self,
         rules: &'p IdentityRules,
         auth: &Auth,
-        address: IpAddr,
+        client: Client<'_>,
     ) -> Identity<'p> {
         match (auth, rules.invalid_token) {
-            (Auth::Optional(_), InvalidToken::Anonymous) => self.without_token(rules, address),
-            _ => self.unidentified(rules, address),
+            (Auth::Optional(_), InvalidToken::Anonymous) => self.without_token(rules, client),
+            _ => self.unidentified(rules, client.address),
         }
     }
 
@@ -90,10 +90,10 @@ impl Identifier {
         rules: &'p IdentityRules,
         auth: &Auth,
         token: Vouched,
-        (address, now): (IpAddr, Timestamp),
+        (client, now): (Client<'_>, Timestamp),
     ) -> Result<Identity<'p>, IdentityError> {
         let (accepted, is_required) = match auth {
-            Auth::None => return Ok(self.without_token(rules, address)),
+            Auth::None => return Ok(self.without_token(rules, client)),
             Auth::Optional(accepted) => (accepted, false),
             Auth::Required(accepted) => (accepted, true),
         };
@@ -106,7 +106,7 @@ impl Identifier {
                 false => Err(IdentityError::IssuerNotAccepted),
             }
         });
-        self.admit(rules, known, (address, is_required))
+        self.admit(rules, known, (client, is_required))
     }
 
     /// Who sends a request with such a token, or without one if that is what a bad one counts as.
@@ -114,13 +114,13 @@ impl Identifier {
         &self,
         rules: &'p IdentityRules,
         token: Result<Arc<KnownToken>, IdentityError>,
-        (address, is_required): (IpAddr, bool),
+        (client, is_required): (Client<'_>, bool),
     ) -> Result<Identity<'p>, IdentityError> {
-        match token.map(|token| self.with_token(rules, token, address)) {
+        match token.map(|token| self.with_token(rules, token, client)) {
             Err(IdentityError::Token(_) | IdentityError::IssuerNotAccepted)
                 if !is_required && rules.invalid_token == InvalidToken::Anonymous =>
             {
-                let anonymous = self.without_token(rules, address);
+                let anonymous = self.without_token(rules, client);
                 Ok(Identity { has_bad_token: true, ..anonymous })
             }
             identity => identity,
@@ -129,7 +129,13 @@ impl Identifier {
 
     /// Who a request is charged to whose sender could not be identified: its address, nobody else.
     pub fn unidentified<'p>(&self, rules: &'p IdentityRules, address: IpAddr) -> Identity<'p> {
-        Identity { caller: None, ..self.without_token(rules, address) }
+        Identity {
+            address,
+            token: None,
+            has_bad_token: false,
+            caller: None,
+            tier: tier_by_address(rules),
+        }
     }
 
     /// Keyed hash of the part of an address that is one client: the owner of counters by address.
@@ -191,38 +197,87 @@ impl Identifier {
         &self,
         rules: &'p IdentityRules,
         token: Arc<KnownToken>,
-        address: IpAddr,
+        client: Client<'_>,
     ) -> Identity<'p> {
         let Some(named) = &token.named else {
-            return Identity { token: Some(token), ..self.without_token(rules, address) };
+            return Identity { token: Some(token), ..self.without_token(rules, client) };
         };
+        if let Some((rule, identity)) = self.by_certificate(rules, client)
+            && rule < named.rule
+        {
+            return Identity { token: Some(token), ..identity };
+        }
         let caller = ResolvedCaller {
             issuer: Some(token.token.issuer),
             kind: rules.callers.get(named.rule).map_or("", |caller| &caller.name),
             value: CallerValue::Claim(named.value.clone()),
             hash: named.hash,
         };
-        let tier = named.tier;
+        let (address, tier) = (client.address, named.tier);
         Identity { address, token: Some(token), has_bad_token: false, caller: Some(caller), tier }
     }
 
-    fn without_token<'p>(&self, rules: &'p IdentityRules, address: IpAddr) -> Identity<'p> {
-        let by_address = rules.callers.iter().find_map(|caller| match caller.key {
-            CallerKey::Address { ipv6_prefix } => {
-                Some((caller, Prefixes { ipv6: ipv6_prefix, ..Prefixes::default() }))
-            }
-            CallerKey::Claim(_) | CallerKey::ApiKey(_) => None,
-        });
-        let caller = by_address.map(|(caller, prefixes)| ResolvedCaller {
+    fn without_token<'p>(&self, rules: &'p IdentityRules, client: Client<'_>) -> Identity<'p> {
+        let address = client.address;
+        let found = by_address(rules);
+        if let Some((rule, identity)) = self.by_certificate(rules, client)
+            && found.is_none_or(|(own, ..)| rule < own)
+        {
+            return identity;
+        }
+        let caller = found.map(|(_, caller, prefixes)| ResolvedCaller {
             issuer: None,
             kind: &caller.name,
             value: CallerValue::Address(address::prefix(address, prefixes).addr()),
             hash: self.hash_address(address, prefixes),
         });
-        let source = by_address.map_or(&TierSource::Default, |(caller, _)| &caller.tier);
-        let tier = tier(rules, source, None);
+        let tier = tier_by_address(rules);
         Identity { address, token: None, has_bad_token: false, caller, tier }
     }
+
+    /// Whom the client's certificate names, by the first rule that it has a name for, and the
+    /// position of that.
+    fn by_certificate<'p>(
+        &self,
+        rules: &'p IdentityRules,
+        client: Client<'_>,
+    ) -> Option<(usize, Identity<'p>)> {
+        let certificate = client.certificate?;
+        let mut named = rules.callers.iter().enumerate().filter_map(|(at, rule)| match rule.key {
+            CallerKey::Certificate(which) => Some((at, rule, which, certificate.name(which)?)),
+            _ => None,
+        });
+        let (at, rule, which, name) = named.next()?;
+        let parts = [
+            (b'x', certificate.issuer()),
+            (b'c', which.word().as_bytes()),
+            (b'v', name.as_bytes()),
+        ];
+        let caller = ResolvedCaller {
+            issuer: None,
+            kind: &rule.name,
+            value: CallerValue::Certificate(name.into()),
+            hash: self.hasher.hash(parts),
+        };
+        let tier = tier(rules, &rule.tier, None);
+        let (address, caller) = (client.address, Some(caller));
+        Some((at, Identity { address, token: None, has_bad_token: false, caller, tier }))
+    }
+}
+
+/// How callers are told apart by their address: the rule and its position.
+fn by_address(rules: &IdentityRules) -> Option<(usize, &Caller, Prefixes)> {
+    rules.callers.iter().enumerate().find_map(|(at, caller)| match caller.key {
+        CallerKey::Address { ipv6_prefix } => {
+            Some((at, caller, Prefixes { ipv6: ipv6_prefix, ..Prefixes::default() }))
+        }
+        CallerKey::Claim(_) | CallerKey::ApiKey(_) | CallerKey::Certificate(_) => None,
+    })
+}
+
+fn tier_by_address(rules: &IdentityRules) -> usize {
+    let source = by_address(rules).map_or(&TierSource::Default, |(_, caller, _)| &caller.tier);
+    tier(rules, source, None)
 }
 
 /// What is known of a request's sender before it is identified.
@@ -230,6 +285,8 @@ impl Identifier {
 pub struct Client<'r> {
     /// Its address, through trusted proxies.
     pub address: IpAddr,
+    /// What its certificate says of it, if it has shown one.
+    pub certificate: Option<&'r ClientCertificate>,
     /// Its request's headers.
     pub headers: &'r HeaderMap,
     /// The query of its request's target.
@@ -249,13 +306,17 @@ fn caller_value(value: &serde_json::Value) -> Option<Cow<'_, str>> {
         serde_json::Value::Number(number) if !number.is_f64() => Cow::Owned(number.to_string()),
         _ => return None,
     };
+    is_caller_text(&text).then_some(text)
+}
+
+/// Whether a text may be a caller's name: not empty, bounded, printable.
+pub(super) fn is_caller_text(text: &str) -> bool {
     // Spaces around a field's value are no part of it (RFC 9110 section 5.5): to the upstream, who is
     // called so would be somebody else.
-    let is_usable = !text.is_empty()
+    !text.is_empty()
         && text.len() <= MAX_CALLER_BYTES
         && text.trim() == text
-        && !text.chars().any(char::is_control);
-    is_usable.then_some(text)
+        && !text.chars().any(char::is_control)
 }
 
 /// The tier of a caller; a name that is not listed counts as none.

@@ -8,9 +8,18 @@
 //! `Ok`. Where hyper is lenient this is strict; nothing is repaired, and after the first violation
 //! nothing more is read.
 
+mod syntax;
+mod violation;
+
 use std::mem;
 
-use memchr::{memchr, memchr3};
+use self::syntax::{
+    check_coding, check_target, content_length, line_end, line_feed, split_chunk_size, split_field,
+    split_request_line, text,
+};
+pub use self::violation::{Violation, ViolationKind};
+
+use super::HeadLimits;
 
 /// Empty lines that may stand before a request line: RFC 9112 2.2 asks for one, for old clients
 /// that end a body with one; hyper takes any number.
@@ -28,7 +37,7 @@ const LINE_END: &[u8] = b"\r\n";
 /// What it says depends on the bytes alone, never on how reads cut them. Lines are looked at where
 /// they lie; only one that is cut by the end of a read is copied.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Framing {
+pub struct Framing {
     limits: HeadLimits,
     expect: Expect,
     /// Of the head that is being read; after it, of the body's chunks and trailers.
@@ -40,17 +49,13 @@ pub(super) struct Framing {
     partial: Vec<u8>,
 }
 
-/// How large a request head may be; trailers are held to the same, save the target.
+/// What became of the bytes of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HeadLimits {
-    /// The whole head, with empty lines before it and the one after it.
-    pub head_bytes: usize,
-    /// How many fields.
-    pub fields: usize,
-    /// One field line, with its line end.
-    pub field_bytes: usize,
-    /// The request target.
-    pub target_bytes: usize,
+pub struct Taken {
+    /// How many of them may go on: all, but for those of a head that is refused and what follows.
+    pub goes_on: usize,
+    /// Where among them the newest head begins, if it does not in an earlier read.
+    pub head: Option<usize>,
 }
 
 /// What a connection is in the middle of.
@@ -64,100 +69,6 @@ pub(super) enum Phase {
     Body,
     /// There was a violation, or the connection was detached: nothing is looked at any more.
     Closed,
-}
-
-/// Why a request is refused. RFC 9112 unless another is named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Violation {
-    /// Both ways to say a length (6.1: "ought to be handled as an error").
-    #[error("transfer-encoding together with content-length")]
-    TwoLengths,
-    /// HTTP/1.0 has no transfer codings; whoever relays one did not understand it (6.1).
-    #[error("transfer-encoding in HTTP/1.0")]
-    CodingInHttp10,
-    /// A list over several fields is legal, and read differently everywhere.
-    #[error("more than one transfer-encoding field")]
-    RepeatedCoding,
-    /// `chunked` is not the last coding, or not once, or has parameters (6.3, 7.1).
-    #[error("transfer-encoding does not end in exactly one chunked")]
-    NotChunked,
-    /// `chunked` is the last coding, after one that is not implemented here (6.1).
-    #[error("transfer coding other than chunked")]
-    UnknownCoding,
-    /// Several lengths that are not the same digits (6.3).
-    #[error("content-length fields that differ")]
-    RepeatedLength,
-    /// Not one plain decimal number that fits 64 bits (RFC 9110 8.6).
-    #[error("content-length is not a number")]
-    BadLength,
-    /// A line that begins with whitespace: a folded field (5.2), or a space before the first (2.2).
-    #[error("folded field")]
-    FoldedField,
-    /// `name : value` (5.1).
-    #[error("whitespace between field name and colon")]
-    SpaceBeforeColon,
-    /// `: value`.
-    #[error("empty field name")]
-    EmptyFieldName,
-    /// A field line without a colon.
-    #[error("field without a colon")]
-    NoColon,
-    /// A NUL in a line.
-    #[error("nul byte")]
-    Nul,
-    /// A carriage return that ends no line (2.2).
-    #[error("bare carriage return")]
-    BareCr,
-    /// A line feed without its carriage return, which 2.2 lets a recipient take or leave.
-    #[error("bare line feed")]
-    BareLf,
-    /// Not exactly `method SP target SP HTTP/1.1`, or `1.0` (3).
-    #[error("malformed request line")]
-    BadRequestLine,
-    /// A byte that no target holds raw (3.2): a fragment, a backslash, a control, non-ASCII.
-    #[error("raw byte {0:#04x} in the request target")]
-    TargetByte(u8),
-    /// More empty lines before a request line than anyone sends by mistake.
-    #[error("too many empty lines before a request")]
-    LeadingLines,
-    /// See `HeadLimits::target_bytes`.
-    #[error("request target too long")]
-    TargetTooLong,
-    /// See `HeadLimits::head_bytes`.
-    #[error("head too large")]
-    HeadTooLarge,
-    /// See `HeadLimits::fields`.
-    #[error("too many fields")]
-    TooManyFields,
-    /// See `HeadLimits::field_bytes`.
-    #[error("field too large")]
-    FieldTooLarge,
-    /// Not 1 to 16 hexadecimal digits, then the line's end or a `;` (7.1).
-    #[error("malformed chunk size")]
-    BadChunkSize,
-    /// More chunk extensions than anyone needs (7.1.1 asks for a limit).
-    #[error("chunk extensions too large")]
-    ExtensionsTooLarge,
-    /// Chunk data that goes on past its size (7.1).
-    #[error("chunk longer than its size")]
-    BadChunkEnd,
-    /// Asked about a request of which no complete head was read: hyper sees other messages than
-    /// we do, so none can be trusted.
-    #[error("request out of step with the connection")]
-    OutOfStep,
-}
-
-/// What a refused client is told: the kinds of [`Violation`] that are answered differently.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ViolationKind {
-    /// Malformed or ambiguous.
-    Malformed,
-    /// The request target is longer than allowed.
-    TargetTooLong,
-    /// The head, its number of fields or one field is larger than allowed.
-    HeadTooLarge,
-    /// Well-formed, but with a transfer coding that is not implemented.
-    UnknownCoding,
 }
 
 /// What the next byte belongs to.
@@ -225,19 +136,41 @@ impl Framing {
     }
 
     /// Takes the next bytes of the connection, as many as a read happened to give.
-    pub(super) fn read(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let rest = match self.expect {
-                Expect::Line(Line::Field) if self.partial.is_empty() => self.read_fields(bytes),
-                Expect::Line(line) => self.read_line(line, bytes),
-                Expect::Data { left, then } => Ok(self.skip(left, then, bytes)),
-                Expect::Nothing => return,
+    pub fn read(&mut self, bytes: &[u8]) -> Taken {
+        let mut rest = bytes;
+        let mut head = None;
+        while !rest.is_empty() {
+            if self.is_between() {
+                head = Some(bytes.len() - rest.len());
+            }
+            let read = match self.expect {
+                Expect::Line(Line::Field) if self.partial.is_empty() => self.read_fields(rest),
+                Expect::Line(line) => self.read_line(line, rest),
+                Expect::Data { left, then } => Ok(self.skip(left, then, rest)),
+                Expect::Nothing => break,
             };
-            match rest {
-                Ok(rest) => bytes = rest,
-                Err(violation) => return self.refuse(violation),
+            match read {
+                Ok(after) => rest = after,
+                Err(violation) => {
+                    self.refuse(violation);
+                    break;
+                }
             }
         }
+        let held_back = self.refused_head().map(|_| head.unwrap_or(0));
+        Taken { goes_on: held_back.unwrap_or(bytes.len()), head }
+    }
+
+    /// Whether nothing was read of the next message, not even an empty line before it.
+    fn is_between(&self) -> bool {
+        matches!(self.expect, Expect::Line(Line::Request))
+            && self.partial.is_empty()
+            && self.message.bytes == 0
+    }
+
+    /// Why a head was refused, if that is what happened: hyper never sees it whole.
+    pub(super) fn refused_head(&self) -> Option<Violation> {
+        self.refused.filter(|(request, _)| *request > self.heads).map(|(_, violation)| violation)
     }
 
     /// Whether the request with this ordinal (1, 2, …) may be served.
@@ -246,7 +179,7 @@ impl Framing {
     /// as soon as it is read, which may be after that request was served in good faith; then
     /// `verdict(heads())` is an error, and the body must fail at that point, for hyper may not see
     /// anything wrong with it.
-    pub(super) fn verdict(&self, request: u64) -> Result<(), Violation> {
+    pub fn verdict(&self, request: u64) -> Result<(), Violation> {
         match self.refused {
             Some((first, violation)) if request >= first => Err(violation),
             _ if request > self.heads => Err(Violation::OutOfStep),
@@ -267,7 +200,7 @@ impl Framing {
     }
 
     /// Complete heads read so far: the ordinal of the newest request.
-    pub(super) fn heads(&self) -> u64 {
+    pub fn heads(&self) -> u64 {
         self.heads
     }
 
@@ -402,45 +335,6 @@ impl Framing {
     }
 }
 
-impl Default for HeadLimits {
-    fn default() -> Self {
-        Self { head_bytes: 32 * 1024, fields: 100, field_bytes: 16 * 1024, target_bytes: 8 * 1024 }
-    }
-}
-
-impl Violation {
-    /// How this is answered.
-    pub fn kind(&self) -> ViolationKind {
-        match self {
-            Self::UnknownCoding => ViolationKind::UnknownCoding,
-            Self::TargetTooLong => ViolationKind::TargetTooLong,
-            Self::HeadTooLarge | Self::TooManyFields | Self::FieldTooLarge => {
-                ViolationKind::HeadTooLarge
-            }
-            Self::TwoLengths
-            | Self::CodingInHttp10
-            | Self::RepeatedCoding
-            | Self::NotChunked
-            | Self::RepeatedLength
-            | Self::BadLength
-            | Self::FoldedField
-            | Self::SpaceBeforeColon
-            | Self::EmptyFieldName
-            | Self::NoColon
-            | Self::Nul
-            | Self::BareCr
-            | Self::BareLf
-            | Self::BadRequestLine
-            | Self::TargetByte(_)
-            | Self::LeadingLines
-            | Self::BadChunkSize
-            | Self::ExtensionsTooLarge
-            | Self::BadChunkEnd
-            | Self::OutOfStep => ViolationKind::Malformed,
-        }
-    }
-}
-
 impl Message {
     /// Takes an empty line before the request line. Nothing else was counted so far.
     fn take_leading_line(&mut self) -> Result<(), Violation> {
@@ -518,129 +412,6 @@ impl Length {
             Self::Chunked => Err(Violation::RepeatedCoding),
         }
     }
-}
-
-/// A line without its end.
-fn text(line: &[u8]) -> &[u8] {
-    line.strip_suffix(LINE_END).unwrap_or(line)
-}
-
-/// The index after the first line end; `None` when it was not read yet.
-fn line_end(bytes: &[u8]) -> Result<Option<usize>, Violation> {
-    let Some(at) = memchr3(b'\r', b'\n', b'\0', bytes) else { return Ok(None) };
-    match bytes.get(at..) {
-        Some([b'\r', b'\n', ..]) => Ok(Some(at + LINE_END.len())),
-        Some([b'\r']) => Ok(None),
-        Some([b'\r', ..]) => Err(Violation::BareCr),
-        Some([b'\n', ..]) => Err(Violation::BareLf),
-        _ => Err(Violation::Nul),
-    }
-}
-
-/// Like [`line_end`], when a read ended between the two bytes of a line end.
-fn line_feed(bytes: &[u8]) -> Result<Option<usize>, Violation> {
-    match bytes {
-        [] => Ok(None),
-        [b'\n', ..] => Ok(Some(1)),
-        _ => Err(Violation::BareCr),
-    }
-}
-
-fn split_request_line(text: &[u8]) -> Option<(Version, &[u8])> {
-    let (version, text) = match text.strip_suffix(b" HTTP/1.1") {
-        Some(text) => (Version::Http11, text),
-        None => (Version::Http10, text.strip_suffix(b" HTTP/1.0")?),
-    };
-    let (method, target) = split_token(text);
-    let target = target.strip_prefix(b" ")?;
-    (!method.is_empty() && !target.is_empty()).then_some((version, target))
-}
-
-fn check_target(target: &[u8]) -> Result<(), Violation> {
-    let forbidden = |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b'#' | b'\\');
-    // Without an early exit the compiler checks many bytes at a time; and there is none to find.
-    if !target.iter().fold(false, |any, &byte| any | forbidden(byte)) {
-        return Ok(());
-    }
-    let found = target.iter().copied().find(|&byte| forbidden(byte));
-    match found {
-        None => Ok(()),
-        Some(b' ') => Err(Violation::BadRequestLine),
-        Some(byte) => Err(Violation::TargetByte(byte)),
-    }
-}
-
-/// A field's name and value. That the name is a token is left to hyper, which refuses all others:
-/// what is looked for here is what some servers repair.
-fn split_field(text: &[u8]) -> Result<(&[u8], &[u8]), Violation> {
-    if let [b' ' | b'\t', ..] = text {
-        return Err(Violation::FoldedField);
-    }
-    let colon = memchr(b':', text).ok_or(Violation::NoColon)?;
-    match text.split_at_checked(colon) {
-        Some(([.., b' ' | b'\t'], _)) => Err(Violation::SpaceBeforeColon),
-        Some((name @ [_, ..], [b':', value @ ..])) => Ok((name, value)),
-        _ => Err(Violation::EmptyFieldName),
-    }
-}
-
-fn content_length(value: &[u8]) -> Result<Length, Violation> {
-    let digits = trim(value);
-    if digits.is_empty() {
-        return Err(Violation::BadLength);
-    }
-    let number = digits.iter().try_fold(0_u64, |number, &byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    });
-    let bytes = number.ok_or(Violation::BadLength)?;
-    Ok(Length::Content { bytes, digits: digits.len() })
-}
-
-/// RFC 9112 6.3: a request whose last coding is not chunked has no length, and that MUST be a 400.
-/// Only past that is 6.1's 501 for codings that we do not know.
-fn check_coding(value: &[u8]) -> Result<(), Violation> {
-    let chunked = |coding: &[u8]| trim(coding).eq_ignore_ascii_case(b"chunked");
-    let mut codings = value.rsplit(|&byte| byte == b',');
-    if !codings.next().is_some_and(chunked) {
-        return Err(Violation::NotChunked);
-    }
-    let mut others = codings.peekable();
-    if others.peek().is_none() {
-        return Ok(());
-    }
-    match others.any(|coding| trim(coding).is_empty() || chunked(coding)) {
-        true => Err(Violation::NotChunked),
-        false => Err(Violation::UnknownCoding),
-    }
-}
-
-/// A chunk's size, and its extensions with their semicolon.
-fn split_chunk_size(text: &[u8]) -> Option<(u64, &[u8])> {
-    let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    if !(1..=CHUNK_SIZE_DIGITS).contains(&digits) {
-        return None;
-    }
-    let (digits, extensions) = text.split_at_checked(digits)?;
-    let size = digits.iter().try_fold(0_u64, |size, &byte| {
-        char::from(byte).to_digit(16).map(|digit| size << 4 | u64::from(digit))
-    })?;
-    matches!(extensions, [] | [b';', ..]).then_some((size, extensions))
-}
-
-/// The longest token (RFC 9110 5.6.2) at the beginning, and the rest.
-fn split_token(text: &[u8]) -> (&[u8], &[u8]) {
-    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    let end = text.iter().position(|byte| !is_token(byte)).unwrap_or(text.len());
-    text.split_at_checked(end).unwrap_or((text, &[]))
-}
-
-/// Without optional whitespace, which is spaces and tabs and nothing else (RFC 9110 5.6.3).
-fn trim(mut value: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
-        value = rest;
-    }
-    value
 }
 
 #[cfg(test)]

@@ -1,23 +1,26 @@
-//! A client's socket as hyper sees it: the bytes that were read to tell the protocol come first,
-//! and every byte that comes in passes the framing check.
+//! A client's socket as the protocol engine sees it: every byte that comes in passes a check first.
+//!
+//! What the check refuses never reaches the engine. And a connection is closed so that the client
+//! reads the last that was said to it: a system that has unread bytes when a socket is closed throws
+//! away what was written, so those are read first.
 
 use std::{
     cell::{Cell, RefCell},
     io,
+    mem::MaybeUninit,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
-    net::TcpStream,
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::{
+    frames::{self, Frames},
+    framing::{Framing, Phase},
+    stream::Stream,
 };
-
-use super::framing::Framing;
-
-/// How a client that knows that this server speaks HTTP/2 begins (RFC 9113 section 3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+use crate::deadline::Ticker;
 
 /// Which protocol a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +31,39 @@ pub(super) enum Protocol {
 
 /// A client's socket.
 pub(super) struct Socket {
-    stream: TcpStream,
-    /// Bytes that were read to tell the protocol, to be read again.
-    replay: Vec<u8>,
-    /// The check of an HTTP/1 connection.
-    framing: Option<Rc<RefCell<Framing>>>,
-    /// Requests that hyper has handed on.
-    dispatched: Rc<Cell<u64>>,
+    stream: Stream,
+    check: Check,
     writing: Rc<Writing>,
+    closing: Closing,
+    /// Whether the client has said its last.
+    has_ended: bool,
+}
+
+/// What passes over every byte that comes in.
+enum Check {
+    None,
+    Http1 {
+        framing: Rc<RefCell<Framing>>,
+        /// Requests that the engine has handed on.
+        dispatched: Rc<Cell<u64>>,
+        /// The first line of a head that is not complete or was refused, as much of it as there was.
+        line: Vec<u8>,
+    },
+    Http2 {
+        frames: Rc<RefCell<Frames>>,
+        ticker: Rc<Ticker>,
+    },
+}
+
+/// How far a connection is on its way to being closed.
+enum Closing {
+    No,
+    /// The rest of the last words, after which the connection is shut down.
+    Telling(Vec<u8>),
+    /// Shut down on this side; so much was thrown away since.
+    Lingering {
+        discarded: usize,
+    },
 }
 
 /// Whether the client takes what is written to it.
@@ -43,12 +71,24 @@ pub(super) struct Socket {
 pub(super) struct Writing {
     is_blocked: Cell<bool>,
     writes: Cell<u64>,
+    is_lingering: Cell<bool>,
+    was_flooded: Cell<bool>,
 }
 
 impl Writing {
     /// Set while the client takes nothing; another number for each time that it stopped.
     pub(super) fn stalled(&self) -> Option<u64> {
         self.is_blocked.get().then(|| self.writes.get())
+    }
+
+    /// Set when all was said, and the client is given a little time to hear it.
+    pub(super) fn is_lingering(&self) -> bool {
+        self.is_lingering.get()
+    }
+
+    /// Set when the client sent too many frames that ask for nothing.
+    pub(super) fn was_flooded(&self) -> bool {
+        self.was_flooded.get()
     }
 
     fn note<T>(&self, written: &Poll<io::Result<T>>) {
@@ -59,39 +99,34 @@ impl Writing {
     }
 }
 
+/// Longest beginning of a refused head that is kept, for the log.
+const MAX_LINE_BYTES: usize = 1024;
+
+/// What is read at once of what nobody wants, and how much of it at all: a client that still sends
+/// a body reads why that is in vain, and one that floods is not worth the trouble.
+const DISCARDED_BYTES: usize = 16 * 1024;
+const MAX_DISCARDED_HTTP1: usize = 4 * 1024 * 1024;
+const MAX_DISCARDED_HTTP2: usize = 64 * 1024;
+
 impl Socket {
-    /// Reads just as much as it takes to tell the protocol. None: the client left before.
-    pub(super) async fn open(mut stream: TcpStream) -> io::Result<Option<(Socket, Protocol)>> {
-        let mut start = [0; PREFACE.len()];
-        let mut filled = 0;
-        let protocol = loop {
-            let Some(rest) = start.get_mut(filled..) else { break Protocol::Http2 };
-            let read = stream.read(rest).await?;
-            if read == 0 {
-                return Ok(None);
-            }
-            filled += read;
-            match start.get(..filled) {
-                Some(PREFACE) => break Protocol::Http2,
-                Some(begun) if PREFACE.starts_with(begun) => {}
-                _ => break Protocol::Http1,
-            }
-        };
-        let replay = start.get(..filled).unwrap_or_default().to_vec();
-        let socket = Socket {
-            stream,
-            replay,
-            framing: None,
-            dispatched: Rc::default(),
-            writing: Rc::default(),
-        };
-        Ok(Some((socket, protocol)))
+    pub(super) fn new(stream: Stream) -> Socket {
+        let (check, closing) = (Check::None, Closing::No);
+        Socket { stream, check, writing: Rc::default(), closing, has_ended: false }
     }
 
     /// Has every byte pass `framing` first; `dispatched` counts the requests that were handed on.
-    pub(super) fn check(&mut self, framing: Rc<RefCell<Framing>>, dispatched: Rc<Cell<u64>>) {
-        self.framing = Some(framing);
-        self.dispatched = dispatched;
+    pub(super) fn check_http1(&mut self, framing: Rc<RefCell<Framing>>, dispatched: Rc<Cell<u64>>) {
+        self.check = Check::Http1 { framing, dispatched, line: Vec::new() };
+    }
+
+    /// Lets everything pass from here on: it is no HTTP any more.
+    pub(super) fn stop_checking(&mut self) {
+        self.check = Check::None;
+    }
+
+    /// Has every frame counted.
+    pub(super) fn check_http2(&mut self, frames: Rc<RefCell<Frames>>, ticker: Rc<Ticker>) {
+        self.check = Check::Http2 { frames, ticker };
     }
 
     /// Tells whether the client takes what is written.
@@ -99,22 +134,118 @@ impl Socket {
         Rc::clone(&self.writing)
     }
 
-    fn poll_replay_or_read(
-        &mut self,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.replay.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
+    /// The first line of the head that was refused, as far as it is known.
+    pub(super) fn refused_line(&mut self) -> Vec<u8> {
+        match &mut self.check {
+            Check::Http1 { line, .. } => std::mem::take(line),
+            Check::None | Check::Http2 { .. } => Vec::new(),
         }
-        let length = self.replay.len().min(buffer.remaining());
-        buffer.put_slice(self.replay.get(..length).unwrap_or_default());
-        self.replay.drain(..length);
-        if self.replay.is_empty() {
-            self.replay = Vec::new();
-        }
-        Poll::Ready(Ok(()))
     }
+
+    /// Has bytes that were read pass the check, and takes back those that may not go on.
+    fn pass(&mut self, buffer: &mut ReadBuf<'_>, before: usize) -> io::Result<Passed> {
+        let read = buffer.filled().get(before..).unwrap_or_default();
+        match &mut self.check {
+            Check::None => Ok(Passed::On),
+            Check::Http2 { frames, ticker } => {
+                let mut frames = frames.borrow_mut();
+                let Err(fault) = frames.read(read, ticker.now()) else { return Ok(Passed::On) };
+                self.writing.was_flooded.set(fault == frames::Fault::Flood);
+                // In the middle of a frame of ours, nothing more can be said.
+                if self.writing.is_blocked.get() {
+                    return Err(io::Error::other(fault));
+                }
+                self.closing = Closing::Telling(frames.goodbye(fault).to_vec());
+                Ok(Passed::Nothing)
+            }
+            Check::Http1 { framing, dispatched, line } => {
+                let mut framing = framing.borrow_mut();
+                let taken = framing.read(read);
+                let is_refused = framing.refused_head().is_some();
+                match taken.head.and_then(|begun| read.get(begun..)) {
+                    // Of a head that may be refused when more of it comes, the log wants to know.
+                    Some(head) if is_refused || framing.phase() == Phase::Head => {
+                        *line = first_line(head);
+                    }
+                    _ if line.is_empty() || is_refused || framing.phase() == Phase::Head => {}
+                    _ => line.clear(),
+                }
+                if is_refused {
+                    buffer.set_filled(before + taken.goes_on);
+                    return Ok(if taken.goes_on == 0 { Passed::Nothing } else { Passed::On });
+                }
+                // A fault in the body of a request that is being served: hyper may not see it.
+                // Before that, the request is still to be answered by the verdict on it.
+                let dispatched = dispatched.get();
+                if dispatched == framing.heads() {
+                    framing.verdict(dispatched).map_err(io::Error::other)?;
+                }
+                Ok(Passed::On)
+            }
+        }
+    }
+
+    /// Whether there may be bytes that nobody has read when the connection is closed.
+    fn lingers(&self) -> bool {
+        let is_between = match &self.check {
+            Check::None => true,
+            Check::Http1 { framing, .. } => framing.borrow().phase() == Phase::Idle,
+            Check::Http2 { .. } => false,
+        };
+        !is_between && !self.has_ended
+    }
+
+    /// Says the last words, shuts down, and reads what the client still sends until it closes too.
+    fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Closing::Telling(words) = &mut self.closing {
+            let stream = &mut self.stream;
+            if words.is_empty() {
+                ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
+                self.closing = Closing::Lingering { discarded: 0 };
+                break;
+            }
+            let written = ready!(Pin::new(stream).poll_write(context, words))?;
+            words.drain(..written.min(words.len()));
+        }
+        if !self.lingers() {
+            return Poll::Ready(Ok(()));
+        }
+        self.writing.is_lingering.set(true);
+        let most = match self.check {
+            Check::Http2 { .. } => MAX_DISCARDED_HTTP2,
+            Check::None | Check::Http1 { .. } => MAX_DISCARDED_HTTP1,
+        };
+        loop {
+            let mut bytes = [MaybeUninit::uninit(); DISCARDED_BYTES];
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
+            self.has_ended = buffer.filled().is_empty();
+            if let Closing::Lingering { discarded } = &mut self.closing {
+                *discarded += buffer.filled().len();
+                self.has_ended |= *discarded > most;
+            }
+            if self.has_ended {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
+/// What became of bytes that were read.
+enum Passed {
+    /// Some may go on, or there were none.
+    On,
+    /// None may.
+    Nothing,
+}
+
+/// The first line, without its end, of a head that was read from its beginning.
+fn first_line(head: &[u8]) -> Vec<u8> {
+    let head = head.get(..MAX_LINE_BYTES).unwrap_or(head);
+    head.split(|byte| matches!(byte, b'\r' | b'\n'))
+        .find(|line| !line.is_empty())
+        .unwrap_or_default()
+        .to_vec()
 }
 
 impl AsyncRead for Socket {
@@ -124,19 +255,22 @@ impl AsyncRead for Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let socket = self.get_mut();
-        let before = buffer.filled().len();
-        ready!(socket.poll_replay_or_read(context, buffer))?;
-        if let (Some(framing), Some(read)) = (&socket.framing, buffer.filled().get(before..)) {
-            let mut framing = framing.borrow_mut();
-            framing.read(read);
-            // A fault in the body of a request that is being served: hyper may not see it. Before
-            // that, the request is still to be answered by the verdict on it.
-            let dispatched = socket.dispatched.get();
-            if dispatched == framing.heads() {
-                framing.verdict(dispatched).map_err(io::Error::other)?;
+        if let Closing::No = socket.closing {
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut socket.stream).poll_read(context, buffer))?;
+            socket.has_ended = buffer.filled().len() == before;
+            match socket.pass(buffer, before)? {
+                Passed::On => return Poll::Ready(Ok(())),
+                // A refused head: whoever drives the connection takes it over.
+                Passed::Nothing if matches!(socket.check, Check::Http1 { .. }) => {
+                    return Poll::Pending;
+                }
+                Passed::Nothing => {}
             }
         }
-        Poll::Ready(Ok(()))
+        // An HTTP/2 client that is told to calm down: the engine hears of it when that is over.
+        ready!(socket.poll_close(context))?;
+        Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
     }
 }
 
@@ -146,6 +280,9 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if !matches!(self.closing, Closing::No) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.writing.note(&written);
         written
@@ -156,6 +293,9 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if !matches!(self.closing, Closing::No) {
+            return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
+        }
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
         self.writing.note(&written);
         written
@@ -169,7 +309,11 @@ impl AsyncWrite for Socket {
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let socket = self.get_mut();
+        if let Closing::No = socket.closing {
+            socket.closing = Closing::Telling(Vec::new());
+        }
+        socket.poll_close(context)
     }
 }

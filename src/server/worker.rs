@@ -2,27 +2,25 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
-use http::HeaderValue;
 use tokio::{
-    net::TcpStream,
     sync::{mpsc, oneshot},
-    time::{Instant, MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval},
 };
 
-use super::{Peer, connection};
+use super::{Fault, Place, connection, listener::Accepted};
 use crate::{
-    access_log::LogBuffer,
+    access_log::AccessLog,
     deadline::{TICK, Ticker},
     gate::{Gate, Shared},
-    identity::canonical,
     upstream::Upstreams,
 };
 
@@ -34,8 +32,9 @@ pub(super) struct Worker {
 }
 
 enum Order {
-    Serve(std::net::TcpStream, SocketAddr),
-    Drain,
+    Serve(Accepted, Place),
+    /// With how long a connection without a request is kept.
+    Drain(Duration),
     Stop,
 }
 
@@ -44,25 +43,31 @@ impl Worker {
     pub(super) fn start(
         index: usize,
         shared: Arc<Shared>,
-        log: Option<LogBuffer>,
+        log: Option<AccessLog>,
     ) -> io::Result<Worker> {
         let runtime_builder = || {
             tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build_local(Default::default())
         };
-        let (sender, orders) = mpsc::unbounded_channel();
+        let (sender, mut orders) = mpsc::unbounded_channel();
         let (stopping, stopped) = oneshot::channel();
         let connections = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&connections);
         std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-            match runtime_builder() {
+            let mut serve_until_stopped = || match runtime_builder() {
                 Ok(runtime) => {
-                    runtime.block_on(serve(orders, shared, log, count));
+                    let shared = Arc::clone(&shared);
+                    runtime.block_on(serve(&mut orders, shared, log.as_ref(), &count));
                     // Names that are still looked up, on threads of their own, hold up nobody.
                     runtime.shutdown_background();
                 }
                 Err(error) => tracing::error!(%error, "worker cannot start"),
+            };
+            // What panics outside of all connections takes these with it, and nothing else: the
+            // worker begins anew and goes on with what it is handed.
+            while catch_unwind(AssertUnwindSafe(&mut serve_until_stopped)).is_err() {
+                shared.admission.faults().count(Fault::ConnectionPanic);
             }
             let _ = stopping.send(());
         })?;
@@ -75,23 +80,24 @@ impl Worker {
     }
 
     /// Gives it a connection.
-    pub(super) fn hand_over(&self, stream: std::net::TcpStream, address: SocketAddr) {
+    pub(super) fn hand_over(&self, accepted: Accepted, place: Place) {
         self.connections.fetch_add(1, Ordering::Relaxed);
-        let _ = self.sender.send(Order::Serve(stream, address));
+        let _ = self.sender.send(Order::Serve(accepted, place));
     }
 
-    /// Has it finish requests in flight and close what is idle.
-    pub(super) fn drain(&self) {
-        let _ = self.sender.send(Order::Drain);
+    /// Has it finish requests in flight and close what is idle, unless a request comes within
+    /// `linger`.
+    pub(super) fn drain(&self, linger: Duration) {
+        let _ = self.sender.send(Order::Drain(linger));
     }
 
-    /// Waits until it has no connections left, or until `deadline`, and ends it. Returns how many
-    /// connections were cut.
-    pub(super) async fn join(mut self, deadline: Instant) -> usize {
-        let in_time = tokio::time::timeout_at(deadline, &mut self.stopped).await;
-        if in_time.is_ok() {
-            return 0;
-        }
+    /// Waits until it drains and has no connections left. Not to be called again then.
+    pub(super) async fn finished(&mut self) {
+        let _ = (&mut self.stopped).await;
+    }
+
+    /// Ends it at once. Returns how many connections were cut.
+    pub(super) async fn stop(self) -> usize {
         let cut = self.connections();
         let _ = self.sender.send(Order::Stop);
         let _ = self.stopped.await;
@@ -109,30 +115,29 @@ impl Drop for Counted {
 }
 
 async fn serve(
-    mut orders: mpsc::UnboundedReceiver<Order>,
+    orders: &mut mpsc::UnboundedReceiver<Order>,
     shared: Arc<Shared>,
-    log: Option<LogBuffer>,
-    connections: Arc<AtomicUsize>,
+    log: Option<&AccessLog>,
+    connections: &Arc<AtomicUsize>,
 ) {
-    let ticker = Rc::new(Ticker::default());
-    let gate = Rc::new(Gate::new(shared, Upstreams::new(Rc::clone(&ticker)), log));
+    let ticker = Rc::new(Ticker::new(shared.timeouts.request_body));
+    let gate =
+        Rc::new(Gate::new(shared, Upstreams::new(Rc::clone(&ticker)), log.map(AccessLog::buffer)));
     gate.ready().await;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {
             order = orders.recv() => match order {
-                Some(Order::Serve(stream, address)) => {
-                    let counted = Counted(Arc::clone(&connections));
+                Some(Order::Serve(accepted, place)) => {
+                    let counted = Counted(Arc::clone(connections));
                     let (gate, ticker) = (Rc::clone(&gate), Rc::clone(&ticker));
                     tokio::task::spawn_local(async move {
-                        if let Some((stream, peer)) = adopt(stream, address, &gate) {
-                            connection::serve(stream, peer, gate, ticker).await;
-                        }
+                        connection::serve((accepted, place), gate, ticker).await;
                         drop(counted);
                     });
                 }
-                Some(Order::Drain) => ticker.drain(),
+                Some(Order::Drain(linger)) => ticker.drain(linger),
                 Some(Order::Stop) | None => break,
             },
             _ = ticks.tick() => {
@@ -147,21 +152,4 @@ async fn serve(
     // The buffer hands its last lines over when the gate is dropped; connections that are cut hold
     // on to the gate until the runtime is gone.
     gate.finish().await;
-}
-
-/// Makes an accepted socket this runtime's own.
-fn adopt(
-    stream: std::net::TcpStream,
-    address: SocketAddr,
-    gate: &Gate,
-) -> Option<(TcpStream, Peer)> {
-    let stream = TcpStream::from_std(stream).ok()?;
-    stream.set_nodelay(true).ok()?;
-    let address = canonical(address.ip());
-    let peer = Peer {
-        address,
-        address_value: HeaderValue::from_str(&address.to_string()).ok()?,
-        is_trusted: gate.shared().trusted_proxies.contains(address),
-    };
-    Some((stream, peer))
 }

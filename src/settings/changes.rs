@@ -1,6 +1,8 @@
 //! What of the settings differs from those that the process was started with.
 
-use super::{MoveMode, Moving, Settings, StoreKind, StoreSettings};
+use super::{
+    ListenAddress, ListenerSettings, MoveMode, Moving, Settings, StoreKind, StoreSettings,
+};
 
 impl Settings {
     /// The sections that differ from `running` and need a restart to take effect, by their names in
@@ -17,6 +19,10 @@ impl Settings {
             token_cache_bytes,
             access_log,
             drain,
+            drain_delay,
+            handover,
+            timeouts,
+            limits,
             admin,
             reload,
             warnings: _,
@@ -30,10 +36,30 @@ impl Settings {
             ("token_cache_bytes", *token_cache_bytes != running.token_cache_bytes),
             ("access_log", *access_log != running.access_log),
             ("drain", *drain != running.drain),
+            ("drain_delay", *drain_delay != running.drain_delay),
+            ("handover", *handover != running.handover),
+            ("timeouts", *timeouts != running.timeouts),
+            ("limits", *limits != running.limits),
             ("admin", *admin != running.admin),
             ("reload", *reload != running.reload),
         ];
         changes.into_iter().filter(|(_, is_changed)| *is_changed).map(|(name, _)| name).collect()
+    }
+}
+
+impl Settings {
+    /// Has the listeners of `running` that are still the same use these certificates from now on.
+    /// Tells where they are others.
+    pub fn renew_certificates<'r>(
+        &self,
+        running: &'r Settings,
+    ) -> impl Iterator<Item = &'r ListenAddress> {
+        let renew = |listener: &'r ListenerSettings| {
+            let newer = self.listeners.iter().find(|newer| *newer == listener)?;
+            let (tls, newer) = (listener.tls.as_ref()?, newer.tls.as_ref()?);
+            tls.replace_by(newer).then_some(&listener.address)
+        };
+        running.listeners.iter().filter_map(renew)
     }
 }
 
@@ -98,6 +124,11 @@ mod tests {
             ),
             ("workers: 2", "workers: 2\nadmin: { address: 127.0.0.1:1 }", &["admin"]),
             ("workers: 2", "workers: 2\nreload: { poll: 1s }", &["reload"]),
+            (
+                "workers: 2",
+                "workers: 2\ntimeouts: { head: 1s }\nlimits: { fields: 50 }",
+                &["timeouts", "limits"],
+            ),
         ] {
             let changed = settings(&RUNNING.replace(from, to), "one");
             assert_eq!(changed.needing_restart(&running), expected, "{to}");

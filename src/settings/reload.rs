@@ -65,7 +65,8 @@ impl Checker<'_> {
         }
     }
 
-    fn time_between(
+    /// A time within a range.
+    pub(super) fn time_between(
         &mut self,
         raw: &Spanned<String>,
         range: &RangeInclusive<Duration>,

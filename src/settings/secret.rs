@@ -186,7 +186,7 @@ store: { redis: { url: \"redis://:${PASSWORD}@${HOST}\", prefix: \"${PREFIX}\" }
         );
         let file = Path::new("config/tollgate.yaml");
         let settings = Settings::parse(file, text, &sources).unwrap();
-        assert_eq!(settings.listeners, ["127.0.0.9:8099".parse().unwrap()]);
+        assert_eq!(settings.listeners[0].address.to_string(), "127.0.0.9:8099");
         assert_eq!((settings.workers, settings.drain.as_secs()), (3, 5));
         let shown = format!("{settings:#?} {:#?}", settings.store);
         let values = ["127.0.0.9", "8099", "hunter2", "prefixed", "keyfile"];

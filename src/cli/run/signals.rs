@@ -2,12 +2,19 @@
 
 use std::io;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+};
 
 use crate::reload::ReloadHandle;
 
-/// Signals, caught from the moment that this is made.
-pub(super) struct Signals {
+/// How often signals have asked the process to end, from the moment that this is made.
+#[derive(Clone)]
+pub(super) struct Signals(watch::Receiver<u8>);
+
+/// Those that are caught.
+struct Caught {
     terminate: Signal,
     interrupt: Signal,
     /// With what it asks for. A configuration that came from no files is not read anew, and then the
@@ -16,24 +23,49 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// To be called inside of a runtime.
+    /// To be called inside of a runtime. Each SIGHUP has the configuration read anew.
     pub(super) fn catch(reload: Option<ReloadHandle>) -> io::Result<Signals> {
         let hangup =
             reload.map(|reload| Ok::<_, io::Error>((signal(SignalKind::hangup())?, reload)));
-        Ok(Signals {
+        let mut caught = Caught {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: hangup.transpose()?,
-        })
+        };
+        let (times, watch) = watch::channel(0_u8);
+        tokio::spawn(async move {
+            loop {
+                caught.wait_for_the_end().await;
+                times.send_modify(|times| *times = times.saturating_add(1));
+            }
+        });
+        Ok(Signals(watch))
     }
 
-    /// Waits until the process is told to end. Until then each SIGHUP has the configuration read
-    /// anew.
-    pub(super) async fn wait_for_the_end(self) {
-        let Signals { mut terminate, mut interrupt, mut hangup } = self;
+    /// Waits until the process is told to end.
+    pub(super) async fn end(&mut self) {
+        self.told(1).await;
+    }
+
+    /// Waits until it is told so twice: whoever does that does not want to wait.
+    pub(super) async fn hurry(&mut self) {
+        self.told(2).await;
+    }
+
+    async fn told(&mut self, times: u8) {
+        if self.0.wait_for(|told| *told >= times).await.is_err() {
+            // Nobody is left who could tell.
+            std::future::pending().await
+        }
+    }
+}
+
+impl Caught {
+    async fn wait_for_the_end(&mut self) {
+        let Caught { terminate, interrupt, hangup } = self;
         loop {
             let hung_up = async {
-                match &mut hangup {
+                match hangup {
                     Some((signal, reload)) => {
                         signal.recv().await;
                         reload.order();

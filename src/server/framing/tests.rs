@@ -76,6 +76,9 @@ fn bad_heads() -> Vec<(String, Violation)> {
         ("GET /  HTTP/1.1", BadRequestLine),
         ("GET / HTTP/1.1 ", BadRequestLine),
         (" GET / HTTP/1.1", BadRequestLine),
+        ("GET /<a> HTTP/1.1", BadTarget),
+        ("GET /a`b HTTP/1.1", BadTarget),
+        ("GET http:///a HTTP/1.1", BadTarget),
         ("GET\t/ HTTP/1.1", BadRequestLine),
         ("GET / a HTTP/1.1", BadRequestLine),
         ("GET  HTTP/1.1", BadRequestLine),
@@ -106,7 +109,7 @@ fn bad_heads() -> Vec<(String, Violation)> {
         ("Transfer-Encoding: xchunked\r\n", NotChunked),
         ("Transfer-Encoding: chunked;q=1\r\n", NotChunked),
         ("Transfer-Encoding: \"chunked\"\r\n", NotChunked),
-        ("Transfer-Encoding: \u{b}chunked\r\n", NotChunked),
+        ("Transfer-Encoding: \u{b}chunked\r\n", BadFieldValue),
         ("Transfer-Encoding:\r\n", NotChunked),
         ("Transfer-Encoding: ,chunked\r\n", NotChunked),
         ("Transfer-Encoding: chunked,\r\n", NotChunked),
@@ -130,6 +133,12 @@ fn bad_heads() -> Vec<(String, Violation)> {
         ("X : a\r\n", SpaceBeforeColon),
         ("Transfer-Encoding\t: chunked\r\n", SpaceBeforeColon),
         (": a\r\n", EmptyFieldName),
+        ("X y: a\r\n", BadFieldName),
+        ("X(: a\r\n", BadFieldName),
+        ("X\u{e9}: a\r\n", BadFieldName),
+        ("X: a\u{b}b\r\n", BadFieldValue),
+        ("X: a\u{7f}\r\n", BadFieldValue),
+        ("X: \u{1}\r\n", BadFieldValue),
         ("X\r\n", NoColon),
         ("X y\r\n", NoColon),
         ("X: a\0b\r\n", Nul),
@@ -199,6 +208,29 @@ fn a_violation_is_found_however_reads_cut_the_stream() {
             assert_eq!(framing.phase(), Phase::Closed, "{stream:?}");
         }
     }
+}
+
+#[test]
+fn refused_head_is_held_back_and_all_before_it_goes_on() {
+    let bad = "\r\nGET / HTTP/1.1\r\nx : y\r\n\r\nGET";
+    for (before, bad_body) in [("", false), (NEXT, false), (&chunked("1\r\na\r\n0\r\n\r\n"), true)]
+    {
+        let mut framing = Framing::new(LIMITS);
+        let taken = framing.read(format!("{before}{bad}").as_bytes());
+        assert_eq!(taken, Taken { goes_on: before.len(), head: Some(before.len()) });
+        assert_eq!(framing.refused_head(), Some(Violation::SpaceBeforeColon));
+        assert_eq!(framing.read(b"anything").goes_on, 0);
+        // A body that is refused goes on: its request has, and will be told.
+        if bad_body {
+            let mut framing = Framing::new(LIMITS);
+            let stream = chunked("x\r\n");
+            assert_eq!(framing.read(stream.as_bytes()).goes_on, stream.len());
+            assert_eq!(framing.refused_head(), None);
+        }
+    }
+    let mut framing = Framing::new(LIMITS);
+    assert_eq!(framing.read(b"GET / HTTP/1.1\r\nx").goes_on, 17);
+    assert_eq!(framing.read(b" : y\r\n\r\n"), Taken { goes_on: 0, head: None });
 }
 
 #[test]

@@ -1,0 +1,85 @@
+//! Where this process gets its listening sockets from, and where they go.
+
+use std::{net::TcpListener, path::Path};
+
+use anyhow::Context;
+
+use crate::{
+    server::{
+        Listener, Server,
+        handover::{Handover, HandoverError, Inherited, Predecessor, SharedSocket},
+    },
+    settings::{ListenAddress, Settings},
+};
+
+/// Open sockets, and the processes before and after this one.
+pub(super) struct Sockets {
+    pub(super) listeners: Vec<Listener>,
+    pub(super) admin: Option<TcpListener>,
+    /// Who serves until this process does.
+    pub(super) predecessor: Option<Predecessor>,
+    pub(super) succession: Option<Succession>,
+}
+
+/// Who goes on when this process ends.
+pub(super) struct Succession {
+    pub(super) handover: Handover,
+    pub(super) sockets: Vec<SharedSocket>,
+}
+
+impl Sockets {
+    /// Opens what the settings name: with what was inherited, what the process that serves hands
+    /// over, and else anew.
+    pub(super) fn open(settings: &Settings, mut inherited: Inherited) -> anyhow::Result<Sockets> {
+        let path = settings.handover.as_deref();
+        let predecessor = path.map(|path| ask(path, &mut inherited)).transpose()?.flatten();
+        let listeners = settings.listeners.iter().map(|listener| {
+            let opened = inherited.listener(listener);
+            opened.with_context(|| format!("cannot listen on {}", listener.address))
+        });
+        let listeners = listeners.collect::<anyhow::Result<Vec<_>>>()?;
+        let admin = settings.admin.map(|address| {
+            let socket = match inherited.take(&ListenAddress::Tcp(address))? {
+                Some(socket) => Ok(TcpListener::from(socket)),
+                None => Server::bind(address),
+            };
+            socket.with_context(|| format!("cannot listen on {address}"))
+        });
+        let admin = admin.transpose()?;
+        let succession = path.map(|path| {
+            let handover = Handover::open(path, &mut inherited).with_context(|| at(path))?;
+            let mut sockets: Vec<SharedSocket> =
+                listeners.iter().map(Listener::share).collect::<Result<_, _>>()?;
+            if let (Some(address), Some(socket)) = (settings.admin, &admin) {
+                sockets.push((ListenAddress::Tcp(address), socket.try_clone()?.into()));
+            }
+            Ok::<_, anyhow::Error>(Succession { handover, sockets })
+        });
+        let succession = succession.transpose()?;
+        for address in inherited.addresses() {
+            tracing::info!(%address, "not listened at any more: the settings do not name it");
+        }
+        Ok(Sockets { listeners, admin, predecessor, succession })
+    }
+}
+
+fn ask(path: &Path, inherited: &mut Inherited) -> anyhow::Result<Option<Predecessor>> {
+    let Some((predecessor, sockets)) = Predecessor::ask(path).with_context(|| at(path))? else {
+        return Ok(None);
+    };
+    inherited.extend(sockets);
+    Ok(Some(predecessor))
+}
+
+fn at(path: &Path) -> String {
+    format!("cannot take over at {}", path.display())
+}
+
+impl Succession {
+    /// Waits until another process serves. `save` is called before it starts.
+    pub(super) async fn wait(self, save: impl AsyncFn()) -> Result<(), HandoverError> {
+        let successor = self.handover.wait(self.sockets, save).await?;
+        tracing::info!(pid = successor.pid, "another process has taken over");
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! A connection that speaks HTTP/1.
+//!
+//! A head that the framing check refuses is held back from the protocol engine, which would answer
+//! some of them in words of its own. When all that came before is answered, the connection is taken
+//! from the engine, and the refusal is told here.
+
+use std::{
+    cell::RefCell,
+    convert::Infallible,
+    future::{Future, poll_fn},
+    pin::Pin,
+    rc::Rc,
+    task::Poll,
+};
+
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{io::AsyncWriteExt, time::timeout};
+
+use super::{
+    Exchange,
+    step::{LAST_WORDS, Step},
+};
+use crate::{
+    deadline::Deadline,
+    response::Rejection,
+    server::{
+        Fault,
+        framing::{Framing, Phase},
+        socket::Socket,
+    },
+};
+
+/// Least room for what is read and written. The engine has one bound for both.
+const MIN_BUFFER_BYTES: usize = 40 * 1024;
+/// What the engine reads beyond a head that is as large as it may be.
+const BUFFER_SLACK: usize = 8 * 1024;
+/// Fields for which the engine has room without being told.
+const USUAL_FIELDS: usize = 100;
+
+static CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// Why a connection is no more the engine's.
+enum Ended {
+    /// It was closed.
+    Closed,
+    /// What is left to say is said here.
+    Refused(Rejection),
+    /// Time has run out in this step.
+    Late(Step),
+}
+
+pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: Deadline) {
+    let limits = exchange.gate.shared().limits.head;
+    let framing = Rc::new(RefCell::new(Framing::new(limits)));
+    socket.check_http1(Rc::clone(&framing), Rc::clone(&exchange.served));
+    let writing = socket.writing();
+    let ticker = Rc::clone(deadline.ticker());
+    let service = service_fn(|request| {
+        let ordinal = exchange.count();
+        let verdict = framing.borrow().verdict(ordinal);
+        let (exchange, ticker) = (Rc::clone(&exchange), Rc::clone(&ticker));
+        async move {
+            let response = Rc::clone(&exchange).respond(request, verdict, None).await?;
+            let mut response = exchange.keep_tunnel(response);
+            if ticker.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                response.headers_mut().insert(header::CONNECTION, CLOSE.clone());
+            }
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(MIN_BUFFER_BYTES.max(limits.head_bytes + BUFFER_SLACK));
+    if limits.fields > USUAL_FIELDS {
+        builder.max_headers(limits.fields);
+    }
+    let mut connection = builder.serve_connection(TokioIo::new(socket), service);
+
+    let timeouts = &exchange.gate.shared().timeouts;
+    let mut step = Step::Head { number: 0 };
+    let mut is_draining = false;
+    let ended = poll_fn(|context| {
+        let mut connection = Pin::new(&mut connection);
+        if let Some(linger) = deadline.ticker().linger()
+            && !std::mem::replace(&mut is_draining, true)
+        {
+            match (exchange.in_flight.get(), framing.borrow().phase()) {
+                // Its next request may be on the way.
+                (0, Phase::Idle) if !linger.is_zero() => deadline.set_at_most(linger),
+                _ => connection.as_mut().graceful_shutdown(),
+            }
+        }
+        if connection.poll(context).is_ready() {
+            return Poll::Ready(Ended::Closed);
+        }
+        let framing = framing.borrow();
+        let number = exchange.served.get();
+        let next = match (writing.stalled(), exchange.in_flight.get(), framing.phase()) {
+            _ if writing.is_lingering() => Step::Lingering,
+            (Some(stall), _, _) => Step::Stalled(stall),
+            (None, 0, Phase::Idle) => Step::Idle { served: number },
+            (None, 0, _) => match framing.refused_head() {
+                Some(violation) if number == framing.heads() => {
+                    return Poll::Ready(Ended::Refused(violation.into()));
+                }
+                _ => Step::Head { number },
+            },
+            (None, _, _) => Step::Busy,
+        };
+        if next != step {
+            let idle = deadline.ticker().linger().unwrap_or(timeouts.keep_alive);
+            next.set(&deadline, timeouts, idle);
+            step = next;
+        }
+        if !deadline.poll_passed(context) {
+            return Poll::Pending;
+        }
+        Poll::Ready(match (step, framing.phase()) {
+            (Step::Head { .. }, Phase::Head) => Ended::Refused(Rejection::HeadTimeout),
+            _ => Ended::Late(step),
+        })
+    });
+    let ended = ended.await;
+    if let Some(tunnel) = exchange.tunnel.take() {
+        let http1::Parts { io, read_buf, .. } = connection.into_parts();
+        let tunnel = tunnel.run(io.into_inner(), read_buf, (deadline, timeouts.tunnel_idle));
+        return Box::pin(tunnel).await;
+    }
+    let faults = exchange.gate.shared().admission.faults();
+    match ended {
+        Ended::Closed => {}
+        Ended::Late(Step::Stalled(_)) => faults.count(Fault::SlowReader),
+        Ended::Late(Step::Head { .. } | Step::Idle { served: 0 }) => faults.count(Fault::SlowHead),
+        Ended::Late(_) => {}
+        Ended::Refused(rejection) => {
+            if let Rejection::HeadTimeout = rejection {
+                faults.count(Fault::SlowHead);
+            }
+            let socket = connection.into_parts().io.into_inner();
+            let _ = timeout(LAST_WORDS, refuse(socket, &exchange, rejection)).await;
+        }
+    }
+}
+
+/// Tells why a request is refused, and closes the connection.
+async fn refuse(
+    mut socket: Socket,
+    exchange: &Exchange,
+    rejection: Rejection,
+) -> std::io::Result<()> {
+    let line = socket.refused_line();
+    let response = exchange.gate.refuse(rejection, &exchange.peer, &line);
+    let (mut response, body) = response.into_parts();
+    exchange.peer.mark(&mut response.headers);
+    let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+    let message = write_head(&Response::from_parts(response, ()), body.len());
+    socket.write_all(&[&message, &body[..]].concat()).await?;
+    socket.shutdown().await
+}
+
+/// A response's head as HTTP/1.1 writes it.
+fn write_head(response: &Response<()>, length: usize) -> Vec<u8> {
+    let status = response.status();
+    let reason = status.canonical_reason().unwrap_or_default();
+    let mut head = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
+    for (name, value) in response.headers() {
+        head.extend_from_slice(name.as_str().as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    head.extend_from_slice(format!("content-length: {length}\r\n\r\n").as_bytes());
+    head
+}

@@ -1,0 +1,144 @@
+//! A connection that speaks HTTP/2.
+
+use std::{
+    cell::{Cell, RefCell},
+    convert::Infallible,
+    future::{Future, poll_fn},
+    pin::Pin,
+    rc::Rc,
+    task::Poll,
+};
+
+use http::{Request, header};
+use hyper::{server::conn::http2, service::service_fn};
+use hyper_util::rt::TokioIo;
+
+use super::{
+    Exchange,
+    pace::{Pace, run},
+    step::{LAST_WORDS, Step},
+};
+use crate::{
+    deadline::{Deadline, Ticker},
+    gate::Gate,
+    server::{
+        Fault,
+        frames::{Frames, Phase},
+        socket::Socket,
+    },
+};
+
+/// What a stream may hold of a response that the client has room for and the socket has not.
+const SEND_BUFFER: usize = 32 * 1024;
+
+pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: Deadline) {
+    let ticker = deadline.ticker();
+    let frames = Rc::new(RefCell::new(Frames::new(ticker.now())));
+    socket.check_http2(Rc::clone(&frames), Rc::clone(ticker));
+    let writing = socket.writing();
+    let executor = StreamExecutor {
+        gate: Rc::clone(&exchange.gate),
+        ticker: Rc::clone(ticker),
+        begun: Rc::default(),
+    };
+    let (streams, begun, paced) =
+        (Rc::clone(&exchange), Rc::clone(&executor.begun), Rc::clone(&frames));
+    let service = service_fn(move |request: Request<_>| {
+        let exchange = Rc::clone(&streams);
+        exchange.count();
+        let pace = Rc::new(Pace::new(&paced));
+        begun.set(Some(Rc::clone(&pace)));
+        async move {
+            let (head, body) = request.into_parts();
+            let verdict = exchange.gate.shared().limits.head.check(&head);
+            let request = Request::from_parts(head, body);
+            let mut response = exchange.respond(request, verdict, Some(pace)).await?;
+            // Closing is not for one stream to ask for (RFC 9113 section 8.2.2).
+            response.headers_mut().remove(header::CONNECTION);
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let limits = &exchange.gate.shared().limits.http2;
+    let mut connection = http2::Builder::new(executor)
+        .max_concurrent_streams(limits.streams)
+        .initial_stream_window_size(limits.stream_window)
+        .initial_connection_window_size(limits.connection_window)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_header_list_size(limits.header_list)
+        .max_pending_accept_reset_streams(limits.resets)
+        .max_local_error_reset_streams(limits.local_resets)
+        .serve_connection(TokioIo::new(socket), service);
+
+    let timeouts = &exchange.gate.shared().timeouts;
+    let mut step = Step::Busy;
+    let mut is_closing = false;
+    let ended = poll_fn(|context| {
+        let mut connection = Pin::new(&mut connection);
+        if deadline.ticker().is_draining() && !std::mem::replace(&mut is_closing, true) {
+            connection.as_mut().graceful_shutdown();
+            if exchange.in_flight.get() == 0 {
+                deadline.set_at_most(LAST_WORDS);
+            }
+        }
+        if connection.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        let served = exchange.served.get();
+        let next = match (writing.stalled(), frames.borrow().phase(), exchange.in_flight.get()) {
+            _ if writing.is_lingering() => Step::Lingering,
+            (Some(stall), _, _) => Step::Stalled(stall),
+            (None, Phase::Opening, _) => Step::Head { number: 0 },
+            (None, Phase::Head(number), _) => Step::Head { number: number.into() },
+            (None, Phase::Between, 0) => Step::Idle { served },
+            (None, Phase::Between, _) => Step::Busy,
+        };
+        if next != step {
+            let idle = if is_closing { LAST_WORDS } else { timeouts.http2_idle };
+            next.set(&deadline, timeouts, idle);
+            step = next;
+        }
+        if !deadline.poll_passed(context) {
+            return Poll::Pending;
+        }
+        if !matches!(step, Step::Idle { .. }) || std::mem::replace(&mut is_closing, true) {
+            return Poll::Ready(Some(step));
+        }
+        // GOAWAY first, and a little time for it to be read.
+        connection.graceful_shutdown();
+        deadline.set(LAST_WORDS);
+        context.waker().wake_by_ref();
+        Poll::Pending
+    });
+    let faults = exchange.gate.shared().admission.faults();
+    match ended.await {
+        Some(Step::Head { .. }) => faults.count(Fault::SlowHead),
+        Some(Step::Stalled(_)) => faults.count(Fault::SlowReader),
+        Some(Step::Idle { .. } | Step::Busy | Step::Lingering) | None => {}
+    }
+    if writing.was_flooded() {
+        faults.count(Fault::Flood);
+    }
+}
+
+/// Runs a connection's streams on the worker that the connection is on.
+#[derive(Clone)]
+struct StreamExecutor {
+    gate: Rc<Gate>,
+    ticker: Rc<Ticker>,
+    /// The pace of the stream that is handed over next: the engine calls the service and then this.
+    begun: Rc<Cell<Option<Rc<Pace>>>>,
+}
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for StreamExecutor {
+    fn execute(&self, stream: F) {
+        match self.begun.take() {
+            Some(pace) => {
+                let worker = (Rc::clone(&self.gate), Rc::clone(&self.ticker));
+                tokio::task::spawn_local(run(stream, pace, worker));
+            }
+            None => {
+                tokio::task::spawn_local(stream);
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The pace of an HTTP/2 response: whether its client grants it room, and what it gives back to the
+//! client's budget of frames.
+//!
+//! A stream that may not send is not polled, so nothing of the upstream's answer is read meanwhile;
+//! but its task, its upstream connection and the little that was read wait as long as the client
+//! likes. So who grants nothing for long loses that stream, and no other.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::{Future, poll_fn},
+    pin::pin,
+    rc::Rc,
+    task::Poll,
+};
+
+use crate::{
+    deadline::{Deadline, Ticker},
+    gate::Gate,
+    server::{Fault, frames::Frames},
+};
+
+/// Largest part of a response that is given to the protocol engine at once: what a stream holds when
+/// its client stops reading. It is the largest frame that every client takes.
+pub(in crate::server) const PART_BYTES: usize = 16 * 1024;
+
+/// The pace of one response.
+pub struct Pace {
+    frames: Rc<RefCell<Frames>>,
+    /// Parts that the client was given.
+    parts: Cell<u64>,
+    /// Whether it is the client's turn: the engine has a part and does not ask for more.
+    is_waiting: Cell<bool>,
+}
+
+impl Pace {
+    pub(super) fn new(frames: &Rc<RefCell<Frames>>) -> Self {
+        Pace { frames: Rc::clone(frames), parts: Cell::new(0), is_waiting: Cell::new(false) }
+    }
+
+    /// Largest part that may be given at once.
+    pub fn part_bytes(&self) -> usize {
+        PART_BYTES
+    }
+
+    /// A part of the response was given to the engine.
+    pub fn give(&self, bytes: usize) {
+        self.frames.borrow_mut().pay_part(bytes);
+        self.parts.set(self.parts.get().wrapping_add(1));
+        self.is_waiting.set(true);
+    }
+
+    /// The engine asks for a part that the upstream has not sent yet.
+    pub fn ask(&self) {
+        self.is_waiting.set(false);
+    }
+
+    /// The response has ended.
+    pub fn end(&self) {
+        self.frames.borrow_mut().pay_response();
+        self.is_waiting.set(false);
+    }
+
+    fn waiting_part(&self) -> Option<u64> {
+        self.is_waiting.get().then(|| self.parts.get())
+    }
+}
+
+/// Runs a stream until it ends, or its client has granted nothing for too long; then the stream is
+/// dropped, which resets it.
+pub(super) async fn run(
+    stream: impl Future<Output = ()>,
+    pace: Rc<Pace>,
+    (gate, ticker): (Rc<Gate>, Rc<Ticker>),
+) {
+    let mut stream = pin!(stream);
+    // Most streams end without ever waiting for their client.
+    let mut deadline: Option<Deadline> = None;
+    let mut waited_for = None;
+    let is_ended = poll_fn(|context| {
+        if stream.as_mut().poll(context).is_ready() {
+            return Poll::Ready(true);
+        }
+        let part = pace.waiting_part();
+        if part.is_none() {
+            waited_for = None;
+            return Poll::Pending;
+        }
+        let deadline = deadline.get_or_insert_with(|| ticker.deadline());
+        if part != waited_for {
+            waited_for = part;
+            deadline.set(gate.shared().timeouts.response);
+        }
+        if deadline.poll_passed(context) { Poll::Ready(false) } else { Poll::Pending }
+    });
+    if !is_ended.await {
+        gate.shared().admission.faults().count(Fault::SlowReader);
+    }
+}

@@ -1,0 +1,39 @@
+//! What a connection is in the middle of, as far as time is concerned.
+
+use std::time::Duration;
+
+use crate::{deadline::Deadline, settings::Timeouts};
+
+/// What a connection is in the middle of. A number tells one from the next of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Waiting for the next request, after so many.
+    Idle { served: u64 },
+    /// A head has begun, after so many.
+    Head { number: u64 },
+    /// A request is being served; it has deadlines of its own.
+    Busy,
+    /// The client does not read what it asked for.
+    Stalled(u64),
+    /// All was said, and what the client still sends is thrown away, so that it reads that.
+    Lingering,
+}
+
+/// How long the last words to a client may take, and how long it may take to hear them.
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(2);
+
+impl Step {
+    /// Sets what time there is for this step; `idle` is how long the protocol lets a connection wait
+    /// for its next request.
+    pub(super) fn set(self, deadline: &Deadline, timeouts: &Timeouts, idle: Duration) {
+        match self {
+            // Who has not sent a request yet has no connection to keep.
+            Step::Idle { served: 0 } => deadline.set(idle.min(timeouts.head)),
+            Step::Idle { .. } => deadline.set(idle),
+            Step::Head { .. } => deadline.set(timeouts.head),
+            Step::Busy => deadline.clear(),
+            Step::Stalled(_) => deadline.set(timeouts.response),
+            Step::Lingering => deadline.set(LAST_WORDS),
+        }
+    }
+}

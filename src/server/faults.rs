@@ -1,0 +1,134 @@
+//! What goes wrong with connections, counted: each kind is a number for those who watch, and at most
+//! a line a second in the log, however many clients do it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Something that ended a connection, or kept one from being made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// There were as many connections as there may be.
+    Full,
+    /// There were as many of one address as there may be.
+    AddressFull,
+    /// The system could not hand over a connection: it is most likely out of descriptors.
+    Accept,
+    /// A request's head, or a connection's first byte, took too long.
+    SlowHead,
+    /// A client did not read what it had asked for.
+    SlowReader,
+    /// An HTTP/2 client kept the connection busy with frames that ask for nothing.
+    Flood,
+    /// A panic while a request was handled.
+    RequestPanic,
+    /// A panic in a connection, outside of any request.
+    ConnectionPanic,
+}
+
+/// How often each happened.
+#[derive(Debug, Default)]
+pub struct Faults([Counter; Fault::ALL.len()]);
+
+/// A number, and how much of it was told.
+#[derive(Debug, Default)]
+struct Counter {
+    total: AtomicU64,
+    told: AtomicU64,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Fault; 8] = [
+        Fault::Full,
+        Fault::AddressFull,
+        Fault::Accept,
+        Fault::SlowHead,
+        Fault::SlowReader,
+        Fault::Flood,
+        Fault::RequestPanic,
+        Fault::ConnectionPanic,
+    ];
+
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Full => "full",
+            Fault::AddressFull => "address_full",
+            Fault::Accept => "accept",
+            Fault::SlowHead => "slow_head",
+            Fault::SlowReader => "slow_reader",
+            Fault::Flood => "flood",
+            Fault::RequestPanic => "request_panic",
+            Fault::ConnectionPanic => "connection_panic",
+        }
+    }
+}
+
+impl Faults {
+    /// How often this happened since the start.
+    pub fn total(&self, fault: Fault) -> u64 {
+        self.of(fault).map_or(0, |counter| counter.total.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn count(&self, fault: Fault) {
+        if let Some(counter) = self.of(fault) {
+            counter.total.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Logs what was not logged yet. Called once a second or so.
+    pub fn report(&self) {
+        for fault in Fault::ALL {
+            let times = self.of(fault).map_or(0, Counter::take_untold);
+            if times > 0 {
+                tell(fault, times);
+            }
+        }
+    }
+
+    fn of(&self, fault: Fault) -> Option<&Counter> {
+        self.0.get(fault as usize)
+    }
+}
+
+fn tell(fault: Fault, times: u64) {
+    match fault {
+        Fault::Full => tracing::warn!(times, "connections refused: see limits.connections"),
+        Fault::AddressFull => {
+            tracing::warn!(times, "connections refused: see limits.connections_per_address");
+        }
+        Fault::Accept => tracing::warn!(times, "connections could not be accepted"),
+        Fault::SlowHead => tracing::info!(times, "connections closed: no request in time"),
+        Fault::SlowReader => {
+            tracing::info!(times, "responses broken off: the client does not read")
+        }
+        Fault::Flood => tracing::warn!(times, "connections closed: too many HTTP/2 control frames"),
+        Fault::RequestPanic => tracing::error!(times, "panics while handling requests"),
+        Fault::ConnectionPanic => tracing::error!(times, "panics in connections"),
+    }
+}
+
+impl Counter {
+    /// What came since this was last asked.
+    fn take_untold(&self) -> u64 {
+        let total = self.total.load(Ordering::Relaxed);
+        total.saturating_sub(self.told.swap(total, Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_has_a_number_of_its_own() {
+        let faults = Faults::default();
+        for (times, fault) in Fault::ALL.into_iter().enumerate() {
+            (0..times).for_each(|_| faults.count(fault));
+        }
+        for (times, fault) in Fault::ALL.into_iter().enumerate() {
+            assert_eq!(faults.total(fault), times as u64, "{}", fault.name());
+            assert_eq!(faults.of(fault).unwrap().take_untold(), times as u64);
+            assert_eq!(faults.of(fault).unwrap().take_untold(), 0);
+        }
+    }
+}

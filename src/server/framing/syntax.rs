@@ -1,0 +1,166 @@
+//! The parts of HTTP/1 messages: lines, and what is in them.
+
+use http::Uri;
+use memchr::memchr3;
+
+use super::{CHUNK_SIZE_DIGITS, LINE_END, Length, Version, Violation};
+
+/// A line without its end.
+pub(super) fn text(line: &[u8]) -> &[u8] {
+    line.strip_suffix(LINE_END).unwrap_or(line)
+}
+
+/// The index after the first line end; `None` when it was not read yet.
+pub(super) fn line_end(bytes: &[u8]) -> Result<Option<usize>, Violation> {
+    let Some(at) = memchr3(b'\r', b'\n', b'\0', bytes) else { return Ok(None) };
+    match bytes.get(at..) {
+        Some([b'\r', b'\n', ..]) => Ok(Some(at + LINE_END.len())),
+        Some([b'\r']) => Ok(None),
+        Some([b'\r', ..]) => Err(Violation::BareCr),
+        Some([b'\n', ..]) => Err(Violation::BareLf),
+        _ => Err(Violation::Nul),
+    }
+}
+
+/// Like [`line_end`], when a read ended between the two bytes of a line end.
+pub(super) fn line_feed(bytes: &[u8]) -> Result<Option<usize>, Violation> {
+    match bytes {
+        [] => Ok(None),
+        [b'\n', ..] => Ok(Some(1)),
+        _ => Err(Violation::BareCr),
+    }
+}
+
+pub(super) fn split_request_line(text: &[u8]) -> Option<(Version, &[u8])> {
+    let (version, text) = match text.strip_suffix(b" HTTP/1.1") {
+        Some(text) => (Version::Http11, text),
+        None => (Version::Http10, text.strip_suffix(b" HTTP/1.0")?),
+    };
+    let (method, target) = split_token(text);
+    let target = target.strip_prefix(b" ")?;
+    (!method.is_empty() && !target.is_empty()).then_some((version, target))
+}
+
+pub(super) fn check_target(target: &[u8]) -> Result<(), Violation> {
+    let forbidden = |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b'#' | b'\\');
+    let is_odd = |byte: u8| forbidden(byte) || matches!(byte, b'"' | b'<' | b'>' | b'`');
+    // Without an early exit the compiler checks many bytes at a time; and there is none to find.
+    let any_is_odd = target.iter().fold(false, |any, &byte| any | is_odd(byte));
+    if !any_is_odd && target.starts_with(b"/") {
+        return Ok(());
+    }
+    match target.iter().copied().find(|&byte| forbidden(byte)) {
+        // Whether it will be taken for a target at all is for the type to say that it becomes.
+        None => Uri::try_from(target).map(drop).map_err(|_| Violation::BadTarget),
+        Some(b' ') => Err(Violation::BadRequestLine),
+        Some(byte) => Err(Violation::TargetByte(byte)),
+    }
+}
+
+/// A field's name and value, neither with anything in it that a server might take for something else.
+pub(super) fn split_field(text: &[u8]) -> Result<(&[u8], &[u8]), Violation> {
+    match split_token(text) {
+        (name @ [_, ..], [b':', value @ ..]) => match has_control(value) {
+            false => Ok((name, value)),
+            true => Err(Violation::BadFieldValue),
+        },
+        (_, [b' ' | b'\t', ..]) if matches!(text, [b' ' | b'\t', ..]) => {
+            Err(Violation::FoldedField)
+        }
+        _ => Err(bad_name(text)),
+    }
+}
+
+/// What is wrong with a line that does not begin with a name and a colon.
+fn bad_name(text: &[u8]) -> Violation {
+    let colon = text.iter().position(|&byte| byte == b':');
+    match colon.and_then(|colon| text.get(..colon)) {
+        None => Violation::NoColon,
+        Some([]) => Violation::EmptyFieldName,
+        Some([.., b' ' | b'\t']) => Violation::SpaceBeforeColon,
+        Some(_) => Violation::BadFieldName,
+    }
+}
+
+/// Whether there is a control other than a tab. Without an early exit the compiler checks many bytes
+/// at a time.
+fn has_control(value: &[u8]) -> bool {
+    let is_control = |byte: u8| (byte < b' ' && byte != b'\t') || byte == 0x7f;
+    value.iter().fold(false, |any, &byte| any | is_control(byte))
+}
+
+pub(super) fn content_length(value: &[u8]) -> Result<Length, Violation> {
+    let digits = trim(value);
+    if digits.is_empty() {
+        return Err(Violation::BadLength);
+    }
+    let number = digits.iter().try_fold(0_u64, |number, &byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    });
+    let bytes = number.ok_or(Violation::BadLength)?;
+    Ok(Length::Content { bytes, digits: digits.len() })
+}
+
+/// RFC 9112 6.3: a request whose last coding is not chunked has no length, and that MUST be a 400.
+/// Only past that is 6.1's 501 for codings that we do not know.
+pub(super) fn check_coding(value: &[u8]) -> Result<(), Violation> {
+    let chunked = |coding: &[u8]| trim(coding).eq_ignore_ascii_case(b"chunked");
+    let mut codings = value.rsplit(|&byte| byte == b',');
+    if !codings.next().is_some_and(chunked) {
+        return Err(Violation::NotChunked);
+    }
+    let mut others = codings.peekable();
+    if others.peek().is_none() {
+        return Ok(());
+    }
+    match others.any(|coding| trim(coding).is_empty() || chunked(coding)) {
+        true => Err(Violation::NotChunked),
+        false => Err(Violation::UnknownCoding),
+    }
+}
+
+/// A chunk's size, and its extensions with their semicolon.
+pub(super) fn split_chunk_size(text: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    if !(1..=CHUNK_SIZE_DIGITS).contains(&digits) {
+        return None;
+    }
+    let (digits, extensions) = text.split_at_checked(digits)?;
+    let size = digits.iter().try_fold(0_u64, |size, &byte| {
+        char::from(byte).to_digit(16).map(|digit| size << 4 | u64::from(digit))
+    })?;
+    matches!(extensions, [] | [b';', ..]).then_some((size, extensions))
+}
+
+/// The longest token (RFC 9110 5.6.2) at the beginning, and the rest.
+pub(super) fn split_token(text: &[u8]) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|&byte| !is_token(byte)).unwrap_or(text.len());
+    text.split_at_checked(end).unwrap_or((text, &[]))
+}
+
+/// Whether a byte may be in a token. Looked up, as it is asked of every byte of every name.
+fn is_token(byte: u8) -> bool {
+    static TOKEN: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut byte = 0_u8;
+        while byte < 128 {
+            let is_symbol = matches!(
+                byte,
+                b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~'
+            );
+            table[byte as usize] = is_symbol || byte.is_ascii_alphanumeric();
+            byte += 1;
+        }
+        table
+    };
+    TOKEN.get(usize::from(byte)).copied().unwrap_or(false)
+}
+
+/// Without optional whitespace, which is spaces and tabs and nothing else (RFC 9110 5.6.3).
+pub(super) fn trim(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}

@@ -1,0 +1,86 @@
+//! How large a request's head may be. The framing check holds HTTP/1 to it byte by byte; of HTTP/2,
+//! whose heads arrive compressed, what came out is measured.
+
+use http::{HeaderName, HeaderValue, request::Parts};
+
+use super::Violation;
+
+/// How large a request head may be; trailers are held to the same, save the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// The whole head, with empty lines before it and the one after it.
+    pub head_bytes: usize,
+    /// How many fields.
+    pub fields: usize,
+    /// One field line, with its line end.
+    pub field_bytes: usize,
+    /// The request target.
+    pub target_bytes: usize,
+}
+
+/// What a field line has beside its name and value: a colon, a space and the line's end.
+const FIELD_OVERHEAD: usize = 4;
+
+impl HeadLimits {
+    /// Holds a head of HTTP/2 to what one of HTTP/1 is held to.
+    ///
+    /// # Errors
+    /// The limit that it goes beyond.
+    pub(super) fn check(&self, parts: &Parts) -> Result<(), Violation> {
+        let target = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
+        if target > self.target_bytes {
+            return Err(Violation::TargetTooLong);
+        }
+        if parts.headers.len() > self.fields {
+            return Err(Violation::TooManyFields);
+        }
+        let bytes = |(name, value): (&HeaderName, &HeaderValue)| {
+            name.as_str().len() + value.len() + FIELD_OVERHEAD
+        };
+        let (largest, all) = parts
+            .headers
+            .iter()
+            .map(bytes)
+            .fold((0, 0), |(largest, all), bytes| (bytes.max(largest), bytes + all));
+        if largest > self.field_bytes {
+            return Err(Violation::FieldTooLarge);
+        }
+        if target + all > self.head_bytes {
+            return Err(Violation::HeadTooLarge);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    const LIMITS: HeadLimits =
+        HeadLimits { head_bytes: 160, fields: 4, field_bytes: 64, target_bytes: 16 };
+
+    fn check(target: &str, values: &[usize]) -> Result<(), Violation> {
+        let mut request = Request::get(target);
+        for &length in values {
+            request = request.header("x", "y".repeat(length));
+        }
+        LIMITS.check(&request.body(()).unwrap().into_parts().0)
+    }
+
+    #[test]
+    fn each_limit_is_told_apart() {
+        for (target, values, expected) in [
+            ("/", &[1, 1, 1, 1][..], Ok(())),
+            ("/", &[59], Ok(())),
+            ("/", &[60], Err(Violation::FieldTooLarge)),
+            ("/", &[1, 1, 1, 1, 1], Err(Violation::TooManyFields)),
+            ("/", &[49, 48, 48], Err(Violation::HeadTooLarge)),
+            ("/23456789abcdef01", &[], Err(Violation::TargetTooLong)),
+            ("https://example.com/23456789abcdef0", &[], Ok(())),
+        ] {
+            assert_eq!(check(target, values), expected, "{target} {values:?}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! From an accepted socket to a client that speaks a known protocol: the PROXY header, the TLS
+//! handshake, the first bytes. Each has its deadline, and whoever misses one is closed.
+
+use std::{
+    future::{Future, poll_fn},
+    io,
+    net::{IpAddr, Ipv4Addr},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+};
+
+use bytes::BufMut;
+use http::HeaderValue;
+use tokio::io::AsyncReadExt;
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use super::{
+    NoPlace, Peer, Place,
+    listener::{Accepted, AcceptedStream},
+    proxy_protocol::{self, HeaderError, MAX_BYTES, Source},
+    socket::Protocol,
+    stream::{Stream, Transport},
+};
+use crate::{
+    deadline::Deadline,
+    gate::Shared,
+    identity::{ClientCertificate, canonical},
+    settings::{ALPN_HTTP2, CurrentTls, Protocols},
+};
+
+/// A connection that is ready for requests.
+pub(super) struct Opened {
+    pub(super) stream: Stream,
+    pub(super) protocol: Protocol,
+    pub(super) peer: Peer,
+}
+
+/// How a client that knows that this server speaks HTTP/2 begins (RFC 9113 section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Why a connection ended before its first request.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OpeningError {
+    #[error("the client took too long")]
+    TooSlow,
+    #[error(transparent)]
+    NoPlace(#[from] NoPlace),
+    #[error("the client left")]
+    Left,
+    #[error("a PROXY header from whom it is not trusted")]
+    UntrustedBalancer,
+    #[error(transparent)]
+    ProxyHeader(#[from] HeaderError),
+    #[error("the client's certificate is not good any more")]
+    Certificate,
+    #[error("the client does not speak a protocol of this listener")]
+    NoCommonProtocol,
+    #[error(transparent)]
+    Stream(#[from] io::Error),
+}
+
+/// Opens a connection. What `deadline` is set to at the end is for what comes next.
+pub(super) async fn open(
+    accepted: Accepted,
+    place: &mut Place,
+    shared: &Shared,
+    deadline: &Deadline,
+) -> Result<Opened, OpeningError> {
+    let Accepted { stream, listener } = accepted;
+    let (mut address, mut is_trusted) = match &stream {
+        AcceptedStream::Tcp(_, address) => {
+            let address = canonical(address.ip());
+            (address, shared.trusted_proxies.contains(address))
+        }
+        AcceptedStream::Unix(_) => (LOCAL_PEER, listener.trusts_local_peers),
+    };
+    let mut transport = Transport::adopt(stream)?;
+    // A PROXY header and a handshake share it: both are over before a request is begun.
+    deadline.set(shared.timeouts.tls_handshake);
+    if let Some(balancers) = &listener.proxy_protocol {
+        if !balancers.contains(address) {
+            return Err(OpeningError::UntrustedBalancer);
+        }
+        let reading = Box::pin(read_proxy_header(&mut transport));
+        if let Source::Address(client) = within(deadline, reading).await? {
+            (address, is_trusted) = (client, shared.trusted_proxies.contains(client));
+        }
+        place.name(address)?;
+    }
+    let mut certificate = None;
+    let (stream, protocol) = match &listener.tls {
+        None => {
+            deadline.set(shared.timeouts.head);
+            let protocol = within(deadline, detect(&mut transport, listener.protocols)).await?;
+            (Stream::Plain(transport), protocol)
+        }
+        Some(tls) => {
+            // On the heap, as it would be a part of every connection's task otherwise.
+            let handshake = Box::pin(shake_hands(transport, tls, listener.protocols));
+            let (stream, protocol) = within(deadline, handshake).await?;
+            deadline.set(shared.timeouts.head);
+            if let Some(shown) = stream.get_ref().1.peer_certificates().and_then(<[_]>::first) {
+                let read = ClientCertificate::read(shown, shared.clock.now());
+                certificate = Some(Arc::new(read.ok_or(OpeningError::Certificate)?));
+            }
+            (Stream::Tls(stream), protocol)
+        }
+    };
+    let address_value =
+        HeaderValue::try_from(address.to_string()).map_err(|_| OpeningError::Left)?;
+    let peer = Peer { address, address_value, is_trusted, certificate, listener };
+    Ok(Opened { stream, protocol, peer })
+}
+
+/// What limits by address see of whoever connects to a Unix socket.
+const LOCAL_PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Waits until `deadline` at most, and while the worker drains as long as for any next request.
+async fn within<T>(
+    deadline: &Deadline,
+    opening: impl Future<Output = Result<T, OpeningError>>,
+) -> Result<T, OpeningError> {
+    let mut opening = pin!(opening);
+    let mut is_draining = false;
+    poll_fn(|context| {
+        if let Poll::Ready(opened) = opening.as_mut().poll(context) {
+            return Poll::Ready(opened);
+        }
+        if let Some(linger) = deadline.ticker().linger()
+            && !std::mem::replace(&mut is_draining, true)
+        {
+            deadline.set_at_most(linger);
+        }
+        match deadline.poll_passed(context) {
+            true => Poll::Ready(Err(OpeningError::TooSlow)),
+            false => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Room for a header of version 1, and for most of version 2.
+const USUAL_HEADER: usize = 256;
+
+/// Reads the PROXY header. What follows it is read again.
+async fn read_proxy_header(transport: &mut Transport) -> Result<Source, OpeningError> {
+    let mut bytes = Vec::with_capacity(USUAL_HEADER);
+    loop {
+        // Larger than any that is to be expected: what is in it then is no header, and told as such.
+        if transport.read_buf(&mut (&mut bytes).limit(MAX_BYTES)).await? == 0 {
+            return Err(OpeningError::Left);
+        }
+        if let Some(header) = proxy_protocol::parse(&bytes)? {
+            transport.unread(bytes.get(header.length..).unwrap_or_default());
+            return Ok(header.source);
+        }
+    }
+}
+
+/// Reads just as much as it takes to tell the protocol, and has it read again.
+async fn detect(transport: &mut Transport, protocols: Protocols) -> Result<Protocol, OpeningError> {
+    let mut start = [0; PREFACE.len()];
+    let mut filled = 0;
+    let spoken = loop {
+        let Some(rest) = start.get_mut(filled..) else { break Protocol::Http2 };
+        let read = transport.read(rest).await?;
+        if read == 0 {
+            return Err(OpeningError::Left);
+        }
+        filled += read;
+        match start.get(..filled) {
+            Some(PREFACE) => break Protocol::Http2,
+            Some(begun) if PREFACE.starts_with(begun) => {}
+            _ => break Protocol::Http1,
+        }
+    };
+    transport.unread(start.get(..filled).unwrap_or_default());
+    match (spoken, protocols) {
+        (Protocol::Http1, Protocols::Http2) => Err(OpeningError::NoCommonProtocol),
+        // It reads as a request of a version that is refused with an answer.
+        (Protocol::Http2, Protocols::Http1) => Ok(Protocol::Http1),
+        (spoken, _) => Ok(spoken),
+    }
+}
+
+/// TLS, and the protocol that was agreed on.
+async fn shake_hands(
+    transport: Transport,
+    tls: &CurrentTls,
+    protocols: Protocols,
+) -> Result<(Box<TlsStream<Transport>>, Protocol), OpeningError> {
+    let stream = TlsAcceptor::from(tls.config()).accept(transport).await?;
+    let protocol = match stream.get_ref().1.alpn_protocol() {
+        Some(ALPN_HTTP2) => Protocol::Http2,
+        // Without that extension, HTTP/1.1 is meant (RFC 9113 section 3.2).
+        None if !protocols.has_http1() => return Err(OpeningError::NoCommonProtocol),
+        _ => Protocol::Http1,
+    };
+    Ok((Box::new(stream), protocol))
+}

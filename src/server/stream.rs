@@ -1,0 +1,158 @@
+//! A client's connection as bytes: a socket of either kind, with TLS or without.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpStream, UnixStream},
+};
+use tokio_rustls::server::TlsStream;
+
+use super::listener::AcceptedStream;
+
+/// What a client's bytes come by.
+pub(super) enum Stream {
+    Plain(Transport),
+    Tls(Box<TlsStream<Transport>>),
+}
+
+/// A socket, and what was read from it too early: that comes first.
+pub(super) struct Transport {
+    socket: TransportSocket,
+    replay: Vec<u8>,
+}
+
+enum TransportSocket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Transport {
+    /// Makes an accepted socket this runtime's own.
+    pub(super) fn adopt(stream: AcceptedStream) -> io::Result<Transport> {
+        let socket = match stream {
+            AcceptedStream::Tcp(stream, _) => {
+                let stream = TcpStream::from_std(stream)?;
+                stream.set_nodelay(true)?;
+                TransportSocket::Tcp(stream)
+            }
+            AcceptedStream::Unix(stream) => TransportSocket::Unix(UnixStream::from_std(stream)?),
+        };
+        Ok(Transport { socket, replay: Vec::new() })
+    }
+
+    /// Has these bytes read again, before all that follow.
+    pub(super) fn unread(&mut self, bytes: &[u8]) {
+        self.replay.splice(..0, bytes.iter().copied());
+    }
+
+    fn take_replay(&mut self, buffer: &mut ReadBuf<'_>) {
+        let length = self.replay.len().min(buffer.remaining());
+        buffer.put_slice(self.replay.get(..length).unwrap_or_default());
+        self.replay.drain(..length);
+        if self.replay.is_empty() {
+            self.replay = Vec::new();
+        }
+    }
+}
+
+/// Does the same with whatever a stream turns out to be.
+macro_rules! each {
+    ($stream:expr, $kind:ident::{$($variant:ident),+}, $pinned:ident => $call:expr) => {
+        match $stream { $($kind::$variant(stream) => { let $pinned = Pin::new(stream); $call })+ }
+    };
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let transport = self.get_mut();
+        if !transport.replay.is_empty() {
+            transport.take_replay(buffer);
+            // What comes right behind is read with it: a head in one piece is checked in one.
+            if transport.replay.is_empty() && buffer.remaining() > 0 {
+                let _ = each!(&mut transport.socket, TransportSocket::{Tcp, Unix}, socket => socket.poll_read(context, buffer));
+            }
+            return Poll::Ready(Ok(()));
+        }
+        each!(&mut transport.socket, TransportSocket::{Tcp, Unix}, socket => socket.poll_read(context, buffer))
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        each!(&mut self.get_mut().socket, TransportSocket::{Tcp, Unix}, socket => socket.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(&mut self.get_mut().socket, TransportSocket::{Tcp, Unix}, socket => socket.poll_write_vectored(context, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Nothing of ours is between a write and the system.
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(&mut self.get_mut().socket, TransportSocket::{Tcp, Unix}, socket => socket.poll_shutdown(context))
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), Stream::{Plain, Tls}, stream => stream.poll_read(context, buffer))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), Stream::{Plain, Tls}, stream => stream.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), Stream::{Plain, Tls}, stream => stream.poll_write_vectored(context, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), Stream::{Plain, Tls}, stream => stream.poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), Stream::{Plain, Tls}, stream => stream.poll_shutdown(context))
+    }
+}

@@ -1,0 +1,290 @@
+//! Settings of listeners: where clients come in, and what is asked of them there.
+//!
+//! What a listener is needs a restart to change; its certificates are replaced while traffic flows.
+
+mod security;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use http::HeaderValue;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use self::{
+    security::{RawHsts, RedirectShape},
+    tls::RawTls,
+};
+use super::{Checker, beside};
+use crate::{
+    identity::{ForwardedField, TrustedProxies},
+    yaml::{Node, Spanned},
+};
+
+pub use self::{
+    security::Redirect,
+    tls::{ALPN_HTTP2, CurrentTls},
+};
+
+/// A place where clients come in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListenerSettings {
+    /// Where it is.
+    pub address: ListenAddress,
+    /// Who may connect to a Unix socket, as its file's mode.
+    pub mode: u32,
+    /// Whether whoever connects to a Unix socket is a trusted proxy.
+    pub trusts_local_peers: bool,
+    /// What clients may speak.
+    pub protocols: Protocols,
+    /// The certificates, if clients speak TLS here.
+    pub tls: Option<Arc<CurrentTls>>,
+    /// Whose PROXY header each connection begins with. None: connections begin with none.
+    pub proxy_protocol: Option<TrustedProxies>,
+    /// Where every request is sent to instead of being served.
+    pub redirect: Option<Redirect>,
+    /// The value of `strict-transport-security` in every response.
+    pub hsts: Option<HeaderValue>,
+}
+
+/// Where a listener is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    /// An address of this machine.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// What clients of a listener may speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocols {
+    /// HTTP/1.1 and HTTP/2.
+    #[default]
+    Both,
+    /// HTTP/1.1 only.
+    Http1,
+    /// HTTP/2 only.
+    Http2,
+}
+
+/// A place where clients come in.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "listener")]
+pub(super) struct RawListener {
+    /// An IP address and a port: `127.0.0.1:8080`, or `[::]:8080` for all addresses; or a Unix
+    /// socket: `unix:/run/tollgate.sock`, from this file's folder.
+    address: Spanned<String>,
+    /// What clients may speak: `[http1, h2]`. Default: both.
+    #[schemars(length(min = 1))]
+    protocols: Option<Spanned<Vec<Spanned<String>>>>,
+    /// Certificates. Left out: clients speak plain HTTP here.
+    tls: Option<RawTls>,
+    /// Has each connection begin with a PROXY header, version 1 or 2, that says who the client is.
+    /// Left out: none does.
+    proxy_protocol: Option<RawProxyProtocol>,
+    /// Where requests are sent to instead of being served: `https`, or a port and a status. Left
+    /// out: they are served.
+    #[schemars(with = "Option<RedirectShape>")]
+    redirect: Option<Node>,
+    /// Has browsers come back by TLS only (`strict-transport-security`). Needs `tls`.
+    hsts: Option<Spanned<RawHsts>>,
+    /// Who may connect to a Unix socket, as an octal file mode. Default: "0660".
+    #[schemars(regex(pattern = "^0?[0-7]{3}$"))]
+    mode: Option<Spanned<String>>,
+    /// Whether whoever connects to a Unix socket is a trusted proxy: `trusted` or `untrusted`.
+    /// Their own address counts as 127.0.0.1, whatever `trusted_proxies` says of that. Default:
+    /// untrusted.
+    #[schemars(extend("enum" = ["trusted", "untrusted"]))]
+    peers: Option<Spanned<String>>,
+}
+
+/// Whose PROXY header is believed.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "proxy_protocol section")]
+struct RawProxyProtocol {
+    /// Addresses and networks that connections may come from, such as `10.0.0.0/8`: all others are
+    /// closed. Whoever connects to a Unix socket is 127.0.0.1.
+    #[schemars(length(min = 1))]
+    trusted: Spanned<Vec<Spanned<String>>>,
+}
+
+const DEFAULT_MODE: u32 = 0o660;
+
+/// The longest path that fits a socket's address on every system.
+const MAX_SOCKET_PATH: usize = 100;
+
+const UNIX: &str = "unix:";
+
+impl ListenerSettings {
+    /// A listener that asks for nothing but HTTP.
+    pub fn plain(address: ListenAddress) -> ListenerSettings {
+        ListenerSettings {
+            address,
+            mode: DEFAULT_MODE,
+            trusts_local_peers: false,
+            protocols: Protocols::default(),
+            tls: None,
+            proxy_protocol: None,
+            redirect: None,
+            hsts: None,
+        }
+    }
+}
+
+impl ListenAddress {
+    /// The address, unless it is a Unix socket.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            ListenAddress::Tcp(address) => Some(*address),
+            ListenAddress::Unix(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenAddress::Tcp(address) => address.fmt(f),
+            ListenAddress::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}
+
+impl From<SocketAddr> for ListenAddress {
+    fn from(address: SocketAddr) -> Self {
+        ListenAddress::Tcp(address)
+    }
+}
+
+impl Protocols {
+    /// Whether HTTP/1.1 is among them.
+    pub fn has_http1(self) -> bool {
+        self != Protocols::Http2
+    }
+
+    /// Whether HTTP/2 is among them.
+    pub fn has_http2(self) -> bool {
+        self != Protocols::Http1
+    }
+}
+
+impl Checker<'_> {
+    pub(super) fn listeners(&mut self, raw: &Spanned<Vec<RawListener>>) -> Vec<ListenerSettings> {
+        if raw.value.is_empty() {
+            self.refuse(raw, "no listener", "add one: `- { address: 127.0.0.1:8080 }`");
+        }
+        let mut listeners: Vec<ListenerSettings> = Vec::new();
+        for raw in &raw.value {
+            let Some(listener) = self.listener(raw) else { continue };
+            let is_any_port = listener.address.tcp().is_some_and(|address| address.port() == 0);
+            let is_taken = listeners.iter().any(|earlier| earlier.address == listener.address);
+            if is_taken && !is_any_port {
+                let message = format!("a second listener at `{}`", raw.address.value);
+                self.refuse(&raw.address, message, "keep one");
+            }
+            listeners.push(listener);
+        }
+        listeners
+    }
+
+    fn listener(&mut self, raw: &RawListener) -> Option<ListenerSettings> {
+        let address = self.listen_address(&raw.address);
+        let protocols = self.protocols(raw.protocols.as_ref());
+        let tls = raw.tls.as_ref().map(|tls| self.listener_tls(tls, protocols));
+        let proxy_protocol = raw.proxy_protocol.as_ref().map(|raw| self.proxy_protocol(raw));
+        let redirect = raw.redirect.as_ref().and_then(|node| self.redirect(node));
+        if let (Some(_), Some(node)) = (&raw.tls, &raw.redirect) {
+            let place = Spanned { value: (), span: node.span };
+            self.refuse(&place, "who speaks TLS need not be sent to it", "remove this or `tls`");
+        }
+        let hsts = raw.hsts.as_ref().and_then(|raw| self.hsts(raw));
+        if let (None, Some(place)) = (&raw.tls, &raw.hsts) {
+            let message = "browsers take no notice of this without TLS";
+            self.refuse(place, message, "move it to the listener that has `tls`");
+        }
+        let is_unix = matches!(address, Some(ListenAddress::Unix(_)));
+        for place in [&raw.mode, &raw.peers].into_iter().flatten() {
+            if address.is_some() && !is_unix {
+                self.refuse(place, "only a Unix socket has this", "remove it");
+            }
+        }
+        let mode = raw.mode.as_ref().map_or(DEFAULT_MODE, |raw| self.mode(raw));
+        let words = [("trusted", true), ("untrusted", false)];
+        let trusts_local_peers =
+            raw.peers.as_ref().and_then(|raw| self.one_of(raw, &words)).unwrap_or(false);
+        Some(ListenerSettings {
+            address: address?,
+            mode,
+            trusts_local_peers,
+            protocols,
+            tls: match tls {
+                Some(tls) => Some(tls?),
+                None => None,
+            },
+            proxy_protocol,
+            redirect,
+            hsts,
+        })
+    }
+
+    fn listen_address(&mut self, raw: &Spanned<String>) -> Option<ListenAddress> {
+        if let Some(path) = raw.value.strip_prefix(UNIX) {
+            return self.socket_path(raw, path).map(ListenAddress::Unix);
+        }
+        self.address(raw).map(ListenAddress::Tcp)
+    }
+
+    fn socket_path(&mut self, raw: &Spanned<String>, path: &str) -> Option<PathBuf> {
+        let help = "write one such as unix:/run/tollgate.sock";
+        if path.ends_with('/') || Path::new(path).file_name().is_none() {
+            self.refuse(raw, "not the path of a socket", help);
+            return None;
+        }
+        let path = beside(self.file, path);
+        if path.as_os_str().len() > MAX_SOCKET_PATH {
+            self.refuse(raw, format!("a path longer than {MAX_SOCKET_PATH} bytes"), help);
+            return None;
+        }
+        Some(path)
+    }
+
+    fn protocols(&mut self, raw: Option<&Spanned<Vec<Spanned<String>>>>) -> Protocols {
+        let Some(raw) = raw else { return Protocols::default() };
+        if raw.value.is_empty() {
+            self.refuse(raw, "no protocol", "write [http1, h2], or one of them");
+        }
+        let words = [("http1", Protocols::Http1), ("h2", Protocols::Http2)];
+        let named: Vec<Protocols> =
+            raw.value.iter().filter_map(|raw| self.one_of(raw, &words)).collect();
+        match (named.contains(&Protocols::Http1), named.contains(&Protocols::Http2)) {
+            (true, false) => Protocols::Http1,
+            (false, true) => Protocols::Http2,
+            _ => Protocols::Both,
+        }
+    }
+
+    fn proxy_protocol(&mut self, raw: &RawProxyProtocol) -> TrustedProxies {
+        if raw.trusted.value.is_empty() {
+            self.refuse(&raw.trusted, "nobody may connect", "write who: [10.0.0.0/8]");
+        }
+        let networks = raw.trusted.value.iter().filter_map(|raw| self.network(raw)).collect();
+        TrustedProxies::new(networks, ForwardedField::default())
+    }
+
+    fn mode(&mut self, raw: &Spanned<String>) -> u32 {
+        let mode = u32::from_str_radix(&raw.value, 8).ok().filter(|mode| *mode <= 0o777);
+        if mode.is_none() {
+            let message = format!("`{}` is not a file mode", raw.value);
+            self.refuse(raw, message, "write three octal digits in quotes: \"0660\"");
+        }
+        mode.unwrap_or(DEFAULT_MODE)
+    }
+}

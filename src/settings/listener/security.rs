@@ -1,0 +1,119 @@
+//! What a listener tells browsers about TLS: to come by it, and to keep to it.
+
+use std::{borrow::Cow, time::Duration};
+
+use http::{HeaderValue, StatusCode};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+
+use crate::{
+    settings::Checker,
+    yaml::{Node, Spanned, Value},
+};
+
+/// Where the requests of a listener are sent to: the same host by https.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// None: the usual port of https, which URLs leave out.
+    pub port: Option<u16>,
+    /// How that is told.
+    pub status: StatusCode,
+}
+
+/// Where requests are sent to, in detail.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "redirect section")]
+struct RawRedirect {
+    /// The port of https. Default: 443.
+    #[schemars(range(min = 1, max = 65535))]
+    port: Option<Spanned<u16>>,
+    /// The status: 301, 302, 307 or 308. Default: 308, which keeps the method.
+    #[schemars(extend("enum" = [301, 302, 307, 308]))]
+    status: Option<Spanned<u16>>,
+}
+
+/// How browsers are to come back.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "hsts section")]
+pub(super) struct RawHsts {
+    /// How long browsers keep to TLS, up to 10y: 1y. 0s has them forget it.
+    max_age: Spanned<String>,
+    /// Whether that holds for all hosts below this one too. Default: false.
+    #[serde(default)]
+    include_subdomains: bool,
+    /// Whether browsers may come with this host on their list. Default: false.
+    #[serde(default)]
+    preload: bool,
+}
+
+/// How a redirect is written, for the JSON Schema.
+pub(super) struct RedirectShape;
+
+impl JsonSchema for RedirectShape {
+    fn schema_name() -> Cow<'static, str> {
+        "redirect".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let section = generator.subschema_for::<RawRedirect>();
+        json_schema!({
+            "anyOf": [
+                { "type": "string", "enum": ["https"] },
+                { "description": "A port and a status.", "$ref": section.get("$ref") },
+            ],
+        })
+    }
+}
+
+const HTTPS_PORT: u16 = 443;
+
+const MAX_AGE: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+/// What lists of browsers ask for.
+const MIN_PRELOAD_AGE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+impl Checker<'_> {
+    pub(super) fn redirect(&mut self, node: &Node) -> Option<Redirect> {
+        if let Value::String(word) = &node.value {
+            let word = Spanned { value: word.clone(), span: node.span };
+            self.one_of(&word, &[("https", ())])?;
+            return Some(Redirect { port: None, status: StatusCode::PERMANENT_REDIRECT });
+        }
+        let raw: RawRedirect = self.document.decode_node(node, &[], self.problems)?;
+        if let Some(port) = &raw.port
+            && port.value == 0
+        {
+            self.refuse(port, "no port", "write 1 to 65535");
+        }
+        let port = raw.port.map(|port| port.value).filter(|port| *port != HTTPS_PORT);
+        let status = match &raw.status {
+            None => StatusCode::PERMANENT_REDIRECT,
+            Some(status) if matches!(status.value, 301 | 302 | 307 | 308) => {
+                StatusCode::from_u16(status.value).ok()?
+            }
+            Some(status) => {
+                let message = format!("{} is not the status of a redirect", status.value);
+                self.refuse(status, message, "write 301, 302, 307 or 308");
+                return None;
+            }
+        };
+        Some(Redirect { port, status })
+    }
+
+    pub(super) fn hsts(&mut self, raw: &Spanned<RawHsts>) -> Option<HeaderValue> {
+        let RawHsts { max_age, include_subdomains, preload } = &raw.value;
+        let age = humantime::parse_duration(&max_age.value).ok().filter(|age| *age <= MAX_AGE);
+        let Some(age) = age else {
+            let message = format!("`{}` is not a time for browsers to remember", max_age.value);
+            self.refuse(max_age, message, "write a number and a unit, at most 10y: 1y");
+            return None;
+        };
+        if *preload && (!include_subdomains || age < MIN_PRELOAD_AGE) {
+            let help = "write `include_subdomains: true` and at least 1y, or remove `preload`";
+            self.refuse(raw, "browsers list no host that says this", help);
+        }
+        let subdomains = if *include_subdomains { "; includeSubDomains" } else { "" };
+        let preload = if *preload { "; preload" } else { "" };
+        let value = format!("max-age={}{subdomains}{preload}", age.as_secs());
+        HeaderValue::try_from(value).ok()
+    }
+}

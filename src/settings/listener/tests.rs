@@ -1,0 +1,179 @@
+use rcgen::{CertificateParams, KeyPair};
+
+use super::*;
+use crate::{
+    policy::Sources,
+    settings::{
+        Settings,
+        tests::{FILE, told},
+    },
+};
+
+/// Certificates for `api.example.com` beside the settings: `good` and `other` with their keys, and
+/// `old`, whose time is over.
+fn sources() -> Sources {
+    let mut sources = Sources::system().with_file("config/text", "nothing");
+    for name in ["good", "other", "old"] {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["api.example.com".into()]).unwrap();
+        if name == "old" {
+            params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        }
+        let certificate = params.self_signed(&key).unwrap();
+        sources = sources
+            .with_file(format!("config/{name}.pem"), certificate.pem())
+            .with_file(format!("config/{name}.key"), key.serialize_pem());
+    }
+    sources
+}
+
+/// Reads settings with these listeners, which begin on line 2.
+fn parse(listeners: &str) -> Result<Settings, Vec<String>> {
+    let text = format!("version: 1\nlisteners: [{listeners}]\n");
+    Settings::parse(Path::new(FILE), &text, &sources()).map_err(|problems| told(&problems))
+}
+
+fn good(listener: &str) -> ListenerSettings {
+    let settings = parse(listener).unwrap_or_else(|told| panic!("{listener}: {told:?}"));
+    settings.listeners[0].clone()
+}
+
+#[test]
+fn listener_is_plain_http_of_both_versions_unless_it_says_otherwise() {
+    let plain = good("{ address: 127.0.0.1:80 }");
+    assert_eq!(plain, ListenerSettings::plain(ListenAddress::Tcp(([127, 0, 0, 1], 80).into())));
+    let protocols = |list: &str| good(&format!("{{ address: \"[::]:80\", protocols: {list} }}"));
+    assert_eq!(protocols("[h2]").protocols, Protocols::Http2);
+    assert_eq!(protocols("[http1]").protocols, Protocols::Http1);
+    assert_eq!(protocols("[http1, h2]").protocols, Protocols::Both);
+}
+
+#[test]
+fn unix_socket_is_beside_the_settings_or_where_they_say() {
+    let socket = good("{ address: unix:run/a.sock, mode: \"0600\", peers: trusted }");
+    assert_eq!(socket.address, ListenAddress::Unix("config/run/a.sock".into()));
+    assert_eq!((socket.mode, socket.trusts_local_peers), (0o600, true));
+    let socket = good("{ address: \"unix:/run/a.sock\" }");
+    assert_eq!(socket.address.to_string(), "unix:/run/a.sock");
+    assert_eq!((socket.mode, socket.trusts_local_peers), (0o660, false));
+}
+
+#[test]
+fn hsts_is_written_as_browsers_read_it() {
+    let hsts = |fields: &str| {
+        let tls = "tls: { certificates: [{ certificate_file: good.pem, key_file: good.key }] }";
+        let listener = good(&format!("{{ address: 127.0.0.1:80, {tls}, hsts: {{ {fields} }} }}"));
+        listener.hsts.unwrap().to_str().unwrap().to_owned()
+    };
+    assert_eq!(hsts("max_age: 365d"), "max-age=31536000");
+    assert_eq!(hsts("max_age: 0s, include_subdomains: true"), "max-age=0; includeSubDomains");
+    assert_eq!(
+        hsts("max_age: 2y, include_subdomains: true, preload: true"),
+        "max-age=63115200; includeSubDomains; preload"
+    );
+}
+
+#[test]
+fn certificate_whose_time_is_over_is_a_warning() {
+    let settings = parse(
+        "{ address: 127.0.0.1:80, tls: { certificates: [{ certificate_file: old.pem, key_file: \
+         old.key }] } }",
+    );
+    let warnings = told(&settings.unwrap_or_else(|told| panic!("{told:?}")).warnings);
+    assert_eq!(warnings, ["2:80 the certificate in `old.pem` has expired: renew it"]);
+}
+
+#[test]
+fn certificates_are_no_reason_to_restart() {
+    let tls = |name: &str| {
+        parse(&format!(
+            "{{ address: 127.0.0.1:80, tls: {{ certificates: [{{ certificate_file: {name}.pem, \
+             key_file: {name}.key }}] }} }}"
+        ))
+        .unwrap_or_else(|told| panic!("{told:?}"))
+    };
+    let (running, newer) = (tls("good"), tls("other"));
+    assert_eq!(newer.needing_restart(&running), [""; 0]);
+    let renewed: Vec<String> =
+        newer.renew_certificates(&running).map(ToString::to_string).collect();
+    assert_eq!(renewed, ["127.0.0.1:80"]);
+    let plain = parse("{ address: 127.0.0.1:80 }").unwrap_or_else(|told| panic!("{told:?}"));
+    assert_eq!(plain.needing_restart(&running), ["listeners"]);
+    assert_eq!(plain.renew_certificates(&running).count(), 0);
+}
+
+#[test]
+fn mistakes_are_told_with_what_to_write() {
+    let pair = "{ certificate_file: good.pem, key_file: good.key }";
+    let mut wrong = Vec::new();
+    for (fields, expected) in [
+        ("address: localhost", "`localhost` is not an address to listen on"),
+        ("address: \"unix:\"", "not the path of a socket"),
+        ("address: \"unix:/run/\"", "not the path of a socket"),
+        ("address: A, protocols: [h3]", "unknown value `h3`: did you mean `h2`?"),
+        ("address: A, protocols: []", "no protocol: write [http1, h2]"),
+        ("address: A, mode: \"0600\"", "only a Unix socket has this: remove it"),
+        ("address: A, peers: trusted", "only a Unix socket has this: remove it"),
+        ("address: unix:a, mode: \"999\"", "`999` is not a file mode"),
+        ("address: A, proxy_protocol: { trusted: [] }", "nobody may connect: write who"),
+        ("address: A, proxy_protocol: { trusted: [a] }", "`a` is not a network"),
+        ("address: A, proxy_protocol: {}", "missing field `trusted`"),
+        ("address: A, redirect: http", "unknown value `http`: did you mean `https`?"),
+        ("address: A, redirect: { status: 303 }", "303 is not the status of a redirect"),
+        ("address: A, redirect: { port: 0 }", "no port: write 1 to 65535"),
+        ("address: A, redirect: { prot: 1 }", "unknown field `prot`"),
+        ("address: A, hsts: { max_age: 1y }", "browsers take no notice of this without TLS"),
+        ("address: A, tls: T, hsts: { max_age: 11y }", "`11y` is not a time for browsers"),
+        ("address: A, tls: T, hsts: { max_age: 1y, preload: true }", "browsers list no host"),
+        ("address: A, tls: T, redirect: https", "who speaks TLS need not be sent to it"),
+        ("address: A, tls: { certificates: [] }", "TLS without a certificate"),
+        ("address: A, tls: { certificates: [PAIR], min_version: \"1.1\" }", "unknown value `1.1`"),
+        (
+            "address: A, tls: { certificates: [PAIR], client_certificate: optional }",
+            "nobody's certificates are accepted: add `client_ca_file`",
+        ),
+        (
+            "address: A, tls: { certificates: [PAIR], client_ca_file: text }",
+            "no certificate in `text`",
+        ),
+        ("address: A, tls: { certificates: [PAIR], client_ca_file: gone }", "cannot read `gone`"),
+        (
+            "address: A, tls: { certificates: [{ certificate_file: good.pem, key_file: other.key }] }",
+            "`other.key` is not the key of `good.pem`: name the key that the certificate was made for",
+        ),
+        (
+            "address: A, tls: { certificates: [{ certificate_file: text, key_file: good.key }] }",
+            "no certificate in `text`",
+        ),
+        (
+            "address: A, tls: { certificates: [{ certificate_file: good.pem, key_file: text }] }",
+            "no private key in `text`",
+        ),
+    ] {
+        let fields = fields
+            .replace(": T,", &format!(": {{ certificates: [{pair}] }},"))
+            .replace("PAIR", pair)
+            .replace(": A", ": 127.0.0.1:80");
+        let told = parse(&format!("{{ {fields} }}")).err().unwrap_or_default();
+        let message = told.first().and_then(|told| told.strip_prefix("2:")?.split_once(' '));
+        if told.len() != 1 || !message.is_some_and(|(_, message)| message.starts_with(expected)) {
+            wrong.push((fields, told));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn address_is_listened_at_once() {
+    let twice = |address: &str| {
+        parse(&format!("{{ address: \"{address}\" }}, {{ address: \"{address}\" }}")).err()
+    };
+    assert_eq!(twice("127.0.0.1:0"), None);
+    for address in ["127.0.0.1:80", "unix:a"] {
+        let told = twice(address).unwrap_or_default();
+        assert!(
+            told[0].contains(&format!("a second listener at `{address}`: keep one")),
+            "{told:?}"
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! Settings of what clients may take their time for. Each default is written here, once.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::Checker;
+use crate::yaml::Spanned;
+
+/// How long clients may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For a connection's first byte, and for a request's head once it has begun.
+    pub head: Duration,
+    /// For the TLS handshake.
+    pub tls_handshake: Duration,
+    /// For the next request of a connection that speaks HTTP/1.1.
+    pub keep_alive: Duration,
+    /// For the next request of a connection that speaks HTTP/2.
+    pub http2_idle: Duration,
+    /// For the next bytes of a request's body.
+    pub request_body: Duration,
+    /// For reading anything of a response.
+    pub response: Duration,
+    /// For the next bytes of an upgraded connection, either way.
+    pub tunnel_idle: Duration,
+}
+
+/// How long clients may take.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "timeouts section")]
+pub(super) struct RawTimeouts {
+    /// For a connection's first byte, which is then closed, and for a request's head once it has
+    /// begun, which is then answered with 408; 100ms to 1h. Default: 10s.
+    head: Option<Spanned<String>>,
+    /// For the TLS handshake, 100ms to 1h. Default: 10s.
+    tls_handshake: Option<Spanned<String>>,
+    /// For the next request of a connection that speaks HTTP/1.1, 100ms to 1h. Default: 30s.
+    keep_alive: Option<Spanned<String>>,
+    /// For the next request of a connection that speaks HTTP/2, 100ms to 1h. Default: 60s.
+    http2_idle: Option<Spanned<String>>,
+    /// For the next bytes of a request's body, which is then answered with 408; 100ms to 1h.
+    /// Default: 30s.
+    request_body: Option<Spanned<String>>,
+    /// For reading anything of a response, which is then broken off; 100ms to 1h. Default: 30s.
+    response: Option<Spanned<String>>,
+    /// For the next bytes of an upgraded connection, such as a WebSocket, either way; 1s to 24h.
+    /// Default: 10m.
+    tunnel_idle: Option<Spanned<String>>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            head: Duration::from_secs(10),
+            tls_handshake: Duration::from_secs(10),
+            keep_alive: Duration::from_secs(30),
+            http2_idle: Duration::from_secs(60),
+            request_body: Duration::from_secs(30),
+            response: Duration::from_secs(30),
+            tunnel_idle: Duration::from_secs(600),
+        }
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// A tick of the clock that these are measured by is the least.
+const OF_A_CLIENT: RangeInclusive<Duration> = Duration::from_millis(100)..=HOUR;
+const OF_A_TUNNEL: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(24 * 3600);
+
+impl Checker<'_> {
+    pub(super) fn timeouts(&mut self, raw: &RawTimeouts) -> Timeouts {
+        let default = Timeouts::default();
+        let mut client = |raw: &Option<Spanned<String>>, default| {
+            let help = "write a number and a unit, 100ms to 1h: 10s";
+            let time = raw.as_ref().and_then(|raw| self.time_between(raw, &OF_A_CLIENT, help));
+            time.unwrap_or(default)
+        };
+        let mut timeouts = Timeouts {
+            head: client(&raw.head, default.head),
+            tls_handshake: client(&raw.tls_handshake, default.tls_handshake),
+            keep_alive: client(&raw.keep_alive, default.keep_alive),
+            http2_idle: client(&raw.http2_idle, default.http2_idle),
+            request_body: client(&raw.request_body, default.request_body),
+            response: client(&raw.response, default.response),
+            tunnel_idle: default.tunnel_idle,
+        };
+        if let Some(raw) = &raw.tunnel_idle {
+            let help = "write a number and a unit, 1s to 24h: 10m";
+            let time = self.time_between(raw, &OF_A_TUNNEL, help);
+            timeouts.tunnel_idle = time.unwrap_or(default.tunnel_idle);
+        }
+        timeouts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{
+        policy::Sources,
+        settings::{
+            Settings,
+            tests::{FILE, told},
+        },
+    };
+
+    fn timeouts(fields: &str) -> Result<Timeouts, Vec<String>> {
+        let text = format!(
+            "version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\ntimeouts: {{ {fields} }}\n"
+        );
+        let settings = Settings::parse(Path::new(FILE), &text, &Sources::system());
+        settings.map(|settings| settings.timeouts).map_err(|problems| told(&problems))
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        let set = timeouts("head: 1500ms, tunnel_idle: 2h").unwrap();
+        let expected = Timeouts {
+            head: Duration::from_millis(1500),
+            tunnel_idle: Duration::from_secs(7200),
+            ..Timeouts::default()
+        };
+        assert_eq!(set, expected);
+    }
+
+    #[test]
+    fn time_out_of_range_is_told_with_its_place() {
+        for (fields, expected) in [
+            ("head: 0s", "3:19 `0s` is not a time that this may take: write a number and a unit, 100ms to 1h: 10s"),
+            ("head: soon", "3:19 `soon` is not a time that this may take: write a number and a unit, 100ms to 1h: 10s"),
+            ("tunnel_idle: 25h", "3:26 `25h` is not a time that this may take: write a number and a unit, 1s to 24h: 10m"),
+        ] {
+            assert_eq!(timeouts(fields).unwrap_err(), [expected]);
+        }
+        assert_eq!(timeouts("head: 0s, keep_alive: 2h").unwrap_err().len(), 2);
+        assert!(timeouts("idle: 1s").unwrap_err()[0].contains("unknown"));
+    }
+}
