@@ -68,6 +68,7 @@ pub struct Counted<'e> {
 }
 
 /// The log: where workers get their buffers from.
+#[derive(Clone)]
 pub struct AccessLog {
     format: Format,
     pipe: Pipe,
@@ -156,6 +157,15 @@ impl Tail {
     /// A line that was begun, of a request that came at `started`.
     pub fn new(log: Rc<LogBuffer>, line: Vec<u8>, started: Instant) -> Self {
         Tail { log, line, started }
+    }
+
+    /// Adds a number that was not known when the line was begun.
+    pub fn add(&mut self, name: &str, number: u64) {
+        // Writing to memory does not fail.
+        let _ = match self.log.format {
+            Format::Text => write!(self.line, " {name}={number}"),
+            Format::Json => write!(self.line, ",\"{name}\":{number}"),
+        };
     }
 
     /// The response ended, or was broken off.

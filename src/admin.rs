@@ -9,6 +9,7 @@ mod guard;
 mod metrics;
 mod page;
 mod status;
+mod upstreams;
 
 use std::{
     convert::Infallible,
@@ -42,6 +43,7 @@ use crate::{
 pub use self::status::{
     PolicyStatus, RefusedReload, Reloads, RemoteKeysStatus, Status, StoreStatus,
 };
+pub use self::upstreams::{EndpointStatus, ServerStatus, UpstreamStatus};
 
 /// What the listener tells of.
 pub struct Context {

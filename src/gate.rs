@@ -6,6 +6,7 @@
 //! [`Rejection`], and rejections become responses in one place.
 
 mod charges;
+mod cors;
 mod distrust;
 mod explanation;
 mod foresee;
@@ -16,12 +17,15 @@ mod keys;
 mod leases;
 mod line;
 mod prepare;
+mod redirect;
+mod refuse;
 mod rehearsal;
 mod request_id;
 mod respond;
 mod shared;
 mod stamp;
 mod tally;
+mod upgrade;
 
 use std::{
     cell::Cell,
@@ -30,7 +34,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http::{HeaderName, Request, Response, Version, request::Parts};
+use http::{HeaderName, Request, Response, Version, header, request::Parts};
 use hyper::body::Incoming;
 
 use self::{
@@ -38,18 +42,19 @@ use self::{
     judge::{Judge, Outcome, Passage, Sent},
     leases::LeaseBook,
     line::{Owed, Seen},
+    redirect::{redirect, redirection},
     request_id::RequestIds,
-    respond::standings_of,
+    respond::{Audience, Reply, standings_of},
 };
 use crate::{
     access_log::LogBuffer,
     clock::Timestamp,
-    identity::{Client, client_address},
-    policy::Upstream,
-    response::{Body, Rejection, options_asterisk, preferred_format},
+    identity::{Client, address_behind},
+    policy::{Balance, Upstream},
+    response::{Body, Format, Rejection, grpc_status, options_asterisk, preflight_answer},
     server::{Peer, Violation},
     store::Store,
-    upstream::{Upstreams, clean_response},
+    upstream::{ClientBody, Switch, UpstreamError, Upstreams, clean_response},
 };
 
 pub use self::{
@@ -118,6 +123,7 @@ impl Gate {
         self.ticks.set(self.ticks.get().wrapping_add(1));
         if self.ticks.get().is_multiple_of(TICKS_A_REPORT) {
             stores.counts.report();
+            self.judge.shared.admission.faults().report();
             let refused = stores.memory.take_refused();
             if refused > 0 {
                 tracing::warn!(refused, "no room for new counters: raise store.memory.max_keys");
@@ -159,69 +165,143 @@ impl Gate {
         let policies = self.judge.shared.policies.load_full();
         let (mut parts, body) = request.into_parts();
         let request_id = self.request_ids.of(&parts.headers, peer.is_trusted);
-        let address =
-            client_address(peer.address, &parts.headers, &self.judge.shared.trusted_proxies);
+        let address = match peer.is_trusted {
+            true => {
+                address_behind(peer.address, &parts.headers, &self.judge.shared.trusted_proxies)
+            }
+            false => peer.address,
+        };
 
         // The form comes first: nothing else about an ambiguous request can be believed.
-        let client = Client { address, headers: &parts.headers, query: parts.uri.query() };
-        let head = framing.map_err(Rejection::from).and_then(|()| Head::read(&parts));
-        let seen = self.log.is_some().then(|| Seen::of(&parts, &head, address));
+        let client = Client {
+            address,
+            certificate: peer.certificate.as_deref(),
+            headers: &parts.headers,
+            query: parts.uri.query(),
+        };
+        let head = framing.map_err(Rejection::from).and_then(|()| Head::read(&parts, &policies));
+        let known = head.as_ref().ok().map(|(head, _)| head);
+        let seen = self.log.is_some().then(|| Seen::of(&parts, known, address));
         let line = self.log.as_ref().zip(seen);
         let judge = &self.judge;
         let (store, clock, request_id) = (&judge.store, &judge.shared.clock, &request_id);
         let passage = Passage::default();
         // From here on the client may go away while somebody else is waited for.
         let mut owed = Owed { store, clock, line, passage, request_id, arrival, is_begun: false };
-        let (passage, outcome) = match head {
-            Ok(head) => {
-                let sent = Sent { head: &head, client, now: arrival.now, script: None };
-                judge.judge(&policies, sent).await
+        let (passage, outcome, audience) = match head {
+            Ok((head, policy)) => {
+                let sent = Sent { head: &head, policy, client, now: arrival.now, script: None };
+                let (passage, outcome) = match peer.listener.redirect {
+                    Some(elsewhere) => (Passage::default(), redirect(&head, elsewhere)),
+                    None => judge.judge(sent).await,
+                };
+                let audience = Audience::of(&parts, Some(&head), &passage, request_id);
+                (passage, outcome, audience)
             }
-            Err(rejection) => (Passage::default(), Outcome::Refuse(rejection)),
+            Err(rejection) => {
+                let passage = Passage::default();
+                let audience = Audience::of(&parts, None, &passage, request_id);
+                (passage, Outcome::Refuse(rejection), audience)
+            }
         };
         let leases = passage.tally.as_ref().and_then(|tally| self.leases.hold(tally, arrival.now));
-        let format = preferred_format(&parts.headers, passage.responses());
         owed.passage = passage;
 
-        let (answer, upstream_time) = match outcome {
+        let (reply, upstream_time) = match outcome {
             Outcome::Forward(upstream, target) => {
                 let sender = (peer, request_id);
-                judge.prepare(&mut parts, &owed.passage, (upstream, target), sender);
-                self.forward(upstream, (parts, body)).await
+                let is_upgrade =
+                    judge.prepare(&mut parts, &owed.passage, (upstream, target), sender);
+                let caller = caller_of(&owed.passage, upstream);
+                match is_upgrade {
+                    true => self.switch(upstream, caller, parts).await,
+                    false => {
+                        let max_bytes = owed.passage.route.and_then(|route| route.max_body);
+                        let body = ClientBody { incoming: body, max_bytes };
+                        self.forward(upstream, caller, (parts, body)).await
+                    }
+                }
             }
-            Outcome::Options => (Ok(options_asterisk()), None),
-            Outcome::Standings => (Ok(standings_of(&owed.passage)), None),
-            Outcome::Refuse(rejection) => (Err(rejection), None),
+            Outcome::Options => (Reply::Made(options_asterisk()), None),
+            Outcome::Standings => (Reply::Made(standings_of(&owed.passage)), None),
+            Outcome::Redirect(status, location) => {
+                (Reply::Made(redirection(status, location)), None)
+            }
+            Outcome::Preflight(cors) => (Reply::Made(preflight_answer(cors, &parts.headers)), None),
+            Outcome::Refuse(rejection) => (Reply::Refused(rejection), None),
         };
-        let error = answer.as_ref().err().filter(|_| self.log.is_some()).map(ToString::to_string);
-        let response = judge.respond(answer, &mut owed.passage, (format, request_id));
-        let tail = owed.begin(response.status().as_u16(), &Note { error, upstream_time });
+        let error = reply.rejection().filter(|_| self.log.is_some()).map(ToString::to_string);
+        let response = judge.respond(reply, &mut owed.passage, &audience);
+        let mut tail = owed.begin(response.status().as_u16(), &Note { error, upstream_time });
+        if audience.format == Format::Grpc
+            && let Some(tail) = &mut tail
+            && let Some(status) = grpc_status(response.headers())
+        {
+            tail.add("grpc_status", status);
+        }
         response.map(|body| body.with_tail(tail).with_leases(leases))
     }
 
-    /// What the upstream answers.
-    ///
-    /// # Errors
-    /// [`Rejection::Upstream`] if it gives no answer.
+    /// What the upstream answers, and how long that took.
     async fn forward(
         &self,
         upstream: &Upstream,
-        request: (Parts, Incoming),
-    ) -> (Result<Response<Body>, Rejection>, Option<Duration>) {
+        caller: u128,
+        request: (Parts, ClientBody),
+    ) -> (Reply, Option<Duration>) {
         let started = self.log.as_ref().map(|_| Instant::now());
-        let result = self.upstreams.forward(upstream, request).await;
+        let result = self.upstreams.forward(upstream, caller, request).await;
         let upstream_time = started.map(|started| started.elapsed());
-        let answer = result.map_err(|error| {
+        let response = result.map(|response| from_upstream(response.map(Body::upstream)));
+        (reply(response, upstream), upstream_time)
+    }
+
+    /// The same for a request to switch to another protocol.
+    async fn switch(
+        &self,
+        upstream: &Upstream,
+        caller: u128,
+        head: Parts,
+    ) -> (Reply, Option<Duration>) {
+        let started = self.log.as_ref().map(|_| Instant::now());
+        let result = self.upstreams.switch(upstream, caller, head).await;
+        let upstream_time = started.map(|started| started.elapsed());
+        let response = result.map(|switch| match switch {
+            Switch::Declined(response) => from_upstream(response.map(Body::declined)),
+            Switch::Agreed(response, server) => {
+                let protocol = response.headers().get(header::UPGRADE).cloned();
+                let mut response = from_upstream(response.map(|()| Body::switched(server)));
+                if let Some(protocol) = protocol {
+                    upgrade::name(response.headers_mut(), protocol);
+                }
+                response
+            }
+        });
+        (reply(response, upstream), upstream_time)
+    }
+}
+
+fn from_upstream(mut response: Response<Body>) -> Response<Body> {
+    // An intermediary speaks its own version (RFC 9112 section 2.3).
+    *response.version_mut() = Version::HTTP_11;
+    clean_response(response.headers_mut());
+    response
+}
+
+fn reply(result: Result<Response<Body>, UpstreamError>, upstream: &Upstream) -> Reply {
+    match result {
+        Ok(response) => Reply::Forwarded(response),
+        Err(error) => {
             tracing::warn!(upstream = %upstream.name, %error, "upstream failed");
-            Rejection::Upstream(error)
-        });
-        let answer = answer.map(|response| {
-            let mut response = response.map(Body::upstream);
-            // An intermediary speaks its own version (RFC 9112 section 2.3).
-            *response.version_mut() = Version::HTTP_11;
-            clean_response(response.headers_mut());
-            response
-        });
-        (answer, upstream_time)
+            Reply::Refused(Rejection::Upstream(error))
+        }
+    }
+}
+
+/// What the server is chosen by where the same caller is to have the same one.
+fn caller_of(passage: &Passage<'_>, upstream: &Upstream) -> u128 {
+    match (&passage.identity, upstream.balance) {
+        (Some(identity), Balance::Caller) => identity.stable_hash("server"),
+        _ => 0,
     }
 }

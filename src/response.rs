@@ -1,13 +1,15 @@
 //! What clients are told: the only place that knows status codes, bodies and limit headers.
 
 mod body;
+mod cors;
+mod grpc;
 mod limit_headers;
 mod negotiation;
 mod problem;
 mod rate_limit_fields;
 mod standings;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
 
 use crate::{
     identity::{CredentialError, IdentityError},
@@ -22,6 +24,8 @@ use self::problem::{PROBLEM_JSON, Problem};
 
 pub use self::{
     body::Body,
+    cors::{AllowedOrigin, preflight_answer},
+    grpc::grpc_status,
     limit_headers::{LimitHeaders, expose, told_reset},
     negotiation::Format,
     rate_limit_fields::{Item as RateLimitItem, RateLimitFields, t},
@@ -33,13 +37,16 @@ static X_TOLLGATE_DENIED_BY: HeaderName = HeaderName::from_static("x-tollgate-de
 static JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 static NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// The form of error bodies that the client prefers; the policy's, if it does not tell.
-pub fn preferred_format(headers: &HeaderMap, responses: &Responses) -> Format {
+/// The form of errors that the client prefers; the policy's, if it does not tell.
+pub fn preferred_format(request: &Parts, responses: &Responses) -> Format {
+    if grpc::is_call(&request.method, &request.headers) {
+        return Format::Grpc;
+    }
     let default = match responses.headers {
         HeaderProfile::Ietf => Format::Problem,
         HeaderProfile::Github | HeaderProfile::Both | HeaderProfile::None => Format::Json,
     };
-    negotiation::preferred(headers, default)
+    negotiation::preferred(&request.headers, default)
 }
 
 /// Why a request is answered here and not by the upstream.
@@ -75,6 +82,9 @@ pub enum Rejection {
     /// The policy refuses this address or this caller.
     #[error("on the policy's deny list")]
     Denied,
+    /// The request's body is larger than its route takes.
+    #[error("request body too large")]
+    BodyTooLarge,
     /// The request lacks what this limit counts by.
     #[error("lacks what limit {0} counts by")]
     MissingKey(Box<str>),
@@ -84,6 +94,9 @@ pub enum Rejection {
     /// The upstream gave no response.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
+    /// Its head did not arrive in time.
+    #[error("request head did not arrive in time")]
+    HeadTimeout,
     /// A fault of ours.
     #[error("internal error")]
     Internal,
@@ -115,6 +128,9 @@ pub struct Denial {
 /// What the log says of a request whose client had gone before it was answered, as nginx does.
 pub const CLIENT_CLOSED_REQUEST: u16 = 499;
 
+/// What it says of a request whose handling failed for a fault of ours.
+pub const INTERNAL_ERROR: u16 = 500;
+
 /// How long to wait after a fault that is expected to pass.
 const SOON: u64 = 1;
 
@@ -144,19 +160,25 @@ impl Rejection {
             Rejection::Denied | Rejection::MissingKey(_) | Rejection::Scope(_) => {
                 StatusCode::FORBIDDEN
             }
+            Rejection::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Rejection::Store(StoreError::Full | StoreError::Unanswered(_)) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Rejection::Upstream(error) => match error {
-                UpstreamError::Connect(_) | UpstreamError::Exchange(_) | UpstreamError::Unsound => {
-                    StatusCode::BAD_GATEWAY
-                }
+                UpstreamError::NoAddress
+                | UpstreamError::Connect(_)
+                | UpstreamError::Tls { .. }
+                | UpstreamError::Exchange(_)
+                | UpstreamError::Unsound => StatusCode::BAD_GATEWAY,
+                UpstreamError::Busy => StatusCode::SERVICE_UNAVAILABLE,
                 UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
                     StatusCode::GATEWAY_TIMEOUT
                 }
                 UpstreamError::RequestBody(_) => StatusCode::BAD_REQUEST,
+                UpstreamError::RequestBodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
                 UpstreamError::RequestBodyTimeout => StatusCode::REQUEST_TIMEOUT,
             },
+            Rejection::HeadTimeout => StatusCode::REQUEST_TIMEOUT,
             Rejection::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -194,22 +216,28 @@ impl Rejection {
                                         Please wait a few minutes before you try again."
                 .into(),
             Rejection::Denied => "Forbidden".into(),
+            Rejection::BodyTooLarge => TOO_LARGE.into(),
             Rejection::MissingKey(limit) => {
                 format!("The request lacks what limit {limit} counts by.")
             }
             Rejection::Store(_) => "The service is busy. Try again later.".into(),
             Rejection::Upstream(error) => match error {
-                UpstreamError::Connect(_) | UpstreamError::Exchange(_) | UpstreamError::Unsound => {
-                    "The upstream service could not be reached.".into()
-                }
+                UpstreamError::NoAddress
+                | UpstreamError::Connect(_)
+                | UpstreamError::Tls { .. }
+                | UpstreamError::Exchange(_)
+                | UpstreamError::Unsound => "The upstream service could not be reached.".into(),
+                UpstreamError::Busy => "The service is busy. Try again later.".into(),
                 UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
                     "The upstream service did not answer in time.".into()
                 }
                 UpstreamError::RequestBody(_) => "The request body is malformed.".into(),
+                UpstreamError::RequestBodyTooLarge => TOO_LARGE.into(),
                 UpstreamError::RequestBodyTimeout => {
                     "The request body did not arrive in time.".into()
                 }
             },
+            Rejection::HeadTimeout => "The request did not arrive in time.".into(),
             Rejection::Internal => "Something went wrong.".into(),
         }
     }
@@ -227,7 +255,9 @@ impl Rejection {
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Rejection::Primary(denial) | Rejection::Secondary(denial) => denial.retry_after,
-            Rejection::Store(_) | Rejection::Identity(IdentityError::Unavailable) => Some(SOON),
+            Rejection::Store(_)
+            | Rejection::Identity(IdentityError::Unavailable)
+            | Rejection::Upstream(UpstreamError::Busy) => Some(SOON),
             _ => None,
         }
     }
@@ -239,8 +269,12 @@ impl Rejection {
             Rejection::Framing(_)
                 | Rejection::Target(_)
                 | Rejection::Connection(_)
+                | Rejection::HeadTimeout
+                | Rejection::BodyTooLarge
                 | Rejection::Upstream(
-                    UpstreamError::RequestBody(_) | UpstreamError::RequestBodyTimeout
+                    UpstreamError::RequestBody(_)
+                        | UpstreamError::RequestBodyTooLarge
+                        | UpstreamError::RequestBodyTimeout
                 )
         )
     }
@@ -290,7 +324,7 @@ impl Rejection {
     /// The body, in a format that the client understands, and its media type.
     fn body(&self, responses: &Responses, telling: &Telling<'_>) -> (Vec<u8>, HeaderValue) {
         let (body, media_type) = match telling.format {
-            Format::Json => {
+            Format::Json | Format::Grpc => {
                 let message = self.message();
                 let documentation_url = self.documentation_url(responses);
                 (serde_json::to_vec(&ErrorBody { message, documentation_url }), &JSON)
@@ -312,11 +346,21 @@ impl Rejection {
 
     /// The response, without limit headers.
     pub fn into_response(self, responses: &Responses, telling: &Telling<'_>) -> Response<Body> {
-        let (body, media_type) = self.body(responses, telling);
-        let mut response = Response::new(Body::full(body));
-        *response.status_mut() = self.status(responses);
+        let mut response = match telling.format {
+            Format::Grpc => {
+                let mut response = Response::new(Body::empty());
+                grpc::tell(&self, responses, response.headers_mut());
+                response
+            }
+            Format::Json | Format::Problem => {
+                let (body, media_type) = self.body(responses, telling);
+                let mut response = Response::new(Body::full(body));
+                *response.status_mut() = self.status(responses);
+                response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+                response
+            }
+        };
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, media_type);
         headers.insert(header::CACHE_CONTROL, NO_STORE.clone());
         if let Rejection::Primary(denial) | Rejection::Secondary(denial) = &self {
             headers.insert(X_TOLLGATE_DENIED_BY.clone(), denial.limit.clone());
@@ -338,6 +382,8 @@ impl Rejection {
         response
     }
 }
+
+const TOO_LARGE: &str = "The request body is too large.";
 
 const FORWARDED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 

@@ -34,7 +34,7 @@ use crate::{
 
 pub use self::{
     counts::Counts,
-    keeper::{Keeper, restore},
+    keeper::{Keeper, Saver, restore},
     memory::MemoryStore,
     moving::Move,
 };

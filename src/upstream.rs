@@ -35,8 +35,8 @@ use hyper::body::Incoming;
 use self::{
     body::Source,
     failure::Failure,
-    pool::{Acquired, Carrier},
-    retry::{Tries, repetition},
+    pool::{Acquired, Carrier, Pool},
+    retry::{Cost, Tries, repetition},
     way::{Way, Ways},
 };
 use crate::{
@@ -88,11 +88,31 @@ struct Answer {
     copy: Option<Request<RequestBody>>,
 }
 
+/// A response's head, and what the rest comes from.
+type Received = (Response<Incoming>, Source);
+
 /// Why an attempt has failed.
 struct Failed {
     error: UpstreamError,
     /// The request, if it may be tried again.
     again: Option<Request<RequestBody>>,
+    cost: Cost,
+}
+
+impl Failed {
+    /// The request was not even sent.
+    fn unsent(error: UpstreamError, request: Request<RequestBody>) -> Failed {
+        Failed { error, again: Some(request), cost: Cost::NeverSent }
+    }
+
+    /// It was sent on a connection, perhaps; `copy` is the same again, if it may be sent twice.
+    fn of(failure: Failure, copy: Option<Request<RequestBody>>) -> Failed {
+        let Failure { error, unsent, is_unanswered, .. } = failure;
+        match unsent {
+            Some(request) => Failed::unsent(error, request),
+            None => Failed { error, again: copy.filter(|_| is_unanswered), cost: Cost::Sent },
+        }
+    }
 }
 
 impl Upstreams {
@@ -129,31 +149,31 @@ impl Upstreams {
         way.budget.earn(&upstream.retries);
         let mut tries = Tries::new(&upstream.retries);
         let mut request = Request::from_parts(parts, body);
-        let mut endpoint = way.choose_first(Choice { caller, tried: &[] }, upstream).await?;
+        let mut endpoint = way.first(caller, upstream).await?;
         loop {
             let tried = attempt(&way, &endpoint, request, (upstream, &tries)).await;
-            let (result, again) = match tried {
+            let (result, again, cost) = match tried {
                 Ok(Answer { response, copy }) => {
                     let status = response.status();
                     tell_health(&endpoint, status, upstream);
                     let is_wanted = upstream.retries.statuses.contains(status);
-                    (Ok(response), copy.filter(|_| is_wanted))
+                    (Ok(response), copy.filter(|_| is_wanted), Cost::Sent)
                 }
-                Err(Failed { error, again }) => {
+                Err(Failed { error, again, cost }) => {
                     if error.is_servers_fault() {
                         endpoint.fail();
                     }
-                    (Err(error), again)
+                    (Err(error), again, cost)
                 }
             };
-            let Some(again) = again else { return result };
+            let Some(again) = again.filter(|_| tries.may_go_on()) else { return result };
             tries.tried.push(endpoint);
-            let Ok(next) = way.choose(Choice { caller, tried: &tries.tried }) else {
-                return result;
-            };
+            let choice = Choice { caller, tried: &tries.tried };
+            let Some(next) = way.next(choice) else { return result };
             let is_vain = result.as_ref().err().is_some_and(UpstreamError::calls_for_another)
                 && tries.has_tried(&next);
-            if is_vain || !tries.again(&way.budget, self.ticker.now()) {
+            let budget = (&way.budget, self.ticker.now());
+            if is_vain || !tries.again(&next, cost, budget) {
                 return result;
             }
             (request, endpoint) = (again, next);
@@ -172,7 +192,7 @@ impl Upstreams {
         let way = self.ways.to(upstream)?;
         way.budget.earn(&upstream.retries);
         let mut tries = Tries::new(&upstream.retries);
-        let mut endpoint = way.choose_first(Choice { caller, tried: &[] }, upstream).await?;
+        let mut endpoint = way.first(caller, upstream).await?;
         loop {
             let error = match connect_to(&way, &endpoint, upstream).await {
                 Ok(connection) => return Ok(connection),
@@ -182,9 +202,11 @@ impl Upstreams {
                 endpoint.fail();
             }
             tries.tried.push(endpoint);
-            let next = way.choose(Choice { caller, tried: &tries.tried })?;
+            let choice = Choice { caller, tried: &tries.tried };
+            let Some(next) = way.next(choice) else { return Err(error) };
             let is_vain = error.calls_for_another() && tries.has_tried(&next);
-            if is_vain || !tries.again(&way.budget, self.ticker.now()) {
+            let budget = (&way.budget, self.ticker.now());
+            if is_vain || !tries.again(&next, Cost::NeverSent, budget) {
                 return Err(error);
             }
             endpoint = next;
@@ -216,18 +238,17 @@ async fn attempt(
     (upstream, tries): (&Upstream, &Tries),
 ) -> Result<Answer, Failed> {
     let (loaded, pool) = (endpoint.load(), way.pool(endpoint));
-    let never_sent = |error, request| Failed { error, again: Some(request) };
     let acquired = match pool.acquire(upstream).await {
         Ok(acquired) => acquired,
-        Err(error) => return Err(never_sent(error, request)),
+        Err(error) => return Err(Failed::unsent(error, request)),
     };
     let is_kept = matches!(acquired, Acquired::Kept(_));
     let copy = if is_kept || tries.may_go_on() { repetition(&request) } else { None };
     let carrier = match pool.carrier(acquired, &way.dialer, upstream).await {
         Ok(carrier) => carrier,
-        Err(error) => return Err(never_sent(error, request)),
+        Err(error) => return Err(Failed::unsent(error, request)),
     };
-    let answer = |(response, source): (Response<Incoming>, Source), copy| {
+    let answer = |(response, source): Received, copy| {
         let body = |body| UpstreamBody::new(body, source, loaded, upstream.idle_timeout);
         Answer { response: response.map(body), copy }
     };
@@ -235,26 +256,36 @@ async fn attempt(
         Ok(response) => return Ok(answer(response, copy)),
         Err(failure) => failure,
     };
-    let again = failure.unsent.or(copy).filter(|_| failure.is_unanswered);
-    let request = match again {
-        Some(request) if is_kept && !failure.error.calls_for_another() => request,
-        again => return Err(Failed { error: failure.error, again }),
+    let is_stale = is_kept && failure.is_stale;
+    let mut failed = Failed::of(failure, copy);
+    let request = match failed.again.take() {
+        Some(request) if is_stale => request,
+        again => return Err(Failed { again, ..failed }),
     };
 
-    let carrier = match pool.acquire_new(upstream).await {
-        Ok(acquired) => pool.carrier(acquired, &way.dialer, upstream).await,
-        Err(error) => Err(error),
+    let anew = Box::pin(attempt_anew(way, &pool, request, (upstream, tries)));
+    anew.await.map(|(response, copy)| answer(response, copy))
+}
+
+/// An attempt on a new connection, or one that is there if there may be no more of them.
+async fn attempt_anew(
+    way: &Way,
+    pool: &Rc<Pool>,
+    request: Request<RequestBody>,
+    (upstream, tries): (&Upstream, &Tries),
+) -> Result<(Received, Option<Request<RequestBody>>), Failed> {
+    let acquired = match pool.acquire_new(upstream).await {
+        Ok(acquired) => acquired,
+        Err(error) => return Err(Failed::unsent(error, request)),
     };
-    let carrier = match carrier {
+    let carrier = match pool.carrier(acquired, &way.dialer, upstream).await {
         Ok(carrier) => carrier,
-        Err(error) => return Err(never_sent(error, request)),
+        Err(error) => return Err(Failed::unsent(error, request)),
     };
     let copy = if tries.may_go_on() { repetition(&request) } else { None };
     match exchange(carrier, request, upstream).await {
-        Ok(response) => Ok(answer(response, copy)),
-        Err(Failure { error, unsent, is_unanswered }) => {
-            Err(Failed { error, again: unsent.or(copy).filter(|_| is_unanswered) })
-        }
+        Ok(received) => Ok((received, copy)),
+        Err(failure) => Err(Failed::of(failure, copy)),
     }
 }
 
@@ -262,14 +293,14 @@ async fn exchange(
     carrier: Carrier,
     request: Request<RequestBody>,
     upstream: &Upstream,
-) -> Result<(Response<Incoming>, Source), Failure> {
+) -> Result<Received, Failure> {
     Ok(match carrier {
         Carrier::Http1(connection) => {
             let (response, connection) = connection.exchange(request, upstream).await?;
             (response, Source::Http1(connection))
         }
         Carrier::Http2(permit) => {
-            let (response, stream) = permit.exchange(request, upstream).await?;
+            let (response, stream) = Box::pin(permit.exchange(request, upstream)).await?;
             (response, Source::Http2(stream))
         }
     })

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt::Write};
 
 use super::{Context, Phase, upstreams};
-use crate::{clock::Timestamp, store::Unanswered};
+use crate::{clock::Timestamp, server::Fault, store::Unanswered};
 
 /// The type of the text.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -27,6 +27,15 @@ pub(super) fn text(context: &Context) -> String {
     text.sample(&[], seconds(context.started));
     text.family("tollgate_ready", Kind::Gauge, "Whether new requests are taken.");
     text.sample(&[], u64::from(context.phase.get() == Phase::Serving));
+
+    let admission = &context.shared.admission;
+    text.family("tollgate_connections", Kind::Gauge, "Connections of clients.");
+    text.sample(&[], admission.connections() as u64);
+    let help = "What ended connections, or kept them from being made.";
+    text.family("tollgate_connection_faults_total", Kind::Counter, help);
+    for fault in Fault::ALL {
+        text.sample(&[("fault", fault.name())], admission.faults().total(fault));
+    }
 
     text.family("tollgate_config_generation", Kind::Gauge, "Which configuration is in force.");
     text.sample(&[], report.generation);
@@ -57,8 +66,6 @@ pub(super) fn text(context: &Context) -> String {
     let help = "Decisions that the next store made otherwise.";
     text.family("tollgate_store_disagreed_total", Kind::Counter, help);
     text.sample(&[], counts.disagreed());
-
-    upstreams::write_metrics(&mut text, &context.shared);
 
     upstreams::write_metrics(&mut text, &context.shared);
 

@@ -34,7 +34,7 @@ impl Judge {
         charges: Charges<'_, 'p>,
     ) -> Result<Identity<'p>, (Option<Tally<'p>>, Rejection)> {
         let Charges { identifier, policy, client, now, .. } = charges;
-        let payer = identifier.payer(&policy.identity, charges.auth(), client.address);
+        let payer = identifier.payer(&policy.identity, charges.auth(), client);
         let asked = match &payer.caller {
             Some(_) => charges.of(&payer).map_err(|rejection| (None, rejection))?,
             None => charges.by_address(&payer),
@@ -95,7 +95,7 @@ impl Judge {
                 if rules.sources.find(client.headers, client.query)?.is_some() {
                     return Err(CredentialError::Several.into());
                 }
-                identifier.identify_verified(rules, auth, token, (client.address, now))
+                identifier.identify_verified(rules, auth, token, (client, now))
             }
             None => identifier.identify(rules, auth, client, now, permit).await,
         }

@@ -7,11 +7,12 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use http::Method;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::{
     Shared,
     charges::{Asked, Charges},
+    cors::{Preflighted, preflight},
     distrust::Distrust,
     foresee::foresee,
     head::{Head, Target},
@@ -20,7 +21,7 @@ use super::{
 use crate::{
     clock::Timestamp,
     identity::{Client, Identity, Vouched},
-    policy::{Policies, Policy, Responses, Route, Upstream},
+    policy::{self, Cors, Policy, Responses, Route, Upstream},
     response::{Format, Rejection},
     store::Store,
     target::Form,
@@ -35,8 +36,10 @@ pub(super) struct Judge {
 
 /// A request, as far as it is judged by.
 #[derive(Clone, Copy)]
-pub(super) struct Sent<'r> {
+pub(super) struct Sent<'r, 'p> {
     pub(super) head: &'r Head<'r>,
+    /// The policy that is for its host; none is.
+    pub(super) policy: Option<&'p Policy>,
     pub(super) client: Client<'r>,
     /// The one instant at which it is judged.
     pub(super) now: Timestamp,
@@ -68,6 +71,10 @@ pub(super) enum Outcome<'p> {
     Options,
     /// The caller asks how it stands.
     Standings,
+    /// The listener sends every request elsewhere.
+    Redirect(StatusCode, HeaderValue),
+    /// A browser asks whether it may send another request, and is answered here.
+    Preflight(&'p Cors),
     Refuse(Rejection),
 }
 
@@ -77,24 +84,24 @@ impl Judge {
     }
 
     /// Route, identity, limits: all that is decided before anything is forwarded.
-    pub(super) async fn judge<'p>(
-        &self,
-        policies: &'p Policies,
-        sent: Sent<'_>,
-    ) -> (Passage<'p>, Outcome<'p>) {
-        let Sent { head, client, now, script } = sent;
+    pub(super) async fn judge<'p>(&self, sent: Sent<'_, 'p>) -> (Passage<'p>, Outcome<'p>) {
+        let Sent { head, policy, client, now, script } = sent;
         let mut passage = Passage::default();
         if head.form == Form::Asterisk {
             return (passage, Outcome::Options);
         }
-        let Some(policy) = policies.for_host(head.host()) else {
+        let Some(policy) = policy else {
             return (passage, Outcome::Refuse(Rejection::NoRoute));
         };
         passage.policy = Some(policy);
         if policy.deny.contains_address(client.address) {
             return (passage, Outcome::Refuse(Rejection::Denied));
         }
-        let destination = match asks_for_standings(policy, head) {
+        if let Some(Preflighted { route, course }) = preflight(policy, head, client.headers) {
+            passage.route = Some(route);
+            return (passage, course);
+        }
+        let destination = match asks_for_standings(policy, head.as_route_request()) {
             true => None,
             false => match policy.route(head.as_route_request()) {
                 Some(destination) => Some(destination),
@@ -102,6 +109,12 @@ impl Judge {
             },
         };
         passage.route = destination.map(|(route, _)| route);
+        // A body that will not be taken is not charged for, and nobody is asked who sends it.
+        if let Some(max_bytes) = passage.route.and_then(|route| route.max_body)
+            && declared_bytes(client.headers) > max_bytes
+        {
+            return (passage, Outcome::Refuse(Rejection::BodyTooLarge));
+        }
 
         let (identifier, route) = (&self.shared.identifier, passage.route);
         let charges = Charges { identifier, policy, route, head, client, now, script };
@@ -121,7 +134,7 @@ impl Judge {
                 let decision = self.store.peek(&asked.charges, now).await;
                 (Some(Tally::peeked(asked, decision, now)), Outcome::Standings)
             }
-            Some((_, upstream)) => match charges.of(&identity) {
+            Some((route, upstream)) => match charges.of(&identity) {
                 Ok(asked) => match self.charge(asked, charges, &identity).await {
                     (tally, Some(rejection)) => {
                         if identity.has_bad_token {
@@ -133,7 +146,7 @@ impl Judge {
                     (tally, None) => match charges.lacks_scope(&identity) {
                         Some(scopes) => (tally, Outcome::Refuse(Rejection::Scope(scopes.into()))),
                         None => {
-                            let target = head.target(&policy.identity.sources);
+                            let target = head.target(&policy.identity.sources, &route.rewrite);
                             (tally, Outcome::Forward(upstream, target))
                         }
                     },
@@ -191,8 +204,14 @@ impl<'p> Passage<'p> {
 }
 
 /// Whether a request is for the caller's own standings, which are told here.
-fn asks_for_standings(policy: &Policy, head: &Head<'_>) -> bool {
-    let path = head.path.strip_suffix('/').unwrap_or(&head.path);
+pub(super) fn asks_for_standings(policy: &Policy, request: policy::Request<'_>) -> bool {
+    let path = request.path.strip_suffix('/').unwrap_or(request.path);
     policy.responses.rate_limit_path.as_deref() == Some(path)
-        && matches!(*head.method, Method::GET | Method::HEAD)
+        && matches!(*request.method, Method::GET | Method::HEAD)
+}
+
+/// How long a request says that its body is; a body that comes in pieces says nothing.
+fn declared_bytes(headers: &HeaderMap) -> u64 {
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    length.and_then(|digits| digits.parse().ok()).unwrap_or_default()
 }

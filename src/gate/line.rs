@@ -8,7 +8,7 @@ use super::{Arrival, Note, Passage, head::Head, tally::Tally};
 use crate::{
     access_log::{Counted, Entry, LogBuffer, Tail},
     clock::Clock,
-    response::{CLIENT_CLOSED_REQUEST, Rejection},
+    response::{CLIENT_CLOSED_REQUEST, INTERNAL_ERROR},
     store::Store,
 };
 
@@ -21,10 +21,11 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub(super) fn of(parts: &Parts, head: &Result<Head<'_>, Rejection>, address: IpAddr) -> Self {
+    /// `head` is none of a request whose form is not sound.
+    pub(super) fn of(parts: &Parts, head: Option<&Head<'_>>, address: IpAddr) -> Self {
         let (host, path) = match head {
-            Ok(head) => (head.host().map(str::to_owned), head.path.to_string()),
-            Err(_) => (None, parts.uri.path().to_owned()),
+            Some(head) => (head.host().map(str::to_owned), head.path.to_string()),
+            None => (None, parts.uri.path().to_owned()),
         };
         Seen { method: parts.method.clone(), host, path, address }
     }
@@ -93,7 +94,12 @@ impl Drop for Owed<'_, '_> {
         if let Some(tally) = &mut self.passage.tally {
             tally.abandon(self.store, self.clock.now());
         }
-        if let Some(tail) = self.write(CLIENT_CLOSED_REQUEST, &Note::default()) {
+        // What panics ends here as well.
+        let status = match std::thread::panicking() {
+            true => INTERNAL_ERROR,
+            false => CLIENT_CLOSED_REQUEST,
+        };
+        if let Some(tail) = self.write(status, &Note::default()) {
             tail.end(false);
         }
     }

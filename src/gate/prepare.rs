@@ -1,16 +1,17 @@
 //! What the upstream is sent: the request as it came, without what is not the upstream's affair, and
 //! with who is calling.
 
-use http::{HeaderName, HeaderValue, Version, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Version, header, request::Parts};
 
 use super::{
     X_REQUEST_ID,
     head::Target,
     judge::{Judge, Passage},
+    upgrade,
 };
 use crate::{
     identity::CallerValue,
-    policy::{Auth, Upstream},
+    policy::{Auth, Protocol, Upstream},
     server::Peer,
     upstream::{Forwarding, clean_request},
 };
@@ -18,19 +19,25 @@ use crate::{
 static X_TOLLGATE_SUBJECT: HeaderName = HeaderName::from_static("x-tollgate-subject");
 static X_TOLLGATE_TIER: HeaderName = HeaderName::from_static("x-tollgate-tier");
 
+static TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
+
 impl Judge {
-    /// Makes the head of a judged request what `upstream` is to see.
+    /// Makes the head of a judged request what `upstream` is to see. Tells whether it asks to switch
+    /// to another protocol: `Upgrade` names which.
     pub(super) fn prepare(
         &self,
         parts: &mut Parts,
         passage: &Passage<'_>,
         (upstream, target): (&Upstream, Target),
         (peer, request_id): (&Peer, &HeaderValue),
-    ) {
+    ) -> bool {
         let server = upstream.servers.first().map(|server| &server.authority);
         if let Some(host) = target.host.as_ref().or(server) {
             parts.headers.entry(header::HOST).or_insert_with(|| host.clone());
         }
+        let upgrade = passage.route.and_then(|route| upgrade::asked(parts, route));
+        // A server that speaks gRPC takes a client that does not say so for a broken one.
+        let takes_trailers = upstream.protocol == Protocol::Http2 && takes_trailers(&parts.headers);
         parts.uri = target.uri;
         parts.version = Version::HTTP_11;
         let headers = &mut parts.headers;
@@ -46,6 +53,7 @@ impl Judge {
             Forwarding {
                 peer: &peer.address_value,
                 peer_address: peer.address,
+                speaks_tls: peer.speaks_tls(),
                 trusted_field: peer.is_trusted.then(|| self.shared.trusted_proxies.field()),
                 write_forwarded: self.shared.write_forwarded,
             },
@@ -66,5 +74,23 @@ impl Judge {
         for (name, value) in token.map_or(&[][..], |token| &token.forwarded) {
             headers.append(name.clone(), value.clone());
         }
+        if takes_trailers {
+            headers.insert(header::TE, TRAILERS.clone());
+        }
+        let is_upgrade = upgrade.is_some();
+        if let Some(protocol) = upgrade {
+            upgrade::name(headers, protocol);
+        }
+        if let Some(route) = passage.route {
+            route.request_headers.apply(headers);
+        }
+        is_upgrade
     }
+}
+
+/// Whether `TE` says that trailers are welcome.
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    let codings = headers.get_all(header::TE).iter();
+    let mut codings = codings.flat_map(|field| field.as_bytes().split(|byte| *byte == b','));
+    codings.any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }

@@ -1,7 +1,11 @@
 //! Requests that nobody has sent, answered by the code that answers real ones: with counters of
 //! their own for tests inside policies, and with nothing charged for explanations.
 
-use std::{net::IpAddr, rc::Rc, sync::Arc};
+use std::{
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+    sync::Arc,
+};
 
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, request::Parts};
 
@@ -12,15 +16,17 @@ use super::{
     head::Head,
     judge::{Judge, Outcome, Passage, Script, Sent},
     leases::LeaseBook,
-    respond::standings_of,
+    redirect::redirection,
+    respond::{Audience, Reply, standings_of},
     shared::fresh_stores,
 };
 use crate::{
     clock::Timestamp,
     identity::{Client, Identity, Vouched, client_address},
     policy::{Given, Policies, Route, Upstream},
-    response::{Body, Rejection, options_asterisk, preferred_format},
+    response::{Body, Rejection, options_asterisk, preflight_answer},
     server::Peer,
+    settings::ListenerSettings,
     store::Store,
     upstream::clean_response,
 };
@@ -67,7 +73,7 @@ pub(super) struct Course<'p> {
 pub(super) enum Fate<'p> {
     /// Its head as the upstream sees it.
     Forwarded(&'p Upstream, Parts),
-    Answered(Result<Response<Body>, Rejection>),
+    Answered(Reply),
 }
 
 impl Draft {
@@ -115,14 +121,17 @@ impl Rehearsal {
         let Course { mut passage, fate } = self.run(policies, draft, (&script, now)).await;
         // They end when this function does, as with the end of the response.
         let _leases = passage.tally.as_ref().and_then(|tally| self.leases.hold(tally, now));
-        let answer = match fate {
-            Fate::Forwarded(..) => Ok(as_from_upstream(answer)),
-            Fate::Answered(answer) => answer,
+        let no_id = NO_ID;
+        let reply = match fate {
+            Fate::Forwarded(..) => Reply::Forwarded(as_from_upstream(answer)),
+            Fate::Answered(reply) => reply,
         };
-        let denied_by = answer.as_ref().err().and_then(Rejection::limit).map(Box::from);
-        let reason = answer.as_ref().err().map(ToString::to_string);
-        let format = preferred_format(&draft.head.headers, passage.responses());
-        let response = self.judge.respond(answer, &mut passage, (format, &NO_ID));
+        let denied_by = reply.rejection().and_then(Rejection::limit).map(Box::from);
+        let reason = reply.rejection().map(ToString::to_string);
+        let found = Head::read(&draft.head, policies).ok();
+        let found = found.as_ref().map(|(head, _)| head);
+        let audience = Audience::of(&draft.head, found, &passage, &no_id);
+        let response = self.judge.respond(reply, &mut passage, &audience);
         let (head, _) = response.into_parts();
         let Passage { route, identity, .. } = passage;
         Rehearsed { status: head.status, headers: head.headers, route, identity, denied_by, reason }
@@ -135,8 +144,8 @@ impl Rehearsal {
         let course = self.run(policies, draft, (&script, now)).await;
         let address = self.client_address(draft);
         let query = draft.head.uri.query();
-        let client = Client { address, headers: &draft.head.headers, query };
-        let head = Head::read(&draft.head).ok();
+        let client = Client { address, certificate: None, headers: &draft.head.headers, query };
+        let head = Head::read(&draft.head, policies).ok().map(|(head, _)| head);
         let identifier = &self.judge.shared.identifier;
         let Passage { policy, route, .. } = course.passage;
         let charges = policy.zip(head.as_ref()).map(|(policy, head)| {
@@ -158,11 +167,16 @@ impl Rehearsal {
     ) -> Course<'p> {
         let parts = &draft.head;
         let address = self.client_address(draft);
-        let client = Client { address, headers: &parts.headers, query: parts.uri.query() };
-        let (passage, outcome) = match Head::read(parts) {
-            Ok(head) => {
-                let sent = Sent { head: &head, client, now, script: Some(script) };
-                self.judge.judge(policies, sent).await
+        let client = Client {
+            address,
+            certificate: None,
+            headers: &parts.headers,
+            query: parts.uri.query(),
+        };
+        let (passage, outcome) = match Head::read(parts, policies) {
+            Ok((head, policy)) => {
+                let sent = Sent { head: &head, policy, client, now, script: Some(script) };
+                self.judge.judge(sent).await
             }
             Err(rejection) => (Passage::default(), Outcome::Refuse(rejection)),
         };
@@ -173,9 +187,15 @@ impl Rehearsal {
                 self.judge.prepare(&mut head, &passage, (upstream, target), sender);
                 Fate::Forwarded(upstream, head)
             }
-            Outcome::Options => Fate::Answered(Ok(options_asterisk())),
-            Outcome::Standings => Fate::Answered(Ok(standings_of(&passage))),
-            Outcome::Refuse(rejection) => Fate::Answered(Err(rejection)),
+            Outcome::Options => Fate::Answered(Reply::Made(options_asterisk())),
+            Outcome::Standings => Fate::Answered(Reply::Made(standings_of(&passage))),
+            Outcome::Redirect(status, location) => {
+                Fate::Answered(Reply::Made(redirection(status, location)))
+            }
+            Outcome::Preflight(cors) => {
+                Fate::Answered(Reply::Made(preflight_answer(cors, &parts.headers)))
+            }
+            Outcome::Refuse(rejection) => Fate::Answered(Reply::Refused(rejection)),
         };
         Course { passage, fate }
     }
@@ -191,6 +211,8 @@ impl Rehearsal {
             address,
             address_value: address_value.unwrap_or(NO_ID),
             is_trusted: self.judge.shared.trusted_proxies.contains(address),
+            certificate: None,
+            listener: Arc::new(ListenerSettings::plain(SocketAddr::new(address, 0).into())),
         }
     }
 }

@@ -40,7 +40,8 @@ impl RequestIds {
         self.fresh()
     }
 
-    fn fresh(&self) -> HeaderValue {
+    /// A new one.
+    pub(super) fn fresh(&self) -> HeaderValue {
         let count = self.next.get();
         self.next.set(count.wrapping_add(1));
         let mut id = [0; 32];

@@ -1,45 +1,109 @@
 //! What the client is told: the upstream's answer, or why there is none, with what was charged put
 //! right and how the limits stand.
 
-use http::{HeaderValue, Response};
+use http::{HeaderValue, Response, StatusCode, request::Parts};
 
 use super::{
-    X_REQUEST_ID,
+    X_REQUEST_ID, cors,
+    head::Head,
     judge::{Judge, Passage},
     stamp::stamp,
     tally::Answer,
 };
 use crate::{
     limit::Standing,
-    response::{Body, Format, Rejection, Telling, standings},
+    response::{
+        AllowedOrigin, Body, Format, Rejection, Telling, expose, preferred_format, standings,
+    },
 };
 
+/// What a request is answered with.
+pub(super) enum Reply {
+    /// What the upstream says.
+    Forwarded(Response<Body>),
+    /// What is known here.
+    Made(Response<Body>),
+    /// Why it is not answered.
+    Refused(Rejection),
+}
+
+/// Who is told, as far as that matters to how.
+pub(super) struct Audience<'r> {
+    pub(super) format: Format,
+    pub(super) request_id: &'r HeaderValue,
+    /// The page of another origin that may read what is answered here.
+    origin: Option<AllowedOrigin>,
+}
+
+impl Reply {
+    pub(super) fn rejection(&self) -> Option<&Rejection> {
+        match self {
+            Reply::Refused(rejection) => Some(rejection),
+            Reply::Forwarded(_) | Reply::Made(_) => None,
+        }
+    }
+}
+
+impl<'r> Audience<'r> {
+    /// The sender of a judged request. `head` is none if the request's form is not sound.
+    pub(super) fn of(
+        request: &Parts,
+        head: Option<&Head<'_>>,
+        passage: &Passage<'_>,
+        request_id: &'r HeaderValue,
+    ) -> Audience<'r> {
+        Audience {
+            format: preferred_format(request, passage.responses()),
+            request_id,
+            origin: cors::reader(passage, head, &request.headers),
+        }
+    }
+}
+
 impl Judge {
-    /// The response to a judged request: `answer`, from the upstream or from here.
+    /// The response to a judged request.
     pub(super) fn respond(
         &self,
-        answer: Result<Response<Body>, Rejection>,
+        reply: Reply,
         passage: &mut Passage<'_>,
-        (format, request_id): (Format, &HeaderValue),
+        audience: &Audience<'_>,
     ) -> Response<Body> {
-        let mut response = answer.unwrap_or_else(|rejection| {
-            let violated = passage.violated(format);
-            let telling = Telling { format, request_id, violated };
-            rejection.into_response(passage.responses(), &telling)
-        });
-        self.settle(passage, &mut response);
+        let &Audience { format, request_id, .. } = audience;
+        let is_forwarded = matches!(reply, Reply::Forwarded(_));
+        let (mut response, status) = match reply {
+            Reply::Forwarded(response) | Reply::Made(response) => {
+                let status = response.status();
+                (response, status)
+            }
+            Reply::Refused(rejection) => {
+                let status = rejection.status(passage.responses());
+                let telling = Telling { format, request_id, violated: passage.violated(format) };
+                (rejection.into_response(passage.responses(), &telling), status)
+            }
+        };
+        self.settle(passage, &mut response, status);
+        let headers = response.headers_mut();
+        match (passage.route, &audience.origin) {
+            (Some(route), _) if is_forwarded => route.response_headers.apply(headers),
+            (_, Some(origin)) if !is_forwarded => origin.tell(headers),
+            _ => {}
+        }
         stamp(&mut response, passage, &self.shared);
-        response.headers_mut().insert(X_REQUEST_ID.clone(), request_id.clone());
+        let headers = response.headers_mut();
+        if !is_forwarded || passage.tally.is_some() {
+            expose(headers);
+        }
+        headers.insert(X_REQUEST_ID.clone(), request_id.clone());
         response
     }
 
-    /// Puts right what was charged, now that the response's head is known.
-    fn settle(&self, passage: &mut Passage<'_>, response: &mut Response<Body>) {
+    /// Puts right what was charged, now that the response's head is known. `status` is the one that
+    /// stands for it: some clients are told all of them with a 200.
+    fn settle(&self, passage: &mut Passage<'_>, response: &mut Response<Body>, status: StatusCode) {
         if let Some(tally) = &mut passage.tally {
             let is_authenticated =
                 passage.identity.as_ref().is_some_and(|identity| identity.token.is_some());
-            let (status, headers) = (response.status(), response.headers());
-            let answer = Answer { status, headers, is_authenticated };
+            let answer = Answer { status, headers: response.headers(), is_authenticated };
             tally.settle(&self.store, answer, &self.shared.clock);
         }
         // What a request has cost is between the upstream and this proxy.

@@ -9,6 +9,7 @@ use crate::{
     identity::{Identifier, KeyRing, TrustedProxies},
     limit::KeyHasher,
     policy::Policies,
+    server::Admission,
     settings::{Configuration, Limits, Settings, StoreSettings, Timeouts},
     store::{MemoryStore, Stores, restore},
     upstream::Keeper,
@@ -34,6 +35,8 @@ pub struct Shared {
     pub timeouts: Timeouts,
     /// How much they may send and hold.
     pub limits: Limits,
+    /// How many connections there are, and what goes wrong with them.
+    pub admission: Arc<Admission>,
 }
 
 impl Shared {
@@ -59,6 +62,7 @@ impl Shared {
             write_forwarded: settings.write_forwarded,
             timeouts: settings.timeouts,
             limits: settings.limits,
+            admission: Admission::new(&settings.limits),
         };
         shared.install(policies);
         Ok(shared)
@@ -84,6 +88,7 @@ impl Shared {
             write_forwarded: settings.is_some_and(|own| own.write_forwarded),
             timeouts: settings.map_or_else(Timeouts::default, |own| own.timeouts),
             limits: settings.map_or_else(Limits::default, |own| own.limits),
+            admission: Admission::new(&Limits::default()),
         })
     }
 

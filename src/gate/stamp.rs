@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, Response};
 use super::{Passage, Shared, charges::Role, tally::Tally};
 use crate::{
     limit::{DecidedBy, Key, KeyHasher, Quota, Retry},
-    response::{Body, LimitHeaders, RateLimitFields, RateLimitItem, expose, t},
+    response::{Body, LimitHeaders, RateLimitFields, RateLimitItem, t},
 };
 
 static X_TOLLGATE_STORE: HeaderName = HeaderName::from_static("x-tollgate-store");
@@ -44,7 +44,6 @@ pub(super) fn stamp(response: &mut Response<Body>, passage: &Passage<'_>, shared
     if let Some(decider) = tally.fallback().filter(|_| shared.stores.tells_fallback()) {
         headers.append(X_TOLLGATE_STORE.clone(), fallback_value(decider));
     }
-    expose(headers);
 }
 
 fn fallback_value(decider: DecidedBy) -> HeaderValue {

@@ -184,9 +184,11 @@ impl<'p> Tally<'p> {
 /// How a denial calls the caller.
 fn who(identity: &Identity<'_>) -> String {
     match &identity.caller {
-        Some(ResolvedCaller { kind, value: value @ CallerValue::Claim(_), .. }) => {
-            format!("{kind} {value}")
-        }
+        Some(ResolvedCaller {
+            kind,
+            value: value @ (CallerValue::Claim(_) | CallerValue::Certificate(_)),
+            ..
+        }) => format!("{kind} {value}"),
         _ => identity.address.to_string(),
     }
 }

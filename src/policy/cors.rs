@@ -83,3 +83,40 @@ impl OriginPattern {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pattern_is_for_names_below_it_and_nothing_else() {
+        let listed = Origins::Listed(vec![
+            OriginPattern::Exact("https://app.example.com".into()),
+            OriginPattern::Below { scheme: "https://".into(), suffix: ".dev.example:8443".into() },
+        ]);
+        let cors = Cors { origins: listed, credentials: false, preflight: Preflight::Check };
+        for (origin, expected) in [
+            ("https://app.example.com", true),
+            ("https://a.dev.example:8443", true),
+            ("https://a.b.dev.example:8443", true),
+            ("https://dev.example:8443", false),
+            ("https://.dev.example:8443", false),
+            ("https://a.dev.example", false),
+            ("http://a.dev.example:8443", false),
+            ("https://evil.test/.dev.example:8443", false),
+            ("https://evil.test:1.dev.example:8443", false),
+            ("https://user@a.dev.example:8443", false),
+            ("https://app.example.com.evil.test", false),
+            ("https://APP.example.com", false),
+            ("http://app.example.com", false),
+            ("https://app.example.com:443", false),
+            ("null", false),
+            ("", false),
+        ] {
+            let origin = HeaderValue::from_static(origin);
+            assert_eq!(cors.allows(&origin), expected, "{origin:?}");
+            let any = Cors { origins: Origins::Any, ..cors.clone() };
+            assert!(any.allows(&origin));
+        }
+    }
+}

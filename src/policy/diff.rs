@@ -10,6 +10,7 @@ mod seats;
 mod sections;
 #[cfg(test)]
 mod tests;
+mod upstreams;
 mod windows;
 pub(crate) mod words;
 
@@ -64,6 +65,8 @@ pub struct PolicyDifference {
     pub limits: Vec<Change>,
     /// Who is singled out.
     pub access: Vec<Change>,
+    /// What paths stand for.
+    pub paths: Vec<Change>,
     /// Where requests go.
     pub upstreams: Vec<Change>,
     /// What clients are told.
@@ -135,7 +138,8 @@ impl PolicyDifference {
             routing_is_complete: routing.is_complete,
             limits: sections::limits(old, new),
             access: sections::access(old, new),
-            upstreams: sections::upstreams(old, new),
+            paths: sections::paths(old, new),
+            upstreams: upstreams::upstreams(old, new),
             responses: sections::responses(old, new),
             ..Self::none(name, presence)
         }
@@ -151,6 +155,7 @@ impl PolicyDifference {
             routing_is_complete: true,
             limits: Vec::new(),
             access: Vec::new(),
+            paths: Vec::new(),
             upstreams: Vec::new(),
             responses: Vec::new(),
         }
@@ -191,6 +196,7 @@ impl PolicyDifference {
             ("identity", items(&self.identity)),
             ("access", items(&self.access)),
             ("limits", items(&self.limits)),
+            ("paths", items(&self.paths)),
             ("upstreams", items(&self.upstreams)),
             ("responses", items(&self.responses)),
         ];

@@ -72,6 +72,10 @@ mod tests {
             (Some("/v1"), Some("/internal"), "/v1/users", "/internal/users"),
             (None, Some("/internal"), "/users", "/internal/users"),
             (Some("/v1"), Some("/internal"), "/v1", "/internal/"),
+            (Some("/v1"), None, "/v1/", "/"),
+            (Some("/v1"), None, "/a/v1", "/a/v1"),
+            (Some("/a/b"), Some("/c/d"), "/a/b/e", "/c/d/e"),
+            (None, Some("/internal"), "/", "/internal/"),
             (None, None, "/users", "/users"),
         ];
         for (strip, add, path, expected) in table {

@@ -2,6 +2,7 @@
 
 use std::{
     pin::Pin,
+    rc::Rc,
     task::{Context, Poll},
 };
 
@@ -9,11 +10,12 @@ use bytes::Bytes;
 use http::HeaderName;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
+use super::grpc_status;
 use crate::{
     access_log::Tail,
     gate::HeldLeases,
-    server::InFlight,
-    upstream::{UpstreamBody, UpstreamBodyError},
+    server::{InFlight, Pace},
+    upstream::{DeclinedBody, Switched, UpstreamBody, UpstreamBodyError},
 };
 
 /// A response's body, and what is left to do once it has ended.
@@ -27,11 +29,24 @@ pub struct Body {
     hidden: Vec<HeaderName>,
     /// Counts the request until the body has ended or was given up.
     in_flight: Option<InFlight>,
+    /// Of an HTTP/2 stream, which takes a body in small parts.
+    paced: Option<Paced>,
+}
+
+/// A body that is taken in small parts.
+struct Paced {
+    pace: Rc<Pace>,
+    /// What is left of the latest frame.
+    rest: Bytes,
 }
 
 enum Content {
     Full(Option<Bytes>),
     Upstream(Box<UpstreamBody>),
+    /// Of a server that has declined to switch to another protocol.
+    Declined(Box<DeclinedBody>),
+    /// What the connection becomes a tunnel to, until it was taken out for that.
+    Switched(Option<Box<Switched>>),
     Ended,
 }
 
@@ -51,8 +66,38 @@ impl Body {
         Body::new(Content::Upstream(Box::new(body)))
     }
 
+    /// A body on its way from a server that has declined to switch to another protocol.
+    pub fn declined(body: DeclinedBody) -> Self {
+        Body::new(Content::Declined(Box::new(body)))
+    }
+
+    /// No body: the connection becomes a tunnel to this server.
+    pub fn switched(server: Switched) -> Self {
+        Body::new(Content::Switched(Some(Box::new(server))))
+    }
+
+    /// The server that the connection becomes a tunnel to.
+    pub fn take_switched(&mut self) -> Option<Switched> {
+        match &mut self.content {
+            Content::Switched(server) => server.take().map(|server| *server),
+            _ => None,
+        }
+    }
+
+    /// The tunnel that the connection has become has ended, well or not. So many bytes went up and
+    /// down.
+    pub fn end_tunnel(mut self, is_complete: bool, (up, down): (u64, u64)) {
+        if let Some(tail) = &mut self.tail {
+            tail.add("up", up);
+            tail.add("down", down);
+        }
+        if is_complete {
+            self.end();
+        }
+    }
+
     fn new(content: Content) -> Self {
-        Body { content, tail: None, leases: None, hidden: Vec::new(), in_flight: None }
+        Body { content, tail: None, leases: None, hidden: Vec::new(), in_flight: None, paced: None }
     }
 
     /// With a log line to finish at its end.
@@ -81,13 +126,91 @@ impl Body {
         self
     }
 
+    /// At the pace of a stream's client, in parts that are no larger than a stream may hold.
+    #[must_use]
+    pub fn at_pace(mut self, pace: Option<Rc<Pace>>) -> Self {
+        self.paced = pace.map(|pace| Paced { pace, rest: Bytes::new() });
+        self
+    }
+
     fn end(&mut self) {
+        if let Some(paced) = &self.paced {
+            paced.pace.end();
+        }
         self.content = Content::Ended;
         self.leases = None;
         self.in_flight = None;
         if let Some(tail) = self.tail.take() {
             tail.end(true);
         }
+    }
+}
+
+impl Body {
+    fn poll_content(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
+        let polled = match &mut self.content {
+            Content::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Content::Upstream(upstream) => Pin::new(upstream).poll_frame(context),
+            Content::Declined(declined) => Pin::new(declined).poll_frame(context),
+            Content::Switched(_) | Content::Ended => Poll::Ready(None),
+        };
+        match &polled {
+            Poll::Ready(None) => self.end(),
+            Poll::Ready(Some(_)) => {}
+            Poll::Pending => {
+                if let Some(paced) = &self.paced {
+                    paced.pace.ask();
+                }
+            }
+        }
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(trailers) = frame.trailers_ref()
+            && let Some(tail) = &mut self.tail
+            && let Some(status) = grpc_status(trailers)
+        {
+            tail.add("grpc_status", status);
+        }
+        if self.hidden.is_empty() {
+            return polled;
+        }
+        polled.map_ok(|mut frame| {
+            if let Some(trailers) = frame.trailers_mut() {
+                for name in &self.hidden {
+                    trailers.remove(name);
+                }
+            }
+            frame
+        })
+    }
+
+    /// Bytes of the latest frame that were not asked for yet.
+    fn rest(&self) -> usize {
+        self.paced.as_ref().map_or(0, |paced| paced.rest.len())
+    }
+}
+
+impl Paced {
+    fn first_part(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        match frame.into_data() {
+            Ok(data) => {
+                self.rest = data;
+                // Also when it is empty.
+                self.next_part().unwrap_or_else(|| Frame::data(Bytes::new()))
+            }
+            Err(trailers) => trailers,
+        }
+    }
+
+    fn next_part(&mut self) -> Option<Frame<Bytes>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let part = self.rest.split_to(self.rest.len().min(self.pace.part_bytes()));
+        self.pace.give(part.len());
+        Some(Frame::data(part))
     }
 }
 
@@ -110,40 +233,40 @@ impl HttpBody for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
         let body = self.get_mut();
-        let polled = match &mut body.content {
-            Content::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Content::Upstream(upstream) => Pin::new(upstream).poll_frame(context),
-            Content::Ended => Poll::Ready(None),
-        };
-        if matches!(polled, Poll::Ready(None)) {
-            body.end();
+        if let Some(part) = body.paced.as_mut().and_then(Paced::next_part) {
+            return Poll::Ready(Some(Ok(part)));
         }
-        if body.hidden.is_empty() {
-            return polled;
+        let polled = body.poll_content(context);
+        match &mut body.paced {
+            Some(paced) => polled.map_ok(|frame| paced.first_part(frame)),
+            None => polled,
         }
-        polled.map_ok(|mut frame| {
-            if let Some(trailers) = frame.trailers_mut() {
-                for name in &body.hidden {
-                    trailers.remove(name);
-                }
-            }
-            frame
-        })
     }
 
     fn is_end_stream(&self) -> bool {
+        if self.rest() > 0 {
+            return false;
+        }
         match &self.content {
             Content::Full(bytes) => bytes.is_none(),
             Content::Upstream(body) => body.is_end_stream(),
+            Content::Declined(body) => body.is_end_stream(),
+            Content::Switched(_) => false,
             Content::Ended => true,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.content {
+        let hint = match &self.content {
             Content::Full(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
             Content::Upstream(body) => body.size_hint(),
-            Content::Full(None) | Content::Ended => SizeHint::with_exact(0),
+            Content::Declined(body) => body.size_hint(),
+            Content::Full(None) | Content::Switched(_) | Content::Ended => SizeHint::with_exact(0),
+        };
+        match (self.rest() as u64, hint.exact()) {
+            (0, _) => hint,
+            (rest, Some(bytes)) => SizeHint::with_exact(rest + bytes),
+            (_, None) => SizeHint::default(),
         }
     }
 }

@@ -13,6 +13,8 @@ pub enum Format {
     Json,
     /// `application/problem+json`, RFC 9457.
     Problem,
+    /// A gRPC status, and no body. Not negotiated: a gRPC client understands nothing else.
+    Grpc,
 }
 
 impl Format {
@@ -20,6 +22,7 @@ impl Format {
         match self {
             Format::Json => "application/json",
             Format::Problem => "application/problem+json",
+            Format::Grpc => "application/grpc",
         }
     }
 }

@@ -17,8 +17,21 @@ use crate::clock::{Clock, Timestamp};
 
 /// Writes a store's counters on a thread of its own.
 pub struct Keeper {
-    stop: mpsc::Sender<()>,
+    orders: mpsc::Sender<Order>,
     thread: JoinHandle<()>,
+}
+
+/// Has counters written between times, for as long as their keeper is there.
+#[derive(Clone)]
+pub struct Saver(mpsc::Sender<Order>);
+
+enum Order {
+    /// Write now, and tell when that is done.
+    Save(mpsc::Sender<()>),
+    /// Write for the last time.
+    Finish,
+    /// Leave the file to whoever writes it now.
+    Leave,
 }
 
 impl Keeper {
@@ -32,21 +45,54 @@ impl Keeper {
         pause: Duration,
         clock: Clock,
     ) -> io::Result<Keeper> {
-        let (stop, stopping) = mpsc::channel();
+        let (orders, coming) = mpsc::channel();
         let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
-            while let Err(mpsc::RecvTimeoutError::Timeout) = stopping.recv_timeout(pause) {
+            loop {
+                let order = coming.recv_timeout(pause);
+                if let Ok(Order::Leave) = order {
+                    return;
+                }
                 save(&store, &file, clock.now());
+                match order {
+                    Ok(Order::Save(done)) => drop(done),
+                    Err(mpsc::RecvTimeoutError::Timeout) => {}
+                    _ => return,
+                }
             }
-            save(&store, &file, clock.now());
         })?;
-        Ok(Keeper { stop, thread })
+        Ok(Keeper { orders, thread })
+    }
+
+    /// Has counters written between times.
+    pub fn saver(&self) -> Saver {
+        Saver(self.orders.clone())
     }
 
     /// Writes the counters for the last time.
     pub fn finish(self) {
-        drop(self.stop);
+        self.end(Order::Finish);
+    }
+
+    /// Writes the counters no more: another process does.
+    pub fn leave(self) {
+        self.end(Order::Leave);
+    }
+
+    fn end(self, order: Order) {
+        let _ = self.orders.send(order);
         if self.thread.join().is_err() {
             tracing::error!("counters were not saved: writing them panicked");
+        }
+    }
+}
+
+impl Saver {
+    /// Writes the counters, and returns when they are written.
+    pub fn save(&self) {
+        let (done, is_done) = mpsc::channel();
+        if self.0.send(Order::Save(done)).is_ok() {
+            // Told by the other end's being dropped.
+            let _ = is_done.recv();
         }
     }
 }

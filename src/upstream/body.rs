@@ -200,7 +200,9 @@ impl Body for RequestBody {
         if let Some(timing) = body.timing.as_ref().filter(|_| !body.state.answered.get()) {
             match polled {
                 Poll::Ready(_) => timing.deadline.set(timing.response_timeout),
-                Poll::Pending if !was_waiting => timing.deadline.set(REQUEST_IDLE),
+                Poll::Pending if !was_waiting => {
+                    timing.deadline.set(timing.deadline.ticker().patience());
+                }
                 Poll::Pending => {}
             }
         }
@@ -243,6 +245,8 @@ pub struct UpstreamBody {
     /// The server's request, counted until the body has ended.
     loaded: Option<Loaded>,
     idle_timeout: Duration,
+    /// What it is about to break off with, once what has come before is on its way.
+    broken: Option<UpstreamBodyError>,
 }
 
 /// What a body comes from.
@@ -286,7 +290,8 @@ impl UpstreamBody {
         if let Some(deadline) = source.deadline() {
             deadline.set(idle_timeout);
         }
-        let mut body = UpstreamBody { incoming, source, loaded: Some(loaded), idle_timeout };
+        let loaded = Some(loaded);
+        let mut body = UpstreamBody { incoming, source, loaded, idle_timeout, broken: None };
         body.finish_at_end();
         body
     }
@@ -306,11 +311,16 @@ impl UpstreamBody {
     }
 
     /// Closes what cannot: the server has failed in the middle of its answer.
-    fn break_off(&mut self) {
+    ///
+    /// Whoever sends the body on drops what he has not sent yet when he hears of it. So he is asked
+    /// to come again first: then the client has the head, and what there is of the body.
+    fn break_off(&mut self, error: UpstreamBodyError, context: &Context<'_>) {
         self.source = Source::Ended;
         if let Some(loaded) = self.loaded.take() {
             loaded.endpoint().fail();
         }
+        self.broken = Some(error);
+        context.waker().wake_by_ref();
     }
 
     /// The next frame, driving the connection if it is not there yet.
@@ -343,32 +353,35 @@ impl Body for UpstreamBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
         let body = self.get_mut();
-        let polled = body.poll_incoming(context);
-        match &polled {
+        if let Some(error) = body.broken.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        let frame = match body.poll_incoming(context) {
+            Poll::Ready(Some(Ok(frame))) => frame,
+            Poll::Ready(Some(Err(error))) => {
+                body.break_off(error.into(), context);
+                return Poll::Pending;
+            }
+            Poll::Ready(None) => {
+                body.finish();
+                return Poll::Ready(None);
+            }
             Poll::Pending => {
                 if body.source.deadline().is_some_and(|deadline| deadline.poll_passed(context)) {
-                    body.break_off();
-                    return Poll::Ready(Some(Err(UpstreamBodyError::Timeout)));
+                    body.break_off(UpstreamBodyError::Timeout, context);
                 }
                 return Poll::Pending;
             }
-            Poll::Ready(None) => body.finish(),
-            Poll::Ready(Some(Err(_))) => body.break_off(),
-            Poll::Ready(Some(Ok(_))) => {
-                if let Some(deadline) = body.source.deadline() {
-                    deadline.set(body.idle_timeout);
-                }
-                body.finish_at_end();
-            }
+        };
+        if let Some(deadline) = body.source.deadline() {
+            deadline.set(body.idle_timeout);
         }
-        polled.map(|frame| {
-            let with_trailers = |frame| with_trailers(frame, |name| !is_of_a_head(name));
-            frame.map(|frame| frame.map(with_trailers).map_err(Into::into))
-        })
+        body.finish_at_end();
+        Poll::Ready(Some(Ok(with_trailers(frame, |name| !is_of_a_head(name)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.broken.is_none() && self.incoming.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

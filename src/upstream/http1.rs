@@ -94,7 +94,11 @@ impl Connection {
         });
         let outcome = outcome.await;
         let is_unanswered = self.traffic.bytes_read() == read_before && !body_state.has_failed();
-        let failure = |error, unsent| Failure { error, unsent, is_unanswered };
+        let is_late = self.deadline.has_passed();
+        let failure = |error, unsent: Option<Request<RequestBody>>| {
+            let is_stale = !is_late && (is_unanswered || unsent.is_some());
+            Failure { error, unsent, is_unanswered, is_stale }
+        };
         let ended = match outcome {
             Some(Ok(response)) if is_unsound(&response) => {
                 return Err(failure(UpstreamError::Unsound, None));
@@ -105,7 +109,7 @@ impl Connection {
                 return Ok((response, self));
             }
             Some(Err(error)) => Some(error),
-            None if self.deadline.has_passed() => {
+            None if is_late => {
                 return Err(failure(timeout_of(&body_state), None));
             }
             None => {

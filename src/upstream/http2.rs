@@ -63,8 +63,8 @@ pub(super) struct Connection {
 
 /// What a connection shares with its task.
 struct Driven {
-    driver: RefCell<Driver>,
-    is_closed: Cell<bool>,
+    /// None once it has ended: requests that it did not take come back when it is dropped.
+    driver: RefCell<Option<Driver>>,
 }
 
 /// The right to one stream of a connection.
@@ -85,11 +85,7 @@ impl Connection {
     /// Speaks HTTP/2 over a new stream. It is there once the server has said how it wants to be
     /// spoken to: before that, nobody knows how many requests it takes, or whether it is an HTTP/2
     /// server at all.
-    pub(super) async fn new(
-        stream: Stream,
-        slot: Slot,
-        upstream: &Upstream,
-    ) -> Result<Rc<Connection>, UpstreamError> {
+    pub(super) async fn new(stream: Stream, slot: Slot) -> Result<Rc<Connection>, UpstreamError> {
         let (stream, traffic) = Counted::new(stream, slot);
         let (sender, driver) = http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
@@ -102,15 +98,11 @@ impl Connection {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(UpstreamError::Exchange)?;
-        let settled = poll_fn(|context| traffic.poll_first(context));
-        tokio::time::timeout(upstream.connect_timeout, settled)
-            .await
-            .map_err(|_| UpstreamError::ConnectTimeout)?;
+        poll_fn(|context| traffic.poll_first(context)).await;
         if traffic.is_closed() {
             return Err(UpstreamError::Connect(std::io::Error::other("it speaks no HTTP/2")));
         }
-        let (driver, is_closed) = (RefCell::new(driver), Cell::new(false));
-        let driven = Rc::new(Driven { driver, is_closed });
+        let driven = Rc::new(Driven { driver: RefCell::new(Some(driver)) });
         tokio::task::spawn_local(drive(Rc::clone(&driven)));
         Ok(Rc::new(Connection {
             sender,
@@ -129,10 +121,7 @@ impl Connection {
 
     /// Whether it takes no more requests.
     pub(super) fn is_over(&self) -> bool {
-        self.is_retired.get()
-            || self.driven.is_closed.get()
-            || self.traffic.is_closed()
-            || self.sender.is_closed()
+        self.is_retired.get() || self.traffic.is_closed() || self.sender.is_closed()
     }
 
     pub(super) fn streams(&self) -> usize {
@@ -149,9 +138,10 @@ impl Connection {
         self.is_retired.set(true);
     }
 
+    /// Streams that it may have at once; none if it is over.
     fn max_streams(&self) -> usize {
-        let driver = self.driven.driver.try_borrow();
-        driver.map_or(0, |driver| driver.current_max_send_streams()).min(MAX_STREAMS)
+        let driver = self.driven.driver.borrow();
+        driver.as_ref().map_or(0, Driver::current_max_send_streams).min(MAX_STREAMS)
     }
 }
 
@@ -185,24 +175,25 @@ impl Permit {
             Poll::Pending if stream.deadline.poll_passed(context) => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         });
-        let (error, unsent) = match outcome.await {
+        let (error, unsent, is_stale) = match outcome.await {
             Some(Ok(response)) if is_unsound(&response) => {
-                return Err(Failure {
-                    error: UpstreamError::Unsound,
-                    unsent: None,
-                    is_unanswered: false,
-                });
+                let (error, unsent) = (UpstreamError::Unsound, None);
+                return Err(Failure { error, unsent, is_unanswered: false, is_stale: false });
             }
             Some(Ok(response)) => {
                 body.set_answered();
                 return Ok((response, stream));
             }
             Some(Err(mut error)) => {
-                let unsent = error.take_message();
+                let untaken = error.take_message();
                 let error = error.into_error();
-                let is_refused = unsent.is_none() && is_unprocessed(&error);
-                let unsent = if is_refused { with_unread(copy, &body) } else { unsent };
-                (body.blame(error), unsent)
+                let (is_untaken, refusal) = (untaken.is_some(), Refusal::of(&error));
+                let unsent = untaken.or_else(|| refusal.and_then(|_| with_unread(copy, &body)));
+                let is_stale = is_untaken || refusal == Some(Refusal::Leaving);
+                if is_stale {
+                    connection.retire();
+                }
+                (body.blame(error), unsent, is_stale)
             }
             None => {
                 // A connection on which nothing at all comes is gone, though nobody has said so: the
@@ -210,10 +201,10 @@ impl Permit {
                 if connection.traffic.bytes_read() == read_before {
                     connection.retire();
                 }
-                (timeout_of(&body), None)
+                (timeout_of(&body), None, false)
             }
         };
-        Err(Failure { error, unsent, is_unanswered: !body.has_failed() })
+        Err(Failure { error, unsent, is_unanswered: !body.has_failed(), is_stale })
     }
 }
 
@@ -236,14 +227,15 @@ impl Drop for OpenStream {
 
 /// Sees a connection to its end.
 async fn drive(driven: Rc<Driven>) {
-    let ended = poll_fn(|context| match driven.driver.try_borrow_mut() {
-        Ok(mut driver) => Pin::new(&mut *driver).poll(context),
-        Err(_) => Poll::Pending,
+    let ended = poll_fn(|context| match &mut *driven.driver.borrow_mut() {
+        Some(driver) => Pin::new(driver).poll(context),
+        None => Poll::Ready(Ok(())),
     });
     if let Err(error) = ended.await {
         tracing::debug!(%error, "connection to an upstream failed");
     }
-    driven.is_closed.set(true);
+    let ended = driven.driver.take();
+    drop(ended);
 }
 
 /// Gives a request the form that HTTP/2 has for what was its target and its `Host`.
@@ -266,15 +258,25 @@ fn address(request: &mut Request<RequestBody>, endpoint: &Endpoint, upstream: &U
     *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
 }
 
-/// Whether the server has said that it did not look at a request: it refused the stream, or is going
-/// away and names an earlier one as its last (RFC 9113 section 8.7).
-fn is_unprocessed(error: &hyper::Error) -> bool {
-    let error = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
-    error.is_some_and(|error| {
-        let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
-        let is_too_late = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
-        error.is_remote() && (is_refused || is_too_late)
-    })
+/// How a server says that it did not look at a request (RFC 9113 section 8.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// It refuses the stream.
+    Stream,
+    /// It is going away, and names an earlier stream as its last.
+    Leaving,
+}
+
+impl Refusal {
+    fn of(error: &hyper::Error) -> Option<Refusal> {
+        let error = error.source()?.downcast_ref::<h2::Error>()?;
+        match error.reason()? {
+            _ if !error.is_remote() => None,
+            h2::Reason::REFUSED_STREAM if error.is_reset() => Some(Refusal::Stream),
+            h2::Reason::NO_ERROR if error.is_go_away() => Some(Refusal::Leaving),
+            _ => None,
+        }
+    }
 }
 
 /// The copy of a request with its body, if nothing of that is lost.

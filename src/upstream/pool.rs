@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::task::AbortHandle;
+use tokio::{task::AbortHandle, time::timeout};
 
 use super::{
     Endpoint, UpstreamError,
@@ -102,7 +102,7 @@ impl Pool {
             }
             // Whoever makes a connection in HTTP/2 makes it for others too.
             if self.line.len() < self.dialing.get() * http2::MAX_STREAMS {
-                return self.wait(None, upstream).await;
+                return Box::pin(self.wait(None, upstream)).await;
             }
         }
         self.claim(upstream).await
@@ -113,6 +113,10 @@ impl Pool {
         self: &Rc<Self>,
         upstream: &Upstream,
     ) -> Result<Acquired, UpstreamError> {
+        // One in HTTP/2 that is going away has been noticed, and others are as good as new.
+        if self.protocol == Protocol::Http2 {
+            return self.acquire(upstream).await;
+        }
         self.make_room(upstream);
         self.claim(upstream).await
     }
@@ -151,7 +155,7 @@ impl Pool {
     async fn claim(self: &Rc<Self>, upstream: &Upstream) -> Result<Acquired, UpstreamError> {
         match self.endpoint.slots.take(&upstream.bounds, self.claimant()) {
             Taken::Slot(slot) => Ok(Acquired::New(slot)),
-            Taken::Queued(ticket) => self.wait(Some(ticket), upstream).await,
+            Taken::Queued(ticket) => Box::pin(self.wait(Some(ticket), upstream)).await,
             Taken::Full => Err(UpstreamError::Busy),
         }
     }
@@ -210,7 +214,8 @@ impl Pool {
     ) -> Result<Carrier, UpstreamError> {
         match acquired {
             Acquired::Kept(carrier) => Ok(carrier),
-            Acquired::New(slot) => self.connect(slot, dialer, upstream).await,
+            // Boxed, since it is rare, and its size would be that of every request's future.
+            Acquired::New(slot) => Box::pin(self.connect(slot, dialer, upstream)).await,
         }
     }
 
@@ -221,21 +226,26 @@ impl Pool {
         dialer: &Dialer,
         upstream: &Upstream,
     ) -> Result<Carrier, UpstreamError> {
-        let protocol = self.protocol;
-        let _dialing = (protocol == Protocol::Http2).then(|| Dialing::begin(self));
-        let stream = dialer.dial(&self.endpoint, protocol, upstream).await?;
-        Ok(match protocol {
+        match self.protocol {
             Protocol::Http1 => {
-                let pool = Rc::clone(self);
-                Carrier::Http1(http1::Connection::new(stream, slot, pool).await?)
+                let stream = dialer.dial(&self.endpoint, Protocol::Http1, upstream).await?;
+                let connection = http1::Connection::new(stream, slot, Rc::clone(self)).await?;
+                Ok(Carrier::Http1(connection))
             }
             Protocol::Http2 => {
-                let connection = http2::Connection::new(stream, slot, upstream).await?;
+                let _dialing = Dialing::begin(self);
+                let connecting = async {
+                    let stream = dialer.dial(&self.endpoint, Protocol::Http2, upstream).await?;
+                    http2::Connection::new(stream, slot).await
+                };
+                let connection = timeout(upstream.connect_timeout, connecting)
+                    .await
+                    .unwrap_or(Err(UpstreamError::ConnectTimeout))?;
                 let permit = http2::Permit::new(&connection, self);
                 self.shared.borrow_mut().push(connection);
-                Carrier::Http2(permit)
+                Ok(Carrier::Http2(permit))
             }
-        })
+        }
     }
 
     /// A connection that is there and can take a request. Whether one in HTTP/1.1 is still open

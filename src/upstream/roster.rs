@@ -2,6 +2,7 @@
 //! about an endpoint it says itself, and where endpoints come or go there is another roster.
 
 use std::{
+    cell::Cell,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -64,7 +65,7 @@ impl Roster {
             !choice.tried.iter().any(|tried| std::ptr::eq(&**tried, endpoint))
         };
         let picked = |is_eligible: &dyn Fn(&Endpoint) -> bool| {
-            let at = self.pick(choice.caller, turn, |at| {
+            let at = self.pick(choice, turn, |at| {
                 self.endpoints.get(at).is_some_and(|endpoint| is_eligible(endpoint))
             });
             self.endpoints.get(at?)
@@ -83,7 +84,7 @@ impl Roster {
 
     fn pick(
         &self,
-        caller: u128,
+        choice: Choice<'_>,
         turn: &AtomicUsize,
         is_eligible: impl Fn(usize) -> bool,
     ) -> Option<usize> {
@@ -93,12 +94,18 @@ impl Roster {
                 let load = |at| of(at).map_or(0, |endpoint| endpoint.in_flight());
                 self.shares.less_loaded([chance(), chance()], is_eligible, load)
             }
-            Balance::RoundRobin => {
+            Balance::RoundRobin if choice.tried.is_empty() => {
                 self.schedule.next(|| turn.fetch_add(1, Ordering::Relaxed), is_eligible)
+            }
+            // What is tried again takes no turn from others: if it did, with one of two servers broken,
+            // every request would begin at that one.
+            Balance::RoundRobin => {
+                let own = Cell::new(turn.load(Ordering::Relaxed));
+                self.schedule.next(|| own.replace(own.get().wrapping_add(1)), is_eligible)
             }
             Balance::Caller => {
                 let name = |at| of(at).map_or(0, |endpoint| endpoint.name);
-                self.shares.rendezvous(caller, name, is_eligible)
+                self.shares.rendezvous(choice.caller, name, is_eligible)
             }
         }
     }

@@ -77,23 +77,24 @@ impl Way {
             && self.transport == upstream.transport
     }
 
-    /// The server that a request is sent to. If nobody knows one yet, the first lookup of names is
-    /// waited for, as long as a connection would be.
-    pub(super) async fn choose_first(
+    /// The server that a request of `caller` is sent to first. Waits for the name to be looked up if
+    /// it never was, as long as connecting may take.
+    pub(super) async fn first(
         &self,
-        choice: Choice<'_>,
+        caller: u128,
         upstream: &Upstream,
     ) -> Result<Arc<Endpoint>, UpstreamError> {
+        let choice = Choice { caller, tried: &[] };
         if let Some(endpoint) = self.group.choose(choice) {
             return Ok(endpoint);
         }
         self.group.resolved(upstream.connect_timeout).await;
-        self.choose(choice)
+        self.group.choose(choice).ok_or(UpstreamError::NoAddress)
     }
 
-    /// The server that a request is sent to next.
-    pub(super) fn choose(&self, choice: Choice<'_>) -> Result<Arc<Endpoint>, UpstreamError> {
-        self.group.choose(choice).ok_or(UpstreamError::NoAddress)
+    /// The server that it is sent to after it was tried in vain.
+    pub(super) fn next(&self, choice: Choice<'_>) -> Option<Arc<Endpoint>> {
+        self.group.choose(choice)
     }
 
     /// This worker's connections to a server; made when first asked for.

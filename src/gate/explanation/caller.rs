@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Findings;
 use crate::{
-    gate::{charges::Charges, rehearsal::Fate},
+    gate::{charges::Charges, rehearsal::Fate, respond::Reply},
     identity::{
         Caller, CallerKey, Identity, IdentityRules, KnownToken, Place, TierSource, TokenSources,
     },
@@ -41,7 +41,7 @@ pub(super) fn found(charges: &Charges<'_, '_>, findings: &Findings<'_, '_>) -> O
     let Charges { policy, route, .. } = charges;
     let rules = &policy.identity;
     let refused = match &findings.course.fate {
-        Fate::Answered(Err(Rejection::Identity(error))) => Some(error),
+        Fate::Answered(Reply::Refused(Rejection::Identity(error))) => Some(error),
         _ => findings.ignored.as_ref(),
     };
     let identity = findings.course.passage.identity.as_ref();
@@ -125,7 +125,9 @@ fn tier_because(
 fn source(key: &CallerKey, name: &str) -> String {
     match key {
         CallerKey::ApiKey(_) => format!("api_key.{name}"),
-        CallerKey::Claim(_) | CallerKey::Address { .. } => format!("jwt.{name}"),
+        CallerKey::Claim(_) | CallerKey::Certificate(_) | CallerKey::Address { .. } => {
+            format!("jwt.{name}")
+        }
     }
 }
 

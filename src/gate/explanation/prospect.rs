@@ -4,7 +4,10 @@ use http::{HeaderMap, header, request::Parts};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    gate::rehearsal::{Course, Draft, Fate},
+    gate::{
+        rehearsal::{Course, Draft, Fate},
+        respond::Reply,
+    },
     policy::Upstream,
 };
 
@@ -16,7 +19,7 @@ pub enum Prospect {
     Forward {
         /// The upstream's name.
         upstream: String,
-        /// Its server.
+        /// Its servers.
         server: String,
         /// What it is asked for, without a token.
         target: String,
@@ -41,17 +44,18 @@ pub enum Prospect {
 pub(super) fn of(draft: &Draft, course: &Course<'_>) -> Prospect {
     match &course.fate {
         Fate::Forwarded(upstream, head) => forward(draft, upstream, head, course),
-        Fate::Answered(Err(rejection)) => Prospect::Answer {
+        Fate::Answered(Reply::Refused(rejection)) => Prospect::Answer {
             status: rejection.status(course.passage.responses()).as_u16(),
             reason: rejection.to_string(),
             denied_by: rejection.limit().map(str::to_owned),
             retry_after: rejection.retry_after(),
         },
-        Fate::Answered(Ok(response)) => Prospect::Answer {
+        Fate::Answered(Reply::Made(response) | Reply::Forwarded(response)) => Prospect::Answer {
             status: response.status().as_u16(),
-            reason: match course.passage.policy {
-                Some(_) => "it asks how its caller's limits stand".into(),
-                None => "`OPTIONS *` asks about this server".into(),
+            reason: match (course.passage.policy, course.passage.route) {
+                (Some(_), Some(_)) => "a browser asks what pages of its origin may do".into(),
+                (Some(_), None) => "it asks how its caller's limits stand".into(),
+                (None, _) => "`OPTIONS *` asks about this server".into(),
             },
             denied_by: None,
             retry_after: None,
@@ -69,12 +73,14 @@ fn forward(draft: &Draft, upstream: &Upstream, head: &Parts, course: &Course<'_>
         // It holds claims that the policy does not read.
         _ if payload == Some(name) => "(all claims)".into(),
         _ if name == "x-request-id" => "(a new one)".into(),
+        // The policy has it from the environment.
+        Some(value) if value.is_sensitive() => "…".to_owned(),
         value => value.map(|it| String::from_utf8_lossy(it.as_bytes()).into()).unwrap_or_default(),
     };
     let servers: Vec<String> = upstream.servers.iter().map(ToString::to_string).collect();
     Prospect::Forward {
         upstream: upstream.name.to_string(),
-        server: servers.join(", "),
+        server: servers.join(" or "),
         target: head.uri.to_string(),
         sets: after.keys().filter(is_set).map(|name| (name.to_string(), value(name))).collect(),
         removes: before

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::Uri;
 
-use super::{Compiler, failures::is_off};
+use super::{Compiler, words::is_off};
 use crate::{
     policy::{Cors, OriginPattern, Origins, Preflight, file::RawCors},
     target::Host,
@@ -68,7 +68,8 @@ impl Compiler<'_> {
     }
 
     fn origin(&mut self, raw: &Spanned<String>) -> Option<OriginPattern> {
-        const HELP: &str = "write one such as https://app.example.com or https://*.example.com";
+        const HELP: &str = "write one such as https://app.example.com or https://*.example.com: in \
+                            lower case, without path and usual port";
         let text = raw.value.as_str();
         let (message, help) = match text {
             "*" => ("`*` beside other origins".to_owned(), "keep either"),

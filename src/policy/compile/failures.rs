@@ -2,16 +2,15 @@
 
 use std::{num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
-use http::{HeaderValue, uri::PathAndQuery};
+use http::uri::PathAndQuery;
 
-use super::Compiler;
+use super::{Compiler, words::is_off};
 use crate::{
     policy::{
         Ejection, HealthCheck, Retries, Statuses,
-        file::{LATER, RawEjection, RawHealthCheck, RawRetries},
+        file::{RawEjection, RawHealthCheck, RawRetries},
     },
-    target::Host,
-    yaml::{Node, Spanned, Value},
+    yaml::{Node, Spanned},
 };
 
 /// Answers or failures in a row, at most.
@@ -56,23 +55,13 @@ impl Compiler<'_> {
     fn health_path(&mut self, raw: &Spanned<String>) -> Option<Box<str>> {
         // What the parser takes and changes is refused, too: a fragment.
         let is_path = raw.value.starts_with('/')
+            && raw.value.is_ascii()
             && raw.value.parse::<PathAndQuery>().is_ok_and(|path| path.as_str() == raw.value);
         if !is_path {
             let message = format!("`{}` is not a path", raw.value);
             self.refuse(raw.span, message, "write a path such as /healthz");
         }
         is_path.then(|| raw.value.as_str().into())
-    }
-
-    /// The value of a `Host` field.
-    pub(super) fn host_field(&mut self, raw: &Spanned<String>) -> Option<HeaderValue> {
-        let value = HeaderValue::from_str(&raw.value).ok();
-        let value = value.filter(|_| Host::parse(raw.value.as_bytes()).is_ok());
-        if value.is_none() {
-            let message = format!("`{}` is not a host", raw.value);
-            self.refuse(raw.span, message, "write one such as api.example.com, without a scheme");
-        }
-        value
     }
 
     /// None in it: no server is left out.
@@ -114,28 +103,4 @@ impl Compiler<'_> {
             statuses: statuses?,
         })
     }
-
-    /// A section in place of which there could be a word: `help` says what to write.
-    pub(super) fn section<T: serde::de::DeserializeOwned>(
-        &mut self,
-        node: &Node,
-        help: &str,
-    ) -> Option<T> {
-        match &node.value {
-            Value::Mapping(_) => self.document.decode_node(node, LATER, &mut self.problems),
-            other => {
-                let found = match other {
-                    Value::String(word) => format!("`{word}`"),
-                    other => other.kind().to_owned(),
-                };
-                self.refuse(node.span, format!("expected a mapping or off, found {found}"), help);
-                None
-            }
-        }
-    }
-}
-
-/// Whether something is switched off.
-pub(super) fn is_off(node: &Node) -> bool {
-    matches!(&node.value, Value::String(word) if word == "off")
 }

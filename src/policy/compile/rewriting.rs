@@ -21,7 +21,7 @@ enum Way {
 }
 
 impl Compiler<'_> {
-    /// What becomes of the path of a request that takes a route; none for its own: it is not sound.
+    /// What becomes of the path of a request that takes a route. `path` is none if it is not sound.
     pub(super) fn path_rewrite(
         &mut self,
         raw: &RawRoute,
@@ -117,10 +117,9 @@ impl Compiler<'_> {
             let value = self.header_text(node);
             let (Some(name), Some(value)) = (name, value) else { continue };
             self.refuse_header_twice(written, &name, fields.iter().map(|(name, _)| name));
-            if let (Way::Request, true, Ok(host)) =
-                (way, name == header::HOST, value.to_str().map(str::to_owned))
-            {
-                self.host_field(&Spanned { value: host, span: node.span });
+            if way == Way::Request && name == header::HOST {
+                let text = value.to_str().unwrap_or_default().to_owned();
+                self.host_field(&Spanned { value: text, span: node.span });
             }
             fields.push((name, value));
         }

@@ -1,6 +1,7 @@
 //! What policies mean, down to numbers and counter ids. What is wrong with bad ones is told by
 //! `tests/policies/bad`.
 
+mod edge;
 mod measures;
 
 use std::time::Duration;

@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use rustls::{
-    ClientConfig, RootCertStore,
+    ClientConfig, Error, RootCertStore,
     crypto::aws_lc_rs,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
@@ -82,18 +82,28 @@ impl Compiler<'_> {
             Some(raw) => self.server_name(raw, &mut fingerprint).map(Some),
         };
         let (roots, shown, server_name) = (roots?, shown?, server_name?);
-        let is_shown = shown.is_some();
         let config = match client_config(roots, shown) {
             Ok(config) => Arc::new(config),
             Err(error) => {
-                let key_file = raw.and_then(|raw| raw.key_file.as_ref()).filter(|_| is_shown);
-                let message = format!("key and certificate cannot be used: {error}");
-                let help = "name the key of the first certificate in `certificate_file`";
-                self.refuse(key_file.map_or(place, |path| path.span), message, help);
+                self.refuse_config(&error, raw, place);
                 return None;
             }
         };
         Some(UpstreamTls { config, server_name, fingerprint: fingerprint.finish() })
+    }
+
+    fn refuse_config(&mut self, error: &Error, raw: Option<&RawUpstreamTls>, place: Span) {
+        let files =
+            raw.and_then(|raw| Some((raw.certificate_file.as_ref()?, raw.key_file.as_ref()?)));
+        let (place, message) = match (files, error) {
+            (Some((certificate, key)), Error::InconsistentKeys(_)) => {
+                let message = format!("`{}` is not the key of `{}`", key.value, certificate.value);
+                (key.span, message)
+            }
+            (Some((_, key)), error) => (key.span, format!("`{}` is of no use: {error}", key.value)),
+            (None, error) => (place, format!("no TLS: {error}")),
+        };
+        self.refuse(place, message, "name the key of the first certificate in `certificate_file`");
     }
 
     fn roots(
@@ -189,10 +199,7 @@ impl Compiler<'_> {
 }
 
 /// TLS 1.2 and 1.3.
-fn client_config(
-    roots: Arc<RootCertStore>,
-    shown: Option<Shown>,
-) -> Result<ClientConfig, rustls::Error> {
+fn client_config(roots: Arc<RootCertStore>, shown: Option<Shown>) -> Result<ClientConfig, Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?

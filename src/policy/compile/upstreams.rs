@@ -184,24 +184,18 @@ impl Compiler<'_> {
     }
 
     fn bounds(&mut self, raw: &RawUpstream, defaults: &Bounds) -> Option<Bounds> {
-        let max_connections = match &raw.max_connections {
-            None => Some(defaults.max_connections),
-            Some(raw) => self
-                .number_within(Some(raw), 1, 1..=MAX_CONNECTIONS)
-                .and_then(|most| NonZeroUsize::new(most as usize)),
-        };
+        let most = defaults.max_connections.get() as u32;
+        let max_connections =
+            self.number_within(raw.max_connections.as_ref(), most, 1..=MAX_CONNECTIONS);
         let (size, timeout) = match &raw.queue {
             None => (None, None),
             Some(queue) => (queue.size.as_ref(), queue.timeout.as_ref()),
         };
-        let queue = match size {
-            None => Some(defaults.queue),
-            Some(_) => self.number_within(size, 0, 0..=MAX_QUEUE).map(|most| most as usize),
-        };
+        let queue = self.number_within(size, defaults.queue as u32, 0..=MAX_QUEUE);
         let queue_timeout = self.duration(timeout, defaults.queue_timeout);
         Some(Bounds {
-            max_connections: max_connections?,
-            queue: queue?,
+            max_connections: NonZeroUsize::new(max_connections? as usize)?,
+            queue: queue? as usize,
             queue_timeout: queue_timeout?,
         })
     }

@@ -2,11 +2,13 @@
 
 use std::{collections::HashMap, fmt, num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
-use http::HeaderName;
+use http::{HeaderName, HeaderValue};
+use serde::de::DeserializeOwned;
 
 use super::Compiler;
 use crate::{
-    policy::rate::parse_count,
+    policy::{file::LATER, rate::parse_count},
+    target::Host,
     upstream::is_reserved,
     yaml::{Node, Spanned, Value, suggest},
 };
@@ -133,6 +135,21 @@ impl Compiler<'_> {
         }
     }
 
+    /// A section in place of which there could be a word: `help` says what to write.
+    pub(super) fn section<T: DeserializeOwned>(&mut self, node: &Node, help: &str) -> Option<T> {
+        match &node.value {
+            Value::Mapping(_) => self.document.decode_node(node, LATER, &mut self.problems),
+            other => {
+                let found = match other {
+                    Value::String(word) => format!("`{word}`"),
+                    other => other.kind().to_owned(),
+                };
+                self.refuse(node.span, format!("expected a mapping or off, found {found}"), help);
+                None
+            }
+        }
+    }
+
     pub(super) fn one_of<T: Copy>(
         &mut self,
         raw: &Spanned<String>,
@@ -191,6 +208,17 @@ impl Compiler<'_> {
         name
     }
 
+    /// The value of a `Host` field.
+    pub(super) fn host_field(&mut self, raw: &Spanned<String>) -> Option<HeaderValue> {
+        let value = HeaderValue::from_str(&raw.value).ok();
+        let value = value.filter(|_| Host::parse(raw.value.as_bytes()).is_ok());
+        if value.is_none() {
+            let message = format!("`{}` is not a host", raw.value);
+            self.refuse(raw.span, message, "write one such as api.example.com, without a scheme");
+        }
+        value
+    }
+
     /// The name of a header that says something about a message, not about its connection.
     pub(super) fn message_header(&mut self, raw: &Spanned<String>) -> Option<HeaderName> {
         let name = self.header_name(raw)?;
@@ -219,6 +247,11 @@ impl Compiler<'_> {
         }
         Some(raw.value.as_str().into())
     }
+}
+
+/// Whether something is switched off.
+pub(super) fn is_off(node: &Node) -> bool {
+    matches!(&node.value, Value::String(word) if word == "off")
 }
 
 /// `1048576`, `1_048_576`, `10MiB`, `10 MiB`.

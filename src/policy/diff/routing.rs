@@ -12,7 +12,9 @@ use http::Method;
 use serde::Serialize;
 
 use super::words;
-use crate::policy::{HostPattern, KeyPart, Matcher, Policy, Request, Route};
+use crate::policy::{
+    HeaderEdits, HostPattern, KeyPart, Matcher, PathRewrite, Policy, Request, Route,
+};
 
 /// Sample requests that are tried, at most: a policy of a thousand routes must not take long.
 const MAX_SAMPLES: usize = 50_000;
@@ -240,10 +242,15 @@ impl<'p> Sides<'p> {
             ("scopes", scopes(before), scopes(after)),
             ("upstream", upstream(before, self.old), upstream(after, self.new)),
             ("cost", cost(before), cost(after)),
+            ("max body", max_body(before), max_body(after)),
+            ("upgrades", upgrades(before), upgrades(after)),
+            ("path prefix", prefixes(before), prefixes(after)),
+            ("cors", cors(before), cors(after)),
         ];
         let differs = pairs.into_iter().filter(|(_, before, after)| before != after);
         let mut effects: Vec<String> =
             differs.map(|(what, before, after)| format!("{what} {before} -> {after}")).collect();
+        effects.extend(edited_headers(before, after));
         effects.extend(self.moved_parameters(before, after));
         effects
     }
@@ -298,4 +305,41 @@ fn scopes(route: &Route) -> String {
 
 fn cost(route: &Route) -> String {
     route.cost.as_ref().map_or_else(|| "by limit".to_owned(), words::cost)
+}
+
+fn max_body(route: &Route) -> String {
+    route.max_body.map_or_else(|| "any".to_owned(), |bytes| format!("{bytes} bytes"))
+}
+
+fn upgrades(route: &Route) -> String {
+    let mut upgrades: Vec<String> = route.upgrades.iter().map(ToString::to_string).collect();
+    upgrades.sort();
+    words::list(upgrades)
+}
+
+fn prefixes(route: &Route) -> String {
+    let PathRewrite { strip, add } = &route.rewrite;
+    let strip = strip.iter().map(|prefix| format!("without {prefix}"));
+    words::list(strip.chain(add.iter().map(|prefix| format!("below {prefix}"))))
+}
+
+fn cors(route: &Route) -> String {
+    route.cors.as_deref().map_or_else(|| "none".to_owned(), words::cors)
+}
+
+/// Values are not told: they may be passwords.
+fn edited_headers(before: &Route, after: &Route) -> Vec<String> {
+    let pairs = [
+        ("request headers", &before.request_headers, &after.request_headers),
+        ("response headers", &before.response_headers, &after.response_headers),
+    ];
+    let effect = |(what, before, after): (&str, &HeaderEdits, &HeaderEdits)| {
+        let [from, to] = [before, after].map(words::header_edits);
+        match from == to {
+            _ if before == after => None,
+            true => Some(format!("{what} have other values")),
+            false => Some(format!("{what} {from} -> {to}")),
+        }
+    };
+    pairs.into_iter().filter_map(effect).collect()
 }

@@ -1,5 +1,5 @@
-//! Everything but windows and routes: who is calling, when limits count, who is singled out, where
-//! requests go, what clients are told.
+//! Who is calling, when limits count, who is singled out, what paths stand for, what clients are
+//! told.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     identity::{Caller, ClaimRules, IdentityRules, InvalidToken, Issuer, IssuerKeys, Location},
-    policy::{CallerName, HeaderProfile, Limit, Listed, OnMissing, Policy, Upstream},
+    policy::{CallerName, HeaderProfile, Limit, Listed, OnMissing, Policy},
+    target::EncodedSlash,
 };
 
 /// Something that is otherwise.
@@ -36,7 +37,7 @@ impl Change {
     }
 
     /// Pairs of fields that differ, called by `what` makes of their names.
-    fn between_fields<const N: usize>(
+    pub(super) fn between_fields<const N: usize>(
         before: [(&str, String); N],
         after: [(&str, String); N],
         what: impl Fn(&str) -> String,
@@ -46,11 +47,11 @@ impl Change {
         pairs.filter_map(change).collect()
     }
 
-    fn added(what: &str, after: String) -> Change {
+    pub(super) fn added(what: &str, after: String) -> Change {
         Change { what: what.into(), before: None, after: Some(after), effect: None }
     }
 
-    fn removed(what: &str, before: String) -> Change {
+    pub(super) fn removed(what: &str, before: String) -> Change {
         Change { what: what.into(), before: Some(before), after: None, effect: None }
     }
 
@@ -291,28 +292,14 @@ pub(super) fn caller(name: &CallerName, policy: &Policy) -> String {
     }
 }
 
-/// Where requests go.
-pub(super) fn upstreams(old: &Policy, new: &Policy) -> Vec<Change> {
-    let find = |policy: &'_ Policy, name: &str| {
-        policy.upstreams.iter().find(|own| *own.name == *name).map(upstream)
+/// What paths stand for.
+pub(super) fn paths(old: &Policy, new: &Policy) -> Vec<Change> {
+    let word = |policy: &Policy| match policy.encoded_slash {
+        EncodedSlash::Reject => "reject".to_owned(),
+        EncodedSlash::Keep => "keep".into(),
+        EncodedSlash::Decode => "decode".into(),
     };
-    let names = old.upstreams.iter().map(|own| &*own.name);
-    let added = new.upstreams.iter().map(|own| &*own.name);
-    let added = added.filter(|name| old.upstreams.iter().all(|own| *own.name != **name));
-    let change = |name: &str| {
-        let (before, after) = (find(old, name), find(new, name));
-        let is_other = before != after;
-        let what = format!("upstream {name}");
-        is_other.then_some(Change { what, before, after, effect: None })
-    };
-    names.chain(added).filter_map(change).collect()
-}
-
-fn upstream(own: &Upstream) -> String {
-    let times = [own.connect_timeout, own.response_timeout, own.idle_timeout];
-    let [connect, response, idle] = times.map(|time| format!("{time:?}"));
-    let servers: Vec<String> = own.servers.iter().map(ToString::to_string).collect();
-    format!("{} (connect {connect}, response {response}, idle {idle})", servers.join(", "))
+    Change::between("encoded slash", word(old), word(new)).into_iter().collect()
 }
 
 /// What clients are told.

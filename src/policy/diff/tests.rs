@@ -171,10 +171,44 @@ fn lists_costs_and_responses_are_told() {
         new,
         "  access\n    deny: removed 192.0.2.1/32\n    deny: added 192.0.2.2/32\n    \
          exempt: removed anonymous:192.0.2.9\n  limits\n    core: cost: 1 -> GET 1, others 5\n    \
-         core: mode: enforced -> shadow\n  upstreams\n    upstream api: 127.0.0.1:9000 (connect 2s, \
-         response 60s, idle 60s) -> 127.0.0.1:9001 (connect 2s, response 60s, idle 60s)\n  \
+         core: mode: enforced -> shadow\n  upstreams\n    upstream api: 127.0.0.1:9000 -> 127.0.0.1:9001\n  \
          responses\n    denied status: 429 -> 403\n",
     );
+}
+
+#[test]
+fn what_becomes_of_requests_at_an_upstream_is_told() {
+    let old = "upstreams: { api: { servers: [http://127.0.0.1:9000] } }\n";
+    let new = "paths: { encoded_slash: keep }\n\
+               upstreams:\n  api:\n    servers: [http://127.0.0.1:9000, { url: http://127.0.0.1:9001, weight: 3 }]\n    \
+               balance: caller\n    health_check: { path: /healthz }\n    retries: off\n    \
+               queue: { size: 0 }\n";
+    let told_of = "  paths\n    encoded slash: reject -> keep\n  upstreams\n    \
+         upstream api: 127.0.0.1:9000 -> 127.0.0.1:9000 (weight 1), 127.0.0.1:9001 (weight 3)\n    \
+         upstream api: balance: least_loaded -> caller\n    \
+         upstream api: health check: none -> /healthz every 5s within 2s, 200-299 is good, back after 2, out after 3\n    \
+         upstream api: queue: 1024 -> 0\n    \
+         upstream api: retries: 1, at most 20 % (statuses none) -> none\n";
+    assert_told(old, new, told_of);
+}
+
+#[test]
+fn what_a_route_changes_is_told_without_values() {
+    let route = |fields: &str| format!("routes: [{{ match: {{ path: /v1/** }}{fields} }}]\n");
+    let edits = |value: &str| route(&format!(", request_headers: {{ set: {{ x-key: {value} }} }}"));
+    let changed = ", max_body: 1KiB, upgrades: [], strip_prefix: /v1, add_prefix: /in, \
+                   cors: { origins: [\"https://*.a.example\"], preflight: pass }, \
+                   response_headers: { remove: [server] }";
+    assert_told(
+        &route(""),
+        &route(changed),
+        "  routing\n    /v1/**: max body any -> 1024 bytes; upgrades websocket -> none; \
+         path prefix none -> without /v1, below /in; \
+         cors none -> https://*.a.example, preflight pass; \
+         response headers none -> remove server\n",
+    );
+    let told_of = "  routing\n    /v1/**: request headers have other values\n";
+    assert_told(&edits("one"), &edits("two"), told_of);
 }
 
 #[test]

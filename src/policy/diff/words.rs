@@ -7,8 +7,8 @@ use crate::{
     identity::{Caller, CallerKey, ClaimRules, IdentityRules, TierSource, Tiers},
     limit::{Align, FixedWindow, Quota},
     policy::{
-        AcceptedIssuers, Auth, Cost, Enforcement, HostPattern, KeyPart, Per, Period, Policy,
-        Refund, Statuses,
+        AcceptedIssuers, Auth, Cors, Cost, Enforcement, HeaderEdits, HostPattern, KeyPart,
+        OriginPattern, Origins, Per, Period, Policy, Preflight, Refund, Statuses,
     },
 };
 
@@ -223,6 +223,42 @@ pub(super) fn enforcement(enforcement: Enforcement) -> String {
         Enforcement::Nobody => "shadow".into(),
         Enforcement::Percent(percent) => format!("enforced for {percent} %"),
     }
+}
+
+/// What pages of other origins may do.
+pub(super) fn cors(cors: &Cors) -> String {
+    let origin = |origin: &OriginPattern| match origin {
+        OriginPattern::Exact(origin) => origin.to_string(),
+        OriginPattern::Below { scheme, suffix } => format!("{scheme}*{suffix}"),
+    };
+    let mut words: Vec<String> = match &cors.origins {
+        Origins::Any => vec!["*".into()],
+        Origins::Listed(patterns) => patterns.iter().map(origin).collect(),
+    };
+    words.extend(cors.credentials.then(|| "with credentials".into()));
+    words.push(match &cors.preflight {
+        Preflight::Check => "preflight check".into(),
+        Preflight::Pass => "preflight pass".into(),
+        Preflight::Answer { methods, headers, max_age } => {
+            let methods = methods.iter().map(ToString::to_string);
+            let headers = headers.iter().map(ToString::to_string);
+            let max_age = max_age.map(|time| format!("{time:?}"));
+            let details: Vec<String> = methods.chain(headers).chain(max_age).collect();
+            match details.is_empty() {
+                true => "preflight answer".into(),
+                false => format!("preflight answer ({})", details.join(" ")),
+            }
+        }
+    });
+    list(words)
+}
+
+/// Which fields are changed, without their values.
+pub(super) fn header_edits(edits: &HeaderEdits) -> String {
+    let removed = edits.remove.iter().map(|name| format!("remove {name}"));
+    let set = edits.set.iter().map(|(name, _)| format!("set {name}"));
+    let added = edits.add.iter().map(|(name, _)| format!("add {name}"));
+    list(removed.chain(set).chain(added))
 }
 
 /// A host as policies write it.

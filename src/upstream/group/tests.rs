@@ -78,10 +78,10 @@ fn callers_keep_their_server() {
 #[test]
 fn busy_servers_get_less() {
     let group = Group::new(&addresses([1, 2]));
-    let _busy = endpoint(&group, 1).load();
+    let busy = endpoint(&group, 1).load();
     let now = Instant::now();
     assert_eq!(chosen(&group, Choice::default(), now), [2]);
-    drop(_busy);
+    drop(busy);
     assert_eq!(chosen(&group, Choice::default(), now), [1, 2]);
 }
 
@@ -92,6 +92,16 @@ fn who_has_failed_a_request_gets_it_again_only_if_nobody_else_is_there() {
     let of = |tried: &[Arc<Endpoint>]| chosen(&group, Choice { caller: 0, tried }, now);
     assert_eq!(of(&[Arc::clone(&one)]), [2]);
     assert_eq!(of(&[one, two]), [1, 2]);
+}
+
+#[test]
+fn what_is_tried_again_takes_no_turn_from_others() {
+    let group = Group::new(&Upstream { balance: Balance::RoundRobin, ..addresses([1, 2]) });
+    let one = endpoint(&group, 1);
+    let port = |tried: &[_]| group.choose(Choice { caller: 0, tried }).unwrap().address.port();
+    let ports: Vec<u16> =
+        (0..3).flat_map(|_| [port(&[]), port(&[Arc::clone(&one)]), port(&[])]).collect();
+    assert_eq!(ports, [1, 2, 2, 1, 2, 2, 1, 2, 2]);
 }
 
 #[test]

@@ -1,0 +1,98 @@
+//! The answer to what never became a request: a head that is malformed, too large or too slow.
+
+use std::time::Instant;
+
+use http::{HeaderValue, Response, header};
+
+use super::{Arrival, Gate, X_REQUEST_ID};
+use crate::{
+    access_log::{Entry, Tail},
+    policy::Responses,
+    response::{Body, Format, Rejection, Telling},
+    server::Peer,
+};
+
+/// How HTTP writes a date (RFC 9110 section 5.6.7).
+const DATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
+
+impl Gate {
+    /// What a client is told, and the log, when `rejection` is all that came of what it sent. `line`
+    /// is the beginning of that, as far as it is known; nothing in it can be relied on.
+    pub fn refuse(&self, rejection: Rejection, peer: &Peer, line: &[u8]) -> Response<Body> {
+        let shared = self.shared();
+        let arrival = Arrival { now: shared.clock.now(), started: Instant::now() };
+        let request_id = &self.request_ids.fresh();
+        let error = rejection.to_string();
+        let telling = Telling { format: Format::Json, request_id, violated: Vec::new() };
+        let mut response = rejection.into_response(&Responses::DEFAULT, &telling);
+        let headers = response.headers_mut();
+        headers.insert(X_REQUEST_ID.clone(), request_id.clone());
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if let Some(date) = http_date(arrival) {
+            headers.insert(header::DATE, date);
+        }
+        let status = response.status().as_u16();
+        let (method, path) = words(line);
+        let tail = self.log.as_ref().map(|log| {
+            let line = log.begin(&Entry {
+                time: arrival.now,
+                request_id: request_id.to_str().unwrap_or_default(),
+                client: &peer.address,
+                caller: None,
+                tier: None,
+                method: &method,
+                host: None,
+                path: &path,
+                route: None,
+                limit: None,
+                would_deny: None,
+                error: Some(&error),
+                status,
+                upstream: None,
+            });
+            Tail::new(log.clone(), line, arrival.started)
+        });
+        response.map(|body| body.with_tail(tail))
+    }
+}
+
+/// What stands where a method and a path would, without a query, which may hold a secret.
+fn words(line: &[u8]) -> (String, String) {
+    let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    let mut next = |end: u8| {
+        let word = words.next().and_then(|word| word.split(|byte| *byte == end).next());
+        let word = String::from_utf8_lossy(word.unwrap_or_default());
+        // Long enough to recognise, and no longer.
+        let word: String = word.chars().take(100).collect();
+        if word.is_empty() { "-".to_owned() } else { word }
+    };
+    (next(b' '), next(b'?'))
+}
+
+fn http_date(arrival: Arrival) -> Option<HeaderValue> {
+    let micros = i64::try_from(arrival.now.as_micros()).ok()?;
+    let now = jiff::Timestamp::from_microsecond(micros).ok()?;
+    HeaderValue::from_str(&now.strftime(DATE).to_string()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_short_and_without_a_query() {
+        let long = "x".repeat(1000);
+        for (line, expected) in [
+            ("", ("-", "-")),
+            ("GET /a?token=secret HTTP/1.1", ("GET", "/a")),
+            ("GET", ("GET", "-")),
+            ("  ?x=y", ("?x=y", "-")),
+            ("GET ?secret", ("GET", "-")),
+            (&long, (&long[..100], "-")),
+        ] {
+            let (method, path) = words(line.as_bytes());
+            assert_eq!((&*method, &*path), expected, "{line}");
+        }
+        assert_eq!(words(b"\x16\x03\x01\xff / x").1, "/");
+    }
+}

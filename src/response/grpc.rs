@@ -1,0 +1,146 @@
+//! Errors as gRPC tells them: a status in the fields of a response that is nothing but a head
+//! ("Trailers-Only" in gRPC over HTTP/2).
+//!
+//! The one thing to know: for HTTP such a response is a success. What was charged is put right by the
+//! status that another client would have been told.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+
+use super::Rejection;
+use crate::{policy::Responses, upstream::UpstreamError};
+
+static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+
+static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+static GRPC_RETRY_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+static APPLICATION_GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+
+/// Statuses of gRPC, as far as they are told here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+enum Code {
+    DeadlineExceeded = 4,
+    PermissionDenied = 7,
+    ResourceExhausted = 8,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
+    Unauthenticated = 16,
+}
+
+/// How a gRPC call has ended, if these fields of its head or its trailers say so.
+pub fn grpc_status(fields: &HeaderMap) -> Option<u64> {
+    fields.get(&GRPC_STATUS)?.to_str().ok()?.parse().ok()
+}
+
+/// Whether a request is a gRPC call: its content type says so.
+pub(super) fn is_call(method: &Method, headers: &HeaderMap) -> bool {
+    // Every call is a POST; other requests need not be looked at.
+    if *method != Method::POST {
+        return false;
+    }
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return false };
+    let prefix = APPLICATION_GRPC.as_bytes();
+    let Some((begun, rest)) = value.as_bytes().split_at_checked(prefix.len()) else { return false };
+    begun.eq_ignore_ascii_case(prefix) && matches!(rest, [] | [b'+' | b';' | b' ' | b'\t', ..])
+}
+
+/// Tells a call why it is refused, in the header of a response without a body.
+pub(super) fn tell(rejection: &Rejection, responses: &Responses, headers: &mut HeaderMap) {
+    let code = code(rejection, rejection.status(responses));
+    headers.insert(header::CONTENT_TYPE, APPLICATION_GRPC.clone());
+    headers.insert(GRPC_STATUS.clone(), HeaderValue::from(code as u16));
+    if let Ok(message) = HeaderValue::from_str(&percent_encoded(&rejection.message())) {
+        headers.insert(GRPC_MESSAGE.clone(), message);
+    }
+    if let Some(seconds) = rejection.retry_after() {
+        headers.insert(GRPC_RETRY_PUSHBACK.clone(), seconds.saturating_mul(1000).into());
+    }
+}
+
+/// What gRPC makes of an HTTP status, but for what can be told more exactly from here.
+fn code(rejection: &Rejection, status: StatusCode) -> Code {
+    match rejection {
+        Rejection::Primary(_) | Rejection::Secondary(_) => return Code::ResourceExhausted,
+        Rejection::Upstream(UpstreamError::ResponseTimeout | UpstreamError::RequestBodyTimeout) => {
+            return Code::DeadlineExceeded;
+        }
+        _ => {}
+    }
+    match status {
+        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+        StatusCode::FORBIDDEN => Code::PermissionDenied,
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => {
+            Code::Unimplemented
+        }
+        StatusCode::PAYLOAD_TOO_LARGE
+        | StatusCode::URI_TOO_LONG
+        | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Code::ResourceExhausted,
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+            Code::Unavailable
+        }
+        _ => Code::Internal,
+    }
+}
+
+/// `grpc-message` holds printable ASCII; everything else, and the percent sign, is escaped.
+fn percent_encoded(message: &str) -> String {
+    let mut encoded = String::with_capacity(message.len());
+    for byte in message.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::IdentityError;
+
+    #[test]
+    fn a_call_is_told_by_its_content_type() {
+        for (content_type, expected) in [
+            ("application/grpc", true),
+            ("application/grpc+proto", true),
+            ("Application/gRPC; charset=utf-8", true),
+            ("application/grpc-web", false),
+            ("application/grpc-web+proto", false),
+            ("application/json", false),
+            ("application/grp", false),
+        ] {
+            let headers: HeaderMap =
+                [(header::CONTENT_TYPE, HeaderValue::from_static(content_type))]
+                    .into_iter()
+                    .collect();
+            assert_eq!(is_call(&Method::POST, &headers), expected, "{content_type}");
+            assert!(!is_call(&Method::GET, &headers));
+        }
+    }
+
+    #[test]
+    fn statuses_are_those_that_grpc_clients_act_on() {
+        let timeout = |error| Rejection::Upstream(error);
+        for (rejection, expected) in [
+            (Rejection::Identity(IdentityError::Missing), 16),
+            (Rejection::Denied, 7),
+            (Rejection::NoRoute, 12),
+            (Rejection::BodyTooLarge, 8),
+            (timeout(UpstreamError::ConnectTimeout), 14),
+            (timeout(UpstreamError::ResponseTimeout), 4),
+            (timeout(UpstreamError::Unsound), 14),
+            (Rejection::Identity(IdentityError::Unavailable), 14),
+            (Rejection::Internal, 13),
+        ] {
+            let status = rejection.status(&Responses::DEFAULT);
+            assert_eq!(code(&rejection, status) as u16, expected, "{rejection:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_printable_ascii() {
+        assert_eq!(percent_encoded("100 % of caf\u{e9}\n"), "100 %25 of caf%C3%A9%0A");
+    }
+}
