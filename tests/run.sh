@@ -5,7 +5,8 @@
 # installed when nothing is missing, and no Docker engine: the compose files are tried where one is
 # there. The last line counts the black-box checks.
 #
-#   TOLLGATE_PROFILE   the Cargo profile of the binary under test (default: release)
+#   TOLLGATE_PROFILE    the Cargo profile of the binary under test (default: release)
+#   TOLLGATE_SCANNERS   when set, testssl.sh and slowhttptest are tried too, which takes minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,10 +37,14 @@ main() {
     if [ "$profile" = dev ]; then folder=debug; fi
     # The image gets the binary that is there; tests/compose/run.py by hand runs the Dockerfile too.
     export TOLLGATE_IMAGE_BINARY="$target/$folder/tollgate"
+    local scanners=()
+    if [ -n "${TOLLGATE_SCANNERS:-}" ]; then scanners=(tests/edge/scanners.py); fi
     black_box "$target/$folder/tollgate" tests/schema/check.py tests/httpbin/compare.py \
         tests/clients/pygithub/limits.py tests/clients/pygithub/waits.py "$octokit/limits.mjs" \
         tests/tokens/libraries.py tests/tokens/issuers.py tests/tokens/attacks.py \
-        tests/compose/run.py
+        tests/edge/transports.py tests/edge/load.py tests/edge/sockets.py tests/edge/rpc.py \
+        tests/edge/bodies.py tests/edge/slow.py tests/edge/floods.py tests/edge/faults.py \
+        tests/edge/restarts.py "${scanners[@]}" tests/compose/run.py
 }
 
 announce() {
@@ -53,6 +58,11 @@ install_packages() {
     # Tests start servers of their own, and make them certificates.
     command -v redis-server >/dev/null || missing+=(redis-server)
     command -v openssl >/dev/null || missing+=(openssl)
+    command -v h2load >/dev/null || missing+=(nghttp2-client)
+    if [ -n "${TOLLGATE_SCANNERS:-}" ]; then
+        command -v testssl >/dev/null || missing+=(testssl.sh)
+        command -v slowhttptest >/dev/null || missing+=(slowhttptest)
+    fi
     # Debian's Node reads the system's certificates, which only its recommendations bring along.
     command -v node >/dev/null || missing+=(nodejs ca-certificates)
     command -v npm >/dev/null || missing+=(npm)
@@ -75,7 +85,8 @@ install_python_packages() {
     # --use-pep517: flasgger has no wheel, and newer Pythons have no setuptools of their own.
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --use-pep517 \
         -r tests/httpbin/requirements.txt -r tests/clients/pygithub/requirements.txt \
-        -r tests/schema/requirements.txt -r tests/tokens/requirements.txt
+        -r tests/schema/requirements.txt -r tests/tokens/requirements.txt \
+        -r tests/edge/requirements.txt
 }
 
 # Of a folder of tests, into another. The scripts are copied to their packages: Node looks for those

@@ -71,7 +71,10 @@ def free_port():
 
 @contextlib.contextmanager
 def running(name, command, port, tally):
-    """Runs `command` until the block ends; the block starts once `port` accepts connections."""
+    """Runs `command` until the block ends; the block starts once `port` accepts connections.
+
+    The block gets the process, and may end it: what it ends with then is the block's concern.
+    """
     failed_before = tally.failed
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
@@ -79,8 +82,9 @@ def running(name, command, port, tally):
         )
         try:
             wait_until_listening(name, process, port)
-            yield
-            if process.poll() is not None:
+            yield process
+            # The block has not waited for it.
+            if process.returncode is None and process.poll() is not None:
                 raise RuntimeError(f"{name} ended by itself with {process.returncode}")
         except BaseException:
             show_tail(name, log)

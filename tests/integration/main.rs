@@ -29,8 +29,29 @@ mod headers;
 /// What goes through, both ways, and what an upstream's failures become.
 mod forwarding;
 
+/// Servers: how they are spoken to, what they may have, and what their failures become.
+mod upstreams;
+
+/// Switching to other protocols, and what comes after that.
+mod upgrades;
+
+/// gRPC calls, and how they are told that they are denied.
+mod grpc;
+
+/// What pages of other origins may ask, and read.
+mod cors;
+
+/// What routes change about requests and responses, and what they do not take.
+mod rewriting;
+
 /// Requests whose length or form is ambiguous.
 mod framing;
+
+/// HTTP/2 as nobody should speak it.
+mod http2;
+
+/// Slow clients, floods, garbage: what the open internet sends.
+mod hardening;
 
 /// The conformance suite: whatever keeps the counters, the limiter behaves alike.
 mod stores;
@@ -46,6 +67,15 @@ mod relief;
 
 /// Moving callers from one store to another.
 mod moving;
+
+/// Clients that speak TLS: names, versions, sessions, certificates of theirs and ours.
+mod tls;
+
+/// Listeners behind a balancer that writes PROXY headers.
+mod proxy_protocol;
+
+/// Listeners that are files.
+mod unix;
 
 /// The end of a server's life.
 mod shutdown;

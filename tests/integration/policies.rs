@@ -28,7 +28,12 @@ fn policies(folder: &str) -> Vec<PathBuf> {
 
 /// The files and variables that the policies name.
 fn sources() -> Sources {
+    let client = rcgen::generate_simple_self_signed(["client.internal".into()]).unwrap();
+    let other = rcgen::KeyPair::generate().unwrap();
     Sources::system()
+        .with_file("keys/client.pem", client.cert.pem())
+        .with_file("keys/client.key", client.signing_key.serialize_pem())
+        .with_file("keys/other.key", other.serialize_pem())
         .with_variable("JWT_SECRET", SECRET)
         .with_variable("SHORT_SECRET", "too short")
         .with_variable("UPSTREAM_HOST", "127.0.0.1")
@@ -57,6 +62,18 @@ fn shipped_configuration_loads() {
     let configuration = configuration.unwrap_or_else(|problems| panic!("{}", problems[0]));
     let names: Vec<&str> = configuration.policies.iter().map(|policy| &*policy.name).collect();
     assert_eq!(names, ["api"]);
+}
+
+#[test]
+fn shipped_examples_load() {
+    let folder = root().join("config/examples/policies");
+    for entry in fs::read_dir(folder).unwrap() {
+        let file = entry.unwrap().path();
+        let text = fs::read_to_string(&file).unwrap();
+        if let Err(problems) = load(&file, &text, &Sources::system()) {
+            panic!("{}", problems[0]);
+        }
+    }
 }
 
 #[test]

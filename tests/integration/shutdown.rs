@@ -1,8 +1,8 @@
 //! The end of a server's life: nothing new is taken on, nothing begun is dropped.
 
-use std::net::TcpStream;
+use std::{net::TcpStream, thread};
 
-use crate::support::{Policy, Proxy, Signal, Upstream, get, post};
+use crate::support::{Client, Policy, Proxy, Signal, Upstream, get, http2, post};
 
 #[test]
 fn request_in_flight_is_finished() {
@@ -35,6 +35,68 @@ fn kept_connection_is_closed() {
     client.send(&get("/")).assert_status(200);
     proxy.begin_shutdown();
     client.assert_closed();
+    assert_eq!(proxy.wait().cut, 0);
+}
+
+#[test]
+fn kept_connections_are_told_that_they_close_and_lose_no_request() {
+    let upstream = Upstream::start();
+    let mut proxy = Proxy::start(&Policy::before(&upstream));
+    let (address, begun) = (proxy.address(), Signal::default());
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let begun = begun.clone();
+            thread::spawn(move || {
+                let mut client = Client::connect(address);
+                // Each request is answered, and the last answer says that it is the last.
+                while client.send(&get("/")).assert_status(200).field("connection") != Some("close")
+                {
+                    begun.open();
+                }
+                client.assert_closed();
+            })
+        })
+        .collect();
+    begun.wait();
+    proxy.begin_shutdown();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    assert_eq!(proxy.wait().cut, 0);
+}
+
+#[test]
+fn clients_that_wait_to_be_accepted_are_served() {
+    let upstream = Upstream::start();
+    let mut proxy = Proxy::start(&Policy::before(&upstream));
+    let clients: Vec<_> = (0..100)
+        .map(|_| {
+            let mut client = proxy.connect();
+            client.write(get("/").to_bytes());
+            client
+        })
+        .collect();
+    proxy.begin_shutdown();
+    for mut client in clients {
+        client.read().assert_status(200);
+    }
+    assert_eq!(proxy.wait().cut, 0);
+}
+
+#[test]
+fn http2_streams_in_flight_are_finished() {
+    let (asked, go) = (Signal::default(), Signal::default());
+    let upstream = Upstream::held(&asked, &go);
+    let mut proxy = Proxy::start(&Policy::before(&upstream));
+    let (address, mut idle) = (proxy.address(), proxy.connect());
+    let client = thread::spawn(move || {
+        let request = http::Request::get(format!("http://{address}/")).body(String::new());
+        http2(address, vec![request.unwrap()])
+    });
+    asked.wait();
+    proxy.begin_shutdown();
+    idle.assert_closed();
+    go.open();
+    let responses = client.join().unwrap();
+    assert_eq!((responses[0].status().as_u16(), &responses[0].body()[..]), (200, &b"ok"[..]));
     assert_eq!(proxy.wait().cut, 0);
 }
 

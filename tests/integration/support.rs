@@ -3,10 +3,12 @@
 
 mod authority;
 mod client;
+pub(crate) mod frames;
 mod policy;
 mod proxy;
 mod redis;
 mod signal;
+mod tls;
 mod token;
 mod upstream;
 mod wire;
@@ -20,6 +22,7 @@ pub(crate) use self::{
     proxy::{Proxy, START, compile, seconds},
     redis::{Certificates, Cluster, Gremlin, Redis, Sentinels, Shards, eventually},
     signal::Signal,
+    tls::{Signer, dial, last_request, shake_hands},
     token::{ISSUER, SECRET, token, token_signed_by, token_with, unsigned_token},
     upstream::Upstream,
 };

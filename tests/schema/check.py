@@ -16,12 +16,16 @@ MODELINE = re.compile(r"# yaml-language-server: \$schema=(\S+)")
 
 # Mistakes that a schema can see, of those in tests/policies/bad.
 SEEN = """
-    bad-auth bad-key bad-status cost-that-is-no-number count-when-nothing five-windows
+    bad-auth bad-key bad-status body-of-decimal-units cors-for-nobody cors-that-is-a-word
+    cost-that-is-no-number count-when-nothing ejection-after-no-failure ejection-that-is-a-word
+    five-windows header-that-is-a-list health-check-that-nothing-passes health-check-without-a-path
     key-of-too-many-parts missing-field misspelt-algorithm misspelt-field
-    misspelt-field-of-candidate no-routes not-a-number override-with-empty-reason
+    misspelt-field-of-candidate no-connections no-routes no-server not-a-number
+    override-with-empty-reason queue-too-long retries-too-many server-of-another-scheme
+    server-of-weight-zero server-without-url
     override-without-end percent-above-all prefix-out-of-range rate-without-window
-    refill-without-interval reserve-without-header unknown-align unknown-field unknown-headers
-    unknown-mode unknown-on-missing unknown-on-store-error unknown-version wrong-type
+    refill-without-interval reserve-without-header unknown-align unknown-encoded-slash unknown-field
+    unknown-headers unknown-protocol unknown-mode unknown-on-missing unknown-on-store-error unknown-version wrong-type
 """.split()
 
 BAD_SETTINGS = {

@@ -30,8 +30,13 @@ impl Drop for Killed {
 impl Running {
     /// Starts a command in a folder.
     pub(super) fn start(folder: &Folder, arguments: &[&str]) -> Running {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-            .args(arguments)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        command.args(arguments);
+        Running::start_by(folder, command)
+    }
+
+    fn start_by(folder: &Folder, mut command: Command) -> Running {
+        let mut child = command
             .current_dir(folder.path())
             .env_remove("TOLLGATE_LOG")
             .stdin(Stdio::null())
@@ -46,7 +51,14 @@ impl Running {
 
     /// Starts serving what a folder configures, and waits until it listens.
     pub(super) fn serve(folder: &Folder) -> (Running, SocketAddr) {
-        let mut running = Running::start(folder, &["run", "--config", "tollgate.yaml"]);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        command.args(["run", "--config", "tollgate.yaml"]);
+        Running::serve_by(folder, command)
+    }
+
+    /// Starts it by another command, and waits until it listens.
+    pub(super) fn serve_by(folder: &Folder, command: Command) -> (Running, SocketAddr) {
+        let mut running = Running::start_by(folder, command);
         let line = running.stderr.wait_for("listening");
         let address = line.split("address=").nth(1).unwrap();
         (running, address.trim().parse().unwrap())

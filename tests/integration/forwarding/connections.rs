@@ -113,10 +113,13 @@ fn repeated_request_is_charged_once() {
 }
 
 #[test]
-fn new_connection_that_breaks_is_not_tried_again() {
-    let upstream = Upstream::scripted(|exchange| exchange.close());
-    plain(&upstream).get("/").assert_status(502);
-    assert_eq!(upstream.count(), 1);
+fn new_connection_that_breaks_is_tried_again_as_the_policy_says() {
+    for (retries, count) in [("retries: off", 1), ("retries: { attempts: 1 }", 2)] {
+        let upstream = Upstream::scripted(|exchange| exchange.close());
+        let proxy = Proxy::start(&Policy::before(&upstream).upstream(&upstream, retries));
+        proxy.get("/").assert_status(502);
+        assert_eq!(upstream.count(), count, "{retries}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    net::{SocketAddr, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
 };
 
 use bytes::Bytes;
@@ -161,6 +161,16 @@ impl Client {
     /// So much of a response's body.
     pub(crate) fn read_bytes(&mut self, bytes: usize) -> Vec<u8> {
         self.wire.read_body(Length::Bytes(bytes)).0
+    }
+
+    /// Sends nothing more, and goes on reading.
+    pub(crate) fn end(&mut self) {
+        self.wire.stream().shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Whether something has come that was not read.
+    pub(crate) fn has_answer(&self) -> bool {
+        self.wire.has_more()
     }
 
     /// All that comes until the proxy closes.

@@ -31,9 +31,14 @@ fn lines(entries: &[&str]) -> Vec<String> {
 impl Policy {
     /// Forwards all requests, knows the issuer of [`super::token`], and has no limits.
     pub(crate) fn before(upstream: &Upstream) -> Policy {
+        Policy::before_servers(&format!("servers: [\"{}\"]", upstream.url()))
+    }
+
+    /// The same for an upstream with these fields.
+    pub(crate) fn before_servers(fields: &str) -> Policy {
         Policy {
             hosts: "[]".into(),
-            upstreams: vec![format!("api: {{ servers: [\"{}\"] }}", upstream.url())],
+            upstreams: vec![format!("api: {{ {fields} }}")],
             issuers: vec![issuer("main", ISSUER)],
             callers: lines(&[
                 "{ name: user, key: jwt.sub, tier: jwt.plan }",

@@ -19,7 +19,7 @@ use tollgate::{
     gate::Shared,
     pipe::Pipe,
     policy::{Policies, Sources, load},
-    server::{Server, Stopped},
+    server::{Faults, Listener, Server, Stopped},
     settings::{Configuration, Settings},
     store::Stores,
 };
@@ -44,6 +44,7 @@ pub(crate) struct Proxy {
     clock: Arc<AtomicU64>,
     stores: Arc<Stores>,
     shared: Arc<Shared>,
+    settings: Settings,
     log: Log,
     stop: Option<oneshot::Sender<()>>,
     server: Option<JoinHandle<Stopped>>,
@@ -92,6 +93,15 @@ pub(crate) fn compile(policies: &[&Policy]) -> Policies {
     Policies::new(policies.iter().enumerate().map(load).collect())
 }
 
+fn parse(listeners: &str, settings: &str) -> Result<Settings, String> {
+    let text = format!("version: 1\nlisteners: {listeners}\n{settings}\n");
+    let sources = Sources::system().with_variable(SECRET_VARIABLE, SECRET);
+    Settings::parse(Path::new("tollgate.yaml"), &text, &sources).map_err(|problems| {
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        format!("{}\n{text}", problems.join("\n"))
+    })
+}
+
 impl Proxy {
     pub(crate) fn start(policy: &Policy) -> Proxy {
         Proxy::with_settings("workers: 1", &[policy])
@@ -112,18 +122,30 @@ impl Proxy {
 
     /// With these lines in the settings file, and with several policies.
     pub(crate) fn with_settings(settings: &str, policies: &[&Policy]) -> Proxy {
-        let settings = format!("version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\n{settings}\n");
-        let sources = Sources::system().with_variable(SECRET_VARIABLE, SECRET);
-        let settings = Settings::parse(Path::new("tollgate.yaml"), &settings, &sources)
-            .unwrap_or_else(|problems| panic!("{}\n{settings}", problems[0]));
+        Proxy::with_listeners("[{ address: 127.0.0.1:0 }]", settings, policies)
+    }
+
+    /// With these listeners, the first of which is where tests connect to.
+    pub(crate) fn with_listeners(listeners: &str, settings: &str, policies: &[&Policy]) -> Proxy {
+        let settings = parse(listeners, settings).unwrap_or_else(|problems| panic!("{problems}"));
         let policies = compile(policies);
         Proxy::serve(Configuration { settings, policies })
     }
 
+    /// Reads these listeners as a reload does, and has the running ones take over their certificates.
+    /// Tells how many had others.
+    pub(crate) fn renew_certificates(&self, listeners: &str) -> Result<usize, String> {
+        let newer = parse(listeners, "workers: 1")?;
+        Ok(newer.renew_certificates(&self.settings).count())
+    }
+
     fn serve(configuration: Configuration) -> Proxy {
         let clock = Arc::new(AtomicU64::new(START.as_micros()));
-        let listeners = vec![Server::bind(configuration.settings.listeners[0]).unwrap()];
-        let address = listeners[0].local_addr().unwrap();
+        let bind = |settings| Listener::bind(settings).unwrap();
+        let listeners: Vec<Listener> = configuration.settings.listeners.iter().map(bind).collect();
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let address = listeners[0].address().unwrap().tcp().unwrap_or(nowhere);
+        let settings = configuration.settings.clone();
         let (workers, drain) = (configuration.settings.workers, configuration.settings.drain);
         let clock_of_proxy = Clock::Manual(Arc::clone(&clock));
         let shared = Arc::new(Shared::new(configuration, clock_of_proxy).unwrap());
@@ -146,12 +168,27 @@ impl Proxy {
             assert!(pipe.flush(PATIENCE), "the log was not written");
             stopped
         });
-        Proxy { address, clock, stores, shared, log, stop: Some(stop), server: Some(server) }
+        Proxy {
+            address,
+            clock,
+            stores,
+            shared,
+            settings,
+            log,
+            stop: Some(stop),
+            server: Some(server),
+        }
     }
 
     /// Puts other policies in force.
     pub(crate) fn install(&self, policies: &[&Policy]) {
         self.shared.install(compile(policies));
+    }
+
+    /// How a server of its first upstream is: the first of its addresses.
+    pub(crate) fn server_state(&self, server: usize) -> &'static str {
+        let report = self.shared.keeper.as_ref().unwrap().report();
+        report[0].servers[server].endpoints[0].state.name()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -161,6 +198,16 @@ impl Proxy {
     /// Its stores, for what they have counted and who is moved between them.
     pub(crate) fn stores(&self) -> &Arc<Stores> {
         &self.stores
+    }
+
+    /// What went wrong with connections.
+    pub(crate) fn faults(&self) -> &Faults {
+        self.shared.admission.faults()
+    }
+
+    /// Connections that there are.
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.admission.connections()
     }
 
     pub(crate) fn connect(&self) -> Client {

@@ -142,6 +142,21 @@ impl Upstream {
         })
     }
 
+    /// Agrees to switch to whatever protocol it is asked for, and sends back what it gets until that
+    /// ends. Answers everything else with 200.
+    pub(crate) fn echoing() -> Upstream {
+        Upstream::scripted(|exchange| match exchange.request.fields.one("upgrade") {
+            Some(protocol) => {
+                exchange.write(format!(
+                    "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
+                     upgrade: {protocol}\r\n\r\n"
+                ));
+                exchange.echo();
+            }
+            None => exchange.answer_ok(),
+        })
+    }
+
     /// Never answers, and waits until it is given up.
     pub(crate) fn silent() -> Upstream {
         Upstream::scripted(|exchange| exchange.wait_for_close())
@@ -290,6 +305,15 @@ impl Exchange<'_> {
     pub(crate) fn close(&mut self) {
         let _ = self.wire.stream().shutdown(Shutdown::Both);
         self.is_closing = true;
+    }
+
+    /// Sends back what comes until nothing more does, and closes the connection.
+    pub(crate) fn echo(&mut self) {
+        while self.wire.wait_for_more() {
+            let some = self.wire.read_some();
+            self.wire.write(&some);
+        }
+        self.close();
     }
 
     /// Waits until the proxy has closed the connection.

@@ -81,6 +81,14 @@ impl Wire {
         more
     }
 
+    /// Whether there is something to read now.
+    pub(super) fn has_more(&self) -> bool {
+        self.stream().set_nonblocking(true).unwrap();
+        let peeked = self.stream().peek(&mut [0]);
+        self.stream().set_nonblocking(false).unwrap();
+        peeked.is_ok()
+    }
+
     /// Whatever comes next, at least a byte; empty at the end.
     pub(super) fn read_some(&mut self) -> Vec<u8> {
         let bytes = unless_closed(self.reader.fill_buf().map(<[u8]>::to_vec));

@@ -1,0 +1,42 @@
+//! Any text as a policy file: it compiles, or there are problems to read; and where it compiles,
+//! every path in normal form takes the first route that matches it.
+
+#![no_main]
+
+use std::path::Path;
+
+use http::Method;
+use libfuzzer_sys::fuzz_target;
+use tollgate::{
+    policy::{Policies, Request, Sources, load},
+    target::{EncodedSlash, normalize_path},
+};
+
+const PATHS: [&str; 6] = ["/", "/healthz", "/search/%C3%A4", "/repos/octo/hello/pulls", "/a;v=1/b", "/.x/"];
+
+fuzz_target!(|text: &str| {
+    let sources = Sources::system().with_variable("SECRET", "a secret of more than 32 bytes, is it not");
+    let policy = match load(Path::new("policy.yaml"), text, &sources) {
+        Ok(policy) => policy,
+        Err(problems) => {
+            assert!(!problems.is_empty(), "refused without a word");
+            assert!(problems.iter().all(|problem| !problem.to_string().trim().is_empty()));
+            return;
+        }
+    };
+    let policies = Policies::new(vec![policy]);
+    for host in [None, Some("api.example.com"), Some("other.test")] {
+        let Some(policy) = policies.for_host(host) else { continue };
+        let names = policy.routes.iter().map(|route| &*route.name);
+        for raw in names.chain(PATHS) {
+            let Ok(path) = normalize_path(raw, policy.encoded_slash) else { continue };
+            assert_eq!(normalize_path(&path, EncodedSlash::Keep).as_deref(), Ok(&*path), "of {raw}");
+            for method in [Method::GET, Method::POST] {
+                let request = Request { host, path: &path, method: &method };
+                let first = policy.router.differences(request).position(|parts| parts.is_empty());
+                assert_eq!(policy.router.route(request), first, "{method} {path}");
+                assert_eq!(policy.route(request).is_some(), first.is_some());
+            }
+        }
+    }
+});

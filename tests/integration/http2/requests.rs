@@ -1,0 +1,111 @@
+//! Requests that HTTP/2 can carry: what becomes of them on their way to an HTTP/1.1 server.
+
+use crate::support::{
+    Policy, Proxy, Upstream,
+    frames::{
+        CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, GET, HEADERS, POST, block, frame, head,
+    },
+};
+
+#[test]
+fn crumbs_of_a_cookie_are_put_together() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let mut frames = Frames::open(proxy.address());
+    let crumbs = [("cookie", "a=1"), ("x", "y"), ("cookie", "b=2"), ("cookie", "c=3")];
+    frames.write(head(1, END_STREAM, &[&GET[..], &crumbs].concat()));
+    assert_eq!(frames.read_status(1), Some(200));
+    assert_eq!(upstream.last().fields.all("cookie"), ["a=1; b=2; c=3"]);
+}
+
+#[test]
+fn whitespace_around_a_value_does_not_reach_the_upstream() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    for value in [" a", "a ", "\ta", "a\t", "  "] {
+        let mut frames = Frames::open(proxy.address());
+        frames.write(head(1, END_STREAM, &[&GET[..], &[("x-value", value)]].concat()));
+        let status = frames.read_status(1);
+        match status {
+            Some(200) => {
+                let seen = upstream.last();
+                assert_eq!(seen.fields.one("x-value"), Some(value.trim()), "{value:?}");
+            }
+            _ => assert!(status.is_none_or(|status| status == 400), "{value:?}: {status:?}"),
+        }
+    }
+}
+
+#[test]
+fn te_trailers_and_host_beside_authority_are_fine() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let mut frames = Frames::open(proxy.address());
+    let more = [("te", "trailers"), ("host", "api.example.com")];
+    frames.write(head(1, END_STREAM, &[&GET[..], &more].concat()));
+    assert_eq!(frames.read_status(1), Some(200));
+    let seen = upstream.last().fields;
+    assert_eq!((seen.all("te"), seen.all("host")), (vec![], vec!["api.example.com"]));
+}
+
+#[test]
+fn host_alone_names_the_authority() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let mut frames = Frames::open(proxy.address());
+    frames.write(head(1, END_STREAM, &[&GET[..3], &[("host", "api.example.com")]].concat()));
+    let status = frames.read_status(1);
+    assert!([Some(200), Some(400)].contains(&status), "{status:?}");
+}
+
+#[test]
+fn body_of_many_frames_and_trailers_goes_through() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let mut frames = Frames::open(proxy.address());
+    frames.write(frame(HEADERS, 0, 1, block(&POST[..2])));
+    frames.write(frame(CONTINUATION, END_HEADERS, 1, block(&POST[2..])));
+    for part in ["a", "bc", "def"] {
+        frames.write(frame(DATA, 0, 1, part));
+    }
+    frames.write(head(1, END_STREAM, &[("x-sum", "6"), ("authorization", "forged")]));
+    assert_eq!(frames.read_status(1), Some(200));
+    let seen = upstream.last();
+    assert_eq!(seen.body, b"abcdef");
+    assert_eq!(seen.trailers.all("authorization"), [""; 0]);
+}
+
+#[test]
+fn too_large_heads_are_refused_by_what_is_too_large() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let path = |length: usize| format!("/{}", "x".repeat(length - 1));
+    let with_path = |path: &str| head(1, END_STREAM, &[GET[0], GET[1], (":path", path), GET[3]]);
+    let value = "y".repeat(16 * 1024);
+    for (request, status) in [
+        (with_path(&path(8193)), 414),
+        (head(1, END_STREAM, &[&GET[..], &[("x", "y"); 101]].concat()), 431),
+    ] {
+        let mut frames = Frames::open(proxy.address());
+        frames.write(request);
+        assert_eq!(frames.read_status(1), Some(status));
+        frames.assert_alive(3);
+    }
+    // In two frames, as none may be larger than 16 KiB.
+    for (value, count, status) in
+        [(&value[..], 1, 431), (&value[..12_000], 3, 431), (&value[..12_000], 2, 200)]
+    {
+        let mut frames = Frames::open(proxy.address());
+        frames.write(frame(HEADERS, END_STREAM, 1, block(&GET)));
+        for part in 0..count {
+            let fields = block(&[("x", value)]);
+            let (first, second) = fields.split_at(10_000);
+            frames.write(frame(CONTINUATION, 0, 1, first));
+            let is_last = part == count - 1;
+            frames.write(frame(CONTINUATION, if is_last { END_HEADERS } else { 0 }, 1, second));
+        }
+        assert_eq!(frames.read_status(1), Some(status), "{count} fields of {}", value.len());
+        frames.assert_alive(3);
+    }
+    assert!(upstream.requests().iter().all(|request| request.target == "/"));
+}

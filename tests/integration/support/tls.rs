@@ -1,0 +1,161 @@
+//! Certificates that a test's own authority signs, and clients that trust it.
+
+use std::{
+    fs,
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
+};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, SanType,
+};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, PrivateKeyDer},
+};
+use tempfile::TempDir;
+
+use super::PATIENCE;
+
+/// An authority, and a folder with what it has signed.
+pub(crate) struct Signer {
+    folder: TempDir,
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+}
+
+/// A client's connection through TLS.
+pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+
+/// Who a client is: its certificate and key.
+pub(crate) type ClientIdentity = (CertificateDer<'static>, PrivateKeyDer<'static>);
+
+impl Signer {
+    pub(crate) fn new() -> Signer {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let authority = params.self_signed(&key).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
+        let certificate = authority.der().clone();
+        Signer { folder, issuer: Issuer::new(params, key), certificate }
+    }
+
+    pub(crate) fn path(&self, file: &str) -> String {
+        self.folder.path().join(file).to_str().unwrap().to_owned()
+    }
+
+    /// Makes `file`.pem and `file`.key for these names, in place of what they were, and says them as
+    /// settings do.
+    pub(crate) fn sign(&self, file: &str, names: &[&str]) -> String {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(names).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        fs::write(self.path(&format!("{file}.pem")), certificate.pem()).unwrap();
+        fs::write(self.path(&format!("{file}.key")), key.serialize_pem()).unwrap();
+        self.pair(file, file)
+    }
+
+    /// A certificate and a key, as settings say them.
+    pub(crate) fn pair(&self, certificate: &str, key: &str) -> String {
+        let certificate = self.path(&format!("{certificate}.pem"));
+        let key = self.path(&format!("{key}.key"));
+        format!("{{ certificate_file: \"{certificate}\", key_file: \"{key}\" }}")
+    }
+
+    /// Who a client is that is called so.
+    pub(crate) fn identity(&self, common_name: &str, names: &[SanType]) -> ClientIdentity {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        params.subject_alt_names = names.to_vec();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        (certificate.der().clone(), PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+    }
+
+    /// A client that trusts this authority and offers these protocols.
+    pub(crate) fn client(&self, alpn: &[&str]) -> Arc<ClientConfig> {
+        Arc::new(self.config(rustls::ALL_VERSIONS, None, alpn))
+    }
+
+    /// A client that speaks only this version.
+    pub(crate) fn client_of(
+        &self,
+        version: &'static SupportedProtocolVersion,
+    ) -> Arc<ClientConfig> {
+        Arc::new(self.config(&[version], None, &[]))
+    }
+
+    /// A client that shows who it is.
+    pub(crate) fn client_as(&self, identity: ClientIdentity) -> Arc<ClientConfig> {
+        Arc::new(self.config(rustls::ALL_VERSIONS, Some(identity), &[]))
+    }
+
+    fn config(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+        identity: Option<ClientIdentity>,
+        alpn: &[&str],
+    ) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone()).unwrap();
+        let builder = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into())
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut config = match identity {
+            Some((certificate, key)) => {
+                builder.with_client_auth_cert(vec![certificate], key).unwrap()
+            }
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        config
+    }
+}
+
+/// Connects and shakes hands.
+pub(crate) fn dial(
+    address: SocketAddr,
+    config: &Arc<ClientConfig>,
+    name: &str,
+) -> io::Result<TlsStream> {
+    let mut socket = TcpStream::connect(address)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_nodelay(true)?;
+    shake_hands(&mut socket, config, name).map(|connection| StreamOwned::new(connection, socket))
+}
+
+/// Shakes hands on a socket.
+pub(crate) fn shake_hands(
+    socket: &mut TcpStream,
+    config: &Arc<ClientConfig>,
+    name: &str,
+) -> io::Result<ClientConnection> {
+    let name = name.to_owned().try_into().unwrap();
+    let mut connection = ClientConnection::new(Arc::clone(config), name).unwrap();
+    while connection.is_handshaking() {
+        connection.complete_io(socket)?;
+    }
+    Ok(connection)
+}
+
+/// Sends one last request, and reads all that comes.
+pub(crate) fn last_request(
+    stream: &mut (impl Read + Write),
+    target: &str,
+    fields: &str,
+) -> io::Result<String> {
+    let request = format!(
+        "GET {target} HTTP/1.1\r\nhost: api.example.com\r\nconnection: close\r\n{fields}\r\n"
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}

@@ -1,0 +1,235 @@
+//! Switching to other protocols, and what comes after that.
+
+use crate::support::{Client, Policy, Proxy, Request, Upstream, eventually, get, post};
+
+/// A request to switch to WebSocket.
+fn websocket(target: &str) -> Request {
+    get(target)
+        .field("connection", "keep-alive, Upgrade")
+        .field("upgrade", "websocket")
+        .field("sec-websocket-version", "13")
+        .field("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+}
+
+/// A connection that has become a tunnel.
+fn tunnel(proxy: &Proxy, request: &Request) -> Client {
+    let mut client = proxy.connect();
+    client.write(request.to_bytes());
+    client.read_head().assert_status(101).assert_field("upgrade", "websocket");
+    client
+}
+
+#[test]
+fn bytes_pass_both_ways_once_the_server_has_agreed() {
+    let upstream = Upstream::echoing();
+    let proxy = Proxy::start(&Policy::before(&upstream).rate("10/hour"));
+    let mut client = proxy.connect();
+    client.write(websocket("/chat").by("alice").to_bytes());
+    client
+        .read_head()
+        .assert_status(101)
+        .assert_field("connection", "upgrade")
+        .assert_field("upgrade", "websocket")
+        .assert_field("x-ratelimit-remaining", "9")
+        .assert_no_field("content-length");
+    for bytes in [&b"\x81\x02hi"[..], b"GET / HTTP/1.1\r\n\r\n", &[0; 100_000]] {
+        client.write(bytes);
+        assert_eq!(client.read_bytes(bytes.len()), bytes);
+    }
+    let seen = upstream.last();
+    assert_eq!(seen.fields.one("connection"), Some("upgrade"));
+    assert_eq!(seen.fields.one("upgrade"), Some("websocket"));
+    assert_eq!(seen.fields.one("sec-websocket-key"), Some("dGhlIHNhbXBsZSBub25jZQ=="));
+    assert_eq!(seen.fields.one("x-tollgate-subject"), Some("alice"));
+}
+
+#[test]
+fn who_is_denied_does_not_get_through() {
+    let upstream = Upstream::echoing();
+    let policy = Policy::before(&upstream)
+        .limits(&["core: { per: caller, rate: 1/hour }"])
+        .routes(&["{ match: { path: /** }, auth: required, limits: [core] }"]);
+    let proxy = Proxy::start(&policy);
+    proxy.send(websocket("/")).assert_status(401);
+    let _client = tunnel(&proxy, &websocket("/").by("alice"));
+    let denied = proxy.send(websocket("/").by("alice"));
+    denied.assert_status(429).assert_no_field("upgrade");
+    assert_eq!(upstream.count(), 1);
+}
+
+#[test]
+fn bytes_that_come_early_are_carried_once_the_server_has_agreed() {
+    let upstream = Upstream::echoing();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    for early in [&b"early"[..], b"GET /a HTTP/1.1\r\nhost: a\r\n\r\n", b"\r\n\0"] {
+        let mut client = proxy.connect();
+        client.write([&websocket("/").to_bytes(), early].concat());
+        client.read_head().assert_status(101);
+        assert_eq!(client.read_bytes(early.len()), early);
+    }
+}
+
+#[test]
+fn bytes_that_come_early_are_a_request_of_their_own_if_the_server_declines() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let mut client = proxy.connect();
+    client.write([websocket("/first").to_bytes(), get("/second").to_bytes()].concat());
+    client.read().assert_status(200).assert_no_field("upgrade");
+    client.read().assert_status(200);
+    let targets: Vec<String> =
+        upstream.requests().into_iter().map(|request| request.target).collect();
+    assert_eq!(targets, ["/first", "/second"]);
+    assert!(upstream.last().fields.one("x-request-id").is_some());
+    assert_eq!(upstream.connections(), 2);
+}
+
+#[test]
+fn bytes_that_come_early_and_are_no_request_go_nowhere_if_the_server_declines() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let mut client = proxy.connect();
+    client.write([&websocket("/").to_bytes(), &b"\x81\x02hi\r\n\r\n"[..]].concat());
+    client.read().assert_status(200);
+    let rest = String::from_utf8_lossy(&client.read_to_end()).into_owned();
+    assert!(rest.is_empty() || rest.starts_with("HTTP/1.1 400 "), "{rest}");
+    assert_eq!(upstream.count(), 1);
+}
+
+#[test]
+fn other_requests_go_on_without_asking_for_another_protocol() {
+    let upstream = Upstream::echoing();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let asking = |request: Request, protocol: &str, connection: &str| {
+        request.field("upgrade", protocol).field("connection", connection)
+    };
+    for request in [
+        asking(get("/"), "h2c", "upgrade, http2-settings").field("http2-settings", "AAMAAABk"),
+        asking(get("/"), "TLS/1.0", "upgrade"),
+        asking(get("/"), "websocket", "keep-alive"),
+        asking(post("/", "x"), "websocket", "upgrade"),
+        asking(Request::new("OPTIONS", "/"), "websocket", "upgrade"),
+        get("/").field("upgrade", "websocket"),
+    ] {
+        proxy.send(request).assert_status(200).assert_no_field("upgrade");
+        let seen = upstream.last();
+        for name in ["upgrade", "connection", "http2-settings"] {
+            assert_eq!(seen.fields.one(name), None, "{name}");
+        }
+    }
+}
+
+#[test]
+fn routes_say_what_may_be_switched_to() {
+    let upstream = Upstream::echoing();
+    let proxy = Proxy::start(&Policy::before(&upstream).routes(&[
+        "{ match: { path: /none }, limits: [], upgrades: [] }",
+        "{ match: { path: /chat }, limits: [], upgrades: [Chat, websocket] }",
+    ]));
+    proxy.send(websocket("/none")).assert_status(200);
+    let mut client = proxy.connect();
+    let request = get("/chat").field("connection", "upgrade").field("upgrade", "x, CHAT");
+    client.write(request.to_bytes());
+    client.read_head().assert_status(101).assert_field("upgrade", "CHAT");
+}
+
+#[test]
+fn server_that_switches_to_something_else_is_a_502() {
+    for fields in ["upgrade: h2c\r\n", "", "upgrade: websocket, h2c\r\n"] {
+        let upstream = Upstream::answering(format!(
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n{fields}\r\n"
+        ));
+        let proxy = Proxy::start(&Policy::before(&upstream));
+        proxy.send(websocket("/")).assert_status(502);
+        // The worker goes on.
+        proxy.get("/%00").assert_status(400);
+    }
+}
+
+#[test]
+fn server_that_declines_is_heard_out() {
+    let body = "x".repeat(100_000);
+    let upstream = Upstream::answering(format!(
+        "HTTP/1.1 426 Upgrade Required\r\nupgrade: other\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let mut client = proxy.connect();
+    for _ in 0..2 {
+        let response = client.send(&websocket("/"));
+        response.assert_status(426).assert_no_field("upgrade");
+        assert_eq!(response.text(), body);
+    }
+}
+
+/// A proxy that lets each caller have one request in flight.
+fn one_at_a_time(upstream: &Upstream) -> Proxy {
+    let limit = "inflight: { per: caller, concurrent: 1, lease: 60s }";
+    Proxy::start(&Policy::before(upstream).on_all_routes(&[limit]))
+}
+
+#[test]
+fn tunnel_is_in_flight_until_the_client_leaves() {
+    let upstream = Upstream::echoing();
+    let proxy = one_at_a_time(&upstream);
+    let client = tunnel(&proxy, &websocket("/").by("alice"));
+    proxy.get_as("alice").assert_status(429);
+    drop(client);
+    eventually("the lease has ended", || (proxy.get_as("alice").status == 200).then_some(()));
+}
+
+#[test]
+fn tunnel_is_in_flight_until_the_server_leaves() {
+    let upstream = Upstream::scripted(|exchange| match exchange.request.target.as_str() {
+        "/ws" => {
+            exchange.write(
+                "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
+                 upgrade: websocket\r\n\r\nbye",
+            );
+            exchange.close();
+        }
+        _ => exchange.answer_ok(),
+    });
+    let proxy = one_at_a_time(&upstream);
+    let mut client = tunnel(&proxy, &websocket("/ws").by("alice"));
+    assert_eq!(client.read_to_end(), b"bye");
+    drop(client);
+    eventually("the lease has ended", || (proxy.get_as("alice").status == 200).then_some(()));
+}
+
+#[test]
+fn end_of_one_side_is_told_to_the_other_which_may_go_on() {
+    let upstream = Upstream::echoing();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let mut client = tunnel(&proxy, &websocket("/"));
+    client.write("the last word");
+    client.end();
+    assert_eq!(client.read_to_end(), b"the last word");
+    drop(client);
+    let log = proxy.into_log();
+    let line = log.lines().find(|line| line.contains(" 101 ")).unwrap_or(&log);
+    assert!(line.contains(" up=13 down=13 ") && !line.contains("aborted"), "{line}");
+}
+
+#[test]
+fn tunnel_that_outlasts_the_grace_period_is_cut() {
+    let upstream = Upstream::echoing();
+    let policy = Policy::before(&upstream);
+    let mut proxy = Proxy::with_settings("workers: 1\ndrain: 100ms", &[&policy]);
+    let mut client = tunnel(&proxy, &websocket("/"));
+    proxy.begin_shutdown();
+    client.write("still here");
+    assert_eq!(client.read_bytes(10), b"still here");
+    assert_eq!(proxy.wait().cut, 1);
+    client.assert_closed();
+}
+
+#[test]
+fn tunnel_in_which_nothing_moves_is_closed() {
+    let upstream = Upstream::echoing();
+    let policy = Policy::before(&upstream);
+    let settings = "workers: 1\ntimeouts: { tunnel_idle: 1s }";
+    let proxy = Proxy::with_settings(settings, &[&policy]);
+    tunnel(&proxy, &websocket("/")).assert_closed();
+    proxy.get("/").assert_status(200);
+}

@@ -1,0 +1,323 @@
+//! Servers in HTTP/2: streams, trailers, both ways at once; and servers that refuse or leave.
+
+use std::{
+    future::{pending, poll_fn},
+    io::Write,
+    net::TcpListener,
+    sync::Arc,
+    thread,
+};
+
+use bytes::Bytes;
+use h2::{Reason, server::Builder};
+use http::{HeaderMap, Method, Request, Response};
+use tokio::{runtime, sync::Notify, time::timeout};
+
+use super::{
+    before_urls,
+    fakes::{Certificates, Fake, Stream},
+    until,
+};
+use crate::support::{PATIENCE, Proxy, Request as Http1Request, Signal, Upstream, get, post};
+
+fn before(server: &Fake, fields: &str) -> Proxy {
+    let fields = format!("protocol: h2, {fields}");
+    Proxy::start(&before_urls(&[&server.url()], fields.trim_end_matches(", ")))
+}
+
+async fn answer_ok(stream: Stream) {
+    stream.answer(200, "ok");
+}
+
+/// Reads a body whole, and gives it room as it goes.
+async fn read(mut body: h2::RecvStream) -> (Vec<u8>, Option<HeaderMap>) {
+    let mut whole = Vec::new();
+    while let Some(data) = body.data().await {
+        let Ok(data) = data else { return (whole, None) };
+        let _ = body.flow_control().release_capacity(data.len());
+        whole.extend(data);
+    }
+    (whole, body.trailers().await.ok().flatten())
+}
+
+#[test]
+fn requests_share_a_connection() {
+    let server = Fake::http2(&Builder::new(), answer_ok);
+    let proxy = before(&server, "");
+    let mut client = proxy.connect();
+    for _ in 0..5 {
+        assert_eq!(client.send(&get("/a?b=c").field("te", "trailers")).text(), "ok");
+    }
+    assert_eq!((server.seen.count(), server.seen.connections()), (5, 1));
+    let seen = server.seen.last();
+    assert_eq!(seen.uri().to_string(), "http://api.example.com/a?b=c");
+    assert_eq!(seen.headers().get("te").map(|value| value.as_bytes()), Some(&b"trailers"[..]));
+    for name in ["host", "connection", "transfer-encoding", "upgrade"] {
+        assert!(!seen.headers().contains_key(name), "{name}");
+    }
+}
+
+#[test]
+fn body_and_trailers_go_through() {
+    let server = Fake::http2(&Builder::new(), |stream: Stream| async move {
+        let Stream { body, mut respond, .. } = stream;
+        let (body, trailers) = read(body).await;
+        let mut sending = respond.send_response(Response::new(()), false).unwrap();
+        sending.send_data(Bytes::from(body), false).unwrap();
+        let mut echoed = trailers.unwrap_or_default();
+        echoed.insert("grpc-status", "0".parse().unwrap());
+        sending.send_trailers(echoed).unwrap();
+    });
+    let proxy = before(&server, "");
+    let mut client = proxy.connect();
+    client.write(
+        "POST / HTTP/1.1\r\nhost: a\r\nte: trailers\r\ntransfer-encoding: chunked\r\n\
+         trailer: x-sum\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n",
+    );
+    let response = client.read();
+    assert_eq!(response.text(), "hello");
+    // A known length stays known.
+    assert_eq!(client.send(&post("/", "y".repeat(20_000))).body.len(), 20_000);
+    let length = server.seen.last().headers().get("content-length").cloned();
+    assert_eq!(length.unwrap(), "20000");
+}
+
+#[test]
+fn server_in_tls_is_spoken_to_in_what_it_chooses() {
+    let certificates = Certificates::of(&["127.0.0.1"]);
+    let fields = format!(
+        "protocol: h2, retries: off, tls: {{ ca_file: \"{}\" }}",
+        certificates.path("ca.pem")
+    );
+    let server = Fake::http2_tls(certificates.acceptor(&["h2"]), answer_ok);
+    let proxy = Proxy::start(&before_urls(&[&server.https_url()], &fields));
+    proxy.get("/").assert_status(200);
+    assert_eq!(server.seen.last().uri().scheme_str(), Some("https"));
+
+    // One that does not choose it does not speak it.
+    let server = Fake::tls(certificates.acceptor(&[]));
+    let proxy = Proxy::start(&before_urls(&[&server.https_url()], &fields));
+    proxy.get("/").assert_status(502);
+    assert_eq!(server.seen.count(), 0);
+}
+
+#[test]
+fn more_requests_than_streams_take_more_connections() {
+    let go = Arc::new(Notify::new());
+    let held = Arc::clone(&go);
+    let server = Fake::http2(Builder::new().max_concurrent_streams(2), move |stream: Stream| {
+        let held = Arc::clone(&held);
+        async move {
+            if stream.path == "/held" {
+                held.notified().await;
+            }
+            stream.answer(200, "ok");
+        }
+    });
+    let proxy = before(&server, "");
+    let mut clients: Vec<_> = (0..5).map(|_| proxy.connect()).collect();
+    for (count, client) in (1..).zip(&mut clients) {
+        client.write(get("/held").to_bytes());
+        until("it was asked", || server.seen.count() == count);
+    }
+    assert_eq!(server.seen.connections(), 3);
+    for client in &mut clients {
+        go.notify_one();
+        go.notify_waiters();
+        client.read().assert_status(200);
+    }
+}
+
+#[test]
+fn request_waits_for_a_stream_where_no_more_connections_may_be_made() {
+    let go = Arc::new(Notify::new());
+    let held = Arc::clone(&go);
+    let server = Fake::http2(Builder::new().max_concurrent_streams(1), move |stream: Stream| {
+        let held = Arc::clone(&held);
+        async move {
+            if stream.path == "/held" {
+                held.notified().await;
+            }
+            stream.answer(200, "ok");
+        }
+    });
+    let proxy = before(&server, "max_connections: 1, queue: { size: 2, timeout: 10s }");
+    let mut first = proxy.connect();
+    first.write(get("/held").to_bytes());
+    until("it was asked", || server.seen.count() == 1);
+    let mut others: Vec<_> = (0..2).map(|_| proxy.connect()).collect();
+    others.iter_mut().for_each(|client| client.write(get("/").to_bytes()));
+    proxy.get("/").assert_status(503).assert_field("retry-after", "1");
+    assert_eq!(server.seen.count(), 1);
+    go.notify_one();
+    first.read().assert_status(200);
+    for client in &mut others {
+        client.read().assert_status(200);
+    }
+    assert_eq!(server.seen.connections(), 1);
+}
+
+#[test]
+fn refused_stream_is_tried_again_whatever_the_request() {
+    for request in [get("/"), post("/", ""), Http1Request::new("PATCH", "/")] {
+        let server = Fake::http2(&Builder::new(), |mut stream: Stream| async move {
+            match stream.number {
+                1 => stream.respond.send_reset(Reason::REFUSED_STREAM),
+                _ => stream.answer(200, "ok"),
+            }
+        });
+        let proxy = before(&server, "");
+        proxy.send(request).assert_status(200);
+        assert_eq!(server.seen.count(), 2);
+    }
+}
+
+#[test]
+fn broken_stream_is_tried_again_only_if_the_request_may_be_repeated() {
+    for (request, status, count) in [(get("/"), 200, 2), (post("/", "x"), 502, 1)] {
+        let server = Fake::http2(&Builder::new(), |mut stream: Stream| async move {
+            match stream.number {
+                1 => stream.respond.send_reset(Reason::INTERNAL_ERROR),
+                _ => stream.answer(200, "ok"),
+            }
+        });
+        let proxy = before(&server, "");
+        proxy.send(request).assert_status(status);
+        assert_eq!(server.seen.count(), count);
+    }
+}
+
+#[test]
+fn server_that_leaves_finishes_what_it_has_and_gets_no_more() {
+    let go = Arc::new(Notify::new());
+    let held = Arc::clone(&go);
+    let server = Fake::http2(&Builder::new(), move |stream: Stream| {
+        let held = Arc::clone(&held);
+        async move {
+            if stream.path == "/held" {
+                stream.leave.notify_one();
+                held.notified().await;
+            }
+            stream.answer(200, "ok");
+        }
+    });
+    let proxy = before(&server, "");
+    let mut first = proxy.connect();
+    first.write(get("/held").to_bytes());
+    until("it was asked", || server.seen.count() == 1);
+    for _ in 0..5 {
+        proxy.send(post("/", "x")).assert_status(200);
+    }
+    go.notify_one();
+    first.read().assert_status(200);
+    assert!((2..=3).contains(&server.seen.connections()));
+}
+
+#[test]
+fn client_that_leaves_ends_its_stream_and_no_other() {
+    let (reset, go) = (Signal::default(), Arc::new(Notify::new()));
+    let (seen_reset, held) = (reset.clone(), Arc::clone(&go));
+    let server = Fake::http2(&Builder::new(), move |mut stream: Stream| {
+        let (reset, held) = (seen_reset.clone(), Arc::clone(&held));
+        async move {
+            match stream.path.as_str() {
+                "/left" => {
+                    let reason = poll_fn(|context| stream.respond.poll_reset(context)).await;
+                    assert_eq!(reason.unwrap(), Reason::CANCEL);
+                    reset.open();
+                }
+                _ => {
+                    held.notified().await;
+                    stream.answer(200, "ok");
+                }
+            }
+        }
+    });
+    let proxy = before(&server, "");
+    let (mut stays, mut leaves) = (proxy.connect(), proxy.connect());
+    stays.write(get("/stays").to_bytes());
+    leaves.write(get("/left").to_bytes());
+    until("it was asked", || server.seen.count() == 2);
+    drop(leaves);
+    reset.wait();
+    go.notify_one();
+    stays.read().assert_status(200);
+    assert_eq!(server.seen.connections(), 1);
+}
+
+#[test]
+fn bodies_stream_both_ways_at_once() {
+    // Says each thing back before it hears the next.
+    let server = Fake::http2(&Builder::new(), |stream: Stream| async move {
+        let Stream { mut body, mut respond, .. } = stream;
+        let mut sending = respond.send_response(Response::new(()), false).unwrap();
+        while let Some(Ok(data)) = body.data().await {
+            let _ = body.flow_control().release_capacity(data.len());
+            sending.send_data(data, false).unwrap();
+        }
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", "0".parse().unwrap());
+        sending.send_trailers(trailers).unwrap();
+    });
+    let proxy = before(&server, "");
+    let talking = async {
+        let stream = tokio::net::TcpStream::connect(proxy.address()).await.unwrap();
+        let (sender, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let mut sender = sender.ready().await.unwrap();
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri("http://api.example.com/echo")
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(())
+            .unwrap();
+        let (response, mut sending) = sender.send_request(request, false).unwrap();
+        // The head of the response comes before anything of the body is sent.
+        let mut body = response.await.unwrap().into_body();
+        for word in ["one", "two", "three"] {
+            sending.send_data(Bytes::from_static(word.as_bytes()), false).unwrap();
+            let heard = body.data().await.unwrap().unwrap();
+            assert_eq!(heard, word);
+        }
+        sending.send_data(Bytes::new(), true).unwrap();
+        assert!(body.data().await.is_none());
+        let trailers = body.trailers().await.unwrap().unwrap();
+        assert_eq!(trailers["grpc-status"], "0");
+    };
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { timeout(PATIENCE, talking).await.expect("it takes too long") });
+}
+
+#[test]
+fn server_of_another_kind_is_a_502() {
+    let server = Upstream::refusing();
+    let proxy = Proxy::start(&before_urls(&[&server.url()], "protocol: h2"));
+    proxy.get("/").assert_status(502);
+    for answer in ["HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", ""] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let answering = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.write_all(answer.as_bytes());
+        });
+        let proxy = Proxy::start(&before_urls(&[&url], "protocol: h2, retries: off"));
+        proxy.get("/").assert_status(502);
+        answering.join().unwrap();
+    }
+}
+
+#[test]
+fn server_that_says_nothing_is_a_504() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let proxy = Proxy::start(&before_urls(&[&url], "protocol: h2, connect_timeout: 200ms"));
+    proxy.get("/").assert_status(504);
+
+    let server = Fake::http2(&Builder::new(), |stream: Stream| async move {
+        pending::<()>().await;
+        drop(stream);
+    });
+    let proxy = before(&server, "response_timeout: 200ms");
+    proxy.get("/").assert_status(504);
+}
