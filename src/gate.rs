@@ -34,7 +34,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http::{HeaderName, Request, Response, Version, header, request::Parts};
+use http::{HeaderName, Request, Response, StatusCode, Version, header, request::Parts};
 use hyper::body::Incoming;
 
 use self::{
@@ -216,7 +216,11 @@ impl Gate {
                 match is_upgrade {
                     true => self.switch(upstream, caller, parts).await,
                     false => {
-                        let max_bytes = owed.passage.route.and_then(|route| route.max_body);
+                        let max_bytes = match &owed.passage.identity {
+                            Some(_) => owed.passage.route.and_then(|route| route.max_body),
+                            // A preflight, which takes no token and is charged to nobody.
+                            None => Some(0),
+                        };
                         let body = ClientBody { incoming: body, max_bytes };
                         self.forward(upstream, caller, (parts, body)).await
                     }
@@ -284,7 +288,17 @@ impl Gate {
 fn from_upstream(mut response: Response<Body>) -> Response<Body> {
     // An intermediary speaks its own version (RFC 9112 section 2.3).
     *response.version_mut() = Version::HTTP_11;
-    clean_response(response.headers_mut());
+    let status = response.status();
+    let headers = response.headers_mut();
+    // What is required is the point of that status (RFC 9110 section 15.5.22).
+    let required = match status {
+        StatusCode::UPGRADE_REQUIRED => headers.get(header::UPGRADE).cloned(),
+        _ => None,
+    };
+    clean_response(headers);
+    if let Some(required) = required {
+        upgrade::name(headers, required);
+    }
     response
 }
 
@@ -292,7 +306,11 @@ fn reply(result: Result<Response<Body>, UpstreamError>, upstream: &Upstream) -> 
     match result {
         Ok(response) => Reply::Forwarded(response),
         Err(error) => {
-            tracing::warn!(upstream = %upstream.name, %error, "upstream failed");
+            match error.is_servers_fault() {
+                true => tracing::warn!(upstream = %upstream.name, %error, "upstream failed"),
+                // Who sends half a body may do so often.
+                false => tracing::debug!(upstream = %upstream.name, %error, "not forwarded"),
+            }
             Reply::Refused(Rejection::Upstream(error))
         }
     }

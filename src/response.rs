@@ -170,7 +170,9 @@ impl Rejection {
                 | UpstreamError::Tls { .. }
                 | UpstreamError::Exchange(_)
                 | UpstreamError::Unsound => StatusCode::BAD_GATEWAY,
-                UpstreamError::Busy => StatusCode::SERVICE_UNAVAILABLE,
+                UpstreamError::Busy | UpstreamError::Exhausted(_) => {
+                    StatusCode::SERVICE_UNAVAILABLE
+                }
                 UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
                     StatusCode::GATEWAY_TIMEOUT
                 }
@@ -227,7 +229,9 @@ impl Rejection {
                 | UpstreamError::Tls { .. }
                 | UpstreamError::Exchange(_)
                 | UpstreamError::Unsound => "The upstream service could not be reached.".into(),
-                UpstreamError::Busy => "The service is busy. Try again later.".into(),
+                UpstreamError::Busy | UpstreamError::Exhausted(_) => {
+                    "The service is busy. Try again later.".into()
+                }
                 UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
                     "The upstream service did not answer in time.".into()
                 }
@@ -257,7 +261,7 @@ impl Rejection {
             Rejection::Primary(denial) | Rejection::Secondary(denial) => denial.retry_after,
             Rejection::Store(_)
             | Rejection::Identity(IdentityError::Unavailable)
-            | Rejection::Upstream(UpstreamError::Busy) => Some(SOON),
+            | Rejection::Upstream(UpstreamError::Busy | UpstreamError::Exhausted(_)) => Some(SOON),
             _ => None,
         }
     }

@@ -139,7 +139,7 @@ struct RawSettings {
     access_log: RawAccessLog,
     /// How long requests in flight may take to finish at shutdown, up to 1h. Default: 30s.
     drain: Option<Spanned<String>>,
-    /// How long the process goes on as before once it was told to end, but for `/ready`, which says
+    /// How long the process goes on as before once it was told to end, but for `/readyz`, which says
     /// so: a load balancer has that long to notice. Up to 1h. Default: 0s.
     drain_delay: Option<Spanned<String>>,
     /// A Unix socket, from this file's folder. A process that is started with the same takes over the

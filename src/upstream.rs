@@ -36,7 +36,7 @@ use self::{
     body::Source,
     failure::Failure,
     pool::{Acquired, Carrier, Pool},
-    retry::{Cost, Tries, repetition},
+    retry::{Cost, Original, Tries},
     way::{Way, Ways},
 };
 use crate::{
@@ -81,39 +81,18 @@ pub struct OwnConnection {
     pub endpoint: Arc<Endpoint>,
 }
 
-/// What an attempt has led to.
-struct Answer {
-    response: Response<UpstreamBody>,
-    /// The request again, if it may be sent twice.
-    copy: Option<Request<RequestBody>>,
+/// One try to have a request answered.
+#[derive(Clone, Copy)]
+struct Attempt<'r> {
+    way: &'r Way,
+    upstream: &'r Upstream,
+    endpoint: &'r Arc<Endpoint>,
+    /// The request, if it may be sent twice.
+    original: Option<&'r Original>,
 }
 
 /// A response's head, and what the rest comes from.
 type Received = (Response<Incoming>, Source);
-
-/// Why an attempt has failed.
-struct Failed {
-    error: UpstreamError,
-    /// The request, if it may be tried again.
-    again: Option<Request<RequestBody>>,
-    cost: Cost,
-}
-
-impl Failed {
-    /// The request was not even sent.
-    fn unsent(error: UpstreamError, request: Request<RequestBody>) -> Failed {
-        Failed { error, again: Some(request), cost: Cost::NeverSent }
-    }
-
-    /// It was sent on a connection, perhaps; `copy` is the same again, if it may be sent twice.
-    fn of(failure: Failure, copy: Option<Request<RequestBody>>) -> Failed {
-        let Failure { error, unsent, is_unanswered, .. } = failure;
-        match unsent {
-            Some(request) => Failed::unsent(error, request),
-            None => Failed { error, again: copy.filter(|_| is_unanswered), cost: Cost::Sent },
-        }
-    }
-}
 
 impl Upstreams {
     /// No connections yet.
@@ -149,24 +128,34 @@ impl Upstreams {
         way.budget.earn(&upstream.retries);
         let mut tries = Tries::new(&upstream.retries);
         let mut request = Request::from_parts(parts, body);
+        let original = Original::of_repeatable(&request);
+        let original = original.as_ref();
         let mut endpoint = way.first(caller, upstream).await?;
         loop {
-            let tried = attempt(&way, &endpoint, request, (upstream, &tries)).await;
-            let (result, again, cost) = match tried {
-                Ok(Answer { response, copy }) => {
+            let attempt = Attempt { way: &way, upstream, endpoint: &endpoint, original };
+            let (result, again, cost) = match attempt.make(request).await {
+                Ok(response) => {
                     let status = response.status();
                     tell_health(&endpoint, status, upstream);
-                    let is_wanted = upstream.retries.statuses.contains(status);
-                    (Ok(response), copy.filter(|_| is_wanted), Cost::Sent)
+                    match original.filter(|_| upstream.retries.statuses.contains(status)) {
+                        Some(original) => (Ok(response), original.again(), Cost::Sent),
+                        None => return Ok(response),
+                    }
                 }
-                Err(Failed { error, again, cost }) => {
+                Err(Failure { error, unsent, is_unanswered, .. }) => {
                     if error.is_servers_fault() {
                         endpoint.fail();
                     }
-                    (Err(error), again, cost)
+                    match (unsent, original.filter(|_| is_unanswered)) {
+                        (Some(request), _) => (Err(error), *request, Cost::NeverSent),
+                        (None, Some(original)) => (Err(error), original.again(), Cost::Sent),
+                        (None, None) => return Err(error),
+                    }
                 }
             };
-            let Some(again) = again.filter(|_| tries.may_go_on()) else { return result };
+            if !tries.may_go_on() {
+                return result;
+            }
             tries.tried.push(endpoint);
             let choice = Choice { caller, tried: &tries.tried };
             let Some(next) = way.next(choice) else { return result };
@@ -225,67 +214,54 @@ async fn connect_to(
     Ok(OwnConnection { stream, slot, loaded, endpoint: Arc::clone(endpoint) })
 }
 
-/// One attempt at one server.
-///
-/// A kept connection may have been closed by the server just now, which is no failure of either. If
-/// nothing of a response came, the request is sent once more on a connection of which that cannot be
-/// said, provided that it was never sent or may be sent twice. This is no retry that the budget has
-/// to bear: it happens at most once a request, and takes an answer on the same connection before it.
-async fn attempt(
-    way: &Way,
-    endpoint: &Arc<Endpoint>,
-    request: Request<RequestBody>,
-    (upstream, tries): (&Upstream, &Tries),
-) -> Result<Answer, Failed> {
-    let (loaded, pool) = (endpoint.load(), way.pool(endpoint));
-    let acquired = match pool.acquire(upstream).await {
-        Ok(acquired) => acquired,
-        Err(error) => return Err(Failed::unsent(error, request)),
-    };
-    let is_kept = matches!(acquired, Acquired::Kept(_));
-    let copy = if is_kept || tries.may_go_on() { repetition(&request) } else { None };
-    let carrier = match pool.carrier(acquired, &way.dialer, upstream).await {
-        Ok(carrier) => carrier,
-        Err(error) => return Err(Failed::unsent(error, request)),
-    };
-    let answer = |(response, source): Received, copy| {
-        let body = |body| UpstreamBody::new(body, source, loaded, upstream.idle_timeout);
-        Answer { response: response.map(body), copy }
-    };
-    let failure = match exchange(carrier, request, upstream).await {
-        Ok(response) => return Ok(answer(response, copy)),
-        Err(failure) => failure,
-    };
-    let is_stale = is_kept && failure.is_stale;
-    let mut failed = Failed::of(failure, copy);
-    let request = match failed.again.take() {
-        Some(request) if is_stale => request,
-        again => return Err(Failed { again, ..failed }),
-    };
+impl Attempt<'_> {
+    /// Makes it.
+    ///
+    /// A kept connection may have been closed by the server just now, which is no failure of either.
+    /// If nothing of a response came, the request is sent once more on a connection of which that
+    /// cannot be said, provided that it was never sent or may be sent twice. This is no retry that
+    /// the budget has to bear: it happens at most once a request, and takes an answer on the same
+    /// connection before it.
+    async fn make(self, request: Request<RequestBody>) -> Result<Response<UpstreamBody>, Failure> {
+        let Attempt { way, upstream, endpoint, original } = self;
+        let (loaded, pool) = (endpoint.load(), way.pool(endpoint));
+        let acquired = match pool.acquire(upstream).await {
+            Ok(acquired) => acquired,
+            Err(error) => return Err(Failure::unsent(error, request)),
+        };
+        let is_kept = matches!(acquired, Acquired::Kept(_));
+        let carrier = match pool.carrier(acquired, &way.dialer, upstream).await {
+            Ok(carrier) => carrier,
+            Err(error) => return Err(Failure::unsent(error, request)),
+        };
+        let (response, source) = match exchange(carrier, request, upstream).await {
+            Ok(received) => received,
+            Err(failure) if is_kept && failure.is_stale => {
+                let copy = original.filter(|_| failure.is_unanswered).map(Original::again);
+                match failure.unsent.map(|unsent| *unsent).or(copy) {
+                    Some(request) => Box::pin(self.make_anew(&pool, request)).await?,
+                    None => return Err(Failure { unsent: None, ..failure }),
+                }
+            }
+            Err(failure) => return Err(failure),
+        };
+        Ok(response.map(|body| UpstreamBody::new(body, source, loaded, upstream.idle_timeout)))
+    }
 
-    let anew = Box::pin(attempt_anew(way, &pool, request, (upstream, tries)));
-    anew.await.map(|(response, copy)| answer(response, copy))
-}
-
-/// An attempt on a new connection, or one that is there if there may be no more of them.
-async fn attempt_anew(
-    way: &Way,
-    pool: &Rc<Pool>,
-    request: Request<RequestBody>,
-    (upstream, tries): (&Upstream, &Tries),
-) -> Result<(Received, Option<Request<RequestBody>>), Failed> {
-    let acquired = match pool.acquire_new(upstream).await {
-        Ok(acquired) => acquired,
-        Err(error) => return Err(Failed::unsent(error, request)),
-    };
-    let carrier = match pool.carrier(acquired, &way.dialer, upstream).await {
-        Ok(carrier) => carrier,
-        Err(error) => return Err(Failed::unsent(error, request)),
-    };
-    let copy = if tries.may_go_on() { repetition(&request) } else { None };
-    match exchange(carrier, request, upstream).await {
-        Ok(received) => Ok((received, copy)),
-        Err(failure) => Err(Failed::of(failure, copy)),
+    /// Makes it on a new connection, or one that is there if there may be no more of them.
+    async fn make_anew(
+        self,
+        pool: &Rc<Pool>,
+        request: Request<RequestBody>,
+    ) -> Result<Received, Failure> {
+        let acquired = match pool.acquire_new(self.upstream).await {
+            Ok(acquired) => acquired,
+            Err(error) => return Err(Failure::unsent(error, request)),
+        };
+        match pool.carrier(acquired, &self.way.dialer, self.upstream).await {
+            Ok(carrier) => exchange(carrier, request, self.upstream).await,
+            Err(error) => Err(Failure::unsent(error, request)),
+        }
     }
 }
 

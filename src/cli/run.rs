@@ -87,7 +87,7 @@ pub(super) fn serve(
     let keeper = snapshot
         .map(|snapshot| Keeper::start(store, snapshot.file, snapshot.every, Clock::System))
         .transpose()?;
-    let upkeep = Upkeep::start(&shared, origin, admin)?;
+    let mut upkeep = Upkeep::start(&shared, origin, admin)?;
     let server = Server { shared, listeners, workers, access_log, drain };
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -111,10 +111,11 @@ pub(super) fn serve(
                 () = signals.end() => false,
             };
             upkeep.phase.set(Phase::Draining);
-            if !is_relieved {
-                notify::stopping();
-                let _ = tokio::time::timeout(delay, signals.hurry()).await;
+            if is_relieved {
+                return upkeep.hand_over();
             }
+            notify::stopping();
+            let _ = tokio::time::timeout(delay, signals.hurry()).await;
         };
         Ok::<_, Failure>(server.run_until(shutdown, hurrying.hurry()).await?)
     })?;
@@ -139,12 +140,11 @@ async fn wait_for_successor(succession: Option<Succession>, saver: Option<Saver>
             let _ = tokio::task::spawn_blocking(move || saver.save()).await;
         }
     };
-    match succession {
-        Some(succession) => match succession.wait(save).await {
+    if let Some(succession) = succession {
+        match succession.wait(save).await {
             Ok(()) => return,
             Err(error) => tracing::error!(%error, "no other process can take over"),
-        },
-        None => {}
+        }
     }
     std::future::pending().await
 }

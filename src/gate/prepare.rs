@@ -35,7 +35,9 @@ impl Judge {
         if let Some(host) = target.host.as_ref().or(server) {
             parts.headers.entry(header::HOST).or_insert_with(|| host.clone());
         }
-        let upgrade = passage.route.and_then(|route| upgrade::asked(parts, route));
+        // A server of HTTP/2 may know nothing of the version that upgrades are a part of.
+        let may_switch = passage.route.filter(|_| upstream.protocol == Protocol::Http1);
+        let upgrade = may_switch.and_then(|route| upgrade::asked(parts, route));
         // A server that speaks gRPC takes a client that does not say so for a broken one.
         let takes_trailers = upstream.protocol == Protocol::Http2 && takes_trailers(&parts.headers);
         parts.uri = target.uri;

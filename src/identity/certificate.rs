@@ -186,7 +186,7 @@ mod tests {
         let dns = SanType::DnsName("robot.example.com".try_into().unwrap());
         let email = SanType::Rfc822Name("robot@example.com".try_into().unwrap());
         let address = SanType::IpAddress([192, 0, 2, 1].into());
-        assert_eq!(names(&[address.clone()]), None);
+        assert_eq!(names(std::slice::from_ref(&address)), None);
         assert_eq!(names(&[address, email.clone()]).as_deref(), Some("robot@example.com"));
         assert_eq!(names(&[email.clone(), dns.clone()]).as_deref(), Some("robot.example.com"));
         assert_eq!(names(&[email, dns, uri]).as_deref(), Some("spiffe://example.com/robot"));

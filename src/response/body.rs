@@ -134,7 +134,7 @@ impl Body {
     }
 
     fn end(&mut self) {
-        if let Some(paced) = &self.paced {
+        if let Some(paced) = self.paced.take() {
             paced.pace.end();
         }
         self.content = Content::Ended;
@@ -168,10 +168,14 @@ impl Body {
         }
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && let Some(trailers) = frame.trailers_ref()
-            && let Some(tail) = &mut self.tail
-            && let Some(status) = grpc_status(trailers)
         {
-            tail.add("grpc_status", status);
+            if let Some(tail) = &mut self.tail
+                && let Some(status) = grpc_status(trailers)
+            {
+                tail.add("grpc_status", status);
+            }
+            // Nothing comes after them.
+            self.end();
         }
         if self.hidden.is_empty() {
             return polled;
@@ -217,9 +221,12 @@ impl Paced {
 impl Drop for Body {
     fn drop(&mut self) {
         // A body made here that was not asked for is the answer to a HEAD request.
-        let is_complete = self.is_end_stream() || matches!(self.content, Content::Full(_));
-        if let Some(tail) = self.tail.take() {
-            tail.end(is_complete);
+        let is_unasked = matches!(self.content, Content::Full(_)) && self.rest() == 0;
+        // Whoever sends a body on does not ask for more than he needs to know that it has ended.
+        if self.is_end_stream() || is_unasked {
+            self.end();
+        } else if let Some(tail) = self.tail.take() {
+            tail.end(false);
         }
     }
 }

@@ -124,7 +124,7 @@ enum Length {
 
 impl Framing {
     /// A connection of which nothing was read yet.
-    pub(super) fn new(limits: HeadLimits) -> Self {
+    pub fn new(limits: HeadLimits) -> Self {
         Self {
             limits,
             expect: Expect::Line(Line::Request),

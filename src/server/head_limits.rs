@@ -1,7 +1,7 @@
 //! How large a request's head may be. The framing check holds HTTP/1 to it byte by byte; of HTTP/2,
 //! whose heads arrive compressed, what came out is measured.
 
-use http::{HeaderName, HeaderValue, request::Parts};
+use http::{HeaderName, HeaderValue, Method, request::Parts};
 
 use super::Violation;
 
@@ -25,8 +25,13 @@ impl HeadLimits {
     /// Holds a head of HTTP/2 to what one of HTTP/1 is held to.
     ///
     /// # Errors
-    /// The limit that it goes beyond.
+    /// The limit that it goes beyond, or that it has a scheme that is none of HTTP's.
     pub(super) fn check(&self, parts: &Parts) -> Result<(), Violation> {
+        // Where it names no authority, the scheme is not handed on; nor has CONNECT one.
+        let is_http = matches!(parts.uri.scheme_str(), Some("http" | "https"));
+        if !is_http && parts.uri.authority().is_some() && parts.method != Method::CONNECT {
+            return Err(Violation::BadTarget);
+        }
         let target = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
         if target > self.target_bytes {
             return Err(Violation::TargetTooLong);

@@ -34,6 +34,9 @@ pub(super) struct Socket {
     stream: Stream,
     check: Check,
     writing: Rc<Writing>,
+    /// What was read of a refused head, and behind it. If the connection leaves HTTP before that is
+    /// told, it was none.
+    held: Vec<u8>,
     closing: Closing,
     /// Whether the client has said its last.
     has_ended: bool,
@@ -111,7 +114,14 @@ const MAX_DISCARDED_HTTP2: usize = 64 * 1024;
 impl Socket {
     pub(super) fn new(stream: Stream) -> Socket {
         let (check, closing) = (Check::None, Closing::No);
-        Socket { stream, check, writing: Rc::default(), closing, has_ended: false }
+        Socket {
+            stream,
+            check,
+            writing: Rc::default(),
+            held: Vec::new(),
+            closing,
+            has_ended: false,
+        }
     }
 
     /// Has every byte pass `framing` first; `dispatched` counts the requests that were handed on.
@@ -171,6 +181,7 @@ impl Socket {
                     _ => line.clear(),
                 }
                 if is_refused {
+                    self.held.extend_from_slice(read.get(taken.goes_on..).unwrap_or_default());
                     buffer.set_filled(before + taken.goes_on);
                     return Ok(if taken.goes_on == 0 { Passed::Nothing } else { Passed::On });
                 }
@@ -183,6 +194,18 @@ impl Socket {
                 Ok(Passed::On)
             }
         }
+    }
+
+    /// Hands on what was held back, unless it still is: then whoever drives the connection takes it
+    /// over.
+    fn poll_held(&mut self, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !matches!(self.check, Check::None) {
+            return Poll::Pending;
+        }
+        let length = self.held.len().min(buffer.remaining());
+        buffer.put_slice(self.held.get(..length).unwrap_or_default());
+        self.held.drain(..length);
+        Poll::Ready(Ok(()))
     }
 
     /// Whether there may be bytes that nobody has read when the connection is closed.
@@ -256,12 +279,14 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         let socket = self.get_mut();
         if let Closing::No = socket.closing {
+            if !socket.held.is_empty() {
+                return socket.poll_held(buffer);
+            }
             let before = buffer.filled().len();
             ready!(Pin::new(&mut socket.stream).poll_read(context, buffer))?;
             socket.has_ended = buffer.filled().len() == before;
             match socket.pass(buffer, before)? {
                 Passed::On => return Poll::Ready(Ok(())),
-                // A refused head: whoever drives the connection takes it over.
                 Passed::Nothing if matches!(socket.check, Check::Http1 { .. }) => {
                     return Poll::Pending;
                 }

@@ -50,6 +50,15 @@ pub(super) struct Timing {
     pub(super) deadline: Rc<Deadline>,
     /// How long the upstream may take once the client is done, or to take a frame.
     pub(super) response_timeout: Duration,
+    /// How long it may take for a frame once it has answered.
+    pub(super) idle_timeout: Duration,
+}
+
+impl Timing {
+    pub(super) fn new(deadline: &Rc<Deadline>, upstream: &Upstream) -> Timing {
+        let Upstream { response_timeout, idle_timeout, .. } = *upstream;
+        Timing { deadline: Rc::clone(deadline), response_timeout, idle_timeout }
+    }
 }
 
 /// What a request's body is doing, for telling whose fault a failure is.
@@ -108,9 +117,6 @@ impl BodyState {
     }
 }
 
-/// How long a client's body may make no progress.
-const REQUEST_IDLE: Duration = Duration::from_secs(30);
-
 /// Why a request's body breaks off.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestBodyError {
@@ -130,7 +136,12 @@ impl RequestBody {
     pub(super) fn new(body: ClientBody, upstream: &Upstream) -> Self {
         let ClientBody { incoming, max_bytes } = body;
         let room = max_bytes.unwrap_or(u64::MAX);
-        RequestBody::of(Some(incoming), room, upstream.own_headers.clone())
+        // Only trailers are looked at for them.
+        let own = match incoming.is_end_stream() {
+            true => None,
+            false => upstream.own_headers.clone(),
+        };
+        RequestBody::of(Some(incoming), room, own)
     }
 
     /// No body.
@@ -197,10 +208,14 @@ impl Body for RequestBody {
         let Some(incoming) = &mut body.incoming else { return Poll::Ready(None) };
         let polled = Pin::new(incoming).poll_frame(context);
         let was_waiting = body.state.waiting.replace(polled.is_pending());
-        if let Some(timing) = body.timing.as_ref().filter(|_| !body.state.answered.get()) {
+        if let Some(timing) = &body.timing {
             match polled {
+                // The response's body has the deadline from then on, and this is progress too.
+                Poll::Ready(_) if body.state.answered.get() => {
+                    timing.deadline.set(timing.idle_timeout);
+                }
                 Poll::Ready(_) => timing.deadline.set(timing.response_timeout),
-                Poll::Pending if !was_waiting => {
+                Poll::Pending if !was_waiting && !body.state.answered.get() => {
                     timing.deadline.set(timing.deadline.ticker().patience());
                 }
                 Poll::Pending => {}
@@ -245,6 +260,8 @@ pub struct UpstreamBody {
     /// The server's request, counted until the body has ended.
     loaded: Option<Loaded>,
     idle_timeout: Duration,
+    /// The connection has ended because the client has broken off its own body.
+    client_has_failed: bool,
     /// What it is about to break off with, once what has come before is on its way.
     broken: Option<UpstreamBodyError>,
 }
@@ -267,6 +284,15 @@ impl Source {
             Source::Ended => None,
         }
     }
+
+    /// Whether the client has broken off its own body.
+    fn client_has_failed(&self) -> bool {
+        match self {
+            Source::Http1(connection) => connection.client_has_failed(),
+            Source::Http2(stream) => stream.client_has_failed(),
+            Source::Ended => false,
+        }
+    }
 }
 
 /// Why an upstream's body broke off.
@@ -275,7 +301,7 @@ pub enum UpstreamBodyError {
     /// The connection failed.
     #[error(transparent)]
     Connection(#[from] hyper::Error),
-    /// Nothing came, or the client read nothing, for too long.
+    /// Nothing came for too long.
     #[error("response body made no progress")]
     Timeout,
 }
@@ -291,7 +317,14 @@ impl UpstreamBody {
             deadline.set(idle_timeout);
         }
         let loaded = Some(loaded);
-        let mut body = UpstreamBody { incoming, source, loaded, idle_timeout, broken: None };
+        let mut body = UpstreamBody {
+            incoming,
+            source,
+            loaded,
+            idle_timeout,
+            client_has_failed: false,
+            broken: None,
+        };
         body.finish_at_end();
         body
     }
@@ -315,8 +348,14 @@ impl UpstreamBody {
     /// Whoever sends the body on drops what he has not sent yet when he hears of it. So he is asked
     /// to come again first: then the client has the head, and what there is of the body.
     fn break_off(&mut self, error: UpstreamBodyError, context: &Context<'_>) {
+        // It may be quiet for as long as it likes while it owes nothing, as a stream of events; and a
+        // client that breaks off what it sends breaks the exchange.
+        let is_quiet = matches!(error, UpstreamBodyError::Timeout)
+            && self.incoming.size_hint().exact().is_none();
+        let is_clients_fault = self.client_has_failed || self.source.client_has_failed();
+        let is_servers_fault = !is_quiet && !is_clients_fault;
         self.source = Source::Ended;
-        if let Some(loaded) = self.loaded.take() {
+        if let Some(loaded) = self.loaded.take().filter(|_| is_servers_fault) {
             loaded.endpoint().fail();
         }
         self.broken = Some(error);
@@ -338,6 +377,7 @@ impl UpstreamBody {
             return polled;
         };
         if connection.poll_drive(context).is_ready() {
+            self.client_has_failed = connection.client_has_failed();
             self.source = Source::Ended;
         }
         Pin::new(&mut self.incoming).poll_frame(&mut without_waker)
@@ -375,6 +415,10 @@ impl Body for UpstreamBody {
         };
         if let Some(deadline) = body.source.deadline() {
             deadline.set(body.idle_timeout);
+        }
+        // Nothing comes after trailers.
+        if frame.is_trailers() {
+            body.finish();
         }
         body.finish_at_end();
         Poll::Ready(Some(Ok(with_trailers(frame, |name| !is_of_a_head(name)))))

@@ -2,6 +2,7 @@
 
 use std::{io, sync::Arc};
 
+use rustix::io::Errno;
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
@@ -101,7 +102,15 @@ impl From<io::Error> for UpstreamError {
     fn from(error: io::Error) -> UpstreamError {
         match error.kind() {
             io::ErrorKind::TimedOut => UpstreamError::ConnectTimeout,
+            _ if is_exhaustion(&error) => UpstreamError::Exhausted(error),
             _ => UpstreamError::Connect(error),
         }
     }
+}
+
+/// Whether it is this machine that has too little of something, which says nothing about the server.
+fn is_exhaustion(error: &io::Error) -> bool {
+    const EXHAUSTED: [Errno; 5] =
+        [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::ADDRNOTAVAIL];
+    EXHAUSTED.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }

@@ -24,6 +24,9 @@ pub enum UpstreamError {
         #[source]
         error: io::Error,
     },
+    /// This machine has no room for another connection.
+    #[error("no room for another connection: {0}")]
+    Exhausted(#[source] io::Error),
     /// No connection was made in time.
     #[error("connecting took too long")]
     ConnectTimeout,
@@ -55,10 +58,17 @@ pub enum UpstreamError {
 pub(super) struct Failure {
     pub(super) error: UpstreamError,
     /// The request, if it was never sent, or the server has said that it did not look at it.
-    pub(super) unsent: Option<Request<RequestBody>>,
+    pub(super) unsent: Option<Box<Request<RequestBody>>>,
     /// Nothing of a response had come.
     pub(super) is_unanswered: bool,
     /// The connection was not what it seemed to be when it was taken, if it was kept: the server had
     /// closed it, or was about to.
     pub(super) is_stale: bool,
+}
+
+impl Failure {
+    /// The request was not even sent.
+    pub(super) fn unsent(error: UpstreamError, request: Request<RequestBody>) -> Failure {
+        Failure { error, unsent: Some(Box::new(request)), is_unanswered: true, is_stale: false }
+    }
 }

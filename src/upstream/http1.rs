@@ -8,7 +8,7 @@ use std::{
     cell::Cell,
     future::{Future, poll_fn},
     pin::{Pin, pin},
-    rc::Rc,
+    rc::{Rc, Weak},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -43,7 +43,10 @@ pub(super) struct Connection {
     pub(super) deadline: Rc<Deadline>,
     /// How long it may be kept unused.
     keep_alive: Cell<Duration>,
-    pool: Rc<Pool>,
+    /// What became of the body of the latest request.
+    body: Option<Rc<BodyState>>,
+    /// Not its owner: unused connections are the pool's.
+    pool: Weak<Pool>,
 }
 
 impl Connection {
@@ -51,7 +54,7 @@ impl Connection {
     pub(super) async fn new(
         stream: Stream,
         slot: Slot,
-        pool: Rc<Pool>,
+        pool: &Rc<Pool>,
     ) -> Result<Connection, UpstreamError> {
         let (stream, traffic) = Counted::new(stream, slot);
         let (sender, driver) = http1::Builder::new()
@@ -61,8 +64,8 @@ impl Connection {
             .await
             .map_err(UpstreamError::Exchange)?;
         let deadline = Rc::new(pool.ticker.deadline());
-        let (driver, keep_alive) = (Box::pin(driver), Cell::default());
-        Ok(Connection { sender, driver, traffic, deadline, keep_alive, pool })
+        let (driver, keep_alive, pool) = (Box::pin(driver), Cell::default(), Rc::downgrade(pool));
+        Ok(Connection { sender, driver, traffic, deadline, keep_alive, body: None, pool })
     }
 
     /// Sends a request and waits for the head of its response.
@@ -71,8 +74,7 @@ impl Connection {
         mut request: Request<RequestBody>,
         upstream: &Upstream,
     ) -> Result<(Response<Incoming>, Connection), Failure> {
-        let deadline = Rc::clone(&self.deadline);
-        request.body_mut().attach(Timing { deadline, response_timeout: upstream.response_timeout });
+        request.body_mut().attach(Timing::new(&self.deadline, upstream));
         let body_state = request.body().state();
         let read_before = self.traffic.bytes_read();
         let sending = self.sender.try_send_request(request);
@@ -95,7 +97,7 @@ impl Connection {
         let outcome = outcome.await;
         let is_unanswered = self.traffic.bytes_read() == read_before && !body_state.has_failed();
         let is_late = self.deadline.has_passed();
-        let failure = |error, unsent: Option<Request<RequestBody>>| {
+        let failure = |error, unsent: Option<Box<Request<RequestBody>>>| {
             let is_stale = !is_late && (is_unanswered || unsent.is_some());
             Failure { error, unsent, is_unanswered, is_stale }
         };
@@ -106,6 +108,7 @@ impl Connection {
             Some(Ok(response)) => {
                 body_state.set_answered();
                 self.keep_alive.set(keep_alive(&response, upstream));
+                self.body = Some(body_state);
                 return Ok((response, self));
             }
             Some(Err(error)) => Some(error),
@@ -124,13 +127,18 @@ impl Connection {
             }
         };
         let Some(mut error) = ended else { return Err(failure(UpstreamError::Unsound, None)) };
-        let unsent = error.take_message();
+        let unsent = error.take_message().map(Box::new);
         Err(failure(body_state.blame(error.into_error()), unsent))
     }
 
     /// Reads and writes as much as can be. Ready means that the connection is closed.
     pub(super) fn poll_drive(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.driver.as_mut().poll(context).map(drop)
+    }
+
+    /// Whether the client has broken off the body that it sends.
+    pub(super) fn client_has_failed(&self) -> bool {
+        self.body.as_ref().is_some_and(|body| body.has_failed())
     }
 
     /// Whether the server has closed it while nobody used it.
@@ -144,8 +152,12 @@ impl Connection {
         self.deadline.clear();
         // Lets hyper note the end of the message, and forget this task's waker: whoever uses the
         // connection next would wake this task with his request.
-        if !self.is_closed() && self.sender.is_ready() {
-            let (pool, keep_alive) = (Rc::clone(&self.pool), self.keep_alive.get());
+        self.body = None;
+        if !self.is_closed()
+            && self.sender.is_ready()
+            && let Some(pool) = self.pool.upgrade()
+        {
+            let keep_alive = self.keep_alive.get();
             pool.keep(self, keep_alive);
         }
     }

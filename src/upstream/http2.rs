@@ -8,7 +8,7 @@ use std::{
     error::Error as _,
     future::{Future, poll_fn},
     pin::{Pin, pin},
-    rc::Rc,
+    rc::{Rc, Weak},
     task::Poll,
     time::Duration,
 };
@@ -23,7 +23,7 @@ use super::{
     failure::Failure,
     http1::timeout_of,
     pool::Pool,
-    retry::copy_of,
+    retry::Original,
     slots::Slot,
     stream::{Counted, Traffic},
     unsound::is_unsound,
@@ -42,6 +42,9 @@ const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MAX_STREAMS as u32;
 const SEND_BUFFER: usize = 64 * 1024;
 const MAX_HEADER_LIST: u32 = 64 * 1024;
 
+/// Ticks after which a body that nobody needs has to be gone.
+const STUCK_TICKS: u32 = 10;
+
 /// How long nothing may come on a connection with streams before it is asked whether it is alive.
 /// Requests have deadlines of their own, so this is for streams that are meant to be silent for
 /// long; gRPC servers close on who asks more often than every five minutes.
@@ -59,6 +62,8 @@ pub(super) struct Connection {
     is_retired: Cell<bool>,
     /// The tick since which it has had no stream.
     idle_since: Cell<u32>,
+    /// Bodies of requests that are over, and the tick at which they came to be so.
+    abandoned: RefCell<Vec<(Weak<BodyState>, u32)>>,
 }
 
 /// What a connection shares with its task.
@@ -78,7 +83,7 @@ pub(super) struct Permit {
 pub(super) struct OpenStream {
     pub(super) deadline: Rc<Deadline>,
     body: Rc<BodyState>,
-    _permit: Permit,
+    permit: Permit,
 }
 
 impl Connection {
@@ -86,7 +91,7 @@ impl Connection {
     /// spoken to: before that, nobody knows how many requests it takes, or whether it is an HTTP/2
     /// server at all.
     pub(super) async fn new(stream: Stream, slot: Slot) -> Result<Rc<Connection>, UpstreamError> {
-        let (stream, traffic) = Counted::new(stream, slot);
+        let (stream, traffic) = Counted::severable(stream, slot);
         let (sender, driver) = http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
@@ -111,6 +116,7 @@ impl Connection {
             in_use: Cell::new(0),
             is_retired: Cell::new(false),
             idle_since: Cell::new(0),
+            abandoned: RefCell::default(),
         }))
     }
 
@@ -131,6 +137,34 @@ impl Connection {
     /// The tick since which nobody has used it; none: somebody does.
     pub(super) fn idle_since(&self) -> Option<u32> {
         (self.in_use.get() == 0).then(|| self.idle_since.get())
+    }
+
+    /// Lets go of a connection on which a body is stuck that nobody needs any more.
+    ///
+    /// hyper does not look at a body while the server takes nothing of what was read of it, and so
+    /// never hears that the request is over. The stream would be the server's and this connection's
+    /// for ever, and what has come on it would fill the window that all streams share.
+    pub(super) fn retire_if_stuck(&self, now: u32) {
+        let mut abandoned = self.abandoned.borrow_mut();
+        abandoned.retain(|(body, _)| body.strong_count() > 0);
+        let is_stuck = |(_, since): &(_, u32)| now.saturating_sub(*since) >= STUCK_TICKS;
+        let is_any_stuck = abandoned.iter().any(is_stuck);
+        drop(abandoned);
+        if is_any_stuck {
+            self.retire();
+            self.cut_if_over();
+        }
+    }
+
+    /// Closes what nothing but such bodies keeps open.
+    fn cut_if_over(&self) {
+        let is_stuck = |(body, _): &(Weak<BodyState>, u32)| body.strong_count() > 0;
+        if self.is_retired.get()
+            && self.in_use.get() == 0
+            && self.abandoned.borrow().iter().any(is_stuck)
+        {
+            self.traffic.cut();
+        }
     }
 
     /// Gives it no more requests.
@@ -160,11 +194,9 @@ impl Permit {
         let connection = Rc::clone(&self.connection);
         let deadline = Rc::new(self.pool.ticker.deadline());
         address(&mut request, &self.pool.endpoint, upstream);
-        let copy = copy_of(&request);
-        let timing =
-            Timing { deadline: Rc::clone(&deadline), response_timeout: upstream.response_timeout };
-        let body = request.body_mut().attach_stream(timing);
-        let stream = OpenStream { deadline, body: Rc::clone(&body), _permit: self };
+        let original = Original::of(&request);
+        let body = request.body_mut().attach_stream(Timing::new(&deadline, upstream));
+        let stream = OpenStream { deadline, body: Rc::clone(&body), permit: self };
         let read_before = connection.traffic.bytes_read();
         let mut sender = connection.sender.clone();
         let mut sending = pin!(sender.try_send_request(request));
@@ -188,12 +220,13 @@ impl Permit {
                 let untaken = error.take_message();
                 let error = error.into_error();
                 let (is_untaken, refusal) = (untaken.is_some(), Refusal::of(&error));
-                let unsent = untaken.or_else(|| refusal.and_then(|_| with_unread(copy, &body)));
+                let unread = || refusal.and_then(|_| RequestBody::unread(&body));
+                let unsent = untaken.or_else(|| unread().map(|body| original.with(body)));
                 let is_stale = is_untaken || refusal == Some(Refusal::Leaving);
                 if is_stale {
                     connection.retire();
                 }
-                (body.blame(error), unsent, is_stale)
+                (body.blame(error), unsent.map(Box::new), is_stale)
             }
             None => {
                 // A connection on which nothing at all comes is gone, though nobody has said so: the
@@ -208,12 +241,20 @@ impl Permit {
     }
 }
 
+impl OpenStream {
+    /// Whether the client has broken off the body that it sends.
+    pub(super) fn client_has_failed(&self) -> bool {
+        self.body.has_failed()
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         let connection = &self.connection;
         connection.in_use.set(connection.in_use.get().saturating_sub(1));
         if connection.in_use.get() == 0 {
             connection.idle_since.set(self.pool.ticker.now());
+            connection.cut_if_over();
         }
         self.pool.stream_ended();
     }
@@ -222,6 +263,12 @@ impl Drop for Permit {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.body.abandon();
+        // Most are over already.
+        if Rc::strong_count(&self.body) > 1 {
+            let Permit { connection, pool } = &self.permit;
+            let stuck = (Rc::downgrade(&self.body), pool.ticker.now());
+            connection.abandoned.borrow_mut().push(stuck);
+        }
     }
 }
 
@@ -277,12 +324,6 @@ impl Refusal {
             _ => None,
         }
     }
-}
-
-/// The copy of a request with its body, if nothing of that is lost.
-fn with_unread(mut copy: Request<RequestBody>, body: &BodyState) -> Option<Request<RequestBody>> {
-    *copy.body_mut() = RequestBody::unread(body)?;
-    Some(copy)
 }
 
 /// Runs a connection's tasks on the worker that the connection is on.

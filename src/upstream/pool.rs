@@ -229,7 +229,7 @@ impl Pool {
         match self.protocol {
             Protocol::Http1 => {
                 let stream = dialer.dial(&self.endpoint, Protocol::Http1, upstream).await?;
-                let connection = http1::Connection::new(stream, slot, Rc::clone(self)).await?;
+                let connection = http1::Connection::new(stream, slot, self).await?;
                 Ok(Carrier::Http1(connection))
             }
             Protocol::Http2 => {
@@ -315,6 +315,7 @@ impl Pool {
         let ticks = u32::try_from(keep_alive.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX);
         let is_due = |since: u32| now.saturating_sub(since) >= ticks;
         let shared = self.shared.borrow();
+        shared.iter().for_each(|connection| connection.retire_if_stuck(now));
         let unused = shared.iter().filter(|connection| connection.idle_since().is_some_and(is_due));
         unused.for_each(|connection| connection.retire());
         drop(shared);

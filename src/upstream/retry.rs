@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use http::{Method, Request};
+use http::{HeaderMap, Method, Request, Uri};
 use smallvec::SmallVec;
 
 use super::{Endpoint, RequestBody, UpstreamError};
@@ -24,6 +24,13 @@ pub(super) struct Tries {
     /// The servers that have failed it.
     pub(super) tried: SmallVec<[Arc<Endpoint>; 2]>,
     left: u8,
+}
+
+/// A request's head, for sending it again.
+pub(super) struct Original {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
 }
 
 /// What a failed try has cost the server.
@@ -102,10 +109,11 @@ impl Tries {
 
 impl UpstreamError {
     /// Whether it speaks against the server, and neither against the client nor for its being busy.
-    pub(super) fn is_servers_fault(&self) -> bool {
+    pub fn is_servers_fault(&self) -> bool {
         match self {
             UpstreamError::NoAddress
             | UpstreamError::Busy
+            | UpstreamError::Exhausted(_)
             | UpstreamError::RequestBody(_)
             | UpstreamError::RequestBodyTooLarge
             | UpstreamError::RequestBodyTimeout => false,
@@ -127,22 +135,37 @@ impl UpstreamError {
     }
 }
 
-/// The same request again, if it may be sent twice: its method is idempotent (RFC 9110 section
-/// 9.2.2), and there is no body to lose.
-pub(super) fn repetition(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
-    const IDEMPOTENT: [Method; 5] =
-        [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE];
-    (request.body().is_empty() && IDEMPOTENT.contains(request.method())).then(|| copy_of(request))
-}
+impl Original {
+    pub(super) fn of(request: &Request<RequestBody>) -> Original {
+        Original {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            headers: request.headers().clone(),
+        }
+    }
 
-/// The same request without its body.
-pub(super) fn copy_of(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut copy = Request::new(RequestBody::empty());
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.version_mut() = request.version();
-    *copy.headers_mut() = request.headers().clone();
-    copy
+    /// Of a request that may be sent twice: its method is idempotent (RFC 9110 section 9.2.2), and
+    /// there is no body to lose.
+    pub(super) fn of_repeatable(request: &Request<RequestBody>) -> Option<Original> {
+        const IDEMPOTENT: [Method; 5] =
+            [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE];
+        let is_repeatable = request.body().is_empty() && IDEMPOTENT.contains(request.method());
+        is_repeatable.then(|| Original::of(request))
+    }
+
+    /// The request again, without a body.
+    pub(super) fn again(&self) -> Request<RequestBody> {
+        self.with(RequestBody::empty())
+    }
+
+    /// The request again, with this body.
+    pub(super) fn with(&self, body: RequestBody) -> Request<RequestBody> {
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        request
+    }
 }
 
 #[cfg(test)]

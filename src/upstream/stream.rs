@@ -43,11 +43,27 @@ pub(super) struct Traffic {
     is_closed: Cell<bool>,
     /// Woken by the first byte, and by the end.
     waker: RefCell<Option<Waker>>,
+    /// Who reads, of a stream that can be cut.
+    reader: Option<RefCell<Option<Waker>>>,
+    is_cut: Cell<bool>,
 }
 
 impl Counted {
     pub(super) fn new(stream: Stream, slot: Slot) -> (Counted, Rc<Traffic>) {
-        let traffic = Rc::<Traffic>::default();
+        Counted::with(stream, slot, Traffic::default())
+    }
+
+    /// One that can be cut.
+    pub(super) fn severable(stream: Stream, slot: Slot) -> (Counted, Rc<Traffic>) {
+        Counted::with(
+            stream,
+            slot,
+            Traffic { reader: Some(RefCell::default()), ..Traffic::default() },
+        )
+    }
+
+    fn with(stream: Stream, slot: Slot, traffic: Traffic) -> (Counted, Rc<Traffic>) {
+        let traffic = Rc::new(traffic);
         (Counted { stream, traffic: Rc::clone(&traffic), _slot: slot }, traffic)
     }
 }
@@ -79,6 +95,14 @@ impl Traffic {
         Poll::Pending
     }
 
+    /// Has whoever reads find the stream broken.
+    pub(super) fn cut(&self) {
+        self.is_cut.set(true);
+        if let Some(reader) = self.reader.as_ref().and_then(RefCell::take) {
+            reader.wake();
+        }
+    }
+
     fn count(&self, bytes: u64) {
         let before = self.read.replace(self.read.get() + bytes);
         if before == 0 {
@@ -99,6 +123,15 @@ impl AsyncRead for Counted {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(reader) = &self.traffic.reader {
+            if self.traffic.is_cut.get() {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
+            let mut reader = reader.borrow_mut();
+            if !reader.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                *reader = Some(context.waker().clone());
+            }
+        }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         self.traffic.count((buffer.filled().len() - before) as u64);

@@ -53,6 +53,12 @@ impl Upkeep {
         self.reload.as_ref().map(Reload::handle)
     }
 
+    /// Closes the admin listener: another process answers there now, and whoever asks whether this one
+    /// is ready means that one.
+    pub(super) fn hand_over(&mut self) {
+        self.admin = None;
+    }
+
     /// Tells that requests are taken, and where the admin listener is.
     pub(super) fn announce(&self) {
         self.phase.set(Phase::Serving);

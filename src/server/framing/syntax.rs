@@ -141,6 +141,10 @@ pub(super) fn split_token(text: &[u8]) -> (&[u8], &[u8]) {
 
 /// Whether a byte may be in a token. Looked up, as it is asked of every byte of every name.
 fn is_token(byte: u8) -> bool {
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a byte is less than 256, and this runs at compile time"
+    )]
     static TOKEN: [bool; 256] = {
         let mut table = [false; 256];
         let mut byte = 0_u8;

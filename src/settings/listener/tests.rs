@@ -164,6 +164,22 @@ fn mistakes_are_told_with_what_to_write() {
 }
 
 #[test]
+fn shipped_examples_are_good() {
+    let shipped = include_str!("../../../config/tollgate.yaml");
+    let (_, example) = shipped.split_once("\n# listeners:\n").unwrap();
+    let lines = example.lines().map_while(|line| line.strip_prefix("# "));
+    let example: String = lines.map(|line| format!("{line}\n")).collect();
+    let example =
+        [("site.pem", "good.pem"), ("site.key", "good.key"), ("clients.pem", "other.pem")]
+            .iter()
+            .fold(example, |example, (file, other)| example.replace(file, other));
+    let text = format!("version: 1\nlisteners:\n{example}");
+    let settings = Settings::parse(Path::new(FILE), &text, &sources());
+    let settings = settings.unwrap_or_else(|problems| panic!("{}", problems[0]));
+    assert_eq!(settings.listeners.len(), 4);
+}
+
+#[test]
 fn address_is_listened_at_once() {
     let twice = |address: &str| {
         parse(&format!("{{ address: \"{address}\" }}, {{ address: \"{address}\" }}")).err()

@@ -208,3 +208,27 @@ fn route_says_what_pages_may_do_or_the_policy_does() {
     let origins = Origins::Listed(vec![below, OriginPattern::Exact("https://a.example".into())]);
     assert_eq!(own, Some(Cors { origins, credentials: true, preflight }));
 }
+
+proptest! {
+    /// Whatever prefixes a policy may have, the upstream is asked for a path in normal form.
+    #[test]
+    fn prop_rewritten_path_is_in_normal_form(
+        strip in "(/[av.;%2F]{1,3}){1,2}",
+        add in "(/[av.;%2F]{1,3}){1,2}",
+        path in "/([av.;]{1,3}|%2F|/){0,6}",
+    ) {
+        let text = format!(
+            "version: 1\npaths: {{ encoded_slash: keep }}\n\
+             upstreams: {{ api: {{ servers: [http://127.0.0.1:9000] }} }}\n\
+             routes: [{{ match: {{ path: /** }}, strip_prefix: \"{strip}\", add_prefix: \"{add}\" }}]\n"
+        );
+        let normal = |path: &str| {
+            let normal = crate::target::normalize_path(path, EncodedSlash::Keep);
+            normal.map(std::borrow::Cow::into_owned)
+        };
+        if let (Ok(policy), Ok(path)) = (try_load(&text), normal(&path)) {
+            let rewritten = policy.routes[0].rewrite.rewrite(&path).into_owned();
+            prop_assert_eq!(normal(&rewritten), Ok(rewritten));
+        }
+    }
+}
