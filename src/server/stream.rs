@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpStream, UnixStream},
@@ -31,6 +32,10 @@ enum TransportSocket {
     Unix(UnixStream),
 }
 
+/// What the system takes of what cannot be sent yet: for clients that read slowly it would buffer
+/// megabytes each.
+const UNSENT_BYTES: u32 = 128 * 1024;
+
 impl Transport {
     /// Makes an accepted socket this runtime's own.
     pub(super) fn adopt(stream: AcceptedStream) -> io::Result<Transport> {
@@ -38,6 +43,8 @@ impl Transport {
             AcceptedStream::Tcp(stream, _) => {
                 let stream = TcpStream::from_std(stream)?;
                 stream.set_nodelay(true)?;
+                // A system that does not know it has no other harm from that than memory.
+                let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
                 TransportSocket::Tcp(stream)
             }
             AcceptedStream::Unix(stream) => TransportSocket::Unix(UnixStream::from_std(stream)?),

@@ -23,7 +23,7 @@ use super::{
     failure::Failure,
     pool::Pool,
     slots::Slot,
-    stream::{Counted, Traffic},
+    stream::{Counted, MAX_INTERIM, Traffic},
     unsound::is_unsound,
 };
 use crate::{deadline::Deadline, policy::Upstream};
@@ -77,6 +77,7 @@ impl Connection {
         request.body_mut().attach(Timing::new(&self.deadline, upstream));
         let body_state = request.body().state();
         let read_before = self.traffic.bytes_read();
+        self.traffic.await_head();
         let sending = self.sender.try_send_request(request);
         let mut sending = pin!(sending);
         self.deadline.set(upstream.response_timeout);
@@ -90,7 +91,8 @@ impl Connection {
                 return Poll::Ready(Some(result));
             }
             // The deadline runs from the last progress of the request's body, see `RequestBody`.
-            let is_storm = self.traffic.bytes_read() - read_before > MAX_INTERIM_BYTES;
+            let is_storm = self.traffic.bytes_read() - read_before > MAX_INTERIM_BYTES
+                || self.traffic.interim() > MAX_INTERIM;
             let passed = self.deadline.poll_passed(context);
             if closed || passed || is_storm { Poll::Ready(None) } else { Poll::Pending }
         });
@@ -102,7 +104,7 @@ impl Connection {
             Failure { error, unsent, is_unanswered, is_stale }
         };
         let ended = match outcome {
-            Some(Ok(response)) if is_unsound(&response) => {
+            Some(Ok(response)) if is_unsound(&response) || self.traffic.interim() > MAX_INTERIM => {
                 return Err(failure(UpstreamError::Unsound, None));
             }
             Some(Ok(response)) => {
@@ -112,6 +114,9 @@ impl Connection {
                 return Ok((response, self));
             }
             Some(Err(error)) => Some(error),
+            None if self.traffic.interim() > MAX_INTERIM => {
+                return Err(failure(UpstreamError::Unsound, None));
+            }
             None if is_late => {
                 return Err(failure(timeout_of(&body_state), None));
             }

@@ -40,6 +40,8 @@ pub(super) struct Counted {
 #[derive(Default)]
 pub(super) struct Traffic {
     read: Cell<u64>,
+    /// Interim responses since a request was sent; none once its response has begun.
+    interim: Cell<Option<u32>>,
     is_closed: Cell<bool>,
     /// Woken by the first byte, and by the end.
     waker: RefCell<Option<Waker>>,
@@ -47,6 +49,9 @@ pub(super) struct Traffic {
     reader: Option<RefCell<Option<Waker>>>,
     is_cut: Cell<bool>,
 }
+
+/// Interim responses to one request that are taken for something else than an attack.
+pub(super) const MAX_INTERIM: u32 = 32;
 
 impl Counted {
     pub(super) fn new(stream: Stream, slot: Slot) -> (Counted, Rc<Traffic>) {
@@ -103,8 +108,34 @@ impl Traffic {
         }
     }
 
-    fn count(&self, bytes: u64) {
-        let before = self.read.replace(self.read.get() + bytes);
+    /// A request is about to be sent.
+    pub(super) fn await_head(&self) {
+        self.interim.set(Some(0));
+    }
+
+    /// Interim responses (1xx) that came before the response, or in its place.
+    pub(super) fn interim(&self) -> u32 {
+        self.interim.get().unwrap_or_default()
+    }
+
+    /// Counts the status lines of interim responses. hyper reads on for as long as they come.
+    fn count_interim(&self, bytes: &[u8], mut interim: u32) {
+        const VERSION: &[u8] = b"HTTP/1.";
+        for at in memchr::memmem::find_iter(bytes, VERSION) {
+            match bytes.get(at + VERSION.len() + 2) {
+                Some(b'1') => interim += 1,
+                Some(_) if interim <= MAX_INTERIM => return self.interim.set(None),
+                _ => {}
+            }
+        }
+        self.interim.set(Some(interim));
+    }
+
+    fn count(&self, bytes: &[u8]) {
+        if let Some(interim) = self.interim.get() {
+            self.count_interim(bytes, interim);
+        }
+        let before = self.read.replace(self.read.get() + bytes.len() as u64);
         if before == 0 {
             self.wake();
         }
@@ -134,7 +165,7 @@ impl AsyncRead for Counted {
         }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
-        self.traffic.count((buffer.filled().len() - before) as u64);
+        self.traffic.count(buffer.filled().get(before..).unwrap_or_default());
         polled
     }
 }
