@@ -4,6 +4,7 @@ mod access_log;
 mod admin;
 mod check;
 mod demo;
+mod descriptors;
 mod diff;
 mod draining;
 mod explain;

@@ -12,10 +12,12 @@ use tollgate::{
     target::{EncodedSlash, normalize_path},
 };
 
-const PATHS: [&str; 6] = ["/", "/healthz", "/search/%C3%A4", "/repos/octo/hello/pulls", "/a;v=1/b", "/.x/"];
+const PATHS: [&str; 6] =
+    ["/", "/healthz", "/search/%C3%A4", "/repos/octo/hello/pulls", "/a;v=1/b", "/.x/"];
 
 fuzz_target!(|text: &str| {
-    let sources = Sources::system().with_variable("SECRET", "a secret of more than 32 bytes, is it not");
+    let sources =
+        Sources::system().with_variable("SECRET", "a secret of more than 32 bytes, is it not");
     let policy = match load(Path::new("policy.yaml"), text, &sources) {
         Ok(policy) => policy,
         Err(problems) => {
@@ -30,7 +32,11 @@ fuzz_target!(|text: &str| {
         let names = policy.routes.iter().map(|route| &*route.name);
         for raw in names.chain(PATHS) {
             let Ok(path) = normalize_path(raw, policy.encoded_slash) else { continue };
-            assert_eq!(normalize_path(&path, EncodedSlash::Keep).as_deref(), Ok(&*path), "of {raw}");
+            assert_eq!(
+                normalize_path(&path, EncodedSlash::Keep).as_deref(),
+                Ok(&*path),
+                "of {raw}"
+            );
             for method in [Method::GET, Method::POST] {
                 let request = Request { host, path: &path, method: &method };
                 let first = policy.router.differences(request).position(|parts| parts.is_empty());

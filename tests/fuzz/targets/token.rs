@@ -65,7 +65,11 @@ fuzz_target!(|input: &[u8]| {
     let mut spliced = token.to_vec();
     let end = token.len().min(at + rest.len());
     spliced[at..end].copy_from_slice(&rest[..end - at]);
-    assert!(spliced == token || !is_identified_by(&spliced), "{}", String::from_utf8_lossy(&spliced));
+    assert!(
+        spliced == token || !is_identified_by(&spliced),
+        "{}",
+        String::from_utf8_lossy(&spliced)
+    );
     assert!(is_identified_by(token));
 });
 
@@ -74,7 +78,7 @@ fn is_identified_by(token: &[u8]) -> bool {
     let Ok(value) = HeaderValue::from_bytes(&[b"Bearer ", token].concat()) else { return false };
     let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
     let address = IpAddr::from([203, 0, 113, 7]);
-    let client = Client { address, headers: &headers, query: None };
+    let client = Client { address, headers: &headers, query: None, certificate: None };
     let auth = Auth::Required(AcceptedIssuers::All);
     let now = Timestamp::from_secs(1_790_000_000);
     let permit = || Some(());

@@ -32,10 +32,10 @@ fn readiness_goes_first_and_requests_are_served_until_the_delay_is_over() {
     let (mut running, address) = Running::serve(&folder);
     let admin = running.wait_for_event("admin listener is open");
     let admin = admin.split("address=").nth(1).unwrap().trim().parse().unwrap();
-    send(admin, get("/ready").host("localhost")).assert_status(200);
+    send(admin, get("/readyz").host("localhost")).assert_status(200);
     running.signal("TERM");
     eventually("it is not ready", || {
-        (send(admin, get("/ready").host("localhost")).status == 503).then_some(())
+        (send(admin, get("/readyz").host("localhost")).status == 503).then_some(())
     });
     send(address, get("/").token(&token)).assert_status(200);
     // Twice is for those who do not want to wait.

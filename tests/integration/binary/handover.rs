@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{Folder, Running, assert_exit, send, text};
-use crate::support::{Client, Upstream, eventually, get};
+use crate::support::{Client, Signal, Upstream, eventually, get};
 
 const HANDOVER: &str = "handover: next.sock\ndrain: 10s";
 
@@ -64,7 +64,13 @@ impl Load {
 
 fn folder(settings: &str) -> (Upstream, Folder) {
     let upstream = Upstream::start();
-    let folder = Folder::with_settings(&upstream, settings);
+    let folder = before(&upstream, settings);
+    (upstream, folder)
+}
+
+/// Before an upstream, with a limit by address and no tokens.
+fn before(upstream: &Upstream, settings: &str) -> Folder {
+    let folder = Folder::with_settings(upstream, settings);
     folder.write(
         "policies/api.yaml",
         &format!(
@@ -74,7 +80,7 @@ fn folder(settings: &str) -> (Upstream, Folder) {
             upstream.url()
         ),
     );
-    (upstream, folder)
+    folder
 }
 
 #[test]
@@ -149,6 +155,29 @@ fn counters_and_the_admin_listener_go_along() {
     // The old process has left the file alone: the next one goes on from where the new one was.
     let (_running, address) = Running::serve(&folder);
     send(address, get("/")).assert_field("x-ratelimit-used", "5");
+}
+
+#[test]
+fn who_asks_for_readiness_hears_of_the_new_process_only() {
+    let (asked, go) = (Signal::default(), Signal::default());
+    let upstream = Upstream::held(&asked, &go);
+    let settings = format!("{HANDOVER}\nadmin: {{ address: 127.0.0.1:0 }}");
+    let folder = before(&upstream, &settings);
+    let (mut old, address) = Running::serve(&folder);
+    let admin = old.wait_for_event("admin listener is open");
+    let admin: SocketAddr = admin.split("address=").nth(1).unwrap().trim().parse().unwrap();
+    let mut busy = Client::connect(address);
+    busy.write(get("/").to_bytes());
+    asked.wait();
+    let (mut new, _) = Running::serve(&folder);
+    new.wait_for_event("took over");
+    old.wait_for_event("draining");
+    for _ in 0..20 {
+        send(admin, get("/readyz").host("localhost")).assert_status(200);
+    }
+    go.open();
+    busy.read().assert_status(200).assert_field("connection", "close");
+    assert_exit(&old.finish(), 0);
 }
 
 #[test]

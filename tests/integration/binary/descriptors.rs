@@ -1,0 +1,30 @@
+//! A process that has run out of descriptors.
+
+use std::{fs, net::TcpStream, process::Command};
+
+use super::{Folder, Running, send};
+use crate::support::{Upstream, eventually, get};
+
+#[test]
+fn exhausted_descriptors_are_survived() {
+    let upstream = Upstream::start();
+    let folder = Folder::before(&upstream);
+    let token = folder.token(&["--sub", "42"]);
+    let (mut running, address) = Running::serve(&folder);
+    let ask = || send(address, get("/").token(&token));
+    ask().assert_status(200);
+
+    let process = running.id().to_string();
+    let open = fs::read_dir(format!("/proc/{process}/fd")).unwrap().count();
+    let limit = format!("--nofile={}", open + 5);
+    assert!(Command::new("prlimit").args(["--pid", &process, &limit]).status().unwrap().success());
+    let clients: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+    running.wait_for_event("connections could not be accepted");
+
+    drop(clients);
+    ask().assert_status(200);
+    eventually("descriptors are free again", || {
+        let now = fs::read_dir(format!("/proc/{process}/fd")).unwrap().count();
+        (now <= open + 1).then_some(())
+    });
+}
