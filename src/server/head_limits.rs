@@ -1,7 +1,7 @@
 //! How large a request's head may be. The framing check holds HTTP/1 to it byte by byte; of HTTP/2,
 //! whose heads arrive compressed, what came out is measured.
 
-use http::{HeaderName, HeaderValue, Method, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header, request::Parts};
 
 use super::Violation;
 
@@ -53,7 +53,28 @@ impl HeadLimits {
         if target + all > self.head_bytes {
             return Err(Violation::HeadTooLarge);
         }
-        Ok(())
+        check_fields(&parts.headers)
+    }
+}
+
+/// What a field may not be on its way to HTTP/1.1, though it came through as one of HTTP/2.
+fn check_fields(headers: &HeaderMap) -> Result<(), Violation> {
+    for (name, value) in headers {
+        // The one character that is taken for a token's and is none (RFC 9110 section 5.6.2).
+        if name.as_str().contains('"') {
+            return Err(Violation::BadFieldName);
+        }
+        // RFC 9113 section 8.2.1.
+        let is_padding = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+        if is_padding(value.as_bytes().first()) || is_padding(value.as_bytes().last()) {
+            return Err(Violation::PaddedValue);
+        }
+    }
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let first = lengths.next();
+    match lengths.all(|length| Some(length) == first) {
+        true => Ok(()),
+        false => Err(Violation::RepeatedLength),
     }
 }
 

@@ -56,6 +56,7 @@ pub fn clean_request(headers: &mut HeaderMap, forwarding: Forwarding<'_>) {
     remove_where(headers, |name| is_dropped_from_request(name, forwarding.trusted_field));
     headers.reserve(FIELDS_SET);
     join_cookies(headers);
+    join_lengths(headers);
     set_forwarding(headers, forwarding);
 }
 
@@ -63,6 +64,7 @@ pub fn clean_request(headers: &mut HeaderMap, forwarding: Forwarding<'_>) {
 pub fn clean_response(headers: &mut HeaderMap) {
     remove_named_by_connection(headers);
     remove_where(headers, |name| is_hop_by_hop(name) || is_reserved(name));
+    join_lengths(headers);
 }
 
 /// Fields that only this proxy writes, in either direction.
@@ -96,7 +98,14 @@ pub(super) fn is_dropped_from_request(name: &str, trusted: Option<ForwardedField
         // A proxy that maintains one of the two may pass on the other as a client wrote it.
         "x-forwarded-for" => trusted != Some(ForwardedField::XForwardedFor),
         "forwarded" => trusted != Some(ForwardedField::Forwarded),
-        "x-forwarded-proto" | "x-real-ip" => trusted.is_none(),
+        "x-real-ip"
+        | "x-client-ip"
+        | "x-cluster-client-ip"
+        | "true-client-ip"
+        | "cf-connecting-ip" => trusted.is_none(),
+        // CGI programs take it for the address of a proxy to send their own requests to.
+        "proxy" => true,
+        _ if name.starts_with("x-forwarded-") => trusted.is_none(),
         // Answered here: the body is asked for once there is somewhere to send it.
         "expect" => true,
         // A server that turns `-` into `_` could not tell `x_tollgate_tier` from ours.
@@ -152,6 +161,15 @@ fn remove_where(headers: &mut HeaderMap, is_dropped: impl Fn(&str) -> bool) {
         headers.keys().filter(|name| is_dropped(name.as_str())).cloned().collect();
     for name in dropped {
         headers.remove(name);
+    }
+}
+
+/// Several equal lengths are one (RFC 9110 section 8.6). Others were refused when they came.
+fn join_lengths(headers: &mut HeaderMap) {
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let (first, second) = (lengths.next(), lengths.next());
+    if let (Some(length), Some(_)) = (first.cloned(), second) {
+        headers.insert(header::CONTENT_LENGTH, length);
     }
 }
 

@@ -132,7 +132,7 @@ impl Pool {
             Taken::Full => return Err(UpstreamError::Busy),
         };
         let deadline = self.ticker.deadline();
-        deadline.set(upstream.bounds.queue_timeout);
+        deadline.set(ticket.patience(&upstream.bounds));
         let slot = poll_fn(|context| match ticket.poll(context) {
             Poll::Pending if deadline.poll_passed(context) => Poll::Ready(None),
             polled => polled,
@@ -168,8 +168,8 @@ impl Pool {
         upstream: &Upstream,
     ) -> Result<Acquired, UpstreamError> {
         let deadline = self.ticker.deadline();
-        deadline.set(match ticket {
-            Some(_) => upstream.bounds.queue_timeout,
+        deadline.set(match &ticket {
+            Some(ticket) => ticket.patience(&upstream.bounds),
             None => upstream.connect_timeout,
         });
         let place = self.line.join();
@@ -183,10 +183,12 @@ impl Pool {
                 // It has come to nothing, or has no room left.
                 match self.endpoint.slots.take(&upstream.bounds, self.claimant()) {
                     Taken::Slot(slot) => return Poll::Ready(Ok(Acquired::New(slot))),
-                    Taken::Queued(queued) => ticket = Some(queued),
+                    Taken::Queued(queued) => {
+                        deadline.set(queued.patience(&upstream.bounds));
+                        ticket = Some(queued);
+                    }
                     Taken::Full => return Poll::Ready(Err(UpstreamError::Busy)),
                 }
-                deadline.set(upstream.bounds.queue_timeout);
             }
             if let Some(ticket) = &mut ticket
                 && let Poll::Ready(Some(slot)) = ticket.poll(context)

@@ -63,6 +63,8 @@ pub(super) struct Ticket {
     slots: Arc<Slots>,
     number: u64,
     receiver: Receiver<Slot>,
+    /// There was no place in the queue: it waits just long enough for an unused connection.
+    is_knocking: bool,
 }
 
 /// Who asks for a slot: a worker's pool.
@@ -92,6 +94,12 @@ pub(super) enum Taken {
 /// worker's own, who can have a connection as it is.
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// Who may wait beyond the queue, for a moment.
+const MAX_KNOCKING: usize = 64;
+
+/// That moment.
+const KNOCK: Duration = Duration::from_millis(50);
+
 impl PoolId {
     pub(super) fn unique() -> PoolId {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -108,7 +116,10 @@ impl Slots {
             state.taken += 1;
             return Taken::Slot(Slot(Arc::clone(self)));
         }
-        if state.queue.len() >= bounds.queue {
+        // Where the queue has no place, another worker may still have a connection that it does not
+        // use, and hears only of who waits.
+        let is_knocking = state.queue.len() >= bounds.queue;
+        if state.queue.len() >= bounds.queue.saturating_add(MAX_KNOCKING) {
             return Taken::Full;
         }
         state.tickets += 1;
@@ -117,7 +128,7 @@ impl Slots {
         self.waiting.store(state.queue.len(), Ordering::Release);
         drop(state);
         self.wanted.notify_waiters();
-        Taken::Queued(Ticket { slots: Arc::clone(self), number: ticket, receiver })
+        Taken::Queued(Ticket { slots: Arc::clone(self), number: ticket, receiver, is_knocking })
     }
 
     /// Whether a slot is there for the taking.
@@ -194,6 +205,11 @@ impl Drop for Slot {
 }
 
 impl Ticket {
+    /// How long it is worth waiting for.
+    pub(super) fn patience(&self, bounds: &Bounds) -> Duration {
+        if self.is_knocking { KNOCK } else { bounds.queue_timeout }
+    }
+
     /// The slot, once it is this ticket's turn.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Slot>> {
         Pin::new(&mut self.receiver).poll(context).map(Result::ok)
@@ -253,7 +269,11 @@ mod tests {
         let slot = take(&slots, &bounds);
         let mut first = queue(&slots, &bounds, claimant());
         let mut second = queue(&slots, &bounds, claimant());
+        let beyond: Vec<Ticket> =
+            (0..MAX_KNOCKING).map(|_| queue(&slots, &bounds, claimant())).collect();
+        assert!(beyond.iter().all(|ticket| ticket.patience(&bounds) < bounds.queue_timeout));
         assert!(matches!(slots.take(&bounds, claimant()), Taken::Full));
+        drop(beyond);
         drop(slot);
         let slot = slot_of(&mut first).unwrap();
         assert!(slot_of(&mut second).is_none());
@@ -300,7 +320,8 @@ mod tests {
         let _other = queue(&slots, &bounds, other);
         assert!(slots.prefers_another(own.pool));
         let _own = queue(&slots, &bounds, own);
-        slots.lock().queue[1].since = slots.lock().queue[0].since;
+        let since = slots.lock().queue[0].since;
+        slots.lock().queue[1].since = since;
         assert!(!slots.prefers_another(own.pool));
         let late = Instant::now() + 2 * PATIENCE;
         slots.lock().queue[1].since = late;

@@ -39,6 +39,9 @@ pub enum Violation {
     /// A name that is no token (5, RFC 9110 5.6.2).
     #[error("malformed field name")]
     BadFieldName,
+    /// A value that begins or ends with whitespace, in HTTP/2 (RFC 9113 8.2.1).
+    #[error("whitespace around a value")]
+    PaddedValue,
     /// A control in a value (RFC 9110 5.5).
     #[error("control byte in a field value")]
     BadFieldValue,
@@ -123,6 +126,7 @@ impl Violation {
             | Self::EmptyFieldName
             | Self::NoColon
             | Self::BadFieldName
+            | Self::PaddedValue
             | Self::BadFieldValue
             | Self::BadTarget
             | Self::Nul
