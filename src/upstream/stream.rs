@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, Take},
     net::TcpStream,
 };
 use tokio_rustls::client::TlsStream;
@@ -30,7 +30,7 @@ pub enum Stream {
 /// Whether anything of a response has come is what a repetition depends on, and hyper does not tell
 /// it of interim responses.
 pub(super) struct Counted {
-    stream: Stream,
+    stream: Take<Stream>,
     traffic: Rc<Traffic>,
     /// Free again when the socket is closed, however that comes.
     _slot: Slot,
@@ -53,6 +53,9 @@ pub(super) struct Traffic {
 /// Interim responses to one request that are taken for something else than an attack.
 pub(super) const MAX_INTERIM: u32 = 32;
 
+/// What is read at once. What a client does not read stays here, and what it lies in with it.
+const READ_BYTES: u64 = 16 * 1024;
+
 impl Counted {
     pub(super) fn new(stream: Stream, slot: Slot) -> (Counted, Rc<Traffic>) {
         Counted::with(stream, slot, Traffic::default())
@@ -69,6 +72,7 @@ impl Counted {
 
     fn with(stream: Stream, slot: Slot, traffic: Traffic) -> (Counted, Rc<Traffic>) {
         let traffic = Rc::new(traffic);
+        let stream = stream.take(READ_BYTES);
         (Counted { stream, traffic: Rc::clone(&traffic), _slot: slot }, traffic)
     }
 }
@@ -164,6 +168,7 @@ impl AsyncRead for Counted {
             }
         }
         let before = buffer.filled().len();
+        self.stream.set_limit(READ_BYTES);
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         self.traffic.count(buffer.filled().get(before..).unwrap_or_default());
         polled
@@ -176,7 +181,7 @@ impl AsyncWrite for Counted {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        Pin::new(self.stream.get_mut()).poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -184,19 +189,19 @@ impl AsyncWrite for Counted {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        Pin::new(self.stream.get_mut()).poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.stream.get_ref().is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        Pin::new(self.stream.get_mut()).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        Pin::new(self.stream.get_mut()).poll_shutdown(context)
     }
 }
 

@@ -108,7 +108,9 @@ fn server_begins_with_its_settings() {
     let settings = frames.read().unwrap();
     assert_eq!((settings.kind, settings.flags, settings.stream), (SETTINGS, 0, 0));
     let all: Vec<&[u8]> = settings.payload.chunks(6).collect();
-    for expected in [setting(3, 100), setting(4, 64 * 1024), setting(6, 32 * 1024)] {
+    // More than is served, so that whoever sends too much is told.
+    const LIST: u32 = (32 + 16) * 1024 + 100 * 32;
+    for expected in [setting(3, 100), setting(4, 64 * 1024), setting(6, LIST)] {
         assert!(all.contains(&&expected[..]), "{all:?} lacks {expected:?}");
     }
     assert!(frames.read_until(|f| f.kind == SETTINGS && f.flags == ACK).is_some());

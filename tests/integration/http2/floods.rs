@@ -185,3 +185,21 @@ fn client_that_uses_much_of_everything_is_left_alone() {
     }
     proxy.send(get("/")).assert_status(200);
 }
+
+#[test]
+fn client_whose_responses_have_no_body_is_left_alone() {
+    let upstream = Upstream::as_asked();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let mut frames = Frames::open(proxy.address());
+    let not_modified = [&GET[..], &[("x-want-status", "304")]].concat();
+    for turn in 0..50_u32 {
+        let streams: Vec<u32> = (0..50).map(|at| (turn * 50 + at) * 2 + 1).collect();
+        let heads = streams.iter().map(|stream| head(*stream, END_STREAM, &not_modified));
+        assert!(frames.write(heads.collect::<Vec<_>>().concat()));
+        for _ in &streams {
+            let answer = frames.read_until(|frame| frame.kind == HEADERS).expect("the connection");
+            assert_eq!(answer.status(), 304);
+        }
+    }
+    frames.assert_alive(50 * 50 * 2 + 1);
+}
