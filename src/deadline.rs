@@ -23,9 +23,20 @@ const NEVER: u32 = u32::MAX;
 pub struct Ticker {
     now: Cell<u32>,
     patience: Duration,
-    /// While it drains: how long connections without a request are kept.
-    linger: Cell<Option<Duration>>,
+    /// While it drains.
+    leave: Cell<Option<Leave>>,
+    /// The tick at which tunnels end.
+    last_call: Cell<u32>,
     watches: RefCell<Vec<Weak<Watch>>>,
+}
+
+/// How long connections are kept, once their worker drains, that would go on for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leave {
+    /// Those without a request: it may be on its way.
+    pub linger: Duration,
+    /// Those that are tunnels, which know of no last request.
+    pub tunnels: Duration,
 }
 
 /// One deadline, kept with a connection and set again for each step.
@@ -57,7 +68,13 @@ impl Ticker {
     /// At tick 0; `patience` is how long a client's body may make no progress, whichever connection
     /// it comes by.
     pub fn new(patience: Duration) -> Self {
-        Ticker { now: Cell::new(0), patience, linger: Cell::new(None), watches: RefCell::default() }
+        Ticker {
+            now: Cell::new(0),
+            patience,
+            leave: Cell::new(None),
+            last_call: Cell::new(NEVER),
+            watches: RefCell::default(),
+        }
     }
 
     /// How long a client's body may make no progress.
@@ -90,10 +107,11 @@ impl Ticker {
         });
     }
 
-    /// Tells every connection to finish what it is doing and close; those that have no request may
-    /// `linger` for one.
-    pub fn drain(&self, linger: Duration) {
-        self.linger.set(Some(linger));
+    /// Tells every connection to finish what it is doing and close; those that would go on are given
+    /// `leave` to.
+    pub fn drain(&self, leave: Leave) {
+        self.leave.set(Some(leave));
+        self.last_call.set(self.now().saturating_add(ticks(leave.tunnels)));
         for watch in self.watches.borrow().iter().filter_map(Weak::upgrade) {
             watch.wake();
         }
@@ -101,12 +119,18 @@ impl Ticker {
 
     /// Whether the worker is on its way out.
     pub fn is_draining(&self) -> bool {
-        self.linger.get().is_some()
+        self.leave.get().is_some()
     }
 
     /// How long connections without a request are kept, if the worker is on its way out.
     pub fn linger(&self) -> Option<Duration> {
-        self.linger.get()
+        self.leave.get().map(|leave| leave.linger)
+    }
+
+    /// How long tunnels are kept from now on, if the worker is on its way out.
+    pub fn tunnels(&self) -> Option<Duration> {
+        let left = self.last_call.get().saturating_sub(self.now());
+        self.is_draining().then(|| TICK * left)
     }
 }
 
@@ -114,9 +138,7 @@ impl Deadline {
     /// Sets it `after` from now, in place of what it was.
     pub fn set(&self, after: Duration) {
         // One more tick, because the present one has begun already.
-        let ticks = after.as_millis().div_ceil(TICK.as_millis()) + 1;
-        let ticks = u32::try_from(ticks).unwrap_or(NEVER);
-        self.watch.at.set(self.ticker.now().saturating_add(ticks));
+        self.watch.at.set(self.ticker.now().saturating_add(ticks(after)).saturating_add(1));
     }
 
     /// Sets it `after` from now, unless it is sooner already.
@@ -152,6 +174,13 @@ impl Deadline {
     pub fn ticker(&self) -> &Rc<Ticker> {
         &self.ticker
     }
+}
+
+/// So many ticks are at least as long as `time`.
+fn ticks(time: Duration) -> u32 {
+    // Of 64 bits: more milliseconds than that are for ever, and 128 are slow to divide.
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    u32::try_from(millis.div_ceil(TICK.as_millis() as u64)).unwrap_or(NEVER)
 }
 
 #[cfg(test)]

@@ -34,7 +34,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http::{HeaderName, Request, Response, StatusCode, Version, header, request::Parts};
+use http::{
+    HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, request::Parts,
+};
 use hyper::body::Incoming;
 
 use self::{
@@ -76,6 +78,8 @@ pub struct Gate {
     leases: Rc<LeaseBook>,
     log: Option<Rc<LogBuffer>>,
     request_ids: RequestIds,
+    /// The id of a request that panicked, until it is answered.
+    panicked: Cell<Option<HeaderValue>>,
     ticks: Cell<u32>,
 }
 
@@ -109,6 +113,7 @@ impl Gate {
             upstreams,
             log: log.map(Rc::new),
             request_ids: RequestIds::default(),
+            panicked: Cell::default(),
             ticks: Cell::new(0),
         }
     }
@@ -187,7 +192,9 @@ impl Gate {
         let (store, clock, request_id) = (&judge.store, &judge.shared.clock, &request_id);
         let passage = Passage::default();
         // From here on the client may go away while somebody else is waited for.
-        let mut owed = Owed { store, clock, line, passage, request_id, arrival, is_begun: false };
+        let (is_begun, panicked) = (false, &self.panicked);
+        let mut owed =
+            Owed { store, clock, line, passage, request_id, arrival, is_begun, panicked };
         let (passage, outcome, audience) = match head {
             Ok((head, policy)) => {
                 let sent = Sent { head: &head, policy, client, now: arrival.now, script: None };

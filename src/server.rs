@@ -34,7 +34,10 @@ use http::{HeaderMap, HeaderValue, header};
 
 use self::{listener::Acceptor, worker::Worker};
 use crate::{
-    access_log::AccessLog, deadline, gate::Shared, identity::ClientCertificate,
+    access_log::AccessLog,
+    deadline::{self, Leave},
+    gate::Shared,
+    identity::ClientCertificate,
     settings::ListenerSettings,
 };
 
@@ -47,6 +50,7 @@ pub use self::{
     framing::{Violation, ViolationKind},
     head_limits::HeadLimits,
     listener::{Listener, ListenerSocket},
+    socket::Writing,
 };
 
 /// The other end of a connection.
@@ -109,6 +113,9 @@ const LAST_CALL: Duration = Duration::from_millis(5);
 /// Clients that send one request after the other have sent one by then.
 const MAX_LINGER: Duration = Duration::from_secs(1);
 
+/// Who is in the middle of something in a tunnel has brought it to an end by then.
+const MAX_TUNNEL: Duration = Duration::from_secs(5);
+
 impl Server {
     /// Binds a socket that asks nothing of clients.
     ///
@@ -167,7 +174,7 @@ impl Server {
 /// were cut.
 async fn drain(workers: Vec<Worker>, time: Duration, hurry: impl Future<Output = ()>) -> usize {
     for worker in &workers {
-        worker.drain(linger(time));
+        worker.drain(leave(time));
     }
     let mut late = std::pin::pin!(tokio::time::timeout(time, hurry));
     let (mut is_late, mut cut) = (false, 0);
@@ -183,12 +190,14 @@ async fn drain(workers: Vec<Worker>, time: Duration, hurry: impl Future<Output =
     cut
 }
 
-/// How long a connection without a request is kept while a worker drains. A client may have sent its
+/// What a drain of this length leaves for connections that would go on. A client may have sent its
 /// next request already; it is answered, and told that the connection closes.
-fn linger(drain: Duration) -> Duration {
-    match drain / 4 {
-        short if short < deadline::TICK => Duration::ZERO,
-        part => part.min(MAX_LINGER),
+fn leave(drain: Duration) -> Leave {
+    let at_least_a_tick =
+        |part: Duration| if part < deadline::TICK { Duration::ZERO } else { part };
+    Leave {
+        linger: at_least_a_tick(drain / 4).min(MAX_LINGER),
+        tunnels: at_least_a_tick(drain / 3).min(MAX_TUNNEL),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `tollgate run`: read the configuration, listen, serve, drain.
 
+mod descriptors;
 mod notify;
 mod signals;
 mod sockets;
@@ -11,7 +12,7 @@ use anyhow::Context;
 use tracing_subscriber::EnvFilter;
 
 use self::{
-    signals::Signals,
+    signals::{Caught, Signals},
     sockets::{Sockets, Succession},
     upkeep::Upkeep,
 };
@@ -73,6 +74,13 @@ pub(super) fn serve(
 ) -> Result<(), Failure> {
     let settings = &configuration.settings;
     let (workers, drain, delay) = (settings.workers, settings.drain, settings.drain_delay);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Before anybody can see that the process is there: a signal that comes at once is not lost.
+    let caught = {
+        let _inside = runtime.enter();
+        Caught::catch(origin.as_ref())?
+    };
+    descriptors::raise(settings.limits.connections);
     // Before the counters are read: the process that serves writes them when it is asked.
     let Sockets { listeners, admin, predecessor, succession } = Sockets::open(settings, inherited)?;
     let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
@@ -90,11 +98,9 @@ pub(super) fn serve(
     let mut upkeep = Upkeep::start(&shared, origin, admin)?;
     let server = Server { shared, listeners, workers, access_log, drain };
 
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut is_relieved = false;
     let Stopped { cut } = runtime.block_on(async {
-        // Signals are caught from here on: one that comes at once is not lost.
-        let mut signals = Signals::catch(upkeep.reload())?;
+        let mut signals = Signals::of(caught, upkeep.reload());
         let mut hurrying = signals.clone();
         for address in &addresses {
             tracing::info!(%address, "listening");
@@ -110,9 +116,15 @@ pub(super) fn serve(
                 () = wait_for_successor(succession, saver) => true,
                 () = signals.end() => false,
             };
+            if is_relieved {
+                // The file is the successor's, and so is the admin socket: nobody who asks there is
+                // to hear that this process drains.
+                keeper.iter().for_each(Keeper::leave);
+                upkeep.hand_over();
+            }
             upkeep.phase.set(Phase::Draining);
             if is_relieved {
-                return upkeep.hand_over();
+                return;
             }
             notify::stopping();
             let _ = tokio::time::timeout(delay, signals.hurry()).await;
@@ -120,11 +132,8 @@ pub(super) fn serve(
         Ok::<_, Failure>(server.run_until(shutdown, hurrying.hurry()).await?)
     })?;
     // First what must not be lost: what follows files may take its time to end.
-    match keeper {
-        // The file is the successor's.
-        Some(keeper) if is_relieved => keeper.leave(),
-        Some(keeper) => keeper.finish(),
-        None => {}
+    if let Some(keeper) = keeper {
+        keeper.finish();
     }
     drop(upkeep);
     tracing::info!(cut, "stopped");

@@ -1,6 +1,6 @@
 //! The access log's line about a request.
 
-use std::{net::IpAddr, rc::Rc};
+use std::{cell::Cell, net::IpAddr, rc::Rc};
 
 use http::{HeaderValue, Method, request::Parts};
 
@@ -8,7 +8,7 @@ use super::{Arrival, Note, Passage, head::Head, tally::Tally};
 use crate::{
     access_log::{Counted, Entry, LogBuffer, Tail},
     clock::Clock,
-    response::{CLIENT_CLOSED_REQUEST, INTERNAL_ERROR},
+    response::{CLIENT_CLOSED_REQUEST, INTERNAL_ERROR, Rejection},
     store::Store,
 };
 
@@ -43,6 +43,8 @@ pub(super) struct Owed<'g, 'p> {
     pub(super) request_id: &'g HeaderValue,
     pub(super) arrival: Arrival,
     pub(super) is_begun: bool,
+    /// Where a request is named that panicked, after its line was written.
+    pub(super) panicked: &'g Cell<Option<HeaderValue>>,
 }
 
 impl Owed<'_, '_> {
@@ -95,11 +97,15 @@ impl Drop for Owed<'_, '_> {
             tally.abandon(self.store, self.clock.now());
         }
         // What panics ends here as well.
-        let status = match std::thread::panicking() {
-            true => INTERNAL_ERROR,
-            false => CLIENT_CLOSED_REQUEST,
+        let (status, note) = match std::thread::panicking() {
+            true => {
+                self.panicked.set(Some(self.request_id.clone()));
+                let error = Some(Rejection::Internal.to_string());
+                (INTERNAL_ERROR, Note { error, upstream_time: None })
+            }
+            false => (CLIENT_CLOSED_REQUEST, Note::default()),
         };
-        if let Some(tail) = self.write(status, &Note::default()) {
+        if let Some(tail) = self.write(status, &note) {
             tail.end(false);
         }
     }

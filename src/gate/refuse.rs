@@ -19,18 +19,10 @@ impl Gate {
     /// What a client is told, and the log, when `rejection` is all that came of what it sent. `line`
     /// is the beginning of that, as far as it is known; nothing in it can be relied on.
     pub fn refuse(&self, rejection: Rejection, peer: &Peer, line: &[u8]) -> Response<Body> {
-        let shared = self.shared();
-        let arrival = Arrival { now: shared.clock.now(), started: Instant::now() };
+        let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
         let request_id = &self.request_ids.fresh();
         let error = rejection.to_string();
-        let telling = Telling { format: Format::Json, request_id, violated: Vec::new() };
-        let mut response = rejection.into_response(&Responses::DEFAULT, &telling);
-        let headers = response.headers_mut();
-        headers.insert(X_REQUEST_ID.clone(), request_id.clone());
-        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        if let Some(date) = http_date(arrival) {
-            headers.insert(header::DATE, date);
-        }
+        let response = last_answer(rejection, request_id, arrival);
         let status = response.status().as_u16();
         let (method, path) = words(line);
         let tail = self.log.as_ref().map(|log| {
@@ -54,6 +46,29 @@ impl Gate {
         });
         response.map(|body| body.with_tail(tail))
     }
+
+    /// What the client of a request is told whose handling has just panicked. Its line was written as
+    /// that ended, unless it had not come so far.
+    pub fn fail(&self, peer: &Peer) -> Response<Body> {
+        let Some(request_id) = self.panicked.take() else {
+            return self.refuse(Rejection::Internal, peer, b"");
+        };
+        let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
+        last_answer(Rejection::Internal, &request_id, arrival)
+    }
+}
+
+/// A refusal after which the connection closes.
+fn last_answer(rejection: Rejection, request_id: &HeaderValue, arrival: Arrival) -> Response<Body> {
+    let telling = Telling { format: Format::Json, request_id, violated: Vec::new() };
+    let mut response = rejection.into_response(&Responses::DEFAULT, &telling);
+    let headers = response.headers_mut();
+    headers.insert(X_REQUEST_ID.clone(), request_id.clone());
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    if let Some(date) = http_date(arrival) {
+        headers.insert(header::DATE, date);
+    }
+    response
 }
 
 /// What stands where a method and a path would, without a query, which may hold a secret.

@@ -14,7 +14,7 @@ use super::grpc_status;
 use crate::{
     access_log::Tail,
     gate::HeldLeases,
-    server::{InFlight, Pace},
+    server::{InFlight, Pace, Writing},
     upstream::{DeclinedBody, Switched, UpstreamBody, UpstreamBodyError},
 };
 
@@ -31,6 +31,8 @@ pub struct Body {
     in_flight: Option<InFlight>,
     /// Of an HTTP/2 stream, which takes a body in small parts.
     paced: Option<Paced>,
+    /// Of an HTTP/1 connection: whether its client takes what is written.
+    writing: Option<Rc<Writing>>,
 }
 
 /// A body that is taken in small parts.
@@ -97,7 +99,15 @@ impl Body {
     }
 
     fn new(content: Content) -> Self {
-        Body { content, tail: None, leases: None, hidden: Vec::new(), in_flight: None, paced: None }
+        Body {
+            content,
+            tail: None,
+            leases: None,
+            hidden: Vec::new(),
+            in_flight: None,
+            paced: None,
+            writing: None,
+        }
     }
 
     /// With a log line to finish at its end.
@@ -128,8 +138,16 @@ impl Body {
 
     /// At the pace of a stream's client, in parts that are no larger than a stream may hold.
     #[must_use]
-    pub fn at_pace(mut self, pace: Option<Rc<Pace>>) -> Self {
-        self.paced = pace.map(|pace| Paced { pace, rest: Bytes::new() });
+    pub fn at_pace(mut self, pace: Rc<Pace>) -> Self {
+        self.paced = Some(Paced { pace, rest: Bytes::new() });
+        self
+    }
+
+    /// To a client that gets no more while it does not take what it has: the protocol engine would
+    /// have a good deal ready for it.
+    #[must_use]
+    pub fn written_by(mut self, writing: Rc<Writing>) -> Self {
+        self.writing = Some(writing);
         self
     }
 
@@ -240,6 +258,10 @@ impl HttpBody for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
         let body = self.get_mut();
+        // The engine asks again when it has written something, in this same task.
+        if body.writing.as_ref().is_some_and(|writing| writing.stalled().is_some()) {
+            return Poll::Pending;
+        }
         if let Some(part) = body.paced.as_mut().and_then(Paced::next_part) {
             return Poll::Ready(Some(Ok(part)));
         }

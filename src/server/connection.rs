@@ -26,16 +26,13 @@ use super::{
     framing::Violation,
     listener::Accepted,
     opening::{Opened, open},
-    socket::{Protocol, Socket},
+    socket::{Protocol, Socket, Writing},
     tunnel::Tunnel,
 };
-use crate::{
-    deadline::Ticker,
-    gate::Gate,
-    response::{Body, Rejection},
-};
+use crate::{deadline::Ticker, gate::Gate, response::Body};
 
 pub use self::pace::Pace;
+pub(super) use self::step::LAST_WORDS;
 
 /// Serves a connection until it closes. A panic outside of any request is its end, and nobody else's.
 pub(super) async fn serve(
@@ -58,7 +55,12 @@ async fn serve_opened(accepted: Accepted, place: &mut Place, gate: Rc<Gate>, tic
     let Opened { stream, protocol, peer } =
         match open(accepted, place, gate.shared(), &deadline).await {
             Ok(opened) => opened,
-            Err(error) => return tracing::debug!(%error, "connection closed before a request"),
+            Err(error) => {
+                if let Some(fault) = error.fault().filter(|_| !ticker.is_draining()) {
+                    gate.shared().admission.faults().count(fault);
+                }
+                return tracing::debug!(%error, "connection closed before a request");
+            }
         };
     let socket = Socket::new(stream);
     let exchange = Rc::new(Exchange {
@@ -102,6 +104,12 @@ impl Drop for InFlight {
     }
 }
 
+/// How a client shows that it takes what it is sent.
+enum ClientPace {
+    Http1(Rc<Writing>),
+    Http2(Rc<Pace>),
+}
+
 impl Exchange {
     /// Counts one more request and tells which it is.
     fn count(&self) -> u64 {
@@ -109,13 +117,13 @@ impl Exchange {
         self.served.get()
     }
 
-    /// Answers one request, at the pace of its stream if it has one. A panic on the way is that
-    /// request's 500 and nobody else's.
+    /// Answers one request, at its client's pace. A panic on the way is that request's 500 and
+    /// nobody else's.
     async fn respond(
         self: Rc<Self>,
         request: Request<Incoming>,
         framing: Result<(), Violation>,
-        pace: Option<Rc<Pace>>,
+        pace: ClientPace,
     ) -> Result<Response<Body>, Infallible> {
         let in_flight = InFlight::new(&self.in_flight);
         let mut handling = pin!(self.gate.handle(request, &self.peer, framing));
@@ -123,7 +131,10 @@ impl Exchange {
             catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(context)))
                 .unwrap_or_else(|_| Poll::Ready(self.internal_error()))
         });
-        let mut response = response.await.map(|body| body.in_flight(in_flight).at_pace(pace));
+        let mut response = response.await.map(|body| match pace {
+            ClientPace::Http1(writing) => body.in_flight(in_flight).written_by(writing),
+            ClientPace::Http2(pace) => body.in_flight(in_flight).at_pace(pace),
+        });
         self.peer.mark(response.headers_mut());
         Ok(response)
     }
@@ -142,6 +153,6 @@ impl Exchange {
     /// What the client of a request hears whose handling failed, whatever it was in the middle of.
     fn internal_error(&self) -> Response<Body> {
         self.gate.shared().admission.faults().count(Fault::RequestPanic);
-        self.gate.refuse(Rejection::Internal, &self.peer, b"")
+        self.gate.fail(&self.peer)
     }
 }

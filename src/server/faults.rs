@@ -14,6 +14,10 @@ pub enum Fault {
     Accept,
     /// A request's head, or a connection's first byte, took too long.
     SlowHead,
+    /// A client came without the PROXY header that was to be there, or took too long over it.
+    ProxyHeader,
+    /// A TLS handshake failed or took too long.
+    Handshake,
     /// A client did not read what it had asked for.
     SlowReader,
     /// An HTTP/2 client kept the connection busy with frames that ask for nothing.
@@ -37,11 +41,13 @@ struct Counter {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 8] = [
+    pub const ALL: [Fault; 10] = [
         Fault::Full,
         Fault::AddressFull,
         Fault::Accept,
         Fault::SlowHead,
+        Fault::ProxyHeader,
+        Fault::Handshake,
         Fault::SlowReader,
         Fault::Flood,
         Fault::RequestPanic,
@@ -55,6 +61,8 @@ impl Fault {
             Fault::AddressFull => "address_full",
             Fault::Accept => "accept",
             Fault::SlowHead => "slow_head",
+            Fault::ProxyHeader => "proxy_header",
+            Fault::Handshake => "handshake",
             Fault::SlowReader => "slow_reader",
             Fault::Flood => "flood",
             Fault::RequestPanic => "request_panic",
@@ -98,6 +106,10 @@ fn tell(fault: Fault, times: u64) {
         }
         Fault::Accept => tracing::warn!(times, "connections could not be accepted"),
         Fault::SlowHead => tracing::info!(times, "connections closed: no request in time"),
+        Fault::ProxyHeader => {
+            tracing::warn!(times, "connections closed: no good PROXY header, see proxy_protocol");
+        }
+        Fault::Handshake => tracing::info!(times, "connections closed: no TLS handshake"),
         Fault::SlowReader => {
             tracing::info!(times, "responses broken off: the client does not read")
         }

@@ -24,6 +24,10 @@ pub(super) struct Frames {
     heads: u32,
     stream: [u8; 4],
     budget: u32,
+    /// How many bytes of a large head cost as much as a frame.
+    bytes_a_unit: u32,
+    /// Whether the connection is to be ended for a fault: nothing reads its responses any more.
+    is_over: bool,
     /// The tick up to which time has given something back.
     refilled: u32,
 }
@@ -54,6 +58,10 @@ pub(super) enum Fault {
     Size,
 }
 
+/// What a head costs by its size, where heads may be as large as they usually may.
+const USUAL_UNIT: u32 = 256;
+const USUAL_HEAD: u32 = 32 * 1024;
+
 const HEAD_BYTES: usize = 9;
 const PREFACE_BYTES: u32 = 24;
 
@@ -72,8 +80,9 @@ const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
 
 impl Frames {
-    /// A connection of which nothing was read yet, not even the preface, at this tick.
-    pub(super) fn new(now: u32) -> Self {
+    /// A connection of which nothing was read yet, not even the preface, at this tick. Heads of up to
+    /// `head_bytes` are fine.
+    pub(super) fn new(now: u32, head_bytes: u32) -> Self {
         Frames {
             skip: PREFACE_BYTES,
             head: [0; HEAD_BYTES],
@@ -83,6 +92,8 @@ impl Frames {
             heads: 0,
             stream: [0; 4],
             budget: BUDGET,
+            bytes_a_unit: USUAL_UNIT * (head_bytes / USUAL_HEAD).max(1),
+            is_over: false,
             refilled: now,
         }
     }
@@ -112,9 +123,14 @@ impl Frames {
             bytes = rest;
             if self.filled == HEAD_BYTES {
                 self.filled = 0;
-                self.take_frame(now)?;
+                self.take_frame(now).inspect_err(|_| self.is_over = true)?;
             }
         }
+    }
+
+    /// Whether the connection was found at fault.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// The upstream's answer has ended, which is what the connection is for.
@@ -178,8 +194,8 @@ impl Frames {
             DATA if length > 0 || flags & END_STREAM != 0 => 0,
             DATA => 4,
             // Of usual size, it is free but for its being there.
-            HEADERS => 1 + length.saturating_sub(1024) / 256,
-            CONTINUATION => 8 + length / 256,
+            HEADERS => 1 + length.saturating_sub(1024) / self.bytes_a_unit,
+            CONTINUATION => 8 + length / self.bytes_a_unit,
             RST_STREAM => 4,
             SETTINGS => 8,
             PING => 2,
@@ -232,7 +248,7 @@ mod tests {
     }
 
     fn opened() -> Frames {
-        let mut frames = Frames::new(0);
+        let mut frames = Frames::new(0, USUAL_HEAD);
         frames.read(PREFACE, 0).unwrap();
         frames.read(&frame(SETTINGS, 0, 12), 0).unwrap();
         frames
@@ -316,7 +332,7 @@ mod tests {
             Phase::Between,
         ];
         for size in [1, 2, 7, 9, 1000] {
-            let mut frames = Frames::new(0);
+            let mut frames = Frames::new(0, USUAL_HEAD);
             for (part, phase) in stream.iter().zip(phases) {
                 for piece in part.chunks(size) {
                     frames.read(piece, 0).unwrap();

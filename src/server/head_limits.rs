@@ -20,13 +20,16 @@ pub struct HeadLimits {
 
 /// What a field line has beside its name and value: a colon, a space and the line's end.
 const FIELD_OVERHEAD: usize = 4;
+/// The same as HTTP/2 counts it.
+pub(super) const LIST_OVERHEAD: usize = 32;
 
 impl HeadLimits {
-    /// Holds a head of HTTP/2 to what one of HTTP/1 is held to.
+    /// Holds a head of HTTP/2 to what one of HTTP/1 is held to, and to `max_list` bytes, as HTTP/2
+    /// counts them (RFC 9113 section 10.5.1).
     ///
     /// # Errors
     /// The limit that it goes beyond, or that it has a scheme that is none of HTTP's.
-    pub(super) fn check(&self, parts: &Parts) -> Result<(), Violation> {
+    pub(super) fn check(&self, parts: &Parts, max_list: usize) -> Result<(), Violation> {
         // Where it names no authority, the scheme is not handed on; nor has CONNECT one.
         let is_http = matches!(parts.uri.scheme_str(), Some("http" | "https"));
         if !is_http && parts.uri.authority().is_some() && parts.method != Method::CONNECT {
@@ -50,7 +53,8 @@ impl HeadLimits {
         if largest > self.field_bytes {
             return Err(Violation::FieldTooLarge);
         }
-        if target + all > self.head_bytes {
+        let list = target + all + parts.headers.len() * (LIST_OVERHEAD - FIELD_OVERHEAD);
+        if target + all > self.head_bytes || list > max_list {
             return Err(Violation::HeadTooLarge);
         }
         check_fields(&parts.headers)
@@ -92,7 +96,7 @@ mod tests {
         for &length in values {
             request = request.header("x", "y".repeat(length));
         }
-        LIMITS.check(&request.body(()).unwrap().into_parts().0)
+        LIMITS.check(&request.body(()).unwrap().into_parts().0, 200)
     }
 
     #[test]

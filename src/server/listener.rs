@@ -35,7 +35,7 @@ pub enum ListenerSocket {
 /// The file of a Unix socket. When this is dropped it is removed, unless there is another by then, or
 /// somebody still listens there: another process that has taken the socket over.
 #[derive(Debug)]
-struct SocketFile {
+pub(super) struct SocketFile {
     path: PathBuf,
     /// Device and number: the same name may be another file's by now.
     id: (u64, u64),
@@ -106,8 +106,13 @@ impl Listener {
 
 impl SocketFile {
     /// The file that is at `path` now.
-    fn of(path: &Path) -> io::Result<SocketFile> {
+    pub(super) fn of(path: &Path) -> io::Result<SocketFile> {
         Ok(SocketFile { path: path.to_owned(), id: file_id(path)? })
+    }
+
+    /// Leaves it to another process.
+    pub(super) fn leave(mut self) {
+        self.path.clear();
     }
 }
 
@@ -184,7 +189,7 @@ pub(super) fn bind_tcp(address: SocketAddr) -> io::Result<std::net::TcpListener>
 ///
 /// It is made under another name and renamed when its mode is right: nobody can connect before, and
 /// who connects meanwhile finds the one or the other.
-fn bind_unix(path: &Path, mode: u32) -> io::Result<std::os::unix::net::UnixListener> {
+pub(super) fn bind_unix(path: &Path, mode: u32) -> io::Result<std::os::unix::net::UnixListener> {
     check_free(path)?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));

@@ -2,6 +2,7 @@
 //! handshake, the first bytes. Each has its deadline, and whoever misses one is closed.
 
 use std::{
+    fmt,
     future::{Future, poll_fn},
     io,
     net::{IpAddr, Ipv4Addr},
@@ -16,7 +17,7 @@ use tokio::io::AsyncReadExt;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{
-    NoPlace, Peer, Place,
+    Fault, NoPlace, Peer, Place,
     listener::{Accepted, AcceptedStream},
     proxy_protocol::{self, HeaderError, MAX_BYTES, Source},
     socket::Protocol,
@@ -42,8 +43,8 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Why a connection ended before its first request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpeningError {
-    #[error("the client took too long")]
-    TooSlow,
+    #[error("the client took too long over its {0}")]
+    TooSlow(Opening),
     #[error(transparent)]
     NoPlace(#[from] NoPlace),
     #[error("the client left")]
@@ -56,8 +57,47 @@ pub(super) enum OpeningError {
     Certificate,
     #[error("the client does not speak a protocol of this listener")]
     NoCommonProtocol,
+    #[error("no TLS handshake: {0}")]
+    Handshake(#[source] io::Error),
     #[error(transparent)]
     Stream(#[from] io::Error),
+}
+
+/// What a client begins with.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Opening {
+    ProxyHeader,
+    Handshake,
+    FirstBytes,
+}
+
+impl fmt::Display for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Opening::ProxyHeader => "PROXY header",
+            Opening::Handshake => "handshake",
+            Opening::FirstBytes => "first bytes",
+        })
+    }
+}
+
+impl OpeningError {
+    /// What it is counted as, if it is to be counted here: whoever just leaves has done no wrong.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        match self {
+            OpeningError::TooSlow(Opening::FirstBytes) => Some(Fault::SlowHead),
+            OpeningError::TooSlow(Opening::ProxyHeader)
+            | OpeningError::UntrustedBalancer
+            | OpeningError::ProxyHeader(_) => Some(Fault::ProxyHeader),
+            OpeningError::TooSlow(Opening::Handshake)
+            | OpeningError::Handshake(_)
+            | OpeningError::Certificate => Some(Fault::Handshake),
+            OpeningError::NoPlace(_)
+            | OpeningError::Left
+            | OpeningError::NoCommonProtocol
+            | OpeningError::Stream(_) => None,
+        }
+    }
 }
 
 /// Opens a connection. What `deadline` is set to at the end is for what comes next.
@@ -83,7 +123,7 @@ pub(super) async fn open(
             return Err(OpeningError::UntrustedBalancer);
         }
         let reading = Box::pin(read_proxy_header(&mut transport));
-        if let Source::Address(client) = within(deadline, reading).await? {
+        if let Source::Address(client) = within(deadline, Opening::ProxyHeader, reading).await? {
             (address, is_trusted) = (client, shared.trusted_proxies.contains(client));
         }
         place.name(address)?;
@@ -92,13 +132,14 @@ pub(super) async fn open(
     let (stream, protocol) = match &listener.tls {
         None => {
             deadline.set(shared.timeouts.head);
-            let protocol = within(deadline, detect(&mut transport, listener.protocols)).await?;
+            let detecting = detect(&mut transport, listener.protocols);
+            let protocol = within(deadline, Opening::FirstBytes, detecting).await?;
             (Stream::Plain(transport), protocol)
         }
         Some(tls) => {
             // On the heap, as it would be a part of every connection's task otherwise.
             let handshake = Box::pin(shake_hands(transport, tls, listener.protocols));
-            let (stream, protocol) = within(deadline, handshake).await?;
+            let (stream, protocol) = within(deadline, Opening::Handshake, handshake).await?;
             deadline.set(shared.timeouts.head);
             if let Some(shown) = stream.get_ref().1.peer_certificates().and_then(<[_]>::first) {
                 let read = ClientCertificate::read(shown, shared.clock.now());
@@ -119,12 +160,13 @@ const LOCAL_PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Waits until `deadline` at most, and while the worker drains as long as for any next request.
 async fn within<T>(
     deadline: &Deadline,
-    opening: impl Future<Output = Result<T, OpeningError>>,
+    opening: Opening,
+    opened: impl Future<Output = Result<T, OpeningError>>,
 ) -> Result<T, OpeningError> {
-    let mut opening = pin!(opening);
+    let mut opened = pin!(opened);
     let mut is_draining = false;
     poll_fn(|context| {
-        if let Poll::Ready(opened) = opening.as_mut().poll(context) {
+        if let Poll::Ready(opened) = opened.as_mut().poll(context) {
             return Poll::Ready(opened);
         }
         if let Some(linger) = deadline.ticker().linger()
@@ -133,7 +175,7 @@ async fn within<T>(
             deadline.set_at_most(linger);
         }
         match deadline.poll_passed(context) {
-            true => Poll::Ready(Err(OpeningError::TooSlow)),
+            true => Poll::Ready(Err(OpeningError::TooSlow(opening))),
             false => Poll::Pending,
         }
     })
@@ -190,7 +232,12 @@ async fn shake_hands(
     tls: &CurrentTls,
     protocols: Protocols,
 ) -> Result<(Box<TlsStream<Transport>>, Protocol), OpeningError> {
-    let stream = TlsAcceptor::from(tls.config()).accept(transport).await?;
+    // What is no TLS, or not in this way, comes as bad data; any other error is of the socket.
+    let accepted = TlsAcceptor::from(tls.config()).accept(transport).await;
+    let stream = accepted.map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => OpeningError::Handshake(error),
+        _ => OpeningError::Stream(error),
+    })?;
     let protocol = match stream.get_ref().1.alpn_protocol() {
         Some(ALPN_HTTP2) => Protocol::Http2,
         // Without that extension, HTTP/1.1 is meant (RFC 9113 section 3.2).

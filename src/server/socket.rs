@@ -71,7 +71,7 @@ enum Closing {
 
 /// Whether the client takes what is written to it.
 #[derive(Debug, Default)]
-pub(super) struct Writing {
+pub struct Writing {
     is_blocked: Cell<bool>,
     writes: Cell<u64>,
     is_lingering: Cell<bool>,
@@ -80,7 +80,7 @@ pub(super) struct Writing {
 
 impl Writing {
     /// Set while the client takes nothing; another number for each time that it stopped.
-    pub(super) fn stalled(&self) -> Option<u64> {
+    pub fn stalled(&self) -> Option<u64> {
         self.is_blocked.get().then(|| self.writes.get())
     }
 
@@ -208,18 +208,10 @@ impl Socket {
         Poll::Ready(Ok(()))
     }
 
-    /// Whether there may be bytes that nobody has read when the connection is closed.
-    fn lingers(&self) -> bool {
-        let is_between = match &self.check {
-            Check::None => true,
-            Check::Http1 { framing, .. } => framing.borrow().phase() == Phase::Idle,
-            Check::Http2 { .. } => false,
-        };
-        !is_between && !self.has_ended
-    }
-
-    /// Says the last words, shuts down, and reads what the client still sends until it closes too.
+    /// Says the last words, shuts down, and reads what the client still sends until it closes too:
+    /// it may have sent more than was read, even where it seems to be between two requests.
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.writing.is_lingering.set(true);
         while let Closing::Telling(words) = &mut self.closing {
             let stream = &mut self.stream;
             if words.is_empty() {
@@ -230,10 +222,9 @@ impl Socket {
             let written = ready!(Pin::new(stream).poll_write(context, words))?;
             words.drain(..written.min(words.len()));
         }
-        if !self.lingers() {
+        if self.has_ended {
             return Poll::Ready(Ok(()));
         }
-        self.writing.is_lingering.set(true);
         let most = match self.check {
             Check::Http2 { .. } => MAX_DISCARDED_HTTP2,
             Check::None | Check::Http1 { .. } => MAX_DISCARDED_HTTP1,
@@ -336,6 +327,10 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let socket = self.get_mut();
+        // What is no HTTP any more may go on the other way.
+        if let Check::None = socket.check {
+            return Pin::new(&mut socket.stream).poll_shutdown(context);
+        }
         if let Closing::No = socket.closing {
             socket.closing = Closing::Telling(Vec::new());
         }

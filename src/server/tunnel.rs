@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::socket::Socket;
+use super::{connection::LAST_WORDS, socket::Socket};
 use crate::{deadline::Deadline, response::Body, upstream::Switched};
 
 /// A tunnel that has not begun.
@@ -44,7 +44,18 @@ impl Tunnel {
         let (mut up, mut down) = (Way::beginning_with(early), Way::default());
         client.stop_checking();
         deadline.set(idle);
+        let mut is_last_call = false;
         let result: io::Result<()> = poll_fn(|context| {
+            if let Some(left) = deadline.ticker().tunnels() {
+                if !std::mem::replace(&mut is_last_call, true) {
+                    deadline.set_at_most(left);
+                }
+                if left.is_zero() && !(up.has_ended && down.has_ended) {
+                    // Both are told, as if it had been the other.
+                    (up.has_ended, down.has_ended) = (true, true);
+                    deadline.set(idle.min(LAST_WORDS));
+                }
+            }
             let before = (up.progress(), down.progress());
             let sent = up.poll_carry(context, (&mut client, &mut server))?;
             let received = down.poll_carry(context, (&mut server, &mut client))?;
@@ -54,6 +65,9 @@ impl Tunnel {
             if before != (up.progress(), down.progress()) {
                 let is_ending = up.has_ended || down.has_ended;
                 deadline.set(if is_ending { idle.min(LINGER) } else { idle });
+                if let Some(left) = deadline.ticker().tunnels().filter(|_| !is_ending) {
+                    deadline.set_at_most(left);
+                }
             }
             if deadline.poll_passed(context) {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -114,7 +128,14 @@ impl Way {
             }
             let mut space = [const { MaybeUninit::uninit() }; CHUNK];
             let mut buffer = ReadBuf::uninit(&mut space);
-            if reader.as_mut().poll_read(context, &mut buffer)?.is_pending() {
+            let read = match reader.as_mut().poll_read(context, &mut buffer) {
+                // Many that speak TLS end without a word; what is carried knows its own end.
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    Poll::Ready(Ok(()))
+                }
+                read => read,
+            };
+            if read?.is_pending() {
                 if self.must_flush {
                     ready!(writer.as_mut().poll_flush(context))?;
                     self.must_flush = false;

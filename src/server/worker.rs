@@ -19,7 +19,7 @@ use tokio::{
 use super::{Fault, Place, connection, listener::Accepted};
 use crate::{
     access_log::AccessLog,
-    deadline::{TICK, Ticker},
+    deadline::{Leave, TICK, Ticker},
     gate::{Gate, Shared},
     upstream::Upstreams,
 };
@@ -33,8 +33,7 @@ pub(super) struct Worker {
 
 enum Order {
     Serve(Accepted, Place),
-    /// With how long a connection without a request is kept.
-    Drain(Duration),
+    Drain(Leave),
     Stop,
 }
 
@@ -50,19 +49,26 @@ impl Worker {
                 .enable_all()
                 .build_local(Default::default())
         };
-        let (sender, mut orders) = mpsc::unbounded_channel();
+        let (sender, orders) = mpsc::unbounded_channel();
         let (stopping, stopped) = oneshot::channel();
         let connections = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&connections);
+        let mut inbox = Inbox { orders, connections: Arc::clone(&connections), leave: None };
         std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-            let mut serve_until_stopped = || match runtime_builder() {
-                Ok(runtime) => {
-                    let shared = Arc::clone(&shared);
-                    runtime.block_on(serve(&mut orders, shared, log.as_ref(), &count));
-                    // Names that are still looked up, on threads of their own, hold up nobody.
-                    runtime.shutdown_background();
+            let mut serve_until_stopped = || loop {
+                match runtime_builder() {
+                    Ok(runtime) => {
+                        let shared = Arc::clone(&shared);
+                        runtime.block_on(serve(&mut inbox, shared, log.as_ref()));
+                        // Names that are still looked up, on threads of their own, hold up nobody.
+                        return runtime.shutdown_background();
+                    }
+                    // Most likely no descriptors are left.
+                    Err(error) => tracing::error!(%error, "worker cannot start yet"),
                 }
-                Err(error) => tracing::error!(%error, "worker cannot start"),
+                std::thread::park_timeout(START_PAUSE);
+                if inbox.turn_away() {
+                    return;
+                }
             };
             // What panics outside of all connections takes these with it, and nothing else: the
             // worker begins anew and goes on with what it is handed.
@@ -82,13 +88,14 @@ impl Worker {
     /// Gives it a connection.
     pub(super) fn hand_over(&self, accepted: Accepted, place: Place) {
         self.connections.fetch_add(1, Ordering::Relaxed);
-        let _ = self.sender.send(Order::Serve(accepted, place));
+        if self.sender.send(Order::Serve(accepted, place)).is_err() {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
-    /// Has it finish requests in flight and close what is idle, unless a request comes within
-    /// `linger`.
-    pub(super) fn drain(&self, linger: Duration) {
-        let _ = self.sender.send(Order::Drain(linger));
+    /// Has it finish requests in flight and close what is idle when its `leave` is over.
+    pub(super) fn drain(&self, leave: Leave) {
+        let _ = self.sender.send(Order::Drain(leave));
     }
 
     /// Waits until it drains and has no connections left. Not to be called again then.
@@ -105,6 +112,32 @@ impl Worker {
     }
 }
 
+/// The worker's end.
+struct Inbox {
+    orders: mpsc::UnboundedReceiver<Order>,
+    connections: Arc<AtomicUsize>,
+    /// Set once it is to drain, and kept if it begins anew after that.
+    leave: Option<Leave>,
+}
+
+/// How long a worker pauses that could not be started.
+const START_PAUSE: Duration = Duration::from_millis(500);
+
+impl Inbox {
+    /// Closes the connections that have come while nobody could serve them; whether no more are to
+    /// come.
+    fn turn_away(&mut self) -> bool {
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Serve(..)) => drop(Counted(Arc::clone(&self.connections))),
+                Ok(Order::Drain(_) | Order::Stop) => return true,
+                Err(mpsc::error::TryRecvError::Disconnected) => return true,
+                Err(mpsc::error::TryRecvError::Empty) => return false,
+            }
+        }
+    }
+}
+
 /// Takes one off the worker's count when its connection ends, however it ends.
 struct Counted(Arc<AtomicUsize>);
 
@@ -114,13 +147,12 @@ impl Drop for Counted {
     }
 }
 
-async fn serve(
-    orders: &mut mpsc::UnboundedReceiver<Order>,
-    shared: Arc<Shared>,
-    log: Option<&AccessLog>,
-    connections: &Arc<AtomicUsize>,
-) {
+async fn serve(inbox: &mut Inbox, shared: Arc<Shared>, log: Option<&AccessLog>) {
+    let Inbox { orders, connections, leave: kept } = inbox;
     let ticker = Rc::new(Ticker::new(shared.timeouts.request_body));
+    if let Some(leave) = *kept {
+        ticker.drain(leave);
+    }
     let gate =
         Rc::new(Gate::new(shared, Upstreams::new(Rc::clone(&ticker)), log.map(AccessLog::buffer)));
     gate.ready().await;
@@ -137,7 +169,10 @@ async fn serve(
                         drop(counted);
                     });
                 }
-                Some(Order::Drain(linger)) => ticker.drain(linger),
+                Some(Order::Drain(leave)) => {
+                    *kept = Some(leave);
+                    ticker.drain(leave);
+                }
                 Some(Order::Stop) | None => break,
             },
             _ = ticks.tick() => {

@@ -48,14 +48,14 @@ impl Settings {
 }
 
 impl Settings {
-    /// Has the listeners of `running` that are still the same use these certificates from now on.
-    /// Tells where they are others.
+    /// Has the listeners of `running` that are still where they were use these certificates from now
+    /// on, whatever else of them waits for a restart. Tells where they are others.
     pub fn renew_certificates<'r>(
         &self,
         running: &'r Settings,
     ) -> impl Iterator<Item = &'r ListenAddress> {
         let renew = |listener: &'r ListenerSettings| {
-            let newer = self.listeners.iter().find(|newer| *newer == listener)?;
+            let newer = self.listeners.iter().find(|newer| newer.address == listener.address)?;
             let (tls, newer) = (listener.tls.as_ref()?, newer.tls.as_ref()?);
             tls.replace_by(newer).then_some(&listener.address)
         };

@@ -68,18 +68,14 @@ impl Keeper {
         Saver(self.orders.clone())
     }
 
+    /// Writes the counters no more, not even when this finishes: another process does.
+    pub fn leave(&self) {
+        let _ = self.orders.send(Order::Leave);
+    }
+
     /// Writes the counters for the last time.
     pub fn finish(self) {
-        self.end(Order::Finish);
-    }
-
-    /// Writes the counters no more: another process does.
-    pub fn leave(self) {
-        self.end(Order::Leave);
-    }
-
-    fn end(self, order: Order) {
-        let _ = self.orders.send(order);
+        let _ = self.orders.send(Order::Finish);
         if self.thread.join().is_err() {
             tracing::error!("counters were not saved: writing them panicked");
         }
@@ -230,5 +226,17 @@ mod tests {
         store.charge(&[charge(1, &quotas[3])], Clock::System.now()).unwrap();
         keeper.finish();
         assert_eq!(restore(&file, 100, Clock::System.now()).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn file_that_is_somebody_elses_now_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("counters");
+        let store = Arc::new(MemoryStore::new(100, SECRET));
+        let keeper = Keeper::start(store, file.clone(), HOUR, Clock::System).unwrap();
+        keeper.leave();
+        keeper.saver().save();
+        keeper.finish();
+        assert!(!file.exists());
     }
 }

@@ -74,7 +74,8 @@ impl Writer {
             return Err(io::Error::other(SnapshotError::Foreign));
         }
         let mut draft = target.as_os_str().to_owned();
-        draft.push(".new");
+        // Of this process: another may be about to begin its own.
+        draft.push(format!(".{}.new", std::process::id()));
         let draft = PathBuf::from(draft);
         // A draft that was left behind is of no use, and nothing that is there is written through.
         let _ = fs::remove_file(&draft);

@@ -39,6 +39,21 @@ fn kept_connection_is_closed() {
 }
 
 #[test]
+fn request_that_has_begun_on_a_kept_connection_is_answered() {
+    let upstream = Upstream::start();
+    let mut proxy = Proxy::start(&Policy::before(&upstream));
+    let (mut idle, mut client) = (proxy.connect(), proxy.connect());
+    client.send(&get("/")).assert_status(200);
+    client.write("GET /late HTTP/1.1\r\nho");
+    proxy.begin_shutdown();
+    idle.assert_closed();
+    client.write("st: a\r\n\r\n");
+    client.read().assert_status(200).assert_field("connection", "close");
+    client.assert_closed();
+    assert_eq!(proxy.wait().cut, 0);
+}
+
+#[test]
 fn kept_connections_are_told_that_they_close_and_lose_no_request() {
     let upstream = Upstream::start();
     let mut proxy = Proxy::start(&Policy::before(&upstream));

@@ -157,7 +157,7 @@ fn server_that_declines_is_heard_out() {
     let mut client = proxy.connect();
     for _ in 0..2 {
         let response = client.send(&websocket("/"));
-        response.assert_status(426).assert_no_field("upgrade");
+        response.assert_status(426).assert_field("upgrade", "other");
         assert_eq!(response.text(), body);
     }
 }
@@ -193,8 +193,11 @@ fn tunnel_is_in_flight_until_the_server_leaves() {
     let proxy = one_at_a_time(&upstream);
     let mut client = tunnel(&proxy, &websocket("/ws").by("alice"));
     assert_eq!(client.read_to_end(), b"bye");
-    drop(client);
+    client.end();
     eventually("the lease has ended", || (proxy.get_as("alice").status == 200).then_some(()));
+    let log = proxy.into_log();
+    let line = log.lines().find(|line| line.contains(" 101 ")).unwrap_or(&log);
+    assert!(line.contains(" down=3 ") && !line.contains("aborted"), "{line}");
 }
 
 #[test]
@@ -212,16 +215,24 @@ fn end_of_one_side_is_told_to_the_other_which_may_go_on() {
 }
 
 #[test]
-fn tunnel_that_outlasts_the_grace_period_is_cut() {
+fn tunnels_are_ended_within_the_drain_and_not_cut() {
     let upstream = Upstream::echoing();
     let policy = Policy::before(&upstream);
-    let mut proxy = Proxy::with_settings("workers: 1\ndrain: 100ms", &[&policy]);
-    let mut client = tunnel(&proxy, &websocket("/"));
-    proxy.begin_shutdown();
-    client.write("still here");
-    assert_eq!(client.read_bytes(10), b"still here");
-    assert_eq!(proxy.wait().cut, 1);
-    client.assert_closed();
+    for (drain, has_time) in [("10ms", false), ("3s", true)] {
+        let settings = format!("workers: 1\ndrain: {drain}");
+        let mut proxy = Proxy::with_settings(&settings, &[&policy]);
+        let mut client = tunnel(&proxy, &websocket("/"));
+        proxy.begin_shutdown();
+        if has_time {
+            client.write("still here");
+            assert_eq!(client.read_bytes(10), b"still here");
+        }
+        assert_eq!(client.read_to_end(), b"", "{drain}");
+        drop(client);
+        if has_time {
+            assert_eq!(proxy.wait().cut, 0);
+        }
+    }
 }
 
 #[test]

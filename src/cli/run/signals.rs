@@ -7,39 +7,33 @@ use tokio::{
     sync::watch,
 };
 
-use crate::reload::ReloadHandle;
+use crate::reload::{Origin, ReloadHandle};
 
 /// How often signals have asked the process to end, from the moment that this is made.
 #[derive(Clone)]
 pub(super) struct Signals(watch::Receiver<u8>);
 
 /// Those that are caught.
-struct Caught {
+pub(super) struct Caught {
     terminate: Signal,
     interrupt: Signal,
-    /// With what it asks for. A configuration that came from no files is not read anew, and then the
-    /// signal does what it always does.
-    hangup: Option<(Signal, ReloadHandle)>,
+    /// A configuration that came from no files is not read anew, and then the signal does what it
+    /// always does.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
-    /// To be called inside of a runtime. Each SIGHUP has the configuration read anew.
-    pub(super) fn catch(reload: Option<ReloadHandle>) -> io::Result<Signals> {
-        let hangup =
-            reload.map(|reload| Ok::<_, io::Error>((signal(SignalKind::hangup())?, reload)));
-        let mut caught = Caught {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: hangup.transpose()?,
-        };
+    /// Acts on what was caught, also on what has come since. Each SIGHUP has the configuration read
+    /// anew. To be called inside of a runtime.
+    pub(super) fn of(mut caught: Caught, reload: Option<ReloadHandle>) -> Signals {
         let (times, watch) = watch::channel(0_u8);
         tokio::spawn(async move {
             loop {
-                caught.wait_for_the_end().await;
+                caught.wait_for_the_end(reload.as_ref()).await;
                 times.send_modify(|times| *times = times.saturating_add(1));
             }
         });
-        Ok(Signals(watch))
+        Signals(watch)
     }
 
     /// Waits until the process is told to end.
@@ -61,22 +55,29 @@ impl Signals {
 }
 
 impl Caught {
-    async fn wait_for_the_end(&mut self) {
+    /// Catches signals from here on; SIGHUP if the configuration came from files. To be called inside
+    /// of a runtime.
+    pub(super) fn catch(origin: Option<&Origin>) -> io::Result<Caught> {
+        Ok(Caught {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: origin.map(|_| signal(SignalKind::hangup())).transpose()?,
+        })
+    }
+
+    async fn wait_for_the_end(&mut self, reload: Option<&ReloadHandle>) {
         let Caught { terminate, interrupt, hangup } = self;
         loop {
             let hung_up = async {
                 match hangup {
-                    Some((signal, reload)) => {
-                        signal.recv().await;
-                        reload.order();
-                    }
+                    Some(signal) => signal.recv().await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 _ = terminate.recv() => return,
                 _ = interrupt.recv() => return,
-                () = hung_up => {}
+                _ = hung_up => reload.into_iter().for_each(ReloadHandle::order),
             }
         }
     }

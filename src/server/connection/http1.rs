@@ -20,7 +20,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{io::AsyncWriteExt, time::timeout};
 
 use super::{
-    Exchange,
+    ClientPace, Exchange,
     step::{LAST_WORDS, Step},
 };
 use crate::{
@@ -44,8 +44,10 @@ static CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Why a connection is no more the engine's.
 enum Ended {
-    /// It was closed.
+    /// It was closed, or is to be something else.
     Closed,
+    /// It broke.
+    Broken,
     /// What is left to say is said here.
     Refused(Rejection),
     /// Time has run out in this step.
@@ -62,8 +64,10 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         let ordinal = exchange.count();
         let verdict = framing.borrow().verdict(ordinal);
         let (exchange, ticker) = (Rc::clone(&exchange), Rc::clone(&ticker));
+        let writing = Rc::clone(&writing);
         async move {
-            let response = Rc::clone(&exchange).respond(request, verdict, None).await?;
+            let response =
+                Rc::clone(&exchange).respond(request, verdict, ClientPace::Http1(writing)).await?;
             let mut response = exchange.keep_tunnel(response);
             if ticker.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().insert(header::CONNECTION, CLOSE.clone());
@@ -89,11 +93,16 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
             match (exchange.in_flight.get(), framing.borrow().phase()) {
                 // Its next request may be on the way.
                 (0, Phase::Idle) if !linger.is_zero() => deadline.set_at_most(linger),
+                // Half of it is here, of which the engine knows nothing yet: the answer says that it
+                // is the last, and there is a deadline for the rest.
+                (0, Phase::Head) => {}
                 _ => connection.as_mut().graceful_shutdown(),
             }
         }
-        if connection.poll(context).is_ready() {
-            return Poll::Ready(Ended::Closed);
+        match connection.poll(context) {
+            Poll::Ready(Ok(())) => return Poll::Ready(Ended::Closed),
+            Poll::Ready(Err(_)) => return Poll::Ready(Ended::Broken),
+            Poll::Pending => {}
         }
         let framing = framing.borrow();
         let number = exchange.served.get();
@@ -123,14 +132,14 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         })
     });
     let ended = ended.await;
-    if let Some(tunnel) = exchange.tunnel.take() {
+    if let (Ended::Closed, Some(tunnel)) = (&ended, exchange.tunnel.take()) {
         let http1::Parts { io, read_buf, .. } = connection.into_parts();
         let tunnel = tunnel.run(io.into_inner(), read_buf, (deadline, timeouts.tunnel_idle));
         return Box::pin(tunnel).await;
     }
     let faults = exchange.gate.shared().admission.faults();
     match ended {
-        Ended::Closed => {}
+        Ended::Closed | Ended::Broken => {}
         Ended::Late(Step::Stalled(_)) => faults.count(Fault::SlowReader),
         Ended::Late(Step::Head { .. } | Step::Idle { served: 0 }) => faults.count(Fault::SlowHead),
         Ended::Late(_) => {}

@@ -14,7 +14,7 @@ use hyper::{server::conn::http2, service::service_fn};
 use hyper_util::rt::TokioIo;
 
 use super::{
-    Exchange,
+    ClientPace, Exchange,
     pace::{Pace, run},
     step::{LAST_WORDS, Step},
 };
@@ -24,16 +24,23 @@ use crate::{
     server::{
         Fault,
         frames::{Frames, Phase},
+        head_limits::LIST_OVERHEAD,
         socket::Socket,
     },
+    settings::Limits,
 };
 
 /// What a stream may hold of a response that the client has room for and the socket has not.
-const SEND_BUFFER: usize = 32 * 1024;
+const SEND_BUFFER: usize = 16 * 1024;
+
+/// By how much a list of fields may be larger than is served, for that to be told.
+const LIST_SLACK: u32 = 16 * 1024;
 
 pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: Deadline) {
     let ticker = deadline.ticker();
-    let frames = Rc::new(RefCell::new(Frames::new(ticker.now())));
+    let limits = &exchange.gate.shared().limits;
+    let list_bytes = list_bytes(limits);
+    let frames = Rc::new(RefCell::new(Frames::new(ticker.now(), list_bytes)));
     socket.check_http2(Rc::clone(&frames), Rc::clone(ticker));
     let writing = socket.writing();
     let executor = StreamExecutor {
@@ -50,21 +57,22 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         begun.set(Some(Rc::clone(&pace)));
         async move {
             let (head, body) = request.into_parts();
-            let verdict = exchange.gate.shared().limits.head.check(&head);
+            let limits = &exchange.gate.shared().limits;
+            let verdict = limits.head.check(&head, limits.http2.header_list as usize);
             let request = Request::from_parts(head, body);
-            let mut response = exchange.respond(request, verdict, Some(pace)).await?;
+            let mut response = exchange.respond(request, verdict, ClientPace::Http2(pace)).await?;
             // Closing is not for one stream to ask for (RFC 9113 section 8.2.2).
             response.headers_mut().remove(header::CONNECTION);
             Ok::<_, Infallible>(response)
         }
     });
-    let limits = &exchange.gate.shared().limits.http2;
+    let limits = &limits.http2;
     let mut connection = http2::Builder::new(executor)
         .max_concurrent_streams(limits.streams)
         .initial_stream_window_size(limits.stream_window)
         .initial_connection_window_size(limits.connection_window)
         .max_send_buf_size(SEND_BUFFER)
-        .max_header_list_size(limits.header_list)
+        .max_header_list_size(list_bytes)
         .max_pending_accept_reset_streams(limits.resets)
         .max_local_error_reset_streams(limits.local_resets)
         .serve_connection(TokioIo::new(socket), service);
@@ -118,6 +126,15 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     if writing.was_flooded() {
         faults.count(Fault::Flood);
     }
+}
+
+/// Largest list of fields that the engine decodes: so much larger than a head may be that it is told
+/// here, with an answer of ours, that one is too large. The engine's has neither a body nor a line in
+/// the log.
+fn list_bytes(limits: &Limits) -> u32 {
+    let head = limits.head.head_bytes + limits.head.fields * LIST_OVERHEAD;
+    let head = u32::try_from(head).unwrap_or(u32::MAX);
+    limits.http2.header_list.max(head).saturating_add(LIST_SLACK)
 }
 
 /// Runs a connection's streams on the worker that the connection is on.

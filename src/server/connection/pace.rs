@@ -8,6 +8,7 @@
 use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     rc::Rc,
     task::Poll,
@@ -77,12 +78,26 @@ pub(super) async fn run(
     let mut deadline: Option<Deadline> = None;
     let mut waited_for = None;
     let is_ended = poll_fn(|context| {
-        if stream.as_mut().poll(context).is_ready() {
+        // Nobody reads any more what is written to the connection.
+        if pace.frames.borrow().is_over() {
+            return Poll::Ready(true);
+        }
+        let polled = catch_unwind(AssertUnwindSafe(|| stream.as_mut().poll(context)));
+        let polled = polled.unwrap_or_else(|_| {
+            gate.shared().admission.faults().count(Fault::RequestPanic);
+            Poll::Ready(())
+        });
+        if polled.is_ready() {
             return Poll::Ready(true);
         }
         let part = pace.waiting_part();
         if part.is_none() {
-            waited_for = None;
+            if waited_for.take().is_some()
+                && let Some(deadline) = &deadline
+            {
+                // One that has passed would wake the stream at each tick.
+                deadline.clear();
+            }
             return Poll::Pending;
         }
         let deadline = deadline.get_or_insert_with(|| ticker.deadline());

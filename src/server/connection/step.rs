@@ -20,7 +20,7 @@ pub(super) enum Step {
 }
 
 /// How long the last words to a client may take, and how long it may take to hear them.
-pub(super) const LAST_WORDS: Duration = Duration::from_secs(2);
+pub(in crate::server) const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl Step {
     /// Sets what time there is for this step; `idle` is how long the protocol lets a connection wait

@@ -1,20 +1,13 @@
 //! The serving process's side: waits for the one that is to replace it.
 
 use std::{
-    fs, io,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::{fs::FileTypeExt, net::UnixStream as StdStream},
-    },
+    io,
+    os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use rustix::{
-    fs::{Mode, fchmod},
-    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
-    process::geteuid,
-};
+use rustix::process::geteuid;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, Interest},
     net::{UnixListener, UnixStream},
@@ -26,14 +19,18 @@ use super::{
     descriptors::{self, Greeting, SERVING},
     predecessor::is_nobody,
 };
-use crate::settings::ListenAddress;
+use crate::{
+    server::listener::{SocketFile, bind_unix},
+    settings::ListenAddress,
+};
 
 /// A Unix socket at which the next process asks for the sockets of this one.
 #[derive(Debug)]
 pub struct Handover {
+    path: PathBuf,
     socket: OwnedFd,
-    /// Of the socket's file, which ends with this unless somebody else has the socket now.
-    path: Option<PathBuf>,
+    /// Behind the socket, which is to be closed first. None while it is another process's.
+    file: Option<SocketFile>,
 }
 
 /// The process that serves now.
@@ -44,9 +41,7 @@ pub struct Successor {
 }
 
 /// Only this user may connect; who else may, by being root, is looked at.
-const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-
-const BACKLOG: i32 = 16;
+const MODE: u32 = 0o600;
 
 /// How long accepting pauses when it fails: there may be descriptors again then.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -54,17 +49,25 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// How long a process may take to receive the sockets.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long it may take from then until it serves: before that, it reads what counters there are.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
 impl Handover {
     /// Opens the socket at `path`, or takes over the one that is open there.
     ///
     /// # Errors
     /// What the system says, or what is in the way.
     pub fn open(path: &Path, inherited: &mut Inherited) -> Result<Handover, HandoverError> {
-        let socket = match inherited.take(&ListenAddress::Unix(path.to_owned()))? {
-            Some(socket) => socket,
-            None => open(path)?,
-        };
-        Ok(Handover { socket, path: Some(path.to_owned()) })
+        let path = path.to_owned();
+        if let Some(socket) = inherited.take(&ListenAddress::Unix(path.clone()))? {
+            return Ok(Handover { path, socket, file: None });
+        }
+        let socket = bind_unix(&path, MODE).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => HandoverError::NotASocket(path.clone()),
+            _ => error.into(),
+        })?;
+        let file = Some(SocketFile::of(&path)?);
+        Ok(Handover { path, socket: socket.into(), file })
     }
 
     /// Hands `sockets` over to whoever asks, until one of those serves; `save` is called before, and
@@ -77,6 +80,10 @@ impl Handover {
         sockets: Vec<SharedSocket>,
         save: impl AsyncFn(),
     ) -> Result<Successor, HandoverError> {
+        // Whoever has handed it over is relieved by now: the file is this process's.
+        if self.file.is_none() {
+            self.file = Some(SocketFile::of(&self.path)?);
+        }
         let listener = UnixListener::from_std(self.socket.try_clone()?.into())?;
         loop {
             let stream = match listener.accept().await {
@@ -90,7 +97,7 @@ impl Handover {
             match self.hand_over(stream, &sockets, &save).await {
                 Ok(successor) => {
                     // The socket and its file are the successor's.
-                    self.path = None;
+                    self.file.take().into_iter().for_each(SocketFile::leave);
                     return Ok(successor);
                 }
                 Err(error) => {
@@ -116,7 +123,7 @@ impl Handover {
         tracing::info!(pid, "a process is about to take over");
         save().await;
         timeout(SEND_TIMEOUT, self.send(&mut stream, sockets)).await.map_err(io::Error::from)??;
-        match stream.read_u8().await {
+        match timeout(START_TIMEOUT, stream.read_u8()).await.map_err(io::Error::from)? {
             Ok(SERVING) => Ok(Successor { pid }),
             Ok(_) => Err(HandoverError::Unknown),
             Err(error) if is_nobody(&error) => Err(HandoverError::GaveUp { pid }),
@@ -129,9 +136,9 @@ impl Handover {
         stream: &mut UnixStream,
         sockets: &[SharedSocket],
     ) -> Result<(), HandoverError> {
-        let own = self.path.as_deref().map(|path| ListenAddress::Unix(path.to_owned()));
+        let own = ListenAddress::Unix(self.path.clone());
         let all = sockets.iter().map(|(address, socket)| (address, socket));
-        let all = all.chain(own.as_ref().map(|address| (address, &self.socket)));
+        let all = all.chain([(&own, &self.socket)]);
         let count = u8::try_from(all.clone().count()).map_err(|_| HandoverError::TooMany)?;
         stream.write_all(&Greeting::Sockets(count).to_bytes()).await?;
         for (address, socket) in all {
@@ -145,40 +152,27 @@ impl Handover {
     }
 }
 
-impl Drop for Handover {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
 /// Whether a process of this user may have our sockets, and we its: root may do all that anyway.
 pub(super) fn is_trusted(uid: u32) -> bool {
     uid == geteuid().as_raw() || uid == 0
 }
 
-fn open(path: &Path) -> Result<OwnedFd, HandoverError> {
-    remove_stale(path)?;
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
-    let socket = socket.map_err(io::Error::from)?;
-    // Before there is a file: it is never open to others, not even for a moment.
-    fchmod(&socket, MODE).map_err(io::Error::from)?;
-    bind(&socket, &SocketAddrUnix::new(path).map_err(io::Error::from)?).map_err(io::Error::from)?;
-    listen(&socket, BACKLOG).map_err(io::Error::from)?;
-    Ok(socket)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Removes the file of a socket whose process was killed.
-fn remove_stale(path: &Path) -> Result<(), HandoverError> {
-    match fs::symlink_metadata(path) {
-        Ok(file) if !file.file_type().is_socket() => {
-            Err(HandoverError::NotASocket(path.to_owned()))
-        }
-        Ok(_) if StdStream::connect(path).is_err_and(|error| is_nobody(&error)) => {
-            Ok(fs::remove_file(path)?)
-        }
-        _ => Ok(()),
+    #[test]
+    fn file_is_left_to_the_process_that_still_serves() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("next.sock");
+        let serving = Handover::open(&path, &mut Inherited::default()).unwrap();
+        let mut inherited = Inherited::default();
+        let socket = serving.socket.try_clone().unwrap();
+        assert!(inherited.add(Some(ListenAddress::Unix(path.clone())), socket));
+        // One that fails before it serves.
+        drop(Handover::open(&path, &mut inherited).unwrap());
+        assert!(path.exists());
+        drop(serving);
+        assert!(!path.exists());
     }
 }

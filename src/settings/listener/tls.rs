@@ -78,6 +78,8 @@ impl CurrentTls {
             return false;
         }
         let mut config = ServerConfig::clone(&newer.config);
+        // What is spoken on the listener changes with a restart.
+        config.alpn_protocols.clone_from(&running.config.alpn_protocols);
         // A session stands for a client whose certificate was checked: where that is checked in
         // another way from now on, none is resumed.
         if running.clients == newer.clients {
@@ -124,12 +126,10 @@ impl Checker<'_> {
         };
         let (certificates, clients) = (certificates?, clients.ok()?);
 
-        let alpn = protocols.alpn();
         let mut all = digest::Context::new(&digest::SHA256);
         all.update(&certificates.fingerprint);
         all.update(&clients.fingerprint);
         all.update(&[versions.len() as u8]);
-        alpn.iter().for_each(|name| all.update(name));
 
         let builder = ServerConfig::builder_with_provider(provider);
         let builder = match builder.with_protocol_versions(versions) {
@@ -142,7 +142,7 @@ impl Checker<'_> {
         let mut config = builder
             .with_client_cert_verifier(clients.verifier)
             .with_cert_resolver(Arc::new(certificates));
-        config.alpn_protocols = alpn;
+        config.alpn_protocols = protocols.alpn();
         config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
         // Without random numbers there are no tickets, and each handshake is a whole one.
         if let Ok(ticketer) = provider::Ticketer::new() {

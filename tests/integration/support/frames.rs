@@ -2,7 +2,7 @@
 
 use std::{
     io::{ErrorKind, Read, Write},
-    net::{Shutdown, SocketAddr, TcpStream},
+    net::{SocketAddr, TcpStream},
 };
 
 use super::PATIENCE;
@@ -26,7 +26,6 @@ pub(crate) const END_HEADERS: u8 = 0x4;
 pub(crate) const PADDED: u8 = 0x8;
 pub(crate) const WITH_PRIORITY: u8 = 0x20;
 
-pub(crate) const NO_ERROR: u32 = 0;
 pub(crate) const PROTOCOL_ERROR: u32 = 1;
 pub(crate) const FLOW_CONTROL_ERROR: u32 = 3;
 pub(crate) const STREAM_CLOSED: u32 = 5;
@@ -251,10 +250,5 @@ impl Frames {
     pub(crate) fn assert_alive(&mut self, stream: u32) {
         self.write(get_on(stream));
         assert_eq!(self.read_status(stream), Some(200), "the connection is not what it was");
-    }
-
-    /// Says that nothing more comes.
-    pub(crate) fn end(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Write);
     }
 }

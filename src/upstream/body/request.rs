@@ -1,0 +1,249 @@
+//! A client's body on its way to the upstream, and what is known about it by whoever waits for the
+//! response.
+
+use std::{
+    cell::{Cell, RefCell},
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::HeaderName;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::trailers::{is_told_at_the_end, with_trailers};
+use crate::{deadline::Deadline, policy::Upstream, upstream::UpstreamError};
+
+/// A client's body, as it comes.
+pub struct ClientBody {
+    /// The body.
+    pub incoming: Incoming,
+    /// Bytes that it may have; none: any number.
+    pub max_bytes: Option<u64>,
+}
+
+/// A client's body on its way to the upstream.
+pub struct RequestBody {
+    incoming: Option<Incoming>,
+    /// Bytes that may still come.
+    room: u64,
+    timing: Option<Timing>,
+    /// Headers that only this proxy writes, by the policy; none: there are no such.
+    own: Option<Arc<[HeaderName]>>,
+    state: Rc<BodyState>,
+    /// Somebody else reads it than waits for the response.
+    is_streamed: bool,
+}
+
+/// The deadline of the exchange that a body is part of.
+pub(in crate::upstream) struct Timing {
+    /// Shared with the exchange.
+    pub(in crate::upstream) deadline: Rc<Deadline>,
+    /// How long the upstream may take once the client is done, or to take a frame.
+    pub(in crate::upstream) response_timeout: Duration,
+    /// How long it may take for a frame once it has answered.
+    pub(in crate::upstream) idle_timeout: Duration,
+}
+
+impl Timing {
+    pub(in crate::upstream) fn new(deadline: &Rc<Deadline>, upstream: &Upstream) -> Timing {
+        let Upstream { response_timeout, idle_timeout, .. } = *upstream;
+        Timing { deadline: Rc::clone(deadline), response_timeout, idle_timeout }
+    }
+}
+
+/// What a request's body is doing, for telling whose fault a failure is.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct BodyState {
+    waiting: Cell<bool>,
+    failed: Cell<bool>,
+    too_large: Cell<bool>,
+    answered: Cell<bool>,
+    abandoned: Cell<bool>,
+    begun: Cell<bool>,
+    /// Who reads it, if that is somebody else.
+    reader: RefCell<Option<Waker>>,
+    /// A body of which nothing was read when its reader gave it up.
+    unread: RefCell<Option<Unread>>,
+}
+
+#[derive(Debug)]
+struct Unread {
+    incoming: Option<Incoming>,
+    room: u64,
+    own: Option<Arc<[HeaderName]>>,
+}
+
+impl BodyState {
+    /// The client owes the next frame.
+    pub(in crate::upstream) fn is_waiting(&self) -> bool {
+        self.waiting.get()
+    }
+
+    /// The response has begun: from here on its body sets the deadline.
+    pub(in crate::upstream) fn set_answered(&self) {
+        self.answered.set(true);
+    }
+
+    /// The client broke it off, or sent too much.
+    pub(in crate::upstream) fn has_failed(&self) -> bool {
+        self.failed.get()
+    }
+
+    /// Whose fault it is that the exchange has failed with this error.
+    pub(in crate::upstream) fn blame(&self, error: hyper::Error) -> UpstreamError {
+        match (self.too_large.get(), self.failed.get()) {
+            (true, _) => UpstreamError::RequestBodyTooLarge,
+            (false, true) => UpstreamError::RequestBody(error),
+            (false, false) => UpstreamError::Exchange(error),
+        }
+    }
+
+    /// Nobody needs the rest of it.
+    pub(in crate::upstream) fn abandon(&self) {
+        self.abandoned.set(true);
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+/// Why a request's body breaks off.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestBodyError {
+    /// The client's connection failed, or what came is no body.
+    #[error(transparent)]
+    Client(#[from] hyper::Error),
+    /// It is larger than its route takes.
+    #[error("the body is too large")]
+    TooLarge,
+    /// The exchange that it was part of is over.
+    #[error("nobody needs the rest of the body")]
+    Abandoned,
+}
+
+impl RequestBody {
+    /// The client's body.
+    pub(in crate::upstream) fn new(body: ClientBody, upstream: &Upstream) -> Self {
+        let ClientBody { incoming, max_bytes } = body;
+        let room = max_bytes.unwrap_or(u64::MAX);
+        // Only trailers are looked at for them.
+        let own = match incoming.is_end_stream() {
+            true => None,
+            false => upstream.own_headers.clone(),
+        };
+        RequestBody::of(Some(incoming), room, own)
+    }
+
+    /// No body.
+    pub(in crate::upstream) fn empty() -> Self {
+        RequestBody::of(None, 0, None)
+    }
+
+    /// A body again of which nothing was read.
+    pub(in crate::upstream) fn unread(state: &BodyState) -> Option<Self> {
+        let unread = state.unread.take()?;
+        Some(RequestBody::of(unread.incoming, unread.room, unread.own))
+    }
+
+    fn of(incoming: Option<Incoming>, room: u64, own: Option<Arc<[HeaderName]>>) -> Self {
+        RequestBody { incoming, room, timing: None, own, state: Rc::default(), is_streamed: false }
+    }
+
+    /// Sets the deadline of this exchange anew with each frame.
+    pub(in crate::upstream) fn attach(&mut self, timing: Timing) {
+        self.timing = Some(timing);
+    }
+
+    /// The same for an exchange that is driven by somebody else.
+    pub(in crate::upstream) fn attach_stream(&mut self, timing: Timing) -> Rc<BodyState> {
+        self.attach(timing);
+        self.is_streamed = true;
+        self.state()
+    }
+
+    pub(in crate::upstream) fn state(&self) -> Rc<BodyState> {
+        Rc::clone(&self.state)
+    }
+
+    /// Whether there is nothing to send.
+    pub(in crate::upstream) fn is_empty(&self) -> bool {
+        self.is_end_stream()
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if self.is_streamed && !self.state.begun.get() {
+            let (incoming, own) = (self.incoming.take(), self.own.take());
+            *self.state.unread.borrow_mut() = Some(Unread { incoming, room: self.room, own });
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = RequestBodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
+        let body = self.get_mut();
+        if body.is_streamed {
+            if body.state.abandoned.get() {
+                return Poll::Ready(Some(Err(RequestBodyError::Abandoned)));
+            }
+            *body.state.reader.borrow_mut() = Some(context.waker().clone());
+        }
+        let Some(incoming) = &mut body.incoming else { return Poll::Ready(None) };
+        let polled = Pin::new(incoming).poll_frame(context);
+        let was_waiting = body.state.waiting.replace(polled.is_pending());
+        if let Some(timing) = &body.timing {
+            match polled {
+                // The response's body has the deadline from then on, and this is progress too.
+                Poll::Ready(_) if body.state.answered.get() => {
+                    timing.deadline.set(timing.idle_timeout);
+                }
+                Poll::Ready(_) => timing.deadline.set(timing.response_timeout),
+                Poll::Pending if !was_waiting && !body.state.answered.get() => {
+                    timing.deadline.set(timing.deadline.ticker().patience());
+                }
+                Poll::Pending => {}
+            }
+        }
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref()
+        {
+            match body.room.checked_sub(data.len() as u64) {
+                Some(room) => body.room = room,
+                None => {
+                    body.state.failed.set(true);
+                    body.state.too_large.set(true);
+                    return Poll::Ready(Some(Err(RequestBodyError::TooLarge)));
+                }
+            }
+        }
+        match polled {
+            Poll::Ready(Some(Err(_))) => body.state.failed.set(true),
+            Poll::Ready(_) => body.state.begun.set(true),
+            Poll::Pending => {}
+        }
+        let own = body.own.as_deref().unwrap_or_default();
+        let goes_on = |name: &HeaderName| is_told_at_the_end(name) && !own.contains(name);
+        let passed_on = |frame| with_trailers(frame, goes_on);
+        polled.map(|frame| frame.map(|frame| frame.map(passed_on).map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.as_ref().map_or(SizeHint::with_exact(0), Incoming::size_hint)
+    }
+}
