@@ -169,9 +169,7 @@ struct RawAccessLog {
 }
 
 /// Fields that the format has and this version does not act on.
-const LATER: &[Later] = &[
-    Later { section: "settings file", fields: &["tracing"] },
-];
+const LATER: &[Later] = &[Later { section: "settings file", fields: &["tracing"] }];
 
 const DEFAULT_TOKEN_CACHE_BYTES: u64 = 64 << 20;
 const MAX_WORKERS: u16 = 256;

@@ -70,9 +70,7 @@ pub(super) fn write_metrics(text: &mut Text, shared: &Shared) {
     text.family("tollgate_upstream_failures_total", Kind::Counter, help);
     each(text, &|server| server.failures);
     text.family("tollgate_upstream_in_flight", Kind::Gauge, "Requests that servers have now.");
-    each(text, &|server| {
-        server.endpoints.iter().map(|endpoint| endpoint.in_flight as u64).sum()
-    });
+    each(text, &|server| server.endpoints.iter().map(|endpoint| endpoint.in_flight as u64).sum());
     for state in EndpointState::ALL {
         let (name, help) = match state {
             EndpointState::Serving => {

@@ -32,7 +32,8 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
         for warning in &settings.warnings {
             writeln!(output, "warning: {warning}\n")?;
         }
-        let listeners: Vec<String> = settings.listeners.iter().map(|own| own.address.to_string()).collect();
+        let listeners: Vec<String> =
+            settings.listeners.iter().map(|own| own.address.to_string()).collect();
         writeln!(output, "{}: ok, listens on {}", file.display(), listeners.join(", "))?;
     }
     let runner = Runner::start(settings.as_ref().map(|(_, settings)| settings))?;
