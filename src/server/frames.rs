@@ -177,7 +177,6 @@ impl Frames {
         if !is_sized || length > MAX_FRAME_BYTES {
             return Err(Fault::Size);
         }
-        self.skip = length;
         if kind == HEADERS {
             self.heads = self.heads.wrapping_add(1);
             self.stream = stream;
@@ -203,6 +202,7 @@ impl Frames {
             _ => 1,
         };
         self.spend(cost, now)?;
+        self.skip = length;
         if kind == DATA {
             // Who sends bodies measures the way by PING.
             self.pay(length / 1024);
