@@ -18,7 +18,11 @@ use super::{
     IdentityRules, InvalidToken, KnownToken, NamedCaller, Prefixes, ResolvedCaller, TierSource,
     TokenCache, VerifiedToken, Vouched, address, keys::KeyRing,
 };
-use crate::{clock::Timestamp, limit::KeyHasher, policy::Auth};
+use crate::{
+    clock::Timestamp,
+    limit::KeyHasher,
+    policy::{AcceptedIssuers, Auth},
+};
 
 /// What identifying a request needs besides the policy and the request.
 pub struct Identifier {
@@ -59,12 +63,31 @@ impl Identifier {
             Auth::Required(accepted) => (accepted, true),
         };
         let token = match rules.sources.find(client.headers, client.query) {
-            Ok(None) if is_required => return Err(IdentityError::Missing),
+            Ok(None) if is_required => return self.with_certificate(rules, accepted, client),
             Ok(None) => return Ok(self.without_token(rules, client)),
             Ok(Some(credential)) => self.verify(rules, accepted, &credential, now, permit).await,
             Err(error) => Err(error.into()),
         };
         self.admit(rules, token, (client, is_required))
+    }
+
+    /// Who sends a request without a token where one is required: a certificate by which the rules name
+    /// callers is as good, unless the token has to be of certain issuers.
+    fn with_certificate<'p>(
+        &self,
+        rules: &'p IdentityRules,
+        accepted: &AcceptedIssuers,
+        client: Client<'_>,
+    ) -> Result<Identity<'p>, IdentityError> {
+        if client.certificate.is_none() || *accepted != AcceptedIssuers::All {
+            return Err(IdentityError::Missing);
+        }
+        let identity = self.without_token(rules, client);
+        let is_certified = identity
+            .caller
+            .as_ref()
+            .is_some_and(|caller| matches!(caller.value, CallerValue::Certificate(_)));
+        if is_certified { Ok(identity) } else { Err(IdentityError::Missing) }
     }
 
     /// Who pays for a token that is not good, as long as it is not known whether it is: the address,

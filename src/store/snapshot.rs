@@ -335,7 +335,8 @@ mod tests {
         let path = folder.path().join("counters");
         assert!(save(&folder.path().join("missing/counters")).is_err());
         save(&path).unwrap();
-        fs::create_dir(folder.path().join("counters.new")).unwrap();
+        let draft = format!("counters.{}.new", std::process::id());
+        fs::create_dir(folder.path().join(draft)).unwrap();
         assert!(save(&path).is_err());
         assert_eq!(load(&path).unwrap(), blocks());
     }

@@ -150,7 +150,7 @@ pub(in crate::policy) struct RawCaller {
     /// What tells one caller from another: `jwt.<claim>`, `api_key.<field>` or `client.ip`; or, of a
     /// certificate that a listener with `client_ca_file` has verified, `client_certificate.subject`
     /// (as in `CN=robot,O=Example`) or `client_certificate.san` (its first URI, DNS or email name),
-    /// which need no token. `auth: required` still does.
+    /// which need no token, also where `auth` is `required`.
     #[schemars(regex(
         pattern = r"^(client\.ip|client_certificate\.(subject|san)|(jwt|api_key)\..+)$"
     ))]
