@@ -6,6 +6,7 @@
 # there. The last line counts the black-box checks.
 #
 #   TOLLGATE_PROFILE    the Cargo profile of the binary under test (default: release)
+#   TOLLGATE_LATENCY    when set, how long good clients wait during attacks decides about checks
 #   TOLLGATE_SCANNERS   when set, testssl.sh and slowhttptest are tried too, which takes minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -16,6 +16,7 @@ from stage import (
     Tally,
     api,
     binary_under_test,
+    counts_latency,
     in_mebibytes,
     proxy,
     raise_descriptor_limit,
@@ -142,7 +143,7 @@ def check(tally, on, kind):
     )
     problems += more
     tally.record(f"{name}: good clients are answered", problems[:5])
-    slow = among > P99_SECONDS and among > P99_FACTOR * alone
+    slow = counts_latency() and among > P99_SECONDS and among > P99_FACTOR * alone
     tally.record(f"{name}: good clients are served soon", [f"p99 {among:.3f} s"] if slow else [])
     large = grown > GROWTH
     tally.record(f"{name}: memory is bounded", [in_mebibytes(grown)] if large else [])

@@ -25,6 +25,11 @@ MEBIBYTE = 1 << 20
 ANYTHING = {"match": {"path": "/**"}, "upstream": "api", "auth": "optional", "limits": ["core"]}
 
 
+def counts_latency():
+    """Whether latencies decide about a check. They are figures to read otherwise: the machine may be busy."""
+    return "TOLLGATE_LATENCY" in os.environ
+
+
 @dataclass
 class Plan:
     """Settings and a policy. The files are beside the settings file."""
