@@ -51,7 +51,11 @@ pub(super) fn check_target(target: &[u8]) -> Result<(), Violation> {
     }
     match target.iter().copied().find(|&byte| forbidden(byte)) {
         // Whether it will be taken for a target at all is for the type to say that it becomes.
-        None => Uri::try_from(target).map(drop).map_err(|_| Violation::BadTarget),
+        None => match Uri::try_from(target).as_ref().map(Uri::scheme_str) {
+            // The absolute form of a scheme that is not spoken here is not for this server.
+            Ok(None | Some("http" | "https")) => Ok(()),
+            Ok(Some(_)) | Err(_) => Err(Violation::BadTarget),
+        },
         Some(b' ') => Err(Violation::BadRequestLine),
         Some(byte) => Err(Violation::TargetByte(byte)),
     }

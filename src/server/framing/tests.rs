@@ -79,6 +79,7 @@ fn bad_heads() -> Vec<(String, Violation)> {
         ("GET /<a> HTTP/1.1", BadTarget),
         ("GET /a`b HTTP/1.1", BadTarget),
         ("GET http:///a HTTP/1.1", BadTarget),
+        ("GET ftp://a.example/ HTTP/1.1", BadTarget),
         ("GET\t/ HTTP/1.1", BadRequestLine),
         ("GET / a HTTP/1.1", BadRequestLine),
         ("GET  HTTP/1.1", BadRequestLine),
