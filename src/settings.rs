@@ -369,6 +369,17 @@ mod tests {
         told.collect()
     }
 
+    /// Settings with these fields in a section, on line 3.
+    pub(in crate::settings) fn with_section(
+        section: &str,
+        fields: &str,
+    ) -> Result<Settings, Vec<String>> {
+        let text = format!(
+            "version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\n{section}: {{ {fields} }}\n"
+        );
+        parse(&text).map_err(|problems| told(&problems))
+    }
+
     #[test]
     fn defaults_need_only_a_listener() {
         let settings = parse("version: 1\nlisteners: [{ address: 127.0.0.1:0 }]\n").unwrap();

@@ -224,23 +224,11 @@ fn wide(number: Option<u32>) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::{
-        policy::Sources,
-        settings::{
-            Settings,
-            tests::{FILE, told},
-        },
-    };
+    use crate::settings::tests::with_section;
 
     fn limits(fields: &str) -> Result<Limits, Vec<String>> {
-        let text = format!(
-            "version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\nlimits: {{ {fields} }}\n"
-        );
-        let settings = Settings::parse(Path::new(FILE), &text, &Sources::system());
-        settings.map(|settings| settings.limits).map_err(|problems| told(&problems))
+        with_section("limits", fields).map(|settings| settings.limits)
     }
 
     #[test]

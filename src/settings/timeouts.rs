@@ -98,23 +98,11 @@ impl Checker<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::{
-        policy::Sources,
-        settings::{
-            Settings,
-            tests::{FILE, told},
-        },
-    };
+    use crate::settings::tests::with_section;
 
     fn timeouts(fields: &str) -> Result<Timeouts, Vec<String>> {
-        let text = format!(
-            "version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\ntimeouts: {{ {fields} }}\n"
-        );
-        let settings = Settings::parse(Path::new(FILE), &text, &Sources::system());
-        settings.map(|settings| settings.timeouts).map_err(|problems| told(&problems))
+        with_section("timeouts", fields).map(|settings| settings.timeouts)
     }
 
     #[test]
