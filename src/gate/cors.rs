@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderValue, Method, header};
 
 use super::{
-    head::Head,
+    head::{Head, declares_body},
     judge::{Outcome, Passage, asks_for_standings},
 };
 use crate::{
@@ -37,7 +37,7 @@ pub(super) fn preflight<'p>(
     let cors = route.cors.as_deref()?;
     let course = match &cors.preflight {
         Preflight::Check => return None,
-        _ if has_body(headers) => return None,
+        _ if declares_body(headers) => return None,
         Preflight::Answer { .. } => Outcome::Preflight(cors),
         Preflight::Pass if !cors.allows(origin) => return None,
         // It is about what is told here: no upstream knows of it.
@@ -69,9 +69,4 @@ pub(super) fn reader(
 fn origin(headers: &HeaderMap) -> Option<&HeaderValue> {
     let mut fields = headers.get_all(header::ORIGIN).iter();
     fields.next().filter(|_| fields.next().is_none())
-}
-
-fn has_body(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::TRANSFER_ENCODING)
-        || headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0")
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderValue, Method, Uri, header, request::Parts, uri::PathAndQuery};
+use http::{HeaderMap, HeaderValue, Method, Uri, header, request::Parts, uri::PathAndQuery};
 
 use crate::{
     identity::TokenSources,
@@ -104,6 +104,12 @@ impl<'r> Head<'r> {
         });
         Target { uri, host }
     }
+}
+
+/// Whether a request of HTTP/1.1 says that a body follows.
+pub(super) fn declares_body(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::TRANSFER_ENCODING)
+        || headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0")
 }
 
 /// A path in normal form is always a valid target; were it not, the root would be asked for.

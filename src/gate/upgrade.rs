@@ -4,6 +4,7 @@
 
 use http::{HeaderMap, HeaderValue, Method, Version, header, request::Parts};
 
+use super::head::declares_body;
 use crate::policy::Route;
 
 static UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
@@ -19,11 +20,9 @@ pub(super) fn asked(request: &Parts, route: &Route) -> Option<HeaderValue> {
     // `Upgrade` is the connection's own (section 7.6.1), and must be named as such.
     let is_named =
         || members(headers, header::CONNECTION).any(|it| it.eq_ignore_ascii_case(b"upgrade"));
-    let has_body = headers.contains_key(header::TRANSFER_ENCODING)
-        || headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
     if request.version != Version::HTTP_11
         || request.method != Method::GET
-        || has_body
+        || declares_body(headers)
         || !is_named()
     {
         return None;

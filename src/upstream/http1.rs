@@ -23,7 +23,7 @@ use super::{
     failure::Failure,
     pool::Pool,
     slots::Slot,
-    stream::{Counted, MAX_INTERIM, Traffic},
+    stream::{Counted, Traffic},
     unsound::is_unsound,
 };
 use crate::{deadline::Deadline, policy::Upstream};
@@ -32,8 +32,12 @@ use crate::{deadline::Deadline, policy::Upstream};
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 const MAX_FIELDS: usize = 256;
 
-/// Bytes that may come before a response's head is complete: interim responses (1xx) and the head.
-const MAX_INTERIM_BYTES: u64 = 128 * 1024;
+/// What every connection in HTTP/1.1 to a server is made with.
+pub(super) fn builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_FIELDS);
+    builder
+}
 
 /// A connection in HTTP/1.1, used by one request at a time.
 pub(super) struct Connection {
@@ -57,12 +61,8 @@ impl Connection {
         pool: &Rc<Pool>,
     ) -> Result<Connection, UpstreamError> {
         let (stream, traffic) = Counted::new(stream, slot);
-        let (sender, driver) = http1::Builder::new()
-            .max_buf_size(MAX_HEAD_BYTES)
-            .max_headers(MAX_FIELDS)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(UpstreamError::Exchange)?;
+        let (sender, driver) =
+            builder().handshake(TokioIo::new(stream)).await.map_err(UpstreamError::Exchange)?;
         let deadline = Rc::new(pool.ticker.deadline());
         let (driver, keep_alive, pool) = (Box::pin(driver), Cell::default(), Rc::downgrade(pool));
         Ok(Connection { sender, driver, traffic, deadline, keep_alive, body: None, pool })
@@ -91,8 +91,7 @@ impl Connection {
                 return Poll::Ready(Some(result));
             }
             // The deadline runs from the last progress of the request's body, see `RequestBody`.
-            let is_storm = self.traffic.bytes_read() - read_before > MAX_INTERIM_BYTES
-                || self.traffic.interim() > MAX_INTERIM;
+            let is_storm = self.traffic.is_storm(read_before);
             let passed = self.deadline.poll_passed(context);
             if closed || passed || is_storm { Poll::Ready(None) } else { Poll::Pending }
         });
@@ -104,7 +103,7 @@ impl Connection {
             Failure { error, unsent, is_unanswered, is_stale }
         };
         let ended = match outcome {
-            Some(Ok(response)) if is_unsound(&response) || self.traffic.interim() > MAX_INTERIM => {
+            Some(Ok(response)) if is_unsound(&response) || self.traffic.is_storm(read_before) => {
                 return Err(failure(UpstreamError::Unsound, None));
             }
             Some(Ok(response)) => {
@@ -114,7 +113,7 @@ impl Connection {
                 return Ok((response, self));
             }
             Some(Err(error)) => Some(error),
-            None if self.traffic.interim() > MAX_INTERIM => {
+            None if self.traffic.is_storm(read_before) => {
                 return Err(failure(UpstreamError::Unsound, None));
             }
             None if is_late => {

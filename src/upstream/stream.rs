@@ -50,8 +50,11 @@ pub(super) struct Traffic {
     is_cut: Cell<bool>,
 }
 
-/// Interim responses to one request that are taken for something else than an attack.
-pub(super) const MAX_INTERIM: u32 = 32;
+/// Interim responses (1xx) to one request that are taken for something else than an attack.
+const MAX_INTERIM: u32 = 32;
+
+/// Bytes that may come before a response's head is complete: interim responses and the head.
+const MAX_INTERIM_BYTES: u64 = 128 * 1024;
 
 /// What is read at once. What a client does not read stays here, and what it lies in with it.
 const READ_BYTES: u64 = 16 * 1024;
@@ -117,9 +120,13 @@ impl Traffic {
         self.interim.set(Some(0));
     }
 
-    /// Interim responses (1xx) that came before the response, or in its place.
-    pub(super) fn interim(&self) -> u32 {
-        self.interim.get().unwrap_or_default()
+    /// Whether so much came before the response's head, or in its place, that nobody needs to wait
+    /// for it: more than was `read_before`.
+    pub(super) fn is_storm(&self, read_before: u64) -> bool {
+        let interim = self.interim.get();
+        interim.is_some_and(|interim| {
+            interim > MAX_INTERIM || self.read.get() - read_before > MAX_INTERIM_BYTES
+        })
     }
 
     /// Counts the status lines of interim responses. hyper reads on for as long as they come.

@@ -22,8 +22,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    Loaded, OwnConnection, UpstreamBodyError, UpstreamError, Upstreams, stream::Counted,
-    tell_health, unsound::is_unsound,
+    Loaded, OwnConnection, UpstreamBodyError, UpstreamError, Upstreams, http1::builder,
+    stream::Counted, tell_health, unsound::is_unsound,
 };
 use crate::{deadline::Deadline, policy::Upstream};
 
@@ -52,13 +52,6 @@ pub struct DeclinedBody {
     idle_timeout: Duration,
     _loaded: Loaded,
 }
-
-/// Largest head of a response that is read, and the most fields of one.
-const MAX_HEAD_BYTES: usize = 64 * 1024;
-const MAX_FIELDS: usize = 256;
-
-/// Bytes that may come before an answer's head is complete: interim responses (1xx) and the head.
-const MAX_INTERIM_BYTES: u64 = 128 * 1024;
 
 impl Upstreams {
     /// Asks a server to switch to the protocol that the head's `Upgrade` names, and waits for its
@@ -93,15 +86,12 @@ impl Upstreams {
         let asked = head.headers.get(header::UPGRADE).cloned();
         let OwnConnection { stream, slot, loaded, .. } = connection;
         let (stream, traffic) = Counted::new(stream, slot);
-        let (mut sender, driver) = http1::Builder::new()
-            .max_buf_size(MAX_HEAD_BYTES)
-            .max_headers(MAX_FIELDS)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(UpstreamError::Exchange)?;
+        let (mut sender, driver) =
+            builder().handshake(TokioIo::new(stream)).await.map_err(UpstreamError::Exchange)?;
         let mut driver = Box::new(driver);
         let deadline = self.ticker.deadline();
         deadline.set(upstream.response_timeout);
+        traffic.await_head();
         let request = Request::from_parts(head, Empty::new());
         let mut sending = pin!(sender.send_request(request));
         let mut answer = None;
@@ -118,9 +108,7 @@ impl Upstreams {
                 // The connection has to be done with HTTP before anybody else may have it.
                 Some(Ok(response)) if is_switch(response) && !has_ended => {}
                 Some(_) => return Poll::Ready(()),
-                None if has_ended || traffic.bytes_read() > MAX_INTERIM_BYTES => {
-                    return Poll::Ready(());
-                }
+                None if has_ended || traffic.is_storm(0) => return Poll::Ready(()),
                 None => {}
             }
             if deadline.poll_passed(context) { Poll::Ready(()) } else { Poll::Pending }

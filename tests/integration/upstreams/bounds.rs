@@ -96,12 +96,15 @@ fn who_leaves_the_queue_leaves_his_place_to_others() {
 #[test]
 fn unused_connection_of_one_worker_keeps_no_request_of_another_out() {
     let upstream = Upstream::start();
-    let policy = before(&[&upstream], "max_connections: 1, queue: { timeout: 10s }");
-    let proxy = Proxy::with_settings("workers: 2", &[&policy]);
-    let mut clients: Vec<_> = (0..6).map(|_| proxy.connect()).collect();
-    for _ in 0..5 {
-        for client in &mut clients {
-            client.send(&get("/")).assert_status(200);
+    // Also where nobody may wait for a connection that is in use.
+    for queue in ["timeout: 10s", "size: 0"] {
+        let policy = before(&[&upstream], &format!("max_connections: 1, queue: {{ {queue} }}"));
+        let proxy = Proxy::with_settings("workers: 2", &[&policy]);
+        let mut clients: Vec<_> = (0..6).map(|_| proxy.connect()).collect();
+        for _ in 0..5 {
+            for client in &mut clients {
+                client.send(&get("/")).assert_status(200);
+            }
         }
     }
 }
