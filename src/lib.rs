@@ -17,10 +17,11 @@
 //! [`clock`] is the only one to ask for the time; [`deadline`] is one timer a worker; [`pipe`] is
 //! output that never holds anybody up; [`reload`] puts another configuration in force while traffic
 //! flows; [`admin`] tells how the proxy is; [`explain`] tells what would become of a
-//! request; [`cli`] is the command line.
+//! request; [`cases`] runs the tests that policies have; [`cli`] is the command line.
 
 pub mod access_log;
 pub mod admin;
+pub mod cases;
 pub mod cli;
 pub mod clock;
 pub mod deadline;

@@ -1,16 +1,14 @@
 //! `tollgate check`: every problem of settings and policies at once, and the tests inside policies.
 
-mod cases;
-
 use std::{io::Write, path::PathBuf};
 
 use anyhow::anyhow;
 
-use self::cases::Runner;
 use super::{
     Failure,
     configured::{Configured, sources_of},
 };
+use crate::cases::Runner;
 
 /// Check settings and policies
 ///

@@ -23,14 +23,14 @@ use crate::{
 const START: Timestamp = Timestamp::from_secs(1_768_478_400);
 
 /// Runs tests.
-pub(super) struct Runner {
+pub struct Runner {
     shared: Arc<Shared>,
     clock: Arc<AtomicU64>,
     runtime: tokio::runtime::LocalRuntime,
 }
 
 /// A test that came out otherwise than expected.
-pub(super) struct Failed {
+pub struct Failed {
     /// Where the test is, and which.
     title: String,
     /// The request, in a line.
@@ -48,7 +48,10 @@ struct Difference {
 
 impl Runner {
     /// With these settings, if any were read, where they say whom to believe about addresses.
-    pub(super) fn start(settings: Option<&Settings>) -> anyhow::Result<Runner> {
+    ///
+    /// # Errors
+    /// The system has no thread to fetch keys from, or no event queue.
+    pub fn start(settings: Option<&Settings>) -> anyhow::Result<Runner> {
         let clock = Arc::new(AtomicU64::new(START.as_micros()));
         let shared = Shared::rehearsing(settings, Clock::Manual(Arc::clone(&clock)));
         let shared = Arc::new(shared.context("cannot start")?);
@@ -59,7 +62,7 @@ impl Runner {
     }
 
     /// Runs the tests of one of `policies`. Returns those that failed.
-    pub(super) fn run(&self, policy: &Policy, policies: &Policies) -> Vec<Failed> {
+    pub fn run(&self, policy: &Policy, policies: &Policies) -> Vec<Failed> {
         self.runtime.block_on(async {
             let mut rehearsal = Rehearsal::with_fresh_counters(&self.shared);
             let mut failed = Vec::new();
