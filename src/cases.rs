@@ -1,37 +1,38 @@
-//! Runs the tests inside policies: with counters of their own in this process, and with a clock that
-//! only the tests move.
+//! Runs the tests inside policies: with counters of their own in this process, with a clock that only
+//! the tests move, and without asking another server. So the same files always have the same result,
+//! and a running proxy can run them beside its traffic.
 
 use std::{
-    fmt,
+    fmt, io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
-use anyhow::Context;
 use http::HeaderName;
 
 use crate::{
-    clock::{Clock, Timestamp},
+    clock::Clock,
     gate::{Draft, Rehearsal, Rehearsed, Shared},
-    policy::{Case, Policies, Policy},
+    policy::{Begin, Case, Policies, Policy},
     settings::Settings,
+    yaml::Problem,
 };
 
-/// When a test begins that goes on from no other: 2026-01-15T12:00:00Z.
-const START: Timestamp = Timestamp::from_secs(1_768_478_400);
-
 /// Runs tests.
-pub struct Runner {
-    shared: Arc<Shared>,
+pub struct Runner<'s> {
+    settings: Option<&'s Settings>,
     clock: Arc<AtomicU64>,
     runtime: tokio::runtime::LocalRuntime,
 }
 
 /// A test that came out otherwise than expected.
 pub struct Failed {
-    /// Where the test is, and which.
+    /// Where the test is.
+    place: Problem,
+    /// Which one it is: its number, and its name.
     title: String,
     /// The request, in a line.
     request: String,
@@ -46,53 +47,80 @@ struct Difference {
     got: String,
 }
 
-impl Runner {
+/// What became of the requests of a test.
+struct Outcome<'p> {
+    last: Rehearsed<'p>,
+    /// How many were not refused.
+    admitted: u32,
+}
+
+impl<'s> Runner<'s> {
     /// With these settings, if any were read, where they say whom to believe about addresses.
     ///
     /// # Errors
-    /// The system has no thread to fetch keys from, or no event queue.
-    pub fn start(settings: Option<&Settings>) -> anyhow::Result<Runner> {
-        let clock = Arc::new(AtomicU64::new(START.as_micros()));
-        let shared = Shared::rehearsing(settings, Clock::Manual(Arc::clone(&clock)));
-        let shared = Arc::new(shared.context("cannot start")?);
+    /// The system has no event queue.
+    pub fn start(settings: Option<&'s Settings>) -> io::Result<Runner<'s>> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build_local(Default::default())?;
-        Ok(Runner { shared, clock, runtime })
+        Ok(Runner { settings, clock: Arc::default(), runtime })
     }
 
     /// Runs the tests of one of `policies`. Returns those that failed.
     pub fn run(&self, policy: &Policy, policies: &Policies) -> Vec<Failed> {
         self.runtime.block_on(async {
-            let mut rehearsal = Rehearsal::with_fresh_counters(&self.shared);
+            let mut rehearsal = self.rehearsal();
             let mut failed = Vec::new();
             for (number, case) in (1..).zip(&policy.tests) {
-                match case.after {
-                    Some(after) => {
-                        let micros = u64::try_from(after.as_micros()).unwrap_or(u64::MAX);
-                        self.clock.fetch_add(micros, Ordering::Relaxed);
-                    }
-                    None => {
-                        self.clock.store(START.as_micros(), Ordering::Relaxed);
-                        rehearsal = Rehearsal::with_fresh_counters(&self.shared);
+                match case.begin {
+                    Begin::After(time) => self.advance(time),
+                    Begin::At(start) => {
+                        self.clock.store(start.as_micros(), Ordering::Relaxed);
+                        rehearsal = self.rehearsal();
                     }
                 }
-                let (draft, answer) = (Draft::of(&case.given), &case.given.response);
-                for _ in 1..case.repeat {
-                    rehearsal.answer(policies, &draft, answer).await;
-                }
-                let last = rehearsal.answer(policies, &draft, answer).await;
-                failed.extend(Failed::of((number, case), &last));
+                let outcome = self.play(case, &rehearsal, policies).await;
+                failed.extend(Failed::of((number, case), &outcome));
             }
             failed
         })
+    }
+
+    /// One that knows nothing of earlier tests: their counters, and the tokens that they have shown.
+    fn rehearsal(&self) -> Rehearsal {
+        let clock = Clock::Manual(Arc::clone(&self.clock));
+        Rehearsal::with_fresh_counters(&Arc::new(Shared::offline(self.settings, clock)))
+    }
+
+    async fn play<'p>(
+        &self,
+        case: &Case,
+        rehearsal: &Rehearsal,
+        policies: &'p Policies,
+    ) -> Outcome<'p> {
+        let (draft, answer) = (Draft::of(&case.given), &case.given.response);
+        let mut admitted = 0;
+        for _ in 1..case.repeat {
+            let rehearsed = rehearsal.answer(policies, &draft, answer).await;
+            admitted += u32::from(rehearsed.reason.is_none());
+            self.advance(case.every);
+        }
+        let last = rehearsal.answer(policies, &draft, answer).await;
+        admitted += u32::from(last.reason.is_none());
+        Outcome { last, admitted }
+    }
+
+    fn advance(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.clock.fetch_add(micros, Ordering::Relaxed);
     }
 }
 
 impl Failed {
     /// None: all is as expected.
-    fn of((number, case): (usize, &Case), got: &Rehearsed<'_>) -> Option<Failed> {
-        let differences = differences(case, got);
+    fn of((number, case): (usize, &Case), outcome: &Outcome<'_>) -> Option<Failed> {
+        let differences = differences(case, outcome);
+        let got = &outcome.last;
         if differences.is_empty() {
             return None;
         }
@@ -101,7 +129,8 @@ impl Failed {
             |(name, _): &(&HeaderName, &http::HeaderValue)| is_about_limits(name.as_str());
         let told = got.headers.iter().filter(is_told);
         Some(Failed {
-            title: format!("{}: test {number}{name}", case.place),
+            place: case.place.clone(),
+            title: format!("test {number}{name}"),
             request: request(case, got),
             differences,
             told: told.map(|(name, value)| (name.clone(), text(value))).collect(),
@@ -118,13 +147,14 @@ fn request(case: &Case, got: &Rehearsed<'_>) -> String {
     };
     let times = match case.repeat {
         1 => String::new(),
-        times => format!(", {times} times"),
+        times if case.every.is_zero() => format!(", {times} times"),
+        times => format!(", {times} times, every {}", humantime::format_duration(case.every)),
     };
     format!("{} {} {sender}{times}", given.method, given.target)
 }
 
-fn differences(case: &Case, got: &Rehearsed<'_>) -> Vec<Difference> {
-    let expect = &case.expect;
+fn differences(case: &Case, outcome: &Outcome<'_>) -> Vec<Difference> {
+    let (expect, got) = (&case.expect, &outcome.last);
     let mut differences = Vec::new();
     let mut differs = |what: &str, expected: &dyn fmt::Display, got: Option<String>| {
         let got = got.unwrap_or_else(|| "none".into());
@@ -152,6 +182,11 @@ fn differences(case: &Case, got: &Rehearsed<'_>) -> Vec<Difference> {
     {
         differs("caller", caller, got.caller());
     }
+    if let Some(admitted) = &expect.admitted
+        && *admitted != outcome.admitted
+    {
+        differs("admitted", admitted, Some(outcome.admitted.to_string()));
+    }
     for (name, value) in &expect.headers {
         let values = got.headers.get_all(name).iter().map(text).collect::<Vec<_>>();
         let value_got = (!values.is_empty()).then(|| values.join(", "));
@@ -175,11 +210,11 @@ fn text(value: &http::HeaderValue) -> String {
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failed { title, request, differences, told } = self;
-        writeln!(f, "{title}")?;
+        let Failed { place, title, request, differences, told } = self;
+        writeln!(f, "{}: {title}", place.place())?;
         writeln!(f, "  {request}")?;
-        for Difference { what, expected, got } in differences {
-            writeln!(f, "  {what}: expected {expected}, got {got}")?;
+        for difference in differences {
+            writeln!(f, "  {difference}")?;
         }
         for (name, value) in told {
             writeln!(f, "  | {name}: {value}")?;
@@ -188,15 +223,30 @@ impl fmt::Display for Failed {
     }
 }
 
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference { what, expected, got } = self;
+        write!(f, "{what}: expected {expected}, got {got}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::policy::{Sources, load};
+    use crate::{
+        identity::{Algorithm, SigningKey},
+        policy::{Sources, load},
+    };
 
     /// What is said of a policy with these tests, the first of them on line 12.
     fn failed(tests: &str) -> Vec<String> {
+        failed_with("invalid_token: reject", tests)
+    }
+
+    /// With this field in its section `identity`.
+    fn failed_with(identity: &str, tests: &str) -> Vec<String> {
         let demands = match tests.contains("azp") {
             true => ", audience: [api], required_claims: { azp: web }",
             false => "",
@@ -206,7 +256,8 @@ mod tests {
              upstreams: {{ api: {{ servers: [http://127.0.0.1:9000] }} }}\n\
              identity:\n  \
                jwt: [{{ issuer: me, algorithms: [HS256], secret_env: SECRET{demands} }}]\n  \
-               callers: [{{ name: user, key: jwt.sub }}, {{ name: anonymous, key: client.ip }}]\n\
+               callers: [{{ name: user, key: jwt.sub }}, {{ name: anonymous, key: client.ip }}]\n  \
+               {identity}\n\
              limits:\n  \
                core: {{ per: caller, rate: 3/minute, refund: {{ status: [304] }} }}\n  \
                slots: {{ per: caller, concurrent: 1 }}\n\
@@ -245,6 +296,57 @@ mod tests {
     }
 
     #[test]
+    fn time_passes_between_repeated_requests() {
+        let failed = failed(
+            "- { given: { path: /a }, repeat: 7, every: 10s, expect: { status: 200, admitted: 4 } }\n\
+             - { after: 59s, given: { path: /a }, expect: { headers: { x-ratelimit-used: 2 } } }\n\
+             - { given: { path: /a }, repeat: 7, expect: { status: 429, admitted: 3 } }\n",
+        );
+        assert_eq!(failed, [""; 0]);
+    }
+
+    #[test]
+    fn test_begins_when_it_says_and_another_one_then_begins_as_ever() {
+        let failed = failed(
+            "- { at: 2031-05-01T02:00:00+02:00, given: { path: /a }, expect: { headers: { x-ratelimit-reset: 1935360060 } } }\n\
+             - { at: 2031-05-01, given: { path: /a }, expect: { headers: { x-ratelimit-reset: 1935360060 } } }\n\
+             - { given: { path: /a }, expect: { headers: { x-ratelimit-reset: 1768478460 } } }\n",
+        );
+        assert_eq!(failed, [""; 0]);
+    }
+
+    #[test]
+    fn token_that_has_expired_in_one_test_is_good_in_another_at_an_earlier_time() {
+        let secret = b"a secret that is long enough for it";
+        let key = SigningKey::from_secret(secret, Algorithm::HS256).unwrap();
+        let claims = serde_json::json!({ "iss": "me", "sub": "7", "exp": 1_900_000_000 });
+        let token = key.sign(None, claims.as_object().unwrap()).unwrap();
+        let test = |at: &str, status: u16| {
+            format!(
+                "- {{ at: {at}, given: {{ path: /a, headers: {{ authorization: Bearer {token} }} }}, \
+                     expect: {{ status: {status} }} }}\n"
+            )
+        };
+        assert_eq!(failed(&(test("2031-01-01", 401) + &test("2029-01-01", 200))), [""; 0]);
+    }
+
+    #[test]
+    fn nobody_is_asked_about_opaque_tokens() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        server.set_nonblocking(true).unwrap();
+        let introspection = format!(
+            "introspection: {{ url: \"http://{}/\", client_id: me, client_secret_env: SECRET }}",
+            server.local_addr().unwrap()
+        );
+        let failed = failed_with(
+            &introspection,
+            "- { given: { path: /a, headers: { authorization: Bearer opaque } }, expect: { status: 503 } }\n",
+        );
+        assert_eq!(failed, [""; 0]);
+        assert_eq!(server.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
     fn claims_are_held_to_what_their_issuer_demands() {
         let failed = failed(
             "- { given: { path: /a, jwt: { sub: \"7\", azp: web } }, expect: { status: 200 } }\n\
@@ -272,7 +374,7 @@ mod tests {
                expect: { status: 200, limit: slots, headers: { x-ratelimit-limit: 5 } }\n",
         );
         let expected = "\
-api.yaml:11:3: test 1, too much
+api.yaml:12:3: test 1, too much
   GET /a?b=c by anonymous:192.0.2.9, 4 times
   status: expected 200, got 429: denied by limit core
   limit: expected slots, got core

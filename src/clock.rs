@@ -45,18 +45,31 @@ impl Timestamp {
 }
 
 impl Timestamp {
+    /// The first instant of a day in UTC (`2026-12-31`), or the instant that is written
+    /// (`2026-12-31T18:00:00Z`): what people mean by "from".
+    pub fn parse_start(text: &str) -> Option<Timestamp> {
+        let instant = match parse_date(text) {
+            Some(date) => date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp(),
+            None => text.parse::<jiff::Timestamp>().ok()?,
+        };
+        u64::try_from(instant.as_microsecond()).ok().map(Timestamp)
+    }
+
     /// The first instant after a day in UTC (`2026-12-31`), or the instant that is written
     /// (`2026-12-31T18:00:00Z`): what people mean by "until".
     pub fn parse_end(text: &str) -> Option<Timestamp> {
-        // The parser would take other forms of dates than the one that people know.
-        let is_date = text.len() == "2026-12-31".len();
-        let date = text.parse::<jiff::civil::Date>().ok().filter(|_| is_date);
-        let instant = match date {
+        let instant = match parse_date(text) {
             Some(date) => date.tomorrow().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp(),
             None => text.parse::<jiff::Timestamp>().ok()?,
         };
         u64::try_from(instant.as_microsecond()).ok().map(Timestamp)
     }
+}
+
+/// A day as people write it. The parser would take other forms, too.
+fn parse_date(text: &str) -> Option<jiff::civil::Date> {
+    let is_date = text.len() == "2026-12-31".len();
+    text.parse().ok().filter(|_| is_date)
 }
 
 impl Add<Duration> for Timestamp {

@@ -29,7 +29,7 @@ use crate::{
 pub(crate) use self::diff::words;
 pub use self::{
     callers::{CallerName, Listed, Override, Overrides},
-    case::{Case, Expect, Given},
+    case::{Begin, Case, Expect, Given},
     compile::load,
     cors::{Cors, OriginPattern, Origins, Preflight},
     diff::{Change, Difference, Fate, PolicyDifference, Presence, RouteChange, WindowChange, diff},
@@ -143,7 +143,7 @@ pub struct Policy {
     pub deny: Listed,
     /// The limit that stands for all where only one can be told: a position in `limits`.
     pub core: Option<usize>,
-    /// Requests, and what is to become of them: nothing that a running proxy looks at.
+    /// Requests, and what is to become of them: nothing that requests of clients look at.
     pub tests: Vec<Case>,
     /// What is amiss and keeps nobody from serving, such as a secret that everybody can read.
     pub warnings: Vec<Problem>,

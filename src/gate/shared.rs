@@ -73,13 +73,21 @@ impl Shared {
     /// # Errors
     /// The system has no thread to fetch keys from.
     pub fn rehearsing(settings: Option<&Settings>, clock: Clock) -> io::Result<Shared> {
-        Ok(Shared {
+        let ring = KeyRing::start(clock.clone())?;
+        Ok(Shared::with_ring(settings, clock, ring))
+    }
+
+    /// For requests that nobody sends, and that must ask no other server: their issuers are away.
+    pub fn offline(settings: Option<&Settings>, clock: Clock) -> Shared {
+        let ring = KeyRing::offline(clock.clone());
+        Shared::with_ring(settings, clock, ring)
+    }
+
+    fn with_ring(settings: Option<&Settings>, clock: Clock, ring: KeyRing) -> Shared {
+        let hasher = KeyHasher::new(NO_SECRET);
+        Shared {
             policies: ArcSwap::default(),
-            identifier: Identifier::new(
-                REHEARSED_TOKENS_BYTES,
-                KeyHasher::new(NO_SECRET),
-                KeyRing::start(clock.clone())?,
-            ),
+            identifier: Identifier::new(REHEARSED_TOKENS_BYTES, hasher, ring),
             stores: fresh_stores(),
             keeper: None,
             clock,
@@ -89,7 +97,7 @@ impl Shared {
             timeouts: settings.map_or_else(Timeouts::default, |own| own.timeouts),
             limits: settings.map_or_else(Limits::default, |own| own.limits),
             admission: Admission::new(&Limits::default()),
-        })
+        }
     }
 
     /// Puts policies in force, and returns those that were. Requests in flight keep those that they

@@ -111,12 +111,21 @@ impl Fetcher {
             // Names that are still looked up hold up nobody.
             runtime.shutdown_background();
         })?;
-        Ok(Fetcher {
+        Ok(Fetcher::over(jobs))
+    }
+
+    /// One without a thread, which refuses every job: for those who must ask no server.
+    pub fn offline() -> Fetcher {
+        Fetcher::over(mpsc::channel(1).0)
+    }
+
+    fn over(jobs: mpsc::Sender<Job>) -> Fetcher {
+        Fetcher {
             jobs,
             clients: Arc::default(),
             gets: Arc::new(Semaphore::new(MAX_GETS)),
             posts: Arc::new(Semaphore::new(MAX_POSTS)),
-        })
+        }
     }
 
     /// Reads a document of a type that `accept` lists. Follows redirects that stay on the server.
@@ -212,13 +221,6 @@ impl fmt::Display for Causes<'_> {
 mod tests {
     use super::*;
 
-    impl Fetcher {
-        /// One whose thread has ended.
-        pub(in crate::identity) fn gone() -> Fetcher {
-            Fetcher { jobs: mpsc::channel(1).0, ..Fetcher::start().unwrap() }
-        }
-    }
-
     fn endpoint(timeout: Duration) -> Endpoint {
         Endpoint::parse("http://127.0.0.1:9/", false, None, timeout).unwrap()
     }
@@ -242,7 +244,7 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_waits_for_a_thread_that_has_ended() {
-        let answer = Fetcher::gone().get(&endpoint(Duration::MAX), "*/*").await;
+        let answer = Fetcher::offline().get(&endpoint(Duration::MAX), "*/*").await;
         assert!(matches!(answer, Err(FetchError::GivenUp)));
     }
 

@@ -1,28 +1,39 @@
-//! Tests inside a policy: requests, and what is to become of them. `tollgate check` runs them; a
-//! running proxy takes no notice.
+//! Tests inside a policy: requests, and what is to become of them. `tollgate check` runs them, and a
+//! proxy runs them, too, before it puts the policy in force.
 
 use std::{net::IpAddr, time::Duration};
 
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode, uri::PathAndQuery};
 
 use super::CallerName;
-use crate::identity::Vouched;
+use crate::{clock::Timestamp, identity::Vouched, yaml::Problem};
 
 /// A request, perhaps sent more than once, and what is to become of the last one.
 #[derive(Debug)]
 pub struct Case {
     /// What it is about, for people.
     pub name: Option<Box<str>>,
-    /// Where it is written: `api.yaml:40:5`.
-    pub place: Box<str>,
-    /// It goes on where the one before it ended, so much later. None: it begins anew.
-    pub after: Option<Duration>,
+    /// Where it is written: a problem of that place, without a message.
+    pub place: Problem,
+    /// When it begins, and with which counters.
+    pub begin: Begin,
     /// The request.
     pub given: Given,
     /// How often it is sent, at least once.
     pub repeat: u32,
+    /// How much time passes between two of these requests.
+    pub every: Duration,
     /// What is to become of the last one.
     pub expect: Expect,
+}
+
+/// When a test begins, and with which counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// At this instant, with nothing charged before.
+    At(Timestamp),
+    /// So long after the test before it, with the counters as that one left them.
+    After(Duration),
 }
 
 /// A request, and what the upstream answers if it is asked.
@@ -55,6 +66,8 @@ pub struct Expect {
     pub route: Option<Box<str>>,
     /// Who is charged.
     pub caller: Option<CallerName>,
+    /// How many of the repeated requests are not refused.
+    pub admitted: Option<u32>,
     /// Headers that the client sees; none: not this one.
     pub headers: Vec<(HeaderName, Option<Box<str>>)>,
 }

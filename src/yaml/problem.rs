@@ -74,6 +74,22 @@ impl Problem {
         self.column
     }
 
+    /// The file, with line and column unless it is about the whole file: `api.yaml:40:5`.
+    pub fn place(&self) -> String {
+        match self.line {
+            0 => self.file.clone(),
+            line => format!("{}:{line}:{}", self.file, self.column),
+        }
+    }
+
+    /// Another problem of the same place. The message must not quote the file: what of it came from
+    /// the environment is masked only where problems are found.
+    #[must_use]
+    pub fn saying(&self, message: impl Into<String>, help: impl Into<String>) -> Self {
+        let told = Problem::whole_file("", message, help);
+        Problem { message: told.message, help: told.help, ..self.clone() }
+    }
+
     /// What is wrong.
     pub fn message(&self) -> &str {
         &self.message

@@ -323,7 +323,7 @@ mod tests {
         };
         let now = Timestamp::from_secs(1_790_000_000);
         let clock = Clock::Manual(Arc::new(now.as_micros().into()));
-        let keys = RemoteKeys::start(&spec, None, (&clock, &Fetcher::gone()));
+        let keys = RemoteKeys::start(&spec, None, (&clock, &Fetcher::offline()));
         assert!(!keys.refresh(now).await);
         assert!(!keys.refresh(now + spec.cooldown).await);
         let status = keys.status(now);

@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr},
+    ops::RangeInclusive,
     time::Duration,
 };
 
@@ -10,9 +11,10 @@ use serde_json::{Map, Number};
 
 use super::{Compiler, WrittenNames, words::Names};
 use crate::{
+    clock::Timestamp,
     identity::{IdentityRules, VerifiedToken, VouchError, Vouched},
     policy::{
-        Case, Expect, Given, HostPattern,
+        Begin, Case, Expect, Given, HostPattern,
         file::{RawCase, RawExpect, RawGiven, RawIdentity, RawPolicy, RawResponse},
     },
     target::Host,
@@ -21,8 +23,18 @@ use crate::{
 
 /// How often one test may send its request.
 const MAX_REPEAT: u32 = 100_000;
-/// How long after another a test may be: the longest window, and a little more.
+/// How many requests all tests of a policy may send: a reload runs them, and is not to take long.
+const MAX_REQUESTS: u64 = 500_000;
+/// How long after another a test may be, and how long its own requests may take: the longest window,
+/// and a little more.
 const MAX_AFTER: Duration = Duration::from_secs(400 * 86_400);
+
+/// When a test begins that does not say when: 2026-01-15T12:00:00Z.
+const START: Timestamp = Timestamp::from_secs(1_768_478_400);
+/// What instants a test may begin at: 2000-01-01 to 2199-12-31. Calendars end, and tests go on for
+/// some time.
+const STARTS: RangeInclusive<Timestamp> =
+    Timestamp::from_secs(946_684_800)..=Timestamp::from_secs(7_258_118_399);
 
 /// The address that requests come from unless they say otherwise (RFC 5737).
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -50,33 +62,98 @@ impl Compiler<'_> {
             let message = "there is no test before this one";
             self.refuse(after.span, message, "remove `after`, or put a test before it");
         }
+        self.bound_requests(&raw.tests);
         raw.tests.iter().filter_map(|test| self.case(test, &context)).collect()
     }
 
+    /// Refuses the first test that sends more than is left of what all may send.
+    fn bound_requests(&mut self, tests: &[Spanned<RawCase>]) {
+        let mut requests = 0_u64;
+        for test in tests {
+            let repeat = test.value.repeat.as_ref();
+            requests = requests.saturating_add(repeat.map_or(1, |repeat| repeat.value.into()));
+            if requests > MAX_REQUESTS {
+                let span = repeat.map_or(test.span, |repeat| repeat.span);
+                let message = "the tests of this policy send too many requests";
+                let help = format!("write smaller limits or fewer repeats: {MAX_REQUESTS} in all");
+                return self.refuse(span, message, help);
+            }
+        }
+    }
+
     fn case(&mut self, raw: &Spanned<RawCase>, context: &CaseContext<'_>) -> Option<Case> {
-        let RawCase { name, after, given, repeat, expect } = &raw.value;
-        let help = "write up to 400d, such as 61s";
-        let after = match after {
-            None => Some(None),
-            Some(after) => self.duration_within(after, Duration::ZERO..=MAX_AFTER, help).map(Some),
-        };
+        let RawCase { name, at, after, given, repeat, every, expect } = &raw.value;
+        let begin = self.begin(at.as_ref(), after.as_ref());
         let times = repeat.as_ref().map_or(1, |repeat| repeat.value);
         if let Some(repeat) = repeat
             && !(1..=MAX_REPEAT).contains(&times)
         {
             self.refuse(repeat.span, "out of range", format!("write 1 to {MAX_REPEAT}"));
         }
+        let every = match every {
+            None => Some(Duration::ZERO),
+            Some(every) => self.every(every, times),
+        };
+        if let Some(admitted) = &expect.admitted
+            && admitted.value > times
+        {
+            let message = format!("the request is sent only {times} times");
+            self.refuse(
+                admitted.span,
+                message,
+                "write a larger `repeat`, or a smaller number here",
+            );
+        }
         let (given, expect) = (self.given(given, context), self.expect(expect, context));
-        // Only its place is wanted: nothing is wrong with it.
-        let place = self.document.problem(raw.span, "", "");
         Some(Case {
             name: name.as_ref().map(|name| name.value.as_str().into()),
-            place: format!("{}:{}:{}", place.file(), place.line(), place.column()).into(),
-            after: after?,
+            // Only its place is wanted: nothing is wrong with it.
+            place: self.document.problem(raw.span, "", ""),
+            begin: begin?,
             given: given?,
             repeat: times,
+            every: every?,
             expect: expect?,
         })
+    }
+
+    fn begin(
+        &mut self,
+        at: Option<&Spanned<String>>,
+        after: Option<&Spanned<String>>,
+    ) -> Option<Begin> {
+        if let (Some(at), Some(_)) = (at, after) {
+            let message = "a test with `after` goes on where the test before it ended";
+            self.refuse(
+                at.span,
+                message,
+                "remove `after`, or write `at` at the first test of them",
+            );
+            return None;
+        }
+        if let Some(after) = after {
+            let help = "write up to 400d, such as 61s";
+            return self.duration_within(after, Duration::ZERO..=MAX_AFTER, help).map(Begin::After);
+        }
+        let Some(at) = at else { return Some(Begin::At(START)) };
+        let start = Timestamp::parse_start(&at.value).filter(|start| STARTS.contains(start));
+        if start.is_none() {
+            let message = format!("`{}` is not a day or an instant from 2000 to 2199", at.value);
+            self.refuse(at.span, message, "write one such as 2026-12-31 or 2026-12-31T18:00:00Z");
+        }
+        start.map(Begin::At)
+    }
+
+    /// The time between `times` requests.
+    fn every(&mut self, raw: &Spanned<String>, times: u32) -> Option<Duration> {
+        if times < 2 {
+            let message = "the request is sent only once";
+            self.refuse(raw.span, message, "add `repeat`, or remove `every`");
+            return None;
+        }
+        let longest = MAX_AFTER / (times - 1);
+        let help = "write a time such as 10ms: all requests of a test are sent within 400d";
+        self.duration_within(raw, Duration::from_micros(1)..=longest, help)
     }
 
     fn given(&mut self, raw: &RawGiven, context: &CaseContext<'_>) -> Option<Given> {
@@ -252,6 +329,7 @@ impl Compiler<'_> {
             limit: optional(limit)?,
             route: optional(route)?,
             caller: optional(caller)?,
+            admitted: raw.admitted.as_ref().map(|admitted| admitted.value),
             headers: headers?,
         })
     }

@@ -12,6 +12,9 @@ use crate::yaml::{Entries, Node, Spanned};
 pub(in crate::policy) struct RawCase {
     /// What it is about, for people.
     pub(in crate::policy) name: Option<Spanned<String>>,
+    /// When it begins: a day in UTC (`2026-12-31`), from its midnight on, or an instant
+    /// (`2026-03-29T00:30:00+01:00`). Nothing is charged before it. Default: 2026-01-15T12:00:00Z.
+    pub(in crate::policy) at: Option<Spanned<String>>,
     /// Goes on where the test before it ended, so much later (`61s`). Left out: begins anew, with
     /// nothing charged yet.
     pub(in crate::policy) after: Option<Spanned<String>>,
@@ -20,6 +23,8 @@ pub(in crate::policy) struct RawCase {
     /// How often it is sent. Default: 1.
     #[schemars(range(min = 1))]
     pub(in crate::policy) repeat: Option<Spanned<u32>>,
+    /// How much time passes between two of these requests (`10ms`). Default: none.
+    pub(in crate::policy) every: Option<Spanned<String>>,
     /// What is to become of the last one.
     pub(in crate::policy) expect: RawExpect,
 }
@@ -74,6 +79,8 @@ pub(in crate::policy) struct RawExpect {
     pub(in crate::policy) route: Option<Spanned<String>>,
     /// Who is charged, such as `user:42`.
     pub(in crate::policy) caller: Option<Spanned<String>>,
+    /// How many of the repeated requests are not refused.
+    pub(in crate::policy) admitted: Option<Spanned<u32>>,
     /// Headers that the client sees; `null`: not this one.
     #[serde(default)]
     #[schemars(with = "Entries<shape::ExpectedHeader>")]

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use serde_json::{Map, Value, json};
 use tollgate::{
     identity::SigningKey,
-    policy::{Case, Sources, load},
+    policy::{Begin, Case, Sources, load},
 };
 
 use super::{Folder, POLICY, Running, assert_exit, send, text};
@@ -37,6 +37,54 @@ policies/api.yaml:18:5: test 2, second
 }
 
 #[test]
+fn tests_show_what_depends_on_the_time() {
+    let folder = Folder::before(&Upstream::start());
+    let policy = POLICY.replace("UPSTREAM", "http://127.0.0.1:9000");
+    let policy = policy.replace(
+        "core: { per: caller, rate: { free: 10/hour, pro: 20/hour } }",
+        "core: { per: caller, rate: [100/second, 2000/hour] }\n  \
+         monthly: { per: caller, rate: 3/month, align: calendar, timezone: Europe/Berlin }",
+    );
+    let route = "  - { match: { path: /report }, auth: required, limits: [monthly] }\n  - { match: { path: /** }";
+    let policy = policy.replace("  - { match: { path: /** }", route);
+    let overrides = "overrides: [{ caller: \"user:42\", limit: monthly, rate: 5/month, until: 2026-12-31, why: migration }]\n";
+    let tests = "tests:
+  - name: a hundred at once
+    given: { path: /a, jwt: { sub: \"7\" } }
+    repeat: 150
+    expect: { status: 429, limit: core, admitted: 100 }
+  - name: two thousand in an hour
+    given: { path: /a, jwt: { sub: \"7\" } }
+    repeat: 2500
+    every: 10ms
+    expect: { status: 429, limit: core, admitted: 2000 }
+  - name: more for a caller until the end of the year
+    at: 2026-12-31T20:00:00Z
+    given: { path: /report, jwt: { sub: \"42\" } }
+    repeat: 6
+    expect: { status: 429, admitted: 5 }
+  - name: and no more after it
+    at: 2027-01-01
+    given: { path: /report, jwt: { sub: \"42\" } }
+    repeat: 6
+    expect: { status: 429, admitted: 3 }
+  - name: March in Berlin ends at midnight there
+    at: 2026-03-31T23:59:59+02:00
+    given: { path: /report, jwt: { sub: \"7\" } }
+    repeat: 4
+    expect: { status: 429, headers: { retry-after: 1 } }
+  - name: and April begins
+    after: 1s
+    given: { path: /report, jwt: { sub: \"7\" } }
+    expect: { status: 200, headers: { x-ratelimit-used: 1 } }
+";
+    folder.write("policies/api.yaml", &format!("{policy}{overrides}{tests}"));
+    let output = folder.run(&["check", "policies/api.yaml"]);
+    assert_exit(&output, 0);
+    assert_eq!(text(&output.stdout), "policy api: ok, 2 limits, 2 routes, 6 tests\n");
+}
+
+#[test]
 fn shipped_tests_happen_with_the_real_program() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let upstream = Upstream::as_asked();
@@ -52,7 +100,7 @@ fn shipped_tests_happen_with_the_real_program() {
 
     let mut played = 0;
     // The program's clock is nobody's to move.
-    for case in policy.tests.iter().filter(|case| case.after.is_none()) {
+    for case in policy.tests.iter().filter(|case| matches!(case.begin, Begin::At(_))) {
         let (_running, address) = Running::serve(&folder);
         for _ in 1..case.repeat {
             send(address, request(case, &key));

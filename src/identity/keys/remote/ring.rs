@@ -40,6 +40,12 @@ impl KeyRing {
         Ok(KeyRing(ring))
     }
 
+    /// One that fetches nothing, and has no thread.
+    pub fn offline(clock: Clock) -> KeyRing {
+        let (fetcher, keys) = (Fetcher::offline(), Mutex::default());
+        KeyRing(Arc::new(Ring { clock, fetcher, keys }))
+    }
+
     /// The keys of an equal spec if somebody has them, with all that is known about them. Else new
     /// ones, whose first fetch begins at once; until it ends they are what another spec has from the
     /// same place.
