@@ -4,6 +4,7 @@
 
 use std::{
     fmt, io,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -12,14 +13,39 @@ use std::{
 };
 
 use http::HeaderName;
+use tracing::subscriber::{NoSubscriber, with_default};
 
 use crate::{
     clock::Clock,
     gate::{Draft, Rehearsal, Rehearsed, Shared},
     policy::{Begin, Case, Policies, Policy},
-    settings::Settings,
+    settings::{Configuration, Settings, TestsRule},
     yaml::Problem,
 };
+
+/// Runs the tests of all policies if the settings require that they pass. `file` is the settings
+/// file. Nothing of it is logged: the log is about requests that somebody has sent.
+///
+/// # Errors
+/// Every test that fails, as a problem of its place.
+pub fn verify(file: &Path, configuration: &Configuration) -> Result<(), Vec<Problem>> {
+    let Configuration { settings, policies } = configuration;
+    match settings.reload.tests {
+        TestsRule::Ignored => return Ok(()),
+        TestsRule::Required => {}
+    }
+    let problems = with_default(NoSubscriber::new(), || match Runner::start(Some(settings)) {
+        Ok(runner) => {
+            let failed = policies.iter().flat_map(|policy| runner.run(policy, policies));
+            failed.map(|failed| failed.problem()).collect()
+        }
+        Err(error) => {
+            let message = format!("cannot run the tests of policies: {error}");
+            vec![Problem::whole_file(&file.display().to_string(), message, "")]
+        }
+    });
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
 
 /// Runs tests.
 pub struct Runner<'s> {
@@ -136,6 +162,14 @@ impl Failed {
             told: told.map(|(name, value)| (name.clone(), text(value))).collect(),
         })
     }
+
+    /// The same as a problem of the test's place.
+    fn problem(&self) -> Problem {
+        let Failed { place, title, differences, .. } = self;
+        let differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
+        let message = format!("{title} fails: {}", differences.join("; "));
+        place.saying(message, "correct the policy or the test")
+    }
 }
 
 /// `GET /search/x for api.example.com by user:7, 11 times`.
@@ -232,8 +266,6 @@ impl fmt::Display for Difference {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::{
         identity::{Algorithm, SigningKey},

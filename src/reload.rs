@@ -3,8 +3,8 @@
 //!
 //! One thread does it all. It takes a hint from anywhere that something may have changed, looks at
 //! every file that the configuration was made of, and waits until they stay as they are. Then all of
-//! them are read, checked together, and put in force as one; or nothing changes, and every problem
-//! is told.
+//! them are read, checked together, tested by the tests inside the policies, and put in force as one;
+//! or nothing changes, and every problem is told.
 
 mod asked;
 mod news;
@@ -36,6 +36,7 @@ use self::{
     watch::Watch,
 };
 use crate::{
+    cases::verify,
     clock::Timestamp,
     gate::Shared,
     policy::{Inputs, Policies, Sources, diff},
@@ -224,11 +225,12 @@ impl Reloader {
         }
     }
 
-    /// Reads everything, and puts it in force if all of it is good.
+    /// Reads everything, and puts it in force if all of it is good and the tests of policies pass.
     fn reload(&mut self) -> Outcome {
         // A panic is a mistake of ours, and no reason never to reload again.
         let installed = catch_unwind(AssertUnwindSafe(|| {
             let configuration = self.read()?;
+            verify(&self.origin.file, &configuration)?;
             Ok(self.install(configuration))
         }));
         let installed = installed.unwrap_or_else(|_| {
@@ -301,10 +303,7 @@ impl Reloader {
 
     fn refuse(&self, problems: &[Problem]) -> Refused {
         for problem in problems.iter().take(MAX_PROBLEMS) {
-            let place = match problem.line() {
-                0 => problem.file().to_owned(),
-                line => format!("{}:{line}:{}", problem.file(), problem.column()),
-            };
+            let place = problem.place();
             tracing::error!(%place, problem = problem.message(), help = problem.help(), "bad configuration");
         }
         let refused = self.state.note_refused(self.shared.clock.now(), problems);

@@ -40,7 +40,7 @@ pub use self::{
     memory::SnapshotSettings,
     moving::{MoveMode, Moving},
     redis::{CurrentAccess, Endpoint, Primary, RedisSettings, Shard, StoreClock, Topology},
-    reload::ReloadSettings,
+    reload::{ReloadSettings, TestsRule},
     secret::Secret,
     store::{StoreKind, StoreSettings},
     timeouts::Timeouts,

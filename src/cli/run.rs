@@ -20,6 +20,7 @@ use super::Failure;
 use crate::{
     access_log::AccessLog,
     admin::Phase,
+    cases::verify,
     clock::Clock,
     gate::Shared,
     pipe::Pipe,
@@ -38,7 +39,8 @@ use crate::{
 /// Reads the settings and the policies that they name, listens, and forwards until SIGTERM or
 /// SIGINT. Then it stops accepting, finishes what is in flight, and exits with 0; a second signal
 /// cuts that short. Policies and the files that they name are read anew when they change, and on
-/// SIGHUP.
+/// SIGHUP. Policies whose own tests fail are not served, unless the settings say
+/// `reload: { tests: ignored }`.
 ///
 /// With `handover` in the settings, a process that is started while another serves takes over its
 /// sockets, and no request is lost. Sockets of a service manager (LISTEN_FDS) are used where the
@@ -56,6 +58,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (file, sources) = (arguments.config.clone(), Sources::system());
     let recording = sources.recording();
     let configuration = Configuration::read(&file, &recording)?;
+    // What was in force before passes again: tests depend on nothing but the files. So this keeps no
+    // proxy from coming back, and no policy that a reload has refused comes in by a restart.
+    verify(&file, &configuration)?;
     let (inputs, settings) = (recording.inputs(), configuration.settings.clone());
     let origin = Origin { file, sources, inputs, settings };
     let result = serve(configuration, Some(origin), inherited, |_| Ok(()));

@@ -6,7 +6,8 @@ use super::{
 
 impl Settings {
     /// The sections that differ from `running` and need a restart to take effect, by their names in
-    /// the file. Where policies are, and how callers move to the next store, does not.
+    /// the file. Where policies are, what their tests mean, and how callers move to the next store,
+    /// does not.
     pub fn needing_restart(&self, running: &Settings) -> Vec<&'static str> {
         // Named one by one, so that a new setting cannot be forgotten here.
         let Settings {
@@ -41,7 +42,7 @@ impl Settings {
             ("timeouts", *timeouts != running.timeouts),
             ("limits", *limits != running.limits),
             ("admin", *admin != running.admin),
-            ("reload", *reload != running.reload),
+            ("reload", reload.at_rest() != running.reload.at_rest()),
         ];
         changes.into_iter().filter(|(_, is_changed)| *is_changed).map(|(name, _)| name).collect()
     }
@@ -124,6 +125,7 @@ mod tests {
             ),
             ("workers: 2", "workers: 2\nadmin: { address: 127.0.0.1:1 }", &["admin"]),
             ("workers: 2", "workers: 2\nreload: { poll: 1s }", &["reload"]),
+            ("workers: 2", "workers: 2\nreload: { tests: ignored }", &[]),
             (
                 "workers: 2",
                 "workers: 2\ntimeouts: { head: 1s }\nlimits: { fields: 50 }",

@@ -1,5 +1,5 @@
-//! Settings of the reload: how it is noticed that a file has changed, and how long it must stay as
-//! it is before it is read.
+//! Settings of the reload: how it is noticed that a file has changed, how long it must stay as it is
+//! before it is read, and whether the tests inside policies decide about them.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -18,6 +18,19 @@ pub struct ReloadSettings {
     pub quiet: Duration,
     /// Whether the system is asked to tell of changes.
     pub events: bool,
+    /// What a test of a policy that fails means for the policy. Taken from the configuration that is
+    /// read, so that changing it needs no restart.
+    pub tests: TestsRule,
+}
+
+/// What a test of a policy that fails means for the policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TestsRule {
+    /// It is a problem like any other: the policy is not put in force.
+    #[default]
+    Required,
+    /// Nothing: only `tollgate check` runs tests.
+    Ignored,
 }
 
 /// How it is noticed that files have changed.
@@ -33,6 +46,11 @@ pub(super) struct RawReload {
     /// Whether the system is asked to tell of changes. Without, only the poll sees them. Default:
     /// true.
     events: Option<bool>,
+    /// What a test of a policy that fails means: `required`, it is a problem like any other, and the
+    /// policy is put in force neither at the start nor by a reload; or `ignored`, only
+    /// `tollgate check` runs tests. Default: required.
+    #[schemars(extend("enum" = ["required", "ignored"]))]
+    tests: Option<Spanned<String>>,
 }
 
 impl Default for ReloadSettings {
@@ -41,7 +59,15 @@ impl Default for ReloadSettings {
             poll: Duration::from_secs(5),
             quiet: Duration::from_millis(200),
             events: true,
+            tests: TestsRule::default(),
         }
+    }
+}
+
+impl ReloadSettings {
+    /// Without what changes while traffic flows: what tests mean.
+    pub(super) fn at_rest(&self) -> ReloadSettings {
+        ReloadSettings { tests: TestsRule::default(), ..self.clone() }
     }
 }
 
@@ -58,10 +84,15 @@ impl Checker<'_> {
         let quiet = raw.quiet.as_ref().map(|raw| {
             self.time_between(raw, &QUIET, "write a number and a unit, 10ms to 10s: 200ms")
         });
+        let tests = raw.tests.as_ref().and_then(|raw| {
+            let rules = [("required", TestsRule::Required), ("ignored", TestsRule::Ignored)];
+            self.one_of(raw, &rules)
+        });
         ReloadSettings {
             poll: poll.flatten().unwrap_or(default.poll),
             quiet: quiet.flatten().unwrap_or(default.quiet),
             events: raw.events.unwrap_or(default.events),
+            tests: tests.unwrap_or(default.tests),
         }
     }
 

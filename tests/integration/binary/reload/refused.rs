@@ -75,6 +75,76 @@ fn broken_policy_changes_nothing_and_is_told_of_everywhere_until_it_is_mended() 
     assert_eq!((code, &json["generation"]), (0, &2.into()));
 }
 
+/// A test of the policy that this limit of users passes.
+fn test_of(limit: u64) -> String {
+    format!(
+        "tests:\n  - {{ name: enough, given: {{ path: /, jwt: {{ sub: \"42\" }} }}, \
+         expect: {{ status: 200, headers: {{ x-ratelimit-limit: {limit} }} }} }}\n"
+    )
+}
+
+#[test]
+fn policy_whose_tests_fail_changes_nothing_until_they_pass() {
+    let upstream = Upstream::start();
+    let mut served = Served::start(&upstream, EVENTS);
+    let policy = served.policy();
+
+    let failing = with_limit(&policy, 500) + &test_of(1000);
+    served.folder.write("policies/api.yaml", &failing);
+    let line = served.running.wait_for_event("bad configuration");
+    let place = format!("policies/api.yaml:{}:5", failing.lines().count());
+    let difference = "test 1, enough fails: header x-ratelimit-limit: expected 1000, got 500";
+    for expected in [&place, difference, "correct the policy or the test"] {
+        assert!(line.contains(expected), "{expected} is not in {line}");
+    }
+    served.running.wait_for_event("what was in force stays");
+    assert_eq!(served.limit(), 1000);
+    let (code, summary) = told(&served, &[]);
+    assert_eq!(code, 1);
+    assert!(summary.contains(&format!("{place}: {difference}")), "{summary}");
+    assert_eq!(served.status()["refused"]["problems"].as_array().unwrap().len(), 1);
+
+    served.folder.write("policies/api.yaml", &(with_limit(&policy, 500) + &test_of(500)));
+    served.wait_for_limit(500, "the policy whose test passes is taken");
+    assert_eq!(told(&served, &[]).0, 0);
+}
+
+#[test]
+fn failing_tests_are_ignored_as_soon_as_the_settings_say_so() {
+    let upstream = Upstream::start();
+    let served = Served::start(&upstream, ASKED);
+    let policy = with_limit(&served.policy(), 500) + &test_of(1000);
+    served.folder.write("policies/api.yaml", &policy);
+    served.reload().assert_status(422);
+    assert_eq!(served.limit(), 1000);
+
+    let settings = served.folder.path().join("tollgate.yaml");
+    let text = fs::read_to_string(&settings).unwrap();
+    fs::write(settings, text.replace("poll: 1h", "tests: ignored, poll: 1h")).unwrap();
+    served.reload().assert_status(200);
+    assert_eq!(served.limit(), 500);
+    assert_eq!(served.status()["needs_restart"], serde_json::json!([]));
+}
+
+#[test]
+fn policy_whose_tests_fail_is_not_served_unless_they_are_ignored() {
+    let upstream = Upstream::start();
+    let folder = super::folder(&upstream, ASKED);
+    let file = folder.path().join("policies/api.yaml");
+    let policy = fs::read_to_string(&file).unwrap();
+    fs::write(&file, policy + &test_of(500)).unwrap();
+    let output = folder.run(&["run", "--config", "tollgate.yaml"]);
+    assert_exit(&output, 64);
+    let told = text(&output.stderr);
+    assert!(told.contains("header x-ratelimit-limit: expected 500, got 1000"), "{told}");
+    assert!(told.ends_with("1 problem found\n"), "{told}");
+
+    let file = folder.path().join("tollgate.yaml");
+    let settings = fs::read_to_string(&file).unwrap();
+    fs::write(file, settings.replace("poll: 1h", "tests: ignored, poll: 1h")).unwrap();
+    assert_eq!(Served::from(folder).limit(), 1000);
+}
+
 #[test]
 fn problems_of_all_files_are_told_together() {
     let upstream = Upstream::start();
