@@ -45,7 +45,7 @@ main() {
         tests/tokens/libraries.py tests/tokens/issuers.py tests/tokens/attacks.py \
         tests/edge/transports.py tests/edge/load.py tests/edge/sockets.py tests/edge/rpc.py \
         tests/edge/bodies.py tests/edge/slow.py tests/edge/floods.py tests/edge/faults.py \
-        tests/edge/restarts.py "${scanners[@]}" tests/compose/run.py
+        tests/edge/restarts.py "${scanners[@]}" tests/deploy/systemd.py tests/compose/run.py
 }
 
 announce() {
@@ -60,6 +60,8 @@ install_packages() {
     command -v redis-server >/dev/null || missing+=(redis-server)
     command -v openssl >/dev/null || missing+=(openssl)
     command -v h2load >/dev/null || missing+=(nghttp2-client)
+    # It judges the units without running them.
+    command -v systemd-analyze >/dev/null || missing+=(systemd)
     if [ -n "${TOLLGATE_SCANNERS:-}" ]; then
         command -v testssl >/dev/null || missing+=(testssl.sh)
         command -v slowhttptest >/dev/null || missing+=(slowhttptest)
