@@ -11,6 +11,7 @@ mod diff;
 mod file;
 mod limit;
 mod matcher;
+mod published;
 mod rate;
 mod rewrite;
 mod sources;
@@ -26,7 +27,6 @@ use crate::{
     yaml::Problem,
 };
 
-pub(crate) use self::diff::words;
 pub use self::{
     callers::{CallerName, Listed, Override, Overrides},
     case::{Begin, Case, Expect, Given},
@@ -46,6 +46,7 @@ pub use self::{
         UpstreamTls,
     },
 };
+pub(crate) use self::{diff::words, published::published_secret};
 
 /// Every policy that is in force, found by host.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Checker, beside};
-use crate::yaml::Spanned;
+use crate::{policy::published_secret, yaml::Spanned};
 
 /// Largest file with a secret that is read.
 const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
@@ -51,11 +51,13 @@ impl Checker<'_> {
 
     fn secret_in_variable(&mut self, name: &Spanned<String>) -> Option<Secret> {
         let secret = self.sources.variable(&name.value);
-        if secret.is_none() {
+        let Some(secret) = secret else {
             let message = format!("environment variable `{}` is not set", name.value);
             self.refuse(name, message, "set it to the secret");
-        }
-        secret.as_deref().map(Secret::new)
+            return None;
+        };
+        self.warn_if_published(name, secret.as_bytes());
+        Some(Secret::new(&secret))
     }
 
     fn secret_in_file(&mut self, path: &Spanned<String>) -> Option<Secret> {
@@ -67,7 +69,15 @@ impl Checker<'_> {
             self.refuse(path, message, "write the secret into it, as text");
             return None;
         }
+        self.warn_if_published(path, content.trim_ascii_end());
         secret.map(Secret::new)
+    }
+
+    /// A secret that everybody knows is no reason to stop: the sample is there to be tried.
+    fn warn_if_published(&mut self, named: &Spanned<String>, secret: &[u8]) {
+        if let Some((message, help)) = published_secret(&named.value, secret) {
+            self.warnings.push(self.document.problem(named.span, message, help));
+        }
     }
 
     /// Content of a file that nobody else should see. That others can is no reason to stop.
@@ -161,6 +171,24 @@ mod tests {
               away with `chmod o-r`"
             ]
         );
+    }
+
+    #[test]
+    fn secret_that_is_published_is_a_warning_wherever_it_is() {
+        let own = "sixteen bytes it is";
+        let text = |field: &str| settings(&format!("key_secret{field}"));
+        for (field, secret, warnings) in [
+            ("_env: SET", own, 0),
+            ("_env: SET", "published-key-secret", 1),
+            ("_file: set", own, 0),
+            ("_file: set", "published-key-secret\n", 1),
+        ] {
+            let sources =
+                Sources::system().with_variable("SET", secret).with_file("config/set", secret);
+            let file = Path::new("config/tollgate.yaml");
+            let settings = Settings::parse(file, &text(field), &sources).unwrap();
+            assert_eq!(settings.warnings.len(), warnings, "{field} {:?}", settings.warnings);
+        }
     }
 
     #[test]

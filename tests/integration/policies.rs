@@ -1,6 +1,7 @@
 //! Policy files: those that we ship, good ones, and bad ones with exactly what is said about them.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -8,6 +9,7 @@ use std::{
 use tollgate::{
     policy::{Sources, load},
     settings::Configuration,
+    yaml::Problem,
 };
 
 use crate::support::SECRET;
@@ -88,6 +90,32 @@ fn settings_for_compose_load() {
             panic!("{}", problems[0]);
         }
     }
+}
+
+#[test]
+fn each_secret_that_the_sample_publishes_is_a_warning_where_it_is_used() {
+    let compose = fs::read_to_string(root().join("docker-compose.yml")).unwrap();
+    let defaults: BTreeMap<&str, &str> = compose
+        .split("${")
+        .filter_map(|after| after.split_once('}')?.0.split_once(":-"))
+        .filter(|(name, _)| name.ends_with("_SECRET") || name.ends_with("_PASSWORD"))
+        .collect();
+    let sources = defaults
+        .iter()
+        .fold(Sources::system(), |sources, (name, default)| sources.with_variable(name, default));
+    let file = root().join("config/compose/cluster.yaml");
+    let configuration = Configuration::read(&file, &sources).unwrap_or_else(|problems| {
+        panic!("{}", problems[0]);
+    });
+    let of_policies = configuration.policies.iter().flat_map(|policy| &policy.warnings);
+    let warnings: BTreeSet<&str> =
+        configuration.settings.warnings.iter().chain(of_policies).map(Problem::message).collect();
+    let expected: BTreeSet<String> = defaults
+        .keys()
+        .map(|name| format!("`{name}` is the sample's secret, which is published"))
+        .collect();
+    assert_eq!(expected.len(), 3, "{defaults:?}");
+    assert_eq!(warnings, expected.iter().map(String::as_str).collect());
 }
 
 #[test]

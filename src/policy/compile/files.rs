@@ -1,7 +1,7 @@
 //! Files that a policy names: keys, certificates, secrets. They are found from the policy's folder.
 
 use super::Compiler;
-use crate::yaml::Spanned;
+use crate::{policy::published_secret, yaml::Spanned};
 
 impl Compiler<'_> {
     /// Content of a file.
@@ -34,8 +34,16 @@ impl Compiler<'_> {
         max_bytes: u64,
     ) -> Option<Vec<u8>> {
         let content = self.read_for_identity(path, max_bytes)?;
+        self.warn_if_published(path, content.trim_ascii_end());
         self.warn_if_open_to_all(path);
         Some(content)
+    }
+
+    /// A secret that everybody knows is no reason to stop: the sample is there to be tried.
+    pub(super) fn warn_if_published(&mut self, named: &Spanned<String>, secret: &[u8]) {
+        if let Some((message, help)) = published_secret(&named.value, secret) {
+            self.warn(named.span, message, help);
+        }
     }
 
     pub(super) fn warn_if_open_to_all(&mut self, path: &Spanned<String>) {

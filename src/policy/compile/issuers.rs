@@ -182,6 +182,7 @@ impl Compiler<'_> {
             KeySource::SecretVariable => match self.sources.variable(&place.value) {
                 Some(secret) => {
                     self.fingerprint.add(secret.as_bytes());
+                    self.warn_if_published(place, secret.as_bytes());
                     secret.into_bytes()
                 }
                 None => {
@@ -322,7 +323,10 @@ impl Compiler<'_> {
             (Some(variable), None) => {
                 let secret = self.sources.variable(&variable.value);
                 match &secret {
-                    Some(secret) => self.fingerprint.add(secret.as_bytes()),
+                    Some(secret) => {
+                        self.fingerprint.add(secret.as_bytes());
+                        self.warn_if_published(variable, secret.as_bytes());
+                    }
                     None => {
                         let message =
                             format!("environment variable `{}` is not set", variable.value);
