@@ -38,3 +38,15 @@ class Checks:
     def get(self, path, **headers):
         """One request on a connection of its own."""
         return Client(self.port).get(path, **headers)
+
+    def check_confinement(self, *services):
+        """Not root, nothing to write to, no capability, no way to get any."""
+        for service in services:
+            user = self.compose.execute(service, "id", "-u").stdout.strip()
+            self.expect_so(f"{service} is not root", user not in ("", "0"), user)
+            write = self.compose.execute(service, "touch", "/usr/local/bin/new").stderr
+            self.expect_so(f"{service}'s root is read-only", "Read-only" in write, write)
+            status = self.compose.execute(service, "cat", "/proc/1/status").stdout
+            fields = dict(line.split(":\t", 1) for line in status.split("\n") if ":\t" in line)
+            self.expect(f"{service}'s capabilities", 0, int(fields.get("CapBnd", "1"), 16))
+            self.expect(f"{service} gets no new privileges", "1", fields.get("NoNewPrivs"))

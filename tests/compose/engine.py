@@ -143,7 +143,11 @@ class Compose:
 
     def __init__(self, engine, files, variables):
         self.engine = engine
-        self.command = compose_command() + [word for file in files for word in ("-f", file)]
+        # Not the developer's own `.env`.
+        nothing = engine.scratch / "variables"
+        nothing.touch()
+        self.command = [*compose_command(), "--env-file", str(nothing)]
+        self.command += [word for file in files for word in ("-f", str(file))]
         self.environment = {
             **engine.environment,
             **variables,
@@ -154,16 +158,20 @@ class Compose:
 
     def __call__(self, *arguments):
         """Runs a command that has to succeed, and gives what it printed."""
-        done = subprocess.run(
+        return succeeded("compose", self.attempt(*arguments)).stdout
+
+    def attempt(self, *arguments, without=()):
+        """Runs a command that may fail, with some variables not set."""
+        kept = {name: value for name, value in self.environment.items() if name not in without}
+        return subprocess.run(
             [*self.command, *arguments],
             cwd=ROOT,
-            env=self.environment,
+            env=kept,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
         )
-        return succeeded("compose", done).stdout
 
     def set(self, **variables):
         """Changes variables for what is started from here on."""

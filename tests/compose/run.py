@@ -1,5 +1,5 @@
 """Tries the Dockerfile and the compose files for real: on each kind of Redis, of which it kills a
-primary, and with policies that change under traffic.
+primary, with policies that change under traffic, and the file for production.
 
 It wants root and Debian's Docker engine, Compose and debootstrap; without them it says so and
 checks nothing. The engine is the test's own, in namespaces of its own, and so are its base images:
@@ -23,6 +23,7 @@ from pathlib import Path
 
 from bases import ROOT, Bases
 from engine import Compose, Engine, compose_command, leave_network, why_not
+from production import ProductionTrial
 from reload import ReloadTrial
 from traffic import JWT_SECRET
 from trial import Trial
@@ -67,6 +68,7 @@ TOPOLOGIES = [
 # What is not about Redis is tried with the smallest of them.
 SMALLEST = TOPOLOGIES[-1]
 RELOAD = "reload"
+PRODUCTION = "production"
 
 
 def main():
@@ -75,7 +77,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tollgate", help="not used, since the image has a binary of its own")
-    names = [*(topology.name for topology in TOPOLOGIES), RELOAD]
+    names = [*(topology.name for topology in TOPOLOGIES), RELOAD, PRODUCTION]
     parser.add_argument("--only", choices=names)
     arguments = parser.parse_args()
     tally = Tally()
@@ -105,6 +107,9 @@ def main():
         if arguments.only in (None, RELOAD):
             with scratch() as folder:
                 attempt(ReloadTrial(*composition(SMALLEST, engine), tally, folder))
+        if arguments.only in (None, PRODUCTION):
+            with scratch() as folder:
+                attempt(ProductionTrial(engine, tally, folder, (free_port(), free_port())))
     return tally.conclude()
 
 

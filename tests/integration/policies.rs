@@ -8,7 +8,7 @@ use std::{
 
 use tollgate::{
     policy::{Sources, load},
-    settings::Configuration,
+    settings::{Configuration, Settings},
     yaml::Problem,
 };
 
@@ -90,6 +90,22 @@ fn settings_for_compose_load() {
             panic!("{}", problems[0]);
         }
     }
+}
+
+#[test]
+fn settings_for_production_load_without_a_variable_and_without_a_warning() {
+    let own = rcgen::generate_simple_self_signed(["site.example".into()]).unwrap();
+    let folder = root().join("config/compose");
+    let sources = Sources::system()
+        .with_file("/run/secrets/redis-password", SECRET)
+        .with_file("/run/secrets/key-secret", SECRET)
+        .with_file(folder.join("tls/tls.pem"), own.cert.pem())
+        .with_file(folder.join("tls/tls.key"), own.signing_key.serialize_pem());
+    let file = folder.join("production.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    let settings =
+        Settings::parse(&file, &text, &sources).unwrap_or_else(|told| panic!("{}", told[0]));
+    assert_eq!(settings.warnings, []);
 }
 
 #[test]
