@@ -10,6 +10,8 @@ from machine import ROOT, UNITS, Machine, eventually
 # Where the units and the settings below listen.
 ADDRESS = "127.0.0.1:8080"
 API = "127.0.0.1:9000"
+# A name, as looking it up takes more than connecting.
+HOSTS = "127.0.0.1 localhost api.internal\n"
 CERTIFICATE = "/etc/credstore/tollgate.tls.pem"
 SNAPSHOT = "var/lib/private/tollgate/counters.snapshot"
 
@@ -28,12 +30,12 @@ handover: /run/tollgate/next.sock
 admin: {{ address: 127.0.0.1:9901 }}
 drain: 5s
 """
-POLICY = f"""
+POLICY = """
 version: 1
-upstreams: {{ api: {{ servers: [http://{API}] }} }}
-identity: {{ callers: [{{ name: anonymous, key: client.ip }}] }}
-limits: {{ core: {{ per: caller, rate: RATE/hour }} }}
-routes: [{{ match: {{ path: "/**" }}, auth: none, limits: [core] }}]
+upstreams: { api: { servers: [http://api.internal:9000] } }
+identity: { callers: [{ name: anonymous, key: client.ip }] }
+limits: { core: { per: caller, rate: RATE/hour } }
+routes: [{ match: { path: "/**" }, auth: none, limits: [core] }]
 """
 # As it is shipped, a call that the filter does not have fails, and the program may go on all the
 # same. This way it ends at the first one, and the log says so.
@@ -48,6 +50,7 @@ class ServiceTrial:
         self.folder = folder
         files = {f"/etc/systemd/system/{unit.name}": unit.read_text() for unit in UNITS.iterdir()}
         files["/etc/systemd/system/tollgate.service.d/strict.conf"] = STRICT
+        files["/etc/hosts"] = HOSTS
         files["/etc/tollgate/tollgate.yaml"] = SETTINGS
         files["/etc/tollgate/policies/api.yaml"] = policy(1_000)
         self.machine = Machine(folder, {"tollgate": binary}, files)
