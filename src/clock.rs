@@ -3,6 +3,8 @@
 //! Everything that decides takes a [`Timestamp`] as an argument, so that a test passes an hour by
 //! adding one.
 
+mod throttle;
+
 use std::{
     fmt,
     ops::Add,
@@ -12,6 +14,8 @@ use std::{
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+
+pub use self::throttle::Throttle;
 
 /// An instant, in whole microseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

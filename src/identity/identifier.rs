@@ -4,11 +4,7 @@
 
 mod verify;
 
-use std::{
-    borrow::Cow,
-    net::IpAddr,
-    sync::{Arc, atomic::AtomicU64},
-};
+use std::{borrow::Cow, net::IpAddr, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue};
@@ -19,7 +15,7 @@ use super::{
     TokenCache, VerifiedToken, Vouched, address, keys::KeyRing,
 };
 use crate::{
-    clock::Timestamp,
+    clock::{Throttle, Timestamp},
     limit::KeyHasher,
     policy::{AcceptedIssuers, Auth},
 };
@@ -32,15 +28,15 @@ pub struct Identifier {
     pub hasher: KeyHasher,
     /// Keys that issuers publish, and the way to ask issuers.
     pub ring: KeyRing,
-    /// When it was last told that one cannot be asked, in microseconds since the epoch.
-    complained: AtomicU64,
+    /// How often it is logged that one cannot be asked.
+    complaints: Throttle,
 }
 
 impl Identifier {
     /// With room for so many bytes of tokens, and these keys of hashes and issuers.
     pub fn new(token_cache_bytes: u64, hasher: KeyHasher, ring: KeyRing) -> Self {
         let tokens = TokenCache::new(token_cache_bytes);
-        Identifier { tokens, hasher, ring, complained: AtomicU64::new(0) }
+        Identifier { tokens, hasher, ring, complaints: Throttle::new(verify::COMPLAINT_PAUSE) }
     }
 
     /// Who sends a request with these headers from this address to a route with this `auth`. A token

@@ -4,10 +4,7 @@
 //! kept too, for a few seconds. Everything else is one step after the other, with one await: whoever
 //! issued the token may have to be asked.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use super::{Identifier, base64url};
 use crate::{
@@ -29,7 +26,7 @@ use crate::{
 const REJECTED_FOR: Duration = Duration::from_secs(5);
 
 /// Time between two complaints in the log about issuers that cannot be asked.
-const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
 
 impl Identifier {
     /// What a credential comes to under the rules, if it is good and its issuer accepted.
@@ -175,7 +172,7 @@ impl Identifier {
             Ok(Introspected::Active(claims)) => claims,
             Ok(Introspected::Inactive) => return Err(TokenError::Inactive.into()),
             Err(error) => {
-                if self.may_complain(now) {
+                if self.complaints.take(now) {
                     tracing::warn!(%error, "cannot ask about opaque tokens");
                 }
                 return Err(IdentityError::Unavailable);
@@ -188,16 +185,6 @@ impl Identifier {
         let validity = validity.until(now + asked.cache);
         let issuer = rules.introspection_at();
         self.know(rules, VerifiedToken { issuer, claims, validity }, &payload, 0)
-    }
-
-    /// Whether nothing was said lately about issuers that cannot be asked.
-    fn may_complain(&self, now: Timestamp) -> bool {
-        let (now, last) = (now.as_micros(), self.complained.load(Ordering::Relaxed));
-        let is_due = now.abs_diff(last) >= COMPLAINT_PAUSE.as_micros() as u64;
-        if is_due {
-            self.complained.store(now, Ordering::Relaxed);
-        }
-        is_due
     }
 
     /// Checks an API key.
