@@ -12,6 +12,7 @@ mod explanation;
 mod foresee;
 mod head;
 mod identify;
+mod ignored_chain;
 mod judge;
 mod keys;
 mod leases;
@@ -41,6 +42,7 @@ use hyper::body::Incoming;
 
 use self::{
     head::Head,
+    ignored_chain::warn_of_ignored_chain,
     judge::{Judge, Outcome, Passage, Sent},
     leases::LeaseBook,
     line::{Owed, Seen},
@@ -174,7 +176,10 @@ impl Gate {
             true => {
                 address_behind(peer.address, &parts.headers, &self.judge.shared.trusted_proxies)
             }
-            false => peer.address,
+            false => {
+                warn_of_ignored_chain(&self.judge.shared, peer, &parts.headers, arrival.now);
+                peer.address
+            }
         };
 
         // The form comes first: nothing else about an ambiguous request can be believed.

@@ -1,11 +1,11 @@
 //! What all workers share.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 
 use crate::{
-    clock::{Clock, Timestamp},
+    clock::{Clock, Throttle, Timestamp},
     identity::{Identifier, KeyRing, TrustedProxies},
     limit::KeyHasher,
     policy::Policies,
@@ -29,6 +29,8 @@ pub struct Shared {
     pub clock: Clock,
     /// Whose word about a client's address is taken.
     pub trusted_proxies: TrustedProxies,
+    /// How often it is logged that a peer's word is not taken.
+    pub ignored_chains: Throttle,
     /// Whether upstreams get a `Forwarded` field.
     pub write_forwarded: bool,
     /// How long clients may take.
@@ -59,6 +61,7 @@ impl Shared {
             keeper: Some(Keeper::default()),
             clock,
             trusted_proxies: settings.trusted_proxies,
+            ignored_chains: Throttle::new(IGNORED_CHAIN_PAUSE),
             write_forwarded: settings.write_forwarded,
             timeouts: settings.timeouts,
             limits: settings.limits,
@@ -93,6 +96,7 @@ impl Shared {
             clock,
             trusted_proxies: settings
                 .map_or_else(Default::default, |own| own.trusted_proxies.clone()),
+            ignored_chains: Throttle::new(IGNORED_CHAIN_PAUSE),
             write_forwarded: settings.is_some_and(|own| own.write_forwarded),
             timeouts: settings.map_or_else(Timeouts::default, |own| own.timeouts),
             limits: settings.map_or_else(Limits::default, |own| own.limits),
@@ -117,6 +121,9 @@ pub(super) fn fresh_stores() -> Arc<Stores> {
     let memory = MemoryStore::new(settings.max_keys, NO_SECRET);
     Arc::new(Stores::new(settings, memory))
 }
+
+/// Whoever has put a proxy in front reads the log within the hour; whoever fakes a chain fills none.
+const IGNORED_CHAIN_PAUSE: Duration = Duration::from_secs(3600);
 
 /// Room for the few tokens of a rehearsal.
 const REHEARSED_TOKENS_BYTES: u64 = 1 << 20;

@@ -15,6 +15,7 @@ use ipnet::IpNet;
 const MAX_HOPS: usize = 64;
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+static RFC_7239: HeaderName = FORWARDED;
 
 /// The field that the trusted proxies write.
 ///
@@ -27,6 +28,16 @@ pub enum ForwardedField {
     XForwardedFor,
     /// `Forwarded` (RFC 7239).
     Forwarded,
+}
+
+impl ForwardedField {
+    /// Its name.
+    pub fn name(self) -> &'static HeaderName {
+        match self {
+            ForwardedField::XForwardedFor => &X_FORWARDED_FOR,
+            ForwardedField::Forwarded => &RFC_7239,
+        }
+    }
 }
 
 /// The networks whose word about the client is taken. The default trusts nobody.

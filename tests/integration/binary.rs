@@ -10,6 +10,7 @@ mod draining;
 mod explain;
 mod handover;
 mod health;
+mod ignored_chain;
 mod key;
 mod rehearsals;
 mod reload;
