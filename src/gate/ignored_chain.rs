@@ -1,6 +1,8 @@
 //! Says that a peer which is not trusted names other clients: most likely it is a proxy of one's own,
 //! and all its clients share one address as long as nobody notices.
 
+use std::net::IpAddr;
+
 use http::HeaderMap;
 
 use super::Shared;
@@ -24,16 +26,17 @@ pub(super) fn warn_of_ignored_chain(
         ListenAddress::Unix(_) if peer.listener.proxy_protocol.is_none() => {
             "peers: trusted".to_owned()
         }
-        _ => {
-            let bits = if peer.address.is_ipv4() { 32 } else { 128 };
-            format!("trusted_proxies: [\"{}/{bits}\"]", peer.address)
-        }
+        _ => match peer.address {
+            IpAddr::V4(address) => format!("trusted_proxies: [{address}/32]"),
+            // Its colons are YAML's, too.
+            IpAddr::V6(address) => format!("trusted_proxies: [\"{address}/128\"]"),
+        },
     };
     tracing::warn!(
         peer = %peer.address,
         field = %field,
-        setting,
-        "a peer that is not trusted says who its client is, which is ignored; if it is your proxy, \
-         add the setting to the settings file"
+        %setting,
+        "ignored who the client is by a peer that is not trusted: if it is your proxy, add the \
+         setting to tollgate.yaml"
     );
 }
