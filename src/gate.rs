@@ -207,12 +207,12 @@ impl Gate {
                     Some(elsewhere) => (Passage::default(), redirect(&head, elsewhere)),
                     None => judge.judge(sent).await,
                 };
-                let audience = Audience::of(&parts, Some(&head), &passage, request_id);
+                let audience = Audience::of(&parts, Some(&head), &passage, request_id, address);
                 (passage, outcome, audience)
             }
             Err(rejection) => {
                 let passage = Passage::default();
-                let audience = Audience::of(&parts, None, &passage, request_id);
+                let audience = Audience::of(&parts, None, &passage, request_id, address);
                 (passage, Outcome::Refuse(rejection), audience)
             }
         };

@@ -11,6 +11,7 @@ mod diff;
 mod file;
 mod limit;
 mod matcher;
+mod networks;
 mod published;
 mod rate;
 mod rewrite;
@@ -38,6 +39,7 @@ pub use self::{
         Allowance, Allowances, Cost, Enforcement, KeyPart, Limit, OnMissing, Per, Refund, Statuses,
     },
     matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, RoutePart, Router},
+    networks::{AddressRefusal, AddressRules, Networks},
     rate::{Period, Rate, RateError},
     rewrite::{HeaderEdits, PathRewrite},
     sources::{Endings, Inputs, Sources},
@@ -178,6 +180,8 @@ pub struct Route {
     pub name: Box<str>,
     /// The path pattern, for its parameters.
     pub path: PathPattern,
+    /// Which client addresses it lets in.
+    pub addresses: AddressRules,
     /// Whether a caller must show a token.
     pub auth: Auth,
     /// Scopes that a token must grant, all of them.

@@ -13,7 +13,7 @@ use http::{HeaderName, HeaderValue, Response, StatusCode, header, request::Parts
 
 use crate::{
     identity::{CredentialError, IdentityError},
-    policy::{HeaderProfile, Responses},
+    policy::{AddressRefusal, HeaderProfile, Responses},
     server::{Violation, ViolationKind},
     store::StoreError,
     target::TargetError,
@@ -82,6 +82,9 @@ pub enum Rejection {
     /// The policy refuses this address or this caller.
     #[error("on the policy's deny list")]
     Denied,
+    /// The route refuses the client's address.
+    #[error(transparent)]
+    Address(#[from] AddressRefusal),
     /// The request's body is larger than its route takes.
     #[error("request body too large")]
     BodyTooLarge,
@@ -157,9 +160,10 @@ impl Rejection {
                 IdentityError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             },
             Rejection::Primary(_) | Rejection::Secondary(_) => responses.denied_status,
-            Rejection::Denied | Rejection::MissingKey(_) | Rejection::Scope(_) => {
-                StatusCode::FORBIDDEN
-            }
+            Rejection::Denied
+            | Rejection::Address(_)
+            | Rejection::MissingKey(_)
+            | Rejection::Scope(_) => StatusCode::FORBIDDEN,
             Rejection::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Rejection::Store(StoreError::Full | StoreError::Unanswered(_)) => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -217,7 +221,7 @@ impl Rejection {
             Rejection::Secondary(_) => "You have exceeded a secondary rate limit. \
                                         Please wait a few minutes before you try again."
                 .into(),
-            Rejection::Denied => "Forbidden".into(),
+            Rejection::Denied | Rejection::Address(_) => "Forbidden".into(),
             Rejection::BodyTooLarge => TOO_LARGE.into(),
             Rejection::MissingKey(limit) => {
                 format!("The request lacks what limit {limit} counts by.")

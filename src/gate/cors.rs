@@ -1,5 +1,7 @@
 //! Pages of other origins: their browsers' questions, and whether they may read what is answered here.
 
+use std::net::IpAddr;
+
 use http::{HeaderMap, HeaderValue, Method, header};
 
 use super::{
@@ -7,6 +9,7 @@ use super::{
     judge::{Outcome, Passage, asks_for_standings},
 };
 use crate::{
+    identity::Client,
     policy::{self, Cors, Policy, Preflight, Route},
     response::AllowedOrigin,
 };
@@ -24,15 +27,16 @@ pub(super) struct Preflighted<'p> {
 pub(super) fn preflight<'p>(
     policy: &'p Policy,
     head: &Head<'_>,
-    headers: &HeaderMap,
+    client: Client<'_>,
 ) -> Option<Preflighted<'p>> {
+    let headers = client.headers;
     if *head.method != Method::OPTIONS {
         return None;
     }
     let origin = origin(headers)?;
     let method = headers.get(header::ACCESS_CONTROL_REQUEST_METHOD)?;
     let method = Method::from_bytes(method.as_bytes()).ok()?;
-    let request = policy::Request { method: &method, ..head.as_route_request() };
+    let request = policy::Request { method: &method, ..head.as_route_request(client.address) };
     let (route, upstream) = policy.route(request)?;
     let cors = route.cors.as_deref()?;
     let course = match &cors.preflight {
@@ -55,11 +59,12 @@ pub(super) fn reader(
     passage: &Passage<'_>,
     head: Option<&Head<'_>>,
     headers: &HeaderMap,
+    address: IpAddr,
 ) -> Option<AllowedOrigin> {
     // A request that came to no route of its own is held to the one that it would have taken.
     let would_take = || {
         origin(headers)?;
-        Some(passage.policy?.route(head?.as_route_request())?.0)
+        Some(passage.policy?.route(head?.as_route_request(address))?.0)
     };
     let cors: &Cors = passage.route.or_else(would_take)?.cors.as_deref()?;
     AllowedOrigin::of(cors, origin(headers)?)

@@ -157,12 +157,12 @@ impl ChosenPolicy {
 /// The routes before the one that is taken, or would be by who is refused before; all of them, if none
 /// matches.
 fn passed_over(charges: &Charges<'_, '_>) -> Vec<PassedRoute> {
-    let Charges { policy, route, head, .. } = charges;
+    let Charges { policy, route, head, client, .. } = charges;
     let is_taken = |at: usize| {
         let taken = route.zip(policy.routes.get(at));
         taken.is_some_and(|(taken, route)| std::ptr::eq(taken, route))
     };
-    let differences = policy.router.differences(head.as_route_request());
+    let differences = policy.router.differences(head.as_route_request(client.address));
     differences
         .enumerate()
         .take_while(|(at, differs_in)| !is_taken(*at) && !differs_in.is_empty())

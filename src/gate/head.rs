@@ -1,6 +1,6 @@
 //! The form of a request's head: what must hold before anything else about it is looked at.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, net::IpAddr};
 
 use http::{HeaderMap, HeaderValue, Method, Uri, header, request::Parts, uri::PathAndQuery};
 
@@ -73,9 +73,9 @@ impl<'r> Head<'r> {
         self.uri.query()
     }
 
-    /// What a route is chosen by.
-    pub(super) fn as_route_request(&self) -> policy::Request<'_> {
-        policy::Request { host: self.host(), path: &self.path, method: self.method }
+    /// What a route is chosen by, for a client at this address.
+    pub(super) fn as_route_request(&self, address: IpAddr) -> policy::Request<'_> {
+        policy::Request { host: self.host(), path: &self.path, method: self.method, address }
     }
 
     /// What the upstream is asked for: the path that was matched, as its route has it rewritten, and

@@ -97,18 +97,27 @@ impl Judge {
         if policy.deny.contains_address(client.address) {
             return (passage, Outcome::Refuse(Rejection::Denied));
         }
-        if let Some(Preflighted { route, course }) = preflight(policy, head, client.headers) {
+        if let Some(Preflighted { route, course }) = preflight(policy, head, client) {
             passage.route = Some(route);
-            return (passage, course);
+            return match route.addresses.admit(client.address) {
+                Ok(()) => (passage, course),
+                Err(refusal) => (passage, Outcome::Refuse(refusal.into())),
+            };
         }
-        let destination = match asks_for_standings(policy, head.as_route_request()) {
+        let request = head.as_route_request(client.address);
+        let destination = match asks_for_standings(policy, request) {
             true => None,
-            false => match policy.route(head.as_route_request()) {
+            false => match policy.route(request) {
                 Some(destination) => Some(destination),
                 None => return (passage, Outcome::Refuse(Rejection::NoRoute)),
             },
         };
         passage.route = destination.map(|(route, _)| route);
+        // Like the policy's deny list, it costs the client nothing: there is nothing to guess.
+        if let Some(Err(refusal)) = passage.route.map(|route| route.addresses.admit(client.address))
+        {
+            return (passage, Outcome::Refuse(refusal.into()));
+        }
         // A body that will not be taken is not charged for, and nobody is asked who sends it.
         if let Some(max_bytes) = passage.route.and_then(|route| route.max_body)
             && declared_bytes(client.headers) > max_bytes

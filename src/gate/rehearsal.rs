@@ -130,7 +130,8 @@ impl Rehearsal {
         let reason = reply.rejection().map(ToString::to_string);
         let found = Head::read(&draft.head, policies).ok();
         let found = found.as_ref().map(|(head, _)| head);
-        let audience = Audience::of(&draft.head, found, &passage, &no_id);
+        let address = self.client_address(draft);
+        let audience = Audience::of(&draft.head, found, &passage, &no_id, address);
         let response = self.judge.respond(reply, &mut passage, &audience);
         let (head, _) = response.into_parts();
         let Passage { route, identity, .. } = passage;

@@ -1,6 +1,8 @@
 //! What the client is told: the upstream's answer, or why there is none, with what was charged put
 //! right and how the limits stand.
 
+use std::net::IpAddr;
+
 use http::{HeaderValue, Response, StatusCode, request::Parts};
 
 use super::{
@@ -45,17 +47,19 @@ impl Reply {
 }
 
 impl<'r> Audience<'r> {
-    /// The sender of a judged request. `head` is none if the request's form is not sound.
+    /// The sender, at this address, of a judged request. `head` is none if the request's form is not
+    /// sound.
     pub(super) fn of(
         request: &Parts,
         head: Option<&Head<'_>>,
         passage: &Passage<'_>,
         request_id: &'r HeaderValue,
+        address: IpAddr,
     ) -> Audience<'r> {
         Audience {
             format: preferred_format(request, passage.responses()),
             request_id,
-            origin: cors::reader(passage, head, &request.headers),
+            origin: cors::reader(passage, head, &request.headers, address),
         }
     }
 }

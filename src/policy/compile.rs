@@ -16,6 +16,7 @@ mod issuers;
 mod keys;
 mod limits;
 mod measure;
+mod networks;
 mod quotas;
 mod responses;
 mod rewriting;

@@ -6,8 +6,10 @@
 
 mod labels;
 mod routing;
+mod samples;
 mod seats;
 mod sections;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod upstreams;
@@ -271,6 +273,9 @@ impl fmt::Display for RouteChange {
         if !self.hosts.is_empty() {
             write!(f, " at {}", self.hosts.join(", "))?;
         }
+        if !self.from.is_empty() {
+            write!(f, " from {}", self.from.join(", "))?;
+        }
         if self.before != self.after {
             let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "no route".into());
             write!(f, ": {} -> {}", name(&self.before), name(&self.after))?;
@@ -365,7 +370,7 @@ fn hosts(old: &Policies, new: &Policies, pairs: &[Pair<'_>]) -> Vec<Change> {
             || pairs.iter().any(|pair| same(pair.old, before) && same(pair.new, after))
     };
     let change = |pattern: Option<&HostPattern>| {
-        let sample = pattern.map(routing::host_sample);
+        let sample = pattern.map(samples::host_sample);
         let (before, after) = (old.for_host(sample.as_deref()), new.for_host(sample.as_deref()));
         let is_other = !(is_pair(before, after) && before.is_some() == after.is_some());
         let name = |policy: Option<&Policy>| policy.map(|policy| format!("policy {}", policy.name));

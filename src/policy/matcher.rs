@@ -1,5 +1,5 @@
-//! Which route a request takes: the first, in the order of the file, whose host, path and methods
-//! match.
+//! Which route a request takes: the first, in the order of the file, whose host, path, methods and
+//! client addresses match.
 //!
 //! Patterns match whole segments: `/repos/{owner}/*` two segments after `repos`, `/search/**`
 //! `search` itself and everything below it. A slash at the end of a path makes no difference, so
@@ -8,11 +8,12 @@
 
 mod overlap;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, net::IpAddr};
 
 use http::Method;
 use serde::{Deserialize, Serialize};
 
+use super::Networks;
 use crate::target::{EncodedSlash, normalize_path};
 
 /// A path pattern.
@@ -207,6 +208,8 @@ pub struct Matcher {
     pub path: PathPattern,
     /// Any of these; empty: every method.
     pub methods: Vec<Method>,
+    /// Client addresses in any of these; empty: every address.
+    pub from: Networks,
 }
 
 /// What a route matches requests by.
@@ -219,6 +222,8 @@ pub enum RoutePart {
     Path,
     /// The method.
     Method,
+    /// The client's address.
+    Address,
 }
 
 impl Matcher {
@@ -226,6 +231,7 @@ impl Matcher {
         self.matches_in(RoutePart::Method, request)
             && self.matches_in(RoutePart::Host, request)
             && self.matches_in(RoutePart::Path, request)
+            && self.matches_in(RoutePart::Address, request)
     }
 
     fn matches_in(&self, part: RoutePart, request: Request<'_>) -> bool {
@@ -242,6 +248,16 @@ impl Matcher {
                 let is_listed = |listed: &Method| listed.as_str().eq_ignore_ascii_case(method);
                 self.methods.is_empty() || self.methods.iter().any(is_listed)
             }
+            RoutePart::Address => self.from.is_empty() || self.from.contains(request.address),
+        }
+    }
+
+    /// Whether it takes requests from all client addresses that `other` takes them from.
+    pub fn covers_addresses_of(&self, other: &Matcher) -> bool {
+        match (self.from.is_empty(), other.from.is_empty()) {
+            (true, _) => true,
+            (false, true) => false,
+            (false, false) => self.from.covers(&other.from),
         }
     }
 }
@@ -255,6 +271,8 @@ pub struct Request<'r> {
     pub path: &'r str,
     /// As sent.
     pub method: &'r Method,
+    /// The client's, canonical, as trusted proxies say it.
+    pub address: IpAddr,
 }
 
 /// Finds the first matching route.
@@ -299,7 +317,7 @@ impl Router {
     /// For each route, in their order, what of it a request does not match; nothing: it matches.
     pub fn differences(&self, request: Request<'_>) -> impl Iterator<Item = Vec<RoutePart>> {
         self.matchers.iter().map(move |matcher| {
-            let parts = [RoutePart::Host, RoutePart::Path, RoutePart::Method];
+            let parts = [RoutePart::Host, RoutePart::Path, RoutePart::Method, RoutePart::Address];
             parts.into_iter().filter(|part| !matcher.matches_in(*part, request)).collect()
         })
     }

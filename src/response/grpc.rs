@@ -98,7 +98,7 @@ fn percent_encoded(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::IdentityError;
+    use crate::{identity::IdentityError, policy::AddressRefusal};
 
     #[test]
     fn a_call_is_told_by_its_content_type() {
@@ -126,6 +126,7 @@ mod tests {
         for (rejection, expected) in [
             (Rejection::Identity(IdentityError::Missing), 16),
             (Rejection::Denied, 7),
+            (Rejection::Address(AddressRefusal::NotAllowed), 7),
             (Rejection::NoRoute, 12),
             (Rejection::BodyTooLarge, 8),
             (timeout(UpstreamError::ConnectTimeout), 14),

@@ -14,6 +14,9 @@ mod support;
 /// Which route a request takes, and that no spelling of it takes another.
 mod routing;
 
+/// Networks that routes name: whence they are taken, and whom they let in.
+mod networks;
+
 /// Who is calling, and what those hear who cannot be told.
 mod identity;
 

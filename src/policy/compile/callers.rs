@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use super::{Compiler, WrittenNames, quotas::Owner};
 use crate::{
     clock::Timestamp,
-    identity::{Tiers, canonical_network},
+    identity::Tiers,
     policy::{
         Allowances, CallerName, Limit, Listed, Override,
         file::{RawIdentity, RawMeasure, RawOverride, RawPolicy},
@@ -175,17 +175,8 @@ impl Compiler<'_> {
     ) -> Listed {
         let mut listed = Listed::default();
         for entry in raw {
-            if let Ok(address) = entry.value.parse::<IpAddr>() {
-                listed.networks.push(address.to_canonical().into());
-            } else if let Ok(network) = entry.value.parse::<IpNet>() {
-                if network.trunc() != network {
-                    self.refuse(
-                        entry.span,
-                        format!("`{network}` is not the beginning of a network"),
-                        format!("write {}", network.trunc()),
-                    );
-                }
-                listed.networks.push(canonical_network(network));
+            if let Some(network) = self.try_network(entry) {
+                listed.networks.push(network);
             } else if !entry.value.contains(':') {
                 self.refuse(
                     entry.span,

@@ -51,6 +51,8 @@ impl Compiler<'_> {
         let path = self.path(&route.matcher.path);
         let methods: Vec<Method> =
             route.matcher.methods.iter().filter_map(|method| self.method(method)).collect();
+        let from = self.networks_in("from", route.matcher.from.as_ref());
+        let addresses = self.address_rules(route);
         let auth = self.auth(route.auth.as_ref(), &names.issuers);
         let scopes = self.scopes(&route.scopes);
         let auth = match (auth, scopes.is_empty()) {
@@ -105,12 +107,18 @@ impl Compiler<'_> {
         };
         let path = path?;
         self.check_parameters(route, &path, context);
-        let matcher = Matcher { hosts: host.into_iter().collect(), path: path.clone(), methods };
+        let matcher = Matcher {
+            hosts: host.into_iter().collect(),
+            path: path.clone(),
+            methods,
+            from: from?.unwrap_or_default(),
+        };
         let name = route.matcher.path.value.as_str().into();
         let (auth, upstream, cost) = (auth?, upstream?, cost?);
         let route = Route {
             name,
             path,
+            addresses: addresses?,
             auth,
             scopes,
             limits,

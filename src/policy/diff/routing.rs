@@ -3,17 +3,19 @@
 //!
 //! Nothing is compared as it is written. Sample requests are put to both routers: for each two path
 //! patterns that overlap a path of each depth, for each method that is named and one that is not,
-//! for each host. A route that matches a sample matches all requests of which it is a sample, so no
+//! for each host, for each network. A route that matches a sample matches all requests of which it is a sample, so no
 //! difference is missed, and a route that no request can reach makes none.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use http::Method;
 use serde::Serialize;
 
-use super::words;
+use super::{
+    samples::{Samples, matchers},
+    words,
+};
 use crate::policy::{
-    HeaderEdits, HostPattern, KeyPart, Matcher, PathRewrite, Policy, Request, Route,
+    HeaderEdits, KeyPart, Networks, PathRewrite, Policy, Route, networks::in_words,
 };
 
 /// Sample requests that are tried, at most: a policy of a thousand routes must not take long.
@@ -26,6 +28,8 @@ pub struct RouteChange {
     pub hosts: Vec<String>,
     /// Their methods; empty: all. `*` stands for those that no route names.
     pub methods: Vec<String>,
+    /// The networks that they come from; empty: all.
+    pub from: Vec<String>,
     /// Their paths, as a pattern.
     pub path: String,
     /// The route that they matched; none: none.
@@ -50,45 +54,38 @@ type Moved = (Option<usize>, Option<usize>);
 struct Sampled {
     methods: BTreeSet<usize>,
     hosts: BTreeSet<usize>,
+    sources: BTreeSet<usize>,
 }
 
 /// The differences between two versions of a policy.
 pub(super) fn routing(old: &Policy, new: &Policy) -> Routing {
     let sides = Sides { old, new };
-    let (methods, hosts) = (sides.methods(), sides.hosts());
+    let samples = Samples::of(old, new);
     let paths = sides.paths();
-    let room = MAX_SAMPLES / (methods.len() * hosts.len()).max(1);
+    let room = MAX_SAMPLES / samples.count().max(1);
     let mut order = Vec::new();
     let mut seen: HashMap<Moved, Option<Sampled>> = HashMap::new();
-    for path in paths.iter().take(room) {
-        for (host_at, host) in hosts.iter().enumerate() {
-            for (method_at, method) in methods.iter().enumerate() {
-                let request = Request { host: host.sample.as_deref(), path, method };
-                let key = (old.router.route(request), new.router.route(request));
-                let sampled = seen.entry(key).or_insert_with(|| {
-                    let is_other = !sides.is_alike(key);
-                    is_other.then(|| {
-                        order.push(key);
-                        Sampled::default()
-                    })
-                });
-                if let Some(sampled) = sampled {
-                    sampled.methods.insert(method_at);
-                    sampled.hosts.insert(host_at);
-                }
-            }
+    for (sample, request) in paths.iter().take(room).flat_map(|path| samples.requests(path)) {
+        let key = (old.router.route(request), new.router.route(request));
+        let sampled = seen.entry(key).or_insert_with(|| {
+            let is_other = !sides.is_alike(key);
+            is_other.then(|| {
+                order.push(key);
+                Sampled::default()
+            })
+        });
+        if let Some(sampled) = sampled {
+            sampled.methods.insert(sample.method);
+            sampled.hosts.insert(sample.host);
+            sampled.sources.insert(sample.source);
         }
     }
     let change = |key: Moved| {
         let sampled = seen.remove(&key).flatten().unwrap_or_default();
-        let method = |at: &usize| match methods.get(*at) {
-            Some(method) if *at + 1 < methods.len() => vec![method.to_string()],
-            _ => vec!["*".to_owned()],
-        };
-        let host = |at: &usize| hosts.get(*at).map(|host| host.names.clone()).unwrap_or_default();
         RouteChange {
-            hosts: some_of(&sampled.hosts, hosts.len(), host),
-            methods: some_of(&sampled.methods, methods.len(), method),
+            hosts: samples.host_names(&sampled.hosts),
+            methods: samples.method_names(&sampled.methods),
+            from: samples.source_names(&sampled.sources),
             path: sides.pattern(key),
             before: sides.before(key).map(|route| route.name.to_string()),
             after: sides.after(key).map(|route| route.name.to_string()),
@@ -98,37 +95,13 @@ pub(super) fn routing(old: &Policy, new: &Policy) -> Routing {
     Routing { changes: order.into_iter().map(change).collect(), is_complete: paths.len() <= room }
 }
 
-/// Names of what was chosen of `all`; empty: all of it.
-fn some_of(
-    chosen: &BTreeSet<usize>,
-    all: usize,
-    names: impl Fn(&usize) -> Vec<String>,
-) -> Vec<String> {
-    match chosen.len() == all {
-        true => Vec::new(),
-        false => chosen.iter().flat_map(names).collect(),
-    }
-}
-
 /// Two versions of a policy.
 struct Sides<'p> {
     old: &'p Policy,
     new: &'p Policy,
 }
 
-/// Hosts that all routes treat alike.
-struct Hosts {
-    /// One of them; none: a request without one.
-    sample: Option<String>,
-    /// As policies write them.
-    names: Vec<String>,
-}
-
 impl<'p> Sides<'p> {
-    fn matchers(&self) -> impl Iterator<Item = &'p Matcher> {
-        self.old.router.matchers().iter().chain(self.new.router.matchers())
-    }
-
     fn before(&self, key: Moved) -> Option<&'p Route> {
         self.old.routes.get(key.0?)
     }
@@ -137,54 +110,12 @@ impl<'p> Sides<'p> {
         self.new.routes.get(key.1?)
     }
 
-    /// Methods that routes name, and last one that none does.
-    fn methods(&self) -> Vec<Method> {
-        let mut methods: Vec<Method> = Vec::new();
-        for method in self.matchers().flat_map(|matcher| &matcher.methods) {
-            if !methods.contains(method) {
-                methods.push(method.clone());
-            }
-        }
-        let other = (0..)
-            .filter_map(|number| Method::from_bytes(format!("OTHER{number}").as_bytes()).ok())
-            .find(|method| !methods.contains(method));
-        methods.extend(other);
-        methods
-    }
-
-    /// Hosts that routes name, grouped by which routes are for them, and the policies' own.
-    fn hosts(&self) -> Vec<Hosts> {
-        let of_routes: Vec<&HostPattern> =
-            self.matchers().flat_map(|matcher| &matcher.hosts).collect();
-        let of_policies = self.old.hosts.iter().chain(&self.new.hosts);
-        let mut patterns: Vec<&HostPattern> = Vec::new();
-        for pattern in of_policies.chain(of_routes.iter().copied()) {
-            if !patterns.contains(&pattern) {
-                patterns.push(pattern);
-            }
-        }
-        let is_fallback = self.old.hosts.is_empty() || self.new.hosts.is_empty();
-        let named = patterns.into_iter().map(|own| (Some(host_sample(own)), words::host(own)));
-        let others = is_fallback.then(|| (None, "other hosts".to_owned()));
-        let mut groups: Vec<(Vec<bool>, Hosts)> = Vec::new();
-        for (sample, name) in named.chain(others) {
-            let takes =
-                |own: &&HostPattern| sample.as_deref().is_some_and(|host| own.matches(host));
-            let taken_by: Vec<bool> = of_routes.iter().map(takes).collect();
-            match groups.iter_mut().find(|(other, _)| *other == taken_by) {
-                Some((_, hosts)) => hosts.names.push(name),
-                None => groups.push((taken_by, Hosts { sample, names: vec![name] })),
-            }
-        }
-        groups.into_iter().map(|(_, hosts)| hosts).collect()
-    }
-
     /// One path for each way in which two patterns overlap, of each depth up to one that is below
     /// all patterns.
     fn paths(&self) -> Vec<String> {
         let mut patterns: Vec<_> = Vec::new();
         let mut seen = HashSet::new();
-        for matcher in self.matchers() {
+        for matcher in matchers(self.old, self.new) {
             if seen.insert(matcher.path.to_string()) {
                 patterns.push(&matcher.path);
             }
@@ -238,6 +169,8 @@ impl<'p> Sides<'p> {
         };
         let pairs = [
             ("limits", limits(before, self.old), limits(after, self.new)),
+            ("allow", allowed(before), allowed(after)),
+            ("deny", denied(before), denied(after)),
             ("auth", words::auth(&before.auth, self.old), words::auth(&after.auth, self.new)),
             ("scopes", scopes(before), scopes(after)),
             ("upstream", upstream(before, self.old), upstream(after, self.new)),
@@ -279,15 +212,6 @@ impl<'p> Sides<'p> {
     }
 }
 
-/// A host that matches, and no other pattern but those that match all its like.
-pub(super) fn host_sample(pattern: &HostPattern) -> String {
-    match pattern {
-        HostPattern::Exact(name) => name.to_string(),
-        // No host has a space, so no pattern spells this out.
-        HostPattern::Below(suffix) => format!(" {suffix}"),
-    }
-}
-
 fn limits(route: &Route, policy: &Policy) -> String {
     let limits = route.limits.iter().filter_map(|at| policy.limits.get(*at));
     words::list(limits.map(|limit| limit.name.to_string()))
@@ -295,6 +219,21 @@ fn limits(route: &Route, policy: &Policy) -> String {
 
 fn upstream(route: &Route, policy: &Policy) -> String {
     policy.upstreams.get(route.upstream).map_or(String::new(), |own| own.name.to_string())
+}
+
+fn allowed(route: &Route) -> String {
+    route.addresses.allow.as_ref().map_or_else(|| "all".to_owned(), networks)
+}
+
+fn denied(route: &Route) -> String {
+    networks(&route.addresses.deny)
+}
+
+/// In an order of their own: that of the file makes no difference.
+fn networks(networks: &Networks) -> String {
+    let mut all: Vec<String> = networks.iter().map(in_words).collect();
+    all.sort();
+    words::list(all)
 }
 
 fn scopes(route: &Route) -> String {

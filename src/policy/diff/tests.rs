@@ -110,6 +110,36 @@ fn requests_are_told_that_match_another_route() {
 }
 
 #[test]
+fn requests_are_told_that_match_another_route_from_some_networks() {
+    let routes = |routes: &str| format!("routes: [{routes}]\n");
+    let all = "{ match: { path: /** }, limits: [core] }";
+    let admin = |from: &str| format!("{{ match: {{ path: /admin/**, from: {from} }} }}");
+    assert_told(
+        &routes(all),
+        &routes(&format!("{}, {all}", admin("[10.0.0.0/8]"))),
+        "  routing\n    /admin/** from 10.0.0.0/8: /** -> /admin/**: limits core -> none\n",
+    );
+    assert_told(
+        &routes(&format!("{}, {all}", admin("[10.0.0.0/8, 192.0.2.1]"))),
+        &routes(&format!("{}, {all}", admin("[10.0.0.0/16, 192.0.2.1]"))),
+        "  routing\n    /admin/** from 10.0.0.0/8: /admin/** -> /**: limits none -> core\n",
+    );
+    // Together they are what the one was.
+    let halves = admin("[10.0.0.0/9, 10.128.0.0/9]");
+    assert_eq!(told(&routes(&admin("[10.0.0.0/8]")), &routes(&halves)), "no difference\n");
+    assert_told(
+        &routes(&admin("[\"::/0\"]")),
+        &routes("{ match: { path: /admin/** } }"),
+        "  routing\n    /admin/** from other addresses: no route -> /admin/**\n",
+    );
+    assert_told(
+        &routes("{ match: { path: /** }, deny: [192.0.2.1] }"),
+        &routes("{ match: { path: /** }, allow: [10.0.0.0/8] }"),
+        "  routing\n    /**: allow all -> 10.0.0.0/8; deny 192.0.2.1 -> none\n",
+    );
+}
+
+#[test]
 fn another_order_of_routes_is_told_where_they_overlap() {
     let routes = |[first, second]: [&str; 2]| {
         format!(
@@ -256,9 +286,15 @@ fn any_routes() -> impl Strategy<Value = String> {
         });
     let method = prop::sample::select(vec!["", ", methods: [GET]", ", methods: [POST, PUT]"]);
     let host = prop::sample::select(vec!["", ", host: x.test", ", host: \"*.test\""]);
-    prop::collection::vec((path, method, host, 1..4_u32), 1..5).prop_map(|routes| {
-        let route = |(path, method, host, cost)| {
-            format!("  - {{ match: {{ path: \"{path}\"{method}{host} }}, limits: [core], cost: {cost} }}\n")
+    let from = prop::sample::select(vec![
+        "",
+        ", from: [10.0.0.0/8]",
+        ", from: [10.1.0.0/16, \"::1\"]",
+        ", from: [\"::/0\"]",
+    ]);
+    prop::collection::vec((path, method, host, from, 1..4_u32), 1..5).prop_map(|routes| {
+        let route = |(path, method, host, from, cost)| {
+            format!("  - {{ match: {{ path: \"{path}\"{method}{host}{from} }}, limits: [core], cost: {cost} }}\n")
         };
         format!("routes:\n{}", routes.into_iter().map(route).collect::<String>())
     })
@@ -289,10 +325,12 @@ proptest! {
         path in "(/[abc]){1,4}",
         method in prop::sample::select(vec![Method::GET, Method::PUT, Method::DELETE]),
         host in prop::sample::select(vec![None, Some("x.test"), Some("y.test"), Some("z")]),
+        address in prop::sample::select(vec!["10.1.2.3", "10.2.3.4", "192.0.2.1", "::1"]),
     ) {
         let (old, new) = (policy(&old), policy(&new));
         let (before, after) = (old.iter().next().unwrap(), new.iter().next().unwrap());
-        let request = Request { host, path: &path, method: &method };
+        let address = address.parse().unwrap();
+        let request = Request { host, path: &path, method: &method, address };
         let routes = [before.route(request), after.route(request)].map(|found| {
             found.map(|(route, _)| (route.name.to_string(), route.cost.clone()))
         });

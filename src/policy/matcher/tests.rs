@@ -83,12 +83,64 @@ fn host_patterns_match_names_below_them_only() {
     assert!(!below.matches("badexample.com"));
 }
 
+const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+fn from<'r>(path: &'r str, method: &'r Method, address: IpAddr) -> Request<'r> {
+    Request { host: None, path, method, address }
+}
+
+/// A matcher of requests for `path` from `networks`.
+fn matcher(path: &str, networks: &[&str]) -> Matcher {
+    let networks = networks.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
+    let (hosts, methods) = (vec![], vec![]);
+    Matcher { hosts, path: PathPattern::parse(path).unwrap(), methods, from: networks.into() }
+}
+
+#[test]
+fn route_for_a_network_is_passed_over_from_elsewhere() {
+    let router = Router::new(vec![
+        matcher("/admin/**", &["10.0.0.0/8", "2001:db8::/32"]),
+        matcher("/admin/**", &["192.0.2.7/32"]),
+        matcher("/**", &[]),
+    ]);
+    for (address, path, expected) in [
+        ("10.9.8.7", "/admin/users", 0),
+        ("2001:db8::9", "/admin", 0),
+        ("192.0.2.7", "/admin", 1),
+        ("192.0.2.8", "/admin", 2),
+        ("::1", "/admin", 2),
+        ("10.9.8.7", "/", 2),
+    ] {
+        let request = from(path, &Method::GET, address.parse().unwrap());
+        assert_eq!(router.route(request), Some(expected), "{address} {path}");
+        let differs = router.differences(request).next().unwrap();
+        assert_eq!(
+            differs.contains(&RoutePart::Address),
+            expected != 0 && path != "/",
+            "{address}"
+        );
+    }
+}
+
+#[test]
+fn route_for_a_network_does_not_cover_one_for_more_addresses() {
+    for (first, second, expected) in [
+        (&[][..], &[][..], true),
+        (&[], &["10.0.0.0/8"], true),
+        (&["10.0.0.0/8"], &[], false),
+        (&["10.0.0.0/8"], &["10.1.0.0/16", "10.2.0.0/16"], true),
+        (&["10.1.0.0/16"], &["10.0.0.0/8"], false),
+    ] {
+        let [first, second] = [first, second].map(|networks| matcher("/", networks));
+        assert_eq!(first.covers_addresses_of(&second), expected, "{first:?} {second:?}");
+    }
+}
+
 #[test]
 fn first_match_wins_over_a_closer_one() {
-    let matcher =
-        |path| Matcher { hosts: vec![], path: PathPattern::parse(path).unwrap(), methods: vec![] };
+    let matcher = |path| matcher(path, &[]);
     let router = Router::new(vec![matcher("/a/**"), matcher("/{x}/b"), matcher("/a/b")]);
-    let route = |path| router.route(Request { host: None, path, method: &Method::GET });
+    let route = |path| router.route(from(path, &Method::GET, HERE));
     assert_eq!(route("/a/b"), Some(0));
     assert_eq!(route("/z/b"), Some(1));
     assert_eq!(route("/z"), None);
@@ -142,6 +194,7 @@ proptest! {
                     hosts: vec![],
                     path: PathPattern::parse(pattern).unwrap(),
                     methods: if *get_only { vec![Method::GET] } else { vec![] },
+                    from: Networks::default(),
                 })
                 .collect(),
         );
@@ -151,7 +204,7 @@ proptest! {
                 let pieces: Vec<&str> = pattern.split('/').filter(|piece| !piece.is_empty()).collect();
                 (!get_only || method == Method::GET) && reference(&pieces, &path)
             });
-            prop_assert_eq!(router.route(Request { host: None, path: &text, method: &method }), expected);
+            prop_assert_eq!(router.route(from(&text, &method, HERE)), expected);
         }
     }
 }

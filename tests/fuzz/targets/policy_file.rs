@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use std::path::Path;
+use std::{net::IpAddr, path::Path};
 
 use http::Method;
 use libfuzzer_sys::fuzz_target;
@@ -37,8 +37,9 @@ fuzz_target!(|text: &str| {
                 Ok(&*path),
                 "of {raw}"
             );
-            for method in [Method::GET, Method::POST] {
-                let request = Request { host, path: &path, method: &method };
+            let addresses: [IpAddr; 2] = [[192, 0, 2, 1].into(), [0_u16; 8].into()];
+            for (method, address) in [Method::GET, Method::POST].into_iter().zip(addresses) {
+                let request = Request { host, path: &path, method: &method, address };
                 let first = policy.router.differences(request).position(|parts| parts.is_empty());
                 assert_eq!(policy.router.route(request), first, "{method} {path}");
                 assert_eq!(policy.route(request).is_some(), first.is_some());

@@ -34,6 +34,7 @@ routes:
   - { match: { path: /admin/** }, scopes: [admin], limits: [core] }
   - { match: { path: /private }, auth: required, limits: [core] }
   - { match: { path: /open/**, methods: [GET, POST] }, limits: [core, trial, guess] }
+  - { match: { path: /inside/**, from: [10.0.0.0/8] }, deny: [10.6.0.0/16], limits: [core] }
 "#;
 
 fn folder(upstream: &Upstream) -> Folder {
@@ -239,6 +240,9 @@ fn reasons_are_told() {
         (&["OPTIONS", "*"], "be answered 204: `OPTIONS *` asks about this server"),
         (&["-H", "host: a b", "GET", "/"], "be answered 400: "),
         (&["GET", "/healthz"], "not looked at: the route says `auth: none`"),
+        (&["--address", "10.0.0.1", "GET", "/inside"], "route     /inside/**, auth optional"),
+        (&["--address", "11.0.0.1", "GET", "/inside"], "not /inside/**: another address"),
+        (&["--address", "10.6.0.1", "GET", "/inside"], "403: the route denies 10.6.0.0/16"),
     ] {
         let output = folder.run(&[&policy[..], arguments].concat());
         assert_exit(&output, 0);

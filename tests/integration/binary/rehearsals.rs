@@ -85,6 +85,22 @@ fn tests_show_what_depends_on_the_time() {
 }
 
 #[test]
+fn tests_take_the_route_for_their_address() {
+    let folder = Folder::before(&Upstream::start());
+    let policy = "version: 1\nupstreams: { api: { servers: [http://127.0.0.1:9000] } }\nroutes:\n  \
+         - { match: { path: /a, from: [10.0.0.0/8] }, deny: [10.6.0.0/16] }\n\
+         tests:\n  \
+         - { given: { path: /a, address: 10.0.0.1 }, expect: { status: 200, route: /a } }\n  \
+         - { given: { path: /a, address: 10.6.0.1 }, expect: { status: 403, route: /a } }\n  \
+         - { given: { path: /a, address: \"::ffff:10.0.0.1\" }, expect: { status: 200 } }\n  \
+         - { given: { path: /a, address: 11.0.0.1 }, expect: { status: 404 } }\n";
+    folder.write("policies/api.yaml", policy);
+    let output = folder.run(&["check", "policies/api.yaml"]);
+    assert_exit(&output, 0);
+    assert!(text(&output.stdout).contains("4 tests"), "{}", text(&output.stdout));
+}
+
+#[test]
 fn shipped_tests_happen_with_the_real_program() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let upstream = Upstream::as_asked();

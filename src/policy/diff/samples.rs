@@ -1,0 +1,154 @@
+//! Sample requests: one for each group of hosts, methods and client addresses that all routes treat
+//! alike.
+
+use std::collections::BTreeSet;
+
+use http::Method;
+
+use super::{
+    sources::{Sources, sources},
+    words,
+};
+use crate::policy::{HostPattern, Matcher, Policy, Request};
+
+/// What samples are made of besides paths.
+pub(super) struct Samples {
+    /// Those that routes name, and last one that none does.
+    methods: Vec<Method>,
+    hosts: Vec<Hosts>,
+    sources: Vec<Sources>,
+}
+
+/// The positions of a sample's parts.
+pub(super) struct Sample {
+    pub(super) method: usize,
+    pub(super) host: usize,
+    pub(super) source: usize,
+}
+
+impl Samples {
+    /// What tells the requests apart that two versions of a policy may treat otherwise.
+    pub(super) fn of(old: &Policy, new: &Policy) -> Samples {
+        Samples {
+            methods: methods(matchers(old, new)),
+            hosts: hosts(old, new),
+            sources: sources(matchers(old, new)),
+        }
+    }
+
+    /// How many samples each path makes.
+    pub(super) fn count(&self) -> usize {
+        self.methods.len() * self.hosts.len() * self.sources.len()
+    }
+
+    /// All requests for a path.
+    pub(super) fn requests<'r>(
+        &'r self,
+        path: &'r str,
+    ) -> impl Iterator<Item = (Sample, Request<'r>)> {
+        let sources = self.sources.iter().enumerate();
+        let pairs =
+            sources.flat_map(|source| self.hosts.iter().enumerate().map(move |h| (source, h)));
+        pairs.flat_map(move |((source, from), (host, hosts))| {
+            self.methods.iter().enumerate().map(move |(method_at, method)| {
+                let (host_name, address) = (hosts.sample.as_deref(), from.sample);
+                let request = Request { host: host_name, path, method, address };
+                (Sample { method: method_at, host, source }, request)
+            })
+        })
+    }
+
+    pub(super) fn method_names(&self, chosen: &BTreeSet<usize>) -> Vec<String> {
+        some_of(chosen, self.methods.len(), |at| match self.methods.get(*at) {
+            Some(method) if *at + 1 < self.methods.len() => vec![method.to_string()],
+            _ => vec!["*".to_owned()],
+        })
+    }
+
+    pub(super) fn host_names(&self, chosen: &BTreeSet<usize>) -> Vec<String> {
+        some_of(chosen, self.hosts.len(), |at| {
+            self.hosts.get(*at).map(|hosts| hosts.names.clone()).unwrap_or_default()
+        })
+    }
+
+    pub(super) fn source_names(&self, chosen: &BTreeSet<usize>) -> Vec<String> {
+        some_of(chosen, self.sources.len(), |at| {
+            self.sources.get(*at).map(|sources| sources.names.clone()).unwrap_or_default()
+        })
+    }
+}
+
+/// Names of what was chosen of `all`; empty: all of it.
+fn some_of(
+    chosen: &BTreeSet<usize>,
+    all: usize,
+    names: impl Fn(&usize) -> Vec<String>,
+) -> Vec<String> {
+    match chosen.len() == all {
+        true => Vec::new(),
+        false => chosen.iter().flat_map(names).collect(),
+    }
+}
+
+/// Hosts that all routes treat alike.
+struct Hosts {
+    /// One of them; none: a request without one.
+    sample: Option<String>,
+    /// As policies write them.
+    names: Vec<String>,
+}
+
+/// What the routes of both match.
+pub(super) fn matchers<'p>(old: &'p Policy, new: &'p Policy) -> impl Iterator<Item = &'p Matcher> {
+    old.router.matchers().iter().chain(new.router.matchers())
+}
+
+/// Methods that routes name, and last one that none does.
+fn methods<'m>(matchers: impl Iterator<Item = &'m Matcher>) -> Vec<Method> {
+    let mut methods: Vec<Method> = Vec::new();
+    for method in matchers.flat_map(|matcher| &matcher.methods) {
+        if !methods.contains(method) {
+            methods.push(method.clone());
+        }
+    }
+    let other = (0..)
+        .filter_map(|number| Method::from_bytes(format!("OTHER{number}").as_bytes()).ok())
+        .find(|method| !methods.contains(method));
+    methods.extend(other);
+    methods
+}
+
+/// Hosts that routes name, grouped by which routes are for them, and the policies' own.
+fn hosts(old: &Policy, new: &Policy) -> Vec<Hosts> {
+    let of_routes: Vec<&HostPattern> =
+        matchers(old, new).flat_map(|matcher| &matcher.hosts).collect();
+    let of_policies = old.hosts.iter().chain(&new.hosts);
+    let mut patterns: Vec<&HostPattern> = Vec::new();
+    for pattern in of_policies.chain(of_routes.iter().copied()) {
+        if !patterns.contains(&pattern) {
+            patterns.push(pattern);
+        }
+    }
+    let is_fallback = old.hosts.is_empty() || new.hosts.is_empty();
+    let named = patterns.into_iter().map(|own| (Some(host_sample(own)), words::host(own)));
+    let others = is_fallback.then(|| (None, "other hosts".to_owned()));
+    let mut groups: Vec<(Vec<bool>, Hosts)> = Vec::new();
+    for (sample, name) in named.chain(others) {
+        let takes = |own: &&HostPattern| sample.as_deref().is_some_and(|host| own.matches(host));
+        let taken_by: Vec<bool> = of_routes.iter().map(takes).collect();
+        match groups.iter_mut().find(|(other, _)| *other == taken_by) {
+            Some((_, hosts)) => hosts.names.push(name),
+            None => groups.push((taken_by, Hosts { sample, names: vec![name] })),
+        }
+    }
+    groups.into_iter().map(|(_, hosts)| hosts).collect()
+}
+
+/// A host that matches, and no other pattern but those that match all its like.
+pub(super) fn host_sample(pattern: &HostPattern) -> String {
+    match pattern {
+        HostPattern::Exact(name) => name.to_string(),
+        // No host has a space, so no pattern spells this out.
+        HostPattern::Below(suffix) => format!(" {suffix}"),
+    }
+}
