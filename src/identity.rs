@@ -13,6 +13,7 @@ mod introspection;
 mod issuer;
 mod jwt;
 mod keys;
+mod networks;
 mod sign;
 mod vouch;
 
@@ -39,6 +40,7 @@ pub use self::{
     issuer::{ClaimRules, Issuer, IssuerKeys, KeyHints, RequiredClaim},
     jwt::{TokenError, VerifiedToken},
     keys::{Algorithm, KeyError, KeyRing, KeySet, Location, RemoteKeys, RemoteSpec, RemoteStatus},
+    networks::{IpVersion, holds_private, is_private, whole_internet},
     sign::{SignError, SigningKey},
     vouch::{VouchError, Vouched},
 };

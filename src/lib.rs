@@ -13,8 +13,8 @@
 //! 6. [`response`] knows what clients are told: limit headers, denials, errors.
 //! 7. [`access_log`] writes a line when the response has ended.
 //!
-//! Around it: [`settings`] and [`yaml`] read configuration and tell every mistake with its place;
-//! [`clock`] is the only one to ask for the time; [`deadline`] is one timer a worker; [`pipe`] is
+//! Around it: [`settings`] and [`yaml`] read configuration and tell every mistake with its place,
+//! and [`warning`] is what they find unwise; [`clock`] is the only one to ask for the time; [`deadline`] is one timer a worker; [`pipe`] is
 //! output that never holds anybody up; [`reload`] puts another configuration in force while traffic
 //! flows; [`admin`] tells how the proxy is; [`explain`] tells what would become of a
 //! request; [`cases`] runs the tests that policies have; [`cli`] is the command line.
@@ -38,4 +38,5 @@ pub mod settings;
 pub mod store;
 pub mod target;
 pub mod upstream;
+pub mod warning;
 pub mod yaml;

@@ -25,7 +25,7 @@ use http::{HeaderName, StatusCode};
 use crate::{
     identity::{IdentityRules, KeyRing},
     target::EncodedSlash,
-    yaml::Problem,
+    warning::Warning,
 };
 
 pub use self::{
@@ -148,8 +148,8 @@ pub struct Policy {
     pub core: Option<usize>,
     /// Requests, and what is to become of them: nothing that requests of clients look at.
     pub tests: Vec<Case>,
-    /// What is amiss and keeps nobody from serving, such as a secret that everybody can read.
-    pub warnings: Vec<Problem>,
+    /// What is surely not meant, in the order of the file.
+    pub warnings: Vec<Warning>,
 }
 
 impl Policy {

@@ -13,6 +13,7 @@ mod reload;
 mod secret;
 mod store;
 mod timeouts;
+mod warnings;
 
 use std::{
     fmt,
@@ -29,6 +30,7 @@ use crate::{
     access_log::Format,
     identity::{ForwardedField, TrustedProxies},
     policy::Sources,
+    warning::Warning,
     yaml::{Document, Later, Problem, Spanned, schema_of},
 };
 
@@ -84,8 +86,8 @@ pub struct Settings {
     pub admin: Option<SocketAddr>,
     /// How changes of files are noticed.
     pub reload: ReloadSettings,
-    /// What is amiss and keeps nobody from serving, such as a secret that everybody can read.
-    pub warnings: Vec<Problem>,
+    /// What is surely not meant, in the order of the file.
+    pub warnings: Vec<Warning>,
 }
 
 /// Without the values, some of which may be of the environment.
@@ -205,8 +207,8 @@ struct Checker<'c> {
     /// The settings file: paths in it start from its folder.
     file: &'c Path,
     sources: &'c Sources,
-    /// What is amiss and no mistake.
-    warnings: Vec<Problem>,
+    /// What is surely not meant.
+    warnings: Vec<Warning>,
 }
 
 impl<'c> Checker<'c> {
@@ -245,7 +247,7 @@ impl Checker<'_> {
                 ],
             ),
         };
-        let networks = raw.trusted_proxies.iter().filter_map(|raw| self.network(raw)).collect();
+        let networks = self.trusted_networks(&raw.trusted_proxies);
         let access_log = match &raw.access_log.format {
             None => Some(Some(Format::Text)),
             Some(raw) => self.one_of(
@@ -283,7 +285,7 @@ impl Checker<'_> {
             limits,
             admin,
             reload,
-            warnings: std::mem::take(&mut self.warnings),
+            warnings: self.take_warnings(),
         })
     }
 
@@ -294,6 +296,21 @@ impl Checker<'_> {
             self.refuse(raw, message, "write an IP address and a port: 127.0.0.1:8080, [::]:8080");
         }
         address
+    }
+
+    /// Networks whose word about a client's address is taken.
+    fn trusted_networks(&mut self, raw: &[Spanned<String>]) -> Vec<IpNet> {
+        let networks: Vec<Option<IpNet>> = raw.iter().map(|raw| self.network(raw)).collect();
+        if let Some(networks) = networks.iter().copied().collect::<Option<Vec<IpNet>>>() {
+            self.warn_of_trust_in_all(raw, &networks);
+        }
+        networks.into_iter().flatten().collect()
+    }
+
+    fn take_warnings(&mut self) -> Vec<Warning> {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.sort_by(|one, other| one.problem.cmp(&other.problem));
+        warnings
     }
 
     fn network(&mut self, raw: &Spanned<String>) -> Option<IpNet> {
@@ -361,8 +378,10 @@ mod tests {
     }
 
     /// Each problem as `line:column message: help`.
-    pub(in crate::settings) fn told(problems: &[Problem]) -> Vec<String> {
-        let told = problems.iter().map(|problem| {
+    pub(in crate::settings) fn told<'p>(
+        problems: impl IntoIterator<Item = &'p Problem>,
+    ) -> Vec<String> {
+        let told = problems.into_iter().map(|problem| {
             let (line, column) = (problem.line(), problem.column());
             format!("{line}:{column} {}: {}", problem.message(), problem.help())
         });

@@ -8,7 +8,7 @@ use super::{
     Failure,
     configured::{Configured, sources_of},
 };
-use crate::cases::Runner;
+use crate::{cases::Runner, clock::Clock, warning::Warning};
 
 /// Check settings and policies
 ///
@@ -26,9 +26,12 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
     let Configured { settings, policies, .. } =
         Configured::read(&arguments.path, &sources_of(&[&arguments.path])?)?;
+    let now = Clock::System.now();
+    let known = settings.as_ref().map(|(_, settings)| settings);
+    let holds = |warning: &&Warning| warning.holds(now, known);
     if let Some((file, settings)) = &settings {
-        for warning in &settings.warnings {
-            writeln!(output, "warning: {warning}\n")?;
+        for warning in settings.warnings.iter().filter(holds) {
+            writeln!(output, "{warning}\n")?;
         }
         let listeners: Vec<String> =
             settings.listeners.iter().map(|own| own.address.to_string()).collect();
@@ -37,8 +40,8 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let runner = Runner::start(settings.as_ref().map(|(_, settings)| settings))?;
     let (mut tests, mut failed_tests) = (0, 0);
     for policy in policies.iter() {
-        for warning in &policy.warnings {
-            writeln!(output, "warning: {warning}\n")?;
+        for warning in policy.warnings.iter().filter(holds) {
+            writeln!(output, "{warning}\n")?;
         }
         let failed = runner.run(policy, &policies);
         let verdict = if failed.is_empty() { "ok, " } else { "" };

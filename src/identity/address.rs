@@ -58,6 +58,11 @@ impl TrustedProxies {
         self.field
     }
 
+    /// Whether nobody is trusted.
+    pub fn is_empty(&self) -> bool {
+        self.networks.is_empty()
+    }
+
     /// Whether `ip` belongs to a trusted proxy.
     pub fn contains(&self, ip: IpAddr) -> bool {
         let ip = canonical(ip);

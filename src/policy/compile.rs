@@ -25,6 +25,7 @@ mod statuses;
 mod tiers;
 mod transport;
 mod upstreams;
+mod warnings;
 mod words;
 
 use std::{path::Path, sync::Arc};
@@ -44,6 +45,7 @@ use super::{
 };
 use crate::{
     target::EncodedSlash,
+    warning::Warning,
     yaml::{Document, Entries, Node, Problem, Span},
 };
 
@@ -86,7 +88,7 @@ struct Compiler<'d> {
     /// Of what says who callers are.
     fingerprint: Fingerprint,
     problems: Vec<Problem>,
-    warnings: Vec<Problem>,
+    warnings: Vec<Warning>,
 }
 
 /// The names in a policy, whatever is wrong with what they name.
@@ -173,12 +175,6 @@ impl Compiler<'_> {
         self.problems.push(problem);
     }
 
-    /// Nothing is logged here: what is compiled may never be put in force.
-    fn warn(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
-        let warning = self.document.problem(span, message, help);
-        self.warnings.push(warning);
-    }
-
     fn policy(&mut self, raw: RawPolicy) -> Option<Policy> {
         if raw.version.value != 1 {
             let message = format!("version {} is not known", raw.version.value);
@@ -250,7 +246,7 @@ impl Compiler<'_> {
         if self.problems.is_empty() {
             self.check_callers(&raw, &routes, &limits, &identity);
         }
-        Some(Policy {
+        let mut policy = Policy {
             name: self.name.clone(),
             hosts,
             upstreams,
@@ -264,8 +260,12 @@ impl Compiler<'_> {
             exempt,
             deny,
             tests,
-            warnings: std::mem::take(&mut self.warnings),
-        })
+            warnings: Vec::new(),
+        };
+        self.warn_of(&raw, &policy);
+        policy.warnings = std::mem::take(&mut self.warnings);
+        policy.warnings.sort_by(|one, other| one.problem.cmp(&other.problem));
+        Some(policy)
     }
 }
 

@@ -190,6 +190,15 @@ impl HostPattern {
         }
     }
 
+    /// Whether every host that `other` matches is one that this matches.
+    pub(super) fn covers(&self, other: &HostPattern) -> bool {
+        match (self, other) {
+            (_, HostPattern::Exact(name)) => self.matches(name),
+            (HostPattern::Below(own), HostPattern::Below(other)) => other.ends_with(&**own),
+            (HostPattern::Exact(_), HostPattern::Below(_)) => false,
+        }
+    }
+
     /// Whether `host`, lower-case and without port or final dot, matches.
     pub fn matches(&self, host: &str) -> bool {
         match self {

@@ -5,13 +5,19 @@ use crate::{
     clock::Timestamp,
     policy::{Override, Policies},
     settings::Settings,
+    warning::{Rule, Warning},
 };
 
 /// Tells of a configuration that is put in force at `now`.
 pub fn announce(settings: &Settings, policies: &Policies, now: Timestamp) {
     let of_policies = policies.iter().flat_map(|policy| &policy.warnings);
-    for warning in settings.warnings.iter().chain(of_policies) {
-        tracing::warn!("{}:{}: {}", warning.file(), warning.line(), warning.message());
+    // Overrides have lines of their own, whether they are over or not.
+    let is_new = |warning: &&Warning| {
+        warning.rule != Rule::EndedOverride && warning.holds(now, Some(settings))
+    };
+    for warning in settings.warnings.iter().chain(of_policies).filter(is_new) {
+        let problem = &warning.problem;
+        tracing::warn!("{}:{}: {}", problem.file(), problem.line(), problem.message());
     }
     log_overrides(policies, now);
 }

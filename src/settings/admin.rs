@@ -25,7 +25,10 @@ pub(super) struct RawAdmin {
 
 impl Checker<'_> {
     pub(super) fn admin(&mut self, raw: Option<&RawAdmin>) -> Option<SocketAddr> {
-        raw.and_then(|raw| self.address(&raw.address))
+        let raw = &raw?.address;
+        let address = self.address(raw)?;
+        self.warn_of_public_admin(raw, address);
+        Some(address)
     }
 }
 

@@ -275,7 +275,7 @@ impl Checker<'_> {
         if raw.trusted.value.is_empty() {
             self.refuse(&raw.trusted, "nobody may connect", "write who: [10.0.0.0/8]");
         }
-        let networks = raw.trusted.value.iter().filter_map(|raw| self.network(raw)).collect();
+        let networks = self.trusted_networks(&raw.trusted.value);
         TrustedProxies::new(networks, ForwardedField::default())
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Checker, beside};
-use crate::{policy::published_secret, yaml::Spanned};
+use crate::{policy::published_secret, warning::Rule, yaml::Spanned};
 
 /// Largest file with a secret that is read.
 const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
@@ -76,7 +76,7 @@ impl Checker<'_> {
     /// A secret that everybody knows is no reason to stop: the sample is there to be tried.
     fn warn_if_published(&mut self, named: &Spanned<String>, secret: &[u8]) {
         if let Some((message, help)) = published_secret(&named.value, secret) {
-            self.warnings.push(self.document.problem(named.span, message, help));
+            self.warn(Rule::PublishedSecret, named, message, help);
         }
     }
 
@@ -90,7 +90,7 @@ impl Checker<'_> {
         if self.sources.is_open_to_all(&beside(self.file, &path.value)) {
             let message = format!("everybody on this machine can read `{}`", path.value);
             let help = "it holds a secret: take that right away with `chmod o-r`";
-            self.warnings.push(self.document.problem(path.span, message, help));
+            self.warn(Rule::ReadableSecret, path, message, help);
         }
         Some(content)
     }
@@ -160,7 +160,8 @@ mod tests {
         let text = settings("key_secret_file: secret");
         let warnings = |mode| {
             std::fs::set_permissions(&secret, Permissions::from_mode(mode)).unwrap();
-            told(&Settings::parse(&file, &text, &Sources::system()).unwrap().warnings)
+            let settings = Settings::parse(&file, &text, &Sources::system()).unwrap();
+            told(settings.warnings.iter().map(|warning| &warning.problem))
         };
         assert_eq!(warnings(0o600), [""; 0]);
         assert_eq!(warnings(0o640), [""; 0]);

@@ -163,6 +163,7 @@ impl Checker<'_> {
         }
         let next = next.zip(pace).map(|(to, (percent, mode))| Moving { to, percent, mode });
         let key_secret = self.key_secret(raw);
+        self.warn_of_missing_key_secret(raw);
         let deadline = self.deadline(raw.deadline.as_ref());
         let instances = self.instances(raw.instances.as_ref());
         Some(StoreSettings {

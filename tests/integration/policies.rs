@@ -7,12 +7,15 @@ use std::{
 };
 
 use tollgate::{
+    clock::Timestamp,
     policy::{Sources, load},
     settings::{Configuration, Settings},
-    yaml::Problem,
 };
 
 use crate::support::SECRET;
+
+/// 2026-06-01T00:00:00Z.
+const NOW: Timestamp = Timestamp::from_secs(1_780_272_000);
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -124,8 +127,13 @@ fn each_secret_that_the_sample_publishes_is_a_warning_where_it_is_used() {
         panic!("{}", problems[0]);
     });
     let of_policies = configuration.policies.iter().flat_map(|policy| &policy.warnings);
-    let warnings: BTreeSet<&str> =
-        configuration.settings.warnings.iter().chain(of_policies).map(Problem::message).collect();
+    let warnings: BTreeSet<&str> = configuration
+        .settings
+        .warnings
+        .iter()
+        .chain(of_policies)
+        .map(|own| own.problem.message())
+        .collect();
     let expected: BTreeSet<String> = defaults
         .keys()
         .map(|name| format!("`{name}` is the sample's secret, which is published"))
@@ -135,11 +143,53 @@ fn each_secret_that_the_sample_publishes_is_a_warning_where_it_is_used() {
 }
 
 #[test]
+fn shipped_configuration_is_without_warnings() {
+    let sources = Sources::system()
+        .with_variable("TOLLGATE_REDIS_PASSWORD", "of-this-test")
+        .with_variable("TOLLGATE_KEY_SECRET", SECRET)
+        .with_variable("TOLLGATE_JWT_SECRET", SECRET);
+    for name in ["tollgate", "compose/cluster", "compose/sharded", "compose/single"] {
+        let file = root().join(format!("config/{name}.yaml"));
+        let configuration = Configuration::read(&file, &sources);
+        let configuration = configuration.unwrap_or_else(|problems| panic!("{}", problems[0]));
+        let Configuration { settings, policies } = &configuration;
+        let of_policies = policies.iter().flat_map(|policy| &policy.warnings);
+        let mut warnings = settings.warnings.iter().chain(of_policies);
+        if let Some(warning) = warnings.find(|own| own.holds(NOW, Some(settings))) {
+            panic!("{warning}");
+        }
+    }
+    let file = root().join("config/examples/policies/realtime.yaml");
+    let policy = load(&file, &fs::read_to_string(&file).unwrap(), &sources).ok().unwrap();
+    assert_eq!(policy.warnings, []);
+}
+
+#[test]
 fn good_policies_load() {
     for file in policies("good") {
         let problems = problems(&file);
         assert_eq!(problems, None, "{}:\n{}", file.display(), problems.as_deref().unwrap_or(""));
     }
+}
+
+#[test]
+fn warned_policies_load_with_exactly_these_warnings() {
+    let text = "version: 1\nlisteners: [{ address: 0.0.0.0:8080 }]\n";
+    let settings = Settings::parse(Path::new("tollgate.yaml"), text, &sources()).ok().unwrap();
+    let mut differences = String::new();
+    for file in policies("warned") {
+        let name = Path::new(file.file_name().unwrap());
+        let policy = load(name, &fs::read_to_string(&file).unwrap(), &sources());
+        let policy = policy.unwrap_or_else(|problems| panic!("{}", problems[0]));
+        let holding = policy.warnings.iter().filter(|own| own.holds(NOW, Some(&settings)));
+        let told: String = holding.map(|warning| format!("{warning}\n\n")).collect();
+        let expected = fs::read_to_string(file.with_extension("expected")).unwrap_or_default();
+        if told != expected || told.is_empty() {
+            differences +=
+                &format!("---- expected of {}\n{expected}---- told\n{told}", file.display());
+        }
+    }
+    assert!(differences.is_empty(), "\n{differences}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Files that a policy names: keys, certificates, secrets. They are found from the policy's folder.
 
 use super::Compiler;
-use crate::{policy::published_secret, yaml::Spanned};
+use crate::{policy::published_secret, warning::Rule, yaml::Spanned};
 
 impl Compiler<'_> {
     /// Content of a file.
@@ -42,7 +42,7 @@ impl Compiler<'_> {
     /// A secret that everybody knows is no reason to stop: the sample is there to be tried.
     pub(super) fn warn_if_published(&mut self, named: &Spanned<String>, secret: &[u8]) {
         if let Some((message, help)) = published_secret(&named.value, secret) {
-            self.warn(named.span, message, help);
+            self.warn(Rule::PublishedSecret, named.span, message, help);
         }
     }
 
@@ -50,7 +50,7 @@ impl Compiler<'_> {
         if self.sources.is_open_to_all(&self.folder.join(&path.value)) {
             let message = format!("everybody on this machine can read `{}`", path.value);
             let help = "it holds a secret: take that right away with `chmod o-r`";
-            self.warn(path.span, message, help);
+            self.warn(Rule::ReadableSecret, path.span, message, help);
         }
     }
 }

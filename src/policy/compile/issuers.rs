@@ -11,6 +11,7 @@ use crate::{
         IssuerKeys, KeyHints, KeySet, Location, MAX_API_KEYS_BYTES, RemoteSpec, RequiredClaim,
     },
     policy::file::{RawApiKeys, RawIntrospection, RawIssuer},
+    warning::Rule,
     yaml::{Entries, Node, Spanned, Value},
 };
 
@@ -198,7 +199,8 @@ impl Compiler<'_> {
             KeySource::Pem => KeySet::from_pem(&material, algorithms),
             KeySource::Jwks => KeySet::from_jwks(&material, algorithms).map(|(keys, skipped)| {
                 for key in skipped {
-                    self.warn(place.span, format!("skipped a key of `{}`: {key}", place.value), "");
+                    let message = format!("skipped a key of `{}`: {key}", place.value);
+                    self.warn(Rule::SkippedKey, place.span, message, "");
                 }
                 keys
             }),

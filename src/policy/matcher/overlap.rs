@@ -26,6 +26,28 @@ impl PathPattern {
         Some(PathPattern { segments, open_ended })
     }
 
+    /// Whether every path that `other` matches is one that this matches.
+    pub(in crate::policy) fn covers(&self, other: &PathPattern) -> bool {
+        let is_long_enough = match (self.open_ended, other.open_ended) {
+            (true, _) => self.depth() <= other.depth(),
+            (false, true) => false,
+            (false, false) => self.depth() == other.depth(),
+        };
+        let mut pairs = self.segments.iter().zip(&other.segments);
+        is_long_enough
+            && pairs.all(|(own, other)| match (own, other) {
+                (Segment::Any(_), _) => true,
+                (Segment::Literal(own), Segment::Literal(other)) => own == other,
+                (Segment::Literal(_), Segment::Any(_)) => false,
+            })
+    }
+
+    /// Whether there is but one path that matches.
+    pub(in crate::policy) fn is_one_path(&self) -> bool {
+        let is_literal = |segment: &Segment| matches!(segment, Segment::Literal(_));
+        !self.open_ended && self.segments.iter().all(is_literal)
+    }
+
     /// Segments that a path has that matches, at least.
     pub(in crate::policy) fn depth(&self) -> usize {
         self.segments.len()
@@ -106,6 +128,15 @@ mod tests {
     }
 
     #[test]
+    fn one_path_has_no_wildcards() {
+        for (text, expected) in
+            [("/", true), ("/a/b", true), ("/a/*", false), ("/a/{b}", false), ("/a/**", false)]
+        {
+            assert_eq!(pattern(text).is_one_path(), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn samples_go_below_patterns_with_open_ends_only() {
         let samples = |text: &str| pattern(text).samples(3).collect::<Vec<_>>();
         assert_eq!(samples("/a/{b}"), ["/a/ 1"]);
@@ -135,6 +166,19 @@ mod tests {
         #[test]
         fn prop_pattern_is_shown_as_it_was_written(text in any_pattern()) {
             prop_assert_eq!(pattern(&text).to_string(), text);
+        }
+
+        #[test]
+        fn prop_pattern_covers_those_whose_overlap_with_it_is_themselves(
+            left in any_pattern(),
+            right in any_pattern(),
+        ) {
+            let (left, right) = (pattern(&left), pattern(&right));
+            // Names of parameters make no difference to what matches.
+            let shape = |pattern: &PathPattern| pattern.samples(9).collect::<Vec<_>>();
+            let overlap = left.overlap(&right);
+            let expected = overlap.is_some_and(|overlap| shape(&overlap) == shape(&right));
+            prop_assert_eq!(left.covers(&right), expected);
         }
 
         #[test]

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude::FromDer};
 
 use super::{Fingerprint, MAX_PEM_BYTES, fingerprint_of};
-use crate::{clock::Clock, settings::Checker, yaml::Spanned};
+use crate::{clock::Clock, settings::Checker, warning::Rule, yaml::Spanned};
 
 /// A certificate with its key: files in PEM form.
 #[derive(Deserialize, JsonSchema)]
@@ -104,8 +104,8 @@ impl Checker<'_> {
             if let Some((certificate, names)) = self.certificate(raw, (&chain, &key), provider) {
                 if names.is_empty() && !certificates.all.is_empty() {
                     let message = "this certificate has no DNS name, so no client gets it";
-                    let span = raw.certificate_file.span;
-                    self.warnings.push(self.document.problem(span, message, "remove it"));
+                    let place = &raw.certificate_file;
+                    self.warn(Rule::UselessCertificate, place, message, "remove it");
                 }
                 certificates.add(certificate, &names);
             }
@@ -170,7 +170,7 @@ impl Checker<'_> {
         };
         if let Some(amiss) = amiss {
             let message = format!("the certificate in `{}` {amiss}", file.value);
-            self.warnings.push(self.document.problem(file.span, message, "renew it"));
+            self.warn(Rule::UselessCertificate, file, message, "renew it");
         }
         let alternatives = certificate.subject_alternative_name().ok().flatten();
         let names = alternatives.map_or(&[][..], |alternatives| &alternatives.value.general_names);

@@ -1,0 +1,63 @@
+//! Limits and tiers that nothing uses.
+
+use std::collections::HashSet;
+
+use crate::{
+    identity::TierSource,
+    policy::{
+        Policy,
+        compile::Compiler,
+        file::{RawMeasure, RawPolicy},
+    },
+    warning::Rule,
+    yaml::{Node, Value},
+};
+
+impl Compiler<'_> {
+    pub(super) fn warn_of_unused_limits(&mut self, raw: &RawPolicy, policy: &Policy) {
+        let used: HashSet<usize> =
+            policy.routes.iter().flat_map(|route| &route.limits).copied().collect();
+        for (at, (name, _)) in raw.limits.iter().enumerate() {
+            if !used.contains(&at) {
+                let message = format!("no route lists limit `{}`", name.value);
+                let help = "add it to the `limits` of a route, or remove it";
+                self.warn(Rule::UnusedLimit, name.span, message, help);
+            }
+        }
+    }
+
+    /// A tier is used if a table names it, such as `rate: { pro: 900/hour }`, if an entry of
+    /// `callers` does, or if it is the one of callers without another.
+    pub(super) fn warn_of_unused_tiers(&mut self, raw: &RawPolicy, policy: &Policy) {
+        let Some(tiers) = &raw.tiers else { return };
+        let of_limits = raw.limits.iter().flat_map(|(_, limit)| {
+            let candidate = limit.candidate.as_ref().map(|candidate| candidate.value.clone());
+            [Some(limit.measure()), candidate]
+        });
+        let mut used: HashSet<String> = of_limits.flatten().flat_map(tiers_of).collect();
+        for (at, name) in policy.identity.tiers.names().enumerate() {
+            let is_named = policy.identity.callers.iter().any(|caller| match &caller.tier {
+                TierSource::Fixed(tier) => *tier == at,
+                TierSource::Default | TierSource::Claim(_) => false,
+            });
+            if is_named || at == policy.identity.tiers.default {
+                used.insert(name.to_owned());
+            }
+        }
+        for name in tiers.names.iter().filter(|name| !used.contains(&name.value)) {
+            let message = format!("no rate and no entry of `callers` names tier `{}`", name.value);
+            let help = "give it a rate of its own, or remove it";
+            self.warn(Rule::UnusedTier, name.span, message, help);
+        }
+    }
+}
+
+/// The tiers that the tables of a measure name.
+fn tiers_of(measure: RawMeasure) -> Vec<String> {
+    let RawMeasure { rate, burst, capacity, concurrent, .. } = measure;
+    let names = |node: Node| {
+        let Value::Mapping(entries) = node.value else { return Vec::new() };
+        entries.into_iter().map(|(tier, _)| tier.value).collect()
+    };
+    [rate, burst, capacity, concurrent].into_iter().flatten().flat_map(names).collect()
+}
