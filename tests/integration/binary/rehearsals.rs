@@ -81,7 +81,8 @@ fn tests_show_what_depends_on_the_time() {
     folder.write("policies/api.yaml", &format!("{policy}{overrides}{tests}"));
     let output = folder.run(&["check", "policies/api.yaml"]);
     assert_exit(&output, 0);
-    assert_eq!(text(&output.stdout), "policy api: ok, 2 limits, 2 routes, 6 tests\n");
+    let told = text(&output.stdout);
+    assert!(told.ends_with("policy api: ok, 2 limits, 2 routes, 6 tests\n"), "{told}");
 }
 
 #[test]
