@@ -7,6 +7,7 @@ mod demo;
 mod diff;
 mod explain;
 mod health;
+mod jwks;
 mod key;
 mod reload;
 mod run;
@@ -47,6 +48,7 @@ enum Command {
     Token(Box<token::Arguments>),
     Schema(schema::Arguments),
     Key(Box<key::Arguments>),
+    Jwks(jwks::Arguments),
 }
 
 /// Why a command did not succeed.
@@ -103,5 +105,6 @@ pub fn run(
         Command::Token(arguments) => token::run(&arguments, output),
         Command::Schema(arguments) => schema::run(&arguments, output),
         Command::Key(arguments) => key::run(&arguments, output),
+        Command::Jwks(arguments) => jwks::run(&arguments, output),
     }
 }

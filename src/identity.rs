@@ -39,9 +39,12 @@ pub use self::{
     introspection::{Introspected, IntrospectionError, Introspector},
     issuer::{ClaimRules, Issuer, IssuerKeys, KeyHints, RequiredClaim},
     jwt::{TokenError, VerifiedToken},
-    keys::{Algorithm, KeyError, KeyRing, KeySet, Location, RemoteKeys, RemoteSpec, RemoteStatus},
+    keys::{
+        Algorithm, KeyError, KeyRing, KeySet, Location, PublicJwk, RemoteKeys, RemoteSpec,
+        RemoteStatus, jwk_set,
+    },
     networks::{IpVersion, holds_private, is_private, whole_internet},
-    sign::{SignError, SigningKey},
+    sign::{SignError, SigningKey, TokenHeader},
     vouch::{VouchError, Vouched},
 };
 

@@ -7,6 +7,7 @@ mod algorithm;
 mod jwk;
 mod material;
 pub(crate) mod pem;
+mod publish;
 mod remote;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use thiserror::Error;
 use self::material::Material;
 pub use self::{
     algorithm::Algorithm,
+    publish::{PublicJwk, jwk_set},
     remote::{KeyRing, Location, RemoteKeys, RemoteSpec, RemoteStatus},
 };
 
@@ -194,32 +196,18 @@ impl KeySet {
     ///
     /// PEM has no key names, so such a set ignores the `kid` of a token.
     pub fn from_pem(pem: &[u8], allowed: &[Algorithm]) -> Result<KeySet, KeyError> {
-        if pem.len() > MAX_KEY_FILE_BYTES {
-            return Err(KeyError::TooLarge);
-        }
         if allowed.iter().any(|algorithm| algorithm.is_symmetric()) {
             return Err(KeyError::PemAlgorithm);
         }
-        let blocks = pem::blocks(pem).ok_or(KeyError::NoPemKey)?;
-        if blocks.iter().any(|block| block.label.ends_with("PRIVATE KEY")) {
-            return Err(KeyError::PrivateKey);
-        }
         let mut keys: Vec<Key> = Vec::new();
-        for block in &blocks {
-            let der = match block.label {
-                "PUBLIC KEY" | "RSA PUBLIC KEY" => block.der.as_slice(),
-                "CERTIFICATE" => {
-                    pem::certificate_public_key(&block.der).ok_or(KeyError::NoPemKey)?
-                }
-                _ => return Err(KeyError::NoPemKey),
-            };
-            let key = Key::new(None, Material::from_der(der)?, None, allowed)?;
+        for material in public_materials(pem)? {
+            let key = Key::new(None, material, None, allowed)?;
             if keys.iter().any(|other| other.algorithm == key.algorithm) {
                 return Err(KeyError::SeveralKeys(key.algorithm));
             }
             keys.push(key);
         }
-        if keys.is_empty() { Err(KeyError::NoPemKey) } else { Ok(KeySet::new(keys, allowed)) }
+        Ok(KeySet::new(keys, allowed))
     }
 
     /// The usable keys of a JWKS, or a single JWK, and what was wrong with the others.
@@ -275,15 +263,26 @@ impl KeySet {
         self.keys.len()
     }
 
+    /// Whether its keys have names, which tokens then have to give.
+    pub fn is_named(&self) -> bool {
+        self.keys.iter().any(|key| key.kid.is_some())
+    }
+
+    /// Whether one of its keys is called so.
+    pub fn has_name(&self, kid: &str) -> bool {
+        self.keys.iter().any(|key| key.kid.as_deref() == Some(kid))
+    }
+
     /// The key that a token's header means.
     pub(super) fn select(&self, kid: Option<&str>, algorithm: Algorithm) -> Selection<'_> {
         let mut fitting = self.keys.iter().filter(|key| key.algorithm == algorithm);
-        let by_name = self.keys.iter().any(|key| key.kid.is_some());
         match kid {
-            Some(kid) if by_name => match fitting.find(|key| key.kid.as_deref() == Some(kid)) {
-                Some(key) => Selection::Key(key),
-                None => self.unknown(algorithm),
-            },
+            Some(kid) if self.is_named() => {
+                match fitting.find(|key| key.kid.as_deref() == Some(kid)) {
+                    Some(key) => Selection::Key(key),
+                    None => self.unknown(algorithm),
+                }
+            }
             _ => match (fitting.next(), fitting.next()) {
                 (Some(key), None) => Selection::Key(key),
                 (Some(_), Some(_)) => Selection::Ambiguous,
@@ -325,6 +324,27 @@ impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({}{})", self.algorithm, Named(&self.kid))
     }
+}
+
+/// The public keys of a PEM file; there is at least one.
+fn public_materials(pem: &[u8]) -> Result<Vec<Material>, KeyError> {
+    if pem.len() > MAX_KEY_FILE_BYTES {
+        return Err(KeyError::TooLarge);
+    }
+    let blocks = pem::blocks(pem).ok_or(KeyError::NoPemKey)?;
+    if blocks.iter().any(|block| block.label.ends_with("PRIVATE KEY")) {
+        return Err(KeyError::PrivateKey);
+    }
+    let mut materials = Vec::new();
+    for block in &blocks {
+        let der = match block.label {
+            "PUBLIC KEY" | "RSA PUBLIC KEY" => block.der.as_slice(),
+            "CERTIFICATE" => pem::certificate_public_key(&block.der).ok_or(KeyError::NoPemKey)?,
+            _ => return Err(KeyError::NoPemKey),
+        };
+        materials.push(Material::from_der(der)?);
+    }
+    if materials.is_empty() { Err(KeyError::NoPemKey) } else { Ok(materials) }
 }
 
 /// Leaves out every key whose name and algorithm another one has too: nothing says which is meant.

@@ -13,13 +13,24 @@ use jsonwebtoken::EncodingKey;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::keys::{Algorithm, KeyError, KeySet, pem};
+use super::keys::{Algorithm, KeyError, KeySet, PublicJwk, pem};
 
 /// A secret or private key, and the algorithm it signs with.
 #[derive(Clone, Debug)]
 pub struct SigningKey {
     algorithm: Algorithm,
     key: EncodingKey,
+    /// The thumbprint of its public half; none of a secret, which has none.
+    key_id: Option<String>,
+}
+
+/// What the header of a token says beside the algorithm.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenHeader<'h> {
+    /// The name of the key.
+    pub kid: Option<&'h str>,
+    /// What kind of token it is.
+    pub typ: &'h str,
 }
 
 /// Why a token could not be signed.
@@ -49,7 +60,7 @@ impl SigningKey {
     /// A shared secret that [`KeySet::from_secret`] would take too.
     pub fn from_secret(secret: &[u8], algorithm: Algorithm) -> Result<SigningKey, SignError> {
         KeySet::from_secret(secret, &[algorithm])?;
-        Ok(SigningKey { algorithm, key: EncodingKey::from_secret(secret) })
+        Ok(SigningKey { algorithm, key: EncodingKey::from_secret(secret), key_id: None })
     }
 
     /// The first private key in a PEM file: PKCS#8, SEC 1 or PKCS#1. Without `algorithm` an RSA key
@@ -58,12 +69,16 @@ impl SigningKey {
         let blocks = pem::blocks(pem).ok_or(SignError::NoPrivateKey)?;
         let kinds = ["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"];
         let block = blocks.iter().find(|block| kinds.contains(&block.label));
-        let (key, fitting) = private_key(&block.ok_or(SignError::NoPrivateKey)?.der)?;
+        let PrivateKey { key, public, fitting } =
+            private_key(&block.ok_or(SignError::NoPrivateKey)?.der)?;
+        let key_id = Some(PublicJwk::from_bytes(&public).map_err(KeyError::from)?.thumbprint());
         match (algorithm, fitting) {
             (Some(algorithm), _) if !fitting.contains(&algorithm) => {
                 Err(SignError::WrongAlgorithm(algorithm))
             }
-            (Some(algorithm), _) | (None, &[algorithm, ..]) => Ok(SigningKey { algorithm, key }),
+            (Some(algorithm), _) | (None, &[algorithm, ..]) => {
+                Ok(SigningKey { algorithm, key, key_id })
+            }
             (None, []) => Err(SignError::NoPrivateKey),
         }
     }
@@ -73,13 +88,19 @@ impl SigningKey {
         let pair = Ed25519KeyPair::generate()?;
         let public: PublicKeyX509Der<'_> = pair.public_key().as_der()?;
         let key = EncodingKey::from_ed_der(pair.to_pkcs8v1()?.as_ref());
+        let key_id = PublicJwk::from_bytes(public.as_ref()).map_err(KeyError::from)?.thumbprint();
         let public = pem::encode("PUBLIC KEY", public.as_ref());
-        Ok((SigningKey { algorithm: Algorithm::EdDSA, key }, public))
+        Ok((SigningKey { algorithm: Algorithm::EdDSA, key, key_id: Some(key_id) }, public))
     }
 
     /// The algorithm that tokens of this key name.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
+    }
+
+    /// What a JWK Set calls its public half: the thumbprint (RFC 7638). None of a secret.
+    pub fn key_id(&self) -> Option<&str> {
+        self.key_id.as_deref()
     }
 
     /// A compact token with these claims.
@@ -88,7 +109,17 @@ impl SigningKey {
         kid: Option<&str>,
         claims: &Map<String, Value>,
     ) -> Result<String, SignError> {
-        let mut header = json!({ "alg": self.algorithm.name(), "typ": "JWT" });
+        self.sign_with(TokenHeader { kid, typ: "JWT" }, claims)
+    }
+
+    /// A compact token with this header and these claims.
+    pub fn sign_with(
+        &self,
+        header: TokenHeader<'_>,
+        claims: &Map<String, Value>,
+    ) -> Result<String, SignError> {
+        let TokenHeader { kid, typ } = header;
+        let mut header = json!({ "alg": self.algorithm.name(), "typ": typ });
         if let (Some(kid), Some(members)) = (kid, header.as_object_mut()) {
             members.insert("kid".to_owned(), kid.into());
         }
@@ -107,8 +138,17 @@ impl SigningKey {
     }
 }
 
-/// The key in the form that `jsonwebtoken` wants, and what it can do.
-fn private_key(der: &[u8]) -> Result<(EncodingKey, &'static [Algorithm]), SignError> {
+/// A private key.
+struct PrivateKey {
+    /// In the form that `jsonwebtoken` wants.
+    key: EncodingKey,
+    /// Its public half: a point, or an RSAPublicKey.
+    public: Vec<u8>,
+    /// What it can do.
+    fitting: &'static [Algorithm],
+}
+
+fn private_key(der: &[u8]) -> Result<PrivateKey, SignError> {
     const RSA: &[Algorithm] = &[
         Algorithm::RS256,
         Algorithm::RS384,
@@ -124,21 +164,25 @@ fn private_key(der: &[u8]) -> Result<(EncodingKey, &'static [Algorithm]), SignEr
     for (curve, algorithms) in curves {
         // Reads SEC 1 as well; `jsonwebtoken` takes PKCS#8 only.
         if let Ok(pair) = EcdsaKeyPair::from_private_key_der(curve, der) {
-            return Ok((EncodingKey::from_ec_der(pair.to_pkcs8v1()?.as_ref()), algorithms));
+            let key = EncodingKey::from_ec_der(pair.to_pkcs8v1()?.as_ref());
+            let public = pair.public_key().as_ref().to_vec();
+            return Ok(PrivateKey { key, public, fitting: algorithms });
         }
     }
     if let Ok(pair) = Ed25519KeyPair::from_pkcs8(der) {
         let key = EncodingKey::from_ed_der(pair.to_pkcs8v1()?.as_ref());
-        return Ok((key, &[Algorithm::EdDSA]));
+        let public = pair.public_key().as_ref().to_vec();
+        return Ok(PrivateKey { key, public, fitting: &[Algorithm::EdDSA] });
     }
     // Here `jsonwebtoken` takes PKCS#1 only, which PKCS#8 wraps.
     let der = pem::pkcs8_private_key(der).unwrap_or(der);
-    RsaKeyPair::from_der(der).map_err(|_| SignError::NoPrivateKey)?;
-    Ok((EncodingKey::from_rsa_der(der), RSA))
+    let pair = RsaKeyPair::from_der(der).map_err(|_| SignError::NoPrivateKey)?;
+    let public = pair.public_key().as_ref().to_vec();
+    Ok(PrivateKey { key: EncodingKey::from_rsa_der(der), public, fitting: RSA })
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::identity) mod tests {
     use super::*;
     use crate::{
         clock::Timestamp,

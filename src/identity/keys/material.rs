@@ -77,7 +77,7 @@ impl Material {
     }
 
     /// What this key can do, the default first.
-    fn algorithms(&self) -> &'static [Algorithm] {
+    pub(super) fn algorithms(&self) -> &'static [Algorithm] {
         match self {
             Material::Secret(_) => &[Algorithm::HS256, Algorithm::HS384, Algorithm::HS512],
             Material::Rsa(_) => &[

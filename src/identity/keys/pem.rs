@@ -12,6 +12,7 @@ pub(crate) struct Block<'a> {
 }
 
 const SEQUENCE: u8 = 0x30;
+const BIT_STRING: u8 = 0x03;
 const OCTET_STRING: u8 = 0x04;
 /// `[0] EXPLICIT`, which holds the version of a certificate.
 const VERSION: u8 = 0xa0;
@@ -73,6 +74,14 @@ pub(crate) fn certificate_public_key(der: &[u8]) -> Option<&[u8]> {
         field = Element::read(field.rest)?;
     }
     (field.tag == SEQUENCE).then_some(field.whole)
+}
+
+/// The key inside a SubjectPublicKeyInfo (RFC 5280 section 4.1).
+pub(crate) fn public_key_bits(der: &[u8]) -> Option<&[u8]> {
+    let algorithm = Element::read(Element::read(der)?.content_of(SEQUENCE)?)?;
+    let bits = Element::read(algorithm.rest)?.content_of(BIT_STRING)?;
+    // Keys are whole bytes: no bit of the last one is unused.
+    bits.strip_prefix(&[0])
 }
 
 /// The key inside a PKCS#8 PrivateKeyInfo (RFC 5208 section 5).
@@ -166,6 +175,7 @@ pub(crate) mod tests {
         fn prop_der_of_any_bytes_never_panics(der in proptest::collection::vec(any::<u8>(), 0..80)) {
             certificate_public_key(&der);
             pkcs8_private_key(&der);
+            public_key_bits(&der);
         }
     }
 }

@@ -1,0 +1,162 @@
+//! Public keys as a JWK Set (RFC 7517): what an issuer publishes, and what names a key.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::{Map, Value, json};
+
+use super::{Algorithm, KeyError, KeyProblem, material::Material, pem};
+
+/// A public key as a JWK writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicJwk {
+    /// The members that make the key, in the order of their names: that of its thumbprint.
+    members: Vec<(&'static str, String)>,
+    /// What it can do, if it can do only that. RSA keys have several algorithms.
+    algorithm: Option<Algorithm>,
+    /// All that it can do.
+    fitting: &'static [Algorithm],
+}
+
+impl PublicJwk {
+    /// The public keys of a PEM file: `PUBLIC KEY`, `RSA PUBLIC KEY` or `CERTIFICATE`.
+    ///
+    /// # Errors
+    /// There is none, or one that cannot be used, or a private key.
+    pub fn from_pem(pem: &[u8]) -> Result<Vec<PublicJwk>, KeyError> {
+        let materials = super::public_materials(pem)?;
+        let keys = materials.iter().map(|key| PublicJwk::of(key).map_err(KeyError::from));
+        keys.collect()
+    }
+
+    /// From a SubjectPublicKeyInfo, a PKCS#1 key, an uncompressed point, or the bytes of Ed25519.
+    pub(in crate::identity) fn from_bytes(bytes: &[u8]) -> Result<PublicJwk, KeyProblem> {
+        PublicJwk::of(&Material::from_der(bytes)?)
+    }
+
+    fn of(key: &Material) -> Result<PublicJwk, KeyProblem> {
+        let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let members = match key {
+            // It must never be published.
+            Material::Secret(_) => return Err(KeyProblem::Private),
+            Material::Rsa(key) => {
+                vec![("e", text(&key.e)), ("kty", "RSA".into()), ("n", text(&key.n))]
+            }
+            Material::P256(key) => elliptic("P-256", key, 32)?,
+            Material::P384(key) => elliptic("P-384", key, 48)?,
+            Material::Ed25519(key) => {
+                let x = pem::public_key_bits(key).unwrap_or(key);
+                vec![("crv", "Ed25519".into()), ("kty", "OKP".into()), ("x", text(x))]
+            }
+        };
+        let fitting = key.algorithms();
+        let algorithm = match fitting {
+            [only] => Some(*only),
+            _ => None,
+        };
+        Ok(PublicJwk { members, algorithm, fitting })
+    }
+
+    /// Whether this key can do `algorithm`.
+    pub fn can_do(&self, algorithm: Algorithm) -> bool {
+        self.fitting.contains(&algorithm)
+    }
+
+    /// The name of the key (`kid`): its SHA-256 thumbprint (RFC 7638), the same wherever it is
+    /// computed.
+    pub fn thumbprint(&self) -> String {
+        // By hand: the thumbprint is of exactly these bytes, whatever a serializer writes.
+        let members = self.members.iter().map(|(name, value)| format!("\"{name}\":\"{value}\""));
+        let canonical = format!("{{{}}}", members.collect::<Vec<_>>().join(","));
+        URL_SAFE_NO_PAD.encode(digest(&SHA256, canonical.as_bytes()))
+    }
+
+    /// The JWK. A key that can do several algorithms says `named`, if that is one of them.
+    fn to_json(&self, named: Option<Algorithm>) -> Value {
+        let named = named.filter(|algorithm| self.can_do(*algorithm));
+        let mut jwk = Map::new();
+        jwk.insert("kid".into(), self.thumbprint().into());
+        jwk.insert("use".into(), "sig".into());
+        if let Some(algorithm) = self.algorithm.or(named) {
+            jwk.insert("alg".into(), algorithm.name().into());
+        }
+        jwk.extend(self.members.iter().map(|(name, value)| ((*name).to_owned(), json!(value))));
+        Value::Object(jwk)
+    }
+}
+
+/// A set of these keys. Keys that can do several algorithms say `named`, if that is one of them.
+pub fn jwk_set(keys: &[PublicJwk], named: Option<Algorithm>) -> Value {
+    json!({ "keys": keys.iter().map(|key| key.to_json(named)).collect::<Vec<_>>() })
+}
+
+/// The members of a key of a NIST curve, whose coordinates have this length.
+fn elliptic(
+    curve: &str,
+    key: &[u8],
+    length: usize,
+) -> Result<Vec<(&'static str, String)>, KeyProblem> {
+    let point = pem::public_key_bits(key).unwrap_or(key);
+    // The uncompressed form of SEC 1 section 2.3.3. Nothing in use writes the compressed one.
+    let coordinates = point.strip_prefix(&[4]).and_then(|both| both.split_at_checked(length));
+    let (x, y) = coordinates.ok_or(KeyProblem::Unsupported)?;
+    let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    Ok(vec![("crv", curve.into()), ("kty", "EC".into()), ("x", text(x)), ("y", text(y))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::{KeySet, SigningKey, sign::tests::ec_pem};
+
+    #[test]
+    fn thumbprints_are_those_of_the_rfcs() {
+        let rsa = PublicJwk {
+            members: vec![
+                ("e", "AQAB".into()),
+                ("kty", "RSA".into()),
+                (
+                    "n",
+                    "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw".into(),
+                ),
+            ],
+            algorithm: None,
+            fitting: &[],
+        };
+        assert_eq!(rsa.thumbprint(), "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs", "RFC 7638");
+        let point = URL_SAFE_NO_PAD.decode("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo").unwrap();
+        let ed25519 = PublicJwk::from_bytes(&point).unwrap();
+        assert_eq!(ed25519.thumbprint(), "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k", "RFC 8037");
+    }
+
+    #[test]
+    fn published_keys_verify_what_is_signed_under_their_names() {
+        let (ed25519, ed25519_pem) = SigningKey::generate_ed25519().unwrap();
+        let mut pairs = vec![(ed25519, ed25519_pem)];
+        for algorithm in [Algorithm::ES256, Algorithm::ES384] {
+            let (private, public) = ec_pem(algorithm);
+            pairs.push((SigningKey::from_pem(private.as_bytes(), None).unwrap(), public));
+        }
+        let all: String = pairs.iter().map(|(_, public)| public.as_str()).collect();
+        let keys = PublicJwk::from_pem(all.as_bytes()).unwrap();
+        let (set, skipped) =
+            KeySet::from_jwks(jwk_set(&keys, None).to_string().as_bytes(), &[]).unwrap();
+        assert_eq!((set.len(), skipped), (3, vec![]));
+        for ((key, _), published) in pairs.iter().zip(&keys) {
+            assert_eq!(key.key_id(), Some(published.thumbprint().as_str()));
+            assert!(published.can_do(key.algorithm()));
+            assert!(set.has_name(&published.thumbprint()));
+        }
+    }
+
+    #[test]
+    fn private_keys_and_other_files_are_refused() {
+        let (private, public) = ec_pem(Algorithm::ES256);
+        for (pem, expected) in [
+            (private.clone(), KeyError::PrivateKey),
+            (public + &private, KeyError::PrivateKey),
+            ("nothing".into(), KeyError::NoPemKey),
+        ] {
+            assert_eq!(PublicJwk::from_pem(pem.as_bytes()), Err(expected));
+        }
+    }
+}
