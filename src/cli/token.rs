@@ -1,32 +1,44 @@
 //! `tollgate token`: tokens for development, signed with a key that is given.
 
+mod recipient;
+
 use std::{io::Write, path::PathBuf, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use serde_json::{Map, Value, json};
 
+use self::recipient::Recipient;
 use super::Failure;
 use crate::{
     clock::Clock,
-    identity::{Algorithm, SigningKey},
+    identity::{Algorithm, SigningKey, TokenHeader},
     policy::Sources,
 };
 
 /// Largest key file that is read.
 const MAX_KEY_FILE_BYTES: u64 = 64 * 1024;
+/// How long a token is good.
+const LIFETIME: Duration = Duration::from_secs(3600);
 
 /// Mint a token for development, signed with a key that you give
 ///
 /// The token is written to standard output, for use in a shell:
 /// curl -H "Authorization: Bearer $(tollgate token --private-key dev.pem --sub 42)" …
+///
+/// Issuer, audience and type are those that the policy wants: the one that --policy names, or those of
+/// config/tollgate.yaml or /etc/tollgate/tollgate.yaml. If the policy would refuse the token, the
+/// reason is written to standard error, and the command exits with 1.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     key: KeyArguments,
-    /// Signature algorithm; by default HS256, RS256, ES256, ES384 or EdDSA, as the key allows
+    /// The policy that is to take the token: a policy file, a folder of them, or a settings file
+    #[arg(long, value_name = "PATH")]
+    policy: Option<PathBuf>,
+    /// Signature algorithm; by default one that the policy allows and the key can do
     #[arg(long, value_name = "ALG")]
-    algorithm: Option<String>,
-    /// Name of the key in the token's header
+    algorithm: Option<Algorithm>,
+    /// Name of the key in the token's header; by default its thumbprint, as `tollgate jwks` writes it
     #[arg(long)]
     kid: Option<String>,
     /// Who the token is about
@@ -35,15 +47,15 @@ pub(super) struct Arguments {
     /// The claim `plan`, which the example policy takes the tier from
     #[arg(long)]
     plan: Option<String>,
-    /// The claim `iss`; the example policy's by default
-    #[arg(long, default_value = "https://id.example.com/")]
-    issuer: String,
-    /// The claim `aud`; the example policy's by default
-    #[arg(long, default_value = "api")]
-    audience: String,
-    /// How long it is good, from now
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
-    expires_in: Duration,
+    /// The issuer, by its name in the policy or by its claim `iss`; by default the policy's only one
+    #[arg(long)]
+    issuer: Option<String>,
+    /// The claim `aud`; by default the first that the issuer's tokens may be for
+    #[arg(long)]
+    audience: Option<String>,
+    /// How long it is good, from now; by default 1h, or the policy's `max_lifetime` if that is shorter
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    expires_in: Option<Duration>,
     /// Another claim; the value is read as JSON if it is JSON, else as text
     #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = parse_claim)]
     claims: Vec<(String, Value)>,
@@ -65,39 +77,47 @@ struct KeyArguments {
 }
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let key = signing_key(arguments)?;
+    let recipient = Recipient::find(arguments.policy.as_deref(), arguments.issuer.as_deref())?;
+    let key = signing_key(arguments, &recipient)?;
+    let kid = arguments.kid.as_deref();
+    let kid = kid.or_else(|| key.key_id().filter(|name| recipient.takes_key_id(name)));
+    let header = TokenHeader { kid, typ: recipient.token_type() };
+    let claims = claims(arguments, &recipient);
+    let token = key.sign_with(header, &claims).context("cannot sign")?;
+    writeln!(output, "{token}")?;
+    Ok(recipient.check(&token, Clock::System.now())?)
+}
+
+fn claims(arguments: &Arguments, recipient: &Recipient) -> Map<String, Value> {
     let now = Clock::System.now().as_micros() / 1_000_000;
+    let lifetime = arguments.expires_in.unwrap_or_else(|| recipient.lifetime(LIFETIME));
     let mut claims = Map::new();
-    claims.insert("iss".into(), json!(arguments.issuer));
-    claims.insert("aud".into(), json!(arguments.audience));
+    claims.insert("iss".into(), json!(recipient.issuer()));
+    if let Some(audience) = arguments.audience.as_deref().or(recipient.audience()) {
+        claims.insert("aud".into(), json!(audience));
+    }
     claims.insert("sub".into(), json!(arguments.sub));
     if let Some(plan) = &arguments.plan {
         claims.insert("plan".into(), json!(plan));
     }
     claims.insert("iat".into(), json!(now));
-    claims.insert("exp".into(), json!(now.saturating_add(arguments.expires_in.as_secs())));
+    claims.insert("exp".into(), json!(now.saturating_add(lifetime.as_secs())));
     claims.extend(arguments.claims.iter().cloned());
-    let token = key.sign(arguments.kid.as_deref(), &claims).context("cannot sign")?;
-    Ok(writeln!(output, "{token}")?)
+    claims
 }
 
-fn signing_key(arguments: &Arguments) -> anyhow::Result<SigningKey> {
+fn signing_key(arguments: &Arguments, recipient: &Recipient) -> anyhow::Result<SigningKey> {
     let key = &arguments.key;
     let sources = Sources::system();
-    let algorithm = match &arguments.algorithm {
-        Some(name) => match name.parse::<Algorithm>() {
-            Ok(algorithm) => Some(algorithm),
-            Err(_) => bail!("`{name}` is not a signature algorithm that is supported"),
-        },
-        None => None,
-    };
     let read = |path: &PathBuf| {
         let content = sources.read(path, MAX_KEY_FILE_BYTES);
         content.with_context(|| format!("cannot read {}", path.display()))
     };
     let secret = match (&key.private_key, &key.secret_file, &key.secret_env) {
         (Some(path), _, _) => {
-            let key = SigningKey::from_pem(&read(path)?, algorithm);
+            let pem = read(path)?;
+            let sign = |algorithm| SigningKey::from_pem(&pem, algorithm);
+            let key = in_best_algorithm(arguments.algorithm, recipient, sign);
             return key.with_context(|| format!("cannot use {}", path.display()));
         }
         (_, Some(path), _) => read(path)?.trim_ascii_end().to_vec(),
@@ -107,7 +127,25 @@ fn signing_key(arguments: &Arguments) -> anyhow::Result<SigningKey> {
             .into_bytes(),
         _ => bail!("no key: give --private-key, --secret-file or --secret-env"),
     };
-    Ok(SigningKey::from_secret(&secret, algorithm.unwrap_or(Algorithm::HS256))?)
+    let sign = |algorithm: Option<Algorithm>| {
+        SigningKey::from_secret(&secret, algorithm.unwrap_or(Algorithm::HS256))
+    };
+    Ok(in_best_algorithm(arguments.algorithm, recipient, sign)?)
+}
+
+/// The key with the algorithm that was asked for, else the first that the policy allows, else the
+/// key's own.
+fn in_best_algorithm<E>(
+    asked: Option<Algorithm>,
+    recipient: &Recipient,
+    key: impl Fn(Option<Algorithm>) -> Result<SigningKey, E>,
+) -> Result<SigningKey, E> {
+    if asked.is_some() {
+        return key(asked);
+    }
+    let allowed = Algorithm::ALL.into_iter().filter(|algorithm| recipient.allows(*algorithm));
+    let mut fitting = allowed.filter_map(|algorithm| key(Some(algorithm)).ok());
+    fitting.next().map_or_else(|| key(None), Ok)
 }
 
 fn parse_claim(text: &str) -> Result<(String, Value), String> {

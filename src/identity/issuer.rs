@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     claims::Claims,
-    jwt::TokenError,
+    jwt::{TokenError, Unverified},
     keys::{Algorithm, KeyRing, KeySet, RemoteKeys, RemoteSpec},
 };
 use crate::clock::Timestamp;
@@ -109,8 +109,16 @@ impl IssuerKeys {
         }
     }
 
+    /// Those that the policy has; none if the issuer publishes them.
+    pub fn fixed(&self) -> Option<&KeySet> {
+        match self {
+            IssuerKeys::Fixed(keys) => Some(keys),
+            IssuerKeys::Remote { .. } => None,
+        }
+    }
+
     /// Whether a token may name this algorithm, as far as that is known before the keys are.
-    pub(super) fn allows(&self, algorithm: Algorithm) -> bool {
+    pub fn allows(&self, algorithm: Algorithm) -> bool {
         match self {
             IssuerKeys::Fixed(keys) => keys.allows(algorithm),
             // Whoever fetches keys has no secrets.
@@ -145,6 +153,14 @@ pub(super) struct Validity {
 }
 
 impl Issuer {
+    /// Whether a token is good at `now`. None: only its issuer has the keys to verify it with.
+    pub fn judge(&self, token: &str, now: Timestamp) -> Option<Result<(), TokenError>> {
+        let keys = self.keys.fixed()?;
+        let verdict = Unverified::read(token.as_bytes(), std::slice::from_ref(self))
+            .and_then(|unverified| unverified.verify(self, keys, now));
+        Some(verdict.map(drop))
+    }
+
     /// What of a token's header depends on the issuer.
     pub(super) fn check_header(
         &self,

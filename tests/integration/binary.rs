@@ -12,6 +12,7 @@ mod handover;
 mod health;
 mod ignored_chain;
 mod key;
+mod readme;
 mod rehearsals;
 mod reload;
 mod restart;
@@ -63,7 +64,9 @@ impl Folder {
 
     /// Mints a token with the folder's secret.
     fn token(&self, arguments: &[&str]) -> String {
-        let output = self.run(&[&["token", "--secret-file", "secret"], arguments].concat());
+        let issuer = ["--issuer", "https://id.example.com/", "--audience", "api"];
+        let key = ["token", "--secret-file", "secret"];
+        let output = self.run(&[&key[..], &issuer, arguments].concat());
         assert_exit(&output, 0);
         text(&output.stdout).trim_end().to_owned()
     }
@@ -112,6 +115,7 @@ fn help_of_each_command_says_what_it_does() {
         (&["explain", "--help"], &["--admin <HOST:PORT>", "--claims <JSON>", "Nothing is charged"]),
         (&["health", "--help"], &["--config <FILE>", "--address <HOST:PORT>", "Exits with 0"]),
         (&["token", "--help"], &["--private-key", "--secret-file", "--sub", "Authorization"]),
+        (&["jwks", "--help"], &["<FILE>...", "--algorithm <ALG>", "thumbprint"]),
         (&["key", "--help"], &["--id", "--secret-stdin", "--append <FILE>", "digest"]),
         (&["demo", "--help"], &["--listen", "Ctrl-C"]),
     ] {
