@@ -12,6 +12,7 @@ mod handover;
 mod health;
 mod ignored_chain;
 mod key;
+mod key_rotation;
 mod readme;
 mod rehearsals;
 mod reload;
