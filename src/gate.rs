@@ -38,14 +38,14 @@ use std::{
 use http::{
     HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, request::Parts,
 };
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 
 use self::{
     head::Head,
     ignored_chain::warn_of_ignored_chain,
     judge::{Judge, Outcome, Passage, Sent},
     leases::LeaseBook,
-    line::{Owed, Seen},
+    line::{DeniedBy, Owed, Seen},
     redirect::{redirect, redirection},
     request_id::RequestIds,
     respond::{Audience, Reply, standings_of},
@@ -101,6 +101,7 @@ struct Arrival {
 #[derive(Default)]
 struct Note {
     error: Option<String>,
+    denied: Option<DeniedBy>,
     upstream_time: Option<Duration>,
 }
 
@@ -233,7 +234,9 @@ impl Gate {
                             // A preflight, which takes no token and is charged to nobody.
                             None => Some(0),
                         };
-                        let body = ClientBody { incoming: body, max_bytes };
+                        let counted = owed.line.as_mut().filter(|_| !body.is_end_stream());
+                        let received = counted.map(|(_, seen)| seen.count_body());
+                        let body = ClientBody { incoming: body, max_bytes, received };
                         self.forward(upstream, caller, (parts, body)).await
                     }
                 }
@@ -246,14 +249,17 @@ impl Gate {
             Outcome::Preflight(cors) => (Reply::Made(preflight_answer(cors, &parts.headers)), None),
             Outcome::Refuse(rejection) => (Reply::Refused(rejection), None),
         };
-        let error = reply.rejection().filter(|_| self.log.is_some()).map(ToString::to_string);
+        let rejection = reply.rejection().filter(|_| self.log.is_some());
+        let (error, denied) =
+            (rejection.map(ToString::to_string), rejection.and_then(DeniedBy::of));
+        let note = Note { error, denied, upstream_time };
         let response = judge.respond(reply, &mut owed.passage, &audience);
-        let mut tail = owed.begin(response.status().as_u16(), &Note { error, upstream_time });
+        let mut tail = owed.begin(response.status().as_u16(), &note);
         if audience.format == Format::Grpc
             && let Some(tail) = &mut tail
             && let Some(status) = grpc_status(response.headers())
         {
-            tail.add("grpc_status", status);
+            tail.add_grpc_status(status);
         }
         response.map(|body| body.with_tail(tail).with_leases(leases))
     }

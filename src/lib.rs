@@ -25,6 +25,7 @@ pub mod cases;
 pub mod cli;
 pub mod clock;
 pub mod deadline;
+pub mod events;
 pub mod explain;
 pub mod gate;
 pub mod identity;

@@ -2,6 +2,7 @@
 
 mod body;
 mod cors;
+mod denied_for;
 mod grpc;
 mod limit_headers;
 mod negotiation;
@@ -25,6 +26,7 @@ use self::problem::{PROBLEM_JSON, Problem};
 pub use self::{
     body::Body,
     cors::{AllowedOrigin, preflight_answer},
+    denied_for::DenialReason,
     grpc::grpc_status,
     limit_headers::{LimitHeaders, expose, told_reset},
     negotiation::Format,

@@ -6,6 +6,7 @@ mod configuration;
 mod ending;
 mod limits;
 mod listener;
+mod log;
 mod memory;
 mod moving;
 mod redis;
@@ -39,6 +40,7 @@ pub use self::{
     configuration::{Configuration, read_policies, read_text},
     limits::{Http2Limits, Limits},
     listener::{ALPN_HTTP2, CurrentTls, ListenAddress, ListenerSettings, Protocols, Redirect},
+    log::{AccessLogSettings, events_format},
     memory::SnapshotSettings,
     moving::{MoveMode, Moving},
     redis::{CurrentAccess, Endpoint, Primary, RedisSettings, Shard, StoreClock, Topology},
@@ -49,7 +51,12 @@ pub use self::{
 };
 
 use self::{
-    admin::RawAdmin, limits::RawLimits, listener::RawListener, reload::RawReload, store::RawStore,
+    admin::RawAdmin,
+    limits::RawLimits,
+    listener::RawListener,
+    log::{RawAccessLog, RawLog},
+    reload::RawReload,
+    store::RawStore,
     timeouts::RawTimeouts,
 };
 
@@ -70,8 +77,10 @@ pub struct Settings {
     pub store: StoreSettings,
     /// Memory for verified tokens.
     pub token_cache_bytes: u64,
-    /// How access log lines look; none: no access log.
-    pub access_log: Option<Format>,
+    /// The access log; none: there is none.
+    pub access_log: Option<AccessLogSettings>,
+    /// How events, which are not about single requests, look on standard error.
+    pub events: Format,
     /// How long requests in flight may take to finish at shutdown.
     pub drain: Duration,
     /// How long it goes on accepting once it was told to end.
@@ -139,6 +148,9 @@ struct RawSettings {
     /// The access log: one line a request on standard output.
     #[serde(default)]
     access_log: RawAccessLog,
+    /// The log of events, which are not about single requests, on standard error.
+    #[serde(default)]
+    log: RawLog,
     /// How long requests in flight may take to finish at shutdown, up to 1h. Default: 30s.
     drain: Option<Spanned<String>>,
     /// How long the process goes on as before once it was told to end, but for `/readyz`, which says
@@ -159,15 +171,6 @@ struct RawSettings {
     /// How changes of policies, keys and this file are noticed.
     #[serde(default)]
     reload: RawReload,
-}
-
-/// How requests are logged.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename = "access_log section")]
-struct RawAccessLog {
-    /// How a line looks: `text` or `json`; `off` for no access log. Default: text.
-    #[schemars(extend("enum" = ["text", "json", "off"]))]
-    format: Option<Spanned<String>>,
 }
 
 /// Fields that the format has and this version does not act on.
@@ -248,13 +251,8 @@ impl Checker<'_> {
             ),
         };
         let networks = self.trusted_networks(&raw.trusted_proxies);
-        let access_log = match &raw.access_log.format {
-            None => Some(Some(Format::Text)),
-            Some(raw) => self.one_of(
-                raw,
-                &[("text", Some(Format::Text)), ("json", Some(Format::Json)), ("off", None)],
-            ),
-        };
+        let access_log = self.access_log(&raw.access_log);
+        let events = self.events(&raw.log);
         let workers = self.workers(raw.workers.as_ref());
         let store = self.store(&raw.store);
         let drain = self.drain(raw.drain.as_ref());
@@ -278,6 +276,7 @@ impl Checker<'_> {
                 .token_cache_bytes
                 .map_or(DEFAULT_TOKEN_CACHE_BYTES, |bytes| bytes.value),
             access_log: access_log?,
+            events: events?,
             drain,
             drain_delay,
             handover,
@@ -403,7 +402,8 @@ mod tests {
     fn defaults_need_only_a_listener() {
         let settings = parse("version: 1\nlisteners: [{ address: 127.0.0.1:0 }]\n").unwrap();
         assert_eq!(settings.policies, Path::new("config/policies"));
-        assert_eq!(settings.access_log, Some(Format::Text));
+        assert_eq!(settings.access_log, Some(AccessLogSettings::default()));
+        assert_eq!(settings.events, Format::Text);
         assert!(settings.workers >= 1);
     }
 

@@ -13,10 +13,12 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Failure,
-    run::{LAST_WORDS, log_to_stderr, serve},
+    run::{LAST_WORDS, serve},
 };
 use crate::{
+    access_log::Format,
     clock::Clock,
+    events::log_to_stderr,
     identity::SigningKey,
     policy::{Policies, Sources, load},
     server::handover::Inherited,
@@ -43,7 +45,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let events = log_to_stderr();
+    let events = log_to_stderr(Format::Text);
     let api = sample_api::start()?;
     let (key, public_pem) = SigningKey::generate_ed25519().context("cannot make a key")?;
     let sources = Sources::system().with_file(KEY_FILE, public_pem);

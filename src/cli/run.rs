@@ -9,7 +9,6 @@ mod upkeep;
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use tracing_subscriber::EnvFilter;
 
 use self::{
     signals::{Caught, Signals},
@@ -22,6 +21,7 @@ use crate::{
     admin::Phase,
     cases::verify,
     clock::Clock,
+    events::log_to_stderr,
     gate::Shared,
     pipe::Pipe,
     policy::Sources,
@@ -30,7 +30,7 @@ use crate::{
         Listener, Server, Stopped,
         handover::{Inherited, Predecessor},
     },
-    settings::{Configuration, ListenAddress},
+    settings::{Configuration, ListenAddress, events_format},
     store::{Keeper, Saver},
 };
 
@@ -53,9 +53,10 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let events = log_to_stderr();
-    let inherited = Inherited::from_service_manager();
     let (file, sources) = (arguments.config.clone(), Sources::system());
+    // Before everything else, which may have something to say.
+    let events = log_to_stderr(events_format(&file, &sources));
+    let inherited = Inherited::from_service_manager();
     let recording = sources.recording();
     let configuration = Configuration::read(&file, &recording)?;
     // What was in force before passes again: tests depend on nothing but the files. So this keeps no
@@ -93,7 +94,7 @@ pub(super) fn serve(
     let pipe = Pipe::start(io::stdout(), |lines| {
         tracing::warn!(lines, "access log lines were dropped: nobody reads them fast enough");
     });
-    let access_log = settings.access_log.map(|format| AccessLog::new(format, pipe.clone()));
+    let access_log = settings.access_log.map(|own| AccessLog::new(own, pipe.clone()));
     let snapshot = settings.store.snapshot.clone();
     let shared = Arc::new(Shared::new(configuration, Clock::System).context("cannot start")?);
     let store = Arc::clone(&shared.stores.memory);
@@ -165,17 +166,3 @@ async fn wait_for_successor(succession: Option<Succession>, saver: Option<Saver>
 
 /// How long the process waits at its end for what was logged to be written.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
-
-/// Events go to standard error, the access log to standard output; a full pipe holds up neither.
-pub(super) fn log_to_stderr() -> Pipe {
-    let filter = EnvFilter::try_from_env("TOLLGATE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let pipe = Pipe::start(io::stderr(), |_| {});
-    let lines = pipe.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(false)
-        .with_writer(move || lines.line());
-    // Only the first caller in a process sets it.
-    let _ = subscriber.try_init();
-    pipe
-}

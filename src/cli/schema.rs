@@ -145,6 +145,8 @@ mod tests {
         ("paths: { WORD }", Kind::Policy, "paths_section", "encoded_slash"),
         ("cors: { origins: [https://a.test], WORD }", Kind::Policy, "cors_section", "preflight"),
         ("access_log: { WORD }", Kind::Settings, "access_log_section", "format"),
+        ("access_log: { WORD }", Kind::Settings, "access_log_section", "only"),
+        ("log: { WORD }", Kind::Settings, "log_section", "format"),
         ("store: { next: { memory: {} }, WORD }", Kind::Settings, "store_section", "mode"),
         ("store: { redis: { url: redis://h, WORD } }", Kind::Settings, "redis_section", "clock"),
     ];

@@ -5,7 +5,7 @@
 //! [`Script`], and is asked for in three places: who the sender is, whether a charge is taken, and
 //! whether an address is remembered for its bad tokens.
 
-use std::{rc::Rc, sync::Arc};
+use std::{net::IpAddr, rc::Rc, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
@@ -205,6 +205,20 @@ impl<'p> Passage<'p> {
             (Format::Problem, Some(tally)) => tally.violated().collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// Whether the policy exempts the client from all limits.
+    pub(super) fn is_exempt(&self, address: IpAddr) -> bool {
+        let Some(policy) = self.policy else { return false };
+        match &self.identity {
+            Some(identity) => policy.exempt.contains(identity),
+            None => policy.exempt.contains_address(address),
+        }
+    }
+
+    /// Whether `User-Agent` holds no credentials.
+    pub(super) fn may_log_user_agent(&self) -> bool {
+        self.policy.is_none_or(|policy| !policy.identity.sources.reads(&header::USER_AGENT))
     }
 
     pub(super) fn responses(&self) -> &'p Responses {

@@ -2,13 +2,20 @@
 
 use std::{cell::Cell, net::IpAddr, rc::Rc};
 
-use http::{HeaderValue, Method, request::Parts};
+use http::{HeaderValue, Method, header::USER_AGENT, request::Parts};
+use smallvec::SmallVec;
 
-use super::{Arrival, Note, Passage, head::Head, tally::Tally};
+use super::{
+    Arrival, Note, Passage,
+    charges::Role,
+    head::Head,
+    tally::{Item, Tally},
+};
 use crate::{
-    access_log::{Counted, Entry, LogBuffer, Tail},
+    access_log::{Decision, Denied, Entry, LimitStanding, LogBuffer, Mode, Tail},
     clock::Clock,
-    response::{CLIENT_CLOSED_REQUEST, INTERNAL_ERROR, Rejection},
+    limit::Quota,
+    response::{CLIENT_CLOSED_REQUEST, DenialReason, INTERNAL_ERROR, Rejection, told_reset},
     store::Store,
 };
 
@@ -18,6 +25,9 @@ pub(super) struct Seen {
     host: Option<String>,
     path: String,
     address: IpAddr,
+    user_agent: Option<HeaderValue>,
+    /// Bytes of its body so far. None: nobody reads it.
+    received: Option<Rc<Cell<u64>>>,
 }
 
 impl Seen {
@@ -27,7 +37,39 @@ impl Seen {
             Some(head) => (head.host().map(str::to_owned), head.path.to_string()),
             None => (None, parts.uri.path().to_owned()),
         };
-        Seen { method: parts.method.clone(), host, path, address }
+        let (method, user_agent) = (parts.method.clone(), parts.headers.get(USER_AGENT).cloned());
+        Seen { method, host, path, address, user_agent, received: None }
+    }
+
+    /// A count of what is read of its body, for who reads it.
+    pub(super) fn count_body(&mut self) -> Rc<Cell<u64>> {
+        Rc::clone(self.received.insert(Rc::default()))
+    }
+}
+
+/// Why a request was denied.
+pub(super) struct DeniedBy {
+    reason: DenialReason,
+    /// The name of the limit, if it was one.
+    limit: Option<Box<str>>,
+}
+
+impl DeniedBy {
+    /// Why `rejection` denies; none if it is no denial.
+    pub(super) fn of(rejection: &Rejection) -> Option<DeniedBy> {
+        let reason = rejection.denied_for()?;
+        Some(DeniedBy { reason, limit: rejection.limit().map(Box::from) })
+    }
+
+    fn shown(&self) -> Denied<'_> {
+        Denied { reason: self.reason.name(), by: self.limit.as_deref() }
+    }
+}
+
+impl Note {
+    /// `deny` wins over `exempt`.
+    fn is_on_deny_list(&self) -> bool {
+        self.denied.as_ref().is_some_and(|denied| denied.reason == DenialReason::Deny)
     }
 }
 
@@ -62,29 +104,59 @@ impl Owed<'_, '_> {
         let tier = passage.policy.zip(identity).and_then(|(policy, identity)| {
             policy.identity.tiers.get(identity.tier).map(|tier| &*tier.name)
         });
-        let told = passage.tally.as_ref().and_then(Tally::told);
-        let shadowed = passage.tally.as_ref().and_then(Tally::would_deny_names);
+        let tally = passage.tally.as_ref();
+        let shadowed = tally.and_then(Tally::would_deny_names);
+        let user_agent = seen.user_agent.as_ref().filter(|_| passage.may_log_user_agent());
+        let limits: SmallVec<[LimitStanding<'_>; 4]> = tally
+            .into_iter()
+            .flat_map(|tally| tally.items().map(|item| standing(tally, &item)))
+            .collect();
         let line = log.begin(&Entry {
             time: arrival.now,
             request_id: request_id.to_str().unwrap_or_default(),
-            client: &seen.address,
+            client: seen.address,
             caller: caller.map(|caller| (caller.kind, &caller.value as _)),
             tier,
             method: seen.method.as_str(),
             host: seen.host.as_deref(),
             path: &seen.path,
             route: passage.route.map(|route| &*route.name),
-            limit: told.map(|item| Counted {
-                name: &item.asked.limit.name,
-                used: item.standing().used,
-                limit: item.standing().limit,
-            }),
+            status,
+            is_exempt: passage.is_exempt(seen.address) && !note.is_on_deny_list(),
+            denied: note.denied.as_ref().map(|denied| denied.shown()),
             would_deny: shadowed.as_deref(),
             error: note.error.as_ref().map(|error| error as _),
-            status,
+            limit: tally.and_then(|tally| Some(standing(tally, &tally.told()?))),
+            limits: &limits,
+            user_agent: user_agent.map(HeaderValue::as_bytes),
             upstream: note.upstream_time,
-        });
-        Some(Tail::new(Rc::clone(log), line, arrival.started))
+        })?;
+        Some(Tail::new(Rc::clone(log), line, arrival.started, seen.received.clone()))
+    }
+}
+
+/// How one of a request's charges came out, as the log has it.
+fn standing<'t, 'p>(tally: &Tally<'p>, item: &Item<'t, 'p>) -> LimitStanding<'t> {
+    let (standing, role) = (item.standing(), item.asked.role);
+    let is_window = !matches!(item.charge.quota, Quota::Concurrency(_));
+    LimitStanding {
+        name: &item.asked.limit.name,
+        mode: match role {
+            Role::Primary | Role::Secondary => Mode::Enforce,
+            Role::Shadow => Mode::Shadow,
+            Role::Candidate => Mode::Candidate,
+        },
+        window_seconds: item.asked.allowance.window_secs.filter(|_| is_window),
+        limit: standing.limit,
+        used: standing.used,
+        remaining: standing.remaining,
+        reset: is_window.then(|| told_reset(standing).ceil_secs()),
+        cost: tally.cost_of(item),
+        decision: match role {
+            _ if item.outcome.fits() => Decision::Allow,
+            Role::Primary | Role::Secondary => Decision::Deny,
+            Role::Shadow | Role::Candidate => Decision::WouldDeny,
+        },
     }
 }
 
@@ -101,7 +173,7 @@ impl Drop for Owed<'_, '_> {
             true => {
                 self.panicked.set(Some(self.request_id.clone()));
                 let error = Some(Rejection::Internal.to_string());
-                (INTERNAL_ERROR, Note { error, upstream_time: None })
+                (INTERNAL_ERROR, Note { error, ..Note::default() })
             }
             false => (CLIENT_CLOSED_REQUEST, Note::default()),
         };

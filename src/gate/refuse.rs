@@ -25,24 +25,28 @@ impl Gate {
         let response = last_answer(rejection, request_id, arrival);
         let status = response.status().as_u16();
         let (method, path) = words(line);
-        let tail = self.log.as_ref().map(|log| {
+        let tail = self.log.as_ref().and_then(|log| {
             let line = log.begin(&Entry {
                 time: arrival.now,
                 request_id: request_id.to_str().unwrap_or_default(),
-                client: &peer.address,
+                client: peer.address,
                 caller: None,
                 tier: None,
                 method: &method,
                 host: None,
                 path: &path,
                 route: None,
-                limit: None,
+                status,
+                is_exempt: false,
+                denied: None,
                 would_deny: None,
                 error: Some(&error),
-                status,
+                limit: None,
+                limits: &[],
+                user_agent: None,
                 upstream: None,
-            });
-            Tail::new(log.clone(), line, arrival.started)
+            })?;
+            Some(Tail::new(log.clone(), line, arrival.started, None))
         });
         response.map(|body| body.with_tail(tail))
     }

@@ -82,6 +82,12 @@ impl<'p> Tally<'p> {
         items.filter(|item| item.outcome.decided_by != DecidedBy::Nobody)
     }
 
+    /// Units that the request has cost one of them in the end: none if it was denied, or if that one
+    /// only counts and had no room.
+    pub(super) fn cost_of(&self, item: &Item<'_, 'p>) -> u32 {
+        if self.is_open && item.outcome.fits() { item.charge.cost } else { 0 }
+    }
+
     /// The charges that are more than counted.
     pub(super) fn enforced(&self) -> impl Iterator<Item = Item<'_, 'p>> {
         self.items().filter(|item| matches!(item.asked.role, Role::Primary | Role::Secondary))

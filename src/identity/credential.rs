@@ -91,6 +91,11 @@ impl TokenSources {
         }
     }
 
+    /// Whether a credential may be in this header.
+    pub fn reads(&self, name: &HeaderName) -> bool {
+        self.header.iter().chain(&self.api_key).any(|header| header == name)
+    }
+
     /// Takes the token out of a request that goes on to the upstream, unless the policy keeps it.
     pub fn strip(&self, headers: &mut HeaderMap) {
         if self.forward {

@@ -90,8 +90,7 @@ impl Body {
     /// down.
     pub fn end_tunnel(mut self, is_complete: bool, (up, down): (u64, u64)) {
         if let Some(tail) = &mut self.tail {
-            tail.add("up", up);
-            tail.add("down", down);
+            tail.add_tunnel(up, down);
         }
         if is_complete {
             self.end();
@@ -177,7 +176,12 @@ impl Body {
         };
         match &polled {
             Poll::Ready(None) => self.end(),
-            Poll::Ready(Some(_)) => {}
+            Poll::Ready(Some(Ok(frame))) => {
+                if let (Some(tail), Some(data)) = (&mut self.tail, frame.data_ref()) {
+                    tail.count_sent(data.len());
+                }
+            }
+            Poll::Ready(Some(Err(_))) => {}
             Poll::Pending => {
                 if let Some(paced) = &self.paced {
                     paced.pace.ask();
@@ -190,7 +194,7 @@ impl Body {
             if let Some(tail) = &mut self.tail
                 && let Some(status) = grpc_status(trailers)
             {
-                tail.add("grpc_status", status);
+                tail.add_grpc_status(status);
             }
             // Nothing comes after them.
             self.end();
@@ -243,7 +247,8 @@ impl Drop for Body {
         // Whoever sends a body on does not ask for more than he needs to know that it has ended.
         if self.is_end_stream() || is_unasked {
             self.end();
-        } else if let Some(tail) = self.tail.take() {
+        } else if let Some(mut tail) = self.tail.take() {
+            tail.discount(self.rest());
             tail.end(false);
         }
     }

@@ -7,6 +7,7 @@ mod demo;
 mod descriptors;
 mod diff;
 mod draining;
+mod events;
 mod explain;
 mod handover;
 mod health;

@@ -35,6 +35,9 @@ mod forwarding;
 /// Servers: how they are spoken to, what they may have, and what their failures become.
 mod upstreams;
 
+/// What the access log says of all that.
+mod access_log;
+
 /// Switching to other protocols, and what comes after that.
 mod upgrades;
 

@@ -24,7 +24,8 @@ impl Tally<'_> {
     /// Puts right what was charged, now that the response is known; before its head leaves, so that
     /// it tells the numbers after that.
     ///
-    /// Every charge is put right once, in one direction: a receipt is used up by it.
+    /// Every charge is put right once, in one direction: a receipt is used up by it. From then on the
+    /// charge says what it has come to, which the log tells.
     pub(in crate::gate) fn settle(
         &mut self,
         store: &Rc<Store>,
@@ -34,12 +35,24 @@ impl Tally<'_> {
         if !self.is_open {
             return;
         }
-        let asked = self.asked.limits.iter().zip(&self.asked.charges);
+        let asked = self.asked.limits.iter().zip(&mut self.asked.charges);
         for ((asked, charge), outcome) in asked.zip(&mut self.outcomes) {
-            let item = Item { asked, charge, outcome };
-            let Some((adjustment, cost)) = item.correction(response) else { continue };
-            let charge = Charge { cost, ..*charge };
-            let settled = store.settle((&charge, outcome), adjustment, clock.now());
+            let Some((adjustment, cost)) = Item { asked, charge, outcome }.correction(response)
+            else {
+                if charge.timing == Timing::Later {
+                    charge.cost = 0;
+                }
+                continue;
+            };
+            let settling = Charge { cost, ..*charge };
+            let settled = store.settle((&settling, outcome), adjustment, clock.now());
+            charge.cost = match (charge.timing, adjustment) {
+                (Timing::Later, _) => cost,
+                (Timing::Now, Adjustment::GiveBack(_)) => charge.cost.saturating_sub(cost),
+                (Timing::Now, Adjustment::Take | Adjustment::Renew(_)) => {
+                    charge.cost.saturating_add(cost)
+                }
+            };
             outcome.receipt = None;
             outcome.standing = settled.unwrap_or(outcome.standing);
         }

@@ -24,6 +24,8 @@ pub struct ClientBody {
     pub incoming: Incoming,
     /// Bytes that it may have; none: any number.
     pub max_bytes: Option<u64>,
+    /// Where what comes is counted; none: nobody asks.
+    pub received: Option<Rc<Cell<u64>>>,
 }
 
 /// A client's body on its way to the upstream.
@@ -31,6 +33,8 @@ pub struct RequestBody {
     incoming: Option<Incoming>,
     /// Bytes that may still come.
     room: u64,
+    /// Bytes that have come, for who asks.
+    received: Option<Rc<Cell<u64>>>,
     timing: Option<Timing>,
     /// Headers that only this proxy writes, by the policy; none: there are no such.
     own: Option<Arc<[HeaderName]>>,
@@ -71,10 +75,11 @@ pub(in crate::upstream) struct BodyState {
     unread: RefCell<Option<Unread>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Unread {
     incoming: Option<Incoming>,
     room: u64,
+    received: Option<Rc<Cell<u64>>>,
     own: Option<Arc<[HeaderName]>>,
 }
 
@@ -129,29 +134,30 @@ pub enum RequestBodyError {
 impl RequestBody {
     /// The client's body.
     pub(in crate::upstream) fn new(body: ClientBody, upstream: &Upstream) -> Self {
-        let ClientBody { incoming, max_bytes } = body;
+        let ClientBody { incoming, max_bytes, received } = body;
         let room = max_bytes.unwrap_or(u64::MAX);
         // Only trailers are looked at for them.
         let own = match incoming.is_end_stream() {
             true => None,
             false => upstream.own_headers.clone(),
         };
-        RequestBody::of(Some(incoming), room, own)
+        RequestBody::of(Unread { incoming: Some(incoming), room, received, own })
     }
 
     /// No body.
     pub(in crate::upstream) fn empty() -> Self {
-        RequestBody::of(None, 0, None)
+        RequestBody::of(Unread::default())
     }
 
     /// A body again of which nothing was read.
     pub(in crate::upstream) fn unread(state: &BodyState) -> Option<Self> {
-        let unread = state.unread.take()?;
-        Some(RequestBody::of(unread.incoming, unread.room, unread.own))
+        Some(RequestBody::of(state.unread.take()?))
     }
 
-    fn of(incoming: Option<Incoming>, room: u64, own: Option<Arc<[HeaderName]>>) -> Self {
-        RequestBody { incoming, room, timing: None, own, state: Rc::default(), is_streamed: false }
+    fn of(unread: Unread) -> Self {
+        let Unread { incoming, room, received, own } = unread;
+        let state = Rc::default();
+        RequestBody { incoming, room, received, timing: None, own, state, is_streamed: false }
     }
 
     /// Sets the deadline of this exchange anew with each frame.
@@ -179,8 +185,13 @@ impl RequestBody {
 impl Drop for RequestBody {
     fn drop(&mut self) {
         if self.is_streamed && !self.state.begun.get() {
-            let (incoming, own) = (self.incoming.take(), self.own.take());
-            *self.state.unread.borrow_mut() = Some(Unread { incoming, room: self.room, own });
+            let unread = Unread {
+                incoming: self.incoming.take(),
+                room: self.room,
+                received: self.received.take(),
+                own: self.own.take(),
+            };
+            *self.state.unread.borrow_mut() = Some(unread);
         }
     }
 }
@@ -219,6 +230,9 @@ impl Body for RequestBody {
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && let Some(data) = frame.data_ref()
         {
+            if let Some(received) = &body.received {
+                received.set(received.get() + data.len() as u64);
+            }
             match body.room.checked_sub(data.len() as u64) {
                 Some(room) => body.room = room,
                 None => {

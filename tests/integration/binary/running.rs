@@ -60,8 +60,11 @@ impl Running {
     pub(super) fn serve_by(folder: &Folder, command: Command) -> (Running, SocketAddr) {
         let mut running = Running::start_by(folder, command);
         let line = running.stderr.wait_for("listening");
-        let address = line.split("address=").nth(1).unwrap();
-        (running, address.trim().parse().unwrap())
+        let address = match serde_json::from_str::<serde_json::Value>(&line) {
+            Ok(event) => event["fields"]["address"].as_str().unwrap().to_owned(),
+            Err(_) => line.split("address=").nth(1).unwrap().trim().to_owned(),
+        };
+        (running, address.parse().unwrap())
     }
 
     /// Waits for a line on standard error that contains `text`.

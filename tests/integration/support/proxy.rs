@@ -14,7 +14,7 @@ use std::{
 
 use tokio::sync::oneshot;
 use tollgate::{
-    access_log::{AccessLog, Format},
+    access_log::AccessLog,
     clock::{Clock, Timestamp},
     gate::Shared,
     pipe::Pipe,
@@ -156,7 +156,7 @@ impl Proxy {
             shared: Arc::clone(&shared),
             listeners,
             workers,
-            access_log: Some(AccessLog::new(Format::Text, pipe.clone())),
+            access_log: settings.access_log.map(|own| AccessLog::new(own, pipe.clone())),
             drain,
         };
         let (stop, stopping) = oneshot::channel();

@@ -1,0 +1,108 @@
+//! Lines for machines.
+
+use std::{fmt::Display, io::Write as _};
+
+use super::{
+    Ending, Millis,
+    entry::{Entry, LimitStanding},
+    escape::{push_json, push_json_header},
+};
+
+/// Room for most lines.
+const LINE_BYTES: usize = 1024;
+
+/// Of a longer `User-Agent`, the rest is cut off: clients can send kilobytes.
+const MAX_USER_AGENT_BYTES: usize = 256;
+
+/// All fields but the last, and no closing brace. Whatever is not known is null.
+pub(super) fn write_json(entry: &Entry<'_>) -> Vec<u8> {
+    let mut line = Vec::with_capacity(LINE_BYTES);
+    // Writing to memory does not fail.
+    let _ = write!(line, "{{\"time\":\"{}\"", entry.time);
+    push_text(&mut line, "request_id", Some(&entry.request_id));
+    let _ = write!(line, ",\"client\":\"{}\"", entry.client);
+    match entry.caller {
+        Some((kind, value)) => {
+            push_text(&mut line, "caller", Some(&format_args!("{kind}:{value}")))
+        }
+        None => push_text(&mut line, "caller", None),
+    }
+    push_text(&mut line, "tier", shown(&entry.tier));
+    push_text(&mut line, "method", Some(&entry.method));
+    push_text(&mut line, "host", shown(&entry.host));
+    push_text(&mut line, "path", Some(&entry.path));
+    push_text(&mut line, "route", shown(&entry.route));
+    let _ = write!(line, ",\"status\":{},\"exempt\":{}", entry.status, entry.is_exempt);
+    push_text(&mut line, "denied", shown(&entry.denied.map(|denied| denied.reason)));
+    push_text(&mut line, "denied_by", shown(&entry.denied.and_then(|denied| denied.by)));
+    push_text(&mut line, "would_deny", shown(&entry.would_deny));
+    push_text(&mut line, "error", entry.error);
+    push_limit(&mut line, entry.limit.as_ref());
+    push_limits(&mut line, entry.limits);
+    line.extend_from_slice(b",\"user_agent\":");
+    match entry.user_agent {
+        Some(value) => push_json_header(&mut line, value, MAX_USER_AGENT_BYTES),
+        None => line.extend_from_slice(b"null"),
+    }
+    let _ = match entry.upstream {
+        Some(upstream) => write!(line, ",\"upstream_ms\":{}", Millis(upstream)),
+        None => write!(line, ",\"upstream_ms\":null"),
+    };
+    line
+}
+
+/// Ends a line: the bytes of both bodies, and how long it took.
+pub(super) fn end(line: &mut Vec<u8>, ending: &Ending) {
+    let Ending { received, sent, total, is_complete } = *ending;
+    let total = Millis(total);
+    let _ = write!(
+        line,
+        ",\"request_bytes\":{received},\"response_bytes\":{sent},\"total_ms\":{total}"
+    );
+    line.extend_from_slice(if is_complete { b"}\n" } else { b",\"aborted\":true}\n" });
+}
+
+fn shown<T: Display>(text: &Option<T>) -> Option<&dyn Display> {
+    text.as_ref().map(|text| text as &dyn Display)
+}
+
+fn push_text(line: &mut Vec<u8>, name: &str, text: Option<&dyn Display>) {
+    let _ = write!(line, ",\"{name}\":");
+    match text {
+        Some(text) => push_json(line, text),
+        None => line.extend_from_slice(b"null"),
+    }
+}
+
+/// The one limit that clients are told about, where a reader need not look into a list.
+fn push_limit(line: &mut Vec<u8>, limit: Option<&LimitStanding<'_>>) {
+    // The name of a limit needs no escapes.
+    let _ = match limit {
+        Some(LimitStanding { name, used, limit, cost, .. }) => {
+            write!(line, ",\"limit\":\"{name}\",\"used\":{used},\"of\":{limit},\"cost\":{cost}")
+        }
+        None => write!(line, ",\"limit\":null,\"used\":null,\"of\":null,\"cost\":null"),
+    };
+}
+
+fn push_limits(line: &mut Vec<u8>, limits: &[LimitStanding<'_>]) {
+    line.extend_from_slice(b",\"limits\":[");
+    for (at, standing) in limits.iter().enumerate() {
+        let LimitStanding { name, limit, used, remaining, cost, .. } = standing;
+        let (mode, decision) = (standing.mode.name(), standing.decision.name());
+        let comma = if at == 0 { "" } else { "," };
+        let _ = write!(line, "{comma}{{\"name\":\"{name}\",\"mode\":\"{mode}\"");
+        push_number(line, "window_seconds", standing.window_seconds);
+        let _ = write!(line, ",\"limit\":{limit},\"used\":{used},\"remaining\":{remaining}");
+        push_number(line, "reset", standing.reset);
+        let _ = write!(line, ",\"cost\":{cost},\"decision\":\"{decision}\"}}");
+    }
+    line.push(b']');
+}
+
+fn push_number(line: &mut Vec<u8>, name: &str, number: Option<u64>) {
+    let _ = match number {
+        Some(number) => write!(line, ",\"{name}\":{number}"),
+        None => write!(line, ",\"{name}\":null"),
+    };
+}

@@ -1,0 +1,58 @@
+//! Which answers of the proxy are denials, and why, in words for those who count them.
+
+use super::Rejection;
+
+/// Why the proxy denies a request that is in good form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DenialReason {
+    /// A limit has no room.
+    Limit,
+    /// The policy's `deny` names the client.
+    Deny,
+    /// There are no good credentials, or they cannot be checked.
+    Auth,
+    /// The token lacks a scope.
+    Scope,
+    /// The request lacks what a limit counts by.
+    MissingKey,
+    /// The store could not decide about a limit.
+    Store,
+}
+
+impl DenialReason {
+    /// Its name in the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            DenialReason::Limit => "limit",
+            DenialReason::Deny => "deny",
+            DenialReason::Auth => "auth",
+            DenialReason::Scope => "scope",
+            DenialReason::MissingKey => "missing_key",
+            DenialReason::Store => "store",
+        }
+    }
+}
+
+impl Rejection {
+    /// Why the request is denied; none if it is no denial but an error: of the request's form, of its
+    /// address or size, of the upstream, or ours.
+    pub fn denied_for(&self) -> Option<DenialReason> {
+        match self {
+            Rejection::Primary(_) | Rejection::Secondary(_) => Some(DenialReason::Limit),
+            Rejection::Denied => Some(DenialReason::Deny),
+            Rejection::Identity(_) => Some(DenialReason::Auth),
+            Rejection::Scope(_) => Some(DenialReason::Scope),
+            Rejection::MissingKey(_) => Some(DenialReason::MissingKey),
+            Rejection::Store(_) => Some(DenialReason::Store),
+            Rejection::Framing(_)
+            | Rejection::Target(_)
+            | Rejection::Connection(_)
+            | Rejection::Method
+            | Rejection::NoRoute
+            | Rejection::BodyTooLarge
+            | Rejection::Upstream(_)
+            | Rejection::HeadTimeout
+            | Rejection::Internal => None,
+        }
+    }
+}

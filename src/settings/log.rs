@@ -1,0 +1,147 @@
+//! Settings of the two logs: lines about requests on standard output, events on standard error.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Checker,
+    configuration::{entry, read_text},
+};
+use crate::{
+    access_log::{Format, Only},
+    policy::Sources,
+    yaml::{Document, Spanned, Value},
+};
+
+/// The access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessLogSettings {
+    /// How lines look.
+    pub format: Format,
+    /// Which requests have one.
+    pub only: Only,
+}
+
+/// How requests are logged.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "access_log section")]
+pub(super) struct RawAccessLog {
+    /// How a line looks: `text` or `json`; `off` for no access log. Default: text.
+    #[schemars(extend("enum" = ["text", "json", "off"]))]
+    format: Option<Spanned<String>>,
+    /// Which requests have a line: `all`, or `denied` for those that this proxy denies, and those
+    /// that a limit in shadow mode would deny. Default: all.
+    #[schemars(extend("enum" = ["all", "denied"]))]
+    only: Option<Spanned<String>>,
+}
+
+/// How events are logged.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "log section")]
+pub(super) struct RawLog {
+    /// How a line looks: `text` or `json`. Default: text.
+    #[schemars(extend("enum" = ["text", "json"]))]
+    format: Option<Spanned<String>>,
+}
+
+/// How events look, in words of the settings file.
+const FORMATS: [(&str, Format); 2] = [("text", Format::Text), ("json", Format::Json)];
+
+impl Checker<'_> {
+    /// The access log, if there is to be one; none beside that if the section has a mistake.
+    pub(super) fn access_log(&mut self, raw: &RawAccessLog) -> Option<Option<AccessLogSettings>> {
+        let format = match &raw.format {
+            None => Some(Some(Format::default())),
+            Some(raw) => self.one_of(
+                raw,
+                &[("text", Some(Format::Text)), ("json", Some(Format::Json)), ("off", None)],
+            ),
+        };
+        let only = match &raw.only {
+            None => Some(Only::default()),
+            Some(raw) => self.one_of(raw, &[("all", Only::All), ("denied", Only::Denied)]),
+        };
+        let (format, only) = (format?, only?);
+        Some(format.map(|format| AccessLogSettings { format, only }))
+    }
+
+    /// How events look.
+    pub(super) fn events(&mut self, raw: &RawLog) -> Option<Format> {
+        match &raw.format {
+            None => Some(Format::default()),
+            Some(raw) => self.one_of(raw, &FORMATS),
+        }
+    }
+}
+
+/// How a settings file says that events look, whatever else may be wrong with it: there are events
+/// before all of it is read.
+pub fn events_format(file: &Path, sources: &Sources) -> Format {
+    let text = read_text(file, sources).ok();
+    let document = text.and_then(|text| Document::parse_with("", &text, sources).ok());
+    let named = document.as_ref().and_then(|document| {
+        let section = entry(&document.root().value, "log")?;
+        let Value::String(name) = entry(section, "format")? else { return None };
+        FORMATS.iter().find(|(format, _)| format == name)
+    });
+    named.map_or(Format::default(), |(_, format)| *format)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::settings::tests::with_section;
+
+    #[test]
+    fn access_log_may_be_of_denials_only() {
+        for (fields, expected) in [
+            ("", Some((Format::Text, Only::All))),
+            ("format: json", Some((Format::Json, Only::All))),
+            ("format: json, only: denied", Some((Format::Json, Only::Denied))),
+            ("only: all", Some((Format::Text, Only::All))),
+            ("format: \"off\", only: denied", None),
+        ] {
+            let settings = with_section("access_log", fields).unwrap();
+            let log = settings.access_log.map(|log| (log.format, log.only));
+            assert_eq!(log, expected, "{fields}");
+        }
+    }
+
+    #[test]
+    fn mistakes_name_what_to_write() {
+        for (section, fields, expected) in [
+            ("access_log", "only: denials", "one of: all, denied"),
+            ("log", "format: jsn", "did you mean `json`?"),
+            ("log", "form: json", "did you mean `format`?"),
+        ] {
+            let problems = with_section(section, fields).unwrap_err();
+            assert!(problems[0].contains(expected), "{fields}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn format_of_events_is_known_whatever_else_is_wrong() {
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("tollgate.yaml");
+        for (text, expected) in [
+            ("log: { format: json }\nversion: 2\n", Format::Json),
+            ("version: 1\nlog: { format: text }\n", Format::Text),
+            ("log: { format: \"${FORMAT}\" }\n", Format::Json),
+            ("log: { format: jsn }\n", Format::Text),
+            ("log: json\n", Format::Text),
+            ("log: [", Format::Text),
+            ("", Format::Text),
+        ] {
+            fs::write(&file, text).unwrap();
+            let sources = Sources::system().with_variable("FORMAT", "json");
+            assert_eq!(events_format(&file, &sources), expected, "{text}");
+        }
+        assert_eq!(events_format(&folder.path().join("none"), &Sources::system()), Format::Text);
+    }
+}
