@@ -75,6 +75,13 @@ pub(super) fn push_json(line: &mut Vec<u8>, text: &dyn Display) {
     line.push(b'"');
 }
 
+/// The same for what is text already.
+pub(super) fn push_json_text(line: &mut Vec<u8>, text: &str) {
+    line.push(b'"');
+    let _ = JsonText(line).write_str(text);
+    line.push(b'"');
+}
+
 /// Appends one word.
 pub(super) fn push_word(line: &mut Vec<u8>, text: &str) {
     let _ = Word(line).write_str(text);

@@ -1,11 +1,11 @@
 //! Lines for machines.
 
-use std::{fmt::Display, io::Write as _};
+use std::io::Write as _;
 
 use super::{
     Ending, Millis,
     entry::{Entry, LimitStanding},
-    escape::{push_json, push_json_header},
+    escape::{push_json, push_json_header, push_json_text},
 };
 
 /// Room for most lines.
@@ -19,30 +19,33 @@ pub(super) fn write_json(entry: &Entry<'_>) -> Vec<u8> {
     let mut line = Vec::with_capacity(LINE_BYTES);
     // Writing to memory does not fail.
     let _ = write!(line, "{{\"time\":\"{}\"", entry.time);
-    push_text(&mut line, "request_id", Some(&entry.request_id));
+    push_text(&mut line, "request_id", Some(entry.request_id));
     let _ = write!(line, ",\"client\":\"{}\"", entry.client);
+    push_name(&mut line, "caller");
     match entry.caller {
-        Some((kind, value)) => {
-            push_text(&mut line, "caller", Some(&format_args!("{kind}:{value}")))
-        }
-        None => push_text(&mut line, "caller", None),
+        Some((kind, value)) => push_json(&mut line, &format_args!("{kind}:{value}")),
+        None => line.extend_from_slice(NULL),
     }
-    push_text(&mut line, "tier", shown(&entry.tier));
-    push_text(&mut line, "method", Some(&entry.method));
-    push_text(&mut line, "host", shown(&entry.host));
-    push_text(&mut line, "path", Some(&entry.path));
-    push_text(&mut line, "route", shown(&entry.route));
+    push_text(&mut line, "tier", entry.tier);
+    push_text(&mut line, "method", Some(entry.method));
+    push_text(&mut line, "host", entry.host);
+    push_text(&mut line, "path", Some(entry.path));
+    push_text(&mut line, "route", entry.route);
     let _ = write!(line, ",\"status\":{},\"exempt\":{}", entry.status, entry.is_exempt);
-    push_text(&mut line, "denied", shown(&entry.denied.map(|denied| denied.reason)));
-    push_text(&mut line, "denied_by", shown(&entry.denied.and_then(|denied| denied.by)));
-    push_text(&mut line, "would_deny", shown(&entry.would_deny));
-    push_text(&mut line, "error", entry.error);
+    push_text(&mut line, "denied", entry.denied.map(|denied| denied.reason));
+    push_text(&mut line, "denied_by", entry.denied.and_then(|denied| denied.by));
+    push_text(&mut line, "would_deny", entry.would_deny);
+    push_name(&mut line, "error");
+    match entry.error {
+        Some(error) => push_json(&mut line, error),
+        None => line.extend_from_slice(NULL),
+    }
     push_limit(&mut line, entry.limit.as_ref());
     push_limits(&mut line, entry.limits);
-    line.extend_from_slice(b",\"user_agent\":");
+    push_name(&mut line, "user_agent");
     match entry.user_agent {
         Some(value) => push_json_header(&mut line, value, MAX_USER_AGENT_BYTES),
-        None => line.extend_from_slice(b"null"),
+        None => line.extend_from_slice(NULL),
     }
     let _ = match entry.upstream {
         Some(upstream) => write!(line, ",\"upstream_ms\":{}", Millis(upstream)),
@@ -62,15 +65,20 @@ pub(super) fn end(line: &mut Vec<u8>, ending: &Ending) {
     line.extend_from_slice(if is_complete { b"}\n" } else { b",\"aborted\":true}\n" });
 }
 
-fn shown<T: Display>(text: &Option<T>) -> Option<&dyn Display> {
-    text.as_ref().map(|text| text as &dyn Display)
+/// What is written for what is not known.
+const NULL: &[u8] = b"null";
+
+fn push_name(line: &mut Vec<u8>, name: &str) {
+    line.extend_from_slice(b",\"");
+    line.extend_from_slice(name.as_bytes());
+    line.extend_from_slice(b"\":");
 }
 
-fn push_text(line: &mut Vec<u8>, name: &str, text: Option<&dyn Display>) {
-    let _ = write!(line, ",\"{name}\":");
+fn push_text(line: &mut Vec<u8>, name: &str, text: Option<&str>) {
+    push_name(line, name);
     match text {
-        Some(text) => push_json(line, text),
-        None => line.extend_from_slice(b"null"),
+        Some(text) => push_json_text(line, text),
+        None => line.extend_from_slice(NULL),
     }
 }
 
@@ -101,8 +109,9 @@ fn push_limits(line: &mut Vec<u8>, limits: &[LimitStanding<'_>]) {
 }
 
 fn push_number(line: &mut Vec<u8>, name: &str, number: Option<u64>) {
+    push_name(line, name);
     let _ = match number {
-        Some(number) => write!(line, ",\"{name}\":{number}"),
-        None => write!(line, ",\"{name}\":null"),
+        Some(number) => write!(line, "{number}"),
+        None => line.write_all(NULL),
     };
 }
