@@ -39,7 +39,7 @@ impl Rejection {
     pub fn denied_for(&self) -> Option<DenialReason> {
         match self {
             Rejection::Primary(_) | Rejection::Secondary(_) => Some(DenialReason::Limit),
-            Rejection::Denied => Some(DenialReason::Deny),
+            Rejection::Denied | Rejection::Address(_) => Some(DenialReason::Deny),
             Rejection::Identity(_) => Some(DenialReason::Auth),
             Rejection::Scope(_) => Some(DenialReason::Scope),
             Rejection::MissingKey(_) => Some(DenialReason::MissingKey),

@@ -22,7 +22,7 @@ impl Checker<'_> {
         self.warnings.push(Warning::new(rule, self.document.problem(place.span, message, help)));
     }
 
-    /// The admin listener reloads and tells about callers, and asks for no password.
+    /// The admin listener shows callers and reloads, and asks for no password.
     pub(super) fn warn_of_public_admin(&mut self, raw: &Spanned<String>, address: SocketAddr) {
         let ip = address.ip().to_canonical();
         let whose = match ip.is_unspecified() {
