@@ -56,21 +56,27 @@ pub struct Runner<'s> {
 
 /// A test that came out otherwise than expected.
 pub struct Failed {
+    /// Which test of its policy, from 1.
+    pub number: usize,
     /// Where the test is.
-    place: Problem,
+    pub place: Problem,
     /// Which one it is: its number, and its name.
     title: String,
     /// The request, in a line.
-    request: String,
-    differences: Vec<Difference>,
+    pub request: String,
+    pub differences: Vec<Difference>,
     /// What else the client was told about limits and errors.
-    told: Vec<(HeaderName, String)>,
+    pub told: Vec<(HeaderName, String)>,
 }
 
-struct Difference {
-    what: String,
-    expected: String,
-    got: String,
+/// Something that came out otherwise than expected.
+pub struct Difference {
+    /// What it is about, such as `status`.
+    pub what: String,
+    /// What the test says.
+    pub expected: String,
+    /// What came of it.
+    pub got: String,
 }
 
 /// What became of the requests of a test.
@@ -155,6 +161,7 @@ impl Failed {
             |(name, _): &(&HeaderName, &http::HeaderValue)| is_about_limits(name.as_str());
         let told = got.headers.iter().filter(is_told);
         Some(Failed {
+            number,
             place: case.place.clone(),
             title: format!("test {number}{name}"),
             request: request(case, got),
@@ -244,7 +251,7 @@ fn text(value: &http::HeaderValue) -> String {
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failed { place, title, request, differences, told } = self;
+        let Failed { number: _, place, title, request, differences, told } = self;
         writeln!(f, "{}: {title}", place.place())?;
         writeln!(f, "  {request}")?;
         for difference in differences {

@@ -57,8 +57,29 @@ pub enum Failure {
     Configuration(Vec<Problem>),
     /// The arguments make no sense; the text says how to use the command.
     Usage(String),
+    /// Something that the output says already.
+    Reported(Exit),
     /// Anything else.
     Other(anyhow::Error),
+}
+
+/// How the program exits when a command did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Something failed.
+    Failure,
+    /// The configuration or the arguments are bad.
+    BadConfiguration,
+}
+
+impl Exit {
+    /// The exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Failure => 1,
+            Exit::BadConfiguration => 64,
+        }
+    }
 }
 
 impl From<Vec<Problem>> for Failure {

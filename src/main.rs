@@ -5,9 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use tollgate::cli::{self, Failure};
-
-const BAD_CONFIGURATION: u8 = 64;
+use tollgate::cli::{self, Exit, Failure};
 
 #[expect(clippy::print_stderr, reason = "this is the one place that prints")]
 fn main() -> ExitCode {
@@ -18,12 +16,13 @@ fn main() -> ExitCode {
                 eprintln!("{problem}\n");
             }
             eprintln!("{} found", count(problems.len()));
-            ExitCode::from(BAD_CONFIGURATION)
+            ExitCode::from(Exit::BadConfiguration.code())
         }
         Err(Failure::Usage(usage)) => {
             eprint!("{usage}");
-            ExitCode::from(BAD_CONFIGURATION)
+            ExitCode::from(Exit::BadConfiguration.code())
         }
+        Err(Failure::Reported(exit)) => ExitCode::from(exit.code()),
         // Whoever read the output has seen enough.
         Err(Failure::Other(error)) if is_broken_pipe(&error) => ExitCode::FAILURE,
         Err(Failure::Other(error)) => {

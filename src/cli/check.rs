@@ -1,65 +1,99 @@
-//! `tollgate check`: every problem of settings and policies at once, and the tests inside policies.
+//! `tollgate check`: every problem of settings and policies at once, what is surely not meant, and
+//! the tests inside policies.
 
-use std::{io::Write, path::PathBuf};
+mod finding;
+mod github;
+mod json;
+mod report;
+mod sarif;
+mod text;
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use anyhow::anyhow;
 
-use super::{
-    Failure,
-    configured::{Configured, sources_of},
-};
-use crate::{cases::Runner, clock::Clock, warning::Warning};
+use self::report::{Report, Request};
+use super::{Exit, Failure};
+use crate::clock::Clock;
 
 /// Check settings and policies
 ///
 /// Prints every problem with file, line and column, the text that is wrong, and what to write
-/// instead. Without problems, runs the tests inside the policies: in this process, with nothing
-/// charged before, and with a clock of their own. Exits with 0 if all is well, with 64 if there are
-/// problems, with 1 if a test fails.
+/// instead. Without problems, warns about what is surely not meant, and runs the tests inside the
+/// policies: in this process, with nothing charged before, and with a clock of their own. Exits with
+/// 0 if all is well, with 64 if there are problems, with 1 if a test fails.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// A settings file, a policy file, or a folder with either
-    #[arg(value_name = "PATH", default_value = "config/tollgate.yaml")]
-    path: PathBuf,
+    /// Settings files, policy files, or folders with either. Default: the settings file of
+    /// `--config`, else config/tollgate.yaml
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// The settings for policies that are named without: some warnings and tests need them
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Exit with 64 if there are warnings
+    #[arg(long)]
+    strict: bool,
+    /// How to print it: the machine formats hold problems, warnings and tests alike
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Format,
 }
 
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Format {
+    /// For people; problems go to standard error
+    #[default]
+    Text,
+    /// One JSON object
+    Json,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+    /// Workflow commands, which GitHub Actions shows beside the lines
+    Github,
+}
+
+const DEFAULT_PATH: &str = "config/tollgate.yaml";
+
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let Configured { settings, policies, .. } =
-        Configured::read(&arguments.path, &sources_of(&[&arguments.path])?)?;
-    let now = Clock::System.now();
-    let known = settings.as_ref().map(|(_, settings)| settings);
-    let holds = |warning: &&Warning| warning.holds(now, known);
-    if let Some((file, settings)) = &settings {
-        for warning in settings.warnings.iter().filter(holds) {
-            writeln!(output, "{warning}\n")?;
-        }
-        let listeners: Vec<String> =
-            settings.listeners.iter().map(|own| own.address.to_string()).collect();
-        writeln!(output, "{}: ok, listens on {}", file.display(), listeners.join(", "))?;
+    let Arguments { paths, config, strict, format } = arguments;
+    let default = [config.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_PATH))];
+    let (paths, settings) = match paths.as_slice() {
+        [] => (default.as_slice(), None),
+        paths => (paths, config.as_deref()),
+    };
+    let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    let request = Request { paths: &paths, settings, is_strict: *strict };
+    let report = Report::collect(&request, Clock::System.now())?;
+    match format {
+        Format::Text => return text_and_failure(&report, output),
+        Format::Json => json::write(&report, output)?,
+        Format::Sarif => sarif::write(&report, output)?,
+        Format::Github => github::write(&report, output)?,
     }
-    let runner = Runner::start(settings.as_ref().map(|(_, settings)| settings))?;
-    let (mut tests, mut failed_tests) = (0, 0);
-    for policy in policies.iter() {
-        for warning in policy.warnings.iter().filter(holds) {
-            writeln!(output, "{warning}\n")?;
-        }
-        let failed = runner.run(policy, &policies);
-        let verdict = if failed.is_empty() { "ok, " } else { "" };
-        let (limits, routes) = (policy.limits.len(), policy.routes.len());
-        write!(output, "policy {}: {verdict}{limits} limits, {routes} routes", policy.name)?;
-        match (policy.tests.len(), failed.len()) {
-            (0, _) => writeln!(output)?,
-            (all, 0) => writeln!(output, ", {all} tests")?,
-            (all, some) => writeln!(output, ", {some} of {all} tests failed")?,
-        }
-        for failed in &failed {
-            writeln!(output, "\n{failed}")?;
-        }
-        tests += policy.tests.len();
-        failed_tests += failed.len();
+    match report.exit() {
+        None => Ok(()),
+        Some(exit) => Err(Failure::Reported(exit)),
     }
-    match failed_tests {
-        0 => Ok(()),
-        some => Err(anyhow!("{some} of {tests} tests failed").into()),
+}
+
+/// For people, standard output has what was checked, and standard error why that is not enough.
+fn text_and_failure(report: &Report, output: &mut dyn Write) -> Result<(), Failure> {
+    text::write(report, output)?;
+    let problems: Vec<_> = report.problems().into_iter().cloned().collect();
+    if !problems.is_empty() {
+        return Err(Failure::Configuration(problems));
+    }
+    match report.exit() {
+        None => Ok(()),
+        Some(exit @ Exit::BadConfiguration) => Err(Failure::Reported(exit)),
+        Some(Exit::Failure) => {
+            let all = report.tests().count();
+            let failed = report.failed_tests();
+            Err(anyhow!("{failed} of {all} tests failed").into())
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! `tollgate check`: every problem with its place and what to write.
 
+mod formats;
+
 use std::fs;
 
 use super::{Folder, POLICY, assert_exit, text};

@@ -1,0 +1,46 @@
+//! A report for people.
+
+use std::io::{self, Write};
+
+use super::report::{Checked, CheckedPolicy, CheckedSettings, Report};
+
+/// Writes all but the problems, which are errors.
+pub(super) fn write(report: &Report, output: &mut dyn Write) -> io::Result<()> {
+    for Checked { settings, policies, .. } in &report.checked {
+        if let Some(CheckedSettings { file, listeners, warnings }) = settings {
+            for warning in warnings {
+                writeln!(output, "{warning}\n")?;
+            }
+            writeln!(output, "{file}: ok, listens on {}", listeners.join(", "))?;
+        }
+        for policy in policies {
+            write_policy(policy, output)?;
+        }
+    }
+    let warnings = report.warnings().len();
+    if report.is_strict && warnings > 0 {
+        let count = if warnings == 1 { "1 warning".into() } else { format!("{warnings} warnings") };
+        writeln!(output, "\n{count} found, which `--strict` takes for problems")?;
+    }
+    Ok(())
+}
+
+fn write_policy(policy: &CheckedPolicy, output: &mut dyn Write) -> io::Result<()> {
+    let CheckedPolicy { name, limits, routes, warnings, tests } = policy;
+    for warning in warnings {
+        writeln!(output, "{warning}\n")?;
+    }
+    let failed = tests.iter().filter_map(|test| test.failed.as_ref());
+    let failed_count = failed.clone().count();
+    let verdict = if failed_count == 0 { "ok, " } else { "" };
+    write!(output, "policy {name}: {verdict}{limits} limits, {routes} routes")?;
+    match (tests.len(), failed_count) {
+        (0, _) => writeln!(output)?,
+        (all, 0) => writeln!(output, ", {all} tests")?,
+        (all, some) => writeln!(output, ", {some} of {all} tests failed")?,
+    }
+    for failed in failed {
+        writeln!(output, "\n{failed}")?;
+    }
+    Ok(())
+}
