@@ -297,21 +297,6 @@ impl Checker<'_> {
         address
     }
 
-    /// Networks whose word about a client's address is taken.
-    fn trusted_networks(&mut self, raw: &[Spanned<String>]) -> Vec<IpNet> {
-        let networks: Vec<Option<IpNet>> = raw.iter().map(|raw| self.network(raw)).collect();
-        if let Some(networks) = networks.iter().copied().collect::<Option<Vec<IpNet>>>() {
-            self.warn_of_trust_in_all(raw, &networks);
-        }
-        networks.into_iter().flatten().collect()
-    }
-
-    fn take_warnings(&mut self) -> Vec<Warning> {
-        let mut warnings = std::mem::take(&mut self.warnings);
-        warnings.sort_by(|one, other| one.problem.cmp(&other.problem));
-        warnings
-    }
-
     fn network(&mut self, raw: &Spanned<String>) -> Option<IpNet> {
         let network = raw.value.parse::<IpNet>().ok().or_else(|| {
             let address = raw.value.parse::<IpAddr>().ok()?;

@@ -12,6 +12,22 @@ use crate::{
 };
 
 impl Checker<'_> {
+    /// Networks whose word about a client's address is taken.
+    pub(super) fn trusted_networks(&mut self, raw: &[Spanned<String>]) -> Vec<IpNet> {
+        let networks: Vec<Option<IpNet>> = raw.iter().map(|raw| self.network(raw)).collect();
+        if let Some(networks) = networks.iter().copied().collect::<Option<Vec<IpNet>>>() {
+            self.warn_of_trust_in_all(raw, &networks);
+        }
+        networks.into_iter().flatten().collect()
+    }
+
+    /// In the order of the file.
+    pub(super) fn take_warnings(&mut self) -> Vec<Warning> {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.sort_by(|one, other| one.problem.cmp(&other.problem));
+        warnings
+    }
+
     pub(super) fn warn<T>(
         &mut self,
         rule: Rule,
@@ -37,7 +53,7 @@ impl Checker<'_> {
 
     /// `networks` are those of `raw`, in the same order, whose word about a client's address is
     /// taken.
-    pub(super) fn warn_of_trust_in_all(&mut self, raw: &[Spanned<String>], networks: &[IpNet]) {
+    fn warn_of_trust_in_all(&mut self, raw: &[Spanned<String>], networks: &[IpNet]) {
         let Some((last, version)) = whole_internet(networks) else { return };
         let Some(place) = raw.get(last) else { return };
         let message =
