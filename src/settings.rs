@@ -37,7 +37,7 @@ use crate::{
 
 pub use self::{
     admin::admin_address,
-    configuration::{Configuration, read_policies, read_text},
+    configuration::{Configuration, read_policies, read_policies_of, read_text},
     limits::{Http2Limits, Limits},
     listener::{ALPN_HTTP2, CurrentTls, ListenAddress, ListenerSettings, Protocols, Redirect},
     log::{AccessLogSettings, events_format},

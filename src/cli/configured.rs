@@ -9,13 +9,13 @@ use std::{
 
 use crate::{
     policy::{Policies, Sources, load},
-    settings::{Configuration, Settings, read_policies, read_text},
+    settings::{Configuration, Settings, read_policies, read_policies_of, read_text},
     yaml::{Document, Problem, Value},
 };
 
 /// What was found at a path.
 pub(super) struct Configured {
-    /// The settings and their file, unless only policies were asked for.
+    /// The settings and their file, unless only policies were asked for, or all is read by name.
     pub(super) settings: Option<(PathBuf, Settings)>,
     /// The policies.
     pub(super) policies: Policies,
@@ -62,6 +62,9 @@ impl Configured {
     }
 
     fn read_settings(file: &Path, sources: &Sources) -> Result<Configured, Vec<Problem>> {
+        if sources.are_by_name() {
+            return Ok(Self::without_settings(read_policies_of(file, sources)?));
+        }
         let Configuration { settings, policies } = Configuration::read(file, sources)?;
         Ok(Configured {
             settings: Some((file.to_owned(), settings)),

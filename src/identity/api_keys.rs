@@ -67,6 +67,11 @@ pub enum ApiKeyError {
 }
 
 impl ApiKeys {
+    /// No keys.
+    pub fn empty() -> ApiKeys {
+        ApiKeys(HashMap::new())
+    }
+
     /// Reads a file of keys; `name` is how problems call it.
     ///
     /// # Errors

@@ -176,6 +176,11 @@ impl From<KeyProblem> for KeyError {
 }
 
 impl KeySet {
+    /// No keys: no token is good.
+    pub fn empty() -> KeySet {
+        KeySet { keys: Vec::new(), allowed: Vec::new() }
+    }
+
     /// One shared secret, for the single HS* algorithm in `allowed`, by default HS256.
     pub fn from_secret(secret: &[u8], allowed: &[Algorithm]) -> Result<KeySet, KeyError> {
         // Whoever knows the public key could sign: the confusion of algorithms, made by hand.

@@ -169,7 +169,7 @@ impl PolicyDifference {
     }
 
     /// What is otherwise, by section and in the order of how much it matters.
-    fn sections(&self) -> Vec<(&'static str, Vec<String>)> {
+    pub fn sections(&self) -> Vec<(&'static str, Vec<String>)> {
         fn items<T: fmt::Display>(items: &[T]) -> Vec<String> {
             items.iter().map(ToString::to_string).collect()
         }
@@ -206,7 +206,7 @@ impl PolicyDifference {
     }
 
     /// Limits of which nothing changes for anybody.
-    fn kept(&self) -> Vec<&str> {
+    pub fn kept(&self) -> Vec<&str> {
         let mut kept: Vec<&str> = self.windows.iter().map(|change| &*change.limit).collect();
         kept.sort_unstable();
         kept.dedup();

@@ -20,6 +20,8 @@ pub use self::inputs::{Endings, Inputs};
 pub struct Sources {
     files: HashMap<PathBuf, Vec<u8>>,
     variables: HashMap<String, String>,
+    /// Whether what keys, certificates and secrets are made of is left alone.
+    by_name: bool,
     /// What was read of the system's files, if anybody wants to know.
     record: Option<Arc<Mutex<Inputs>>>,
 }
@@ -42,6 +44,19 @@ impl Sources {
     pub fn with_variable(mut self, name: &str, value: &str) -> Self {
         self.variables.insert(name.to_owned(), value.to_owned());
         self
+    }
+
+    /// The same for comparing policies where their key files, secrets and variables may be missing:
+    /// a policy is compiled with their names in place of what they hold. It compares well, and must
+    /// never be put in force.
+    #[must_use]
+    pub fn by_name(&self) -> Self {
+        Sources { by_name: true, ..self.clone() }
+    }
+
+    /// Whether names stand for what they name.
+    pub fn are_by_name(&self) -> bool {
+        self.by_name
     }
 
     /// The same, remembering from here on what is read of the system's files. Variables of a process

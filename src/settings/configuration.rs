@@ -44,6 +44,17 @@ impl Configuration {
     }
 }
 
+/// Reads the policies that a settings file names, and nothing else of it: neither certificates nor
+/// secrets of settings are needed.
+///
+/// # Errors
+/// Every problem of every policy; that the settings are no YAML.
+pub fn read_policies_of(file: &Path, sources: &Sources) -> Result<Policies, Vec<Problem>> {
+    let text = read_text(file, sources)?;
+    Document::parse(&file.display().to_string(), &text).map_err(|problem| vec![problem])?;
+    read_policies(&policies_path(file, &text, sources), sources)
+}
+
 /// Where a settings file says that policies are, whatever else may be wrong with it.
 fn policies_path(file: &Path, text: &str, sources: &Sources) -> PathBuf {
     let document = Document::parse_with("", text, sources).ok();

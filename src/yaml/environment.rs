@@ -120,6 +120,10 @@ impl Filler<'_> {
                         filled.push_str(default);
                         continue;
                     }
+                    if self.sources.are_by_name() {
+                        filled.push_str(name);
+                        continue;
+                    }
                     let message = format!("environment variable `{name}` is not set");
                     (message, "set it, or write what to take in its place: `${NAME:-default}`")
                 }

@@ -173,6 +173,17 @@ fn good_policies_load() {
 }
 
 #[test]
+fn good_policies_load_by_name_where_nothing_that_they_name_is_there() {
+    for file in policies("good") {
+        let name = Path::new(file.file_name().unwrap());
+        let text = fs::read_to_string(&file).unwrap();
+        if let Err(problems) = load(name, &text, &Sources::system().by_name()) {
+            panic!("{}", problems[0]);
+        }
+    }
+}
+
+#[test]
 fn warned_policies_load_with_exactly_these_warnings() {
     let text = "version: 1\nlisteners: [{ address: 0.0.0.0:8080 }]\n";
     let settings = Settings::parse(Path::new("tollgate.yaml"), text, &sources()).ok().unwrap();

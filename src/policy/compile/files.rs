@@ -16,6 +16,14 @@ impl Compiler<'_> {
         }
     }
 
+    /// Whether names stand for what files and variables hold; then this one is noted.
+    pub(super) fn is_by_name(&mut self, name: &Spanned<String>) -> bool {
+        if self.sources.are_by_name() {
+            self.fingerprint.add(name.value.as_bytes());
+        }
+        self.sources.are_by_name()
+    }
+
     /// Content of a file that says who callers are.
     pub(super) fn read_for_identity(
         &mut self,

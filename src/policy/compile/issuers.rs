@@ -179,6 +179,9 @@ impl Compiler<'_> {
             return self.remote_keys(raw, (place, source), algorithms);
         }
         self.refuse_without_url(raw);
+        if self.is_by_name(place) {
+            return Some(IssuerKeys::Fixed(Arc::new(KeySet::empty())));
+        }
         let material = match source {
             KeySource::SecretVariable => match self.sources.variable(&place.value) {
                 Some(secret) => {
@@ -287,6 +290,7 @@ impl Compiler<'_> {
         timeout: Duration,
     ) -> Option<Endpoint> {
         let ca = match access.ca_file {
+            Some(path) if self.is_by_name(path) => None,
             Some(path) => Some(Arc::from(self.read_for_identity(path, MAX_KEY_FILE_BYTES)?)),
             None => None,
         };
@@ -322,6 +326,7 @@ impl Compiler<'_> {
     /// This proxy's password at an authorization server.
     fn password(&mut self, raw: &RawIntrospection) -> Option<String> {
         match (&raw.client_secret_env, &raw.client_secret_file) {
+            (Some(name), None) | (None, Some(name)) if self.is_by_name(name) => Some(String::new()),
             (Some(variable), None) => {
                 let secret = self.sources.variable(&variable.value);
                 match &secret {
@@ -371,6 +376,10 @@ impl Compiler<'_> {
             None => HeaderName::from_static("x-api-key"),
             Some(raw) => self.own_header(raw)?,
         };
+        let id = format!("api_keys:{}", name.map_or(API_KEYS, |name| &name.value)).into();
+        if self.is_by_name(&raw.file) {
+            return Some((ApiKeyRules { id, keys: ApiKeys::empty() }, header));
+        }
         let content = self.read_for_identity(&raw.file, MAX_API_KEYS_BYTES)?;
         let Ok(text) = str::from_utf8(&content) else {
             let message = format!("`{}` is not UTF-8 text", raw.file.value);
@@ -378,9 +387,8 @@ impl Compiler<'_> {
             return None;
         };
         let shown = self.folder.join(&raw.file.value).display().to_string();
-        let name = name.map_or(API_KEYS, |name| &name.value);
         match ApiKeys::parse(&shown, text) {
-            Ok(keys) => Some((ApiKeyRules { id: format!("api_keys:{name}").into(), keys }, header)),
+            Ok(keys) => Some((ApiKeyRules { id, keys }, header)),
             // Each with its place in that file.
             Err(problems) => {
                 self.problems.extend(problems);

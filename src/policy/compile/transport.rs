@@ -71,6 +71,10 @@ impl Compiler<'_> {
         let ca_file = raw.and_then(|raw| raw.ca_file.as_ref());
         let roots = match ca_file {
             None => Some(platform_roots()),
+            Some(path) if self.sources.are_by_name() => {
+                fingerprint.add(path.value.as_bytes());
+                Some(platform_roots())
+            }
             Some(path) => self.roots(path, &mut fingerprint),
         };
         let shown = match raw {
@@ -141,6 +145,11 @@ impl Compiler<'_> {
                 return None;
             }
         };
+        if self.sources.are_by_name() {
+            fingerprint.add(certificate_file.value.as_bytes());
+            fingerprint.add(key_file.value.as_bytes());
+            return Some(None);
+        }
         let certificates = self.certificates(certificate_file, fingerprint);
         let key = self.key(key_file, fingerprint);
         Some(Some((certificates?, key?)))

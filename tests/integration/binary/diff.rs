@@ -107,3 +107,77 @@ fn secrets_are_never_told() {
     assert!(told.contains("keys or details of identity are others"), "{told}");
     assert!(!told.contains("another secret"), "{told}");
 }
+
+#[test]
+fn keys_that_are_missing_are_compared_by_name() {
+    let folder = changed("free: 10/hour", "free: 30/hour");
+    let moved = policy("secret_file: ../secret", "secret_file: elsewhere/secret");
+    folder.write("lone/old.yaml", &policy("", "").replace("../secret", "gone/secret"));
+    folder.write("lone/new.yaml", &moved.replace("free: 10/hour", "free: 30/hour"));
+    let output = folder.run(&["diff", "lone/old.yaml", "lone/new.yaml"]);
+    assert_exit(&output, 0);
+    let told = text(&output.stdout);
+    for expected in [
+        "rescaled core for free: 10/hour -> 30/hour",
+        "keys or details of identity are others",
+        "were compared by name: lone/old.yaml:8: cannot read `gone/secret`",
+    ] {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
+    // The same name on both sides is no difference, though only one side has the file.
+    folder.write("lone/old.yaml", &policy("", "").replace("../secret", "../keys/secret"));
+    folder.write("policies/api.yaml", &policy("", "").replace("../secret", "../keys/secret"));
+    folder.write("keys/secret", crate::support::SECRET);
+    folder.write("lone/deep/old.yaml", &policy("", "").replace("../secret", "../keys/secret"));
+    let output = folder.run(&["diff", "lone/deep/old.yaml", "policies/api.yaml"]);
+    assert_exit(&output, 0);
+    assert!(text(&output.stdout).starts_with("no difference\nkey files"), "{output:#?}");
+    let output = folder.run(&["diff", "lone/old.yaml", "policies/api.yaml"]);
+    assert_eq!(text(&output.stdout), "no difference\n");
+}
+
+#[test]
+fn settings_whose_certificates_are_missing_still_name_their_policies() {
+    let folder = changed("free: 10/hour", "free: 30/hour");
+    let tls = "tls: { certificates: [{ certificate_file: gone.pem, key_file: gone.key }] }";
+    let settings = format!("version: 1\nlisteners: [{{ address: 127.0.0.1:0, {tls} }}]\n");
+    folder.write("next/tollgate.yaml", &settings);
+    let output = folder.run(&["diff", "tollgate.yaml", "next/tollgate.yaml"]);
+    assert_exit(&output, 0);
+    assert!(text(&output.stdout).contains("rescaled core for free"), "{output:#?}");
+}
+
+#[test]
+fn mistakes_are_problems_even_where_keys_are_missing() {
+    let folder = changed("[core]", "[coer]");
+    let gone = policy("[core]", "[coer]").replace("../secret", "gone/secret");
+    folder.write("lone/new.yaml", &gone);
+    let output = folder.run(&["diff", "policies/api.yaml", "lone/new.yaml"]);
+    assert_exit(&output, 64);
+    let told = text(&output.stderr);
+    assert!(told.contains("cannot read `gone/secret`") && told.contains("`coer`"), "{told}");
+}
+
+#[test]
+fn formats_are_text_json_and_markdown() {
+    let folder = changed("free: 10/hour", "free: 30/hour");
+    let run = |format: &[&str]| {
+        let output = folder.run(&[&["diff"], format, &["policies", "next/policies"]].concat());
+        assert_exit(&output, 0);
+        text(&output.stdout).to_owned()
+    };
+    assert_eq!(run(&["--format", "text"]), run(&[]));
+    let json = run(&["--format", "json"]);
+    assert_eq!(json, run(&["--json"]));
+    let told: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(told["by_name_because"], serde_json::Value::Null);
+    let expected = "\
+### Policy `api`
+
+**windows**
+
+- `rescaled core for free: 10/hour -> 30/hour: used stays, 20 more`
+
+";
+    assert_eq!(run(&["--format", "markdown"]), expected);
+}
