@@ -64,6 +64,7 @@ pub struct Failed {
     title: String,
     /// The request, in a line.
     pub request: String,
+    /// All that differs.
     pub differences: Vec<Difference>,
     /// What else the client was told about limits and errors.
     pub told: Vec<(HeaderName, String)>,
