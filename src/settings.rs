@@ -20,6 +20,7 @@ use std::{
     fmt,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
+    sync::LazyLock,
     time::Duration,
 };
 
@@ -32,7 +33,7 @@ use crate::{
     identity::{ForwardedField, TrustedProxies},
     policy::Sources,
     warning::Warning,
-    yaml::{Document, Later, Problem, Spanned, schema_of},
+    yaml::{Document, Doubts, Later, Problem, Spanned, schema_of},
 };
 
 pub use self::{
@@ -107,8 +108,10 @@ impl fmt::Debug for Settings {
 }
 
 /// The JSON Schema of a settings file.
-pub fn schema() -> Schema {
-    schema_of::<RawSettings>("Settings of Tollgate")
+pub fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> =
+        LazyLock::new(|| schema_of::<RawSettings>("Settings of Tollgate"));
+    &SCHEMA
 }
 
 // Not `Debug`, as the URLs in it may hold passwords.
@@ -123,8 +126,10 @@ struct RawSettings {
     version: Spanned<u32>,
     /// Where to listen for requests: at least one address.
     #[schemars(length(min = 1))]
+    #[schemars(extend("examples" = [[{ "address": "127.0.0.1:8080" }]]))]
     listeners: Spanned<Vec<RawListener>>,
     /// A policy file or a folder of them, from this file's folder. Default: policies.
+    #[schemars(extend("examples" = ["policies"]))]
     policies: Option<Spanned<String>>,
     /// Threads that serve requests, 1 to 256. Left out: one a core.
     #[schemars(range(min = 1, max = 256))]
@@ -132,6 +137,7 @@ struct RawSettings {
     /// Addresses and networks of proxies whose word about a client's address is taken, such as
     /// `10.0.0.0/8`. Left out: nobody's.
     #[serde(default)]
+    #[schemars(extend("examples" = [["10.0.0.0/8"]]))]
     trusted_proxies: Vec<Spanned<String>>,
     /// Which field trusted proxies write: `x-forwarded-for` or `forwarded`. Default:
     /// x-forwarded-for.
@@ -142,34 +148,44 @@ struct RawSettings {
     send_forwarded: bool,
     /// Where counters live. Left out: in the process.
     #[serde(default)]
+    #[schemars(extend("examples" = [{ "redis": { "url": "redis://127.0.0.1:6379" } }]))]
     store: RawStore,
     /// Memory for verified tokens, in bytes. Default: 67108864, which is 64 MiB.
+    #[schemars(extend("examples" = [67108864]))]
     token_cache_bytes: Option<Spanned<u64>>,
     /// The access log: one line a request on standard output.
     #[serde(default)]
+    #[schemars(extend("examples" = [{ "format": "json" }]))]
     access_log: RawAccessLog,
     /// The log of events, which are not about single requests, on standard error.
     #[serde(default)]
     log: RawLog,
     /// How long requests in flight may take to finish at shutdown, up to 1h. Default: 30s.
+    #[schemars(extend("examples" = ["30s"]))]
     drain: Option<Spanned<String>>,
     /// How long the process goes on as before once it was told to end, but for `/readyz`, which says
     /// so: a load balancer has that long to notice. Up to 1h. Default: 0s.
+    #[schemars(extend("examples" = ["10s"]))]
     drain_delay: Option<Spanned<String>>,
     /// A Unix socket, from this file's folder. A process that is started with the same takes over the
     /// listening sockets of the one that serves, which then finishes what it has begun and ends. Left
     /// out: nobody takes over.
+    #[schemars(extend("examples" = ["/run/tollgate/handover.sock"]))]
     handover: Option<Spanned<String>>,
     /// How long clients may take.
     #[serde(default)]
+    #[schemars(extend("examples" = [{ "head": "10s" }]))]
     timeouts: RawTimeouts,
     /// How much clients may send and hold.
     #[serde(default)]
+    #[schemars(extend("examples" = [{ "connections": 20000 }]))]
     limits: RawLimits,
     /// Where whoever runs the proxy can ask how it is. Left out: nowhere.
+    #[schemars(extend("examples" = [{ "address": "127.0.0.1:9901" }]))]
     admin: Option<RawAdmin>,
     /// How changes of policies, keys and this file are noticed.
     #[serde(default)]
+    #[schemars(extend("examples" = [{ "poll": "5s" }]))]
     reload: RawReload,
 }
 
@@ -187,8 +203,9 @@ impl Settings {
     /// Every problem, in the order of their places.
     pub fn parse(file: &Path, text: &str, sources: &Sources) -> Result<Settings, Vec<Problem>> {
         let shown = file.display().to_string();
-        let document =
-            Document::parse_with(&shown, text, sources).map_err(|problem| vec![problem])?;
+        let document = Document::parse_with(&shown, text, sources)
+            .map_err(|problem| vec![problem])?
+            .with_schema(schema());
         let mut problems = Vec::new();
         let settings = document
             .decode::<RawSettings>(LATER, &mut problems)
@@ -207,6 +224,8 @@ impl Settings {
 struct Checker<'c> {
     document: &'c Document,
     problems: &'c mut Vec<Problem>,
+    /// Where decoding has found something already.
+    doubts: Doubts,
     /// The settings file: paths in it start from its folder.
     file: &'c Path,
     sources: &'c Sources,
@@ -221,7 +240,8 @@ impl<'c> Checker<'c> {
         file: &'c Path,
         sources: &'c Sources,
     ) -> Self {
-        Checker { document, problems, file, sources, warnings: Vec::new() }
+        let doubts = document.doubts(problems);
+        Checker { document, problems, doubts, file, sources, warnings: Vec::new() }
     }
 }
 
@@ -232,7 +252,9 @@ impl Checker<'_> {
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        self.problems.push(self.document.problem(place.span, message, help));
+        if !self.doubts.cover(place.span) {
+            self.problems.push(self.document.problem(place.span, message, help));
+        }
     }
 
     fn check(&mut self, raw: RawSettings) -> Option<Settings> {

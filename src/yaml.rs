@@ -6,16 +6,20 @@
 //! serde types as often as it takes to find everything that is wrong ([`Document::decode`]).
 //!
 //! - `load`: text to tree; the only file that knows the YAML library.
+//! - `doubt`: what is no longer said because of a problem before it.
 //! - `environment`: what `${NAME}` stands for, filled into the tree.
 //! - `node`: the tree, and the types that keep a place beside a value.
 //! - `decode`: tree to types, collecting problems.
+//! - `example`: what a field takes, from the JSON Schema of its file.
 //! - `problem`: a problem, and how it is shown; `mask`: what is not shown of it.
 //! - `schema`: what editors check a file by.
 //! - `size`: sizes with their units.
 //! - `suggest`: "did you mean".
 
 mod decode;
+mod doubt;
 mod environment;
+mod example;
 mod load;
 mod mask;
 mod node;
@@ -26,11 +30,13 @@ mod suggest;
 
 use std::fmt;
 
+use schemars::Schema;
 use serde::de::DeserializeOwned;
 
 use crate::policy::Sources;
 
 pub use self::decode::Later;
+pub use self::doubt::Doubts;
 pub use self::node::{Entries, Node, Span, Spanned, Value};
 pub use self::problem::Problem;
 pub use self::schema::schema_of;
@@ -46,6 +52,8 @@ pub struct Document {
     source: Source,
     root: Node,
     unfilled: Unfilled,
+    /// What its fields take, for advice.
+    schema: Option<&'static Schema>,
 }
 
 /// Without its values, some of which may be of the environment.
@@ -65,7 +73,7 @@ impl Document {
     pub fn parse(name: &str, text: &str) -> Result<Self, Problem> {
         let source = Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text));
         let root = load::load(&source)?;
-        Ok(Self { source, root, unfilled: Unfilled::default() })
+        Ok(Self { source, root, unfilled: Unfilled::default(), schema: None })
     }
 
     /// The same with the environment variables that values name (`${NAME}`) filled in.
@@ -76,9 +84,15 @@ impl Document {
     /// the others.
     pub fn parse_with(name: &str, text: &str, sources: &Sources) -> Result<Self, Problem> {
         let mut document = Self::parse(name, text)?;
-        let Self { source, root, unfilled } = &mut document;
+        let Self { source, root, unfilled, .. } = &mut document;
         *unfilled = environment::fill(root, source, sources);
         Ok(document)
+    }
+
+    /// The same, with advice by `schema`: problems show what the field takes.
+    #[must_use]
+    pub fn with_schema(self, schema: &'static Schema) -> Self {
+        Self { schema: Some(schema), ..self }
     }
 
     /// Decodes the whole document as a `T`, adding every problem to `problems`, sorted by place.
@@ -104,7 +118,7 @@ impl Document {
         later: &[Later],
         problems: &mut Vec<Problem>,
     ) -> Option<T> {
-        let (decoded, found) = decode::decode(&self.source, node, later, &self.unfilled.places);
+        let (decoded, found) = decode::decode(self, node, later);
         problems.extend(found);
         problems.extend(self.unfilled.problems.iter().cloned());
         problems.sort();

@@ -92,6 +92,27 @@ mod tests {
         }
     }
 
+    /// A wrong value is answered with what the field takes: its words, its example, or that any text
+    /// will do, in quotes.
+    #[test]
+    fn every_text_has_words_or_an_example_or_may_be_any() {
+        for (name, kind) in KINDS {
+            let schema: Value = serde_json::from_str(&printed(kind)).unwrap();
+            walk(&schema, name, &mut |place, schema| {
+                let Some(Value::Object(fields)) = schema.get("properties") else { return };
+                for (field, schema) in fields {
+                    let item = &schema["items"];
+                    let is_text = schema["type"] == "string" || item["type"] == "string";
+                    let is_known = |schema: &Value| {
+                        ["examples", "enum", "minLength"].iter().any(|word| !schema[word].is_null())
+                            || schema["anyOf"][0]["enum"].is_array()
+                    };
+                    assert!(!is_text || is_known(schema) || is_known(item), "{place}: {field}");
+                }
+            });
+        }
+    }
+
     #[test]
     fn no_private_name_is_told() {
         for (_, kind) in KINDS {

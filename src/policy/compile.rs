@@ -41,12 +41,12 @@ use self::{
 };
 use super::{
     HostPattern, Limit, Matcher, Policy, Route, Router, Sources, Upstream,
-    file::{LATER, RawPaths, RawPolicy},
+    file::{LATER, RawPaths, RawPolicy, schema},
 };
 use crate::{
     target::EncodedSlash,
     warning::Warning,
-    yaml::{Document, Entries, Node, Problem, Span},
+    yaml::{Document, Doubts, Entries, Node, Problem, Span},
 };
 
 /// Compiles the policy in `text`. `file` is its path: messages show it, its stem names the policy,
@@ -56,9 +56,18 @@ use crate::{
 /// Every problem, in the order of their places.
 pub fn load(file: &Path, text: &str, sources: &Sources) -> Result<Policy, Vec<Problem>> {
     let shown = file.display().to_string();
-    let document = Document::parse_with(&shown, text, sources).map_err(|problem| vec![problem])?;
+    let document = Document::parse_with(&shown, text, sources)
+        .map_err(|problem| vec![problem])?
+        .with_schema(schema());
     let mut problems = Vec::new();
     let raw = document.decode::<RawPolicy>(LATER, &mut problems);
+    let doubts = document.doubts(&problems);
+    // All other sections rest on these.
+    let is_shaken = doubts.is_in_section("identity")
+        || doubts.is_in_section("tiers")
+        || doubts.have_lost("limits")
+        || doubts.have_lost("upstreams");
+    let raw = raw.filter(|_| !is_shaken);
     let mut compiler = Compiler {
         name: file.file_stem().map(|stem| stem.to_string_lossy().into()).unwrap_or_default(),
         folder: file.parent().unwrap_or(Path::new("")),
@@ -66,6 +75,7 @@ pub fn load(file: &Path, text: &str, sources: &Sources) -> Result<Policy, Vec<Pr
         sources,
         fingerprint: Fingerprint::new(),
         problems,
+        doubts,
         warnings: Vec::new(),
     };
     let policy = raw.and_then(|raw| compiler.policy(raw));
@@ -89,6 +99,8 @@ struct Compiler<'d> {
     fingerprint: Fingerprint,
     problems: Vec<Problem>,
     warnings: Vec<Warning>,
+    /// Where decoding has found something already.
+    doubts: Doubts,
 }
 
 /// The names in a policy, whatever is wrong with what they name.
@@ -171,8 +183,10 @@ impl Written {
 
 impl Compiler<'_> {
     fn refuse(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
-        let problem = self.document.problem(span, message, help);
-        self.problems.push(problem);
+        if !self.doubts.cover(span) {
+            let problem = self.document.problem(span, message, help);
+            self.problems.push(problem);
+        }
     }
 
     fn policy(&mut self, raw: RawPolicy) -> Option<Policy> {

@@ -20,6 +20,7 @@ use crate::{
 pub(super) struct RawAdmin {
     /// Where to listen for who asks how the proxy is: an IP address and a port, `127.0.0.1:9901`.
     /// Whoever reaches it needs no password.
+    #[schemars(extend("examples" = ["127.0.0.1:9901"]))]
     pub(super) address: Spanned<String>,
 }
 

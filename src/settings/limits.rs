@@ -66,6 +66,7 @@ pub(super) struct RawLimits {
     connections_per_address: Option<Spanned<u32>>,
     /// What a connection that speaks HTTP/2 may hold.
     #[serde(default)]
+    #[schemars(extend("examples" = [{ "streams": 100 }]))]
     http2: RawHttp2Limits,
 }
 

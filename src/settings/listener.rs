@@ -81,23 +81,29 @@ pub enum Protocols {
 pub(super) struct RawListener {
     /// An IP address and a port: `127.0.0.1:8080`, or `[::]:8080` for all addresses; or a Unix
     /// socket: `unix:/run/tollgate.sock`, from this file's folder.
+    #[schemars(extend("examples" = ["127.0.0.1:8080"]))]
     address: Spanned<String>,
     /// What clients may speak: `[http1, h2]`. Default: both.
     #[schemars(length(min = 1))]
+    #[schemars(extend("examples" = [["h2"]]))]
     protocols: Option<Spanned<Vec<Spanned<String>>>>,
     /// Certificates. Left out: clients speak plain HTTP here.
+    #[schemars(extend("examples" = [{ "certificates": [{ "certificate_file": "server.pem", "key_file": "server.key" }] }]))]
     tls: Option<RawTls>,
     /// Has each connection begin with a PROXY header, version 1 or 2, that says who the client is.
     /// Left out: none does.
+    #[schemars(extend("examples" = [{ "trusted": ["10.0.0.0/8"] }]))]
     proxy_protocol: Option<RawProxyProtocol>,
     /// Where requests are sent to instead of being served: `https`, or a port and a status. Left
     /// out: they are served.
     #[schemars(with = "Option<RedirectShape>")]
     redirect: Option<Node>,
     /// Has browsers come back by TLS only (`strict-transport-security`). Needs `tls`.
+    #[schemars(extend("examples" = [{ "max_age": "1y" }]))]
     hsts: Option<Spanned<RawHsts>>,
     /// Who may connect to a Unix socket, as an octal file mode. Default: "0660".
     #[schemars(regex(pattern = "^0?[0-7]{3}$"))]
+    #[schemars(extend("examples" = ["0660"]))]
     mode: Option<Spanned<String>>,
     /// Whether whoever connects to a Unix socket is a trusted proxy: `trusted` or `untrusted`.
     /// Their own address counts as 127.0.0.1, whatever `trusted_proxies` says of that. Default:
@@ -113,6 +119,7 @@ struct RawProxyProtocol {
     /// Addresses and networks that connections may come from, such as `10.0.0.0/8`: all others are
     /// closed. Whoever connects to a Unix socket is 127.0.0.1.
     #[schemars(length(min = 1))]
+    #[schemars(extend("examples" = [["10.0.0.0/8"]]))]
     trusted: Spanned<Vec<Spanned<String>>>,
 }
 

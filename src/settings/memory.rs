@@ -26,8 +26,10 @@ pub struct SnapshotSettings {
 pub(super) struct RawMemory {
     /// Counters in use at most. Past it, new callers get 503. Default: 2000000.
     #[schemars(range(min = 1))]
+    #[schemars(extend("examples" = [2000000]))]
     pub(super) max_keys: Option<Spanned<u64>>,
     /// A file that counters are kept in from one start to the next. Left out: they begin anew.
+    #[schemars(extend("examples" = [{ "file": "counters.snapshot" }]))]
     pub(super) snapshot: Option<RawSnapshot>,
 }
 
@@ -36,8 +38,10 @@ pub(super) struct RawMemory {
 #[serde(deny_unknown_fields, rename = "snapshot section")]
 pub(super) struct RawSnapshot {
     /// The file, from this file's folder.
+    #[schemars(extend("examples" = ["counters.snapshot"]))]
     file: Spanned<String>,
     /// How often it is written, besides at shutdown, 1s to 1h. Default: 60s.
+    #[schemars(extend("examples" = ["60s"]))]
     every: Option<Spanned<String>>,
 }
 

@@ -123,32 +123,44 @@ pub(super) struct RawRedis {
     /// The URL of one server: `redis://` or `rediss://` (TLS), `user:password@` if need be,
     /// percent-encoded, host, port, `/database`.
     #[schemars(regex(pattern = "^rediss?://"))]
+    #[schemars(extend("examples" = ["redis://127.0.0.1:6379"]))]
     url: Option<Spanned<String>>,
     /// URLs of sentinels, for `service` here or in `shards`.
+    #[schemars(extend("examples" = [["redis://10.0.0.1:26379"]]))]
     sentinels: Option<Spanned<Vec<Spanned<String>>>>,
     /// What sentinels call the one primary.
+    #[schemars(length(min = 1))]
     service: Option<Spanned<String>>,
     /// Servers that share the counters: a caller's are on the shard that its name decides.
     #[schemars(length(min = 1))]
+    #[schemars(extend("examples" = [[{ "name": "a", "primary": "redis://10.0.0.1:6379" }]]))]
     shards: Option<Spanned<Vec<Spanned<RawShard>>>>,
     /// URLs of some nodes of a Redis Cluster; one that answers is enough.
     #[schemars(length(min = 1))]
+    #[schemars(extend("examples" = [["redis://10.0.0.1:6379"]]))]
     cluster: Option<Spanned<Vec<Spanned<String>>>>,
     /// The user for servers whose URL names nobody. Left out: the default user.
+    #[schemars(length(min = 1))]
     username: Option<Spanned<String>>,
     /// Environment variable with the user.
+    #[schemars(extend("examples" = ["REDIS_USER"]))]
     username_env: Option<Spanned<String>>,
     /// File with the user, from this file's folder.
+    #[schemars(extend("examples" = ["redis-user"]))]
     username_file: Option<Spanned<String>>,
     /// Environment variable with the password for servers whose URL names nobody.
+    #[schemars(extend("examples" = ["REDIS_PASSWORD"]))]
     password_env: Option<Spanned<String>>,
     /// File with the password for servers whose URL names nobody, from this file's folder.
+    #[schemars(extend("examples" = ["redis-password"]))]
     password_file: Option<Spanned<String>>,
     /// Certificates for servers that are reached by TLS. Left out: the public authorities, and none
     /// of ours.
+    #[schemars(extend("examples" = [{ "ca_file": "redis-ca.pem" }]))]
     tls: Option<Spanned<RawTls>>,
     /// What the name of each key begins with: 1 to 64 of `A-Z a-z 0-9 _ . : -`. Default: tollgate.
     #[schemars(regex(pattern = "^[A-Za-z0-9_.:-]{1,64}$"))]
+    #[schemars(extend("examples" = ["tollgate"]))]
     prefix: Option<Spanned<String>>,
     /// Whose time counts: `redis`, the same for all proxies, or `proxy`. Default: redis.
     #[schemars(extend("enum" = ["redis", "proxy"]))]
@@ -162,13 +174,17 @@ struct RawShard {
     /// Its name, 1 to 64 of `A-Z a-z 0-9 _ . -`, which decides whose counters it has. Keep it when
     /// the server moves.
     #[schemars(regex(pattern = "^[A-Za-z0-9_.-]{1,64}$"))]
+    #[schemars(extend("examples" = ["a"]))]
     name: Spanned<String>,
     /// The URL of the server that takes writes.
     #[schemars(regex(pattern = "^rediss?://"))]
+    #[schemars(extend("examples" = ["redis://10.0.0.1:6379"]))]
     primary: Option<Spanned<String>>,
     /// What sentinels call the primary.
+    #[schemars(length(min = 1))]
     service: Option<Spanned<String>>,
     /// URLs of servers that may be read.
+    #[schemars(extend("examples" = [["redis://10.0.0.2:6379"]]))]
     replicas: Option<Spanned<Vec<Spanned<String>>>>,
 }
 

@@ -39,9 +39,11 @@ pub enum TestsRule {
 pub(super) struct RawReload {
     /// How often files are read to see whether they have changed, where the system does not tell,
     /// 100ms to 1h. Default: 5s.
+    #[schemars(extend("examples" = ["5s"]))]
     poll: Option<Spanned<String>>,
     /// How long files must stay as they are before they are taken, so that none is taken half
     /// written, 10ms to 10s. Default: 200ms.
+    #[schemars(extend("examples" = ["200ms"]))]
     quiet: Option<Spanned<String>>,
     /// Whether the system is asked to tell of changes. Without, only the poll sees them. Default:
     /// true.

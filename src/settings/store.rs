@@ -99,12 +99,16 @@ impl StoreKind {
 #[serde(deny_unknown_fields, rename = "store section")]
 pub(super) struct RawStore {
     /// The store in the process: the only one, or that of limits that say `on_store_error: local`.
+    #[schemars(extend("examples" = [{ "max_keys": 2000000 }]))]
     pub(super) memory: Option<Spanned<RawMemory>>,
     /// Counters in Redis. Short for `current: { redis: … }`.
+    #[schemars(extend("examples" = [{ "url": "redis://127.0.0.1:6379" }]))]
     pub(super) redis: Option<Spanned<RawRedis>>,
     /// The store that decides. Left out: that of `redis`, else the one in the process.
+    #[schemars(extend("examples" = [{ "redis": { "url": "redis://127.0.0.1:6379" } }]))]
     pub(super) current: Option<Spanned<RawKind>>,
     /// The store that callers are moved to.
+    #[schemars(extend("examples" = [{ "redis": { "url": "redis://127.0.0.1:6379" } }]))]
     pub(super) next: Option<Spanned<RawKind>>,
     /// So many of a hundred callers, always the same ones, are moved. Default: 0.
     #[schemars(range(min = 0, max = 100))]
@@ -115,16 +119,20 @@ pub(super) struct RawStore {
     pub(super) mode: Option<Spanned<String>>,
     /// How long a decision may take, 1ms to 10s. Past it, a limit does as its `on_store_error`
     /// says. Default: 25ms.
+    #[schemars(extend("examples" = ["25ms"]))]
     pub(super) deadline: Option<Spanned<String>>,
     /// Proxies that share the limits. Each has its part of a limit when it decides alone. Default:
     /// 1.
     #[schemars(range(min = 1))]
+    #[schemars(extend("examples" = [4]))]
     pub(super) instances: Option<Spanned<u32>>,
     /// Environment variable with the secret that callers' names are hashed with, at least 16 bytes.
     /// It is the same for all proxies that share a store.
+    #[schemars(extend("examples" = ["KEY_SECRET"]))]
     pub(super) key_secret_env: Option<Spanned<String>>,
     /// File with the secret that callers' names are hashed with, at least 16 bytes, from this
     /// file's folder.
+    #[schemars(extend("examples" = ["key-secret"]))]
     pub(super) key_secret_file: Option<Spanned<String>>,
     /// Whether responses say (`x-tollgate-store`) that Redis did not decide. Default: false.
     #[serde(default)]
@@ -136,8 +144,10 @@ pub(super) struct RawStore {
 #[serde(deny_unknown_fields, rename = "store")]
 pub(super) struct RawKind {
     /// The store in the process.
+    #[schemars(extend("examples" = [{ "max_keys": 2000000 }]))]
     pub(super) memory: Option<Spanned<RawMemory>>,
     /// Counters in Redis.
+    #[schemars(extend("examples" = [{ "url": "redis://127.0.0.1:6379" }]))]
     pub(super) redis: Option<Spanned<RawRedis>>,
 }
 

@@ -33,20 +33,27 @@ pub struct Timeouts {
 pub(super) struct RawTimeouts {
     /// For a connection's first byte, which is then closed, and for a request's head once it has
     /// begun, which is then answered with 408; 100ms to 1h. Default: 10s.
+    #[schemars(extend("examples" = ["10s"]))]
     head: Option<Spanned<String>>,
     /// For the TLS handshake, 100ms to 1h. Default: 10s.
+    #[schemars(extend("examples" = ["10s"]))]
     tls_handshake: Option<Spanned<String>>,
     /// For the next request of a connection that speaks HTTP/1.1, 100ms to 1h. Default: 30s.
+    #[schemars(extend("examples" = ["30s"]))]
     keep_alive: Option<Spanned<String>>,
     /// For the next request of a connection that speaks HTTP/2, 100ms to 1h. Default: 60s.
+    #[schemars(extend("examples" = ["60s"]))]
     http2_idle: Option<Spanned<String>>,
     /// For the next bytes of a request's body, which is then answered with 408; 100ms to 1h.
     /// Default: 30s.
+    #[schemars(extend("examples" = ["30s"]))]
     request_body: Option<Spanned<String>>,
     /// For reading anything of a response, which is then broken off; 100ms to 1h. Default: 30s.
+    #[schemars(extend("examples" = ["30s"]))]
     response: Option<Spanned<String>>,
     /// For the next bytes of an upgraded connection, such as a WebSocket, either way; 1s to 24h.
     /// Default: 10m.
+    #[schemars(extend("examples" = ["10m"]))]
     tunnel_idle: Option<Spanned<String>>,
 }
 

@@ -26,8 +26,9 @@ use serde::de::DeserializeOwned;
 
 use self::decoder::Decoder;
 use self::failure::Failure;
+use super::Document;
 use super::node::{Node, Span, Spanned};
-use super::problem::{Problem, Source};
+use super::problem::Problem;
 use super::suggest::{advice, one_of};
 
 /// More problems than anyone reads in one go; they bound the work for a hostile file.
@@ -45,29 +46,26 @@ pub struct Later {
     pub fields: &'static [&'static str],
 }
 
-/// Decodes `node`, and says everything that is wrong with it, sorted by place. What stands at a
-/// place in `unfilled` has no value, as others know already.
+/// Decodes `node` of `document`, and says everything that is wrong with it, sorted by place.
 pub(super) fn decode<T: DeserializeOwned>(
-    source: &Source,
+    document: &Document,
     node: &Node,
     later: &[Later],
-    unfilled: &HashSet<Span>,
 ) -> (Option<T>, BTreeSet<Problem>) {
-    let session = Session { source, later, unfilled, findings: RefCell::default() };
+    let session = Session { document, later, findings: RefCell::default() };
     let decoded = session.decode(node);
     let mut problems = session.findings.into_inner().problems;
     if problems.len() == MOST_PROBLEMS {
         let message = format!("too many problems; {MOST_PROBLEMS} of them follow");
-        problems.insert(Problem::whole_file(source.name(), message, ""));
+        problems.insert(Problem::whole_file(document.name(), message, ""));
     }
     (decoded, problems)
 }
 
 /// The rounds over one tree.
 struct Session<'a> {
-    source: &'a Source,
+    document: &'a Document,
     later: &'a [Later],
-    unfilled: &'a HashSet<Span>,
     /// In a cell, as serde copies the decoder at will.
     findings: RefCell<Findings>,
 }
@@ -100,7 +98,8 @@ impl Session<'_> {
     }
 
     fn is_left_out(&self, node: &Node) -> bool {
-        self.unfilled.contains(&node.span)
+        // What names a variable that is not set has no value, as the document knows already.
+        self.document.unfilled.places.contains(&node.span)
             || self.findings.borrow().left_out.contains(&std::ptr::from_ref(node))
     }
 
@@ -110,7 +109,7 @@ impl Session<'_> {
 
     fn report(&self, span: Span, message: String, help: String) {
         if !self.is_full() {
-            let problem = self.source.problem(span, message, help);
+            let problem = self.document.problem(span, message, help);
             self.findings.borrow_mut().problems.insert(problem);
         }
     }

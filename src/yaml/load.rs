@@ -2,12 +2,18 @@
 //!
 //! The library stops at the first syntax error, and so do we. Its budgets keep a small file from
 //! becoming a large tree.
+//!
+//! - `syntax`: what it found wrong, in our words; `layout`: indentation and brackets, as a reader
+//!   sees them.
+
+mod layout;
+mod syntax;
 
 use serde::de::{Deserialize, Deserializer};
-use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::{AliasLimits, NonFiniteFloatPolicy};
-use serde_saphyr::{Error, Location, MessageFormatter, Options, UserMessageFormatter};
+use serde_saphyr::{Location, Options};
 
+use self::syntax::syntax_problem;
 use super::node::{Node, Span, Spanned, Value, ValueVisitor};
 use super::problem::{Problem, Source};
 
@@ -168,94 +174,4 @@ fn first_line(text: &str, span: Span) -> Span {
         }
     }
     Span { start: span.start, end: span.start + end }
-}
-
-/// What the library found wrong, in the words of someone who writes YAML.
-fn syntax_problem(source: &Source, error: &Error) -> Problem {
-    let mut error = error.without_snippet();
-    while let Error::AliasError { error: inner, .. } = error {
-        error = inner;
-    }
-    let (message, help) = match error {
-        Error::MultipleDocuments { .. } => (
-            "a second document starts here".to_owned(),
-            "put it in a file of its own, or remove the `---` before it",
-        ),
-        Error::DuplicateMappingKey { key: Some(key), .. } => {
-            (format!("`{key}` is defined twice"), "remove one of the two")
-        }
-        Error::DuplicateMappingKey { .. } => {
-            ("this key is defined twice".to_owned(), "remove one of the two")
-        }
-        Error::NullIntoString { .. } => ("a name is missing before `:`".to_owned(), ""),
-        Error::Unexpected { expected: "string scalar", .. } => {
-            ("a name has to be text".to_owned(), "")
-        }
-        Error::UnknownAnchor { .. } => {
-            ("this alias has no anchor".to_owned(), "define it before, as `&name`; or use quotes")
-        }
-        Error::MergeValueNotMapOrSeqOfMaps { .. } => {
-            ("only a mapping can be merged".to_owned(), "write `<<: *name`")
-        }
-        Error::RecursiveReferencesRequireWeakTypes { .. } => {
-            ("this alias stands inside of what it names".to_owned(), "")
-        }
-        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
-            (format!("nested deeper than {MOST_DEPTH} levels"), "")
-        }
-        Error::Budget { .. }
-        | Error::AliasReplayLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => {
-            ("too much in one file".to_owned(), "split it, or use fewer aliases")
-        }
-        other => {
-            let reason = UserMessageFormatter.format_message(other).into_owned();
-            let help = if reason.contains("tab") {
-                "indent with spaces"
-            } else if is_variable_in_brackets(source.text(), error) {
-                "in brackets, a value with `${` needs quotes: \"${NAME}\""
-            } else if reason.contains("mapping values are not allowed") {
-                "check the indentation; text that holds `: ` needs quotes"
-            } else if reason.contains("unexpected character") {
-                "text that starts with a special character needs quotes"
-            } else if reason.contains("quoted scalar") {
-                "check that the quotes are closed"
-            } else if reason.contains("illegal placement") || reason.contains("flow") {
-                "check the brackets and commas before it"
-            } else {
-                ""
-            };
-            (format!("not valid YAML: {reason}"), help)
-        }
-    };
-    source.problem(error_span(source.text(), error), message, help.to_owned())
-}
-
-/// Whether the line of the error has an environment variable before it: its braces are YAML's own
-/// inside of brackets.
-fn is_variable_in_brackets(text: &str, error: &Error) -> bool {
-    let before = text.get(..error_span(text, error).end).unwrap_or_default();
-    before.rsplit('\n').next().is_some_and(|line| {
-        line.rfind("${").and_then(|at| line.get(..at)).is_some_and(|line| line.contains(['[', '{']))
-    })
-}
-
-/// Errors of the library's scanner count in characters only. What is missing at the end of the
-/// file is shown at the last text there is, not on an empty line.
-fn error_span(text: &str, error: &Error) -> Span {
-    let Some(location) = error.location() else { return Span::default() };
-    if location.span().byte_offset().is_some() {
-        return first_line_if_open(text, span_of(location));
-    }
-    let skipped = usize::try_from(location.span().offset()).unwrap_or(usize::MAX);
-    let start = text.char_indices().nth(skipped).map_or(text.len(), |(position, _)| position);
-    match text.get(start..).and_then(|rest| rest.chars().next()) {
-        Some(c) => Span { start, end: start + c.len_utf8() },
-        None => Span { start: text.trim_end().len(), end: text.len() },
-    }
-}
-
-/// Where the library gives only the start of something, the rest of its line is meant.
-fn first_line_if_open(text: &str, span: Span) -> Span {
-    if span.is_empty() { first_line(text, span) } else { span }
 }

@@ -147,6 +147,14 @@ impl Source {
         &self.text
     }
 
+    /// Where in the text a problem of it is; nowhere, if it is of the whole file.
+    pub(super) fn position(&self, problem: &Problem) -> Option<usize> {
+        let start = *self.line_starts.get(problem.line.checked_sub(1)?)?;
+        let line = self.text.get(start..)?;
+        let (column, _) = line.char_indices().nth(problem.column.checked_sub(1)?)?;
+        Some(start + column)
+    }
+
     pub(super) fn at(&self, span: Span) -> &str {
         self.text.get(span.start..span.end).unwrap_or_default()
     }

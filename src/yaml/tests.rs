@@ -132,20 +132,15 @@ const MALFORMED: &[(&str, &[&str])] = &[
     ),
     (
         "\u{feff}a:\r\n\t- b\r\n",
-        &[
-            "f.yaml:2:2: not valid YAML: tabs disallowed within this context (block indentation)",
-            "  |",
-            "2 | \t- b",
-            "  | \t^ indent with spaces",
-        ],
+        &["f.yaml:2:1: indented with a tab", "  |", "2 | \t- b", "  | ^ indent with spaces"],
     ),
     (
         "é: [1\nb: 2\n",
         &[
-            "f.yaml:2:2: not valid YAML: illegal placement of ':' indicator",
+            "f.yaml:1:4: `[` is never closed",
             "  |",
-            "2 | b: 2",
-            "  |  ^ check the brackets and commas before it",
+            "1 | é: [1",
+            "  |    ^ add `]` behind its last item",
         ],
     ),
     (
@@ -159,7 +154,12 @@ const MALFORMED: &[(&str, &[&str])] = &[
     ),
     (
         "a: [1\n",
-        &["f.yaml:1:4: not valid YAML: unclosed bracket '['", "  |", "1 | a: [1", "  |    ^"],
+        &[
+            "f.yaml:1:4: not valid YAML: unclosed bracket '['",
+            "  |",
+            "1 | a: [1",
+            "  |    ^ close it behind its last item",
+        ],
     ),
     (
         "a: @foo\n",
@@ -209,6 +209,58 @@ const MALFORMED: &[(&str, &[&str])] = &[
         ],
     ),
 ];
+
+/// Mistakes in the layout: the text, and what is said about which place.
+const LAYOUT: &[(&str, &str)] = &[
+    ("a:\n  b:\n\t  c: 1\n", "3:1 indented with a tab: indent with spaces"),
+    // The library speaks of the scalar before it.
+    ("a:\n    b: x\n\tc: 1\n", "3:1 indented with a tab: indent with spaces"),
+    (
+        "a:\n  b:\n    c: 1\n   d: 2\n",
+        "4:4 indented by 3 spaces, unlike the lines before it: indent it by 4 or 2",
+    ),
+    (
+        "a:\n  b: 1\n   c: 2\n",
+        "3:4 indented by 3 spaces, unlike the lines before it: indent it by 2",
+    ),
+    (
+        "a:\n  - b: 1\n - b: 2\n",
+        "3:2 indented by 1 space, unlike the lines before it: indent it by 2",
+    ),
+    (
+        "a:\n  - b: 1\n  c: 2\n",
+        "3:3 indented by 2 spaces, unlike the lines before it: indent it by 4 or 0",
+    ),
+    ("a:\n  b\n    c: 1\n", "2:3 no colon behind the name: write `b:`"),
+    ("a: 1\nb c\n", "2:1 no colon behind the name: write `b: c`"),
+    ("a:1\nb: 2\n", "1:1 no space behind the colon: write `a: 1`"),
+    (
+        "a:\n  - { b: [1 }\n",
+        "2:10 not valid YAML: mismatched bracket '[' closed by '}': close each bracket with its own kind: [ ] and { }",
+    ),
+    (
+        "a:\n  - { b: {c: 1}\n  - { b: 1 }\n",
+        "2:5 `{` is never closed: add `}` behind its last item",
+    ),
+    // Brackets and quotes in text are no brackets and quotes.
+    ("a: it's [\nb: { c: \"]\"\nd: 1\n", "2:4 `{` is never closed: add `}` behind its last item"),
+    ("a: **\n", "1:4 text that starts with `*` needs quotes: write \"**\""),
+    ("a: [*.b.c]\n", "1:5 text that starts with `*` needs quotes: write \"*.b.c\""),
+    (
+        "a: 1\n<<<<<<< mine\nb: 1\n",
+        "2:1 a merge conflict that is not resolved: keep one of the two versions, and remove the marks",
+    ),
+];
+
+#[test]
+fn mistakes_in_the_layout_are_shown_where_they_are() {
+    for (text, expected) in LAYOUT {
+        let problem = Document::parse("f.yaml", text).expect_err(text);
+        let (line, column) = (problem.line(), problem.column());
+        let shown = format!("{line}:{column} {}: {}", problem.message(), problem.help());
+        assert_eq!(shown, *expected, "{text:?}");
+    }
+}
 
 #[test]
 fn malformed_files_are_problems_with_their_place() {

@@ -18,6 +18,55 @@ const WORDS: [(&str, KeyPart); 5] = [
     ("path", KeyPart::Path),
     ("method", KeyPart::Method),
 ];
+/// What other rate limiters call the same.
+const SYNONYMS: [(&[&str], &str); 5] = [
+    (
+        &[
+            "ip",
+            "client_ip",
+            "client-ip",
+            "clientip",
+            "remote_addr",
+            "remote_ip",
+            "remote_address",
+            "source_ip",
+            "source_address",
+            "src_ip",
+            "address",
+            "client",
+            "client.address",
+        ],
+        "client.ip",
+    ),
+    (
+        &[
+            "user",
+            "user_id",
+            "userid",
+            "account",
+            "consumer",
+            "identity",
+            "api_key",
+            "apikey",
+            "api-key",
+            "key",
+            "token",
+            "credential",
+            "api_key.id",
+            "user.id",
+        ],
+        "caller",
+    ),
+    (&["sub", "subject", "jwt", "claim"], "jwt.sub"),
+    (&["domain", "hostname", "authority", "vhost"], "host"),
+    (&["url", "uri", "endpoint", "route", "resource", "request_path"], "path"),
+];
+/// Words that need a name behind them.
+const NAMED: [(&[&str], &str); 3] = [
+    (&["header", "headers", "request_header"], "header.<name>"),
+    (&["cookie", "cookies"], "cookie.<name>"),
+    (&["parameter", "param", "path_parameter"], "path.<parameter>"),
+];
 /// Parts of one key: what a request costs to hash must stay small.
 const MAX_PARTS: usize = 8;
 
@@ -81,7 +130,11 @@ impl Compiler<'_> {
     }
 
     fn key_part(&mut self, node: &Node) -> Option<KeyPart> {
-        let text = self.text(node)?;
+        let Value::String(text) = &node.value else {
+            let message = format!("expected text, found {}", node.value.kind());
+            self.refuse(node.span, message, HELP);
+            return None;
+        };
         if let Some((_, part)) = WORDS.iter().find(|(word, _)| *word == text) {
             return Some(part.clone());
         }
@@ -96,9 +149,11 @@ impl Compiler<'_> {
                 Some(KeyPart::PathParameter(name.into()))
             }
             _ => {
-                let help = suggest(text, WORDS.map(|(word, _)| word))
-                    .map_or(HELP.to_owned(), |word| format!("did you mean `{word}`?"));
-                self.refuse(node.span, format!("`{text}` is nothing to count by"), help);
+                let help = match meant(text) {
+                    Some(key) => format!("did you mean `{key}`?"),
+                    None => HELP.to_owned(),
+                };
+                self.refuse(node.span, format!("`{text}` is not a valid `per` key"), help);
                 None
             }
         }
@@ -128,6 +183,13 @@ impl Compiler<'_> {
         }
         Some(raw.value)
     }
+}
+
+/// The key that a word probably stands for: what others call it, or a typing mistake away.
+fn meant(text: &str) -> Option<&'static str> {
+    let lower = text.to_ascii_lowercase();
+    let known = SYNONYMS.iter().chain(&NAMED).find(|(words, _)| words.contains(&&*lower));
+    known.map(|(_, key)| *key).or_else(|| suggest(text, WORDS.map(|(word, _)| word)))
 }
 
 struct PrefixKind {

@@ -129,7 +129,7 @@ impl Compiler<'_> {
             Value::String(text) => Some(text),
             other => {
                 let message = format!("expected text, found {}", other.kind());
-                self.refuse(node.span, message, "put it in quotes if it is meant as text");
+                self.refuse(node.span, message, self.document.help_for_text(node));
                 None
             }
         }

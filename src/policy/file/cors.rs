@@ -12,6 +12,7 @@ pub(in crate::policy) struct RawCors {
     /// Whose pages, as browsers write it: `https://app.example.com`, `https://*.example.com` for all
     /// below, or `*` alone for everybody's.
     #[schemars(length(min = 1))]
+    #[schemars(extend("examples" = [["https://app.example.com"]]))]
     pub(in crate::policy) origins: Spanned<Vec<Spanned<String>>>,
     /// Whether they may read what was answered to a request with cookies or a client certificate.
     /// Default: false.
@@ -23,11 +24,14 @@ pub(in crate::policy) struct RawCors {
     pub(in crate::policy) preflight: Option<Spanned<String>>,
     /// For `preflight: answer`: methods that pages may use, in capitals. Left out: the one that they
     /// ask for.
+    #[schemars(extend("examples" = [["GET"]]))]
     pub(in crate::policy) methods: Option<Spanned<Vec<Spanned<String>>>>,
     /// For `preflight: answer`: header fields that pages may send. Left out: those that they ask
     /// for.
+    #[schemars(extend("examples" = [["content-type"]]))]
     pub(in crate::policy) headers: Option<Spanned<Vec<Spanned<String>>>>,
     /// For `preflight: answer`: how long browsers may remember it, in whole seconds, 0s to 24h. Left
     /// out: as browsers like.
+    #[schemars(extend("examples" = ["600s"]))]
     pub(in crate::policy) max_age: Option<Spanned<String>>,
 }

@@ -12,13 +12,17 @@ use crate::yaml::{Entries, Node, Spanned};
 pub(in crate::policy) struct RawIdentity {
     /// Issuers whose tokens are known.
     #[serde(default)]
+    #[schemars(extend("examples" = [[{ "issuer": "https://id.example.com/", "discover": true }]]))]
     pub(in crate::policy) jwt: Vec<Spanned<RawIssuer>>,
     /// Who is asked about tokens that only their issuer can read (RFC 7662).
+    #[schemars(extend("examples" = [{ "url": "https://id.example.com/introspect", "client_id": "tollgate", "client_secret_env": "INTROSPECTION_SECRET" }]))]
     pub(in crate::policy) introspection: Option<Spanned<RawIntrospection>>,
     /// Keys that this proxy knows by their digests.
+    #[schemars(extend("examples" = [{ "file": "../keys/api.yaml" }]))]
     pub(in crate::policy) api_keys: Option<Spanned<RawApiKeys>>,
     /// Ways to name a caller. The first that resolves wins.
     #[serde(default)]
+    #[schemars(extend("examples" = [[{ "name": "user", "key": "jwt.sub" }]]))]
     pub(in crate::policy) callers: Vec<Spanned<RawCaller>>,
     /// What becomes of a bad token on a route where one is optional: `reject` refuses the request,
     /// `anonymous` takes it as one without a token. Default: reject.
@@ -26,9 +30,11 @@ pub(in crate::policy) struct RawIdentity {
     pub(in crate::policy) invalid_token: Option<Spanned<String>>,
     /// Where tokens come from besides `Authorization`, and whether they go on to the upstream.
     #[serde(default)]
+    #[schemars(extend("examples" = [{ "cookie": "session" }]))]
     pub(in crate::policy) token: RawToken,
     /// What the upstream is told about a good token. Clients cannot set these headers.
     #[serde(default)]
+    #[schemars(extend("examples" = [{ "headers": { "x-user-email": "jwt.email" } }]))]
     pub(in crate::policy) forward_claims: RawForwardClaims,
 }
 
@@ -37,23 +43,31 @@ pub(in crate::policy) struct RawIdentity {
 #[serde(deny_unknown_fields, rename = "jwt issuer")]
 pub(in crate::policy) struct RawIssuer {
     /// What routes call it. Default: the issuer itself.
+    #[schemars(length(min = 1))]
     pub(in crate::policy) name: Option<Spanned<String>>,
     /// The exact `iss` of its tokens, such as https://id.example.com/.
+    #[schemars(extend("examples" = ["https://id.example.com/"]))]
     pub(in crate::policy) issuer: Spanned<String>,
     /// Tokens must be for one of these (`aud`). Left out: that is not looked at.
     #[serde(default)]
+    #[schemars(inner(length(min = 1)))]
     pub(in crate::policy) audience: Vec<Spanned<String>>,
     /// Signature algorithms that are accepted, one for each kind of key: `[RS256, ES256]`.
     #[serde(default)]
+    #[schemars(extend("examples" = [["RS256"]]))]
     pub(in crate::policy) algorithms: Vec<Spanned<String>>,
     /// Tolerance for clocks that disagree. Default: 60s.
+    #[schemars(extend("examples" = ["60s"]))]
     pub(in crate::policy) leeway: Option<Spanned<String>>,
     /// Tokens must be younger than this by their `iat`.
+    #[schemars(extend("examples" = ["1h"]))]
     pub(in crate::policy) max_age: Option<Spanned<String>>,
     /// Tokens must not be made to live longer than this, from `iat` to `exp`.
+    #[schemars(extend("examples" = ["24h"]))]
     pub(in crate::policy) max_lifetime: Option<Spanned<String>>,
     /// Accepted values of the header's `typ`, such as `at+jwt`. Left out: any.
     #[serde(default)]
+    #[schemars(extend("examples" = [["at+jwt"]]))]
     pub(in crate::policy) types: Vec<Spanned<String>>,
     /// What becomes of a token whose header carries or links a key (`jwk`, `jku`, `x5u`, `x5c`,
     /// `x5t`): `reject` or `ignore`. Such a key is never used. Default: reject.
@@ -63,34 +77,46 @@ pub(in crate::policy) struct RawIssuer {
     /// a value: whatever they are.
     #[serde(default)]
     #[schemars(with = "Entries<shape::ClaimValue>")]
+    #[schemars(extend("examples" = [{ "azp": "web" }]))]
     pub(in crate::policy) required_claims: Entries<Node>,
     /// What this issuer calls a claim: `{ sub: oid }` reads `oid` where the policy says `jwt.sub`.
     #[serde(default)]
+    #[schemars(extend("examples" = [{ "sub": "oid" }]))]
     pub(in crate::policy) claim_names: Entries<Spanned<String>>,
     /// PEM file with public keys, from this file's folder.
+    #[schemars(extend("examples" = ["../keys/public.pem"]))]
     pub(in crate::policy) public_key_file: Option<Spanned<String>>,
     /// File with a JSON Web Key Set, from this file's folder.
+    #[schemars(extend("examples" = ["../keys/jwks.json"]))]
     pub(in crate::policy) jwks_file: Option<Spanned<String>>,
     /// Where the issuer publishes its JSON Web Key Set.
+    #[schemars(extend("examples" = ["https://id.example.com/jwks.json"]))]
     pub(in crate::policy) jwks_url: Option<Spanned<String>>,
     /// Whether the issuer says where its keys are, by OpenID Connect Discovery. Default: false.
     pub(in crate::policy) discover: Option<Spanned<bool>>,
     /// File with a secret that is shared with the issuer, from this file's folder.
+    #[schemars(extend("examples" = ["../keys/secret"]))]
     pub(in crate::policy) secret_file: Option<Spanned<String>>,
     /// Environment variable with a secret that is shared with the issuer.
+    #[schemars(extend("examples" = ["JWT_SECRET"]))]
     pub(in crate::policy) secret_env: Option<Spanned<String>>,
     /// PEM file with the authorities that vouch for the issuer's server. Left out: the public ones.
+    #[schemars(extend("examples" = ["../keys/ca.pem"]))]
     pub(in crate::policy) ca_file: Option<Spanned<String>>,
     /// Whether keys may be fetched without TLS from other than this machine. Default: false.
     #[serde(default)]
     pub(in crate::policy) allow_http: bool,
     /// How long fetched keys are used before they are fetched again. Default: 10m.
+    #[schemars(extend("examples" = ["10m"]))]
     pub(in crate::policy) cache: Option<Spanned<String>>,
     /// Time between two fetches for the sake of an unknown key id. Default: 30s.
+    #[schemars(extend("examples" = ["30s"]))]
     pub(in crate::policy) cooldown: Option<Spanned<String>>,
     /// How long a fetch may take. Default: 5s.
+    #[schemars(extend("examples" = ["5s"]))]
     pub(in crate::policy) timeout: Option<Spanned<String>>,
     /// How long keys are used beyond `cache` while the issuer cannot be reached. Default: 1h.
+    #[schemars(extend("examples" = ["1h"]))]
     pub(in crate::policy) max_stale: Option<Spanned<String>>,
 }
 
@@ -99,33 +125,44 @@ pub(in crate::policy) struct RawIssuer {
 #[serde(deny_unknown_fields, rename = "introspection section")]
 pub(in crate::policy) struct RawIntrospection {
     /// What routes call it. Default: introspection.
+    #[schemars(length(min = 1))]
     pub(in crate::policy) name: Option<Spanned<String>>,
     /// The URL of its introspection endpoint.
+    #[schemars(extend("examples" = ["https://id.example.com/introspect"]))]
     pub(in crate::policy) url: Spanned<String>,
     /// Who this proxy is to it.
+    #[schemars(length(min = 1))]
     pub(in crate::policy) client_id: Spanned<String>,
     /// Environment variable with this proxy's password there.
+    #[schemars(extend("examples" = ["INTROSPECTION_SECRET"]))]
     pub(in crate::policy) client_secret_env: Option<Spanned<String>>,
     /// File with this proxy's password there.
+    #[schemars(extend("examples" = ["../keys/introspection"]))]
     pub(in crate::policy) client_secret_file: Option<Spanned<String>>,
     /// PEM file with the authorities that vouch for the server. Left out: the public ones.
+    #[schemars(extend("examples" = ["../keys/ca.pem"]))]
     pub(in crate::policy) ca_file: Option<Spanned<String>>,
     /// Whether it may be asked without TLS if it is not on this machine. Default: false.
     #[serde(default)]
     pub(in crate::policy) allow_http: bool,
     /// Tokens must be for one of these (`aud`). Left out: that is not looked at.
     #[serde(default)]
+    #[schemars(inner(length(min = 1)))]
     pub(in crate::policy) audience: Vec<Spanned<String>>,
     /// How long its word about a token is taken, at most. Default: 60s.
+    #[schemars(extend("examples" = ["60s"]))]
     pub(in crate::policy) cache: Option<Spanned<String>>,
     /// How long it may take to answer. Default: 2s.
+    #[schemars(extend("examples" = ["2s"]))]
     pub(in crate::policy) timeout: Option<Spanned<String>>,
     /// Claims that must be there, and have this value or one of these: `{ client_id: web }`.
     #[serde(default)]
     #[schemars(with = "Entries<shape::ClaimValue>")]
+    #[schemars(extend("examples" = [{ "client_id": "web" }]))]
     pub(in crate::policy) required_claims: Entries<Node>,
     /// What it calls a claim: `{ sub: username }` reads `username` where the policy says `jwt.sub`.
     #[serde(default)]
+    #[schemars(extend("examples" = [{ "sub": "username" }]))]
     pub(in crate::policy) claim_names: Entries<Spanned<String>>,
 }
 
@@ -134,10 +171,13 @@ pub(in crate::policy) struct RawIntrospection {
 #[serde(deny_unknown_fields, rename = "api_keys section")]
 pub(in crate::policy) struct RawApiKeys {
     /// What routes call them, beside issuers. Default: api_keys.
+    #[schemars(length(min = 1))]
     pub(in crate::policy) name: Option<Spanned<String>>,
     /// File with the keys' digests, as `tollgate key` writes them.
+    #[schemars(extend("examples" = ["../keys/api.yaml"]))]
     pub(in crate::policy) file: Spanned<String>,
     /// The header that carries a key. Default: x-api-key.
+    #[schemars(extend("examples" = ["x-api-key"]))]
     pub(in crate::policy) header: Option<Spanned<String>>,
 }
 
@@ -146,6 +186,7 @@ pub(in crate::policy) struct RawApiKeys {
 #[serde(deny_unknown_fields, rename = "caller")]
 pub(in crate::policy) struct RawCaller {
     /// What kind of caller it is, for logs and messages, such as `user`.
+    #[schemars(length(min = 1))]
     pub(in crate::policy) name: Spanned<String>,
     /// What tells one caller from another: `jwt.<claim>`, `api_key.<field>` or `client.ip`; or, of a
     /// certificate that a listener with `client_ca_file` has verified, `client_certificate.subject`
@@ -154,9 +195,11 @@ pub(in crate::policy) struct RawCaller {
     #[schemars(regex(
         pattern = r"^(client\.ip|client_certificate\.(subject|san)|(jwt|api_key)\..+)$"
     ))]
+    #[schemars(extend("examples" = ["jwt.sub"]))]
     pub(in crate::policy) key: Spanned<String>,
     /// The caller's tier: its name, or where that is found, `jwt.<claim>` or `api_key.<field>`.
     /// Left out: the default tier.
+    #[schemars(extend("examples" = ["jwt.plan"]))]
     pub(in crate::policy) tier: Option<Spanned<String>>,
     /// For `client.ip`: IPv6 addresses with the same first bits are one caller. Default: 64, one
     /// customer's network.
@@ -169,10 +212,13 @@ pub(in crate::policy) struct RawCaller {
 #[serde(deny_unknown_fields, rename = "token section")]
 pub(in crate::policy) struct RawToken {
     /// The name of a header beside `Authorization`.
+    #[schemars(extend("examples" = ["x-token"]))]
     pub(in crate::policy) header: Option<Spanned<String>>,
     /// The name of a cookie.
+    #[schemars(extend("examples" = ["session"]))]
     pub(in crate::policy) cookie: Option<Spanned<String>>,
     /// The name of a query parameter. The upstream and the logs never see it.
+    #[schemars(extend("examples" = ["access_token"]))]
     pub(in crate::policy) query: Option<Spanned<String>>,
     /// Whether the upstream sees the token. Default: false.
     #[serde(default)]
@@ -185,7 +231,9 @@ pub(in crate::policy) struct RawToken {
 pub(in crate::policy) struct RawForwardClaims {
     /// A header for each claim: `{ x-user-email: jwt.email }`.
     #[serde(default)]
+    #[schemars(extend("examples" = [{ "x-user-email": "jwt.email" }]))]
     pub(in crate::policy) headers: Entries<Spanned<String>>,
     /// The name of a header for all claims: the payload's JSON in base64url.
+    #[schemars(extend("examples" = ["x-user-claims"]))]
     pub(in crate::policy) payload: Option<Spanned<String>>,
 }

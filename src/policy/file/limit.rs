@@ -45,6 +45,7 @@ pub(in crate::policy) struct RawLimit {
     #[schemars(extend("enum" = ["first_request", "epoch", "calendar"]))]
     pub(in crate::policy) align: Option<Spanned<String>>,
     /// For `align: calendar`: whose calendar, such as Europe/Berlin. Default: UTC.
+    #[schemars(extend("examples" = ["Europe/Berlin"]))]
     pub(in crate::policy) timezone: Option<Spanned<String>>,
     /// For `gcra`: how many may come at once; for all, or by tier. Default: the number of the rate.
     #[schemars(with = "Option<shape::Counts>")]
@@ -63,9 +64,11 @@ pub(in crate::policy) struct RawLimit {
     #[schemars(with = "Option<shape::Units>")]
     pub(in crate::policy) concurrent: Option<Node>,
     /// For `concurrent`: when a request that never ends stops counting, 1s to 24h. Default: 60s.
+    #[schemars(extend("examples" = ["60s"]))]
     pub(in crate::policy) lease: Option<Spanned<String>>,
     /// For `concurrent`: when who was denied should ask again, in whole seconds, 1s to 1h. Default:
     /// 1s.
+    #[schemars(extend("examples" = ["1s"]))]
     pub(in crate::policy) retry_after: Option<Spanned<String>>,
 
     /// What a request costs: a number; by method, `{ GET: 1, default: 5 }`; or what the response
@@ -74,8 +77,10 @@ pub(in crate::policy) struct RawLimit {
     pub(in crate::policy) cost: Option<Node>,
     /// Which requests are given back what they cost. Default: those answered 304 whose sender
     /// showed a good token.
+    #[schemars(extend("examples" = [{ "status": [304] }]))]
     pub(in crate::policy) refund: Option<Spanned<RawRefund>>,
     /// Which responses count. Left out: all.
+    #[schemars(extend("examples" = [{ "status": [401] }]))]
     pub(in crate::policy) count_when: Option<Spanned<RawCountWhen>>,
     /// `enforce`: deny what does not fit. `shadow`: count and tell, and never deny. Default:
     /// enforce.
@@ -91,6 +96,7 @@ pub(in crate::policy) struct RawLimit {
     pub(in crate::policy) on_store_error: Option<Spanned<String>>,
     /// Another measure, tried out beside this one: what it would deny is counted and told, and
     /// never denied. What it does not say is as the limit says.
+    #[schemars(extend("examples" = [{ "rate": "5000/hour" }]))]
     pub(in crate::policy) candidate: Option<Spanned<RawMeasure>>,
 }
 
@@ -128,6 +134,7 @@ pub(in crate::policy) struct RawMeasure {
     #[schemars(extend("enum" = ["first_request", "epoch", "calendar"]))]
     pub(in crate::policy) align: Option<Spanned<String>>,
     /// For `align: calendar`: whose calendar, such as Europe/Berlin. Default: UTC.
+    #[schemars(extend("examples" = ["Europe/Berlin"]))]
     pub(in crate::policy) timezone: Option<Spanned<String>>,
     /// For `gcra`: how many may come at once; for all, or by tier. Default: the number of the rate.
     #[schemars(with = "Option<shape::Counts>")]
@@ -146,9 +153,11 @@ pub(in crate::policy) struct RawMeasure {
     #[schemars(with = "Option<shape::Units>")]
     pub(in crate::policy) concurrent: Option<Node>,
     /// For `concurrent`: when a request that never ends stops counting, 1s to 24h. Default: 60s.
+    #[schemars(extend("examples" = ["60s"]))]
     pub(in crate::policy) lease: Option<Spanned<String>>,
     /// For `concurrent`: when who was denied should ask again, in whole seconds, 1s to 1h. Default:
     /// 1s.
+    #[schemars(extend("examples" = ["1s"]))]
     pub(in crate::policy) retry_after: Option<Spanned<String>>,
 }
 
@@ -179,6 +188,7 @@ pub(in crate::policy) struct RawRefill {
     #[schemars(with = "shape::Count")]
     pub(in crate::policy) amount: Node,
     /// How often it is added, such as 500ms or 1m.
+    #[schemars(extend("examples" = ["1s"]))]
     pub(in crate::policy) interval: Spanned<String>,
 }
 
@@ -189,6 +199,7 @@ pub(in crate::policy) struct RawRefund {
     /// Statuses (`304`) and classes of them (`5xx`) that are given back. Default: 304. An empty
     /// list: none.
     #[schemars(with = "Option<Vec<shape::Status>>")]
+    #[schemars(extend("examples" = [[304]]))]
     pub(in crate::policy) status: Option<Vec<Node>>,
     /// Who is given back: `authenticated`, only who showed a good token, or `all`. Left out: 304 is
     /// for the authenticated, other statuses are for all.
@@ -202,6 +213,7 @@ pub(in crate::policy) struct RawRefund {
 pub(in crate::policy) struct RawCountWhen {
     /// Statuses (`401`) and classes of them (`4xx`) that count.
     #[schemars(with = "Vec<shape::Status>", length(min = 1))]
+    #[schemars(extend("examples" = [[401]]))]
     pub(in crate::policy) status: Spanned<Vec<Node>>,
 }
 
@@ -213,6 +225,7 @@ pub(in crate::policy) struct RawToldCost {
     #[schemars(with = "Option<shape::Count>")]
     pub(in crate::policy) reserve: Option<Node>,
     /// The response header with the cost. Clients do not see it.
+    #[schemars(extend("examples" = ["x-query-cost"]))]
     pub(in crate::policy) from_response_header: Spanned<String>,
 }
 
@@ -222,8 +235,10 @@ pub(in crate::policy) struct RawToldCost {
 #[serde(deny_unknown_fields, rename = "override")]
 pub(in crate::policy) struct RawOverride {
     /// Who: the name of an entry of `callers` and which one, such as `user:42`.
+    #[schemars(extend("examples" = ["user:42"]))]
     pub(in crate::policy) caller: Spanned<String>,
     /// The name of the limit.
+    #[schemars(length(min = 1))]
     pub(in crate::policy) limit: Spanned<String>,
     /// In place of the limit's: `50000/hour`, a list of such, or `unlimited`.
     #[schemars(with = "Option<shape::Rates>")]
@@ -238,6 +253,7 @@ pub(in crate::policy) struct RawOverride {
     #[schemars(with = "Option<shape::Units>")]
     pub(in crate::policy) concurrent: Option<Node>,
     /// When it ends: the last day (`2026-12-31`, in UTC), or an instant (`2026-12-31T18:00:00Z`).
+    #[schemars(extend("examples" = ["2026-12-31"]))]
     pub(in crate::policy) until: Spanned<String>,
     /// The reason, for the people who find it later.
     #[schemars(length(min = 1))]

@@ -17,13 +17,17 @@ pub(in crate::policy) struct RawResponses {
     #[schemars(extend("enum" = [429, 403]))]
     pub(in crate::policy) denied_status: Option<Spanned<u16>>,
     /// Where the API's limits are explained; denials name it.
+    #[schemars(extend("examples" = ["https://docs.example.com/limits"]))]
     pub(in crate::policy) documentation_url: Option<Spanned<String>>,
     /// The protection space that is named to clients without a good token. Default: tollgate.
+    #[schemars(length(min = 1))]
     pub(in crate::policy) realm: Option<Spanned<String>>,
     /// Where callers can ask how they stand, or `off`. Default: /rate_limit.
+    #[schemars(extend("examples" = ["/rate_limit"]))]
     pub(in crate::policy) rate_limit_path: Option<Spanned<String>>,
     /// Up to so much is added to `Retry-After`, so that not all come back at once, 0s to 60s.
     /// Default: 0s.
+    #[schemars(extend("examples" = ["5s"]))]
     pub(in crate::policy) jitter: Option<Spanned<String>>,
     /// Whether responses name the limits in shadow mode that would have denied. Default: false.
     #[serde(default)]

@@ -12,6 +12,7 @@ use crate::yaml::{Entries, Node, Spanned};
 pub(in crate::policy) struct RawRoute {
     /// Which requests take it.
     #[serde(rename = "match")]
+    #[schemars(extend("examples" = [{ "path": "/**" }]))]
     pub(in crate::policy) matcher: RawMatch,
     /// Client addresses and networks that it lets in: `[10.0.0.0/8, 192.0.2.1]`. All others are
     /// refused with 403. Left out: all are let in.
@@ -26,13 +27,16 @@ pub(in crate::policy) struct RawRoute {
     pub(in crate::policy) auth: Option<Node>,
     /// Scopes that a token must have, all of them. Without them a request is refused with 403.
     #[serde(default)]
+    #[schemars(inner(length(min = 1)))]
     pub(in crate::policy) scopes: Vec<Spanned<String>>,
     /// Names of the limits to charge, up to 8, the primary one first: all of them are taken, or
     /// none.
     #[serde(default)]
     #[schemars(length(max = 8))]
+    #[schemars(inner(length(min = 1)))]
     pub(in crate::policy) limits: Vec<Spanned<String>>,
     /// The name of the upstream to forward to. It may be left out if there is one only.
+    #[schemars(length(min = 1))]
     pub(in crate::policy) upstream: Option<Spanned<String>>,
     /// What a request costs here, for all its limits: a number; by method, `{ GET: 1, default: 5
     /// }`; or what the response tells, `{ reserve: 10, from_response_header: x-query-cost }`. Left
@@ -49,15 +53,20 @@ pub(in crate::policy) struct RawRoute {
     pub(in crate::policy) cors: Option<Node>,
     /// Protocols that a request may switch to; an empty list: none. Never another version of HTTP.
     /// Default: websocket.
+    #[schemars(extend("examples" = [["websocket"]]))]
     pub(in crate::policy) upgrades: Option<Vec<Spanned<String>>>,
     /// Taken off the path before a request is forwarded, by whole segments: with `/v1`, `/v1/users`
     /// is forwarded as `/users`.
+    #[schemars(extend("examples" = ["/v1"]))]
     pub(in crate::policy) strip_prefix: Option<Spanned<String>>,
     /// Put in front of the path before a request is forwarded, after `strip_prefix`: `/internal`.
+    #[schemars(extend("examples" = ["/internal"]))]
     pub(in crate::policy) add_prefix: Option<Spanned<String>>,
     /// What is changed about the header fields of a request before it is forwarded.
+    #[schemars(extend("examples" = [{ "set": { "x-environment": "production" } }]))]
     pub(in crate::policy) request_headers: Option<RawHeaderEdits>,
     /// What is changed about the header fields of an upstream's response.
+    #[schemars(extend("examples" = [{ "remove": ["server"] }]))]
     pub(in crate::policy) response_headers: Option<RawHeaderEdits>,
 }
 
@@ -68,13 +77,16 @@ pub(in crate::policy) struct RawHeaderEdits {
     /// Put in place of all fields of that name: `x-environment: production`.
     #[serde(default)]
     #[schemars(with = "Entries<shape::HeaderText>")]
+    #[schemars(extend("examples" = [{ "x-environment": "production" }]))]
     pub(in crate::policy) set: Entries<Node>,
     /// Put beside the fields of that name.
     #[serde(default)]
     #[schemars(with = "Entries<shape::HeaderText>")]
+    #[schemars(extend("examples" = [{ "x-environment": "production" }]))]
     pub(in crate::policy) add: Entries<Node>,
     /// Taken out.
     #[serde(default)]
+    #[schemars(extend("examples" = [["server"]]))]
     pub(in crate::policy) remove: Vec<Spanned<String>>,
 }
 
@@ -83,12 +95,15 @@ pub(in crate::policy) struct RawHeaderEdits {
 #[serde(deny_unknown_fields, rename = "match section")]
 pub(in crate::policy) struct RawMatch {
     /// One host, of those that the policy is for. Left out: all of them.
+    #[schemars(extend("examples" = ["api.example.com"]))]
     pub(in crate::policy) host: Option<Spanned<String>>,
     /// The path: as it is (`/login`), with a parameter for a segment (`/repos/{owner}`), with `*`
     /// for any segment or `**` at its end for all that is below.
+    #[schemars(extend("examples" = ["/repos/{owner}/**"]))]
     pub(in crate::policy) path: Spanned<String>,
     /// The methods, in capitals. Left out: all.
     #[serde(default)]
+    #[schemars(extend("examples" = [["GET"]]))]
     pub(in crate::policy) methods: Vec<Spanned<String>>,
     /// Client addresses and networks: `[10.0.0.0/8, 192.0.2.1]`. Requests from elsewhere do not take
     /// this route, and the next one is tried. Left out: from everywhere.

@@ -38,6 +38,7 @@ shapes! {
             { "enum": ["caller", "client.ip", "host", "path", "method"] },
             { "pattern": r"^(path|jwt|claim|header|cookie)\..+$" },
         ],
+        "examples": ["client.ip", "jwt.org", "header.x-tenant"],
     }), 8);
 
     /// Rates, perhaps by tier.
@@ -103,7 +104,7 @@ shapes! {
 
     /// Who gets in.
     Auth = "auth", |_generator| {
-        let issuers = json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 });
+        let issuers = json!({ "type": "array", "items": { "type": "string", "minLength": 1 }, "minItems": 1 });
         json_schema!({
             "anyOf": [
                 { "type": "string", "enum": ["required", "optional", "none"] },

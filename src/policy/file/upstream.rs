@@ -26,8 +26,10 @@ pub(in crate::policy) struct RawUpstream {
     pub(in crate::policy) balance: Option<Spanned<String>>,
     /// For servers with `https://`: whom to trust, and what to show. Left out: the authorities of
     /// the platform, and no certificate.
+    #[schemars(extend("examples" = [{ "ca_file": "../keys/ca.pem" }]))]
     pub(in crate::policy) tls: Option<Spanned<RawUpstreamTls>>,
     /// How servers are asked whether they are well. Left out: they are not asked.
+    #[schemars(extend("examples" = [{ "path": "/healthz" }]))]
     pub(in crate::policy) health_check: Option<Spanned<RawHealthCheck>>,
     /// When a server that fails requests gets none for a while, or `off`. The last one that is left
     /// always gets them.
@@ -37,20 +39,26 @@ pub(in crate::policy) struct RawUpstream {
     #[schemars(range(min = 1, max = 65535))]
     pub(in crate::policy) max_connections: Option<Spanned<u32>>,
     /// Requests that wait for a connection to a server.
+    #[schemars(extend("examples" = [{ "size": 1024 }]))]
     pub(in crate::policy) queue: Option<RawQueue>,
     /// When a request is tried again, at another server if there is one, or `off`. Only requests
     /// without a body whose method may be repeated are, and those that were never sent.
     #[schemars(with = "Option<shape::Retries>")]
     pub(in crate::policy) retries: Option<Node>,
     /// How long a connection may take to be made, TLS included, up to a day. Default: 2s.
+    #[schemars(extend("examples" = ["2s"]))]
     pub(in crate::policy) connect_timeout: Option<Spanned<String>>,
     /// How long the head of a response may take, up to a day. Default: 60s.
+    #[schemars(extend("examples" = ["60s"]))]
     pub(in crate::policy) response_timeout: Option<Spanned<String>>,
     /// How long a body may make no progress, up to a day. Default: 60s.
+    #[schemars(extend("examples" = ["60s"]))]
     pub(in crate::policy) idle_timeout: Option<Spanned<String>>,
     /// How long a connection that is not used is kept, up to a day. Default: 60s.
+    #[schemars(extend("examples" = ["60s"]))]
     pub(in crate::policy) keep_alive: Option<Spanned<String>>,
     /// How often names of servers are resolved again, 10ms to a day. Default: 30s.
+    #[schemars(extend("examples" = ["30s"]))]
     pub(in crate::policy) resolve_every: Option<Spanned<String>>,
 }
 
@@ -59,6 +67,7 @@ pub(in crate::policy) struct RawUpstream {
 #[serde(deny_unknown_fields, rename = "server")]
 pub(in crate::policy) struct RawServer {
     /// Its address: `http://host:port` or `https://host:port`. Default port: 80 or 443.
+    #[schemars(extend("examples" = ["http://127.0.0.1:9000"]))]
     pub(in crate::policy) url: Spanned<String>,
     /// Its share of the requests, beside the shares of the others: 1 to 1000. Default: 1.
     #[schemars(range(min = 1, max = 1000))]
@@ -71,13 +80,17 @@ pub(in crate::policy) struct RawServer {
 pub(in crate::policy) struct RawUpstreamTls {
     /// A file with the certificates of the authorities to trust, in PEM form. Left out: those of the
     /// platform.
+    #[schemars(extend("examples" = ["../keys/ca.pem"]))]
     pub(in crate::policy) ca_file: Option<Spanned<String>>,
     /// The name that the certificates must be for. Left out: each server's own.
+    #[schemars(extend("examples" = ["api.internal"]))]
     pub(in crate::policy) server_name: Option<Spanned<String>>,
     /// A file with the certificate to show to servers that ask for one, and those between it and its
     /// authority, in PEM form. Needs `key_file`.
+    #[schemars(extend("examples" = ["../keys/client.pem"]))]
     pub(in crate::policy) certificate_file: Option<Spanned<String>>,
     /// A file with the key of that certificate, in PEM form.
+    #[schemars(extend("examples" = ["../keys/client.key"]))]
     pub(in crate::policy) key_file: Option<Spanned<String>>,
 }
 
@@ -86,12 +99,16 @@ pub(in crate::policy) struct RawUpstreamTls {
 #[serde(deny_unknown_fields, rename = "health_check section")]
 pub(in crate::policy) struct RawHealthCheck {
     /// The path that is asked for with GET, such as /healthz.
+    #[schemars(extend("examples" = ["/healthz"]))]
     pub(in crate::policy) path: Spanned<String>,
     /// The host that is asked for. Left out: the server's own.
+    #[schemars(extend("examples" = ["api.internal"]))]
     pub(in crate::policy) host: Option<Spanned<String>>,
     /// From one question to the next, 10ms to 1h. Default: 5s.
+    #[schemars(extend("examples" = ["5s"]))]
     pub(in crate::policy) interval: Option<Spanned<String>>,
     /// How long an answer may take, up to a day. Default: 2s.
+    #[schemars(extend("examples" = ["2s"]))]
     pub(in crate::policy) timeout: Option<Spanned<String>>,
     /// Good answers in a row after which a server gets requests again, 1 to 1000. Default: 2.
     #[schemars(range(min = 1, max = 1000))]
@@ -101,6 +118,7 @@ pub(in crate::policy) struct RawHealthCheck {
     pub(in crate::policy) unhealthy_after: Option<Spanned<u32>>,
     /// Statuses (`200`) and classes of them (`2xx`) that are good answers. Default: 2xx.
     #[schemars(with = "Option<Vec<shape::Status>>", length(min = 1))]
+    #[schemars(extend("examples" = [["2xx"]]))]
     pub(in crate::policy) status: Option<Spanned<Vec<Node>>>,
 }
 
@@ -114,11 +132,14 @@ pub(in crate::policy) struct RawEjection {
     pub(in crate::policy) failures: Option<Spanned<u32>>,
     /// Statuses (`503`) and classes of them (`5xx`) that count as failures. Default: none.
     #[schemars(with = "Option<Vec<shape::Status>>")]
+    #[schemars(extend("examples" = [["5xx"]]))]
     pub(in crate::policy) status: Option<Vec<Node>>,
     /// How long it gets none the first time, up to a day; twice as long each time after that.
     /// Default: 10s.
+    #[schemars(extend("examples" = ["10s"]))]
     pub(in crate::policy) time: Option<Spanned<String>>,
     /// How long at most, up to a day. Default: 5m, or `time` if that is longer.
+    #[schemars(extend("examples" = ["5m"]))]
     pub(in crate::policy) max_time: Option<Spanned<String>>,
 }
 
@@ -131,6 +152,7 @@ pub(in crate::policy) struct RawQueue {
     #[schemars(range(min = 0, max = 65535))]
     pub(in crate::policy) size: Option<Spanned<u32>>,
     /// How long one may wait, up to a day; it is answered 503 then. Default: 1s.
+    #[schemars(extend("examples" = ["1s"]))]
     pub(in crate::policy) timeout: Option<Spanned<String>>,
 }
 
@@ -147,5 +169,6 @@ pub(in crate::policy) struct RawRetries {
     /// Statuses (`503`) and classes of them (`5xx`) for which a request is tried again. Default:
     /// none.
     #[schemars(with = "Option<Vec<shape::Status>>")]
+    #[schemars(extend("examples" = [[503]]))]
     pub(in crate::policy) status: Option<Vec<Node>>,
 }

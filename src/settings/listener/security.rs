@@ -37,6 +37,7 @@ struct RawRedirect {
 #[serde(deny_unknown_fields, rename = "hsts section")]
 pub(super) struct RawHsts {
     /// How long browsers keep to TLS, up to 10y: 1y. 0s has them forget it.
+    #[schemars(extend("examples" = ["1y"]))]
     max_age: Spanned<String>,
     /// Whether that holds for all hosts below this one too. Default: false.
     #[serde(default)]

@@ -34,6 +34,7 @@ pub(super) struct RawTls {
     #[schemars(length(min = 1))]
     certificates: Spanned<Vec<RawCertificate>>,
     /// The authorities whose certificates clients may show. Left out: clients are asked for none.
+    #[schemars(extend("examples" = ["clients.pem"]))]
     client_ca_file: Option<Spanned<String>>,
     /// Whether clients must show one: `required` or `optional`. Default: required.
     #[schemars(extend("enum" = ["required", "optional"]))]

@@ -27,10 +27,13 @@ use crate::{settings::Checker, yaml::Spanned};
 #[serde(deny_unknown_fields, rename = "tls section")]
 pub(super) struct RawTls {
     /// The authorities to trust in place of the public ones.
+    #[schemars(extend("examples" = ["redis-ca.pem"]))]
     ca_file: Option<Spanned<String>>,
     /// The certificate that servers are shown.
+    #[schemars(extend("examples" = ["client.pem"]))]
     certificate_file: Option<Spanned<String>>,
     /// The private key of that certificate.
+    #[schemars(extend("examples" = ["client.key"]))]
     key_file: Option<Spanned<String>>,
 }
 

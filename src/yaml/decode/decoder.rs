@@ -14,9 +14,6 @@ use crate::yaml::load;
 use crate::yaml::node::{Node, SPANNED, Span, Spanned, Value};
 use crate::yaml::suggest::{one_of, suggest};
 
-/// Help that quotes a longer text than this is no help.
-const LONGEST_QUOTE: usize = 40;
-
 /// Decodes one node.
 #[derive(Clone, Copy)]
 pub(super) struct Decoder<'a, 'de> {
@@ -68,7 +65,8 @@ impl<'a, 'de> Decoder<'a, 'de> {
     /// and at the mapping as well if it starts on the same line.
     fn named_place(self) -> Span {
         let Some(key) = self.key else { return self.node.span };
-        let between = self.session.source.at(Span { start: key.end, end: self.node.span.start });
+        let between =
+            self.session.document.source(Span { start: key.end, end: self.node.span.start });
         let is_beside = key.end <= self.node.span.start && !between.contains('\n');
         if is_beside { Span { start: key.start, end: self.node.span.end } } else { key }
     }
@@ -77,23 +75,10 @@ impl<'a, 'de> Decoder<'a, 'de> {
         Failure::invalid(format!("expected {expected}, found {}", self.node.value.kind()), help)
     }
 
-    /// The node as written, if it is short enough to be part of a help.
-    fn quote(self) -> Option<&'a str> {
-        let text = self.session.source.at(self.node.span);
-        (!text.is_empty() && text.len() <= LONGEST_QUOTE && !text.contains('\n')).then_some(text)
-    }
-
     fn text(self) -> Result<&'de str, Failure> {
         match &self.node.value {
             Value::String(text) => Ok(text),
-            Value::Bool(_) | Value::Integer(_) | Value::Float(_) => {
-                let help = match self.quote() {
-                    Some(text) if !text.contains('"') => format!("put it in quotes: \"{text}\""),
-                    _ => "put it in quotes".to_owned(),
-                };
-                Err(self.expected("text", help))
-            }
-            _ => Err(self.expected("text", "")),
+            _ => Err(self.expected("text", self.session.document.help_for_text(self.node))),
         }
     }
 
@@ -102,7 +87,7 @@ impl<'a, 'de> Decoder<'a, 'de> {
     fn value_as(self, is_wanted: impl Fn(&Value) -> bool) -> Cow<'de, Value> {
         let value = &self.node.value;
         if let Value::String(text) = value
-            && self.session.source.at(self.node.span).contains("${")
+            && self.session.document.source(self.node.span).contains("${")
         {
             let typed = load::plain_scalar(text);
             if is_wanted(&typed) {
@@ -114,17 +99,19 @@ impl<'a, 'de> Decoder<'a, 'de> {
 
     /// The whole number, if it is within `range`.
     fn integer(self, range: RangeInclusive<i128>) -> Result<i64, Failure> {
-        let expected = whole_number(&range);
+        let (expected, document) = (whole_number(&range), self.session.document);
         match &*self.value_as(|value| matches!(value, Value::Integer(_))) {
             Value::Integer(value) if range.contains(&i128::from(*value)) => Ok(*value),
             Value::Integer(_) | Value::Float(_) => {
-                let found = self.quote().map_or("another".to_owned(), |text| format!("`{text}`"));
-                Err(Failure::invalid(format!("expected {expected}, found {found}"), ""))
+                let found = document.quote(self.node);
+                let found = found.map_or("another".to_owned(), |text| format!("`{text}`"));
+                let message = format!("expected {expected}, found {found}");
+                Err(Failure::invalid(message, document.help_for_number(self.node)))
             }
             Value::String(text) if text.parse::<i64>().is_ok() => {
                 Err(self.expected(&expected, format!("write {text} without quotes")))
             }
-            _ => Err(self.expected(&expected, "")),
+            _ => Err(self.expected(&expected, document.help_for_number(self.node))),
         }
     }
 
@@ -133,17 +120,14 @@ impl<'a, 'de> Decoder<'a, 'de> {
             Value::Sequence(items) => Ok(items),
             Value::Null => Err(self.expected("a list", "write [] for an empty list")),
             Value::Mapping(_) => Err(self.expected("a list", "start each item with `- `")),
-            _ => {
-                let help = self.quote().map_or(String::new(), |text| format!("write [{text}]"));
-                Err(self.expected("a list", help))
-            }
+            _ => Err(self.expected("a list", self.session.document.help_for_list(self.node))),
         }
     }
 
     fn entries(self) -> Result<&'de [(Spanned<String>, Node)], Failure> {
         match &self.node.value {
             Value::Mapping(entries) => Ok(entries),
-            _ => Err(self.expected("a mapping", "write `name: value`")),
+            _ => Err(self.expected("a mapping", self.session.document.help_for_section(self.node))),
         }
     }
 

@@ -26,8 +26,10 @@ use crate::{clock::Clock, settings::Checker, warning::Rule, yaml::Spanned};
 #[serde(deny_unknown_fields, rename = "listener certificate")]
 pub(super) struct RawCertificate {
     /// The certificate, and those between it and the authority.
+    #[schemars(extend("examples" = ["server.pem"]))]
     certificate_file: Spanned<String>,
     /// The private key of the first certificate in that file.
+    #[schemars(extend("examples" = ["server.key"]))]
     key_file: Spanned<String>,
 }
 
