@@ -55,6 +55,9 @@ pub enum QuestionError {
     /// No URL.
     #[error("not a URL: write http://api.example.com/path, or only the path")]
     Url,
+    /// Neither a URL nor a path: a word that would be taken for a host.
+    #[error("`{0}` is not a URL or a path: write /{0}, or http://{0}/ if it is a host")]
+    NotAPath(String),
     /// Only a path, and it is not clear for which policy.
     #[error("there are several policies: write a URL with a host")]
     WhichHost,
@@ -119,6 +122,9 @@ fn draft(question: &Question, policies: &Policies) -> Result<Draft, QuestionErro
     let method =
         Method::from_bytes(method.as_bytes()).map_err(|_| QuestionError::Method(method.clone()))?;
     let uri: Uri = url.parse().map_err(|_| QuestionError::Url)?;
+    if uri.scheme().is_none() && uri.authority().is_some() {
+        return Err(QuestionError::NotAPath(url.clone()));
+    }
     let mut request = Request::new(());
     for (name, value) in headers {
         let refused = || QuestionError::Header(name.clone());

@@ -129,7 +129,7 @@ struct RawSettings {
     #[schemars(extend("examples" = [[{ "address": "127.0.0.1:8080" }]]))]
     listeners: Spanned<Vec<RawListener>>,
     /// A policy file or a folder of them, from this file's folder. Default: policies.
-    #[schemars(extend("examples" = ["policies"]))]
+    #[schemars(extend("examples" = ["policies/api.yaml"]))]
     policies: Option<Spanned<String>>,
     /// Threads that serve requests, 1 to 256. Left out: one a core.
     #[schemars(range(min = 1, max = 256))]

@@ -16,7 +16,7 @@ impl Context {
             Ok(question) => question,
             // Its own words would quote what was sent.
             Err(error) => {
-                let text = format!("not a question, at column {}", error.column());
+                let text = format!("the request body is not valid, at column {}", error.column());
                 return message(StatusCode::BAD_REQUEST, &text);
             }
         };

@@ -222,7 +222,7 @@ impl Rehearsal {
 const NO_ID: HeaderValue = HeaderValue::from_static("-");
 
 impl Rehearsed<'_> {
-    /// Who sends it, as policies write it: `user:42`. None: nobody that can be told.
+    /// Who sends it, as policies write it: `user:42`. None: the caller is not known.
     pub fn caller(&self) -> Option<String> {
         let caller = self.identity.as_ref()?.caller.as_ref()?;
         Some(format!("{}:{}", caller.kind, caller.value))

@@ -111,7 +111,9 @@ pub enum KeyProblem {
     #[error("its `alg` cannot be done with this kind of key: correct or remove it")]
     WrongAlgorithm,
     /// Its algorithm is not listed.
-    #[error("its algorithm is not among the issuer's `algorithms`: list it there (secrets always)")]
+    #[error(
+        "its algorithm is not in the issuer's `algorithms`: add it there; a secret always needs this list"
+    )]
     NotAllowed,
     /// Several listed algorithms fit, and it names none.
     #[error("several `algorithms` fit it: keep one of them, or name it in the key's `alg`")]

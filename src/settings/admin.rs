@@ -43,7 +43,8 @@ pub fn admin_address(file: &Path, sources: &Sources) -> Result<Option<SocketAddr
     let document = Document::parse_with(&file.display().to_string(), &text, sources)
         .map_err(|problem| vec![problem])?;
     let admin = entry(&document.root().value, "admin");
-    Ok(match admin.and_then(|admin| entry(admin, "address")) {
+    let address = admin.and_then(|admin| entry(&admin.value, "address"));
+    Ok(match address.map(|address| &address.value) {
         Some(Value::String(address)) => address.parse().ok(),
         _ => None,
     })

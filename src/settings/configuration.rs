@@ -8,7 +8,7 @@ use std::{
 use super::{DEFAULT_POLICIES, Settings, beside};
 use crate::{
     policy::{Endings, Policies, Policy, Sources, load},
-    yaml::{Document, Problem, Value},
+    yaml::{Document, Node, Problem, Value},
 };
 
 /// Largest settings or policy file that is read.
@@ -34,7 +34,7 @@ impl Configuration {
         let text = read_text(file, sources)?;
         let settings = Settings::parse(file, &text, sources);
         // Mistakes in the settings hide none in the policies.
-        match (settings, read_policies(&policies_path(file, &text, sources), sources)) {
+        match (settings, Written::read(file, &text, sources).policies(sources)) {
             (Ok(settings), Ok(policies)) => Ok(Configuration { settings, policies }),
             (settings, policies) => {
                 let problems = [settings.err(), policies.err()];
@@ -56,18 +56,61 @@ pub fn read_policies_of(file: &Path, sources: &Sources) -> Result<Policies, Vec<
 }
 
 /// Where a settings file says that policies are, whatever else may be wrong with it.
-fn policies_path(file: &Path, text: &str, sources: &Sources) -> PathBuf {
-    let document = Document::parse_with("", text, sources).ok();
-    match document.as_ref().and_then(|document| entry(&document.root().value, "policies")) {
-        Some(Value::String(path)) => beside(file, path),
-        _ => beside(file, DEFAULT_POLICIES),
+struct Written<'f> {
+    file: &'f Path,
+    /// None: it is no YAML.
+    document: Option<Document>,
+    /// The path as it is written. None: the usual one is meant.
+    path: Option<Node>,
+}
+
+impl Written<'_> {
+    fn read<'f>(file: &'f Path, text: &str, sources: &Sources) -> Written<'f> {
+        let document = Document::parse_with(&file.display().to_string(), text, sources).ok();
+        let root = document.as_ref().map(Document::root);
+        let path = root.and_then(|root| entry(&root.value, "policies")).cloned();
+        Written { file, document, path }
+    }
+
+    fn policies(&self, sources: &Sources) -> Result<Policies, Vec<Problem>> {
+        let written = match self.path.as_ref().map(|node| &node.value) {
+            Some(Value::String(path)) => path,
+            _ => DEFAULT_POLICIES,
+        };
+        let path = beside(self.file, written);
+        let is_missing = || {
+            let is_not_found = |error: std::io::Error| error.kind() == ErrorKind::NotFound;
+            sources.list(&path, POLICY_FILES).is_err_and(is_not_found)
+                && sources.read(&path, MAX_FILE_BYTES).is_err_and(is_not_found)
+        };
+        match read_policies(&path, sources) {
+            Err(_) if is_missing() => Err(self.refuse_missing(&path).into_iter().collect()),
+            policies => policies,
+        }
+    }
+
+    /// Nothing, if the field that names them has a mistake of its own.
+    fn refuse_missing(&self, path: &Path) -> Option<Problem> {
+        const HELP: &str = "write the path of a policy file or a folder, from this file's folder";
+        let message = format!("there is no file or folder `{}`", path.display());
+        let document = self.document.as_ref()?;
+        match &self.path {
+            Some(Node { value: Value::String(_), span }) => {
+                Some(document.problem(*span, message, HELP))
+            }
+            Some(_) => None,
+            None => {
+                let help = "put policies there, or say where they are: `policies: …`";
+                Some(Problem::whole_file(document.name(), message, help))
+            }
+        }
     }
 }
 
 /// The value with this name in a mapping.
-pub(super) fn entry<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+pub(super) fn entry<'v>(value: &'v Value, name: &str) -> Option<&'v Node> {
     let Value::Mapping(entries) = value else { return None };
-    entries.iter().find(|(key, _)| key.value == name).map(|(_, node)| &node.value)
+    entries.iter().find(|(key, _)| key.value == name).map(|(_, node)| node)
 }
 
 /// Reads a policy file, or all `*.yaml` and `*.yml` of a folder in the order of their names. Names

@@ -210,11 +210,15 @@ impl Checker<'_> {
         let redirect = raw.redirect.as_ref().and_then(|node| self.redirect(node));
         if let (Some(_), Some(node)) = (&raw.tls, &raw.redirect) {
             let place = Spanned { value: (), span: node.span };
-            self.refuse(&place, "who speaks TLS need not be sent to it", "remove this or `tls`");
+            self.refuse(
+                &place,
+                "a listener with `tls` does not need `redirect`",
+                "remove this or `tls`",
+            );
         }
         let hsts = raw.hsts.as_ref().and_then(|raw| self.hsts(raw));
         if let (None, Some(place)) = (&raw.tls, &raw.hsts) {
-            let message = "browsers take no notice of this without TLS";
+            let message = "browsers ignore `hsts` without TLS";
             self.refuse(place, message, "move it to the listener that has `tls`");
         }
         let is_unix = matches!(address, Some(ListenAddress::Unix(_)));
@@ -280,7 +284,11 @@ impl Checker<'_> {
 
     fn proxy_protocol(&mut self, raw: &RawProxyProtocol) -> TrustedProxies {
         if raw.trusted.value.is_empty() {
-            self.refuse(&raw.trusted, "nobody may connect", "write who: [10.0.0.0/8]");
+            self.refuse(
+                &raw.trusted,
+                "an empty list: no connection would be accepted",
+                "write the addresses of the proxies: [10.0.0.0/8]",
+            );
         }
         let networks = self.trusted_networks(&raw.trusted.value);
         TrustedProxies::new(networks, ForwardedField::default())

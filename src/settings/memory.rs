@@ -61,11 +61,7 @@ impl Checker<'_> {
         match usize::try_from(raw.value) {
             Ok(keys) if keys > 0 => keys,
             _ => {
-                self.refuse(
-                    raw,
-                    "a store without room",
-                    "write how many counters to keep: 2_000_000",
-                );
+                self.refuse(raw, "`max_keys` is 0", "write how many counters to keep: 2_000_000");
                 DEFAULT_MAX_KEYS
             }
         }

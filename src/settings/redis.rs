@@ -254,11 +254,11 @@ impl Checker<'_> {
         match (&raw.sentinels, forms.is_empty()) {
             (Some(sentinels), _) if !are_asked => {
                 let help = "add `service`, what they call the primary, or remove this";
-                self.refuse(sentinels, "sentinels that are asked nothing", help);
+                self.refuse(sentinels, "`sentinels` without `service`", help);
                 None
             }
             (None, true) => {
-                self.refuse(raw, "where is Redis?", format!("add {FORMS}"));
+                self.refuse(raw, "no address of Redis", format!("add {FORMS}"));
                 None
             }
             _ => Some(()),
@@ -271,7 +271,7 @@ impl Checker<'_> {
         sentinels: Option<&[Endpoint]>,
     ) -> Option<Primary> {
         if service.value.is_empty() {
-            self.refuse(service, "a service has a name", "write what the sentinels call it");
+            self.refuse(service, "`service` is empty", "write what the sentinels call it");
         }
         let Some(sentinels) = sentinels else {
             self.refuse(service, "`service` needs `sentinels`", ADD_SENTINELS);
@@ -361,7 +361,7 @@ impl Checker<'_> {
         for (endpoint, url) in endpoints.iter().zip(&raw.value) {
             if !endpoint.is_like(first) {
                 let help = "use one scheme, one database and one user in all of them";
-                self.refuse(url, "not reached in the same way as the first", help);
+                self.refuse(url, "scheme, database or user differ from the first URL", help);
             }
         }
         Some(endpoints)

@@ -107,7 +107,7 @@ impl Checker<'_> {
     ) -> Option<Duration> {
         let time = humantime::parse_duration(&raw.value).ok().filter(|time| range.contains(time));
         if time.is_none() {
-            self.refuse(raw, format!("`{}` is not a time that this may take", raw.value), help);
+            self.refuse(raw, format!("`{}` is not a time in the allowed range", raw.value), help);
         }
         time
     }

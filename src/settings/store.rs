@@ -249,7 +249,7 @@ impl Checker<'_> {
         match humantime::parse_duration(&raw.value) {
             Ok(deadline) if (MIN_DEADLINE..=MAX_DEADLINE).contains(&deadline) => deadline,
             _ => {
-                let message = format!("`{}` is not a time that a decision may take", raw.value);
+                let message = format!("`{}` is not a time in the allowed range", raw.value);
                 self.refuse(raw, message, "write a number and a unit, 1ms to 10s: 25ms");
                 DEFAULT_DEADLINE
             }

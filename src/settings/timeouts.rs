@@ -128,15 +128,15 @@ mod tests {
         for (fields, expected) in [
             (
                 "head: 0s",
-                "3:19 `0s` is not a time that this may take: write a number and a unit, 100ms to 1h: 10s",
+                "3:19 `0s` is not a time in the allowed range: write a number and a unit, 100ms to 1h: 10s",
             ),
             (
                 "head: soon",
-                "3:19 `soon` is not a time that this may take: write a number and a unit, 100ms to 1h: 10s",
+                "3:19 `soon` is not a time in the allowed range: write a number and a unit, 100ms to 1h: 10s",
             ),
             (
                 "tunnel_idle: 25h",
-                "3:26 `25h` is not a time that this may take: write a number and a unit, 1s to 24h: 10m",
+                "3:26 `25h` is not a time in the allowed range: write a number and a unit, 1s to 24h: 10m",
             ),
         ] {
             assert_eq!(timeouts(fields).unwrap_err(), [expected]);

@@ -124,7 +124,9 @@ impl Session<'_> {
             let help = "remove it; this version would ignore it".to_owned();
             (format!("`{name}` is not supported yet"), help)
         } else {
-            (format!("unknown field `{name}` in {}", with_article(section)), advice(name, fields))
+            let message = format!("unknown field `{name}` in {}", with_article(section));
+            let misplaced = self.document.help_for_misplaced(key);
+            (message, misplaced.unwrap_or_else(|| advice(name, fields)))
         };
         self.report(key.span, message, help);
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 
 use super::Document;
 use super::load;
-use super::node::{Node, Span, Value};
+use super::node::{Node, Span, Spanned, Value};
 use super::suggest::one_of;
 
 /// Help that quotes a longer text than this is no help.
@@ -48,6 +48,17 @@ impl Document {
             _ if is_scalar => "put it in quotes".to_owned(),
             _ => String::new(),
         }
+    }
+
+    /// What to write in place of the field `key` of a section that has no such field, if one of the
+    /// section's own sections has it.
+    pub(super) fn help_for_misplaced(&self, key: &Spanned<String>) -> Option<String> {
+        let field = self.field(key.span)?;
+        let inner = field.field_names().into_iter().find(|name| {
+            let inner = field.below(Some(name));
+            inner.example().is_some() && inner.field_names().contains(&key.as_str())
+        })?;
+        Some(format!("write it inside of `{inner}`: `{inner}: {{ {}: … }}`", key.value))
     }
 
     /// What to write where a whole number is wanted and `node` is something else.
@@ -109,8 +120,8 @@ impl Document {
         (!text.is_empty() && text.len() <= LONGEST_QUOTE && !text.contains('\n')).then_some(text)
     }
 
-    /// What the schema says about the value at `place`; nothing for a document without a schema, and
-    /// for what an alias brought from elsewhere.
+    /// What the schema says about the value at `place`, or about the section that has a key there;
+    /// nothing for a document without a schema, and for what an alias brought from elsewhere.
     fn field(&self, place: Span) -> Option<Field<'_>> {
         let schema = self.schema?.as_value();
         let mut field = Field { schema, shapes: Vec::new(), example: None, name: None };
@@ -119,9 +130,11 @@ impl Document {
         while node.span != place {
             let (inner, key) = match &node.value {
                 Value::Mapping(entries) => {
-                    let before = entries.iter().rev();
-                    let (key, inner) =
-                        before.into_iter().find(|(key, _)| key.span.start <= place.start)?;
+                    let mut before = entries.iter().rev();
+                    let (key, inner) = before.find(|(key, _)| key.span.start <= place.start)?;
+                    if key.span == place {
+                        break;
+                    }
                     (inner, Some(key.as_str()))
                 }
                 Value::Sequence(items) => {
@@ -219,12 +232,14 @@ impl<'s> Field<'s> {
         }
     }
 
+    fn field_names(&self) -> Vec<&'s str> {
+        let fields = |shape: &&'s Map<String, Json>| shape.get("properties")?.as_object();
+        self.shapes.iter().filter_map(fields).flat_map(Map::keys).map(String::as_str).collect()
+    }
+
     /// The section that is meant by a word alone: by the name of one of its fields, or by what one
     /// of them takes.
     fn section_meant_by(&self, word: &str) -> Option<Json> {
-        let named = |shape: &&'s Map<String, Json>| shape.get("properties")?.as_object();
-        let fields: Vec<&String> =
-            self.shapes.iter().filter_map(named).flat_map(Map::keys).collect();
         let value_of = |name: &str| {
             let field = self.below(Some(name));
             match name == word {
@@ -232,8 +247,10 @@ impl<'s> Field<'s> {
                 false => field.words().contains(&word).then(|| word.into()),
             }
         };
-        let (name, value) =
-            fields.into_iter().find_map(|name| Some((name.clone(), value_of(name)?)))?;
+        let (name, value) = self
+            .field_names()
+            .into_iter()
+            .find_map(|name| Some((name.to_owned(), value_of(name)?)))?;
         Some(Json::Object(Map::from_iter([(name, value)])))
     }
 

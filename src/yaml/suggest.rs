@@ -5,7 +5,7 @@
 const LONGEST: usize = 64;
 
 /// The candidate that `word` was probably meant to be: at most two typing mistakes away (one, for
-/// words of up to three characters), or its beginning. Case and `-` for `_` do not count as
+/// words of up to three characters), or its beginning or end. Case and `-` for `_` do not count as
 /// mistakes.
 pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = plain(word)?;
@@ -37,16 +37,17 @@ fn plain(word: &str) -> Option<Vec<char>> {
     (word.len() <= LONGEST).then(|| word.chars().map(plain).collect())
 }
 
-/// The rank of `candidate`: the number of mistakes, or after all of those, a common beginning.
+/// The rank of `candidate`: the number of mistakes, or after all of those, a common beginning or end.
 fn mistakes(word: &[char], candidate: &[char]) -> Option<usize> {
     let allowed = if word.len() <= 3 { 1 } else { 2 };
     let distance = distance(word, candidate);
     if distance <= allowed {
         return Some(distance);
     }
-    let begins = (word.len() >= 2 && candidate.starts_with(word))
-        || (candidate.len() >= 3 && word.starts_with(candidate));
-    begins.then_some(allowed + 1)
+    let is_part = (word.len() >= 2 && candidate.starts_with(word))
+        || (candidate.len() >= 3 && word.starts_with(candidate))
+        || (word.len() >= 5 && candidate.ends_with(word));
+    is_part.then_some(allowed + 1)
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours that lead from `from` to `to`

@@ -229,7 +229,7 @@ const LAYOUT: &[(&str, &str)] = &[
     ),
     (
         "a:\n  - b: 1\n  c: 2\n",
-        "3:3 indented by 2 spaces, unlike the lines before it: indent it by 4 or 0",
+        "3:3 indented by 2 spaces, unlike the lines before it: write `- ` before it, or indent it by 4 or 0",
     ),
     ("a:\n  b\n    c: 1\n", "2:3 no colon behind the name: write `b:`"),
     ("a: 1\nb c\n", "2:1 no colon behind the name: write `b: c`"),
@@ -244,6 +244,10 @@ const LAYOUT: &[(&str, &str)] = &[
     ),
     // Brackets and quotes in text are no brackets and quotes.
     ("a: it's [\nb: { c: \"]\"\nd: 1\n", "2:4 `{` is never closed: add `}` behind its last item"),
+    (
+        "a:\n  - { b: \"c, d: 1 }\n  - { b: \"c\", d: 1 }\n",
+        "2:10 `\"` is not closed on its line: add `\"` where the text ends",
+    ),
     ("a: **\n", "1:4 text that starts with `*` needs quotes: write \"**\""),
     ("a: [*.b.c]\n", "1:5 text that starts with `*` needs quotes: write \"*.b.c\""),
     (

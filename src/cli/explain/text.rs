@@ -59,7 +59,7 @@ fn taken(route: &TakenRoute) -> String {
 fn caller_lines(found: &FoundCaller) -> Vec<String> {
     let FoundCaller { credential, issuer, claims, caller, rule, tier, tier_because, problem } =
         found;
-    let mut lines = vec![caller.clone().unwrap_or_else(|| "nobody that can be told".into())];
+    let mut lines = vec![caller.clone().unwrap_or_else(|| "not known".into())];
     if let Some(rule) = rule {
         lines.push(format!("by the rule {rule}"));
     }

@@ -168,7 +168,7 @@ impl Checker<'_> {
     fn key(&mut self, raw: &RawKey, before: &HashMap<Box<str>, ApiKey>) -> Option<ApiKey> {
         if !is_id(&raw.id) {
             let help = format!("write 1 to {MAX_ID_BYTES} of A-Z, a-z, 0-9, _ and -");
-            self.refuse(raw.id.span, "this is no id of a key", help);
+            self.refuse(raw.id.span, "not a valid key id", help);
         }
         if before.contains_key(raw.id.as_str()) {
             let message = format!("key `{}` is there twice", raw.id.value);
@@ -178,7 +178,7 @@ impl Checker<'_> {
         let digest = SecretDigest::parse(&raw.digest);
         if digest.is_none() {
             let help = "write the line that `tollgate key` prints";
-            self.refuse(raw.digest.span, "this is no digest of a secret", help);
+            self.refuse(raw.digest.span, "not a valid digest of a secret", help);
         }
         let expires = raw.expires.as_ref().map(|expires| self.expires(expires));
         Some(ApiKey {
@@ -229,14 +229,14 @@ impl Checker<'_> {
         self.text(raw);
         if !raw.value.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\')) {
             let help = "write ASCII without spaces, quotes and backslashes";
-            self.refuse(raw.span, "this is no scope", help);
+            self.refuse(raw.span, "not a valid scope", help);
         }
     }
 
     fn expires(&mut self, raw: &Spanned<String>) -> Option<Timestamp> {
         let expires = Timestamp::parse_end(&raw.value);
         if expires.is_none() {
-            let message = format!("`{}` is neither a day nor an instant", raw.value);
+            let message = format!("`{}` is not a date", raw.value);
             self.refuse(raw.span, message, "write 2027-01-01 or 2027-01-01T18:00:00Z");
         }
         expires

@@ -12,7 +12,7 @@ pub enum TokenError {
     #[error("token longer than {MAX_TOKEN_BYTES} bytes")]
     TooLong,
     /// Not three segments of canonical base64url.
-    #[error("token is no compact JWS in canonical base64url")]
+    #[error("token is not a JWT: it needs three parts in base64url, with dots between them")]
     Malformed,
     /// A header that is no strict JSON object, or a member of the wrong type.
     #[error("token header is malformed")]
@@ -60,7 +60,7 @@ pub enum TokenError {
     #[error("token is not active, says who issued it")]
     Inactive,
     /// Opaque, and there is nobody to ask about it.
-    #[error("token is opaque, and the policy names nobody to ask about it")]
+    #[error("token is opaque, and the policy has no `introspection` to ask about it")]
     Opaque,
     /// An API key that cannot be one.
     #[error("API key is malformed")]

@@ -29,7 +29,11 @@ impl Compiler<'_> {
             let caller = self.caller_name(&written.caller, &raw.identity, names);
             let until = self.until(&written.until);
             if written.why.value.trim().is_empty() {
-                self.refuse(written.why.span, "no reason", "say why, for whoever reads this next");
+                self.refuse(
+                    written.why.span,
+                    "no reason",
+                    "write the reason, for the people who read this later",
+                );
             }
             let allowances = match known {
                 Some(_) => self.override_allowances(written, raw, tiers),
@@ -75,7 +79,7 @@ impl Compiler<'_> {
         if fields.iter().all(|field| field.is_none()) {
             self.refuse(
                 raw.limit.span,
-                "an override says how much",
+                "an override without a rate",
                 "add `rate: 50000/hour`, or `rate: unlimited`",
             );
             return None;
@@ -104,7 +108,7 @@ impl Compiler<'_> {
         if until.is_none() {
             self.refuse(
                 raw.span,
-                format!("`{}` is neither a day nor an instant", raw.value),
+                format!("`{}` is not a date", raw.value),
                 "write 2026-12-31 or 2026-12-31T18:00:00Z",
             );
         }
@@ -150,7 +154,7 @@ impl Compiler<'_> {
         let Ok(address) = value.parse::<IpAddr>() else {
             self.refuse(
                 raw.span,
-                format!("callers of kind `{kind}` are addresses, and `{value}` is none"),
+                format!("callers of kind `{kind}` are addresses, and `{value}` is not one"),
                 format!("write one such as {kind}:192.0.2.1"),
             );
             return None;
@@ -180,7 +184,7 @@ impl Compiler<'_> {
             } else if !entry.value.contains(':') {
                 self.refuse(
                     entry.span,
-                    format!("`{}` is neither an address, a network nor a caller", entry.value),
+                    format!("`{}` is not an address, a network or a caller", entry.value),
                     "write one such as 192.0.2.1, 10.0.0.0/8 or user:42",
                 );
             } else {

@@ -192,7 +192,7 @@ impl Compiler<'_> {
         };
         if !hosts.is_empty() && !hosts.iter().any(|pattern| pattern.matches(host.as_str())) {
             let help = "write one of the policy's `hosts`";
-            self.refuse(raw.span, "no request for this host comes here", help);
+            self.refuse(raw.span, "the policy is not for this host", help);
         }
         Some(raw.value.as_str().into())
     }

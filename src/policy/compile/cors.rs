@@ -43,7 +43,7 @@ impl Compiler<'_> {
         let origins = self.origins(&raw.origins);
         let credentials = raw.credentials.is_some_and(|credentials| credentials.value);
         if let (Some(Origins::Any), true, Some(place)) = (&origins, credentials, raw.credentials) {
-            let message = "`credentials` for the pages of everybody";
+            let message = "`credentials` beside `origins: [\"*\"]`";
             self.refuse(place.span, message, "list the origins that may have them");
         }
         let preflight = self.preflight(raw);

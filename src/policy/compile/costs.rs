@@ -83,7 +83,7 @@ impl Compiler<'_> {
         if let Some(place) = place
             && limits.iter().all(|(_, limit)| limit.is_some_and(Limit::counts_leases))
         {
-            self.refuse(place, "a cost, and no limit that counts it", "remove it");
+            self.refuse(place, "a cost on a route without a limit that counts it", "remove it");
         }
         for (name, limit) in limits {
             let Some(limit) = limit.filter(|limit| !limit.counts_leases()) else { continue };

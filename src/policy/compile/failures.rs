@@ -36,7 +36,11 @@ impl Compiler<'_> {
         let statuses = match &raw.status {
             None => Some((200..300).fold(Statuses::default(), Statuses::with)),
             Some(status) if status.value.is_empty() => {
-                self.refuse(status.span, "no answer is a good one", "write at least one: [2xx]");
+                self.refuse(
+                    status.span,
+                    "an empty list: no answer would be good",
+                    "write at least one: [2xx]",
+                );
                 None
             }
             Some(status) => self.status_set(&status.value),

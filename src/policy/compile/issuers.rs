@@ -40,7 +40,7 @@ impl Compiler<'_> {
     pub(super) fn issuer(&mut self, spanned: &Spanned<RawIssuer>) -> Option<Issuer> {
         let raw = &spanned.value;
         if raw.issuer.value.is_empty() {
-            self.refuse(raw.issuer.span, "an issuer is not empty", "write the `iss` of its tokens");
+            self.refuse(raw.issuer.span, "`issuer` is empty", "write the `iss` of its tokens");
         }
         let algorithms: Vec<Algorithm> =
             raw.algorithms.iter().filter_map(|name| self.signature_algorithm(name)).collect();

@@ -104,7 +104,7 @@ impl Compiler<'_> {
             _ => std::slice::from_ref(raw),
         };
         if nodes.is_empty() {
-            self.refuse(raw.span, "a limit is counted per something", HELP);
+            self.refuse(raw.span, "an empty list: a limit needs a key to count by", HELP);
             return None;
         }
         if nodes.len() > MAX_PARTS {

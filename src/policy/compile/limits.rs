@@ -4,7 +4,12 @@ use std::collections::HashMap;
 
 use http::HeaderValue;
 
-use super::{Compiler, measure::Measure, quotas::Owner, words::Names};
+use super::{
+    Compiler,
+    measure::Measure,
+    quotas::{NEEDS_CALENDAR, Owner},
+    words::Names,
+};
 use crate::{
     identity::Tiers,
     limit::{Fallback, Quota},
@@ -12,7 +17,7 @@ use crate::{
         Allowance, Allowances, Enforcement, Limit, Overrides,
         file::{RawLimit, RawMeasure},
     },
-    yaml::{Entries, Span, Spanned},
+    yaml::{Entries, Problem, Span, Spanned},
 };
 
 /// Longest name that clients are told, of a limit or of one of its windows.
@@ -62,9 +67,17 @@ impl Compiler<'_> {
         owner: Owner<'_>,
         tiers: &Tiers,
     ) -> Option<Vec<Allowances>> {
+        let found = self.problems.len();
         let each: Vec<Option<Allowances>> = (0..tiers.len())
             .map(|tier| self.allowances(measure, Owner { tier: Some(tier), ..owner }))
             .collect();
+        // One missing field, however many tiers need it.
+        let of_tiers = self.problems.split_off(found);
+        let mut is_known = false;
+        let is_another = move |problem: &Problem| {
+            problem.message() != NEEDS_CALENDAR || !std::mem::replace(&mut is_known, true)
+        };
+        self.problems.extend(of_tiers.into_iter().filter(is_another));
         each.into_iter().collect()
     }
 
@@ -78,7 +91,7 @@ impl Compiler<'_> {
         let (own, base) = (&candidate.value, limit.measure());
         if own.rate.is_none() && own.refill.is_none() && own.concurrent.is_none() {
             let help = if base.concurrent.is_some() { "concurrent: 20" } else { "rate: 5000/hour" };
-            let message = "a candidate says how much";
+            let message = "a candidate without a rate";
             self.refuse(candidate.span, message, format!("add `{help}`"));
             return None;
         }
@@ -106,7 +119,8 @@ impl Compiler<'_> {
 
     /// Requests at once always count one each, and for as long as they last.
     fn refuse_what_leases_ignore(&mut self, raw: &RawLimit) {
-        if raw.concurrent.is_none() {
+        // Beside a rate, `concurrent` is the mistake.
+        if raw.concurrent.is_none() || raw.rate.is_some() {
             return;
         }
         let fields = [
@@ -132,7 +146,7 @@ impl Compiler<'_> {
         };
         let Some(percent) = &raw.enforce_percent else { return Some(mode) };
         let refused = match (mode, percent.value) {
-            (Enforcement::Nobody, _) => ("a limit in shadow mode denies nobody", "remove it"),
+            (Enforcement::Nobody, _) => ("a limit in shadow mode never denies", "remove it"),
             (_, 0..=99) => return Some(Enforcement::Percent(percent.value)),
             (_, 100) => return Some(Enforcement::Everybody),
             _ => ("more than all callers", "write 0 to 100"),

@@ -95,6 +95,9 @@ impl Compiler<'_> {
     ) -> Option<Measure> {
         let algorithm = self.algorithm(raw)?;
         self.refuse_foreign_fields(raw, algorithm);
+        if raw.align.is_some() && algorithm != Algorithm::FixedWindow {
+            return None;
+        }
         match (&raw.concurrent, &raw.refill, &raw.rate) {
             (Some(concurrent), _, _) => self.concurrent(raw, concurrent, tiers),
             (None, Some(refill), Some(_)) => {
@@ -154,7 +157,12 @@ impl Compiler<'_> {
         let node = |field: &Option<Node>| field.as_ref().map(|node| node.span);
         let fields = [
             ("align", span(&raw.align), Algorithm::FixedWindow),
-            ("timezone", span(&raw.timezone), Algorithm::FixedWindow),
+            // A time zone only belongs to `align`, which is refused then.
+            (
+                "timezone",
+                span(&raw.timezone).filter(|_| raw.align.is_none()),
+                Algorithm::FixedWindow,
+            ),
             ("burst", node(&raw.burst), Algorithm::Gcra),
             ("capacity", node(&raw.capacity), Algorithm::TokenBucket),
             ("refill", node(&raw.refill), Algorithm::TokenBucket),
@@ -343,7 +351,11 @@ impl Compiler<'_> {
     fn some(&mut self, node: &Node) -> Option<Spanned<u32>> {
         let value = self.count(node)?;
         if value == 0 {
-            self.refuse(node.span, "nothing ever fits", "write at least 1, or `rate: 0/hour`");
+            self.refuse(
+                node.span,
+                "0 would deny every request",
+                "write at least 1, or `rate: 0/hour`",
+            );
             return None;
         }
         Some(Spanned { value, span: node.span })

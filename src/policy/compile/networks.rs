@@ -70,7 +70,7 @@ impl Compiler<'_> {
         if network.trunc() != network {
             self.refuse(
                 raw.span,
-                format!("`{network}` is not the beginning of a network"),
+                format!("`{network}` has bits set behind its prefix"),
                 format!("write {}", network.trunc()),
             );
         }

@@ -29,6 +29,9 @@ pub(super) struct Owner<'o> {
     pub(super) place: Span,
 }
 
+/// What is wrong with a month by first requests. It is wrong in the same way for each tier.
+pub(super) const NEEDS_CALENDAR: &str = "a window of a month or a year needs `align: calendar`";
+
 /// A rate of a tier, with what else the algorithm needs to know of the tier.
 struct TierRate {
     limit: u32,
@@ -239,7 +242,7 @@ impl Compiler<'_> {
     }
 
     fn refuse_calendar(&mut self, rate: &TierRate, help: &str) {
-        self.refuse(rate.span, "windows of a month or a year follow the calendar", help);
+        self.refuse(rate.span, NEEDS_CALENDAR, help);
     }
 
     /// Refuses numbers whose products are beyond what every store counts exactly.

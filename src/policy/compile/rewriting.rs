@@ -135,9 +135,10 @@ impl Compiler<'_> {
     ) -> Option<HeaderName> {
         let name = self.message_header(raw)?;
         let (message, help) = match way {
-            Way::Request if own.contains(&name) => {
-                (format!("`{name}` says who is calling"), "write the name of another header")
-            }
+            Way::Request if own.contains(&name) => (
+                format!("`{name}` is for the caller's identity"),
+                "write the name of another header",
+            ),
             Way::Request if name.as_str().contains('_') => {
                 ("fields with an underscore never get through".to_owned(), "write it with `-`")
             }

@@ -197,7 +197,7 @@ impl Compiler<'_> {
         if !is_reachable {
             self.refuse(
                 raw.span,
-                "no request for this host comes here",
+                "the policy is not for this host",
                 "add it to the policy's `hosts`",
             );
         }
@@ -255,7 +255,7 @@ impl Compiler<'_> {
             Value::Mapping(entries) => {
                 let [(word, Node { value: Value::Sequence(nodes), .. })] = entries.as_slice()
                 else {
-                    self.refuse(node.span, "not a way to authenticate", HELP);
+                    self.refuse(node.span, "not a valid `auth`", HELP);
                     return None;
                 };
                 let mut positions = Vec::new();
@@ -286,7 +286,7 @@ impl Compiler<'_> {
             ("optional", accepted) => Some(Auth::Optional(accepted)),
             ("none", AcceptedIssuers::All) => Some(Auth::None),
             _ => {
-                self.refuse(node.span, "not a way to authenticate", HELP);
+                self.refuse(node.span, "not a valid `auth`", HELP);
                 None
             }
         }

@@ -104,7 +104,9 @@ impl Compiler<'_> {
                 let message = format!("`{}` is not the key of `{}`", key.value, certificate.value);
                 (key.span, message)
             }
-            (Some((_, key)), error) => (key.span, format!("`{}` is of no use: {error}", key.value)),
+            (Some((_, key)), error) => {
+                (key.span, format!("`{}` cannot be used: {error}", key.value))
+            }
             (None, error) => (place, format!("no TLS: {error}")),
         };
         self.refuse(place, message, "name the key of the first certificate in `certificate_file`");
@@ -119,7 +121,7 @@ impl Compiler<'_> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates {
             if let Err(error) = roots.add(certificate) {
-                let message = format!("a certificate of `{}` is of no use: {error}", path.value);
+                let message = format!("a certificate of `{}` cannot be used: {error}", path.value);
                 self.refuse(path.span, message, CERTIFICATES);
                 return None;
             }

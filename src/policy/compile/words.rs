@@ -44,7 +44,7 @@ impl Compiler<'_> {
         raw: Option<&Spanned<String>>,
         default: Duration,
     ) -> Option<Duration> {
-        const HELP: &str = "write more than nothing and at most a day";
+        const HELP: &str = "write a time above 0 and up to a day, such as 30s";
         let Some(raw) = raw else { return Some(default) };
         self.duration_within(raw, Duration::from_nanos(1)..=DAY, HELP)
     }
@@ -103,7 +103,10 @@ impl Compiler<'_> {
         };
         let bytes = parse_bytes(&text);
         if bytes.is_none() {
-            let help = "write a number, or one with KiB, MiB or GiB, such as 10MiB";
+            let help = match meant_bytes(&text) {
+                Some(meant) => format!("did you mean {meant}?"),
+                None => "write a number, or one with KiB, MiB or GiB, such as 10MiB".to_owned(),
+            };
             self.refuse(node.span, format!("`{text}` is not a number of bytes"), help);
         }
         bytes
@@ -252,6 +255,19 @@ impl Compiler<'_> {
 /// Whether something is switched off.
 pub(super) fn is_off(node: &Node) -> bool {
     matches!(&node.value, Value::String(word) if word == "off")
+}
+
+/// A size with the unit that `5MB`, `5M` and `5m` probably stand for.
+fn meant_bytes(text: &str) -> Option<String> {
+    let (number, unit) = text.split_at_checked(text.find(|c: char| c.is_ascii_alphabetic())?)?;
+    let unit = match unit.to_ascii_lowercase().as_str() {
+        "k" | "kb" | "kib" => "KiB",
+        "m" | "mb" | "mib" => "MiB",
+        "g" | "gb" | "gib" => "GiB",
+        _ => return None,
+    };
+    let meant = format!("{}{unit}", number.trim_end());
+    parse_bytes(&meant).map(|_| meant)
 }
 
 /// `1048576`, `1_048_576`, `10MiB`, `10 MiB`.

@@ -66,7 +66,7 @@ fn windows_are_told_with_what_becomes_of_what_was_used() {
         &limits("rate: 5000/day", "rate: 4/s, algorithm: gcra, burst: 7"),
         "  windows\n    fresh core for everybody: 5000/hour -> 5000/day (window hour -> day): \
          all begin anew, what was used is forgotten\n    rescaled other for everybody: 5/second by \
-         gcra, burst 9 -> 4/second by gcra, burst 7: used stays, 2 fewer: who has used more waits, \
+         gcra, burst 9 -> 4/second by gcra, burst 7: used stays, 2 fewer: callers that have used more wait, \
          comes back slower\n",
     );
 }

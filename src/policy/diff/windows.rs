@@ -325,7 +325,7 @@ fn rescaled(before: &Quota, after: &Quota) -> String {
     if new > old {
         words.push(format!("{} more", new - old));
     } else if new < old {
-        words.push(format!("{} fewer: who has used more waits", old - new));
+        words.push(format!("{} fewer: callers that have used more wait", old - new));
     }
     match pace {
         std::cmp::Ordering::Less => words.push("comes back faster".into()),

@@ -104,13 +104,14 @@ impl Checker<'_> {
         let RawHsts { max_age, include_subdomains, preload } = &raw.value;
         let age = humantime::parse_duration(&max_age.value).ok().filter(|age| *age <= MAX_AGE);
         let Some(age) = age else {
-            let message = format!("`{}` is not a time for browsers to remember", max_age.value);
+            let message =
+                format!("`{}` is not a time that browsers accept for `max_age`", max_age.value);
             self.refuse(max_age, message, "write a number and a unit, at most 10y: 1y");
             return None;
         };
         if *preload && (!include_subdomains || age < MIN_PRELOAD_AGE) {
             let help = "write `include_subdomains: true` and at least 1y, or remove `preload`";
-            self.refuse(raw, "browsers list no host that says this", help);
+            self.refuse(raw, "browsers do not accept this for their preload list", help);
         }
         let subdomains = if *include_subdomains { "; includeSubDomains" } else { "" };
         let preload = if *preload { "; preload" } else { "" };

@@ -166,7 +166,7 @@ impl Checker<'_> {
         };
         let Some(file) = &raw.client_ca_file else {
             if let Some(place) = &raw.client_certificate {
-                let message = "nobody's certificates are accepted";
+                let message = "`client_certificate` needs `client_ca_file`";
                 self.refuse(place, message, "add `client_ca_file`, or remove this");
             }
             let verifier = WebPkiClientVerifier::no_client_auth();

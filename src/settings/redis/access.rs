@@ -186,12 +186,12 @@ impl Checker<'_> {
         if let Some(username) = &raw.username
             && username.is_empty()
         {
-            self.refuse(username, "a user has a name", "write it, or remove this");
+            self.refuse(username, "`username` is empty", "write it, or remove this");
         }
         let endpoints = topology.map(Topology::endpoints).unwrap_or_default();
         let has_own = |at: &&Endpoint| at.role == Role::Server && at.login.is_some();
         if endpoints.iter().any(has_own) {
-            self.refuse(place, "a URL names a user too", "say who to be in one place");
+            self.refuse(place, "a URL names a user too", "keep the user in one place");
         }
         let elsewhere = self.secret(raw.username_env.as_ref(), raw.username_file.as_ref());
         if let (Some(username), Some(_)) = (&raw.username, &elsewhere) {

@@ -151,12 +151,12 @@ fn tls_has_a_client_with_and_without_files() {
 fn every_mistake_is_told_with_its_place() {
     const KEEP: &str = "keep one of: url, cluster, shards, service with sentinels";
     const NAME_SENTINELS: &str = "add `service`, what they call the primary, or remove this";
-    const USERS: &str = "say who to be in one place";
+    const USERS: &str = "keep the user in one place";
     const ALIKE: &str = "use one scheme, one database and one user in all of them";
     for (redis, expected) in [
         (
             "  prefix: a",
-            "5:5 where is Redis?: add one of: url, cluster, shards, service with sentinels",
+            "5:5 no address of Redis: add one of: url, cluster, shards, service with sentinels",
         ),
         (
             "  url: redis://a\n  cluster: [redis://b]",
@@ -165,25 +165,25 @@ fn every_mistake_is_told_with_its_place() {
         ("  shards: []\n  url: redis://a", &format!("6:10 Redis is in two places: {KEEP}")),
         (
             "  sentinels: [redis://a]",
-            &format!("5:16 sentinels that are asked nothing: {NAME_SENTINELS}"),
+            &format!("5:16 `sentinels` without `service`: {NAME_SENTINELS}"),
         ),
         (
             "  url: redis://b\n  sentinels: [redis://a]",
-            &format!("6:16 sentinels that are asked nothing: {NAME_SENTINELS}"),
+            &format!("6:16 `sentinels` without `service`: {NAME_SENTINELS}"),
         ),
         ("  service: main", &format!("5:14 `service` needs `sentinels`: {ADD_SENTINELS}")),
         ("  sentinels: []\n  service: main", "5:16 no URL: add some: `[redis://10.0.0.1:6379]`"),
         (
             "  sentinels: [redis://a]\n  service: \"\"",
-            "6:14 a service has a name: write what the sentinels call it",
+            "6:14 `service` is empty: write what the sentinels call it",
         ),
         (
             "  sentinels: [redis://a, rediss://b]\n  service: main",
-            &format!("5:28 not reached in the same way as the first: {ALIKE}"),
+            &format!("5:28 scheme, database or user differ from the first URL: {ALIKE}"),
         ),
         (
             "  cluster: [redis://a, \"redis://:x@b\"]",
-            &format!("5:26 not reached in the same way as the first: {ALIKE}"),
+            &format!("5:26 scheme, database or user differ from the first URL: {ALIKE}"),
         ),
         ("  cluster: [redis://a, redis://a:6379]", "5:26 named twice: write another"),
         ("  cluster: [redis://a/1]", "5:15 a cluster has database 0 only: remove the number"),
@@ -237,7 +237,7 @@ fn every_mistake_is_told_with_its_place() {
         ),
         (
             "  url: redis://a\n  username: \"\"\n  password_env: PASSWORD",
-            "6:15 a user has a name: write it, or remove this",
+            "6:15 `username` is empty: write it, or remove this",
         ),
         (
             "  url: redis://b:c@a\n  password_env: PASSWORD",

@@ -136,15 +136,15 @@ fn every_mistake_is_told_with_its_place() {
         ),
         (
             "memory: { max_keys: 0 }",
-            "4:23 a store without room: write how many counters to keep: 2_000_000",
+            "4:23 `max_keys` is 0: write how many counters to keep: 2_000_000",
         ),
         (
             "deadline: 0s",
-            "4:13 `0s` is not a time that a decision may take: write a number and a unit, 1ms to 10s: 25ms",
+            "4:13 `0s` is not a time in the allowed range: write a number and a unit, 1ms to 10s: 25ms",
         ),
         (
             "deadline: 11s",
-            "4:13 `11s` is not a time that a decision may take: write a number and a unit, 1ms to 10s: 25ms",
+            "4:13 `11s` is not a time in the allowed range: write a number and a unit, 1ms to 10s: 25ms",
         ),
         ("instances: 0", "4:14 no proxy: write how many proxies share the limits: 4"),
         ("key_secret_env: SHORT", "4:19 too short a secret: use one of at least 16 bytes"),

@@ -26,6 +26,7 @@ const MOST_LINES: usize = 2_000;
 pub(super) fn fault(text: &str, at: usize, reason: &str) -> Option<Fault> {
     conflict(text, at)
         .or_else(|| tab(text, at, reason))
+        .or_else(|| open_quote(text, at))
         .or_else(|| open_bracket(text, at))
         .or_else(|| indentation(text, at, reason))
 }
@@ -75,13 +76,25 @@ fn tab(text: &str, at: usize, reason: &str) -> Option<Fault> {
     None
 }
 
+/// A quote that goes on over the end of its line, up to a quote that was meant to begin another text.
+fn open_quote(text: &str, at: usize) -> Option<Fault> {
+    let before = brackets_and_quotes(text.get(..line_at(text, at)?.start)?);
+    let (start, quote) = before.long_quotes.last().copied().filter(|_| !before.open.is_empty())?;
+    Some(Fault {
+        span: Span { start, end: start + 1 },
+        message: format!("`{quote}` is not closed on its line"),
+        help: format!("add `{quote}` where the text ends"),
+    })
+}
+
 /// A bracket that is still open where the next line begins in a way that no list or mapping in
 /// brackets goes on.
 fn open_bracket(text: &str, at: usize) -> Option<Fault> {
     let line = line_at(text, at)?;
     let is_block = line.text.trim_start().starts_with("- ")
         || line.key_length().is_some_and(|_| !line.text.trim_end().ends_with(','));
-    let (start, bracket) = open_brackets(text.get(..line.start)?).pop().filter(|_| is_block)?;
+    let before = brackets_and_quotes(text.get(..line.start)?);
+    let (start, bracket) = before.open.last().copied().filter(|_| is_block)?;
     let closing = if bracket == '[' { ']' } else { '}' };
     Some(Fault {
         span: Span { start, end: start + 1 },
@@ -90,30 +103,42 @@ fn open_bracket(text: &str, at: usize) -> Option<Fault> {
     })
 }
 
-/// The brackets that `text` opens and does not close. In plain text they are characters like others.
-fn open_brackets(text: &str) -> Vec<(usize, char)> {
-    let mut open = Vec::new();
+/// What begins in a text and does not end where one expects it.
+#[derive(Default)]
+struct Unclosed {
+    /// Brackets that are still open.
+    open: Vec<(usize, char)>,
+    /// Quotes that go on over the end of their line.
+    long_quotes: Vec<(usize, char)>,
+}
+
+/// In plain text, brackets and quotes are characters like others.
+fn brackets_and_quotes(text: &str) -> Unclosed {
+    let mut found = Unclosed::default();
     let (mut quote, mut before, mut is_comment) = (None, '\n', false);
     for (position, c) in text.char_indices() {
         let starts_value = "\n:-,[{".contains(before);
         match (quote, c) {
             (_, '\n') if is_comment => is_comment = false,
             _ if is_comment => continue,
-            (Some(end), _) if end == c => quote = None,
+            (Some((_, end)), _) if end == c => quote = None,
+            (Some(long), '\n') if found.long_quotes.last() != Some(&long) => {
+                found.long_quotes.push(long);
+            }
             (Some(_), _) => {}
-            (None, '"' | '\'') if starts_value => quote = Some(c),
+            (None, '"' | '\'') if starts_value => quote = Some((position, c)),
             (None, '#') if text.get(..position).is_none_or(|t| t.ends_with([' ', '\n'])) => {
                 is_comment = true;
             }
-            (None, '[' | '{') if starts_value => open.push((position, c)),
-            (None, ']' | '}') => drop(open.pop()),
+            (None, '[' | '{') if starts_value => found.open.push((position, c)),
+            (None, ']' | '}') => drop(found.open.pop()),
             _ => {}
         }
         if c == '\n' || !c.is_whitespace() {
             before = c;
         }
     }
-    open
+    found
 }
 
 /// A line that begins where no line of its section does, or that follows one without a colon.
@@ -161,6 +186,9 @@ fn indentation(text: &str, at: usize, reason: &str) -> Option<Fault> {
         message: format!("indented by {spaces}, unlike the lines before it"),
         help: match nearest.is_empty() {
             true => "indent it like the other lines of its section".into(),
+            false if reason.contains("'-'") => {
+                format!("write `- ` before it, or indent it by {}", nearest.join(" or "))
+            }
             false => format!("indent it by {}", nearest.join(" or ")),
         },
     })

@@ -257,6 +257,7 @@ fn question_that_makes_no_sense_is_refused() {
     for (arguments, code, expected) in [
         (&["G T", "/"][..], 1, "`G T` is not a method"),
         (&["GET", "http://"], 1, "not a URL"),
+        (&["GET", "x"], 1, "`x` is not a URL or a path: write /x"),
         (&["--api-key", "a.b", "GET", "/"], 1, "the policy knows no API keys"),
         (&["--claims", r#"{"iss":"x"}"#, "GET", "/"], 1, "no issuer of the policy is `x`"),
         (&["--claims", "[]", "GET", "/"], 64, "not a JSON object"),
@@ -356,7 +357,10 @@ fn every_credential_is_told_by_its_kind() {
         ),
         (
             ["--token", "abc.def"],
-            &["anonymous:127.0.0.1", "problem: token is no compact JWS in canonical base64url"],
+            &[
+                "anonymous:127.0.0.1",
+                "problem: token is not a JWT: it needs three parts in base64url, with dots between them",
+            ],
         ),
         (
             ["--claims", claims],

@@ -26,7 +26,7 @@ pub(in crate::identity::keys) enum RemoteError {
     Fetch(#[from] FetchError),
     #[error(transparent)]
     Keys(#[from] KeyError),
-    #[error("HS* algorithms need a secret, and a published key is none")]
+    #[error("HS* algorithms need a secret, and a published key is not secret")]
     Symmetric,
     #[error("the discovery document is not a JSON object without repeated names")]
     Metadata,
