@@ -1,4 +1,5 @@
-//! Policy files: those that we ship, good ones, and bad ones with exactly what is said about them.
+//! Policy files: those that we ship, good ones, and bad ones with exactly what is said about them;
+//! and the mistakes that newcomers make in a sound policy and in sound settings.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,6 +11,7 @@ use tollgate::{
     clock::Timestamp,
     policy::{Sources, load},
     settings::{Configuration, Settings},
+    yaml::Problem,
 };
 
 use crate::support::SECRET;
@@ -23,11 +25,16 @@ fn root() -> &'static Path {
 
 /// All policies in a folder of `tests/policies`, by name.
 fn policies(folder: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(root().join("tests/policies").join(folder)).unwrap();
+    files(&Path::new("tests/policies").join(folder), "yaml")
+}
+
+/// All files of a folder that end in this way, by name.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(folder)).unwrap();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    files.retain(|file| file.extension().is_some_and(|ending| ending == "yaml"));
+    files.retain(|file| file.extension().is_some_and(|own| own == ending));
     files.sort();
-    assert!(!files.is_empty(), "no policies in {folder}");
+    assert!(!files.is_empty(), "no files in {}", folder.display());
     files
 }
 
@@ -56,8 +63,47 @@ fn sources() -> Sources {
 fn problems(file: &Path) -> Option<String> {
     let name = Path::new(file.file_name().unwrap());
     let text = fs::read_to_string(file).unwrap();
-    let problems = load(name, &text, &sources()).err()?;
-    Some(problems.iter().map(|problem| format!("{problem}\n\n")).collect())
+    load(name, &text, &sources()).err().map(|problems| written(&problems))
+}
+
+fn written(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| format!("{problem}\n\n")).collect()
+}
+
+/// A file of `tests/mistakes`: what is written in place of what, and all that is said about it.
+struct Mistake {
+    /// The file that it is made in.
+    base: String,
+    text: String,
+    expected: String,
+}
+
+impl Mistake {
+    fn read(file: &Path) -> Mistake {
+        let whole = fs::read_to_string(file).unwrap();
+        let parts = || {
+            let (base, rest) = whole.strip_prefix("In ")?.split_once(", in place of:\n")?;
+            let (old, rest) = rest.split_once("\n---- somebody writes:\n")?;
+            let (new, expected) = rest.split_once("\n---- and reads:\n")?;
+            Some((base, old, new, expected))
+        };
+        let (base, old, new, expected) = parts().unwrap_or_else(|| panic!("{}", file.display()));
+        let sound = fs::read_to_string(root().join("tests/mistakes").join(base)).unwrap();
+        assert!(sound.contains(old), "{}: not in {base}: {old}", file.display());
+        // In place of nothing: of all.
+        let text = if old.is_empty() { new.into() } else { sound.replace(old, new) };
+        Mistake { base: base.into(), text, expected: expected.into() }
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        if self.base == "saas.yaml" {
+            return load(Path::new(&self.base), &self.text, &sources()).err().unwrap_or_default();
+        }
+        let policy = fs::read(root().join("tests/mistakes/saas.yaml")).unwrap();
+        let sources =
+            sources().with_file("saas.yaml", policy).with_file(&self.base, self.text.as_str());
+        Configuration::read(Path::new(&self.base), &sources).err().unwrap_or_default()
+    }
 }
 
 #[test]
@@ -211,6 +257,29 @@ fn bad_policies_are_told_what_is_wrong_and_what_to_write() {
         let expected = fs::read_to_string(file.with_extension("expected")).unwrap_or_default();
         if told != expected {
             differences += &format!("---- expected\n{expected}---- told\n{told}");
+        }
+    }
+    assert!(differences.is_empty(), "\n{differences}");
+}
+
+#[test]
+fn files_that_mistakes_are_made_in_have_none() {
+    for base in ["saas.yaml", "tollgate.yaml"] {
+        let text = fs::read_to_string(root().join("tests/mistakes").join(base)).unwrap();
+        let sound = Mistake { base: base.into(), text, expected: String::new() };
+        assert_eq!(written(&sound.problems()), "", "{base}");
+    }
+}
+
+#[test]
+fn mistakes_of_newcomers_are_shown_where_they_are_with_what_to_write() {
+    let mut differences = String::new();
+    for file in files(Path::new("tests/mistakes"), "txt") {
+        let mistake = Mistake::read(&file);
+        let (found, expected) = (written(&mistake.problems()), &mistake.expected);
+        if found != *expected {
+            let name = file.file_stem().unwrap().display();
+            differences += &format!("---- {name}: expected\n{expected}---- found\n{found}");
         }
     }
     assert!(differences.is_empty(), "\n{differences}");
