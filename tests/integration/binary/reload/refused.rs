@@ -170,7 +170,7 @@ fn nothing_left_to_read_is_no_configuration() {
     let policy = served.policy();
     for (name, expected) in [
         ("policies/api.yaml", "no policies"),
-        ("policies", "policies: cannot read"),
+        ("policies", "tollgate.yaml: there is no file or folder `policies`"),
         ("tollgate.yaml", "tollgate.yaml: cannot read"),
         ("secret", "cannot read `../secret`"),
     ] {
