@@ -180,6 +180,7 @@ impl Compiler<'_> {
                     (Algorithm::TokenBucket | Algorithm::Gcra, Algorithm::FixedWindow, None) => {
                         format!("add `{needed}`, or remove it")
                     }
+                    (Algorithm::FixedWindow, _, _) => format!("write `{needed}`, or remove this"),
                     _ => "remove it".to_owned(),
                 };
                 self.refuse(span, format!("`{field}` needs `{needed}`"), help);
