@@ -17,6 +17,7 @@ mod judge;
 mod keys;
 mod leases;
 mod line;
+mod overrides;
 mod prepare;
 mod redirect;
 mod refuse;

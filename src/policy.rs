@@ -12,6 +12,7 @@ mod file;
 mod limit;
 mod matcher;
 mod networks;
+mod overrides;
 mod published;
 mod rate;
 mod rewrite;
@@ -29,7 +30,7 @@ use crate::{
 };
 
 pub use self::{
-    callers::{CallerName, Listed, Override, Overrides},
+    callers::{CallerName, Listed},
     case::{Begin, Case, Expect, Given},
     compile::load,
     cors::{Cors, OriginPattern, Origins, Preflight},
@@ -40,6 +41,7 @@ pub use self::{
     },
     matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, RoutePart, Router},
     networks::{AddressRefusal, AddressRules, Networks},
+    overrides::{KeyValue, Override, Overrides},
     rate::{Period, Rate, RateError},
     rewrite::{HeaderEdits, PathRewrite},
     sources::{Endings, Inputs, Sources},

@@ -143,8 +143,8 @@ impl<'r, 'p> Charges<'r, 'p> {
         let of_tier =
             |rates: &'p [Vec<Allowance>]| rates.get(identity.tier).map_or(none, Vec::as_slice);
         // What is tried out is for those that have what everybody has.
-        let (allowances, candidates) = match limit.overrides.of(identity, self.now) {
-            Some(own) => (own, none),
+        let (allowances, candidates) = match self.override_of(limit, identity) {
+            Some(own) => (own.allowances.as_slice(), none),
             None => (of_tier(&limit.rates), of_tier(&limit.candidate)),
         };
         if allowances.is_empty() && candidates.is_empty() {

@@ -1,47 +1,10 @@
-//! Single callers and addresses that a policy names: other rates, exemptions, refusals.
+//! Single callers and addresses that a policy names: exemptions, refusals.
 
 use std::{fmt, net::IpAddr};
 
 use ipnet::IpNet;
 
-use super::{Allowance, Allowances};
-use crate::{
-    clock::Timestamp,
-    identity::{CallerValue, Identity, ResolvedCaller},
-};
-
-/// Other rates for single callers, until a day.
-#[derive(Clone, Debug, Default)]
-pub struct Overrides(pub Vec<Override>);
-
-/// Another rate for one caller.
-#[derive(Clone, Debug)]
-pub struct Override {
-    /// Who.
-    pub caller: CallerName,
-    /// What it may use.
-    pub allowances: Allowances,
-    /// From this instant on, no longer.
-    pub until: Timestamp,
-    /// The reason, for people.
-    pub why: Box<str>,
-}
-
-impl Overrides {
-    /// What a caller may use instead of its tier's rates.
-    pub fn of(&self, identity: &Identity<'_>, now: Timestamp) -> Option<&[Allowance]> {
-        let caller = identity.caller.as_ref().filter(|_| !self.0.is_empty())?;
-        let applies = |own: &&Override| own.is_in_force(now) && own.caller.is_of(caller);
-        self.0.iter().find(applies).map(|own| own.allowances.as_slice())
-    }
-}
-
-impl Override {
-    /// Whether its day has not come.
-    pub fn is_in_force(&self, now: Timestamp) -> bool {
-        now < self.until
-    }
-}
+use crate::identity::{CallerValue, Identity, ResolvedCaller};
 
 /// A caller as policies write it: `user:42`, `anonymous:192.0.2.1`; with several issuers
 /// `main/user:42`, for the user 42 of another one is somebody else.

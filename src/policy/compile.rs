@@ -17,6 +17,7 @@ mod keys;
 mod limits;
 mod measure;
 mod networks;
+mod overrides;
 mod quotas;
 mod responses;
 mod rewriting;
@@ -161,6 +162,8 @@ struct WrittenNames<'n> {
     upstreams: Names<'n>,
     issuers: Names<'n>,
     callers: Names<'n>,
+    /// How many vouch for claims.
+    vouching: usize,
 }
 
 impl Written {
@@ -173,6 +176,7 @@ impl Written {
             limits: Names { kind: "limit", names: keys(&self.limits) },
             upstreams: Names { kind: "upstream", names: keys(&self.upstreams) },
             issuers: Names { kind: "issuer", names: identity.issuers() },
+            vouching: identity.jwt.len() + usize::from(identity.introspection.is_some()),
             callers: Names {
                 kind: "caller",
                 names: identity.callers.iter().map(|caller| caller.name.as_str()).collect(),

@@ -5,6 +5,7 @@
 //! a comment or a default that is spelt out makes no difference.
 
 mod labels;
+mod overridden;
 mod routing;
 mod samples;
 mod seats;

@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 
-use crate::yaml::{Entries, Later, Spanned, schema_of};
+use crate::yaml::{Entries, Later, Node, Spanned, schema_of};
 
 pub(super) use self::{
     case::{RawCase, RawExpect, RawGiven, RawResponse},
@@ -66,10 +66,11 @@ pub(super) struct RawPolicy {
     #[serde(default)]
     #[schemars(extend("examples" = [{ "core": { "per": "caller", "rate": "5000/hour" } }]))]
     pub(super) limits: Entries<RawLimit>,
-    /// Other rates for single callers, each with an end and a reason.
+    /// Other rates for single callers, or for single values of what a limit counts by, each with a
+    /// reason. Of those of one limit, the first that is for a request applies.
     #[serde(default)]
-    #[schemars(extend("examples" = [[{ "caller": "user:42", "limit": "core", "rate": "50000/hour", "until": "2026-12-31", "why": "a migration" }]]))]
-    pub(super) overrides: Vec<Spanned<RawOverride>>,
+    #[schemars(with = "Vec<RawOverride>", extend("examples" = [[{ "caller": "user:42", "limit": "core", "rate": "50000/hour", "until": "2026-12-31", "why": "a migration" }]]))]
+    pub(super) overrides: Vec<Node>,
     /// Addresses, networks and callers (`user:42`) that are charged nothing.
     #[serde(default)]
     #[schemars(extend("examples" = [["10.0.0.0/8"]]))]

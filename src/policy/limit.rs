@@ -16,7 +16,7 @@ pub struct Limit {
     pub per: Per,
     /// What each tier may use, by the tier's position.
     pub rates: Vec<Allowances>,
-    /// Other rates for single callers.
+    /// Other rates for some requests.
     pub overrides: Overrides,
     /// What a request costs where its route does not say.
     pub cost: Cost,

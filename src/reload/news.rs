@@ -3,7 +3,7 @@
 
 use crate::{
     clock::Timestamp,
-    policy::{Override, Policies},
+    policy::Policies,
     settings::Settings,
     warning::{Rule, Warning},
 };
@@ -26,11 +26,14 @@ pub fn announce(settings: &Settings, policies: &Policies, now: Timestamp) {
 fn log_overrides(policies: &Policies, now: Timestamp) {
     for policy in policies.iter() {
         for limit in &policy.limits {
-            for Override { caller, until, why, .. } in &limit.overrides.0 {
-                let (policy, limit) = (&*policy.name, &*limit.name);
-                match now < *until {
-                    true => tracing::info!(policy, limit, %caller, %until, %why, "override"),
-                    false => tracing::warn!(policy, limit, %caller, %until, %why, "override ended"),
+            for own in &limit.overrides.0 {
+                let (policy, limit, why) = (&*policy.name, &*limit.name, &own.why);
+                let until = own.until.map_or_else(|| "-".to_owned(), |until| until.to_string());
+                match own.is_in_force(now) {
+                    true => tracing::info!(policy, limit, of = %own, %until, %why, "override"),
+                    false => {
+                        tracing::warn!(policy, limit, of = %own, %until, %why, "override ended");
+                    }
                 }
             }
         }

@@ -52,7 +52,7 @@ impl Configuration {
 pub fn read_policies_of(file: &Path, sources: &Sources) -> Result<Policies, Vec<Problem>> {
     let text = read_text(file, sources)?;
     Document::parse(&file.display().to_string(), &text).map_err(|problem| vec![problem])?;
-    read_policies(&policies_path(file, &text, sources), sources)
+    Written::read(file, &text, sources).policies(sources)
 }
 
 /// Where a settings file says that policies are, whatever else may be wrong with it.

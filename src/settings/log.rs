@@ -83,7 +83,7 @@ pub fn events_format(file: &Path, sources: &Sources) -> Format {
     let document = text.and_then(|text| Document::parse_with("", &text, sources).ok());
     let named = document.as_ref().and_then(|document| {
         let section = entry(&document.root().value, "log")?;
-        let Value::String(name) = entry(section, "format")? else { return None };
+        let Value::String(name) = &entry(&section.value, "format")?.value else { return None };
         FORMATS.iter().find(|(format, _)| format == name)
     });
     named.map_or(Format::default(), |(_, format)| *format)

@@ -281,6 +281,22 @@ fn override_is_compared_with_what_the_caller_has_without_it() {
 }
 
 #[test]
+fn override_of_a_claim_is_compared_with_what_its_counter_has_without_it() {
+    let upstream = Upstream::start();
+    let old = Policy::before(&upstream).on_all_routes(&["org: { per: jwt.org, rate: 50/hour }"]);
+    let with = |rate: &str| {
+        old.clone().section(&format!(
+            "overrides: [{{ jwt.org: bigcorp, limit: org, rate: {rate}, why: a contract }}]"
+        ))
+    };
+    let request = get("/").token(&token_with(&json!({ "sub": "alice", "org": "bigcorp" })));
+    assert_fate(&old, &with("90/hour"), (&request, "jwt.org bigcorp"), Fate::Rescaled);
+    assert_fate(&with("90/hour"), &old, (&request, "jwt.org bigcorp"), Fate::Rescaled);
+    assert_fate(&old, &with("90/minute"), (&request, "jwt.org bigcorp"), Fate::Fresh);
+    assert_fate(&old, &with("unlimited"), (&request, "jwt.org bigcorp"), Fate::Gone);
+}
+
+#[test]
 fn one_window_of_several_can_change_alone() {
     let upstream = Upstream::start();
     let policy = |rates: &str| Policy::before(&upstream).rate(rates);

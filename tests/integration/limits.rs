@@ -7,6 +7,7 @@ mod concurrency;
 mod costs;
 mod count_when;
 mod keys;
+mod overrides;
 mod payers;
 mod refunds;
 mod shadow;

@@ -173,15 +173,9 @@ fn notes(
     (charges, identity): (&Charges<'_, '_>, &Identity<'_>),
 ) -> Vec<String> {
     let mut notes = Vec::new();
-    let overridden = identity.caller.as_ref().and_then(|caller| {
-        limit
-            .overrides
-            .0
-            .iter()
-            .find(|own| own.is_in_force(charges.now) && own.caller.is_of(caller))
-    });
-    if let Some(own) = overridden {
-        notes.push(format!("an override of {}, until {}: {}", own.caller, own.until, own.why));
+    if let Some(own) = charges.override_of(limit, identity) {
+        let until = own.until.map(|until| format!(", until {until}")).unwrap_or_default();
+        notes.push(format!("an override of {own}{until}: {}", own.why));
     }
     if let Some(name) = &asked.cost.from_response_header
         && !matches!(asked.allowance.quota, Quota::Concurrency(_))

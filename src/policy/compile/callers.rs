@@ -1,120 +1,16 @@
-//! Single callers and addresses: overrides, who is exempt, who is refused.
+//! Single callers and addresses: who is exempt, who is refused.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{Compiler, WrittenNames, quotas::Owner};
+use super::{Compiler, WrittenNames};
 use crate::{
-    clock::Timestamp,
-    identity::Tiers,
-    policy::{
-        Allowances, CallerName, Limit, Listed, Override,
-        file::{RawIdentity, RawMeasure, RawOverride, RawPolicy},
-    },
-    yaml::{Node, Spanned, Value},
+    policy::{CallerName, Listed, file::RawIdentity},
+    yaml::Spanned,
 };
 
 impl Compiler<'_> {
-    /// Adds each override to its limit.
-    pub(super) fn overrides(
-        &mut self,
-        raw: &RawPolicy,
-        names: &WrittenNames<'_>,
-        tiers: &Tiers,
-        limits: &mut [Limit],
-    ) {
-        for written in &raw.overrides {
-            let known = self.resolve(&written.limit, &names.limits);
-            let caller = self.caller_name(&written.caller, &raw.identity, names);
-            let until = self.until(&written.until);
-            if written.why.value.trim().is_empty() {
-                self.refuse(
-                    written.why.span,
-                    "no reason",
-                    "write the reason, for the people who read this later",
-                );
-            }
-            let allowances = match known {
-                Some(_) => self.override_allowances(written, raw, tiers),
-                None => None,
-            };
-            let limit = limits.iter_mut().find(|limit| *limit.name == *written.limit.value);
-            let (Some(limit), Some(caller), Some(until), Some(allowances)) =
-                (limit, caller, until, allowances)
-            else {
-                continue;
-            };
-            if limit.overrides.0.iter().any(|earlier| earlier.caller == caller) {
-                let message = format!("a second override of `{}` for this caller", limit.name);
-                self.refuse(written.caller.span, message, "keep one");
-            }
-            let why = written.why.value.as_str().into();
-            limit.overrides.0.push(Override { caller, allowances, until, why });
-        }
-    }
-
-    fn override_allowances(
-        &mut self,
-        written: &Spanned<RawOverride>,
-        raw: &RawPolicy,
-        tiers: &Tiers,
-    ) -> Option<Allowances> {
-        let own = self.override_measure(written)?;
-        let limit = raw.limits.get(&written.limit.value)?;
-        let base = limit.measure();
-        self.check_same_kind(&own, &base)?;
-        let measure = self.measure(&own.over(base), written.span, tiers)?;
-        let owner = Owner {
-            limit: &written.limit.value,
-            tier: None,
-            is_candidate: false,
-            place: written.limit.span,
-        };
-        self.allowances(&measure, owner)
-    }
-
-    fn override_measure(&mut self, raw: &RawOverride) -> Option<RawMeasure> {
-        let fields = [&raw.rate, &raw.burst, &raw.capacity, &raw.concurrent];
-        if fields.iter().all(|field| field.is_none()) {
-            self.refuse(
-                raw.limit.span,
-                "an override without a rate",
-                "add `rate: 50000/hour`, or `rate: unlimited`",
-            );
-            return None;
-        }
-        let is_by_tier = |node: &&Node| matches!(node.value, Value::Mapping(_));
-        if let Some(node) = fields.into_iter().flatten().find(is_by_tier) {
-            self.refuse(
-                node.span,
-                "an override is for one caller, not for tiers",
-                "write one value",
-            );
-            return None;
-        }
-        Some(RawMeasure {
-            rate: raw.rate.clone(),
-            burst: raw.burst.clone(),
-            capacity: raw.capacity.clone(),
-            concurrent: raw.concurrent.clone(),
-            ..RawMeasure::default()
-        })
-    }
-
-    /// The first instant after a day in UTC, or an instant.
-    fn until(&mut self, raw: &Spanned<String>) -> Option<Timestamp> {
-        let until = Timestamp::parse_end(&raw.value);
-        if until.is_none() {
-            self.refuse(
-                raw.span,
-                format!("`{}` is not a date", raw.value),
-                "write 2026-12-31 or 2026-12-31T18:00:00Z",
-            );
-        }
-        until
-    }
-
     /// `kind:value`, where the kind is the name of an entry of `callers`.
     pub(super) fn caller_name(
         &mut self,
@@ -140,8 +36,7 @@ impl Compiler<'_> {
         let caller = identity.callers.iter().find(|caller| caller.name.value == kind)?;
         if caller.key.value != "client.ip" {
             let is_claim = caller.key.value.starts_with("jwt.");
-            let vouching = identity.jwt.len() + usize::from(identity.introspection.is_some());
-            if issuer.is_none() && is_claim && vouching > 1 {
+            if issuer.is_none() && is_claim && names.vouching > 1 {
                 let first = names.issuers.names.first().copied().unwrap_or_default();
                 self.refuse(
                     raw.span,

@@ -111,15 +111,12 @@ impl Compiler<'_> {
         let tiers = limit.rates.iter().zip(context.tiers.names());
         let candidate = limit.candidate.iter();
         let overrides = limit.overrides.0.iter();
-        let least =
-            tiers
-                .map(|(allowances, tier)| (allowances, format!("tier {tier}")))
-                .chain(candidate.map(|allowances| (allowances, "its candidate".to_owned())))
-                .chain(overrides.map(|own| {
-                    (&own.allowances, format!("{}:{}", own.caller.kind, own.caller.value))
-                }))
-                .filter_map(|(allowances, who)| Some((least(allowances)?, who)))
-                .min_by_key(|(capacity, _)| *capacity);
+        let least = tiers
+            .map(|(allowances, tier)| (allowances, format!("tier {tier}")))
+            .chain(candidate.map(|allowances| (allowances, "its candidate".to_owned())))
+            .chain(overrides.map(|own| (&own.allowances, own.to_string())))
+            .filter_map(|(allowances, who)| Some((least(allowances)?, who)))
+            .min_by_key(|(capacity, _)| *capacity);
         if let Some((capacity, who)) = least
             && cost > capacity
         {

@@ -122,7 +122,7 @@ impl Compiler<'_> {
         Some(ClaimRules { audience, required: claims, names: names.collect() })
     }
 
-    fn claim_value(&mut self, node: &Node) -> Option<serde_json::Value> {
+    pub(super) fn claim_value(&mut self, node: &Node) -> Option<serde_json::Value> {
         match &node.value {
             Value::String(text) => Some(text.as_str().into()),
             Value::Integer(number) => Some((*number).into()),

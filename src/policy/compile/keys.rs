@@ -129,7 +129,7 @@ impl Compiler<'_> {
         Some(parts)
     }
 
-    fn key_part(&mut self, node: &Node) -> Option<KeyPart> {
+    pub(super) fn key_part(&mut self, node: &Node) -> Option<KeyPart> {
         let Value::String(text) = &node.value else {
             let message = format!("expected text, found {}", node.value.kind());
             self.refuse(node.span, message, HELP);

@@ -147,7 +147,7 @@ impl Compiler<'_> {
         raw.iter().map(|scope| scope.value.as_str().into()).collect()
     }
 
-    fn path(&mut self, raw: &Spanned<String>) -> Option<PathPattern> {
+    pub(super) fn path(&mut self, raw: &Spanned<String>) -> Option<PathPattern> {
         match PathPattern::parse(&raw.value) {
             Ok(path) => Some(path),
             Err(error) => {

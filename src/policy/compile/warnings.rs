@@ -45,7 +45,6 @@ impl Compiler<'_> {
         self.warn_of_unused_limits(raw, policy);
         self.warn_of_unused_tiers(raw, policy);
         self.warn_of_free_keys(raw, policy);
-        self.warn_of_overrides(raw, policy);
         self.warn_of_exempt_networks(raw);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{
+    overridden,
     seats::{Family, all_named},
     words,
 };
@@ -30,7 +31,11 @@ pub struct Change {
 }
 
 impl Change {
-    fn between(what: impl Into<String>, before: String, after: String) -> Option<Change> {
+    pub(super) fn between(
+        what: impl Into<String>,
+        before: String,
+        after: String,
+    ) -> Option<Change> {
         let what = what.into();
         let is_other = before != after;
         is_other.then_some(Change { what, before: Some(before), after: Some(after), effect: None })
@@ -251,7 +256,7 @@ pub(super) fn limits(old: &Policy, new: &Policy) -> Vec<Change> {
     old.limits.iter().filter_map(pair).flatten().collect()
 }
 
-/// Who is refused, who is charged nothing, and until when single callers have their own rates.
+/// Who is refused, who is charged nothing, and until when there are other rates for some.
 pub(super) fn access(old: &Policy, new: &Policy) -> Vec<Change> {
     let mut changes = Vec::new();
     for (what, before, after) in
@@ -263,19 +268,7 @@ pub(super) fn access(old: &Policy, new: &Policy) -> Vec<Change> {
         let added = after.iter().filter(|entry| !before.contains(entry));
         changes.extend(added.map(|entry| Change::added(what, entry.clone())));
     }
-    for limit in &old.limits {
-        let other = new.limits.iter().find(|other| other.name == limit.name);
-        for own in &limit.overrides.0 {
-            let name = caller(&own.caller, old);
-            let same = other.iter().flat_map(|other| &other.overrides.0);
-            let same = same.into_iter().find(|other| caller(&other.caller, new) == name);
-            if let Some(same) = same {
-                let what = format!("override of {} for {name}: until", limit.name);
-                let (before, after) = (own.until.to_string(), same.until.to_string());
-                changes.extend(Change::between(what, before, after));
-            }
-        }
-    }
+    changes.extend(overridden::changes(old, new));
     changes
 }
 

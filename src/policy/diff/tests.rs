@@ -242,6 +242,31 @@ fn what_a_route_changes_is_told_without_values() {
 }
 
 #[test]
+fn overrides_are_told_by_whom_they_are_for() {
+    let limits = "limits: { core: { per: [client.ip, header.x-team], rate: 5/s } }\n";
+    let with = |overrides: &str| format!("{limits}overrides: [{overrides}]\n");
+    let net = "{ client.ip: 10.0.0.0/8, limit: core, rate: 9/s, why: x }";
+    let team = "{ header.x-team: hunter2, limit: core, rate: 7/s, why: x }";
+    assert_told(
+        limits,
+        &with(net),
+        "  windows\n    rescaled core for client.ip 10.0.0.0/8: 5/second -> 9/second: used stays, \
+         4 more\n",
+    );
+    assert_told(
+        &with(&format!("{net}, {team}")),
+        &with(&format!("{team}, {}", net.replace("why", "until: 2030-12-31, why"))),
+        "  access\n    override of core for client.ip 10.0.0.0/8: until: no end -> \
+         2031-01-01T00:00:00.000Z\n    order of the overrides of core: client.ip 10.0.0.0/8, a \
+         value of header.x-team -> a value of header.x-team, client.ip 10.0.0.0/8\n",
+    );
+    // Another value is another counter, though none is shown.
+    let told = told(&with(team), &with(&team.replace("hunter2", "hunter3")));
+    assert_eq!(told.matches("rescaled core for a value of header.x-team").count(), 2, "{told}");
+    assert!(!told.contains("hunter"), "{told}");
+}
+
+#[test]
 fn text_from_a_policy_cannot_forge_lines() {
     let new = "overrides: [{ caller: \"anonymous:192.0.2.1\", limit: core, rate: 1/s, until: 2030-01-01, \
                why: x }]\nresponses: { realm: \"a b\" }\n";

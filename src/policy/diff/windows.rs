@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use super::{
     labels::{labels, tier_label, unique},
+    overridden::Overridden,
     seats::{Family, Seat, seats},
-    sections::caller,
     words,
 };
 use crate::{
     identity::Tiers,
     limit::Quota,
-    policy::{Allowance, KeyPart, Limit, Override, Policy},
+    policy::{Allowance, KeyPart, Limit, Policy},
 };
 
 /// What becomes of one window of a limit, for some callers.
@@ -122,8 +122,8 @@ impl<'p> LimitPair<'p> {
             }
         }
         let mut changes = groups.finish();
-        for caller in self.singled_out() {
-            changes.extend(self.override_changes(&caller, seats));
+        for own in Overridden::all([self.old, self.new], [self.before, self.after]) {
+            changes.extend(self.override_changes(&own, seats));
         }
         changes
     }
@@ -229,39 +229,14 @@ impl<'p> LimitPair<'p> {
         }
     }
 
-    /// Single callers that have a rate of their own before or after, as their policy writes them.
-    fn singled_out(&self) -> Vec<Overridden<'p>> {
-        let mut all: Vec<Overridden<'p>> = Vec::new();
-        for own in self.before.iter().flat_map(|limit| &limit.overrides.0) {
-            all.push(Overridden {
-                name: caller(&own.caller, self.old),
-                before: Some(own),
-                after: None,
-            });
-        }
-        for own in self.after.iter().flat_map(|limit| &limit.overrides.0) {
-            let name = caller(&own.caller, self.new);
-            match all.iter_mut().find(|other| other.name == name) {
-                Some(other) => other.after = Some(own),
-                None => all.push(Overridden { name, before: None, after: Some(own) }),
-            }
-        }
-        all
-    }
-
-    /// What a single caller's windows come to. Its tier is not known: where that makes a difference,
-    /// there is a change for each.
+    /// What the windows of a single caller, or of a single counter, come to. The tier is not known:
+    /// where that makes a difference, there is a change for each.
     fn override_changes(&self, of: &Overridden<'p>, seats: &[Seat<'p>]) -> Vec<WindowChange> {
-        let own = of.before.or(of.after).map_or("", |own| &*own.caller.kind);
-        let is_of_kind = |seat: &&Seat<'p>| {
-            let callers = [seat.named.before, seat.named.after];
-            callers.into_iter().flatten().any(|caller| *caller.name == *own)
-        };
         let mut groups = Groups { pair: self, seats: &[], groups: Vec::new() };
-        for seat in seats.iter().filter(is_of_kind) {
+        for seat in seats.iter().filter(|seat| of.may_sit_at(seat)) {
             let (before, after) = self.of_tiers(seat, false);
-            let before = of.before.map_or(before, |own| &own.allowances);
-            let after = of.after.map_or(after, |own| &own.allowances);
+            let before = of.before.map_or(before, |own| &own.rule.allowances);
+            let after = of.after.map_or(after, |own| &own.rule.allowances);
             let used = Use { seat: *seat, before, after, is_candidate: false };
             for change in self.fates(&used) {
                 groups.add(*seat, change);
@@ -269,13 +244,6 @@ impl<'p> LimitPair<'p> {
         }
         groups.finish_for(of)
     }
-}
-
-/// A caller with a rate of its own.
-struct Overridden<'p> {
-    name: String,
-    before: Option<&'p Override>,
-    after: Option<&'p Override>,
 }
 
 /// By how much of an address a limit counts, if it counts by addresses.

@@ -229,14 +229,19 @@ pub(in crate::policy) struct RawToldCost {
     pub(in crate::policy) from_response_header: Spanned<String>,
 }
 
-/// Another rate for one caller. What it does not say is as the limit says for tiers that it does
-/// not name.
+/// Another rate for one caller, or for what the limit counts by: `caller: "user:42"`, or
+/// `jwt.org: bigcorp`. Of several, all must be true of a request. What it does not say is as the
+/// limit says for tiers that it does not name.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "override")]
+#[schemars(extend("patternProperties" = shape::override_keys()))]
 pub(in crate::policy) struct RawOverride {
     /// Who: the name of an entry of `callers` and which one, such as `user:42`.
     #[schemars(extend("examples" = ["user:42"]))]
-    pub(in crate::policy) caller: Spanned<String>,
+    pub(in crate::policy) caller: Option<Spanned<String>>,
+    /// Whose claims `jwt.<claim>` means: the name of an issuer. Needed if there are several.
+    #[schemars(length(min = 1))]
+    pub(in crate::policy) issuer: Option<Spanned<String>>,
     /// The name of the limit.
     #[schemars(length(min = 1))]
     pub(in crate::policy) limit: Spanned<String>,
@@ -253,8 +258,9 @@ pub(in crate::policy) struct RawOverride {
     #[schemars(with = "Option<shape::Units>")]
     pub(in crate::policy) concurrent: Option<Node>,
     /// When it ends: the last day (`2026-12-31`, in UTC), or an instant (`2026-12-31T18:00:00Z`).
+    /// Left out: it has no end.
     #[schemars(extend("examples" = ["2026-12-31"]))]
-    pub(in crate::policy) until: Spanned<String>,
+    pub(in crate::policy) until: Option<Spanned<String>>,
     /// The reason, for the people who find it later.
     #[schemars(length(min = 1))]
     pub(in crate::policy) why: Spanned<String>,

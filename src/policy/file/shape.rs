@@ -164,6 +164,17 @@ shapes! {
     });
 }
 
+/// What an override may be for, besides a caller: the names of keys.
+pub(super) fn override_keys() -> Value {
+    json!({
+        r"^(client\.ip|host|path|method|(path|jwt|claim|header|cookie)\..+)$": {
+            "description": "A value of what the limit counts by. `client.ip` takes a network, too, \
+                            `host` and `path` a pattern.",
+            "type": ["string", "number", "boolean"],
+        },
+    })
+}
+
 fn count() -> Value {
     json!({ "type": ["integer", "string"], "minimum": 0, "maximum": MOST, "pattern": COUNT })
 }

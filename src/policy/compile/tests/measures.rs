@@ -8,7 +8,7 @@ use crate::{
         Align, Calendar, CalendarUnit, Concurrency, FixedWindow, Gcra, LimitId, Quota, SlidingLog,
         SlidingWindow, TokenBucket,
     },
-    policy::{Allowances, CallerName, Override},
+    policy::{Allowances, CallerName, KeyValue, Override},
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -203,7 +203,8 @@ fn override_keeps_the_counter_and_changes_the_number() {
     )[0];
     assert_eq!(quotas(&own.allowances), [fixed(9, HOUR)]);
     assert_eq!(own.allowances[0].id, limit.rates[1][0].id);
-    assert_eq!(own.caller, CallerName { kind: "user".into(), value: "a:b".into(), issuer: None });
+    let name = CallerName { kind: "user".into(), value: "a:b".into(), issuer: None };
+    assert_eq!(own.of, [KeyValue::Caller(name)]);
     assert_eq!(&*own.why, "test");
 }
 
@@ -252,6 +253,7 @@ fn override_lasts_to_the_end_of_its_day() {
         ("2026-12-31T18:00:00.5+02:00", "2026-12-31T16:00:00.500Z"),
     ] {
         let own = overrides("rate: 5/hour", &format!("rate: 6/hour, until: \"{until}\""));
-        assert_eq!(own[0].until.to_string(), expected);
+        assert_eq!(own[0].until.unwrap().to_string(), expected);
     }
+    assert_eq!(overrides("rate: 5/hour", "rate: 6/hour")[0].until, None);
 }

@@ -55,7 +55,7 @@ fn what_is_amiss_is_told_once_of_what_is_put_in_force() {
     served.folder.write("policies/api.yaml", &format!("{policy}{overrides}"));
     served.reload().assert_status(200);
     let line = served.running.wait_for_event(" override ");
-    assert!(line.contains("caller=user:7") && line.contains("why=a move"), "{line}");
+    assert!(line.contains("of=user:7") && line.contains("why=a move"), "{line}");
     served.running.signal("TERM");
     let log = served.running.finish();
     let told = text(&log.stderr).matches(OPEN).count();

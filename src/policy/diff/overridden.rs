@@ -1,0 +1,151 @@
+//! Overrides before and after: which of them are for the same, and for whom they are.
+
+use super::{
+    seats::{Family, Seat, Source},
+    sections::{Change, caller},
+    words,
+};
+use crate::policy::{KeyValue, Limit, Override, Policy};
+
+/// Those that have another rate before or after.
+pub(super) struct Overridden<'p> {
+    /// As their policy writes them.
+    pub(super) name: String,
+    pub(super) before: Option<Own<'p>>,
+    pub(super) after: Option<Own<'p>>,
+}
+
+/// An override, and its policy.
+#[derive(Clone, Copy)]
+pub(super) struct Own<'p> {
+    pub(super) rule: &'p Override,
+    policy: &'p Policy,
+}
+
+impl<'p> Overridden<'p> {
+    /// All overrides of a limit, in the order of the old policy and then of the new one.
+    pub(super) fn all(
+        [old, new]: [&'p Policy; 2],
+        [before, after]: [Option<&'p Limit>; 2],
+    ) -> Vec<Overridden<'p>> {
+        let mut all: Vec<Overridden<'p>> = Vec::new();
+        for own in of_limit(before, old) {
+            all.push(Overridden { name: own.name(), before: Some(own), after: None });
+        }
+        for own in of_limit(after, new) {
+            let is_same = |other: &&mut Overridden<'p>| {
+                other.before.is_some_and(|before| before.is_for_the_same_as(&own))
+            };
+            match all.iter_mut().find(is_same) {
+                Some(other) => other.after = Some(own),
+                None => all.push(Overridden { name: own.name(), before: None, after: Some(own) }),
+            }
+        }
+        all
+    }
+
+    /// Whether they may sit there.
+    pub(super) fn may_sit_at(&self, seat: &Seat<'_>) -> bool {
+        self.before.or(self.after).is_some_and(|own| own.may_be_for(seat))
+    }
+}
+
+impl Own<'_> {
+    fn name(&self) -> String {
+        let name = |value: &KeyValue| match value {
+            KeyValue::Caller(name) => caller(name, self.policy),
+            KeyValue::Claim { issuer, .. } => {
+                match issuer.and_then(|at| self.policy.identity.issuer(at)) {
+                    Some(issuer) => format!("{value} of {issuer}"),
+                    None => value.to_string(),
+                }
+            }
+            other => other.to_string(),
+        };
+        self.rule.of.iter().map(name).collect::<Vec<_>>().join(" and ")
+    }
+
+    /// By what is shown, and by what is not.
+    fn is_for_the_same_as(&self, other: &Own<'_>) -> bool {
+        self.name() == other.name() && self.hidden().eq(other.hidden())
+    }
+
+    fn hidden(&self) -> impl Iterator<Item = &[u8]> {
+        self.rule.of.iter().filter_map(|value| match value {
+            KeyValue::Header(_, value) => Some(value.as_bytes()),
+            KeyValue::Cookie { value, .. } => Some(value.as_bytes()),
+            KeyValue::Caller(_)
+            | KeyValue::Address(_)
+            | KeyValue::Host(_)
+            | KeyValue::Path(_)
+            | KeyValue::PathParameter { .. }
+            | KeyValue::Method(_)
+            | KeyValue::Claim { .. } => None,
+        })
+    }
+
+    fn may_be_for(&self, seat: &Seat<'_>) -> bool {
+        self.rule.of.iter().all(|value| match value {
+            KeyValue::Caller(name) => {
+                let callers = [seat.named.before, seat.named.after];
+                callers.into_iter().flatten().any(|caller| caller.name == name.kind)
+            }
+            KeyValue::Address(network) => match seat.family {
+                Family::V4 => network.addr().is_ipv4(),
+                Family::V6 => network.addr().is_ipv6(),
+            },
+            KeyValue::Claim { issuer, .. } => match seat.named.source {
+                Source::Token { issuer: own, .. } => {
+                    issuer.is_none_or(|at| self.policy.identity.issuer(at) == Some(own))
+                }
+                Source::Opaque { .. } => {
+                    issuer.is_none_or(|at| at == self.policy.identity.introspection_at())
+                }
+                Source::Key { .. } | Source::Address => false,
+            },
+            KeyValue::Host(_)
+            | KeyValue::Path(_)
+            | KeyValue::PathParameter { .. }
+            | KeyValue::Method(_)
+            | KeyValue::Header(..)
+            | KeyValue::Cookie { .. } => true,
+        })
+    }
+}
+
+fn of_limit<'p>(limit: Option<&'p Limit>, policy: &'p Policy) -> impl Iterator<Item = Own<'p>> {
+    limit
+        .into_iter()
+        .flat_map(move |limit| limit.overrides.0.iter().map(move |rule| Own { rule, policy }))
+}
+
+/// Overrides that end at another time, and those whose order is another: the first one applies.
+pub(super) fn changes(old: &Policy, new: &Policy) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for limit in &old.limits {
+        let other = new.limits.iter().find(|other| other.name == limit.name);
+        let all = Overridden::all([old, new], [Some(limit), other]);
+        for own in &all {
+            if let (Some(before), Some(after)) = (own.before, own.after) {
+                let what = format!("override of {} for {}: until", limit.name, own.name);
+                changes.extend(Change::between(what, until(before.rule), until(after.rule)));
+            }
+        }
+        let is_kept = |own: &Own<'_>| {
+            all.iter().any(|kept| {
+                let (Some(before), Some(_)) = (kept.before, kept.after) else { return false };
+                before.is_for_the_same_as(own)
+            })
+        };
+        let order = |limit: Option<&Limit>, policy| {
+            words::list(of_limit(limit, policy).filter(is_kept).map(|own| own.name()))
+        };
+        let what = format!("order of the overrides of {}", limit.name);
+        changes.extend(Change::between(what, order(Some(limit), old), order(other, new)));
+    }
+    changes
+}
+
+fn until(rule: &Override) -> String {
+    rule.until.map_or_else(|| "no end".to_owned(), |until| until.to_string())
+}
