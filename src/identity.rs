@@ -15,6 +15,7 @@ mod jwt;
 mod keys;
 mod networks;
 mod sign;
+mod tiers;
 mod vouch;
 
 use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
@@ -45,6 +46,7 @@ pub use self::{
     },
     networks::{IpVersion, holds_private, is_private, whole_internet},
     sign::{SignError, SigningKey, TokenHeader},
+    tiers::{Tier, TierSource, TierTable, Tiers, texts},
     vouch::{VouchError, Vouched},
 };
 
@@ -164,59 +166,6 @@ pub enum CallerKey {
         /// 32 to 128.
         ipv6_prefix: u8,
     },
-}
-
-/// Where a caller's tier comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TierSource {
-    /// The default tier.
-    Default,
-    /// This one, by position.
-    Fixed(usize),
-    /// The tier that a claim of the token, or a field of the API key, names.
-    Claim(Box<str>),
-}
-
-/// Classes of callers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tiers {
-    /// In the order of the policy; limits refer to them by position.
-    pub tiers: Vec<Tier>,
-    /// Position of the one for callers that name none, or one that is not listed.
-    pub default: usize,
-}
-
-/// A class of callers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tier {
-    /// Its name.
-    pub name: Box<str>,
-    /// Its name as a header value.
-    pub value: HeaderValue,
-}
-
-impl Tiers {
-    /// One tier for everybody: a policy without a `tiers` section.
-    pub fn single() -> Self {
-        let tier = Tier { name: "default".into(), value: HeaderValue::from_static("default") };
-        Tiers { tiers: vec![tier], default: 0 }
-    }
-
-    /// How many there are.
-    #[expect(clippy::len_without_is_empty, reason = "there is always one")]
-    pub fn len(&self) -> usize {
-        self.tiers.len()
-    }
-
-    /// Their names, in order.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.tiers.iter().map(|tier| &*tier.name)
-    }
-
-    /// The tier at a position.
-    pub fn get(&self, position: usize) -> Option<&Tier> {
-        self.tiers.get(position)
-    }
 }
 
 /// What becomes of a bad token where one is optional.

@@ -29,12 +29,10 @@ impl Claims {
     }
 
     /// The claim at `path`: a member of that very name (`https://example.com/plan`), else the
-    /// member of a nested object (`realm.plan`).
+    /// member of a nested object (`realm.plan`, `https://example.com/app.plan`). Names may have dots
+    /// of their own; the shorter one is tried first.
     pub fn lookup(&self, path: &str) -> Option<&Value> {
-        self.get(path).or_else(|| {
-            let (first, rest) = path.split_once('.')?;
-            rest.split('.').try_fold(self.get(first)?, |value, name| value.as_object()?.get(name))
-        })
+        lookup(&self.0, path)
     }
 
     /// The same, with what each path leads to under the name beside it, and nothing under that name
@@ -82,6 +80,17 @@ impl fmt::Debug for Claims {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Claims({} members)", self.0.len())
     }
+}
+
+/// No deeper than objects nest.
+fn lookup<'v>(object: &'v Map<String, Value>, path: &str) -> Option<&'v Value> {
+    let below = || {
+        path.match_indices('.').find_map(|(dot, _)| {
+            let (first, rest) = (path.get(..dot)?, path.get(dot + 1..)?);
+            lookup(object.get(first)?.as_object()?, rest)
+        })
+    };
+    object.get(path).or_else(below)
 }
 
 /// Reads a JSON object in which no name repeats, within the bounds of this file.
@@ -243,7 +252,8 @@ mod tests {
     fn an_exact_name_wins_over_a_dotted_path() {
         let claims = Claims::parse(
             br#"{"realm":{"plan":"pro","deep":{"er":1},"list":[1]},
-                 "flat.plan":"free","flat":{"plan":"lost"},"https://a.example/plan":"url"}"#,
+                 "flat.plan":"free","flat":{"plan":"lost"},"https://a.example/plan":"url",
+                 "https://a.example/app":{"plan":"below","my.client":{"roles":["x"]}}}"#,
         )
         .unwrap();
         for (path, expected) in [
@@ -251,6 +261,9 @@ mod tests {
             ("realm.deep.er", Some(json!(1))),
             ("flat.plan", Some(json!("free"))),
             ("https://a.example/plan", Some(json!("url"))),
+            ("https://a.example/app.plan", Some(json!("below"))),
+            ("https://a.example/app.my.client.roles", Some(json!(["x"]))),
+            ("https://a.example/app.my.roles", None),
             ("plan", None),
             ("realm.", None),
             (".plan", None),

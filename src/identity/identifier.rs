@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue};
 use super::{
     Caller, CallerKey, CallerValue, Claims, ClientCertificate, Identity, IdentityError,
     IdentityRules, InvalidToken, KnownToken, NamedCaller, Prefixes, ResolvedCaller, TierSource,
-    TokenCache, VerifiedToken, Vouched, address, keys::KeyRing,
+    TokenCache, VerifiedToken, Vouched, address, keys::KeyRing, texts,
 };
 use crate::{
     clock::{Throttle, Timestamp},
@@ -340,14 +340,6 @@ pub(super) fn is_caller_text(text: &str) -> bool {
 
 /// The tier of a caller; a name that is not listed counts as none.
 fn tier(rules: &IdentityRules, source: &TierSource, claims: Option<&Claims>) -> usize {
-    let tiers = &rules.tiers;
-    match source {
-        TierSource::Default => tiers.default,
-        TierSource::Fixed(tier) => *tier,
-        TierSource::Claim(claim) => claims
-            .and_then(|claims| claims.lookup(claim))
-            .and_then(serde_json::Value::as_str)
-            .and_then(|wanted| tiers.names().position(|name| name == wanted))
-            .unwrap_or(tiers.default),
-    }
+    let claim = source.claim().and_then(|claim| claims?.lookup(claim));
+    source.tier(texts(claim), &rules.tiers)
 }

@@ -6,6 +6,7 @@
 
 mod callers;
 mod cases;
+mod claims;
 mod cors;
 mod costs;
 mod failures;

@@ -22,7 +22,8 @@ pub(super) use self::{
     case::{RawCase, RawExpect, RawGiven, RawResponse},
     cors::RawCors,
     identity::{
-        RawApiKeys, RawCaller, RawForwardClaims, RawIdentity, RawIntrospection, RawIssuer, RawToken,
+        RawApiKeys, RawCaller, RawForwardClaims, RawIdentity, RawIntrospection, RawIssuer,
+        RawTierTable, RawToken,
     },
     limit::{RawLimit, RawMeasure, RawOverride, RawRefill, RawRefund, RawToldCost},
     responses::RawResponses,

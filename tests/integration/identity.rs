@@ -3,6 +3,7 @@
 
 mod address;
 mod api_keys;
+mod claims;
 mod failures;
 mod hostile;
 mod places;
@@ -330,7 +331,7 @@ fn caller_may_be_named_by_another_claim() {
 fn unknown_tier_is_the_default_one() {
     let upstream = Upstream::start();
     let proxy = Proxy::start(&guarded(&upstream));
-    for plan in [json!("platinum"), json!(""), json!(7), json!(["pro"])] {
+    for plan in [json!("platinum"), json!(""), json!(7), json!(["pro", "free"])] {
         let token = token_with(&json!({ "sub": "alice", "plan": plan }));
         proxy.send(get("/required").token(&token)).assert_status(200);
         assert_eq!(upstream.last().fields.one("x-tollgate-tier"), Some("free"), "{plan}");

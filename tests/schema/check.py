@@ -23,7 +23,9 @@ SEEN = """
     misspelt-field-of-candidate no-connections no-routes no-server not-a-number
     override-with-empty-reason queue-too-long retries-too-many server-of-another-scheme
     server-of-weight-zero server-without-url
-    override-without-end percent-above-all prefix-out-of-range rate-without-window
+    override-by-a-misspelt-field override-of-a-list-of-claims override-without-reason
+    route-from-no-network route-that-allows-nobody tier-table-with-a-misspelt-field
+    tier-that-is-a-list percent-above-all prefix-out-of-range rate-without-window
     refill-without-interval reserve-without-header unknown-align unknown-encoded-slash unknown-field
     unknown-headers unknown-protocol unknown-mode unknown-on-missing unknown-on-store-error unknown-version wrong-type
 """.split()

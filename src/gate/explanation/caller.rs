@@ -10,6 +10,7 @@ use crate::{
     gate::{charges::Charges, rehearsal::Fate, respond::Reply},
     identity::{
         Caller, CallerKey, Identity, IdentityRules, KnownToken, Place, TierSource, TokenSources,
+        texts,
     },
     policy::{Auth, KeyPart, Policy, Route, words},
     response::Rejection,
@@ -105,17 +106,27 @@ fn tier_because(
     rules: &IdentityRules,
 ) -> String {
     let Some(rule) = rule else { return "nothing else is said about who has no name".into() };
+    let path = |claim: &str| source(&rule.key, claim);
+    let claimed = |claim: &str| known.and_then(|known| known.token.claims.lookup(claim));
     match &rule.tier {
         TierSource::Default => format!("the default: `{}` names none", rule.name),
         TierSource::Fixed(_) => format!("`{}` says so", rule.name),
         TierSource::Claim(claim) => {
-            let claimed = known.and_then(|known| known.token.claims.lookup(claim));
-            let is_tier = |name: &str| rules.tiers.names().any(|tier| tier == name);
-            let path = source(&rule.key, claim);
-            match claimed {
-                Some(Value::String(name)) if is_tier(name) => format!("{path} says so"),
-                Some(value) => format!("the default: {path} is {value}, which is no tier"),
-                None => format!("the default: there is no {path}"),
+            let mut named = texts(claimed(claim));
+            let only = named.next().filter(|_| named.next().is_none());
+            let is_tier = only.is_some_and(|only| rules.tiers.names().any(|tier| tier == only));
+            match claimed(claim) {
+                Some(_) if is_tier => format!("{} says so", path(claim)),
+                Some(value) => format!("the default: {} is {value}, which is no tier", path(claim)),
+                None => format!("the default: there is no {}", path(claim)),
+            }
+        }
+        TierSource::Table(table) => {
+            let (claim, value) = (path(&table.claim), claimed(&table.claim));
+            match (table.entry(texts(value)), value) {
+                (Some((entry, _)), _) => format!("{claim} has {entry}"),
+                (None, Some(_)) => format!("the default: {claim} has nothing that the table has"),
+                (None, None) => format!("the default: there is no {claim}"),
             }
         }
     }
@@ -142,7 +153,7 @@ fn claims(known: &KnownToken, policy: &Policy, route: Option<&Route>) -> BTreeMa
             CallerKey::ApiKey(name) if is_key => names.push((source(&rule.key, name), name)),
             _ => continue,
         }
-        if let TierSource::Claim(name) = &rule.tier {
+        if let Some(name) = rule.tier.claim() {
             names.push((source(&rule.key, name), name));
         }
     }

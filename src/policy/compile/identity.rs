@@ -3,7 +3,7 @@
 
 use http::HeaderName;
 
-use super::{Compiler, words::Names};
+use super::Compiler;
 use crate::{
     identity::{
         Caller, CallerKey, CertificateName, ForwardedClaims, IdentityRules, InvalidToken, Issuer,
@@ -79,7 +79,9 @@ impl Compiler<'_> {
         }
         let key = match raw.key.value.split_once('.') {
             Some(("client", "ip")) => CallerKey::Address { ipv6_prefix: prefix },
-            Some(("jwt", claim)) if !claim.is_empty() => CallerKey::Claim(claim.into()),
+            Some(("jwt", claim)) if !claim.is_empty() => {
+                CallerKey::Claim(self.claim_path(claim, raw.key.span)?)
+            }
             Some(("api_key", field)) if !field.is_empty() => {
                 if !has_keys {
                     self.refuse(
@@ -113,29 +115,7 @@ impl Compiler<'_> {
         }
         let tier = match &raw.tier {
             None => TierSource::Default,
-            Some(tier) => match tier.value.split_once('.') {
-                Some((whose, claim)) if whose == key.kind() && !claim.is_empty() => {
-                    TierSource::Claim(claim.into())
-                }
-                Some((whose @ ("jwt" | "api_key"), _)) => {
-                    let (message, help) = match (&key, whose) {
-                        (CallerKey::Address { .. } | CallerKey::Certificate(_), _) => (
-                            "a caller without a token has no claims",
-                            "write the name of a tier".to_owned(),
-                        ),
-                        _ => (
-                            "the tier comes from where the key comes from",
-                            format!("write {}.<name>, or the name of a tier", key.kind()),
-                        ),
-                    };
-                    self.refuse(tier.span, message, help);
-                    TierSource::Default
-                }
-                _ => {
-                    let names = Names { kind: "tier", names: tiers.names().collect() };
-                    TierSource::Fixed(self.resolve(tier, &names)?)
-                }
-            },
+            Some(tier) => self.tier_source(tier, &key, tiers)?,
         };
         Some(Caller { name: raw.name.value.as_str().into(), key, tier })
     }
@@ -177,7 +157,7 @@ impl Compiler<'_> {
             if headers.iter().any(|(earlier, _)| *earlier == name) {
                 self.refuse(written.span, format!("`{name}` appears twice"), "remove one");
             }
-            headers.push((name, path.into()));
+            headers.push((name, self.claim_path(path, claim.span)?));
         }
         let payload = match &raw.payload {
             None => None,
@@ -212,7 +192,7 @@ impl Compiler<'_> {
 
 impl CallerKey {
     /// What the policy calls the place that it is taken from.
-    fn kind(&self) -> &'static str {
+    pub(super) fn kind(&self) -> &'static str {
         match self {
             CallerKey::Claim(_) => "jwt",
             CallerKey::ApiKey(_) => "api_key",

@@ -113,13 +113,14 @@ impl Compiler<'_> {
                 }
                 _ => vec![self.claim_value(node)?],
             };
-            claims.push(RequiredClaim { path: path.value.as_str().into(), accepted });
+            claims.push(RequiredClaim { path: self.bare_claim_path(path)?, accepted });
         }
         let audience = audience.iter().map(|text| text.value.clone()).collect();
-        let names = names.iter();
-        let names =
-            names.map(|(name, path)| (name.value.as_str().into(), path.value.as_str().into()));
-        Some(ClaimRules { audience, required: claims, names: names.collect() })
+        let mut places = Vec::new();
+        for (name, path) in names.iter() {
+            places.push((self.bare_claim_path(name)?, self.bare_claim_path(path)?));
+        }
+        Some(ClaimRules { audience, required: claims, names: places })
     }
 
     pub(super) fn claim_value(&mut self, node: &Node) -> Option<serde_json::Value> {

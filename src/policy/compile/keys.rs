@@ -141,7 +141,7 @@ impl Compiler<'_> {
         let spanned = |name: &str| Spanned { value: name.to_owned(), span: node.span };
         match text.split_once('.') {
             Some(("jwt" | "claim", claim)) if !claim.is_empty() => {
-                Some(KeyPart::Claim(claim.into()))
+                self.claim_path(claim, node.span).map(KeyPart::Claim)
             }
             Some(("header", name)) => self.key_header(&spanned(name)).map(KeyPart::Header),
             Some(("cookie", name)) => self.cookie_name(&spanned(name)).map(KeyPart::Cookie),

@@ -120,9 +120,9 @@ impl<'p> Source<'p> {
     pub(super) fn is_same_claim(&self, claim: &str) -> bool {
         let Some([before, after]) = self.claims() else { return true };
         // A dotted path may lead through a claim that has another name.
-        let first = claim.split('.').next().unwrap_or(claim);
+        let mut through = claim.match_indices('.').filter_map(|(dot, _)| claim.get(..dot));
         let is_same = |name| place(before, name) == place(after, name);
-        is_same(claim) && is_same(first)
+        is_same(claim) && through.all(is_same)
     }
 
     /// What it is called where kinds of callers do not tell it apart.
@@ -146,8 +146,8 @@ pub(super) fn seats<'p>(old: &'p IdentityRules, new: &'p IdentityRules) -> Vec<S
     let mut seats = Vec::new();
     for named in all_named(old, new) {
         let mut tiers = Vec::new();
-        for name in tier_names(old, new) {
-            let pair = (tier(old, named.before, name), tier(new, named.after, name));
+        for values in tier_values(old, new) {
+            let pair = (tier(old, named.before, &values), tier(new, named.after, &values));
             if !tiers.contains(&pair) {
                 tiers.push(pair);
             }
@@ -240,22 +240,32 @@ fn by_address(rules: &IdentityRules) -> Option<&Caller> {
     rules.callers.iter().find(|caller| matches!(caller.key, CallerKey::Address { .. }))
 }
 
-/// What a token may say of a tier: each name that either policy knows, and one that none does.
-fn tier_names<'p>(
+/// What a token may say of a tier: nothing, each value that either policy knows, and each two of
+/// them, with one that none does. Of three, two tables look at no more than two.
+fn tier_values<'p>(
     old: &'p IdentityRules,
     new: &'p IdentityRules,
-) -> impl Iterator<Item = Option<&'p str>> {
-    old.tiers.names().chain(new.tiers.names()).map(Some).chain([None])
-}
-
-/// The tier of those who are named by `caller` and whose token says `name`.
-fn tier(rules: &IdentityRules, caller: Option<&Caller>, name: Option<&str>) -> usize {
-    let tiers = &rules.tiers;
-    match caller.map(|caller| &caller.tier) {
-        None | Some(TierSource::Default) => tiers.default,
-        Some(TierSource::Fixed(tier)) => *tier,
-        Some(TierSource::Claim(_)) => {
-            name.and_then(|name| tiers.names().position(|own| own == name)).unwrap_or(tiers.default)
+) -> impl Iterator<Item = Vec<&'p str>> {
+    let mut known: Vec<&str> = old.tiers.names().chain(new.tiers.names()).collect();
+    for caller in old.callers.iter().chain(&new.callers) {
+        if let TierSource::Table(table) = &caller.tier {
+            known.extend(table.entries.iter().map(|(value, _)| &**value));
         }
     }
+    // No tier is called so, and no table has it.
+    known.push("");
+    known.sort_unstable();
+    known.dedup();
+    let pairs = known.clone().into_iter().flat_map({
+        let known = known.clone();
+        move |one| known.clone().into_iter().map(move |other| vec![one, other])
+    });
+    let single = known.into_iter().map(|value| vec![value]);
+    std::iter::once(Vec::new()).chain(single).chain(pairs)
+}
+
+/// The tier of those who are named by `caller` and whose token has these values.
+fn tier(rules: &IdentityRules, caller: Option<&Caller>, values: &[&str]) -> usize {
+    let source = caller.map_or(&TierSource::Default, |caller| &caller.tier);
+    source.tier(values.iter().copied(), &rules.tiers)
 }

@@ -9,6 +9,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::policy::{Request, Sources, load};
 
+fn sources() -> Sources {
+    Sources::system().with_variable("SECRET", "a secret that is long enough for it")
+}
+
 /// A policy with these sections; those that it must have have a default.
 fn policy(text: &str) -> Policies {
     let section = |name: &str, default: &str| match text.lines().any(|line| line.starts_with(name))
@@ -23,7 +27,7 @@ fn policy(text: &str) -> Policies {
         section("limits:", "{ core: { per: caller, rate: 5000/hour } }"),
         section("routes:", "[{ match: { path: /** }, limits: [core] }]"),
     );
-    let policy = load(Path::new("api.yaml"), &all, &Sources::system());
+    let policy = load(Path::new("api.yaml"), &all, &sources());
     Policies::new(vec![policy.unwrap_or_else(|problems| panic!("{}\n{all}", problems[0]))])
 }
 
@@ -264,6 +268,28 @@ fn overrides_are_told_by_whom_they_are_for() {
     let told = told(&with(team), &with(&team.replace("hunter2", "hunter3")));
     assert_eq!(told.matches("rescaled core for a value of header.x-team").count(), 2, "{told}");
     assert!(!told.contains("hunter"), "{told}");
+}
+
+#[test]
+fn table_of_tiers_is_told_with_those_whose_tier_it_changes() {
+    let with = |tier: &str| {
+        format!(
+            "identity:\n  jwt: [{{ issuer: me, algorithms: [HS256], secret_env: SECRET }}]\n  \
+             callers: [{{ name: user, key: jwt.sub, tier: {tier} }}, {{ name: anonymous, key: client.ip }}]\n\
+             tiers: {{ default: free, names: [free, pro, internal] }}\n\
+             limits: {{ core: {{ per: caller, rate: {{ free: 1/s, pro: 2/s, internal: 3/s }} }} }}\n"
+        )
+    };
+    let [one, other] = ["{ admin: internal, staff: pro }", "{ staff: pro, admin: internal }"]
+        .map(|map| with(&format!("{{ from: jwt.roles, map: {map} }}")));
+    // Whoever is both has another tier; nobody else.
+    assert_told(
+        &one,
+        &other,
+        "  windows\n    rescaled core for internal, now pro: 3/second -> 2/second: used stays, \
+         1 fewer: who has used more waits\n  identity\n    tier of user: claim roles (admin: \
+         internal, staff: pro, else free) -> claim roles (staff: pro, admin: internal, else free)\n",
+    );
 }
 
 #[test]

@@ -151,6 +151,12 @@ pub(super) fn tier_source(source: &TierSource, tiers: &Tiers) -> String {
         TierSource::Default => format!("the default, {}", name(tiers.default)),
         TierSource::Fixed(at) => name(*at),
         TierSource::Claim(claim) => format!("claim {claim}"),
+        TierSource::Table(table) => {
+            let entries = table.entries.iter();
+            let entries = entries.map(|(value, tier)| format!("{value}: {}", name(*tier)));
+            let all = entries.chain([format!("else {}", name(table.default))]);
+            format!("claim {} ({})", table.claim, list(all))
+        }
     }
 }
 

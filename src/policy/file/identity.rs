@@ -197,14 +197,27 @@ pub(in crate::policy) struct RawCaller {
     ))]
     #[schemars(extend("examples" = ["jwt.sub"]))]
     pub(in crate::policy) key: Spanned<String>,
-    /// The caller's tier: its name, or where that is found, `jwt.<claim>` or `api_key.<field>`.
-    /// Left out: the default tier.
-    #[schemars(extend("examples" = ["jwt.plan"]))]
-    pub(in crate::policy) tier: Option<Spanned<String>>,
+    /// The caller's tier: its name, or where that is found, `jwt.<claim>` or `api_key.<field>`; or a
+    /// table, `{ from: jwt.roles, map: { admin: internal, staff: pro } }`. Left out: the default
+    /// tier.
+    #[schemars(with = "Option<shape::Tier>", extend("examples" = ["jwt.plan"]))]
+    pub(in crate::policy) tier: Option<Node>,
     /// For `client.ip`: IPv6 addresses with the same first bits are one caller. Default: 64, one
     /// customer's network.
     #[schemars(range(min = 32, max = 128))]
     pub(in crate::policy) ipv6_prefix: Option<Spanned<u8>>,
+}
+
+/// A tier by what a claim says.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "tier section")]
+pub(in crate::policy) struct RawTierTable {
+    /// The claim, `jwt.<claim>` or `api_key.<field>`: a text, or a list of texts.
+    pub(in crate::policy) from: Spanned<String>,
+    /// Tiers by values of the claim. The first entry whose value it has decides.
+    pub(in crate::policy) map: Entries<Spanned<String>>,
+    /// The tier of those whose claim has none of these values. Left out: that of `tiers`.
+    pub(in crate::policy) default: Option<Spanned<String>>,
 }
 
 /// Where tokens come from.

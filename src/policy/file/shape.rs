@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::{RawCors, RawEjection, RawRefill, RawRetries, RawServer, RawToldCost};
+use super::{RawCors, RawEjection, RawRefill, RawRetries, RawServer, RawTierTable, RawToldCost};
 
 /// A number as it may be grouped (`100_000`), which to YAML is a text or a number.
 const COUNT: &str = "^[0-9][0-9_]*$";
@@ -31,6 +31,11 @@ macro_rules! shapes {
 }
 
 shapes! {
+    /// A caller's tier.
+    Tier = "tier", |generator| json_schema!({
+        "anyOf": [{ "type": "string" }, generator.subschema_for::<RawTierTable>()],
+    });
+
     /// What a limit is counted per.
     Per = "key", |_generator| one_or_several(&json!({
         "type": "string",

@@ -15,6 +15,7 @@ identity:
   jwt:
     - { name: main, issuer: https://id.example.com/, audience: [api], algorithms: [HS256], secret_file: ../secret }
   callers:
+    - { name: staff,     key: jwt.staff, tier: { from: jwt.roles, map: { admin: pro, staff: free } } }
     - { name: user,      key: jwt.sub,   tier: jwt.plan }
     - { name: anonymous, key: client.ip, tier: anonymous }
   token: { cookie: session }
@@ -26,6 +27,8 @@ limits:
   guess:  { per: client.ip, rate: 100/hour }
 overrides:
   - { caller: "user:big", limit: core, rate: 50/hour, until: 2099-12-31, why: a trial }
+  - { client.ip: 198.51.100.0/24, limit: guess, rate: 70/hour, why: an office }
+  - { header.x-tenant: s3cret-tenant, limit: tenant, rate: 80/hour, why: a contract }
 exempt: [ "user:root" ]
 deny: [ "user:mallory" ]
 routes:
@@ -234,6 +237,22 @@ fn reasons_are_told() {
             "an override of user:big, until 2100",
         ),
         (&["--claims", r#"{"sub":"7","plan":"pro"}"#, "GET", "/open/x"], "unlimited for tier pro"),
+        (
+            &["--address", "198.51.100.7", "GET", "/open/x"],
+            "70/hour\n                 an override of client.ip 198.51.100.0/24: an office",
+        ),
+        (
+            &["-H", "x-tenant: s3cret-tenant", "GET", "/tenants/x"],
+            "an override of a value of header.x-tenant: a contract",
+        ),
+        (
+            &["--claims", r#"{"staff":"7","roles":["staff","admin"]}"#, "GET", "/private"],
+            "tier pro: jwt.roles has admin",
+        ),
+        (
+            &["--claims", r#"{"staff":"7","roles":["guest"]}"#, "GET", "/private"],
+            "tier free: the default: jwt.roles has nothing that the table has",
+        ),
         (&["GET", "/tenants/x"], "refused: the request lacks header.x-tenant"),
         (&["--claims", r#"{"sub":"mallory"}"#, "GET", "/open/x"], "403: on the policy's deny list"),
         (&["GET", "/rate_limit"], "be answered 200: it asks how its caller's limits stand"),

@@ -38,6 +38,9 @@ impl Compiler<'_> {
         for (at, name) in policy.identity.tiers.names().enumerate() {
             let is_named = policy.identity.callers.iter().any(|caller| match &caller.tier {
                 TierSource::Fixed(tier) => *tier == at,
+                TierSource::Table(table) => {
+                    table.default == at || table.entries.iter().any(|(_, tier)| *tier == at)
+                }
                 TierSource::Default | TierSource::Claim(_) => false,
             });
             if is_named || at == policy.identity.tiers.default {

@@ -1,0 +1,174 @@
+//! Tiers, classes of callers: where a caller's comes from.
+
+use http::HeaderValue;
+
+/// Where a caller's tier comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TierSource {
+    /// The default tier.
+    Default,
+    /// This one, by position.
+    Fixed(usize),
+    /// The tier that a claim of the token, or a field of the API key, names.
+    Claim(Box<str>),
+    /// The tier that a table has for what such a claim or field says.
+    Table(TierTable),
+}
+
+/// Tiers by the values of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TierTable {
+    /// The claim of the token, or the field of the API key: a text or a list of texts.
+    pub claim: Box<str>,
+    /// Values and positions of tiers, in the order of the policy.
+    pub entries: Vec<(Box<str>, usize)>,
+    /// The tier of those whose claim has none of the values.
+    pub default: usize,
+}
+
+impl TierSource {
+    /// The claim of the token, or the field of the API key, that is read.
+    pub fn claim(&self) -> Option<&str> {
+        match self {
+            TierSource::Default | TierSource::Fixed(_) => None,
+            TierSource::Claim(claim) => Some(claim),
+            TierSource::Table(table) => Some(&table.claim),
+        }
+    }
+
+    /// The tier of those whose claim has these values, by position.
+    pub fn tier<'v>(&self, values: impl Iterator<Item = &'v str> + Clone, tiers: &Tiers) -> usize {
+        match self {
+            TierSource::Default => tiers.default,
+            TierSource::Fixed(tier) => *tier,
+            TierSource::Claim(_) => {
+                // Of several, none is the tier: their order is nobody's promise.
+                let mut values = values;
+                let only = values.next().filter(|_| values.next().is_none());
+                let named = only.and_then(|only| tiers.names().position(|name| name == only));
+                named.unwrap_or(tiers.default)
+            }
+            TierSource::Table(table) => {
+                table.entry(values).map_or(table.default, |(_, tier)| *tier)
+            }
+        }
+    }
+}
+
+impl TierTable {
+    /// The first entry whose value is among these.
+    pub fn entry<'v>(
+        &self,
+        values: impl Iterator<Item = &'v str> + Clone,
+    ) -> Option<&(Box<str>, usize)> {
+        self.entries.iter().find(|(entry, _)| values.clone().any(|value| value == &**entry))
+    }
+}
+
+/// The texts in a claim that is one, or a list of them. What else is in a list is there, too, as a
+/// text that no tier has.
+pub fn texts(claim: Option<&serde_json::Value>) -> impl Iterator<Item = &str> + Clone {
+    let values = match claim {
+        Some(serde_json::Value::Array(values)) => values.as_slice(),
+        Some(value) => std::slice::from_ref(value),
+        None => &[],
+    };
+    values.iter().map(|value| value.as_str().unwrap_or_default())
+}
+
+/// Classes of callers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tiers {
+    /// In the order of the policy; limits refer to them by position.
+    pub tiers: Vec<Tier>,
+    /// Position of the one for callers that name none, or one that is not listed.
+    pub default: usize,
+}
+
+/// A class of callers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tier {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its name as a header value.
+    pub value: HeaderValue,
+}
+
+impl Tiers {
+    /// One tier for everybody: a policy without a `tiers` section.
+    pub fn single() -> Self {
+        let tier = Tier { name: "default".into(), value: HeaderValue::from_static("default") };
+        Tiers { tiers: vec![tier], default: 0 }
+    }
+
+    /// How many there are.
+    #[expect(clippy::len_without_is_empty, reason = "there is always one")]
+    pub fn len(&self) -> usize {
+        self.tiers.len()
+    }
+
+    /// Their names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tiers.iter().map(|tier| &*tier.name)
+    }
+
+    /// The tier at a position.
+    pub fn get(&self, position: usize) -> Option<&Tier> {
+        self.tiers.get(position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn tiers() -> Tiers {
+        let tier =
+            |name: &str| Tier { name: name.into(), value: HeaderValue::from_str(name).unwrap() };
+        Tiers { tiers: ["free", "pro", "internal"].map(tier).into(), default: 0 }
+    }
+
+    fn tier(source: &TierSource, claim: Option<Value>) -> usize {
+        source.tier(texts(claim.as_ref()), &tiers())
+    }
+
+    #[test]
+    fn first_entry_of_a_table_that_the_claim_has_decides() {
+        let entries = vec![("admin".into(), 2), ("staff".into(), 1), ("guest".into(), 0)];
+        let table = TierSource::Table(TierTable { claim: "roles".into(), entries, default: 1 });
+        for (claim, expected) in [
+            (Some(json!("admin")), 2),
+            (Some(json!(["staff", "admin"])), 2),
+            (Some(json!(["guest", "staff"])), 1),
+            (Some(json!(["guest"])), 0),
+            // Values are not the names of tiers.
+            (Some(json!("internal")), 1),
+            (Some(json!([])), 1),
+            (Some(json!([["admin"], 7, null])), 1),
+            (Some(json!({ "admin": true })), 1),
+            (Some(json!("admin staff")), 1),
+            (None, 1),
+        ] {
+            assert_eq!(tier(&table, claim.clone()), expected, "{claim:?}");
+        }
+    }
+
+    #[test]
+    fn list_of_one_names_a_tier_and_a_longer_one_does_not() {
+        let source = TierSource::Claim("plan".into());
+        for (claim, expected) in [
+            (Some(json!("pro")), 1),
+            (Some(json!(["pro"])), 1),
+            (Some(json!(["pro", "internal"])), 0),
+            (Some(json!(["pro", 7])), 0),
+            (Some(json!([])), 0),
+            (Some(json!("gold")), 0),
+            (Some(json!(1)), 0),
+            (None, 0),
+        ] {
+            assert_eq!(tier(&source, claim.clone()), expected, "{claim:?}");
+        }
+    }
+}
