@@ -66,9 +66,13 @@ impl Folder {
 
     /// Mints a token with the folder's secret.
     fn token(&self, arguments: &[&str]) -> String {
-        let issuer = ["--issuer", "https://id.example.com/", "--audience", "api"];
-        let key = ["token", "--secret-file", "secret"];
-        let output = self.run(&[&key[..], &issuer, arguments].concat());
+        let mut all = vec!["token", "--secret-file", "secret"];
+        for (name, value) in [("--issuer", "https://id.example.com/"), ("--audience", "api")] {
+            if !arguments.contains(&name) {
+                all.extend([name, value]);
+            }
+        }
+        let output = self.run(&[&all[..], arguments].concat());
         assert_exit(&output, 0);
         text(&output.stdout).trim_end().to_owned()
     }

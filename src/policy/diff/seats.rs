@@ -3,6 +3,8 @@
 //! A caller sits where the rules put it. The same token, API key or address is looked at with the
 //! rules of both policies, and each pair of places that one of them can have is a seat.
 
+use std::collections::HashSet;
+
 use crate::identity::{Caller, CallerKey, ClaimRules, IdentityRules, TierSource};
 
 /// Those who are named alike and are of one tier, before and after.
@@ -254,14 +256,15 @@ fn tier_values<'p>(
     }
     // No tier is called so, and no table has it.
     known.push("");
-    known.sort_unstable();
-    known.dedup();
+    let mut seen = HashSet::new();
+    // In the order of the policy: changes are shown in it.
+    known.retain(|value| seen.insert(*value));
     let pairs = known.clone().into_iter().flat_map({
         let known = known.clone();
         move |one| known.clone().into_iter().map(move |other| vec![one, other])
     });
     let single = known.into_iter().map(|value| vec![value]);
-    std::iter::once(Vec::new()).chain(single).chain(pairs)
+    single.chain([Vec::new()]).chain(pairs)
 }
 
 /// The tier of those who are named by `caller` and whose token has these values.

@@ -287,7 +287,7 @@ fn table_of_tiers_is_told_with_those_whose_tier_it_changes() {
         &one,
         &other,
         "  windows\n    rescaled core for internal, now pro: 3/second -> 2/second: used stays, \
-         1 fewer: who has used more waits\n  identity\n    tier of user: claim roles (admin: \
+         1 fewer: callers that have used more wait\n  identity\n    tier of user: claim roles (admin: \
          internal, staff: pro, else free) -> claim roles (staff: pro, admin: internal, else free)\n",
     );
 }

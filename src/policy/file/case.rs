@@ -15,6 +15,7 @@ pub(in crate::policy) struct RawCase {
     pub(in crate::policy) name: Option<Spanned<String>>,
     /// When it begins: a day in UTC (`2026-12-31`), from its midnight on, or an instant
     /// (`2026-03-29T00:30:00+01:00`). Nothing is charged before it. Default: 2026-01-15T12:00:00Z.
+    #[schemars(extend("examples" = ["2026-03-31T23:59:59+02:00"]))]
     pub(in crate::policy) at: Option<Spanned<String>>,
     /// Goes on where the test before it ended, so much later (`61s`). Left out: begins anew, with
     /// nothing charged yet.
@@ -27,6 +28,7 @@ pub(in crate::policy) struct RawCase {
     #[schemars(range(min = 1))]
     pub(in crate::policy) repeat: Option<Spanned<u32>>,
     /// How much time passes between two of these requests (`10ms`). Default: none.
+    #[schemars(extend("examples" = ["10ms"]))]
     pub(in crate::policy) every: Option<Spanned<String>>,
     /// What is to become of the last one.
     #[schemars(extend("examples" = [{ "status": 200 }]))]

@@ -213,10 +213,13 @@ pub(in crate::policy) struct RawCaller {
 #[serde(deny_unknown_fields, rename = "tier section")]
 pub(in crate::policy) struct RawTierTable {
     /// The claim, `jwt.<claim>` or `api_key.<field>`: a text, or a list of texts.
+    #[schemars(extend("examples" = ["jwt.roles"]))]
     pub(in crate::policy) from: Spanned<String>,
     /// Tiers by values of the claim. The first entry whose value it has decides.
+    #[schemars(extend("examples" = [{ "admin": "internal" }]))]
     pub(in crate::policy) map: Entries<Spanned<String>>,
     /// The tier of those whose claim has none of these values. Left out: that of `tiers`.
+    #[schemars(extend("examples" = ["free"]))]
     pub(in crate::policy) default: Option<Spanned<String>>,
 }
 

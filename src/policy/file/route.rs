@@ -17,9 +17,11 @@ pub(in crate::policy) struct RawRoute {
     /// Client addresses and networks that it lets in: `[10.0.0.0/8, 192.0.2.1]`. All others are
     /// refused with 403. Left out: all are let in.
     #[schemars(length(min = 1))]
+    #[schemars(extend("examples" = [["10.0.0.0/8"]]))]
     pub(in crate::policy) allow: Option<Spanned<Vec<Spanned<String>>>>,
     /// Client addresses and networks that it refuses with 403, also if `allow` has them.
     #[serde(default)]
+    #[schemars(extend("examples" = [["10.0.0.0/8"]]))]
     pub(in crate::policy) deny: Vec<Spanned<String>>,
     /// Whether a good token is needed: `required`, `optional` or `none`; of certain issuers only,
     /// `{ required: [main] }`. Default: optional.
@@ -108,5 +110,6 @@ pub(in crate::policy) struct RawMatch {
     /// Client addresses and networks: `[10.0.0.0/8, 192.0.2.1]`. Requests from elsewhere do not take
     /// this route, and the next one is tried. Left out: from everywhere.
     #[schemars(length(min = 1))]
+    #[schemars(extend("examples" = [["10.0.0.0/8"]]))]
     pub(in crate::policy) from: Option<Spanned<Vec<Spanned<String>>>>,
 }
