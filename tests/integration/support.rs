@@ -7,6 +7,7 @@ pub(crate) mod frames;
 mod policy;
 mod proxy;
 mod redis;
+mod send_signal;
 mod signal;
 mod tls;
 mod token;
@@ -21,6 +22,7 @@ pub(crate) use self::{
     policy::Policy,
     proxy::{Proxy, START, compile, seconds},
     redis::{Certificates, Cluster, Gremlin, Redis, Sentinels, Shards, eventually},
+    send_signal::send_signal,
     signal::Signal,
     tls::{Signer, dial, last_request, shake_hands},
     token::{ISSUER, SECRET, token, token_signed_by, token_with, unsigned_token},

@@ -181,6 +181,8 @@ fn hash(content: &[u8]) -> [u8; 32] {
 mod tests {
     use std::fs;
 
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
     use super::*;
     use crate::policy::Sources;
 
@@ -318,8 +320,7 @@ mod tests {
     fn what_is_no_regular_file_is_refused_and_not_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
-        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
-        assert!(made.success());
+        mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
         for path in [pipe.as_path(), folder.path(), Path::new("/dev/zero")] {
             let error = Sources::system().read(path, 100).unwrap_err();
             assert_eq!(error.to_string(), "not a regular file", "{}", path.display());

@@ -1,6 +1,8 @@
 //! A process that has run out of descriptors.
 
-use std::{fs, net::TcpStream, process::Command};
+use std::{fs, net::TcpStream};
+
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use super::{Folder, Running, send};
 use crate::support::{Upstream, eventually, get};
@@ -14,10 +16,11 @@ fn exhausted_descriptors_are_survived() {
     let ask = || send(address, get("/").token(&token));
     ask().assert_status(200);
 
-    let process = running.id().to_string();
+    let process = running.id();
     let open = fs::read_dir(format!("/proc/{process}/fd")).unwrap().count();
-    let limit = format!("--nofile={}", open + 5);
-    assert!(Command::new("prlimit").args(["--pid", &process, &limit]).status().unwrap().success());
+    let few = Some(open as u64 + 5);
+    let id = Pid::from_raw(process.try_into().unwrap());
+    prlimit(id, Resource::Nofile, Rlimit { current: few, maximum: few }).unwrap();
     let clients: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
     running.wait_for_event("connections could not be accepted");
 

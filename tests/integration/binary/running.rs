@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::Folder;
-use crate::support::PATIENCE;
+use crate::support::{PATIENCE, send_signal};
 
 pub(super) struct Running {
     child: Killed,
@@ -79,8 +79,7 @@ impl Running {
 
     /// Sends a signal by its name: `TERM`, `INT`.
     pub(super) fn signal(&self, name: &str) {
-        let id = self.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+        send_signal(&self.child.0, name);
     }
 
     /// Waits for the end; the output is that of the whole run.

@@ -1,6 +1,8 @@
 //! Configurations that are refused: the last good one stays, and everybody can see why.
 
-use std::{fs, os::unix::fs::symlink, process::Command};
+use std::{fs, os::unix::fs::symlink};
+
+use rustix::fs::{CWD, Mode, mkfifoat};
 
 use super::{ASKED, EVENTS, Served, with_limit};
 use crate::{
@@ -210,13 +212,13 @@ fn pipe_among_the_policies_is_refused_and_holds_up_nothing() {
     let upstream = Upstream::start();
     let served = Served::start(&upstream, ASKED);
     let pipe = served.folder.path().join("policies/z.yaml");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
     let refused = served.reload();
     refused.assert_status(422);
     assert!(refused.text().contains("z.yaml: cannot read: not a regular file"), "{refused:?}");
     fs::remove_file(&pipe).unwrap();
     served.reload().assert_status(200);
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
     served.reload().assert_status(422);
     served.running.signal("TERM");
     assert_exit(&served.running.finish(), 0);

@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::eventually;
+use crate::support::send_signal;
 
 /// Where a cluster's nodes talk to each other: so far above the port for clients.
 const BUS: u16 = 10_000;
@@ -86,8 +87,7 @@ impl Process {
     }
 
     fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.id().to_string()]).status();
-        assert!(status.unwrap().success(), "the server has ended");
+        send_signal(&self.child, name);
     }
 
     /// Ends it without a chance to do anything more.
