@@ -4,6 +4,7 @@ mod body;
 mod cors;
 mod denied_for;
 mod grpc;
+mod json;
 mod limit_headers;
 mod negotiation;
 mod problem;
@@ -21,7 +22,10 @@ use crate::{
     upstream::{ConnectionNamesProtectedField, UpstreamError},
 };
 
-use self::problem::{PROBLEM_JSON, Problem};
+use self::{
+    json::json_line,
+    problem::{PROBLEM_JSON, Problem},
+};
 
 pub use self::{
     body::Body,
@@ -337,7 +341,7 @@ impl Rejection {
             Format::Json | Format::Grpc => {
                 let message = self.message();
                 let documentation_url = self.documentation_url(responses);
-                (serde_json::to_vec(&ErrorBody { message, documentation_url }), &JSON)
+                (json_line(&ErrorBody { message, documentation_url }), &JSON)
             }
             Format::Problem => {
                 let (status, detail) = (self.status(responses), self.message());
@@ -348,10 +352,10 @@ impl Rejection {
                     _ => Problem::new(status, &detail),
                 };
                 let problem = problem.of_request(telling.request_id.to_str().unwrap_or_default());
-                (serde_json::to_vec(&problem), &PROBLEM_JSON)
+                (json_line(&problem), &PROBLEM_JSON)
             }
         };
-        (body.unwrap_or_default(), media_type.clone())
+        (body, media_type.clone())
     }
 
     /// The response, without limit headers.

@@ -33,6 +33,9 @@ const KEY_FILE: &str = "config/policies/../keys/public.pem";
 /// The address of the upstream in the shipped policy.
 const UPSTREAM: &str = "127.0.0.1:9000";
 
+/// Connections are few, so that the descriptors of the barest system are enough.
+const LIMITS: &str = "limits: { connections: 256, connections_per_address: 256 }";
+
 /// Try it: a sample API and the proxy in front of it, in one process
 ///
 /// Starts a small sample API and the proxy in front of it with the policy in
@@ -53,7 +56,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let policy = load(Path::new(POLICY_FILE), &policy, &sources)?;
 
     let listen = free_address(arguments.listen);
-    let settings = format!("version: 1\nlisteners: [{{ address: \"{listen}\" }}]\n");
+    let settings = format!("version: 1\nlisteners: [{{ address: \"{listen}\" }}]\n{LIMITS}\n");
     let settings = Settings::parse(Path::new("demo"), &settings, &sources)?;
     let configuration = Configuration { settings, policies: Policies::new(vec![policy]) };
     let result = serve(configuration, None, Inherited::default(), |addresses| {
@@ -123,7 +126,8 @@ done
 # The pro plan still has its 30.
 curl -i $API/search/code -H \"Authorization: Bearer $PRO\"
 
-# An ETag that matches is 304, and a 304 is given back: `used` stays where it was.
+# A response with an ETag, and then 304 for that ETag. A 304 is given back: `used` stays where it was.
+curl -i $API/repos/octo/hello -H \"Authorization: Bearer $PRO\"
 curl -i $API/repos/octo/hello -H \"Authorization: Bearer $PRO\" -H 'If-None-Match: \"v1\"'
 
 # What the API sees: who called, set by the proxy; no token, and nothing that you sent to fake it.
@@ -132,8 +136,9 @@ curl -s $API/echo -H \"Authorization: Bearer $PRO\" -H 'X-Tollgate-Subject: some
 # Where you stand on every limit; asking is free.
 curl -s $API/rate_limit -H \"Authorization: Bearer $PRO\"
 
-# Slow answers take two seconds, and count as requests in flight until they end.
-curl -i $API/slow -H \"Authorization: Bearer $PRO\"
+# Slow answers take two seconds, and are in flight until they end. An address may have two requests in
+# flight: of three at once, one is 429.
+(for i in 1 2 3; do curl -s -w '%{{http_code}}\\n' $API/slow & done; wait)
 
 Ctrl-C ends it.
 "

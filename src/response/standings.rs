@@ -3,7 +3,7 @@
 use http::{HeaderValue, Response, header};
 use serde::{Serialize, Serializer};
 
-use super::{Body, JSON, told_reset};
+use super::{Body, JSON, json::json_line, told_reset};
 use crate::limit::Standing;
 
 /// How the caller stands, by resource. `rate` is the one that stands for all.
@@ -40,8 +40,8 @@ pub fn standings<'s>(
     rate: Option<&Standing>,
 ) -> Response<Body> {
     let resources = resources.into_iter().map(|(name, standing)| (name, standing.into())).collect();
-    let body = serde_json::to_vec(&Standings { resources, rate: rate.map(Numbers::from) });
-    let mut response = Response::new(Body::full(body.unwrap_or_default()));
+    let body = json_line(&Standings { resources, rate: rate.map(Numbers::from) });
+    let mut response = Response::new(Body::full(body));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, JSON.clone());
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -1,8 +1,10 @@
 //! `tollgate demo`: what it prints is true.
 
+use std::{net::SocketAddr, process::Command, thread};
+
 use serde_json::Value;
 
-use super::{Folder, Running, assert_exit, send};
+use super::{Folder, Running, assert_exit, send, text};
 use crate::support::{Upstream, get};
 
 /// The value of a line such as `FREE=eyJ…`.
@@ -15,7 +17,7 @@ fn value<'t>(printed: &'t str, name: &str) -> &'t str {
 #[test]
 fn commands_that_it_prints_do_what_it_says() {
     let folder = Folder::before(&Upstream::start());
-    let mut running = Running::start(&folder, &["demo", "--listen", "127.0.0.1:0"]);
+    let mut running = start(&folder);
     running.stdout.wait_for("Ctrl-C ends it");
     let printed = running.stdout.seen();
     let address = value(printed, "API").strip_prefix("http://").unwrap().parse().unwrap();
@@ -34,12 +36,43 @@ fn commands_that_it_prints_do_what_it_says() {
     }
     send(address, get("/search/code").token(pro)).assert_field("x-ratelimit-limit", "30");
     let known = get("/repos/octo/hello").token(pro).field("if-none-match", "\"v1\"");
-    send(address, known).assert_status(304).assert_field("etag", "\"v1\"");
+    let fresh = send(address, get("/repos/octo/hello").token(pro));
+    let used = fresh.assert_status(200).fields.one("x-ratelimit-used").unwrap();
+    send(address, known)
+        .assert_status(304)
+        .assert_field("etag", "\"v1\"")
+        .assert_field("x-ratelimit-used", used);
     let echo = get("/echo").token(pro).field("x-tollgate-subject", "somebody-else");
     let echoed = send(address, echo).json();
     assert_eq!(echoed["headers"]["x-tollgate-subject"], "7");
     assert_eq!(echoed["headers"]["authorization"], Value::Null);
+    let standings = send(address, get("/rate_limit").token(pro));
+    assert!(standings.assert_status(200).text().ends_with("}\n"), "{standings:?}");
+    one_of_three_is_denied_in_flight(address);
 
     running.signal("INT");
-    assert_exit(&running.finish(), 0);
+    let output = running.finish();
+    assert_exit(&output, 0);
+    let events = text(&output.stderr);
+    assert!(!events.contains("WARN"), "the first line of a demo is no warning: {events}");
+}
+
+/// The demo, in a shell that lets it open as few files as any system does.
+fn start(folder: &Folder) -> Running {
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"ulimit -n 1024; exec "$@""#, "sh"]);
+    command.args([env!("CARGO_BIN_EXE_tollgate"), "demo", "--listen", "127.0.0.1:0"]);
+    Running::start_by(folder, command)
+}
+
+fn one_of_three_is_denied_in_flight(address: SocketAddr) {
+    let ask = || thread::spawn(move || send(address, get("/slow")));
+    let asking = [ask(), ask(), ask()];
+    let mut responses = asking.map(|asking| asking.join().unwrap());
+    responses.sort_by_key(|response| response.status);
+    let [first, second, denied] = &responses;
+    first.assert_status(200);
+    second.assert_status(200);
+    denied.assert_status(429).assert_field("x-tollgate-denied-by", "inflight");
+    assert!(denied.text().ends_with("}\n"), "{denied:?}");
 }

@@ -35,7 +35,8 @@ impl Running {
         Running::start_by(folder, command)
     }
 
-    fn start_by(folder: &Folder, mut command: Command) -> Running {
+    /// Starts any command in a folder.
+    pub(super) fn start_by(folder: &Folder, mut command: Command) -> Running {
         let mut child = command
             .current_dir(folder.path())
             .env_remove("TOLLGATE_LOG")

@@ -40,7 +40,7 @@ fn standings_are_told_as_github_tells_them() {
     let core = format!(r#"{{"limit":5000,"used":3,"remaining":4997,"reset":{hour}}}"#);
     let search = format!(r#"{{"limit":30,"used":3,"remaining":27,"reset":{minute}}}"#);
     let resources = format!(r#""resources":{{"core":{core},"search":{search}}}"#);
-    assert_eq!(response.text(), format!(r#"{{{resources},"rate":{core}}}"#));
+    assert_eq!(response.text(), format!("{{{resources},\"rate\":{core}}}\n"));
     assert_eq!(upstream.count(), 3, "it is answered here");
 }
 
