@@ -3,13 +3,15 @@
 #
 # Needs cargo; installs what else is missing on Debian, as root or through sudo. Nothing is
 # installed when nothing is missing, and no Docker engine: the compose files are tried where one is
-# there. The last line counts the black-box checks.
+# there. All parts run even when one fails. A table says how long each took and why one was skipped,
+# and the last line counts all tests and checks.
 #
 #   TOLLGATE_PROFILE    the Cargo profile of the binary under test (default: release)
 #   TOLLGATE_LATENCY    when set, how long good clients wait during attacks decides about checks
 #   TOLLGATE_SCANNERS   when set, testssl.sh and slowhttptest are tried too, which takes minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source tests/parts.sh
 
 profile="${TOLLGATE_PROFILE:-release}"
 target="${CARGO_TARGET_DIR:-target}"
@@ -18,38 +20,36 @@ octokit="$target/test-octokit"
 tokens="$target/test-tokens"
 # By its path: a version manager's python3 may come first in PATH and lack the venv module.
 python=/usr/bin/python3
-log="$(mktemp)"
-trap 'rm -f "$log"' EXIT
 
 main() {
     command -v cargo >/dev/null || PATH="${HOME:-/root}/.cargo/bin:$PATH"
-    install_packages
-    install_python_packages
-    install_node_packages tests/clients/octokit "$octokit"
-    install_node_packages tests/tokens "$tokens"
+    find_rust
+    # Without what the tests need there is nothing to try.
+    install_everything || { conclude_parts; exit 1; }
 
-    announce cargo test
-    cargo test
-    announce cargo build --profile "$profile"
-    cargo build --profile "$profile"
-
-    # Cargo keeps the dev profile in `debug`, and each other profile under its own name.
-    local folder="$profile"
-    if [ "$profile" = dev ]; then folder=debug; fi
-    # The image gets the binary that is there; tests/compose/run.py by hand runs the Dockerfile too.
-    export TOLLGATE_IMAGE_BINARY="$target/$folder/tollgate"
-    local scanners=()
-    if [ -n "${TOLLGATE_SCANNERS:-}" ]; then scanners=(tests/edge/scanners.py); fi
-    black_box "$target/$folder/tollgate" tests/schema/check.py tests/httpbin/compare.py \
-        tests/clients/pygithub/limits.py tests/clients/pygithub/waits.py "$octokit/limits.mjs" \
-        tests/tokens/libraries.py tests/tokens/issuers.py tests/tokens/attacks.py \
-        tests/edge/transports.py tests/edge/load.py tests/edge/sockets.py tests/edge/rpc.py \
-        tests/edge/bodies.py tests/edge/slow.py tests/edge/floods.py tests/edge/faults.py \
-        tests/edge/restarts.py "${scanners[@]}" tests/deploy/systemd.py tests/compose/run.py
+    part 'cargo test' cargo_test || true
+    if part "cargo build --profile $profile" cargo build --profile "$profile"; then
+        black_box
+    else
+        part 'black-box scripts' skip_part 'there is no binary to try'
+    fi
+    conclude_parts
 }
 
-announce() {
-    printf '\n== %s\n' "$*"
+# Fails in plain words where Rust is missing, or so old that Cargo cannot read the manifest.
+find_rust() {
+    local wanted found
+    wanted="$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)"
+    found="$(cargo --version 2>/dev/null | cut -d ' ' -f 2)" || true
+    if [ -n "$found" ] && printf '%s\n%s\n' "$wanted" "$found" | sort -CV; then return; fi
+    echo "Rust $wanted or later is needed, and ${found:-none} is here: see \"Two commands\" in README.md" >&2
+    exit 1
+}
+
+install_everything() {
+    install_packages &&
+        part 'pip install' install_python_packages &&
+        part 'npm ci' install_node_packages
 }
 
 install_packages() {
@@ -72,63 +72,95 @@ install_packages() {
     # The crypto library and the allocator are C code that Cargo compiles.
     echo '#include <stdlib.h>' | cc -E -x c - >/dev/null 2>&1 || missing+=(gcc libc6-dev)
     if [ "${#missing[@]}" -eq 0 ]; then return; fi
+    part "apt-get install ${missing[*]}" apt_install "${missing[@]}"
+}
 
-    announce apt-get install "${missing[@]}"
+apt_install() {
     local as_root=()
     if [ "$(id -u)" -ne 0 ]; then as_root=(sudo); fi
-    "${as_root[@]}" apt-get update -qq </dev/null
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null
+    quietly "${as_root[@]}" apt-get update -qq &&
+        quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "$@"
 }
 
 # Pinned versions that are there already cost no network.
 install_python_packages() {
-    announce pip install into "$venv"
-    "$venv/bin/python" -c 'import pip' 2>/dev/null || "$python" -m venv --clear "$venv"
+    "$venv/bin/python" -c 'import pip' 2>/dev/null ||
+        quietly "$python" -m venv --clear "$venv" || return
     # --use-pep517: flasgger has no wheel, and newer Pythons have no setuptools of their own.
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --use-pep517 \
+    quietly "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+        --use-pep517 \
         -r tests/httpbin/requirements.txt -r tests/clients/pygithub/requirements.txt \
         -r tests/schema/requirements.txt -r tests/tokens/requirements.txt \
         -r tests/edge/requirements.txt
 }
 
+install_node_packages() {
+    install_node_folder tests/clients/octokit "$octokit" && install_node_folder tests/tokens "$tokens"
+}
+
 # Of a folder of tests, into another. The scripts are copied to their packages: Node looks for those
 # beside a script.
-install_node_packages() {
+install_node_folder() {
     local source="$1" folder="$2"
     # Goes away with the packages that it stands for.
     local installed="$folder/node_modules/.installed-lock.json"
     if ! cmp -s "$source/package-lock.json" "$installed"; then
-        announce npm ci into "$folder"
-        mkdir -p "$folder"
-        cp "$source/package.json" "$source/package-lock.json" "$folder"
-        npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund --loglevel error
-        cp "$source/package-lock.json" "$installed"
+        mkdir -p "$folder" &&
+            cp "$source/package.json" "$source/package-lock.json" "$folder" &&
+            quietly npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund &&
+            cp "$source/package-lock.json" "$installed" || return
     fi
     cp "$source"/*.mjs "$folder"
 }
 
-# Runs each script, adds up the counts of their last lines, and fails when a check failed.
+# Terse: the name of a test is printed when it fails.
+cargo_test() {
+    local status=0
+    cargo test --no-fail-fast -- --quiet | tee "$part_output" || status=$?
+    local passed failed ignored
+    read -r passed failed ignored < <(
+        awk '/^test result: / { passed += $4; failed += $6; ignored += $8 }
+            END { print passed + 0, failed + 0, ignored + 0 }' "$part_output"
+    )
+    count_part "$passed" "$failed" "$ignored"
+    return "$status"
+}
+
+# Each script, against the built binary.
 black_box() {
-    local binary="$1" passed=0 failed=0 script
-    shift
-    for script in "$@"; do
-        announce "$script"
-        local status=0 runner=("$venv/bin/python" -Bu)
-        if [[ "$script" == *.mjs ]]; then runner=(node); fi
-        "${runner[@]}" "$script" --tollgate "$binary" </dev/null 2>&1 |
-            tee "$log" || status=$?
-        if [[ "$(tail -n 1 "$log")" =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
-            passed=$((passed + BASH_REMATCH[1]))
-            failed=$((failed + BASH_REMATCH[2]))
-        elif [ "$status" -eq 0 ]; then
-            status=1
-        fi
-        # A script that broke off has failed, whatever it counted.
-        if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then failed=1; fi
+    # Cargo keeps the dev profile in `debug`, and each other profile under its own name.
+    local folder="$profile" script
+    if [ "$profile" = dev ]; then folder=debug; fi
+    local binary="$target/$folder/tollgate"
+    # The image gets the binary that is there; tests/compose/run.py by hand runs the Dockerfile too.
+    export TOLLGATE_IMAGE_BINARY="$binary"
+    local scripts=(tests/schema/check.py tests/httpbin/compare.py
+        tests/clients/pygithub/limits.py tests/clients/pygithub/waits.py "$octokit/limits.mjs"
+        tests/tokens/libraries.py tests/tokens/issuers.py tests/tokens/attacks.py
+        tests/edge/transports.py tests/edge/load.py tests/edge/sockets.py tests/edge/rpc.py
+        tests/edge/bodies.py tests/edge/slow.py tests/edge/floods.py tests/edge/faults.py
+        tests/edge/restarts.py tests/deploy/systemd.py tests/compose/run.py)
+    for script in "${scripts[@]}"; do
+        part "$script" run_script "$script" --tollgate "$binary" || true
     done
-    printf '\n%d passed, %d failed\n' "$passed" "$failed"
-    [ "$failed" -eq 0 ]
+    if [ -n "${TOLLGATE_SCANNERS:-}" ]; then
+        script=tests/edge/scanners.py
+        part "$script" run_script "$script" --tollgate "$binary" || true
+    fi
+}
+
+# A script's last line counts its checks, or says why it has made none.
+run_script() {
+    local script="$1" status=0 runner=("$venv/bin/python" -Bu)
+    if [[ "$script" == *.mjs ]]; then runner=(node); fi
+    "${runner[@]}" "$@" </dev/null 2>&1 | tee "$part_output" || status=$?
+    if count_by_last_line; then return "$status"; fi
+    local last
+    last="$(tail -n 1 "$part_output")"
+    # Without either it has broken off, whatever its exit code.
+    if [[ "$status" -ne 0 || "$last" != 'skipped: '* ]]; then return 1; fi
+    skip_part "${last#skipped: }"
 }
 
 main

@@ -27,15 +27,14 @@ CLONE_NEWNET = 0x40000000
 def why_not():
     """Why no engine can be started here; nothing when one can."""
     if os.geteuid() != 0:
-        return "an engine is started by root only"
-    missing = [
-        program for program in ("dockerd", "docker", "debootstrap") if not shutil.which(program)
-    ]
+        return "a Docker engine is started by root only"
+    wanted = ("dockerd", "docker", "debootstrap", "ip")
+    missing = [program for program in wanted if not shutil.which(program)]
     if compose_command() is None:
         missing.append("docker-compose")
     if missing:
-        packages = "docker.io docker-compose debootstrap"
-        return f"no {', '.join(missing)}; on Debian: apt-get install {packages}"
+        packages = "docker.io docker-compose debootstrap iproute2"
+        return f"no Docker engine ({', '.join(missing)}); on Debian: apt-get install {packages}"
     return None
 
 

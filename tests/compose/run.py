@@ -80,12 +80,13 @@ def main():
     names = [*(topology.name for topology in TOPOLOGIES), RELOAD, PRODUCTION]
     parser.add_argument("--only", choices=names)
     arguments = parser.parse_args()
-    tally = Tally()
     reason = why_not()
     if reason is not None:
+        # In place of a count, which would say that all was tried.
         print(f"skipped: {reason}")
-        return tally.conclude()
+        return 0
 
+    tally = Tally()
     binary = os.environ.get("TOLLGATE_IMAGE_BINARY")
     folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "compose"
     folder.mkdir(parents=True, exist_ok=True)

@@ -241,7 +241,7 @@ def check(tally, on, name):
             flooding.kill()
     p99, grown = percentile(times, 0.99), on.peak() - before
     label = name.replace("_", " ")
-    print(f"{label}: p99 {p99 * 1000:.1f} ms, grown by {in_mebibytes(grown)}; {ends}")
+    print(f"{label}: p99 {p99 * 1000:.1f} ms, grown by {in_mebibytes(grown)}")
     tally.record(f"{label}: good clients are answered", problems[:5])
     slow = counts_latency() and p99 > P99_SECONDS
     tally.record(f"{label}: good clients are served soon", [f"p99 {p99:.3f} s"] if slow else [])
