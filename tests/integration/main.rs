@@ -94,3 +94,6 @@ mod fetching;
 
 /// Policy files, good and bad.
 mod policies;
+
+/// Policies that are shipped as examples, and the page that explains one.
+mod examples;

@@ -116,18 +116,6 @@ fn shipped_configuration_loads() {
 }
 
 #[test]
-fn shipped_examples_load() {
-    let folder = root().join("config/examples/policies");
-    for entry in fs::read_dir(folder).unwrap() {
-        let file = entry.unwrap().path();
-        let text = fs::read_to_string(&file).unwrap();
-        if let Err(problems) = load(&file, &text, &Sources::system()) {
-            panic!("{}", problems[0]);
-        }
-    }
-}
-
-#[test]
 fn settings_for_compose_load() {
     let sources = Sources::system()
         .with_variable("TOLLGATE_REDIS_PASSWORD", "of-this-test")
@@ -205,9 +193,6 @@ fn shipped_configuration_is_without_warnings() {
             panic!("{warning}");
         }
     }
-    let file = root().join("config/examples/policies/realtime.yaml");
-    let policy = load(&file, &fs::read_to_string(&file).unwrap(), &sources).ok().unwrap();
-    assert_eq!(policy.warnings, []);
 }
 
 #[test]

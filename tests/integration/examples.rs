@@ -1,0 +1,51 @@
+//! The policies that are shipped as examples, and the page that explains one of them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use tollgate::{
+    cases::Runner,
+    policy::{Policies, Sources, load},
+};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn examples() -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("config/examples/policies")).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn examples_load_without_warnings_and_pass_their_own_tests() {
+    let files = examples();
+    assert!(files.len() >= 2, "{files:?}");
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let policy = match load(&file, &text, &Sources::system()) {
+            Ok(policy) => policy,
+            Err(problems) => panic!("{}", problems[0]),
+        };
+        assert_eq!(policy.warnings, []);
+        assert!(!policy.tests.is_empty(), "{}", file.display());
+        let (runner, policies) = (Runner::start(None).unwrap(), Policies::new(vec![policy]));
+        let failed = policies.iter().flat_map(|policy| runner.run(policy, &policies));
+        let failed: Vec<String> = failed.map(|failed| failed.to_string()).collect();
+        assert_eq!(failed, [""; 0]);
+    }
+}
+
+#[test]
+fn cookbook_shows_its_policy_word_for_word() {
+    let page = fs::read_to_string(root().join("docs/cookbook.md")).unwrap();
+    let policy = fs::read_to_string(root().join("config/examples/policies/saas.yaml")).unwrap();
+    let blocks: Vec<&str> =
+        page.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(blocks.len() >= 12, "{}", blocks.len());
+    for block in blocks {
+        assert!(policy.contains(block), "not in the policy:\n{block}");
+    }
+}
