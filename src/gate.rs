@@ -196,12 +196,11 @@ impl Gate {
         let seen = self.log.is_some().then(|| Seen::of(&parts, known, address));
         let line = self.log.as_ref().zip(seen);
         let judge = &self.judge;
-        let (store, clock, request_id) = (&judge.store, &judge.shared.clock, &request_id);
+        let request_id = &request_id;
         let passage = Passage::default();
         // From here on the client may go away while somebody else is waited for.
         let (is_begun, panicked) = (false, &self.panicked);
-        let mut owed =
-            Owed { store, clock, line, passage, request_id, arrival, is_begun, panicked };
+        let mut owed = Owed { line, passage, request_id, arrival, is_begun, panicked };
         let (passage, outcome, audience) = match head {
             Ok((head, policy)) => {
                 let sent = Sent { head: &head, policy, client, now: arrival.now, script: None };

@@ -166,8 +166,6 @@ pub struct Charge<'p> {
     pub cost: u32,
     /// What becomes of the request if they do not fit.
     pub stance: Stance,
-    /// When they are taken.
-    pub timing: Timing,
     /// Whose counter it is.
     pub scope: Scope,
     /// What becomes of it if the store does not answer.
@@ -175,23 +173,22 @@ pub struct Charge<'p> {
 }
 
 impl<'p> Charge<'p> {
-    /// A charge of `cost` on a caller's counter: enforced, taken now, and decided in the process if
-    /// the store does not answer.
+    /// A charge of `cost` on a caller's counter: enforced, and decided in the process if the store
+    /// does not answer.
     pub fn new(key: Key, quota: &'p Quota, cost: u32) -> Self {
         Charge {
             key,
             quota,
             cost,
             stance: Stance::Enforce,
-            timing: Timing::Now,
             scope: Scope::Caller,
             fallback: Fallback::Local,
         }
     }
 
     /// Whether a decision in its favour takes something.
-    pub fn is_taken_now(&self) -> bool {
-        self.timing == Timing::Now && self.cost > 0
+    pub fn takes(&self) -> bool {
+        self.cost > 0
     }
 }
 
@@ -203,24 +200,22 @@ pub struct OwnedCharge {
     /// Units to take.
     pub cost: u32,
     stance: Stance,
-    timing: Timing,
     scope: Scope,
     fallback: Fallback,
 }
 
 impl From<&Charge<'_>> for OwnedCharge {
     fn from(charge: &Charge<'_>) -> Self {
-        let Charge { key, quota, cost, stance, timing, scope, fallback } = *charge;
-        OwnedCharge { quota: quota.clone(), key, cost, stance, timing, scope, fallback }
+        let Charge { key, quota, cost, stance, scope, fallback } = *charge;
+        OwnedCharge { quota: quota.clone(), key, cost, stance, scope, fallback }
     }
 }
 
 impl OwnedCharge {
     /// The charge.
     pub fn charge(&self) -> Charge<'_> {
-        let OwnedCharge { quota, key, cost, stance, timing, scope, fallback } = self;
-        let (key, cost, stance, timing) = (*key, *cost, *stance, *timing);
-        Charge { key, quota, cost, stance, timing, scope: *scope, fallback: *fallback }
+        let &OwnedCharge { ref quota, key, cost, stance, scope, fallback } = self;
+        Charge { key, quota, cost, stance, scope, fallback }
     }
 }
 
@@ -231,15 +226,6 @@ pub enum Stance {
     Enforce,
     /// It goes on, and only this charge is not taken.
     Observe,
-}
-
-/// When a charge is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timing {
-    /// With the decision.
-    Now,
-    /// The decision only asks whether it fits; the response says whether it is taken.
-    Later,
 }
 
 /// Whose counter a charge is for. Charges that one store call cannot decide together are taken in

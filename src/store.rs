@@ -15,6 +15,7 @@ mod moving;
 mod recent;
 mod redis;
 mod snapshot;
+mod unsettled;
 
 use std::{
     cell::{Cell, RefCell},
@@ -37,6 +38,7 @@ pub use self::{
     keeper::{Keeper, Saver, restore},
     memory::MemoryStore,
     moving::Move,
+    unsettled::{Unsettled, UnsettledUnits},
 };
 
 /// Why a store could not decide.
@@ -117,6 +119,8 @@ pub struct Stores {
     pub moving: Move,
     /// What happened.
     pub counts: Counts,
+    /// Units that responses may still give back, of limits that count only some.
+    unsettled: Arc<Unsettled>,
 }
 
 /// The stores, as one worker reaches them.
@@ -147,7 +151,13 @@ impl Stores {
     /// What `settings` describe; `memory` has the counters that are kept in the process.
     pub fn new(settings: StoreSettings, memory: MemoryStore) -> Self {
         let moving = Move::new(settings.next.as_ref());
-        Stores { memory: Arc::new(memory), settings, moving, counts: Counts::default() }
+        Stores {
+            memory: Arc::new(memory),
+            settings,
+            moving,
+            counts: Counts::default(),
+            unsettled: Arc::default(),
+        }
     }
 
     /// Where counters are, as it was configured at the start.
@@ -239,9 +249,15 @@ impl Store {
             Backend::Memory(memory) => memory.settle(charge, adjustment, now),
             Backend::Redis(redis) => {
                 redis.settle(charge, adjustment, now);
+                self.settle_share(charge, adjustment, now);
                 Some(adjusted(outcome.standing, charge.cost, adjustment))
             }
         }
+    }
+
+    /// Units that responses may still give back, of limits that count only some.
+    pub fn unsettled(&self) -> &Arc<Unsettled> {
+        &self.stores.unsettled
     }
 
     /// What is due from time to time: drop counters in the process that are over.

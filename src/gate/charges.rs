@@ -6,7 +6,7 @@ use super::{head::Head, judge::Script, keys::Keys};
 use crate::{
     clock::Timestamp,
     identity::{Client, Identifier, Identity},
-    limit::{Charge, Key, Quota, Stance, Timing},
+    limit::{Charge, Key, Quota, Stance},
     policy::{
         AcceptedIssuers, Allowance, Auth, Cost, Enforcement, Limit, OnMissing, Policy, Route,
     },
@@ -177,10 +177,6 @@ impl<'r, 'p> Charges<'r, 'p> {
                     _ => cost.of(self.head.method),
                 },
                 stance: role.stance(),
-                timing: match limit.count_when {
-                    None => Timing::Now,
-                    Some(_) => Timing::Later,
-                },
                 scope: limit.scope(),
                 fallback: limit.fallback,
             });

@@ -179,7 +179,8 @@ impl Judge {
         let tally = match charges.is_charged() {
             true => {
                 let decision = self.store.charge(&asked.charges, charges.now).await;
-                decision.map(|decision| Tally::charged(asked, decision, charges.now))
+                let unsettled = self.store.unsettled();
+                decision.map(|decision| Tally::charged(asked, decision, charges.now, unsettled))
             }
             false => {
                 let peeked = self.store.peek(&asked.charges, charges.now).await;

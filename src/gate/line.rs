@@ -13,10 +13,8 @@ use super::{
 };
 use crate::{
     access_log::{Decision, Denied, Entry, LimitStanding, LogBuffer, Mode, Tail},
-    clock::Clock,
     limit::Quota,
     response::{CLIENT_CLOSED_REQUEST, DenialReason, INTERNAL_ERROR, Rejection, told_reset},
-    store::Store,
 };
 
 /// What the log tells of a request whose head has gone to the upstream by the time it is told.
@@ -73,12 +71,10 @@ impl Note {
     }
 }
 
-/// A request that was judged, and what is owed about it: a line, and what its response would have put
-/// right. If it is dropped before the line was begun, the client has gone: the line says so, and what
-/// only some responses count is counted, for the response may have been one of them.
+/// A request that was judged, and the line that is due about it. If it is dropped before the line was
+/// begun, the client has gone, and the line says so. Nothing is given back then: what its response
+/// would have been is not known.
 pub(super) struct Owed<'g, 'p> {
-    pub(super) store: &'g Rc<Store>,
-    pub(super) clock: &'g Clock,
     /// None: there is no access log.
     pub(super) line: Option<(&'g Rc<LogBuffer>, Seen)>,
     pub(super) passage: Passage<'p>,
@@ -164,9 +160,6 @@ impl Drop for Owed<'_, '_> {
     fn drop(&mut self) {
         if self.is_begun {
             return;
-        }
-        if let Some(tally) = &mut self.passage.tally {
-            tally.abandon(self.store, self.clock.now());
         }
         // What panics ends here as well.
         let (status, note) = match std::thread::panicking() {

@@ -2,7 +2,9 @@
 
 mod settle;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use smallvec::SmallVec;
 
 use super::charges::{Asked, AskedLimit, Role};
 use crate::{
@@ -13,6 +15,7 @@ use crate::{
         Verdict,
     },
     response::{Denial, Rejection},
+    store::{Unsettled, UnsettledUnits},
 };
 
 pub(super) use self::settle::Answer;
@@ -27,7 +30,12 @@ pub(super) struct Tally<'p> {
     decided: Timestamp,
     /// When that was asked for, by this process' clock.
     begun: Timestamp,
+    /// What its response may give back, of limits that count only some responses.
+    unsettled: SmallVec<[UnsettledUnits; 1]>,
 }
+
+/// How soon a caller may come back who is denied only because of units that may be given back.
+const UNSETTLED_RETRY: Duration = Duration::from_secs(1);
 
 /// One charge and its outcome.
 #[derive(Clone, Copy)]
@@ -46,15 +54,51 @@ impl<'t> Item<'t, '_> {
 
 impl<'p> Tally<'p> {
     /// What the store decided about what was asked for at `now`.
-    pub(super) fn charged(asked: Asked<'p>, decision: Decision, now: Timestamp) -> Self {
+    pub(super) fn charged(
+        asked: Asked<'p>,
+        decision: Decision,
+        now: Timestamp,
+        unsettled: &Arc<Unsettled>,
+    ) -> Self {
         let is_open = decision.verdict == Verdict::Allow;
-        Tally { is_open, ..Tally::peeked(asked, decision, now) }
+        let mut tally = Tally { is_open, ..Tally::peeked(asked, decision, now) };
+        match is_open {
+            true => tally.hold_unsettled(unsettled),
+            false => tally.hasten_retries(unsettled),
+        }
+        tally
+    }
+
+    /// Marks what was taken as unsettled where only some responses count.
+    fn hold_unsettled(&mut self, unsettled: &Arc<Unsettled>) {
+        let is_due = |item: &Item<'_, 'p>| {
+            item.asked.limit.count_when.is_some() && item.outcome.receipt.is_some()
+        };
+        let units = |item: Item<'_, 'p>| unsettled.hold(item.charge.key, item.charge.cost);
+        self.unsettled = self.items().filter(is_due).map(units).collect();
+    }
+
+    /// Shortens the wait for limits that deny only because of units that may be given back.
+    fn hasten_retries(&mut self, unsettled: &Unsettled) {
+        let soon = self.decided + UNSETTLED_RETRY;
+        let asked = self.asked.limits.iter().zip(&self.asked.charges);
+        for ((asked, charge), outcome) in asked.zip(&mut self.outcomes) {
+            if asked.limit.count_when.is_none() || outcome.fits() {
+                continue;
+            }
+            let standing = &mut outcome.standing;
+            let settled = standing.used.saturating_sub(unsettled.units(charge.key));
+            if settled.saturating_add(charge.cost) <= standing.limit {
+                standing.retry = standing.retry.min(Retry::At(soon));
+            }
+        }
     }
 
     /// How what is asked for at `now` stands.
     pub(super) fn peeked(asked: Asked<'p>, decision: Decision, now: Timestamp) -> Self {
         let Decision { outcomes, now: decided, .. } = decision;
-        Tally { asked, outcomes, is_open: false, decided, begun: now }
+        let unsettled = SmallVec::new();
+        Tally { asked, outcomes, is_open: false, decided, begun: now, unsettled }
     }
 
     /// What time the store has when it is `now` for this process.

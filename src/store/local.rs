@@ -96,6 +96,21 @@ impl Store {
         self.stores.memory.settle(&Charge { quota, ..*charge }, adjustment, now)
     }
 
+    /// Puts right this proxy's part of what Redis said, which Redis has not said anew since.
+    pub(super) fn settle_share(&self, charge: &Charge<'_>, adjustment: Adjustment, now: Timestamp) {
+        let cost = match adjustment {
+            Adjustment::Take => charge.cost.div_ceil(self.instances().get()),
+            // Rounded down: no part gets back more than the whole does.
+            Adjustment::GiveBack(_) => charge.cost / self.instances(),
+            Adjustment::Renew(_) => 0,
+        };
+        let is_leased = matches!(charge.quota, Quota::Concurrency(_));
+        let is_kept = || self.stores.memory.count(charge).is_some();
+        if charge.fallback == Fallback::Local && cost > 0 && !is_leased && is_kept() {
+            self.settle_locally(&Charge { cost, ..*charge }, adjustment, now);
+        }
+    }
+
     /// What time it is for counters that are decided here while Redis does not: they are as Redis
     /// left them, by its clock.
     pub(super) fn local_time(&self, now: Timestamp) -> Timestamp {

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::recent::Recent;
 use crate::{
     clock::Timestamp,
-    limit::{Charge, DecidedBy, Decision, Key, Outcome, Quota, Retry, Stance, Timing},
+    limit::{Charge, DecidedBy, Decision, Key, Outcome, Quota, Retry, Stance},
 };
 
 /// Denials that are remembered at most.
@@ -39,7 +39,6 @@ struct Asked {
     entry: u128,
     cost: u32,
     stance: Stance,
-    timing: Timing,
     quota: Quota,
 }
 
@@ -59,7 +58,7 @@ impl Memo {
         let is_same = |(asked, charge): (&Asked, &Charge<'_>)| {
             asked.entry == charge.key.entry
                 && asked.cost == charge.cost
-                && (asked.stance, asked.timing) == (charge.stance, charge.timing)
+                && asked.stance == charge.stance
                 && asked.quota == *charge.quota
         };
         let is_good = (denial.at..denial.until).contains(&now)
@@ -86,7 +85,6 @@ impl Memo {
             entry: charge.key.entry,
             cost: charge.cost,
             stance: charge.stance,
-            timing: charge.timing,
             quota: charge.quota.clone(),
         };
         let charges = charges.iter().map(asked).collect();

@@ -145,13 +145,12 @@ impl MemoryStore {
             }
             fits.push(fits_in);
         }
-        // Room for what is taken later is made now: a response cannot be turned away.
         let has_room = verdict == Verdict::Deny
-            || self.make_room(charges.iter().filter(|charge| charge.cost > 0), &mut shards, now);
+            || self.make_room(charges.iter().filter(|charge| charge.takes()), &mut shards, now);
         let is_enforced = |charge: &&Charge<'_>| charge.stance == Stance::Enforce;
         if !has_room {
             // What only counts is left out rather than keep a request from its way.
-            let enforced = charges.iter().filter(|charge| charge.cost > 0).filter(is_enforced);
+            let enforced = charges.iter().filter(|charge| charge.takes()).filter(is_enforced);
             if !self.make_room(enforced, &mut shards, now) {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 return Err(StoreError::Full);
@@ -162,7 +161,7 @@ impl MemoryStore {
         for (charge, fits) in charges.iter().zip(fits) {
             let shard = shards.of(charge)?;
             let is_taken =
-                charge.is_taken_now() && (has_room || is_enforced(&charge) || shard.knows(charge));
+                charge.takes() && (has_room || is_enforced(&charge) || shard.knows(charge));
             outcomes.push(match (fits, verdict) {
                 (false, _) => shard.deny(charge, now),
                 (true, Verdict::Allow) if is_taken => self.take(shard, charge, now),

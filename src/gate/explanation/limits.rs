@@ -184,7 +184,7 @@ fn notes(
     }
     if limit.count_when.is_some() {
         notes.push(
-            "only some responses count: what fits is taken when the response is there".into(),
+            "only some responses count: the request is charged now, and given back if its response does not count".into(),
         );
     }
     if asked.role == Role::Shadow {

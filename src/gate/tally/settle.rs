@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use super::{Item, Tally};
 use crate::{
     clock::{Clock, Timestamp},
-    limit::{Charge, Quota, Timing},
+    limit::{Charge, Quota},
     store::{Adjustment, Store},
 };
 
@@ -68,20 +68,6 @@ impl Tally<'_> {
             }
         }
     }
-
-    /// Takes what only some responses count, of a request whose response nobody will see.
-    ///
-    /// It may have been one of those: were it free, to hang up in time would be a way around the
-    /// limit.
-    pub(in crate::gate) fn abandon(&mut self, store: &Rc<Store>, now: Timestamp) {
-        let is_due =
-            |item: &Item<'_, '_>| item.charge.timing == Timing::Later && item.charge.cost > 0;
-        if self.is_open {
-            for Item { charge, outcome, .. } in self.items().filter(is_due) {
-                store.settle((charge, outcome), Adjustment::Take, now);
-            }
-        }
-    }
 }
 
 impl Item<'_, '_> {
@@ -91,18 +77,16 @@ impl Item<'_, '_> {
         if let Quota::Concurrency(_) = charge.quota {
             return None;
         }
-        if charge.timing == Timing::Later {
-            let counts = asked.limit.count_when.is_some_and(|when| when.contains(answer.status));
-            return (counts && outcome.fits() && charge.cost > 0)
-                .then_some((Adjustment::Take, charge.cost));
-        }
         let taken = outcome.receipt;
         if taken.is_none() && charge.cost > 0 {
             // It is only observed, and did not fit.
             return None;
         }
         let refund = &asked.limit.refund;
-        let is_refunded = refund.everybody.contains(answer.status)
+        let is_uncounted =
+            asked.limit.count_when.is_some_and(|statuses| !statuses.contains(answer.status));
+        let is_refunded = is_uncounted
+            || refund.everybody.contains(answer.status)
             || (answer.is_authenticated && refund.authenticated.contains(answer.status));
         let cost = match is_refunded {
             true => 0,

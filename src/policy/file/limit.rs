@@ -79,7 +79,8 @@ pub(in crate::policy) struct RawLimit {
     /// showed a good token.
     #[schemars(extend("examples" = [{ "status": [304] }]))]
     pub(in crate::policy) refund: Option<Spanned<RawRefund>>,
-    /// Which responses count. Left out: all.
+    /// Which responses count: a request is charged when it arrives, and given back when its response
+    /// does not count. Left out: all count.
     #[schemars(extend("examples" = [{ "status": [401] }]))]
     pub(in crate::policy) count_when: Option<Spanned<RawCountWhen>>,
     /// `enforce`: deny what does not fit. `shadow`: count and tell, and never deny. Default:

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::limit::{
     Align, Concurrency, FixedWindow, Gcra, Key, KeyHasher, LimitId, Retry, SlidingLog,
-    SlidingWindow, Timing, TokenBucket,
+    SlidingWindow, TokenBucket,
 };
 
 const START: Timestamp = Timestamp::from_secs(1_790_000_000);
@@ -111,22 +111,6 @@ fn observed_charge_of_a_denied_request_is_not_taken() {
     let observed = Charge { stance: Stance::Observe, ..charge(1, "observed", &nine) };
     assert!(!allowed(&store, &[observed, charge(1, "core", &zero)], START));
     assert_eq!(used(&store, &observed, START), 0);
-}
-
-#[test]
-fn later_charge_is_only_asked_about() {
-    let store = MemoryStore::new(100, [0; 16]);
-    for quota in quotas().iter().take(5) {
-        let later = Charge { timing: Timing::Later, ..charge(1, "login", quota) };
-        for _ in 0..5 {
-            assert!(allowed(&store, &[later], START));
-        }
-        for expected in 1..=3 {
-            let standing = store.settle(&later, Adjustment::Take, START).unwrap();
-            assert_eq!(standing.used, expected, "{quota:?}");
-        }
-        assert!(!allowed(&store, &[later], START), "{quota:?}");
-    }
 }
 
 #[test]

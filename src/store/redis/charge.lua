@@ -8,7 +8,7 @@ for i = 1, #KEYS do
   local algorithm = algorithms[c.kind]
   algorithm.load(c)
   algorithm.open(c)
-  denied = denied or (not c.fits and c.mode % 2 == 1)
+  denied = denied or (not c.fits and c.enforced == 1)
   charges[i] = c
 end
 
@@ -20,7 +20,7 @@ for i, c in ipairs(charges) do
     is_changed = false
   elseif not c.fits then
     is_changed = algorithm.penalize(c)
-  elseif not denied and c.mode >= 2 and c.cost > 0 then
+  elseif not denied and c.cost > 0 then
     algorithm.take(c)
     is_changed = true
   end

@@ -1,5 +1,5 @@
--- What charge.lua does, for the commonest charge and nothing else: one, enforced and taken now, of a
--- cost that is not zero, on a fixed window that begins with its first charge.
+-- What charge.lua does, for the commonest charge and nothing else: one, enforced, of a cost that is
+-- not zero, on a fixed window that begins with its first charge.
 --
 -- KEYS[1]: the counter. ARGV[1]: as for charge.lua. Returns what charge.lua does.
 local call, pack, unpack = redis.call, struct.pack, struct.unpack

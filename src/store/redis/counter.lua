@@ -3,8 +3,7 @@
 --
 -- ARGV[1] begins with the instant in microseconds, 0 for that of the server, and a word for the
 -- script; then follows a record for each key: the number of the algorithm, whether the charge is
--- enforced (1) and taken now (2), the cost, the limit, a span of time, and two more numbers that
--- the algorithm knows. Instants are microseconds since the epoch. All numbers are integers below
+-- enforced (1), the cost, the limit, a span of time, and two more numbers that the algorithm knows. Instants are microseconds since the epoch. All numbers are integers below
 -- 2^53, which doubles hold exactly; packed, for neither Redis nor Lua prints and parses large ones
 -- fast, or always right.
 local call, pack, unpack = redis.call, struct.pack, struct.unpack
@@ -26,7 +25,7 @@ end
 -- The charge on KEYS[i].
 local function charge_on(i)
   local c = { key = KEYS[i] }
-  c.kind, c.mode, c.cost, c.limit, c.span, c.x, c.y =
+  c.kind, c.enforced, c.cost, c.limit, c.span, c.x, c.y =
     unpack('<BBI4I4ddd', ARGV[1], 10 + 34 * (i - 1))
   return c
 end

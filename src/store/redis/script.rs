@@ -180,7 +180,7 @@ fn is_commonest(charge: &Charge<'_>) -> bool {
         Quota::FixedWindow(quota) => matches!(quota.align, Align::FirstRequest(_)),
         _ => false,
     };
-    opens_with_a_charge && charge.is_taken_now() && charge.stance == Stance::Enforce
+    opens_with_a_charge && charge.takes() && charge.stance == Stance::Enforce
 }
 
 fn decide(
@@ -245,7 +245,7 @@ impl Pack for Bytes {
     fn record(&mut self, charge: &Charge<'_>, cost: u32, now: Timestamp) {
         let is_enforced = charge.stance == Stance::Enforce;
         self.push(source::algorithm(charge.quota));
-        self.push(u8::from(is_enforced) + 2 * u8::from(charge.is_taken_now()));
+        self.push(u8::from(is_enforced));
         self.extend(cost.to_le_bytes());
         match charge.quota {
             Quota::FixedWindow(quota) => {

@@ -1,6 +1,14 @@
-//! Limits that count only some responses: asked at the start, charged at the end.
+//! Limits that count only some responses: charged on arrival, given back when the response does not
+//! count.
 
-use crate::support::{HOUR, Policy, Proxy, Request, Signal, Upstream, get, token_signed_by};
+use crate::support::{
+    HOUR, Policy, Proxy, Redis, Request, Signal, Upstream, eventually,
+    frames::{Frames, HEADERS, get_on},
+    get, token_signed_by,
+};
+
+const ALGORITHMS: [&str; 5] =
+    ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"];
 
 /// Three failed attempts an hour.
 fn attempts(upstream: &Upstream, more: &str) -> Policy {
@@ -13,7 +21,7 @@ fn attempts(upstream: &Upstream, more: &str) -> Policy {
 #[test]
 fn only_failures_count_and_then_nothing_passes() {
     let upstream = Upstream::as_asked();
-    for algorithm in ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"] {
+    for algorithm in ALGORITHMS {
         let proxy = Proxy::start(&attempts(&upstream, &format!(", algorithm: {algorithm}")));
         let mut failures = 0;
         for status in [200, 401, 404, 200, 403, 500, 304, 401] {
@@ -36,15 +44,13 @@ fn only_failures_count_and_then_nothing_passes() {
 }
 
 #[test]
-fn window_is_opened_by_the_first_that_counts() {
+fn window_is_opened_by_the_first_attempt() {
     let upstream = Upstream::as_asked();
     let proxy = Proxy::start(&attempts(&upstream, ""));
-    proxy.get("/").assert_field("x-ratelimit-reset", &super::reset_after(3600));
+    let reset = super::reset_after(3600);
+    proxy.get("/").assert_limit(["3", "3", "0", &reset, "login"]);
     proxy.advance(HOUR / 2);
-    let reset = super::reset_after(5400);
     proxy.send(get("/").wants(401)).assert_limit(["3", "2", "1", &reset, "login"]);
-    proxy.advance(HOUR / 4);
-    proxy.get("/").assert_limit(["3", "2", "1", &reset, "login"]);
 }
 
 #[test]
@@ -99,29 +105,115 @@ fn denial_by_another_limit_is_no_failure_either() {
     assert_eq!(proxy.used("bob", "login"), 1);
 }
 
-#[test]
-fn failures_in_flight_at_once_all_count() {
-    let (asked, go) = (Signal::default(), Signal::default());
-    let upstream = {
-        let (asked, go) = (asked.clone(), go.clone());
-        Upstream::scripted(move |exchange| {
-            asked.open();
-            go.wait();
-            exchange.write("HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n");
-        })
-    };
-    let proxy = Proxy::start(&attempts(&upstream, ""));
-    let mut clients = [(); 5].map(|()| proxy.connect());
+/// Attempts that come at once, of which three may reach the upstream.
+const AT_ONCE: usize = 12;
+
+/// Answers every request with 401 when `go` is open.
+fn failing(go: &Signal) -> Upstream {
+    let go = go.clone();
+    Upstream::scripted(move |exchange| {
+        go.wait();
+        exchange.write("HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n");
+    })
+}
+
+/// Sends attempts at once: three wait for the upstream, all others are denied until one of those is
+/// answered.
+fn outrun(proxy: &Proxy, upstream: &Upstream, go: &Signal, case: &str) {
+    let mut clients: Vec<_> = (0..AT_ONCE).map(|_| proxy.connect()).collect();
     for client in &mut clients {
         client.write(get("/").to_bytes());
     }
-    upstream.wait_for(5);
+    upstream.wait_for(3);
+    // Attempts that reached the upstream have no answer before `go` opens.
+    let (denied, waiting) = eventually("all but three are denied", || {
+        let has_answer = |index: &usize| clients[*index].has_answer();
+        let (denied, waiting): (Vec<usize>, _) = (0..AT_ONCE).partition(has_answer);
+        (denied.len() >= AT_ONCE - 3).then_some((denied, waiting))
+    });
+    for index in denied {
+        clients[index].read().assert_status(429).assert_field("retry-after", "1");
+    }
+    go.open();
+    for index in waiting {
+        clients[index].read().assert_status(401);
+    }
+    assert_eq!(upstream.count(), 3, "{case}");
+    assert_eq!(proxy.used("alice", "login"), 3, "{case}");
+    // These were counted for good, and come back with the window.
+    assert!(proxy.get("/").assert_status(429).number("retry-after") > 1, "{case}");
+}
+
+#[test]
+fn attempts_at_once_do_not_outrun_the_limit() {
+    for algorithm in ALGORITHMS {
+        let go = Signal::default();
+        let upstream = failing(&go);
+        let proxy = Proxy::start(&attempts(&upstream, &format!(", algorithm: {algorithm}")));
+        outrun(&proxy, &upstream, &go, algorithm);
+    }
+}
+
+#[test]
+fn attempts_at_once_do_not_outrun_the_limit_with_redis() {
+    let redis = Redis::start();
+    for algorithm in ALGORITHMS {
+        let go = Signal::default();
+        let upstream = failing(&go);
+        let policy = attempts(&upstream, &format!(", algorithm: {algorithm}"));
+        let settings = format!("prefix: {algorithm}, {}", redis.settings());
+        let store = format!("redis: {{ {settings} }}, deadline: 10s");
+        let proxy = Proxy::with_store(&store, &policy);
+        outrun(&proxy, &upstream, &go, algorithm);
+    }
+}
+
+#[test]
+fn attempts_at_once_on_one_http2_connection_do_not_outrun_the_limit() {
+    let go = Signal::default();
+    let upstream = failing(&go);
+    let proxy = Proxy::start(&attempts(&upstream, ""));
+    let mut frames = Frames::open(proxy.address());
+    let streams: Vec<u32> = (0..AT_ONCE as u32).map(|number| 2 * number + 1).collect();
+    frames.write(streams.iter().flat_map(|stream| get_on(*stream)).collect::<Vec<u8>>());
+    upstream.wait_for(3);
+    let mut wait_for_heads = |count: usize| {
+        for _ in 0..count {
+            frames.read_until(|frame| frame.kind == HEADERS).expect("the head of a response");
+        }
+    };
+    // The upstream answers nothing before `go` opens, so these are denials.
+    wait_for_heads(AT_ONCE - 3);
+    go.open();
+    wait_for_heads(3);
+    assert_eq!(upstream.count(), 3);
+    assert_eq!(proxy.used("alice", "login"), 3);
+}
+
+#[test]
+fn units_that_are_given_back_let_the_next_attempt_in() {
+    let go = Signal::default();
+    let upstream = {
+        let go = go.clone();
+        Upstream::scripted(move |exchange| {
+            go.wait();
+            exchange.answer_ok();
+        })
+    };
+    let proxy = Proxy::start(&attempts(&upstream, ""));
+    let mut clients = [(); 3].map(|()| proxy.connect());
+    for client in &mut clients {
+        client.write(get("/").to_bytes());
+    }
+    upstream.wait_for(3);
+    proxy.get("/").assert_status(429).assert_field("retry-after", "1");
     go.open();
     for client in &mut clients {
-        client.read().assert_status(401);
+        client.read().assert_status(200);
     }
-    assert_eq!(proxy.used("alice", "login"), 5);
-    proxy.get("/").assert_status(429).assert_field("x-ratelimit-remaining", "0");
+    for _ in 0..9 {
+        proxy.get("/").assert_status(200).assert_field("x-ratelimit-used", "0");
+    }
 }
 
 #[test]

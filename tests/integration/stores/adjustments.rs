@@ -1,9 +1,6 @@
 //! What is put right after the decision: given back, taken later, renewed.
 
-use tollgate::{
-    limit::{Charge, Timing, Verdict},
-    store::Adjustment,
-};
+use tollgate::{limit::Charge, store::Adjustment};
 
 use super::subject::{Home, fixed, one, places, quotas, receipt};
 use crate::support::{MINUTE, SECOND};
@@ -15,7 +12,6 @@ for_each_store! {
     nothing_is_given_back_into_another_window,
     what_has_drained_is_not_given_back,
     part_of_a_cost_can_be_given_back,
-    later_charge_is_only_asked_about_until_it_is_taken,
     what_is_taken_later_counts_beyond_the_limit,
     place_that_is_given_back_lets_another_in,
     lease_that_nobody_gives_back_expires,
@@ -99,27 +95,12 @@ fn part_of_a_cost_can_be_given_back(home: &Home) {
     }
 }
 
-fn later_charge_is_only_asked_about_until_it_is_taken(home: &Home) {
-    let store = home.open();
-    for (name, quota) in &quotas(2)[..8] {
-        let charge = Charge { timing: Timing::Later, ..one("alice", name, quota) };
-        let asked = store.take(&charge);
-        assert_eq!((asked.receipt, asked.standing.used), (None, 0), "{name}");
-        for used in 1..=2 {
-            let asked = store.take(&charge);
-            store.settle(&charge, &asked, Adjustment::Take);
-            assert_eq!(store.used(&charge), used, "{name}");
-        }
-        assert_eq!(store.charge(&[charge]).verdict, Verdict::Deny, "{name}");
-    }
-}
-
 fn what_is_taken_later_counts_beyond_the_limit(home: &Home) {
     let store = home.open();
     for (name, quota) in &quotas(2)[..8] {
-        let charge = Charge { timing: Timing::Later, ..one("alice", name, quota) };
-        let asked = store.take(&charge);
-        store.settle(&Charge { cost: 5, ..charge }, &asked, Adjustment::Take);
+        let charge = one("alice", name, quota);
+        let taken = store.take(&charge);
+        store.settle(&Charge { cost: 4, ..charge }, &taken, Adjustment::Take);
         let standing = store.standing(&charge);
         assert_eq!((standing.used, standing.remaining), (5, 0), "{name}");
     }

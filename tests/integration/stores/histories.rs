@@ -8,7 +8,7 @@ use proptest::{
     test_runner::{Config, RngSeed, TestRunner},
 };
 use tollgate::{
-    limit::{Charge, Outcome, Quota, Receipt, Stance, Timing, Verdict},
+    limit::{Charge, Outcome, Quota, Receipt, Stance, Verdict},
     store::Adjustment,
 };
 
@@ -86,8 +86,7 @@ fn any_charges<'q>(
         let (name, quota) = &rates[below(rates.len())][(first + index) % 9];
         let cost = if *name == "concurrency" { 1 } else { below(4) as u32 };
         let stance = if below(5) == 0 { Stance::Observe } else { Stance::Enforce };
-        let timing = if below(5) == 0 { Timing::Later } else { Timing::Now };
-        Charge { cost, stance, timing, ..one(owner, name, quota) }
+        Charge { cost, stance, ..one(owner, name, quota) }
     };
     let count = 1 + first % 3;
     (0..count).map(charge).collect()

@@ -70,7 +70,7 @@ pub(in crate::store::redis) fn read(
             reply.decision.verdict = Verdict::Deny;
         }
         // Whether it was taken depends on the verdict, which is not known yet.
-        let receipt = (told.fits && charge.is_taken_now()).then_some(receipt);
+        let receipt = (told.fits && charge.takes()).then_some(receipt);
         let outcome = Outcome { standing, receipt, decided_by: DecidedBy::Current };
         reply.decision.outcomes.push(outcome);
         reply.counts.push(count);

@@ -12,7 +12,7 @@ use self::server::Server;
 use super::{reply::BadReply, *};
 use crate::limit::{
     Algorithm, Bucket, Concurrency, FixedWindow, Gcra, Key, Level, SlidingLog, SlidingWindow,
-    Timing, TokenBucket, Verdict, Window, Windows,
+    TokenBucket, Verdict, Window, Windows,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_790_000_000);
@@ -140,7 +140,6 @@ fn only_the_commonest_charge_is_decided_by_its_own_script() {
     assert!(is_commonest(&common));
     for other in [
         Charge { cost: 0, ..common },
-        Charge { timing: Timing::Later, ..common },
         Charge { stance: Stance::Observe, ..common },
         Charge { quota: &aligned, ..common },
         Charge { quota: &one_of_each()[4], ..common },

@@ -10,8 +10,7 @@ use crate::{
     clock::Timestamp,
     limit::{
         Align, Calendar, CalendarUnit, Charge, Concurrency, Decision, FixedWindow, Gcra, Key,
-        Outcome, OwnedCharge, Quota, Receipt, SlidingLog, SlidingWindow, Stance, Timing,
-        TokenBucket,
+        Outcome, OwnedCharge, Quota, Receipt, SlidingLog, SlidingWindow, Stance, TokenBucket,
     },
     store::{Adjustment, MemoryStore},
 };
@@ -146,10 +145,9 @@ impl History {
             .map(|counter| {
                 let quota = &quotas[*counter];
                 let cost = if is_peek { 0 } else { self.numbers.cost(quota) };
-                let [observed, later] = [6, 8].map(|odds| self.numbers.below(odds) == 0);
-                let stance = if observed { Stance::Observe } else { Stance::Enforce };
-                let timing = if later { Timing::Later } else { Timing::Now };
-                Charge { stance, timing, ..Charge::new(self.key(*counter), quota, cost) }
+                let is_observed = self.numbers.below(6) == 0;
+                let stance = if is_observed { Stance::Observe } else { Stance::Enforce };
+                Charge { stance, ..Charge::new(self.key(*counter), quota, cost) }
             })
             .collect();
         let mut calls = vec![charge("test", &charges, proxy(self.now), self.now)];
