@@ -5,6 +5,7 @@ mod api_keys;
 mod cache;
 mod certificate;
 mod claims;
+mod cookies;
 mod credential;
 mod fetch;
 mod forwarded;
@@ -33,7 +34,8 @@ pub use self::{
     cache::{Digest, TokenCache},
     certificate::{CertificateName, ClientCertificate},
     claims::Claims,
-    credential::{Credential, CredentialError, Place, TokenSources, cookie_values},
+    cookies::{AmbiguousCookie, cookie_to_count},
+    credential::{Credential, CredentialError, Place, TokenSources},
     fetch::{Endpoint, EndpointError, FetchError, Fetcher},
     forwarded::ForwardedClaims,
     identifier::{Client, Identifier},

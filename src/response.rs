@@ -97,6 +97,10 @@ pub enum Rejection {
     /// The request lacks what this limit counts by.
     #[error("lacks what limit {0} counts by")]
     MissingKey(Box<str>),
+    /// The request has several values of what this limit counts by, or one that can be read in
+    /// several ways.
+    #[error("has an ambiguous value of what limit {0} counts by")]
+    AmbiguousKey(Box<str>),
     /// The store could not decide.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -153,7 +157,9 @@ impl Rejection {
                 ViolationKind::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
                 ViolationKind::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
             },
-            Rejection::Target(_) | Rejection::Connection(_) => StatusCode::BAD_REQUEST,
+            Rejection::Target(_) | Rejection::Connection(_) | Rejection::AmbiguousKey(_) => {
+                StatusCode::BAD_REQUEST
+            }
             Rejection::Method => StatusCode::METHOD_NOT_ALLOWED,
             Rejection::NoRoute => StatusCode::NOT_FOUND,
             Rejection::Identity(error) => match error {
@@ -231,6 +237,9 @@ impl Rejection {
             Rejection::BodyTooLarge => TOO_LARGE.into(),
             Rejection::MissingKey(limit) => {
                 format!("The request lacks what limit {limit} counts by.")
+            }
+            Rejection::AmbiguousKey(limit) => {
+                format!("The request has an ambiguous value of what limit {limit} counts by.")
             }
             Rejection::Store(_) => "The service is busy. Try again later.".into(),
             Rejection::Upstream(error) => match error {

@@ -2,7 +2,11 @@
 
 use smallvec::SmallVec;
 
-use super::{head::Head, judge::Script, keys::Keys};
+use super::{
+    head::Head,
+    judge::Script,
+    keys::{Keys, is_ambiguous},
+};
 use crate::{
     clock::Timestamp,
     identity::{Client, Identifier, Identity},
@@ -82,6 +86,21 @@ impl<'r, 'p> Charges<'r, 'p> {
         Ok(asked)
     }
 
+    /// That the request has one value of each header and cookie that its limits count by. It is asked
+    /// before anybody is identified: what cannot be counted must cost nothing either.
+    ///
+    /// # Errors
+    /// [`Rejection::AmbiguousKey`].
+    pub(super) fn check_fields(&self) -> Result<(), Rejection> {
+        // A limit that denies nobody does not refuse either.
+        let is_enforced = |limit: &&Limit| limit.enforcement != Enforcement::Nobody;
+        let mut limits = self.possible_limits().filter(is_enforced);
+        match limits.find(|limit| is_ambiguous(limit, self.client.headers)) {
+            Some(limit) => Err(Rejection::AmbiguousKey(limit.name.clone())),
+            None => Ok(()),
+        }
+    }
+
     /// Only those by address; what lacks a key of those is not charged.
     pub(super) fn by_address(&self, identity: &Identity<'_>) -> Asked<'p> {
         let mut asked = Asked::default();
@@ -123,9 +142,14 @@ impl<'r, 'p> Charges<'r, 'p> {
     /// The limits that may apply, the primary one first: the route's, or the policy's where there is
     /// no route.
     pub(super) fn limits(&self, identity: &Identity<'_>) -> impl Iterator<Item = &'p Limit> {
+        let is_exempt = self.policy.exempt.contains(identity);
+        self.possible_limits().filter(move |_| !is_exempt)
+    }
+
+    /// The limits that may apply to some caller.
+    fn possible_limits(&self) -> impl Iterator<Item = &'p Limit> {
         let policy = self.policy;
         let order: SmallVec<[usize; 8]> = match self.route {
-            _ if policy.exempt.contains(identity) => SmallVec::new(),
             Some(route) => route.limits.iter().copied().collect(),
             None => policy.core_first().collect(),
         };

@@ -127,6 +127,9 @@ impl Judge {
 
         let (identifier, route) = (&self.shared.identifier, passage.route);
         let charges = Charges { identifier, policy, route, head, client, now, script };
+        if let Err(rejection) = charges.check_fields() {
+            return (passage, Outcome::Refuse(rejection));
+        }
         let identity = match self.identify(charges).await {
             Ok(identity) => identity,
             Err((tally, rejection)) => {

@@ -1,11 +1,14 @@
 //! Whose counter a limit asks for, and which: the request's values for what the limit counts by.
 
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
 use super::charges::Charges;
 use crate::{
-    identity::{Identity, Prefixes, cookie_values},
-    policy::{KeyPart, Per},
+    identity::{Identity, Prefixes, cookie_to_count},
+    policy::{KeyPart, Limit, Per},
 };
 
 /// What a key is made from.
@@ -39,11 +42,11 @@ impl Keys<'_, '_, '_> {
         let address = self.address().to_le_bytes();
         // Not every server tells `get` from GET, so counters do not either.
         let method = head.method.as_str().to_ascii_uppercase();
-        let claims: SmallVec<[Option<String>; 4]> =
-            parts.iter().map(|part| self.claim(part)).collect();
+        let texts: SmallVec<[Option<Cow<'_, [u8]>>; 4]> =
+            parts.iter().map(|part| self.text(part)).collect();
 
         let mut tuple: SmallVec<[Part<'_>; 8]> = SmallVec::new();
-        for (part, claim) in parts.iter().zip(&claims) {
+        for (part, text) in parts.iter().zip(&texts) {
             match part {
                 KeyPart::Caller => tuple.push((b'c', caller.as_ref()?)),
                 KeyPart::ClientIp => tuple.push((b'i', &address)),
@@ -66,16 +69,16 @@ impl Keys<'_, '_, '_> {
                     tuple.extend([(b'n', name.as_bytes()), (b's', segment.as_bytes())]);
                 }
                 KeyPart::Claim(name) => {
-                    let (issuer, claim) = (self.issuer()?, claim.as_ref()?);
+                    let (issuer, claim) = (self.issuer()?, text.as_ref()?);
                     tuple.extend([(b'u', issuer.as_bytes()), (b'n', name.as_bytes())]);
-                    tuple.push((b'v', claim.as_bytes()));
+                    tuple.push((b'v', claim));
                 }
                 KeyPart::Header(name) => {
-                    let values = client.headers.get_all(name).iter().map(|v| v.as_bytes());
-                    push_all(&mut tuple, (name.as_str(), b'h'), values)?;
+                    tuple.push((b'n', name.as_str().as_bytes()));
+                    tuple.push((b'h', only_value(client.headers, name)?));
                 }
                 KeyPart::Cookie(name) => {
-                    push_all(&mut tuple, (name, b'k'), cookie_values(client.headers, name))?;
+                    tuple.extend([(b'n', name.as_bytes()), (b'k', text.as_ref()?)]);
                 }
             }
         }
@@ -104,25 +107,35 @@ impl Keys<'_, '_, '_> {
         rules.issuer(known.token.issuer).filter(|_| has_claims)
     }
 
-    fn claim(&self, part: &KeyPart) -> Option<String> {
-        let KeyPart::Claim(name) = part else { return None };
-        let known = self.identity.token.as_ref()?;
-        known.token.claims.lookup(name).and_then(scalar)
+    /// The value of a claim or a cookie, in the form in which it is counted.
+    fn text(&self, part: &KeyPart) -> Option<Cow<'_, [u8]>> {
+        match part {
+            KeyPart::Claim(name) => {
+                let known = self.identity.token.as_ref()?;
+                let value = known.token.claims.lookup(name).and_then(scalar)?;
+                Some(Cow::Owned(value.into_bytes()))
+            }
+            KeyPart::Cookie(name) => cookie_to_count(self.charges.client.headers, name).ok()?,
+            _ => None,
+        }
     }
 }
 
-/// Adds all values of what may come more than once: sending it twice is not sending it once. None:
-/// there is none, or nothing in it.
-fn push_all<'k>(
-    tuple: &mut SmallVec<[Part<'k>; 8]>,
-    (name, kind): (&'k str, u8),
-    values: impl Iterator<Item = &'k [u8]>,
-) -> Option<()> {
-    tuple.push((b'n', name.as_bytes()));
-    let before = tuple.len();
-    tuple.extend(values.map(|value| (kind, value)));
-    let is_there = tuple.get(before..)?.iter().any(|(_, value)| !value.is_empty());
-    is_there.then_some(())
+/// Whether a request has more than one value of what `limit` counts by: servers may go by one of
+/// them, and counters by another.
+pub(super) fn is_ambiguous(limit: &Limit, headers: &HeaderMap) -> bool {
+    limit.per.parts.iter().any(|part| match part {
+        KeyPart::Header(name) => headers.get_all(name).iter().nth(1).is_some(),
+        KeyPart::Cookie(name) => cookie_to_count(headers, name).is_err(),
+        _ => false,
+    })
+}
+
+/// The value of a field that comes once, unless it is empty.
+fn only_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h [u8]> {
+    let mut values = headers.get_all(name).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    Some(value.as_bytes()).filter(|value| !value.is_empty())
 }
 
 /// A slash at the end makes no difference to routes, so none to counters.
@@ -130,14 +143,19 @@ fn without_final_slash(path: &str) -> &[u8] {
     path.strip_suffix('/').unwrap_or(path).as_bytes()
 }
 
-/// A claim that can be counted by: text, number or truth value, not empty. The kind is part of it,
-/// so that `"1"` and `1` differ.
+/// A claim that can be counted by: text, number or truth value, not empty, or a list of one of these.
+/// The kind is part of it, so that `"1"` and `1` differ.
 fn scalar(value: &serde_json::Value) -> Option<String> {
     match value {
         serde_json::Value::String(text) if text.is_empty() => None,
         serde_json::Value::String(text) => Some(format!("s{text}")),
         serde_json::Value::Number(number) => Some(format!("n{number}")),
         serde_json::Value::Bool(truth) => Some(format!("b{truth}")),
+        serde_json::Value::Array(values) => match values.as_slice() {
+            [serde_json::Value::Array(_)] => None,
+            [value] => scalar(value),
+            _ => None,
+        },
         _ => None,
     }
 }

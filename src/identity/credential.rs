@@ -10,6 +10,8 @@ use std::{borrow::Cow, fmt};
 
 use http::{HeaderMap, HeaderName, header};
 
+use super::cookies::{cookie_values, strip_cookie};
+
 /// Where tokens come from, and whether the upstream sees them.
 #[derive(Clone, Debug, Default)]
 pub struct TokenSources {
@@ -215,39 +217,6 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     (is_bearer && ends_there).then(|| rest.split_at(spaces).1)
 }
 
-/// Values of the cookies with this name (RFC 6265 section 5.4), without quotes.
-pub fn cookie_values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h [u8]> {
-    cookies(headers).filter_map(move |pair| cookie_value(pair, name))
-}
-
-fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
-    let fields = headers.get_all(header::COOKIE).iter();
-    fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b';')).map(<[u8]>::trim_ascii)
-}
-
-fn cookie_value<'r>(pair: &'r [u8], name: &str) -> Option<&'r [u8]> {
-    let value = pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-    let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
-    Some(unquoted.unwrap_or(value))
-}
-
-fn strip_cookie(headers: &mut HeaderMap, name: &str) {
-    if !cookies(headers).any(|pair| cookie_value(pair, name).is_some()) {
-        return;
-    }
-    let kept: Vec<&[u8]> =
-        cookies(headers).filter(|pair| cookie_value(pair, name).is_none()).collect();
-    let kept = http::HeaderValue::from_bytes(&kept.join(&b"; "[..]));
-    match kept {
-        Ok(value) if !value.is_empty() => {
-            headers.insert(header::COOKIE, value);
-        }
-        _ => {
-            headers.remove(header::COOKIE);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
@@ -291,6 +260,7 @@ mod tests {
             (&[("x-token", "abc"), ("authorization", "Basic abc")], Ok(Some("abc"))),
             (&[("cookie", "a=b; session=abc; c=d")], Ok(Some("abc"))),
             (&[("cookie", "session=\"abc\"")], Ok(Some("abc"))),
+            (&[("cookie", "Session = abc")], Ok(Some("abc"))),
             (&[("cookie", "xsession=abc")], Ok(None)),
             (&[("cookie", "session=a; session=b")], Err(Several)),
             (&[("cookie", "session=a"), ("cookie", "session=a")], Err(Several)),
@@ -346,6 +316,13 @@ mod tests {
         ]);
         sources().strip(&mut headers);
         assert_eq!(headers.len(), 1);
+        assert_eq!(headers["cookie"], "a=b; c=d");
+    }
+
+    #[test]
+    fn no_spelling_of_the_cookie_is_left_in() {
+        let mut headers = headers(&[("cookie", "a=b; SESSION =abc; c=d")]);
+        sources().strip(&mut headers);
         assert_eq!(headers["cookie"], "a=b; c=d");
     }
 

@@ -1,0 +1,167 @@
+//! Cookies of a request (RFC 6265 section 5.4), read as servers read them, which is less strictly than
+//! the RFC writes them: with spaces around the name, in quotes, with escapes.
+//!
+//! A request that two servers could read differently is found out here, so that nobody is counted by
+//! one reading and served by another.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderValue, header};
+
+/// A cookie that servers may read in more than one way: it comes twice, or its value or the text
+/// around it is not what RFC 6265 section 4.1.1 lets cookies hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AmbiguousCookie;
+
+/// Values of the cookies with this name, without quotes. Names are compared in any case, as some
+/// servers do.
+pub(super) fn cookie_values<'h>(
+    headers: &'h HeaderMap,
+    name: &str,
+) -> impl Iterator<Item = &'h [u8]> {
+    cookies(headers).filter_map(move |pair| value_of(pair, name))
+}
+
+/// The one value of a cookie, in a form that is the same for all spellings of it. None: there is no
+/// such cookie, or nothing in it.
+///
+/// # Errors
+/// [`AmbiguousCookie`].
+pub fn cookie_to_count<'h>(
+    headers: &'h HeaderMap,
+    name: &str,
+) -> Result<Option<Cow<'h, [u8]>>, AmbiguousCookie> {
+    let mut values = cookie_values(headers, name);
+    let value = match (values.next(), values.next()) {
+        (_, Some(_)) => return Err(AmbiguousCookie),
+        (value, None) => value,
+    };
+    // Old servers end a cookie at a comma too (RFC 2109 section 4.4).
+    let after_comma = |pair: &[u8]| {
+        pair.split(|byte| *byte == b',').skip(1).any(|part| value_of(part, name).is_some())
+    };
+    if cookies(headers).any(after_comma) {
+        return Err(AmbiguousCookie);
+    }
+    let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
+    // A quote that is left, or an escape of quoted text, ends or changes the value for some.
+    if value.iter().any(|byte| matches!(byte, b'"' | b'\\')) {
+        return Err(AmbiguousCookie);
+    }
+    Ok(Some(unescaped(value)))
+}
+
+/// Takes the cookies with this name out of a request.
+pub(super) fn strip_cookie(headers: &mut HeaderMap, name: &str) {
+    if !cookies(headers).any(|pair| value_of(pair, name).is_some()) {
+        return;
+    }
+    let kept: Vec<&[u8]> = cookies(headers).filter(|pair| value_of(pair, name).is_none()).collect();
+    match HeaderValue::from_bytes(&kept.join(&b"; "[..])) {
+        Ok(value) if !value.is_empty() => {
+            headers.insert(header::COOKIE, value);
+        }
+        _ => {
+            headers.remove(header::COOKIE);
+        }
+    }
+}
+
+/// All cookies of all fields: HTTP/2 splits the field (RFC 9113 section 8.2.3).
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let fields = headers.get_all(header::COOKIE).iter();
+    fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b';')).map(<[u8]>::trim_ascii)
+}
+
+fn value_of<'r>(pair: &'r [u8], name: &str) -> Option<&'r [u8]> {
+    let equals = memchr::memchr(b'=', pair)?;
+    let (own_name, value) = pair.split_at_checked(equals)?;
+    if !own_name.trim_ascii().eq_ignore_ascii_case(name.as_bytes()) {
+        return None;
+    }
+    let value = value.strip_prefix(b"=")?.trim_ascii();
+    let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+    Some(unquoted.unwrap_or(value))
+}
+
+/// A value with its percent-escapes decoded, as many servers decode them. A plus sign is a space to
+/// some of those, so both count as one.
+fn unescaped(value: &[u8]) -> Cow<'_, [u8]> {
+    if !value.iter().any(|byte| matches!(byte, b'%' | b'+')) {
+        return Cow::Borrowed(value);
+    }
+    let mut decoded = Vec::with_capacity(value.len());
+    let mut rest = value;
+    while let Some((first, after)) = rest.split_first() {
+        let escaped = (*first == b'%').then(|| escaped_byte(after)).flatten();
+        let (byte, after) = escaped.unwrap_or((*first, after));
+        decoded.push(if byte == b'+' { b' ' } else { byte });
+        rest = after;
+    }
+    Cow::Owned(decoded)
+}
+
+/// The byte of which these are the two hexadecimal digits, and what follows them.
+fn escaped_byte(digits: &[u8]) -> Option<(u8, &[u8])> {
+    let (pair, after) = digits.split_at_checked(2)?;
+    let text = std::str::from_utf8(pair).ok().filter(|_| pair.iter().all(u8::is_ascii_hexdigit))?;
+    Some((u8::from_str_radix(text, 16).ok()?, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(fields: &[&'static str]) -> Result<Option<String>, AmbiguousCookie> {
+        let fields = fields.iter().map(|field| (header::COOKIE, HeaderValue::from_static(field)));
+        let headers: HeaderMap = fields.collect();
+        let value = cookie_to_count(&headers, "session")?;
+        Ok(value.map(|value| String::from_utf8(value.into_owned()).unwrap()))
+    }
+
+    #[test]
+    fn all_spellings_of_a_cookie_are_one() {
+        for fields in [
+            &["session=abc"][..],
+            &["a=b; session=abc; c=d"],
+            &["a=b", "session=abc"],
+            &["session =abc"],
+            &["\tsession\t=\tabc\t; x=y"],
+            &["SESSION=abc"],
+            &["session=\"abc\""],
+            &["session= \"abc\" "],
+            &["session=%61b%63"],
+        ] {
+            assert_eq!(counted(fields), Ok(Some("abc".into())), "{fields:?}");
+        }
+        for fields in [["session=a+b"], ["session=a%2bb"], ["session=a%2Bb"], ["session=a%20b"]] {
+            assert_eq!(counted(&fields), Ok(Some("a b".into())), "{fields:?}");
+        }
+        assert_eq!(counted(&["session=100%"]), Ok(Some("100%".into())));
+        assert_eq!(counted(&["session=%zz%4"]), Ok(Some("%zz%4".into())));
+    }
+
+    #[test]
+    fn cookie_that_is_not_there_is_none() {
+        for fields in [&[][..], &["xsession=abc"], &["session"], &["session="], &["session=\"\""]] {
+            assert_eq!(counted(fields), Ok(None), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn what_servers_may_read_differently_is_ambiguous() {
+        for fields in [
+            &["session=abc; session=j"][..],
+            &["session=abc", "session=abc"],
+            &["session=abc; Session =j"],
+            &["x=1, session=abc"],
+            &["session=abc,session=j"],
+            &["session=\"abc"],
+            &["session=abc\""],
+            &["session=\"a\\bc\""],
+            &["session=; session=abc"],
+        ] {
+            assert_eq!(counted(fields), Err(AmbiguousCookie), "{fields:?}");
+        }
+    }
+}
