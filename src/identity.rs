@@ -34,7 +34,7 @@ pub use self::{
     cache::{Digest, TokenCache},
     certificate::{CertificateName, ClientCertificate},
     claims::Claims,
-    cookies::{AmbiguousCookie, cookie_to_count},
+    cookies::{AmbiguousCookie, cookie_to_count, unescaped_cookie},
     credential::{Credential, CredentialError, Place, TokenSources},
     fetch::{Endpoint, EndpointError, FetchError, Fetcher},
     forwarded::ForwardedClaims,

@@ -132,7 +132,7 @@ pub(super) fn is_ambiguous(limit: &Limit, headers: &HeaderMap) -> bool {
 }
 
 /// The value of a field that comes once, unless it is empty.
-fn only_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h [u8]> {
+pub(super) fn only_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h [u8]> {
     let mut values = headers.get_all(name).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     Some(value.as_bytes()).filter(|value| !value.is_empty())
@@ -146,16 +146,22 @@ fn without_final_slash(path: &str) -> &[u8] {
 /// A claim that can be counted by: text, number or truth value, not empty, or a list of one of these.
 /// The kind is part of it, so that `"1"` and `1` differ.
 fn scalar(value: &serde_json::Value) -> Option<String> {
-    match value {
+    match counted_claim(value) {
         serde_json::Value::String(text) if text.is_empty() => None,
         serde_json::Value::String(text) => Some(format!("s{text}")),
         serde_json::Value::Number(number) => Some(format!("n{number}")),
         serde_json::Value::Bool(truth) => Some(format!("b{truth}")),
-        serde_json::Value::Array(values) => match values.as_slice() {
-            [serde_json::Value::Array(_)] => None,
-            [value] => scalar(value),
-            _ => None,
-        },
         _ => None,
+    }
+}
+
+/// What a claim is counted by: a list of one is that one.
+pub(super) fn counted_claim(value: &serde_json::Value) -> &serde_json::Value {
+    match value {
+        serde_json::Value::Array(values) => match values.as_slice() {
+            [only] => only,
+            _ => value,
+        },
+        _ => value,
     }
 }

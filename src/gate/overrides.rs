@@ -1,8 +1,11 @@
 //! Which override is for a request, of those that a limit has.
 
-use super::charges::Charges;
+use super::{
+    charges::Charges,
+    keys::{counted_claim, only_value},
+};
 use crate::{
-    identity::{Identity, cookie_values},
+    identity::{Identity, cookie_to_count, unescaped_cookie},
     policy::{KeyValue, Limit, Override},
 };
 
@@ -41,21 +44,16 @@ impl Charges<'_, '_> {
                 identity.token.as_ref().map(|known| &known.token).is_some_and(|token| {
                     token.issuer != keys_at
                         && issuer.is_none_or(|issuer| issuer == token.issuer)
-                        && token.claims.lookup(name) == Some(value)
+                        && token.claims.lookup(name).map(counted_claim) == Some(value)
                 })
             }
-            KeyValue::Header(name, value) => is_only(
-                client.headers.get_all(name).iter().map(|own| own.as_bytes()),
-                value.as_bytes(),
-            ),
+            KeyValue::Header(name, value) => {
+                only_value(client.headers, name) == Some(value.as_bytes())
+            }
             KeyValue::Cookie { name, value } => {
-                is_only(cookie_values(client.headers, name), value.as_bytes())
+                let own = cookie_to_count(client.headers, name).ok().flatten();
+                own.is_some_and(|own| own == unescaped_cookie(value.as_bytes()))
             }
         }
     }
-}
-
-/// Whether this value is there and no other: what is sent twice has a counter of its own.
-fn is_only<'v>(mut values: impl Iterator<Item = &'v [u8]>, wanted: &[u8]) -> bool {
-    values.next() == Some(wanted) && values.next().is_none()
 }

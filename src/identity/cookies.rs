@@ -48,7 +48,7 @@ pub fn cookie_to_count<'h>(
     if value.iter().any(|byte| matches!(byte, b'"' | b'\\')) {
         return Err(AmbiguousCookie);
     }
-    Ok(Some(unescaped(value)))
+    Ok(Some(unescaped_cookie(value)))
 }
 
 /// Takes the cookies with this name out of a request.
@@ -86,7 +86,7 @@ fn value_of<'r>(pair: &'r [u8], name: &str) -> Option<&'r [u8]> {
 
 /// A value with its percent-escapes decoded, as many servers decode them. A plus sign is a space to
 /// some of those, so both count as one.
-fn unescaped(value: &[u8]) -> Cow<'_, [u8]> {
+pub fn unescaped_cookie(value: &[u8]) -> Cow<'_, [u8]> {
     if !value.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Cow::Borrowed(value);
     }

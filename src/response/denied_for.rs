@@ -47,6 +47,7 @@ impl Rejection {
             Rejection::Framing(_)
             | Rejection::Target(_)
             | Rejection::Connection(_)
+            | Rejection::AmbiguousKey(_)
             | Rejection::Method
             | Rejection::NoRoute
             | Rejection::BodyTooLarge

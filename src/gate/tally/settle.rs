@@ -39,19 +39,13 @@ impl Tally<'_> {
         for ((asked, charge), outcome) in asked.zip(&mut self.outcomes) {
             let Some((adjustment, cost)) = Item { asked, charge, outcome }.correction(response)
             else {
-                if charge.timing == Timing::Later {
-                    charge.cost = 0;
-                }
                 continue;
             };
             let settling = Charge { cost, ..*charge };
             let settled = store.settle((&settling, outcome), adjustment, clock.now());
-            charge.cost = match (charge.timing, adjustment) {
-                (Timing::Later, _) => cost,
-                (Timing::Now, Adjustment::GiveBack(_)) => charge.cost.saturating_sub(cost),
-                (Timing::Now, Adjustment::Take | Adjustment::Renew(_)) => {
-                    charge.cost.saturating_add(cost)
-                }
+            charge.cost = match adjustment {
+                Adjustment::GiveBack(_) => charge.cost.saturating_sub(cost),
+                Adjustment::Take | Adjustment::Renew(_) => charge.cost.saturating_add(cost),
             };
             outcome.receipt = None;
             outcome.standing = settled.unwrap_or(outcome.standing);
