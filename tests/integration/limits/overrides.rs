@@ -157,7 +157,6 @@ fn parts_of_a_request_have_another_rate() {
         (with(get("/exports/2026")), "8"),
         (with(get("/x").host("a.example.org")), "9"),
         (get("/x").field("x-org", "big").field("cookie", "team=2"), "10"),
-        // Twice is another counter than once.
         (get("/x").field("x-org", "a").field("cookie", "team=1"), "11"),
         (with(get("/x")), "5"),
     ] {
