@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn what_the_upstream_answers_counts() {
         let failed = failed(
-            "- { given: { path: /a, jwt: { sub: \"7\" }, response: { status: 304 } }, repeat: 9, \
+            "- { given: { path: /a, jwt: { sub: \"7\" }, headers: { if-none-match: \"\\\"v1\\\"\" }, response: { status: 304 } }, repeat: 9, \
                  expect: { status: 304, headers: { x-ratelimit-used: 0 } } }\n",
         );
         assert_eq!(failed, [""; 0]);

@@ -24,6 +24,7 @@ mod refuse;
 mod rehearsal;
 mod request_id;
 mod respond;
+mod revalidation;
 mod shared;
 mod stamp;
 mod tally;

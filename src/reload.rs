@@ -235,7 +235,7 @@ impl Reloader {
         }));
         let installed = installed.unwrap_or_else(|_| {
             self.origin.inputs = self.origin.inputs.look();
-            Err(vec![self.problem("reading it failed in a way that it must not", "")])
+            Err(vec![self.problem("internal error while reading or testing the configuration", "")])
         });
         match installed {
             Ok(installed) => {

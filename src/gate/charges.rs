@@ -177,8 +177,10 @@ impl<'r, 'p> Charges<'r, 'p> {
         let keys = Keys { charges: self, per: &limit.per, identity };
         let Some((owner, entry)) = keys.hash() else {
             return match limit.per.on_missing {
-                OnMissing::Skip => Ok(()),
-                OnMissing::Deny => Err(Rejection::MissingKey(limit.name.clone())),
+                OnMissing::Deny if is_enforced(limit, identity) => {
+                    Err(Rejection::MissingKey(limit.name.clone()))
+                }
+                OnMissing::Deny | OnMissing::Skip => Ok(()),
             };
         };
         let role = match is_enforced(limit, identity) {

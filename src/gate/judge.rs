@@ -16,6 +16,7 @@ use super::{
     distrust::Distrust,
     foresee::foresee,
     head::{Head, Target},
+    revalidation::is_revalidation,
     tally::Tally,
 };
 use crate::{
@@ -38,7 +39,7 @@ pub(super) struct Judge {
 #[derive(Clone, Copy)]
 pub(super) struct Sent<'r, 'p> {
     pub(super) head: &'r Head<'r>,
-    /// The policy that is for its host; none is.
+    /// The policy for its host, if there is one.
     pub(super) policy: Option<&'p Policy>,
     pub(super) client: Client<'r>,
     /// The one instant at which it is judged.
@@ -62,6 +63,8 @@ pub(super) struct Passage<'p> {
     pub(super) route: Option<&'p Route>,
     pub(super) identity: Option<Identity<'p>>,
     pub(super) tally: Option<Tally<'p>>,
+    /// Whether the client asks if what it has is still current.
+    pub(super) is_revalidation: bool,
 }
 
 /// What is to become of it.
@@ -94,6 +97,7 @@ impl Judge {
             return (passage, Outcome::Refuse(Rejection::NoRoute));
         };
         passage.policy = Some(policy);
+        passage.is_revalidation = is_revalidation(head.method, client.headers, now);
         if policy.deny.contains_address(client.address) {
             return (passage, Outcome::Refuse(Rejection::Denied));
         }

@@ -107,7 +107,9 @@ impl Judge {
         if let Some(tally) = &mut passage.tally {
             let is_authenticated =
                 passage.identity.as_ref().is_some_and(|identity| identity.token.is_some());
-            let answer = Answer { status, headers: response.headers(), is_authenticated };
+            let is_revalidation = passage.is_revalidation;
+            let headers = response.headers();
+            let answer = Answer { status, headers, is_authenticated, is_revalidation };
             tally.settle(&self.store, answer, &self.shared.clock);
         }
         // What a request has cost is between the upstream and this proxy.

@@ -36,16 +36,16 @@ pub fn cookie_to_count<'h>(
         (_, Some(_)) => return Err(AmbiguousCookie),
         (value, None) => value,
     };
-    // Old servers end a cookie at a comma too (RFC 2109 section 4.4).
-    let after_comma = |pair: &[u8]| {
-        pair.split(|byte| *byte == b',').skip(1).any(|part| value_of(part, name).is_some())
-    };
-    if cookies(headers).any(after_comma) {
+    // Some servers end a cookie at a comma (RFC 2109 section 4.4) or at white space, too.
+    let ends_early = |byte: &u8| matches!(byte, b',' | b' ' | b'\t');
+    let hides_another =
+        |pair: &[u8]| pair.split(ends_early).skip(1).any(|part| value_of(part, name).is_some());
+    if cookies(headers).any(hides_another) {
         return Err(AmbiguousCookie);
     }
     let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
     // A quote that is left, or an escape of quoted text, ends or changes the value for some.
-    if value.iter().any(|byte| matches!(byte, b'"' | b'\\')) {
+    if value.iter().any(|byte| ends_early(byte) || matches!(byte, b'"' | b'\\')) {
         return Err(AmbiguousCookie);
     }
     Ok(Some(unescaped_cookie(value)))
@@ -156,6 +156,11 @@ mod tests {
             &["session=abc; Session =j"],
             &["x=1, session=abc"],
             &["session=abc,session=j"],
+            &["session=abc,1"],
+            &["session=abc x=1"],
+            &["session=abc\t1"],
+            &["x=1 session=abc"],
+            &["x=1\tSession=abc"],
             &["session=\"abc"],
             &["session=abc\""],
             &["session=\"a\\bc\""],

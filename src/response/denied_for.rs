@@ -7,7 +7,7 @@ use super::Rejection;
 pub enum DenialReason {
     /// A limit has no room.
     Limit,
-    /// The policy's `deny` names the client.
+    /// The policy or its route refuses the client's address, or the policy its caller.
     Deny,
     /// There are no good credentials, or they cannot be checked.
     Auth,
@@ -34,8 +34,8 @@ impl DenialReason {
 }
 
 impl Rejection {
-    /// Why the request is denied; none if it is no denial but an error: of the request's form, of its
-    /// address or size, of the upstream, or ours.
+    /// Why the request is denied; none if it is no denial but an error: of the request's form or
+    /// size, of the upstream, or ours.
     pub fn denied_for(&self) -> Option<DenialReason> {
         match self {
             Rejection::Primary(_) | Rejection::Secondary(_) => Some(DenialReason::Limit),

@@ -7,8 +7,12 @@ use std::{
 
 use tollgate::{
     cases::Runner,
+    clock::Timestamp,
     policy::{Policies, Sources, load},
 };
+
+/// 2026-01-15T12:00:00Z.
+const NOW: Timestamp = Timestamp::from_secs(1_768_478_400);
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -29,7 +33,9 @@ fn examples_load_without_warnings_and_pass_their_own_tests() {
             Ok(policy) => policy,
             Err(problems) => panic!("{}", problems[0]),
         };
-        assert_eq!(policy.warnings, []);
+        // An override that has an end is over some day.
+        let warning = policy.warnings.iter().find(|own| own.holds(NOW, None));
+        assert_eq!(warning, None);
         assert!(!policy.tests.is_empty(), "{}", file.display());
         let (runner, policies) = (Runner::start(None).unwrap(), Policies::new(vec![policy]));
         let failed = policies.iter().flat_map(|policy| runner.run(policy, &policies));

@@ -298,7 +298,7 @@ fn what_was_charged_before_the_move_is_given_back_where_it_was() {
     let redis = Redis::start();
     let proxy = proxy(MEMORY, &in_redis(&redis), &Policy::before(&upstream).rate("5/hour"));
     let mut held = proxy.connect();
-    held.write(get("/held").by("alice").to_bytes());
+    held.write(get("/held").revalidating().by("alice").to_bytes());
     asked.wait();
     move_callers(&proxy, 100);
     // It went along before it was given back: she has a little less than is due, and not more.

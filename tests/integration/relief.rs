@@ -113,7 +113,7 @@ fn refund_ends_what_was_remembered() {
     let upstream = Upstream::holding_unchanged(&asked_upstream, &go);
     let asked = Asked::new(&Policy::before(&upstream).rate("2/hour"));
     let mut held = asked.proxy.connect();
-    held.write(get("/held").by("alice").to_bytes());
+    held.write(get("/held").revalidating().by("alice").to_bytes());
     asked_upstream.wait();
     assert_eq!(asked.alice(), 200);
     assert_eq!(asked.calls_for(10), 1);
@@ -240,7 +240,7 @@ fn refunds_of_many_requests_are_sent_together() {
     let mut clients: Vec<_> = (0..REQUESTS)
         .map(|_| {
             let mut client = asked.proxy.connect();
-            client.write(get("/").by("alice").to_bytes());
+            client.write(get("/").by("alice").revalidating().to_bytes());
             client
         })
         .collect();

@@ -18,6 +18,8 @@ pub(in crate::gate) struct Answer<'r> {
     pub(in crate::gate) headers: &'r HeaderMap,
     /// The request's sender showed a good token.
     pub(in crate::gate) is_authenticated: bool,
+    /// The request asked whether what its client has is still current.
+    pub(in crate::gate) is_revalidation: bool,
 }
 
 impl Tally<'_> {
@@ -79,9 +81,11 @@ impl Item<'_, '_> {
         let refund = &asked.limit.refund;
         let is_uncounted =
             asked.limit.count_when.is_some_and(|statuses| !statuses.contains(answer.status));
-        let is_refunded = is_uncounted
-            || refund.everybody.contains(answer.status)
+        let names_status = refund.everybody.contains(answer.status)
             || (answer.is_authenticated && refund.authenticated.contains(answer.status));
+        // A client that has nothing to revalidate has no free requests either.
+        let is_due = answer.status != StatusCode::NOT_MODIFIED || answer.is_revalidation;
+        let is_refunded = is_uncounted || (names_status && is_due);
         let cost = match is_refunded {
             true => 0,
             false => cost_in(answer.headers, asked.cost.from_response_header.as_ref()?)?,

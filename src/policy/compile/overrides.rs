@@ -157,7 +157,15 @@ impl Compiler<'_> {
                 );
                 None
             }
-            (Some(issuer), Some(_)) => self.resolve(issuer, &names.issuers).map(Some),
+            (Some(issuer), Some(_)) => {
+                let at = self.resolve(issuer, &names.issuers)?;
+                if at >= names.vouching {
+                    let message = format!("`{}` has no claims", issuer.value);
+                    self.refuse(issuer.span, message, "write the name of an issuer of tokens");
+                    return None;
+                }
+                Some(Some(at))
+            }
             (None, Some((key, _))) if names.vouching > 1 => {
                 let first = names.issuers.names.first().copied().unwrap_or_default();
                 self.refuse(
@@ -193,10 +201,14 @@ impl Compiler<'_> {
             KeyPart::PathParameter(name) => {
                 let value = text.value.as_str().into();
                 // A segment that no request has would never be found.
-                if self.path(&Spanned { value: format!("/{value}"), span: text.span })?.depth() != 1
-                {
+                let path = self.path(&Spanned { value: format!("/{value}"), span: text.span })?;
+                if path.depth() != 1 || !path.is_one_path() || text.value.contains('/') {
                     let message = format!("`{value}` is not one segment of a path");
-                    self.refuse(text.span, message, "write the segment without slashes");
+                    self.refuse(
+                        text.span,
+                        message,
+                        "write the segment as it is in paths, without slashes and patterns",
+                    );
                     return None;
                 }
                 Some(KeyValue::PathParameter { name, value })
@@ -278,11 +290,7 @@ impl Compiler<'_> {
         }
         let is_by_tier = |node: &&Node| matches!(node.value, Value::Mapping(_));
         if let Some(node) = fields.into_iter().flatten().find(is_by_tier) {
-            self.refuse(
-                node.span,
-                "an override is for one caller, not for tiers",
-                "write one value",
-            );
+            self.refuse(node.span, "an override has one rate for all tiers", "write one value");
             return None;
         }
         Some(RawMeasure {

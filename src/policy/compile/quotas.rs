@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct Owner<'o> {
     /// The limit's name.
     pub(super) limit: &'o str,
-    /// The tier; none: a single caller, whose tier is not known.
+    /// The tier; none: an override, which is the same for all tiers.
     pub(super) tier: Option<usize>,
     /// Whether they are only tried out, with counters of their own.
     pub(super) is_candidate: bool,

@@ -3,8 +3,8 @@
 //!
 //! Nothing is compared as it is written. Sample requests are put to both routers: for each two path
 //! patterns that overlap a path of each depth, for each method that is named and one that is not,
-//! for each host, for each network. A route that matches a sample matches all requests of which it is a sample, so no
-//! difference is missed, and a route that no request can reach makes none.
+//! for each host, for each network. A route that matches a sample matches all requests of which it
+//! is a sample, so no difference is missed, and a route that no request can reach makes none.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

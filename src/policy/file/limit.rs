@@ -76,7 +76,7 @@ pub(in crate::policy) struct RawLimit {
     #[schemars(with = "Option<shape::Cost>")]
     pub(in crate::policy) cost: Option<Node>,
     /// Which requests are given back what they cost. Default: those answered 304 whose sender
-    /// showed a good token.
+    /// showed a good token. A 304 is given back to GET and HEAD with an entity tag or a past date.
     #[schemars(extend("examples" = [{ "status": [304] }]))]
     pub(in crate::policy) refund: Option<Spanned<RawRefund>>,
     /// Which responses count: a request is charged when it arrives, and given back when its response

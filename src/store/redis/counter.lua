@@ -3,9 +3,9 @@
 --
 -- ARGV[1] begins with the instant in microseconds, 0 for that of the server, and a word for the
 -- script; then follows a record for each key: the number of the algorithm, whether the charge is
--- enforced (1), the cost, the limit, a span of time, and two more numbers that the algorithm knows. Instants are microseconds since the epoch. All numbers are integers below
--- 2^53, which doubles hold exactly; packed, for neither Redis nor Lua prints and parses large ones
--- fast, or always right.
+-- enforced (1), the cost, the limit, a span of time, and two more numbers that the algorithm knows.
+-- Instants are microseconds since the epoch. All numbers are integers below 2^53, which doubles hold
+-- exactly; packed, for neither Redis nor Lua prints and parses large ones fast, or always right.
 local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 

@@ -262,7 +262,7 @@ fn what_is_settled_goes_to_the_window_that_was_charged() {
     };
     let proxy = proxy(&upstream, &format!("rate: 10/hour, {TOLD}"));
     let mut held = proxy.connect();
-    held.write(get("/held").by("alice").to_bytes());
+    held.write(get("/held").revalidating().by("alice").to_bytes());
     asked.wait();
     proxy.advance(HOUR);
     proxy.get_as("alice").assert_field("x-ratelimit-used", "1");

@@ -92,6 +92,32 @@ fn only_the_statuses_that_the_policy_names_are_free() {
 }
 
 #[test]
+fn only_a_client_that_has_something_gets_a_free_304() {
+    let upstream = Upstream::as_asked();
+    for refund in ["", ", refund: { status: [304], callers: all }"] {
+        let proxy = proxy(&upstream, &format!("rate: 100/hour{refund}"));
+        let wants = |method| Request::new(method, "/").by("alice").field("x-want-status", "304");
+        let (tag, date) = ("if-none-match", "if-modified-since");
+        let mut used = 0;
+        for (request, cost) in [
+            (wants("GET").field(tag, "\"v1\""), 0),
+            (wants("GET").field(date, "Sun, 06 Nov 1994 08:49:37 GMT"), 0),
+            (wants("GET"), 1),
+            (wants("GET").field(tag, "*"), 1),
+            (wants("GET").field(tag, "\"v1\", *"), 1),
+            (wants("GET").field(date, "Sat, 01 Jan 2180 00:00:00 GMT"), 1),
+            (wants("POST").field("content-length", "0").field(tag, "\"v1\""), 1),
+            (wants("DELETE").field(tag, "\"v1\""), 1),
+        ] {
+            used += cost;
+            let response = proxy.send(request);
+            response.assert_status(304);
+            assert_eq!(response.number("x-ratelimit-used"), used, "{response:?}");
+        }
+    }
+}
+
+#[test]
 fn failures_that_the_proxy_answers_are_free_if_the_policy_says_so() {
     for (upstream, status) in [(Upstream::refusing(), 502), (Upstream::silent(), 504)] {
         for (refund, used) in [("", 1), ("refund: { status: [5xx] }", 0)] {
@@ -162,7 +188,7 @@ fn nothing_is_given_back_into_another_window() {
         let upstream = Upstream::holding_unchanged(&asked, &go);
         let proxy = proxy(&upstream, measure);
         let mut held = proxy.connect();
-        held.write(get("/held").by("alice").to_bytes());
+        held.write(get("/held").revalidating().by("alice").to_bytes());
         asked.wait();
         proxy.advance(HOUR);
         for used in 1..=2 {

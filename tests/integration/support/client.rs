@@ -73,7 +73,13 @@ impl Request {
 
     /// Asks [`Upstream::as_asked`](super::Upstream::as_asked) for this status.
     pub(crate) fn wants(self, status: u16) -> Request {
-        self.field("x-want-status", &status.to_string())
+        let request = self.field("x-want-status", &status.to_string());
+        if status == 304 { request.revalidating() } else { request }
+    }
+
+    /// Asks whether what the client has is still current, as those do that get a 304.
+    pub(crate) fn revalidating(self) -> Request {
+        self.field("if-none-match", "\"what-it-has\"")
     }
 
     /// Asks it to say that the request has cost this.

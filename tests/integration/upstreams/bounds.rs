@@ -17,7 +17,7 @@ fn request_waits_for_a_connection_and_gets_it() {
     let upstream = Upstream::holding_unchanged(&asked, &go);
     let proxy = Proxy::start(&before(&[&upstream], "max_connections: 1, queue: { timeout: 10s }"));
     let mut first = proxy.connect();
-    first.write(get("/held").to_bytes());
+    first.write(get("/held").revalidating().to_bytes());
     asked.wait();
     let mut others: Vec<_> = (0..3).map(|_| proxy.connect()).collect();
     others.iter_mut().for_each(|client| client.write(get("/").to_bytes()));
@@ -39,7 +39,7 @@ fn request_over_the_queue_is_a_503_that_says_when_to_come_again() {
     let policy = before(&[&upstream], "max_connections: 1, queue: { size: 0 }").rate("10/hour");
     let proxy = Proxy::start(&policy);
     let mut first = proxy.connect();
-    first.write(get("/held").to_bytes());
+    first.write(get("/held").revalidating().to_bytes());
     asked.wait();
     let refused = proxy.get("/");
     refused.assert_status(503).assert_field("retry-after", "1");
@@ -57,7 +57,7 @@ fn request_that_waits_too_long_is_a_503() {
     let fields = "max_connections: 1, queue: { timeout: 200ms }";
     let proxy = Proxy::start(&before(&[&upstream], fields));
     let mut first = proxy.connect();
-    first.write(get("/held").to_bytes());
+    first.write(get("/held").revalidating().to_bytes());
     asked.wait();
     proxy.get("/").assert_status(503).assert_field("retry-after", "1");
     go.open();
@@ -72,7 +72,7 @@ fn who_leaves_the_queue_leaves_his_place_to_others() {
     let fields = "max_connections: 1, queue: { size: 1, timeout: 10s }";
     let proxy = Proxy::start(&before(&[&upstream], fields));
     let mut first = proxy.connect();
-    first.write(get("/held").to_bytes());
+    first.write(get("/held").revalidating().to_bytes());
     asked.wait();
     let mut leaves = proxy.connect();
     leaves.write(get("/leaves").to_bytes());

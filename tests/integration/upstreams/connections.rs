@@ -60,7 +60,7 @@ fn requests_at_the_same_time_have_connections_of_their_own() {
     let upstream = Upstream::holding_unchanged(&asked, &go);
     let proxy = Proxy::start(&before(&[&upstream], ""));
     let mut held = proxy.connect();
-    held.write(get("/held").to_bytes());
+    held.write(get("/held").revalidating().to_bytes());
     asked.wait();
     proxy.get("/").assert_status(200);
     go.open();

@@ -117,7 +117,7 @@ fn more_requests_than_streams_take_more_connections() {
     let proxy = before(&server, "");
     let mut clients: Vec<_> = (0..5).map(|_| proxy.connect()).collect();
     for (count, client) in (1..).zip(&mut clients) {
-        client.write(get("/held").to_bytes());
+        client.write(get("/held").revalidating().to_bytes());
         until("it was asked", || server.seen.count() == count);
     }
     assert_eq!(server.seen.connections(), 3);
@@ -143,7 +143,7 @@ fn request_waits_for_a_stream_where_no_more_connections_may_be_made() {
     });
     let proxy = before(&server, "max_connections: 1, queue: { size: 2, timeout: 10s }");
     let mut first = proxy.connect();
-    first.write(get("/held").to_bytes());
+    first.write(get("/held").revalidating().to_bytes());
     until("it was asked", || server.seen.count() == 1);
     let mut others: Vec<_> = (0..2).map(|_| proxy.connect()).collect();
     others.iter_mut().for_each(|client| client.write(get("/").to_bytes()));
@@ -203,7 +203,7 @@ fn server_that_leaves_finishes_what_it_has_and_gets_no_more() {
     });
     let proxy = before(&server, "");
     let mut first = proxy.connect();
-    first.write(get("/held").to_bytes());
+    first.write(get("/held").revalidating().to_bytes());
     until("it was asked", || server.seen.count() == 1);
     // Without a body: one that was sent to who then leaves cannot be sent again.
     for _ in 0..5 {

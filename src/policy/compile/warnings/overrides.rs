@@ -2,12 +2,11 @@
 
 use crate::{
     policy::{
-        KeyPart, Limit,
+        KeyPart, KeyValue, Limit, Override,
         compile::Compiler,
         file::{RawOverride, RawPolicy},
     },
     warning::{Condition, Rule},
-    yaml::Spanned,
 };
 
 impl Compiler<'_> {
@@ -26,7 +25,7 @@ impl Compiler<'_> {
             self.only(Condition::From(until));
         }
         if let Some(caller) = &written.caller
-            && !counts_by_caller(limit, caller, raw)
+            && !counts_by_caller(limit, own, raw)
         {
             let message = format!(
                 "the override is for one caller, but limit `{}` does not count per caller",
@@ -39,10 +38,12 @@ impl Compiler<'_> {
 }
 
 /// Whether a counter of the limit is one caller's: it counts per caller, or by what names the caller.
-fn counts_by_caller(limit: &Limit, caller: &Spanned<String>, raw: &RawPolicy) -> bool {
-    let name = caller.value.split_once(':').map_or("", |(kind, _)| kind);
-    let kind = name.rsplit_once('/').map_or(name, |(_, kind)| kind);
-    let entry = raw.identity.callers.iter().find(|entry| entry.name.value == kind);
+fn counts_by_caller(limit: &Limit, own: &Override, raw: &RawPolicy) -> bool {
+    let kind = own.of.iter().find_map(|value| match value {
+        KeyValue::Caller(name) => Some(&*name.kind),
+        _ => None,
+    });
+    let entry = raw.identity.callers.iter().find(|entry| Some(&*entry.name.value) == kind);
     let named_by = entry.and_then(|entry| match entry.key.value.strip_prefix("jwt.") {
         Some(claim) => Some(KeyPart::Claim(claim.into())),
         None => (entry.key.value == "client.ip").then_some(KeyPart::ClientIp),

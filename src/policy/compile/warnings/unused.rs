@@ -34,7 +34,17 @@ impl Compiler<'_> {
             let candidate = limit.candidate.as_ref().map(|candidate| candidate.value.clone());
             [Some(limit.measure()), candidate]
         });
-        let mut used: HashSet<String> = of_limits.flatten().flat_map(tiers_of).collect();
+        let tables: Vec<Vec<String>> = of_limits.flatten().flat_map(tiers_of).collect();
+        // Such a table tells tiers that it does not name from the default tier.
+        let default = policy.identity.tiers.names().nth(policy.identity.tiers.default);
+        let sets_default_apart = |table: &Vec<String>| {
+            let names = |tier: &str| table.iter().any(|name| name == tier);
+            names("default") && default.is_some_and(names)
+        };
+        if tables.iter().any(sets_default_apart) {
+            return;
+        }
+        let mut used: HashSet<String> = tables.into_iter().flatten().collect();
         for (at, name) in policy.identity.tiers.names().enumerate() {
             let is_named = policy.identity.callers.iter().any(|caller| match &caller.tier {
                 TierSource::Fixed(tier) => *tier == at,
@@ -55,12 +65,12 @@ impl Compiler<'_> {
     }
 }
 
-/// The tiers that the tables of a measure name.
-fn tiers_of(measure: RawMeasure) -> Vec<String> {
+/// The tiers that each table of a measure names.
+fn tiers_of(measure: RawMeasure) -> Vec<Vec<String>> {
     let RawMeasure { rate, burst, capacity, concurrent, .. } = measure;
     let names = |node: Node| {
         let Value::Mapping(entries) = node.value else { return Vec::new() };
         entries.into_iter().map(|(tier, _)| tier.value).collect()
     };
-    [rate, burst, capacity, concurrent].into_iter().flatten().flat_map(names).collect()
+    [rate, burst, capacity, concurrent].into_iter().flatten().map(names).collect()
 }

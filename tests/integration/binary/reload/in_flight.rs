@@ -16,7 +16,7 @@ fn request_in_flight_ends_as_it_began_and_its_refund_goes_where_it_was_charged()
     let policy = served.policy();
     assert_eq!(used(&served), 1);
     let mut held = Client::connect(served.address);
-    held.write(get("/held").token(&served.token).to_bytes());
+    held.write(get("/held").revalidating().token(&served.token).to_bytes());
     asked.wait();
 
     // Another algorithm counts anew.
