@@ -133,7 +133,7 @@ def refusal_problems(reply, answer):
     problems += expect("number of challenges", int(answer.has_challenge), len(challenges))
     for challenge in challenges:
         problems += challenge_problems(challenge, answer.error)
-    problems += expect("body", f'{{"message":"{answer.message}"}}'.encode(), reply.body)
+    problems += expect("body", f'{{"message":"{answer.message}"}}\n'.encode(), reply.body)
     known = HEADERS | ({"www-authenticate"} if answer.has_challenge else {"retry-after"})
     unknown = {name for name, _ in reply.headers} - known
     return problems + expect("other headers", [], sorted(unknown))
