@@ -141,7 +141,7 @@ def build(engine, binary):
     else:
         text = (ROOT / "Dockerfile").read_text()
         runtime = text[text.index("\nFROM debian:") :]
-        stand_in = "FROM scratch AS build\nCOPY tollgate /build/target/release/tollgate\n"
+        stand_in = "FROM scratch AS build\nCOPY tollgate /build/target/dist/tollgate\n"
         with tempfile.TemporaryDirectory(prefix="image-") as folder:
             shutil.copy(binary, Path(folder) / "tollgate")
             (Path(folder) / "Dockerfile").write_text(stand_in + runtime)
