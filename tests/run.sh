@@ -62,6 +62,8 @@ install_packages() {
     command -v h2load >/dev/null || missing+=(nghttp2-client)
     # It judges the units without running them.
     command -v systemd-analyze >/dev/null || missing+=(systemd)
+    # The service reloads with /bin/kill, and systemd-analyze looks whether it is there.
+    [ -x /bin/kill ] || missing+=(procps)
     if [ -n "${TOLLGATE_SCANNERS:-}" ]; then
         command -v testssl >/dev/null || missing+=(testssl.sh)
         command -v slowhttptest >/dev/null || missing+=(slowhttptest)
