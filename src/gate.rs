@@ -5,8 +5,10 @@
 //! A request reads the policies once, and is judged at one instant. Whatever goes wrong becomes a
 //! [`Rejection`], and rejections become responses in one place.
 
+mod abandoned;
 mod charges;
 mod cors;
+mod dearest;
 mod distrust;
 mod explanation;
 mod foresee;
@@ -43,6 +45,7 @@ use http::{
 use hyper::body::{Body as _, Incoming};
 
 use self::{
+    abandoned::{Abandoned, Answered, Exchange},
     head::Head,
     ignored_chain::warn_of_ignored_chain,
     judge::{Judge, Outcome, Passage, Sent},
@@ -51,12 +54,13 @@ use self::{
     redirect::{redirect, redirection},
     request_id::RequestIds,
     respond::{Audience, Reply, standings_of},
+    tally::Tally,
 };
 use crate::{
     access_log::LogBuffer,
     clock::Timestamp,
     identity::{Client, address_behind},
-    policy::{Balance, Upstream},
+    policy::{Balance, Policies, Upstream, UpstreamPlace},
     response::{Body, Format, Rejection, grpc_status, options_asterisk, preflight_answer},
     server::{Peer, Violation},
     store::Store,
@@ -78,8 +82,9 @@ static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// A worker's pipeline.
 pub struct Gate {
     judge: Judge,
-    upstreams: Upstreams,
+    upstreams: Rc<Upstreams>,
     leases: Rc<LeaseBook>,
+    abandoned: Rc<Abandoned>,
     log: Option<Rc<LogBuffer>>,
     request_ids: RequestIds,
     /// The id of a request that panicked, until it is answered.
@@ -114,8 +119,9 @@ impl Gate {
         let store = Store::start(Arc::clone(&shared.stores));
         Gate {
             leases: LeaseBook::new(Rc::clone(&store), shared.clock.clone()),
+            abandoned: Abandoned::new(Arc::clone(&shared), Rc::clone(&store)),
             judge: Judge::new(shared, store),
-            upstreams,
+            upstreams: Rc::new(upstreams),
             log: log.map(Rc::new),
             request_ids: RequestIds::default(),
             panicked: Cell::default(),
@@ -155,6 +161,7 @@ impl Gate {
         self.tick();
         // Of connections that are cut, which end only after this.
         self.leases.end_all();
+        self.abandoned.end_all();
         self.judge.store.finish().await;
         self.judge.shared.stores.counts.report();
     }
@@ -201,7 +208,18 @@ impl Gate {
         let passage = Passage::default();
         // From here on the client may go away while somebody else is waited for.
         let (is_begun, panicked) = (false, &self.panicked);
-        let mut owed = Owed { line, passage, request_id, arrival, is_begun, panicked };
+        let (leases, exchange, abandoned) = (None, None, &self.abandoned);
+        let mut owed = Owed {
+            line,
+            passage,
+            request_id,
+            arrival,
+            is_begun,
+            panicked,
+            leases,
+            exchange,
+            abandoned,
+        };
         let (passage, outcome, audience) = match head {
             Ok((head, policy)) => {
                 let sent = Sent { head: &head, policy, client, now: arrival.now, script: None };
@@ -218,7 +236,7 @@ impl Gate {
                 (passage, Outcome::Refuse(rejection), audience)
             }
         };
-        let leases = passage.tally.as_ref().and_then(|tally| self.leases.hold(tally, arrival.now));
+        owed.leases = passage.tally.as_ref().and_then(|tally| self.leases.hold(tally, arrival.now));
         owed.passage = passage;
 
         let (reply, upstream_time) = match outcome {
@@ -227,18 +245,27 @@ impl Gate {
                 let is_upgrade =
                     judge.prepare(&mut parts, &owed.passage, (upstream, target), sender);
                 let caller = caller_of(&owed.passage, upstream);
-                match is_upgrade {
-                    true => self.switch(upstream, caller, parts).await,
-                    false => {
-                        let max_bytes = match &owed.passage.identity {
-                            Some(_) => owed.passage.route.and_then(|route| route.max_body),
-                            // A preflight, which takes no token and is charged to nobody.
-                            None => Some(0),
-                        };
-                        let counted = owed.line.as_mut().filter(|_| !body.is_end_stream());
-                        let received = counted.map(|(_, seen)| seen.count_body());
-                        let body = ClientBody { incoming: body, max_bytes, received };
-                        self.forward(upstream, caller, (parts, body)).await
+                let started = self.log.as_ref().map(|_| Instant::now());
+                let body = (!is_upgrade).then(|| {
+                    let max_bytes = match &owed.passage.identity {
+                        Some(_) => owed.passage.route.and_then(|route| route.max_body),
+                        // A preflight, which takes no token and is charged to nobody.
+                        None => Some(0),
+                    };
+                    let counted = owed.line.as_mut().filter(|_| !body.is_end_stream());
+                    let received = counted.map(|(_, seen)| seen.count_body());
+                    ClientBody { incoming: body, max_bytes, received, sent: None }
+                });
+                let is_cost_awaited = owed.passage.tally.as_ref().is_some_and(Tally::awaits_cost);
+                match body {
+                    body if is_cost_awaited => {
+                        let place = policies.place_of(upstream);
+                        let way = (Rc::clone(&self.upstreams), Arc::clone(&policies), place);
+                        owed.answer(detached(way, caller, (parts, body), started)).await
+                    }
+                    None => switch(&self.upstreams, upstream, (caller, parts), started).await,
+                    Some(body) => {
+                        forward(&self.upstreams, upstream, (caller, parts, body), started).await
                     }
                 }
             }
@@ -255,6 +282,7 @@ impl Gate {
             (rejection.map(ToString::to_string), rejection.and_then(DeniedBy::of));
         let note = Note { error, denied, upstream_time };
         let response = judge.respond(reply, &mut owed.passage, &audience);
+        let leases = owed.leases.take();
         let mut tail = owed.begin(response.status().as_u16(), &note);
         if audience.format == Format::Grpc
             && let Some(tail) = &mut tail
@@ -264,44 +292,64 @@ impl Gate {
         }
         response.map(|body| body.with_tail(tail).with_leases(leases))
     }
+}
 
-    /// What the upstream answers, and how long that took.
-    async fn forward(
-        &self,
-        upstream: &Upstream,
-        caller: u128,
-        request: (Parts, ClientBody),
-    ) -> (Reply, Option<Duration>) {
-        let started = self.log.as_ref().map(|_| Instant::now());
-        let result = self.upstreams.forward(upstream, caller, request).await;
-        let upstream_time = started.map(|started| started.elapsed());
-        let response = result.map(|response| from_upstream(response.map(Body::upstream)));
-        (reply(response, upstream), upstream_time)
-    }
+/// What the upstream answers, and how long that took since it `started`.
+async fn forward(
+    upstreams: &Upstreams,
+    upstream: &Upstream,
+    (caller, head, body): (u128, Parts, ClientBody),
+    started: Option<Instant>,
+) -> Answered {
+    let result = upstreams.forward(upstream, caller, (head, body)).await;
+    let upstream_time = started.map(|started| started.elapsed());
+    let response = result.map(|response| from_upstream(response.map(Body::upstream)));
+    (reply(response, upstream), upstream_time)
+}
 
-    /// The same for a request to switch to another protocol.
-    async fn switch(
-        &self,
-        upstream: &Upstream,
-        caller: u128,
-        head: Parts,
-    ) -> (Reply, Option<Duration>) {
-        let started = self.log.as_ref().map(|_| Instant::now());
-        let result = self.upstreams.switch(upstream, caller, head).await;
-        let upstream_time = started.map(|started| started.elapsed());
-        let response = result.map(|switch| match switch {
-            Switch::Declined(response) => from_upstream(response.map(Body::declined)),
-            Switch::Agreed(response, server) => {
-                let protocol = response.headers().get(header::UPGRADE).cloned();
-                let mut response = from_upstream(response.map(|()| Body::switched(server)));
-                if let Some(protocol) = protocol {
-                    upgrade::name(response.headers_mut(), protocol);
-                }
-                response
+/// The same for a request to switch to another protocol.
+async fn switch(
+    upstreams: &Upstreams,
+    upstream: &Upstream,
+    (caller, head): (u128, Parts),
+    started: Option<Instant>,
+) -> Answered {
+    let result = upstreams.switch(upstream, caller, head).await;
+    let upstream_time = started.map(|started| started.elapsed());
+    let response = result.map(|switch| match switch {
+        Switch::Declined(response) => from_upstream(response.map(Body::declined)),
+        Switch::Agreed(response, server) => {
+            let protocol = response.headers().get(header::UPGRADE).cloned();
+            let mut response = from_upstream(response.map(|()| Body::switched(server)));
+            if let Some(protocol) = protocol {
+                upgrade::name(response.headers_mut(), protocol);
             }
-        });
-        (reply(response, upstream), upstream_time)
-    }
+            response
+        }
+    });
+    (reply(response, upstream), upstream_time)
+}
+
+/// Either of the two, in a form that can go on without the client's connection. Without a body it is
+/// a request to switch.
+fn detached(
+    (upstreams, policies, place): (Rc<Upstreams>, Arc<Policies>, Option<UpstreamPlace>),
+    caller: u128,
+    (head, body): (Parts, Option<ClientBody>),
+    started: Option<Instant>,
+) -> Exchange {
+    // Whether a request to switch was sent is not told.
+    let is_sent = Rc::new(Cell::new(body.is_none()));
+    let body = body.map(|body| ClientBody { sent: Some(Rc::clone(&is_sent)), ..body });
+    let answer = Box::pin(async move {
+        let upstream = place.and_then(|place| policies.upstream_at(place));
+        let Some(upstream) = upstream else { return (Reply::Refused(Rejection::Internal), None) };
+        match body {
+            Some(body) => forward(&upstreams, upstream, (caller, head, body), started).await,
+            None => switch(&upstreams, upstream, (caller, head), started).await,
+        }
+    });
+    Exchange { answer, is_sent }
 }
 
 fn from_upstream(mut response: Response<Body>) -> Response<Body> {

@@ -116,10 +116,30 @@ impl Policies {
         })
     }
 
+    /// Where an upstream of these is.
+    pub fn place_of(&self, upstream: &Upstream) -> Option<UpstreamPlace> {
+        self.policies.iter().enumerate().find_map(|(policy, own)| {
+            let upstream = own.upstreams.iter().position(|one| std::ptr::eq(one, upstream))?;
+            Some(UpstreamPlace { policy, upstream })
+        })
+    }
+
+    /// The upstream at a place of these.
+    pub fn upstream_at(&self, place: UpstreamPlace) -> Option<&Upstream> {
+        self.policies.get(place.policy)?.upstreams.get(place.upstream)
+    }
+
     /// All policies, in the order of their file names.
     pub fn iter(&self) -> impl Iterator<Item = &Policy> {
         self.policies.iter()
     }
+}
+
+/// Where an upstream is among all policies, for who keeps those for longer than a request does.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamPlace {
+    policy: usize,
+    upstream: usize,
 }
 
 /// One policy file, compiled.

@@ -274,6 +274,11 @@ impl Rejection {
         }
     }
 
+    /// Whether the client has broken off its request.
+    pub fn is_broken_off(&self) -> bool {
+        matches!(self, Rejection::Upstream(error) if error.is_broken_off())
+    }
+
     /// Seconds after which asking again makes sense.
     pub fn retry_after(&self) -> Option<u64> {
         match self {

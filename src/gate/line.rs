@@ -6,7 +6,8 @@ use http::{HeaderValue, Method, header::USER_AGENT, request::Parts};
 use smallvec::SmallVec;
 
 use super::{
-    Arrival, Note, Passage,
+    Arrival, HeldLeases, Note, Passage,
+    abandoned::{Abandoned, Answered, Exchange},
     charges::Role,
     head::Head,
     tally::{Item, Tally},
@@ -72,8 +73,8 @@ impl Note {
 }
 
 /// A request that was judged, and the line that is due about it. If it is dropped before the line was
-/// begun, the client has gone, and the line says so. Nothing is given back then: what its response
-/// would have been is not known.
+/// begun, the client has gone, and the line says so. Nothing is given back then by what its response
+/// would have been; where that tells the cost, the exchange goes on without the client.
 pub(super) struct Owed<'g, 'p> {
     /// None: there is no access log.
     pub(super) line: Option<(&'g Rc<LogBuffer>, Seen)>,
@@ -83,9 +84,32 @@ pub(super) struct Owed<'g, 'p> {
     pub(super) is_begun: bool,
     /// Where a request is named that panicked, after its line was written.
     pub(super) panicked: &'g Cell<Option<HeaderValue>>,
+    /// What it holds of limits on requests in flight.
+    pub(super) leases: Option<HeldLeases>,
+    /// The exchange with the upstream, if its response tells the cost.
+    pub(super) exchange: Option<Exchange>,
+    /// Where that goes on if the client goes away.
+    pub(super) abandoned: &'g Rc<Abandoned>,
 }
 
 impl Owed<'_, '_> {
+    /// What the upstream answers, whose head tells the cost.
+    pub(super) async fn answer(&mut self, exchange: Exchange) -> Answered {
+        let answered = (&mut self.exchange.insert(exchange).answer).await;
+        self.exchange = None;
+        answered
+    }
+
+    /// Has the exchange go on, if the upstream has the request and its client has gone.
+    fn abandon(&mut self) {
+        let Some(exchange) = self.exchange.take().filter(|exchange| exchange.is_sent.get()) else {
+            return;
+        };
+        if let (Some(tally), Some(route)) = (&self.passage.tally, self.passage.route) {
+            self.abandoned.follow(exchange, (tally, &route.name), self.leases.take());
+        }
+    }
+
     /// The line, but for what is known only when the response has ended.
     pub(super) fn begin(mut self, status: u16, note: &Note) -> Option<Tail> {
         self.is_begun = true;
@@ -168,7 +192,10 @@ impl Drop for Owed<'_, '_> {
                 let error = Some(Rejection::Internal.to_string());
                 (INTERNAL_ERROR, Note { error, ..Note::default() })
             }
-            false => (CLIENT_CLOSED_REQUEST, Note::default()),
+            false => {
+                self.abandon();
+                (CLIENT_CLOSED_REQUEST, Note::default())
+            }
         };
         if let Some(tail) = self.write(status, &note) {
             tail.end(false);

@@ -74,6 +74,7 @@ impl Judge {
     ) -> Response<Body> {
         let &Audience { format, request_id, .. } = audience;
         let is_forwarded = matches!(reply, Reply::Forwarded(_));
+        let is_broken_off = reply.rejection().is_some_and(Rejection::is_broken_off);
         let (mut response, status) = match reply {
             Reply::Forwarded(response) | Reply::Made(response) => {
                 let status = response.status();
@@ -85,7 +86,7 @@ impl Judge {
                 (rejection.into_response(passage.responses(), &telling), status)
             }
         };
-        self.settle(passage, &mut response, status);
+        self.settle(passage, &mut response, (status, is_broken_off));
         let headers = response.headers_mut();
         match (passage.route, &audience.origin) {
             (Some(route), _) if is_forwarded => route.response_headers.apply(headers),
@@ -103,14 +104,21 @@ impl Judge {
 
     /// Puts right what was charged, now that the response's head is known. `status` is the one that
     /// stands for it: some clients are told all of them with a 200.
-    fn settle(&self, passage: &mut Passage<'_>, response: &mut Response<Body>, status: StatusCode) {
+    fn settle(
+        &self,
+        passage: &mut Passage<'_>,
+        response: &mut Response<Body>,
+        (status, is_broken_off): (StatusCode, bool),
+    ) {
         if let Some(tally) = &mut passage.tally {
             let is_authenticated =
                 passage.identity.as_ref().is_some_and(|identity| identity.token.is_some());
             let is_revalidation = passage.is_revalidation;
             let headers = response.headers();
-            let answer = Answer { status, headers, is_authenticated, is_revalidation };
-            tally.settle(&self.store, answer, &self.shared.clock);
+            let route = passage.route.map_or("", |route| &*route.name);
+            let answer =
+                Answer { status, headers, route, is_authenticated, is_revalidation, is_broken_off };
+            tally.settle(&self.store, answer, &self.shared);
         }
         // What a request has cost is between the upstream and this proxy.
         if let (Some(policy), Some(route)) = (passage.policy, passage.route) {

@@ -18,7 +18,7 @@ use crate::{
     store::{Unsettled, UnsettledUnits},
 };
 
-pub(super) use self::settle::Answer;
+pub(super) use self::settle::{Answer, adjustment, cost_in};
 
 /// The charges of a request and their outcomes.
 pub(super) struct Tally<'p> {

@@ -19,7 +19,7 @@ pub struct Key {
 
 /// Names a limit and its window in every [`Key`]. The rate is not part of it, so that a changed
 /// rate keeps what was counted; a changed window is another counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LimitId(u128);
 
 impl LimitId {

@@ -127,11 +127,14 @@ pub struct Cost {
     pub default: u32,
     /// The response field that says what the request has really cost.
     pub from_response_header: Option<HeaderName>,
+    /// Units, if the client hangs up and the response's head never comes; none: the dearest of late.
+    pub abandoned: Option<u32>,
 }
 
 impl Cost {
     /// One unit.
-    pub const ONE: Cost = Cost { by_method: Vec::new(), default: 1, from_response_header: None };
+    pub const ONE: Cost =
+        Cost { by_method: Vec::new(), default: 1, from_response_header: None, abandoned: None };
 
     /// What a request with this method costs at first.
     pub fn of(&self, method: &Method) -> u32 {

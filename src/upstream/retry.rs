@@ -126,6 +126,17 @@ impl UpstreamError {
         }
     }
 
+    /// Whether the client has not sent what it was about to: it has broken off its body, sent too
+    /// much, or nothing for too long.
+    pub fn is_broken_off(&self) -> bool {
+        matches!(
+            self,
+            UpstreamError::RequestBody(_)
+                | UpstreamError::RequestBodyTooLarge
+                | UpstreamError::RequestBodyTimeout
+        )
+    }
+
     /// Whether asking the same server again would only take as long again.
     pub(super) fn calls_for_another(&self) -> bool {
         matches!(

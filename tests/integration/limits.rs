@@ -1,5 +1,6 @@
 //! How much passes, and when more does. Time moves only when a test moves it.
 
+mod abandoned;
 mod algorithms;
 mod all_or_nothing;
 mod changes;

@@ -180,7 +180,13 @@ fn notes(
     if let Some(name) = &asked.cost.from_response_header
         && !matches!(asked.allowance.quota, Quota::Concurrency(_))
     {
-        notes.push(format!("the response says in {name} what the request has really cost"));
+        let abandoned = match asked.cost.abandoned {
+            Some(units) => units.to_string(),
+            None => "the dearest of late".to_owned(),
+        };
+        notes.push(format!(
+            "the response says in {name} what the request has really cost: if the client hangs up and it never comes, {abandoned}"
+        ));
     }
     if limit.count_when.is_some() {
         notes.push(

@@ -6,8 +6,13 @@ use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::{Item, Tally};
 use crate::{
-    clock::{Clock, Timestamp},
-    limit::{Charge, Quota},
+    clock::Timestamp,
+    gate::{
+        Shared,
+        abandoned::{Due, Dues, units_without_head},
+        dearest::source,
+    },
+    limit::{Charge, Quota, Receipt},
     store::{Adjustment, Store},
 };
 
@@ -16,10 +21,14 @@ use crate::{
 pub(in crate::gate) struct Answer<'r> {
     pub(in crate::gate) status: StatusCode,
     pub(in crate::gate) headers: &'r HeaderMap,
+    /// The name of the request's route.
+    pub(in crate::gate) route: &'r str,
     /// The request's sender showed a good token.
     pub(in crate::gate) is_authenticated: bool,
     /// The request asked whether what its client has is still current.
     pub(in crate::gate) is_revalidation: bool,
+    /// The request's sender has broken it off, and this is no answer of the upstream.
+    pub(in crate::gate) is_broken_off: bool,
 }
 
 impl Tally<'_> {
@@ -32,19 +41,19 @@ impl Tally<'_> {
         &mut self,
         store: &Rc<Store>,
         response: Answer<'_>,
-        clock: &Clock,
+        shared: &Shared,
     ) {
         if !self.is_open {
             return;
         }
+        let now = shared.clock.now();
         let asked = self.asked.limits.iter().zip(&mut self.asked.charges);
         for ((asked, charge), outcome) in asked.zip(&mut self.outcomes) {
-            let Some((adjustment, cost)) = Item { asked, charge, outcome }.correction(response)
-            else {
-                continue;
-            };
+            let item = Item { asked, charge, outcome };
+            let told = item.told_cost(response, shared, now);
+            let Some((adjustment, cost)) = item.correction(response, told) else { continue };
             let settling = Charge { cost, ..*charge };
-            let settled = store.settle((&settling, outcome), adjustment, clock.now());
+            let settled = store.settle((&settling, outcome), adjustment, now);
             charge.cost = match adjustment {
                 Adjustment::GiveBack(_) => charge.cost.saturating_sub(cost),
                 Adjustment::Take | Adjustment::Renew(_) => charge.cost.saturating_add(cost),
@@ -56,6 +65,30 @@ impl Tally<'_> {
 }
 
 impl Tally<'_> {
+    /// Whether only the response tells what something of this costs.
+    pub(in crate::gate) fn awaits_cost(&self) -> bool {
+        self.is_open && self.items().any(|item| item.told_by().is_some())
+    }
+
+    /// The charges whose cost the response's head would tell, on the route of this name.
+    pub(in crate::gate) fn dues(&self, route: &str, shared: &Shared) -> Dues {
+        if !self.is_open {
+            return Dues::new();
+        }
+        let now = shared.clock.now();
+        let due = |item: Item<'_, '_>| {
+            let header = item.told_by()?.clone();
+            Some(Due {
+                charge: item.charge.into(),
+                outcome: *item.outcome,
+                header,
+                source: source(item.asked.allowance.id, route),
+                abandoned: item.cost_without_head(route, shared, now),
+            })
+        };
+        self.items().filter_map(due).collect()
+    }
+
     /// Gives everything back, of a request that need not have been charged.
     pub(in crate::gate) fn give_back(self, store: &Rc<Store>, now: Timestamp) {
         for Item { charge, outcome, .. } in self.items() {
@@ -67,8 +100,36 @@ impl Tally<'_> {
 }
 
 impl Item<'_, '_> {
+    /// The response field that tells what this costs in the end, if it is taken and one does.
+    fn told_by(&self) -> Option<&HeaderName> {
+        let Item { asked, charge, outcome } = self;
+        let is_lease = matches!(charge.quota, Quota::Concurrency(_));
+        let is_taken = outcome.receipt.is_some() || charge.cost == 0;
+        asked.cost.from_response_header.as_ref().filter(|_| is_taken && !is_lease)
+    }
+
+    /// What the response says that this has cost, which is remembered; or what it costs because the
+    /// client did not wait for one. None: it says nothing.
+    fn told_cost(&self, answer: Answer<'_>, shared: &Shared, now: Timestamp) -> Option<u32> {
+        let header = self.told_by()?;
+        if answer.is_broken_off {
+            return Some(self.cost_without_head(answer.route, shared, now));
+        }
+        let cost = cost_in(answer.headers, header)?;
+        shared.dearest.note(source(self.asked.allowance.id, answer.route), cost, now);
+        Some(cost)
+    }
+
+    /// What it costs if its response's head is never seen.
+    fn cost_without_head(&self, route: &str, shared: &Shared, now: Timestamp) -> u32 {
+        let Item { asked, charge, .. } = self;
+        let units = (charge.cost, charge.quota.capacity());
+        let remembered = (&shared.dearest, source(asked.allowance.id, route));
+        units_without_head(asked.cost, units, remembered, now)
+    }
+
     /// What is to be taken or given back, and how much of it.
-    fn correction(&self, answer: Answer<'_>) -> Option<(Adjustment, u32)> {
+    fn correction(&self, answer: Answer<'_>, told: Option<u32>) -> Option<(Adjustment, u32)> {
         let Item { asked, charge, outcome } = self;
         if let Quota::Concurrency(_) = charge.quota {
             return None;
@@ -86,22 +147,33 @@ impl Item<'_, '_> {
         // A client that has nothing to revalidate has no free requests either.
         let is_due = answer.status != StatusCode::NOT_MODIFIED || answer.is_revalidation;
         let is_refunded = is_uncounted || (names_status && is_due);
-        let cost = match is_refunded {
-            true => 0,
-            false => cost_in(answer.headers, asked.cost.from_response_header.as_ref()?)?,
+        let cost = match told {
+            // To break a request off is no way to have it for nothing.
+            Some(cost) if answer.is_broken_off => cost,
+            _ if is_refunded => 0,
+            told => told?,
         };
-        match (cost.checked_sub(charge.cost), taken) {
-            (Some(0), _) => None,
-            (Some(extra), _) => Some((Adjustment::Take, extra)),
-            (None, Some(receipt)) => Some((Adjustment::GiveBack(receipt), charge.cost - cost)),
-            (None, None) => None,
-        }
+        adjustment(charge.cost, cost, taken)
+    }
+}
+
+/// What is to be taken or given back, and how much, of what was `charged` and has come to `cost`.
+pub(in crate::gate) fn adjustment(
+    charged: u32,
+    cost: u32,
+    taken: Option<Receipt>,
+) -> Option<(Adjustment, u32)> {
+    match (cost.checked_sub(charged), taken) {
+        (Some(0), _) => None,
+        (Some(extra), _) => Some((Adjustment::Take, extra)),
+        (None, Some(receipt)) => Some((Adjustment::GiveBack(receipt), charged - cost)),
+        (None, None) => None,
     }
 }
 
 /// What a response says its request has cost; none if it says so in no way that can be read, and the
 /// reserve stands.
-fn cost_in(headers: &HeaderMap, name: &HeaderName) -> Option<u32> {
+pub(in crate::gate) fn cost_in(headers: &HeaderMap, name: &HeaderName) -> Option<u32> {
     let mut values = headers.get_all(name).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     let digits = value.to_str().ok()?.trim();

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The fields of a cost that the response tells; everything else in a mapping is a method.
-const TOLD: [&str; 2] = ["reserve", "from_response_header"];
+const TOLD: [&str; 3] = ["reserve", "from_response_header", "abandoned"];
 
 impl Compiler<'_> {
     /// What a limit says that a request costs.
@@ -48,7 +48,24 @@ impl Compiler<'_> {
             None => Some(1),
             Some(reserve) => self.count(reserve),
         };
-        Some(Cost { by_method: Vec::new(), default: default?, from_response_header: Some(header?) })
+        let abandoned = match &raw.abandoned {
+            None => None,
+            Some(node) => Some(self.abandoned(node, default?)?),
+        };
+        let from_response_header = Some(header?);
+        Some(Cost { by_method: Vec::new(), default: default?, from_response_header, abandoned })
+    }
+
+    /// What is charged where the cost is never told: no less than was reserved, or hanging up would
+    /// pay.
+    fn abandoned(&mut self, node: &Node, reserve: u32) -> Option<u32> {
+        let units = self.count(node)?;
+        if units < reserve {
+            let message = format!("less than the reserve, which is {reserve}");
+            self.refuse(node.span, message, format!("write {reserve} or more"));
+            return None;
+        }
+        Some(units)
     }
 
     fn cost_by_method(&mut self, entries: &[(Spanned<String>, Node)]) -> Option<Cost> {

@@ -211,6 +211,19 @@ fn lists_costs_and_responses_are_told() {
 }
 
 #[test]
+fn what_hanging_up_costs_is_told() {
+    let costing = |cost: &str| {
+        format!("limits: {{ core: {{ per: caller, rate: 5000/hour, cost: {{ {cost} }} }} }}\n")
+    };
+    assert_told(
+        &costing("reserve: 10, from_response_header: x-cost"),
+        &costing("reserve: 10, from_response_header: x-cost, abandoned: 50"),
+        "  limits\n    core: cost: 10, then as x-cost says -> \
+         10, then as x-cost says, 50 if abandoned\n",
+    );
+}
+
+#[test]
 fn what_becomes_of_requests_at_an_upstream_is_told() {
     let old = "upstreams: { api: { servers: [http://127.0.0.1:9000] } }\n";
     let new = "paths: { encoded_slash: keep }\n\

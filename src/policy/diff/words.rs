@@ -192,6 +192,7 @@ pub(super) fn cost(cost: &Cost) -> String {
     });
     if let Some(header) = &cost.from_response_header {
         words.push(format!("then as {header} says"));
+        words.extend(cost.abandoned.map(|units| format!("{units} if abandoned")));
     }
     list(words)
 }

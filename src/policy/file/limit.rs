@@ -228,6 +228,11 @@ pub(in crate::policy) struct RawToldCost {
     /// The response header with the cost. Clients do not see it.
     #[schemars(extend("examples" = ["x-query-cost"]))]
     pub(in crate::policy) from_response_header: Spanned<String>,
+    /// What is charged if the client hangs up and the response's head never comes: not less than the
+    /// reserve. Default: the dearest cost that responses have told on this route in the last hour or
+    /// two, else the reserve.
+    #[schemars(with = "Option<shape::Count>")]
+    pub(in crate::policy) abandoned: Option<Node>,
 }
 
 /// Another rate for one caller, or for what the limit counts by: `caller: "user:42"`, or

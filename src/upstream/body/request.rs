@@ -26,6 +26,8 @@ pub struct ClientBody {
     pub max_bytes: Option<u64>,
     /// Where what comes is counted; none: nobody asks.
     pub received: Option<Rc<Cell<u64>>>,
+    /// Set when its request is first sent; none: nobody asks.
+    pub sent: Option<Rc<Cell<bool>>>,
 }
 
 /// A client's body on its way to the upstream.
@@ -35,6 +37,8 @@ pub struct RequestBody {
     room: u64,
     /// Bytes that have come, for who asks.
     received: Option<Rc<Cell<u64>>>,
+    /// Set when the request is first sent, for who asks.
+    sent: Option<Rc<Cell<bool>>>,
     timing: Option<Timing>,
     /// Headers that only this proxy writes, by the policy; none: there are no such.
     own: Option<Arc<[HeaderName]>>,
@@ -134,14 +138,16 @@ pub enum RequestBodyError {
 impl RequestBody {
     /// The client's body.
     pub(in crate::upstream) fn new(body: ClientBody, upstream: &Upstream) -> Self {
-        let ClientBody { incoming, max_bytes, received } = body;
+        let ClientBody { incoming, max_bytes, received, sent } = body;
         let room = max_bytes.unwrap_or(u64::MAX);
         // Only trailers are looked at for them.
         let own = match incoming.is_end_stream() {
             true => None,
             false => upstream.own_headers.clone(),
         };
-        RequestBody::of(Unread { incoming: Some(incoming), room, received, own })
+        let mut body = RequestBody::of(Unread { incoming: Some(incoming), room, received, own });
+        body.sent = sent;
+        body
     }
 
     /// No body.
@@ -157,11 +163,15 @@ impl RequestBody {
     fn of(unread: Unread) -> Self {
         let Unread { incoming, room, received, own } = unread;
         let state = Rc::default();
-        RequestBody { incoming, room, received, timing: None, own, state, is_streamed: false }
+        let (sent, timing) = (None, None);
+        RequestBody { incoming, room, received, sent, timing, own, state, is_streamed: false }
     }
 
     /// Sets the deadline of this exchange anew with each frame.
     pub(in crate::upstream) fn attach(&mut self, timing: Timing) {
+        if let Some(sent) = self.sent.take() {
+            sent.set(true);
+        }
         self.timing = Some(timing);
     }
 

@@ -279,6 +279,11 @@ impl Proxy {
         self.log.wait_until(|log| log.matches(text).count() >= times);
     }
 
+    /// How many times the log has this in it.
+    pub(crate) fn logged_times(&self, text: &str) -> usize {
+        self.logged().matches(text).count()
+    }
+
     /// Tells it to shut down; it goes on with what it has begun.
     pub(crate) fn begin_shutdown(&mut self) {
         if let Some(stop) = self.stop.take() {
