@@ -22,6 +22,7 @@ mod line;
 mod overrides;
 mod prepare;
 mod redirect;
+mod refunds;
 mod refuse;
 mod rehearsal;
 mod request_id;
@@ -73,6 +74,7 @@ pub use self::{
         PassedRoute, Prospect, TakenRoute, Understood,
     },
     leases::HeldLeases,
+    refunds::Refunds,
     rehearsal::{Draft, Rehearsal, Rehearsed},
     shared::{NoRandomness, Shared},
 };

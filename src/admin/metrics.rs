@@ -67,6 +67,12 @@ pub(super) fn text(context: &Context) -> String {
     text.family("tollgate_store_disagreed_total", Kind::Counter, help);
     text.sample(&[], counts.disagreed());
 
+    let refunds = &context.shared.refunds;
+    let help = "Charges that a response's status gives back: given, or withheld by `at_most`.";
+    text.family("tollgate_refunds_total", Kind::Counter, help);
+    text.sample(&[("result", "given")], refunds.given());
+    text.sample(&[("result", "withheld")], refunds.withheld());
+
     upstreams::write_metrics(&mut text, &context.shared);
 
     let remote = context.remote_keys();

@@ -1,18 +1,21 @@
 //! Route x identity x request to charges: which counters a request asks for.
 
+use http::StatusCode;
 use smallvec::SmallVec;
 
 use super::{
     head::Head,
     judge::Script,
     keys::{Keys, is_ambiguous},
+    revalidation::is_revalidation,
 };
 use crate::{
     clock::Timestamp,
     identity::{Client, Identifier, Identity},
     limit::{Charge, Key, Quota, Stance},
     policy::{
-        AcceptedIssuers, Allowance, Auth, Cost, Enforcement, Limit, OnMissing, Policy, Route,
+        AcceptedIssuers, Allowance, Auth, Cost, Enforcement, Limit, OnMissing, Policy, RefundBound,
+        Route,
     },
     response::Rejection,
 };
@@ -62,13 +65,16 @@ pub(super) enum Role {
     Shadow,
     /// It is of a rate that is tried out.
     Candidate,
+    /// It is of what may be given back of the charge before it. What is taken of that stays taken if
+    /// that charge is given back by the response's status.
+    Refund,
 }
 
 impl Role {
     fn stance(self) -> Stance {
         match self {
             Role::Primary | Role::Secondary => Stance::Enforce,
-            Role::Shadow | Role::Candidate => Stance::Observe,
+            Role::Shadow | Role::Candidate | Role::Refund => Stance::Observe,
         }
     }
 }
@@ -193,9 +199,11 @@ impl<'r, 'p> Charges<'r, 'p> {
             .iter()
             .map(|allowance| (allowance, role))
             .chain(candidates.iter().map(|allowance| (allowance, Role::Candidate)));
+        let may_be_refunded =
+            limit.refund.at_most.is_some() && self.may_be_refunded(limit, identity);
         for (allowance, role) in with_roles {
             asked.limits.push(AskedLimit { limit, allowance, cost, role });
-            asked.charges.push(Charge {
+            let charge = Charge {
                 key: key(allowance.id),
                 quota: &allowance.quota,
                 cost: match allowance.quota {
@@ -205,9 +213,24 @@ impl<'r, 'p> Charges<'r, 'p> {
                 stance: role.stance(),
                 scope: limit.scope(),
                 fallback: limit.fallback,
-            });
+            };
+            asked.charges.push(charge);
+            let bound = allowance.refunds.as_ref().filter(|_| may_be_refunded && charge.takes());
+            if let Some(RefundBound { quota, id }) = bound {
+                let (key, stance) = (key(*id), Role::Refund.stance());
+                asked.limits.push(AskedLimit { limit, allowance, cost, role: Role::Refund });
+                asked.charges.push(Charge { key, quota, stance, ..charge });
+            }
         }
         Ok(())
+    }
+
+    /// Whether some response gives back what the request is charged.
+    fn may_be_refunded(&self, limit: &Limit, identity: &Identity<'_>) -> bool {
+        let statuses = limit.refund.statuses(identity.token.is_some());
+        let (unchanged, client) = (StatusCode::NOT_MODIFIED, self.client);
+        let is_revalidation = || is_revalidation(self.head.method, client.headers, self.now);
+        statuses.names_others(unchanged) || statuses.contains(unchanged) && is_revalidation()
     }
 
     fn cost(&self, limit: &'p Limit) -> &'p Cost {

@@ -164,7 +164,7 @@ fn standing<'t, 'p>(tally: &Tally<'p>, item: &Item<'t, 'p>) -> LimitStanding<'t>
         mode: match role {
             Role::Primary | Role::Secondary => Mode::Enforce,
             Role::Shadow => Mode::Shadow,
-            Role::Candidate => Mode::Candidate,
+            Role::Candidate | Role::Refund => Mode::Candidate,
         },
         window_seconds: item.asked.allowance.window_secs.filter(|_| is_window),
         limit: standing.limit,
@@ -175,7 +175,7 @@ fn standing<'t, 'p>(tally: &Tally<'p>, item: &Item<'t, 'p>) -> LimitStanding<'t>
         decision: match role {
             _ if item.outcome.fits() => Decision::Allow,
             Role::Primary | Role::Secondary => Decision::Deny,
-            Role::Shadow | Role::Candidate => Decision::WouldDeny,
+            Role::Shadow | Role::Candidate | Role::Refund => Decision::WouldDeny,
         },
     }
 }

@@ -4,7 +4,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 
-use super::dearest::Dearest;
+use super::{dearest::Dearest, refunds::Refunds};
 use crate::{
     clock::{Clock, Throttle, Timestamp},
     identity::{Identifier, KeyRing, TrustedProxies},
@@ -42,6 +42,8 @@ pub struct Shared {
     pub admission: Arc<Admission>,
     /// What responses have lately cost at most.
     pub dearest: Dearest,
+    /// What was given back.
+    pub refunds: Refunds,
 }
 
 impl Shared {
@@ -70,6 +72,7 @@ impl Shared {
             limits: settings.limits,
             admission: Admission::new(&settings.limits),
             dearest: Dearest::default(),
+            refunds: Refunds::default(),
         };
         shared.install(policies);
         Ok(shared)
@@ -106,6 +109,7 @@ impl Shared {
             limits: settings.map_or_else(Limits::default, |own| own.limits),
             admission: Admission::new(&Limits::default()),
             dearest: Dearest::default(),
+            refunds: Refunds::default(),
         }
     }
 

@@ -118,12 +118,13 @@ impl<'p> Tally<'p> {
         }
     }
 
-    /// All charges about which anything is known, in order.
+    /// All charges about which anything is known, in order, but for those that bound refunds.
     pub(super) fn items(&self) -> impl Iterator<Item = Item<'_, 'p>> {
         let asked = self.asked.limits.iter().zip(&self.asked.charges);
         let items = asked.zip(&self.outcomes);
         let items = items.map(|((asked, charge), outcome)| Item { asked, charge, outcome });
-        items.filter(|item| item.outcome.decided_by != DecidedBy::Nobody)
+        let is_known = |item: &Item<'_, '_>| item.outcome.decided_by != DecidedBy::Nobody;
+        items.filter(is_known).filter(|item| item.asked.role != Role::Refund)
     }
 
     /// Units that the request has cost one of them in the end: none if it was denied, or if that one

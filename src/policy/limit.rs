@@ -70,6 +70,17 @@ pub struct Allowance {
     pub name: Box<str>,
     /// Length of the window in whole seconds, rounded up; none for what has no window.
     pub window_secs: Option<u64>,
+    /// What bounds its refunds, if something does.
+    pub refunds: Option<RefundBound>,
+}
+
+/// A bound on refunds: a counter of their own beside the one that they go to.
+#[derive(Clone, Debug)]
+pub struct RefundBound {
+    /// How much may be given back, in windows as long as those of the counter.
+    pub quota: Quota,
+    /// Names the limit and the way of counting in its keys.
+    pub id: LimitId,
 }
 
 /// What counters are kept for.
@@ -152,6 +163,19 @@ pub struct Refund {
     pub everybody: Statuses,
     /// Those with such a response whose sender showed a good token.
     pub authenticated: Statuses,
+    /// Percent of what can be used in a window that may be given back in it; none: all of it, again
+    /// and again.
+    pub at_most: Option<u8>,
+}
+
+impl Refund {
+    /// The statuses that give something back to a sender, with a good token or without.
+    pub fn statuses(&self, is_authenticated: bool) -> Statuses {
+        match is_authenticated {
+            true => self.everybody.and(self.authenticated),
+            false => self.everybody,
+        }
+    }
 }
 
 /// A set of status codes.
@@ -167,6 +191,18 @@ impl Statuses {
             *word |= bit;
         }
         self
+    }
+
+    /// These and others.
+    #[must_use]
+    pub fn and(mut self, others: Statuses) -> Self {
+        self.0.iter_mut().zip(others.0).for_each(|(word, other)| *word |= other);
+        self
+    }
+
+    /// Whether there are others among them than this one.
+    pub fn names_others(&self, status: StatusCode) -> bool {
+        *self != Statuses::default() && *self != Statuses::default().with(status.as_u16())
     }
 
     /// Whether this one is among them.

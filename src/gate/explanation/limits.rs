@@ -95,7 +95,10 @@ fn found_limit<'p>(
 ) -> FoundLimit {
     let before = asked.limits.len();
     let is_asked = charges.ask(limit, identity, asked);
-    let own = || asked.limits.iter().zip(&asked.charges).skip(before);
+    let own = || {
+        let own = asked.limits.iter().zip(&asked.charges).skip(before);
+        own.filter(|(asked, _)| asked.role != Role::Refund)
+    };
     let keys = |part: &KeyPart| key_in_words(part, limit, (charges, identity));
     let (per, lacking): (Vec<_>, Vec<_>) =
         limit.per.parts.iter().map(keys).partition(Result::is_ok);
@@ -142,7 +145,7 @@ fn role_in_words(role: Role) -> &'static str {
     match role {
         Role::Primary => "primary",
         Role::Secondary => "secondary",
-        Role::Shadow | Role::Candidate => "shadow",
+        Role::Shadow | Role::Candidate | Role::Refund => "shadow",
     }
 }
 
@@ -192,6 +195,9 @@ fn notes(
         notes.push(
             "only some responses count: the request is charged now, and given back if its response does not count".into(),
         );
+    }
+    if let Some(percent) = limit.refund.at_most {
+        notes.push(format!("at most {percent}% of it is given back in a window"));
     }
     if asked.role == Role::Shadow {
         notes.push("it denies nobody here".into());

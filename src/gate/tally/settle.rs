@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use http::{HeaderMap, HeaderName, StatusCode};
 
-use super::{Item, Tally};
+use super::{Item, Role, Tally};
 use crate::{
     clock::Timestamp,
     gate::{
@@ -48,10 +48,25 @@ impl Tally<'_> {
         }
         let now = shared.clock.now();
         let asked = self.asked.limits.iter().zip(&mut self.asked.charges);
-        for ((asked, charge), outcome) in asked.zip(&mut self.outcomes) {
+        let mut items = asked.zip(&mut self.outcomes).peekable();
+        while let Some(((asked, charge), outcome)) = items.next() {
+            let bound = items.next_if(|((asked, _), _)| asked.role == Role::Refund);
             let item = Item { asked, charge, outcome };
+            let is_due = item.is_refund_due(response);
+            let has_room = bound.as_ref().is_none_or(|(_, bound)| bound.receipt.is_some());
+            match (is_due && charge.takes(), has_room) {
+                (true, true) => shared.refunds.count_given(),
+                (true, false) => shared.refunds.count_withheld(),
+                (false, _) => {}
+            }
             let told = item.told_cost(response, shared, now);
-            let Some((adjustment, cost)) = item.correction(response, told) else { continue };
+            let correction = item.correction(response, is_due && has_room, told);
+            if let Some(((_, of_refunds), bound)) = bound
+                && let Some(receipt) = bound.receipt.take().filter(|_| !is_due)
+            {
+                store.settle((&*of_refunds, &*bound), Adjustment::GiveBack(receipt), now);
+            }
+            let Some((adjustment, cost)) = correction else { continue };
             let settling = Charge { cost, ..*charge };
             let settled = store.settle((&settling, outcome), adjustment, now);
             charge.cost = match adjustment {
@@ -91,7 +106,7 @@ impl Tally<'_> {
 
     /// Gives everything back, of a request that need not have been charged.
     pub(in crate::gate) fn give_back(self, store: &Rc<Store>, now: Timestamp) {
-        for Item { charge, outcome, .. } in self.items() {
+        for (charge, outcome) in self.asked.charges.iter().zip(&self.outcomes) {
             if let Some(receipt) = outcome.receipt {
                 store.settle((charge, outcome), Adjustment::GiveBack(receipt), now);
             }
@@ -100,12 +115,16 @@ impl Tally<'_> {
 }
 
 impl Item<'_, '_> {
+    /// Whether the request has what it was charged; else it is only observed, and did not fit.
+    fn is_taken(&self) -> bool {
+        self.outcome.receipt.is_some() || !self.charge.takes()
+    }
+
     /// The response field that tells what this costs in the end, if it is taken and one does.
     fn told_by(&self) -> Option<&HeaderName> {
-        let Item { asked, charge, outcome } = self;
-        let is_lease = matches!(charge.quota, Quota::Concurrency(_));
-        let is_taken = outcome.receipt.is_some() || charge.cost == 0;
-        asked.cost.from_response_header.as_ref().filter(|_| is_taken && !is_lease)
+        let is_lease = matches!(self.charge.quota, Quota::Concurrency(_));
+        let header = self.asked.cost.from_response_header.as_ref();
+        header.filter(|_| self.is_taken() && !is_lease)
     }
 
     /// What the response says that this has cost, which is remembered; or what it costs because the
@@ -128,32 +147,36 @@ impl Item<'_, '_> {
         units_without_head(asked.cost, units, remembered, now)
     }
 
+    /// Whether the response's status gives back what was taken.
+    fn is_refund_due(&self, answer: Answer<'_>) -> bool {
+        let is_lease = matches!(self.charge.quota, Quota::Concurrency(_));
+        // To break a request off is no way to have it for nothing.
+        let is_kept = answer.is_broken_off && self.told_by().is_some();
+        // A client that has nothing to revalidate has no free requests either.
+        let is_current = answer.status != StatusCode::NOT_MODIFIED || answer.is_revalidation;
+        let statuses = self.asked.limit.refund.statuses(answer.is_authenticated);
+        let is_named = statuses.contains(answer.status) && is_current;
+        is_named && self.is_taken() && !is_lease && !is_kept
+    }
+
     /// What is to be taken or given back, and how much of it.
-    fn correction(&self, answer: Answer<'_>, told: Option<u32>) -> Option<(Adjustment, u32)> {
+    fn correction(
+        &self,
+        answer: Answer<'_>,
+        is_refunded: bool,
+        told: Option<u32>,
+    ) -> Option<(Adjustment, u32)> {
         let Item { asked, charge, outcome } = self;
         if let Quota::Concurrency(_) = charge.quota {
             return None;
         }
-        let taken = outcome.receipt;
-        if taken.is_none() && charge.cost > 0 {
-            // It is only observed, and did not fit.
+        if !self.is_taken() {
             return None;
         }
-        let refund = &asked.limit.refund;
         let is_uncounted =
             asked.limit.count_when.is_some_and(|statuses| !statuses.contains(answer.status));
-        let names_status = refund.everybody.contains(answer.status)
-            || (answer.is_authenticated && refund.authenticated.contains(answer.status));
-        // A client that has nothing to revalidate has no free requests either.
-        let is_due = answer.status != StatusCode::NOT_MODIFIED || answer.is_revalidation;
-        let is_refunded = is_uncounted || (names_status && is_due);
-        let cost = match told {
-            // To break a request off is no way to have it for nothing.
-            Some(cost) if answer.is_broken_off => cost,
-            _ if is_refunded => 0,
-            told => told?,
-        };
-        adjustment(charge.cost, cost, taken)
+        let cost = if is_refunded || is_uncounted { 0 } else { told? };
+        adjustment(charge.cost, cost, outcome.receipt)
     }
 }
 

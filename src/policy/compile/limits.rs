@@ -34,7 +34,10 @@ impl Compiler<'_> {
         self.check_name(name, "limit");
         self.refuse_what_leases_ignore(raw);
         let per = self.per(raw, issuers);
-        let owner = Owner { limit: &name.value, tier: None, is_candidate: false, place: name.span };
+        let refund = self.refund(raw);
+        let refunds = refund.as_ref().and_then(|refund| refund.at_most);
+        let (limit, place) = (name.as_str(), name.span);
+        let owner = Owner { limit, tier: None, is_candidate: false, refunds, place };
         let measure = self.measure(&raw.measure(), name.span, tiers);
         let rates = measure.and_then(|measure| self.for_each_tier(&measure, owner, tiers));
         let candidate = match &raw.candidate {
@@ -42,7 +45,6 @@ impl Compiler<'_> {
             Some(candidate) => self.candidate(candidate, raw, owner, tiers),
         };
         let cost = self.limit_cost(raw);
-        let refund = self.refund(raw);
         let count_when = self.count_when(raw);
         let enforcement = self.enforcement(raw);
         let fallback = self.fallback(raw.on_store_error.as_ref());

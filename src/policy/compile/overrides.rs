@@ -48,11 +48,12 @@ impl Compiler<'_> {
                     "write the reason, for the people who read this later",
                 );
             }
+            let limit = limits.iter_mut().find(|limit| *limit.name == *fields.limit.value);
+            let refunds = limit.as_ref().and_then(|limit| limit.refund.at_most);
             let allowances = match known {
-                Some(_) => self.override_allowances(&written, raw, tiers),
+                Some(_) => self.override_allowances(&written, raw, (tiers, refunds)),
                 None => None,
             };
-            let limit = limits.iter_mut().find(|limit| *limit.name == *fields.limit.value);
             let of = match &limit {
                 Some(limit) => self.override_keys(&written, &limit.per, raw, names),
                 // A mistake in the caller is reported whatever is wrong with the limit.
@@ -261,7 +262,7 @@ impl Compiler<'_> {
         &mut self,
         written: &Written,
         raw: &RawPolicy,
-        tiers: &Tiers,
+        (tiers, refunds): (&Tiers, Option<u8>),
     ) -> Option<Allowances> {
         let fields = &written.fields;
         let own = self.override_measure(fields)?;
@@ -273,6 +274,7 @@ impl Compiler<'_> {
             limit: &fields.limit.value,
             tier: None,
             is_candidate: false,
+            refunds,
             place: fields.limit.span,
         };
         self.allowances(&measure, owner)

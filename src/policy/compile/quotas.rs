@@ -12,7 +12,7 @@ use crate::{
         Align, Calendar, CalendarUnit, Concurrency, FixedWindow, Gcra, LimitId, Quota, SlidingLog,
         SlidingWindow, TokenBucket,
     },
-    policy::{Allowance, Allowances, Rate, rate::Period},
+    policy::{Allowance, Allowances, Rate, RefundBound, rate::Period},
     yaml::{Span, Spanned},
 };
 
@@ -25,6 +25,8 @@ pub(super) struct Owner<'o> {
     pub(super) tier: Option<usize>,
     /// Whether they are only tried out, with counters of their own.
     pub(super) is_candidate: bool,
+    /// Percent of them that may be given back; none: that is not bounded.
+    pub(super) refunds: Option<u8>,
     /// Where they are written.
     pub(super) place: Span,
 }
@@ -91,11 +93,17 @@ impl Compiler<'_> {
             Some(Period::Length(length)) if !follows_calendar => length.as_micros() as u64,
             _ => 0,
         };
+        let time_of_all = period.map(|period| time_of_all(&quota, period));
+        let refunds = owner.refunds.zip(time_of_all).map(|(percent, time_of_all)| RefundBound {
+            quota: refund_quota(&quota, percent, time_of_all),
+            id: LimitId::new(&self.name, owner.limit, &format!("refunds of {tag}"), micros),
+        });
         Allowance {
             id: LimitId::new(&self.name, owner.limit, &tag, micros),
             limit: quota.capacity().into(),
             name: name.into(),
-            window_secs: period.map(|period| ceil_secs(time_of_all(&quota, period))),
+            window_secs: time_of_all.map(ceil_secs),
+            refunds,
             quota,
         }
     }
@@ -308,6 +316,17 @@ fn time_of_all(quota: &Quota, period: Period) -> Duration {
         Quota::Gcra(gcra) if gcra.limit > 0 => times(gcra.window, gcra.burst, gcra.limit),
         _ => period.longest(),
     }
+}
+
+/// What may be given back: so many percent of all that can be used at once, in the time in which that
+/// comes back. Fixed windows are the same ones as the quota's.
+fn refund_quota(quota: &Quota, percent: u8, time_of_all: Duration) -> Quota {
+    let limit = u64::from(quota.capacity()) * u64::from(percent) / 100;
+    let align = match quota {
+        Quota::FixedWindow(window) => window.align.clone(),
+        _ => Align::FirstRequest(time_of_all),
+    };
+    Quota::FixedWindow(FixedWindow { limit: limit.try_into().unwrap_or(u32::MAX), align })
 }
 
 fn ceil_secs(length: Duration) -> u64 {

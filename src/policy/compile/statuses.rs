@@ -6,7 +6,7 @@ use crate::{
         Refund, Statuses,
         file::{RawLimit, RawRefund},
     },
-    yaml::{Node, Value},
+    yaml::{Node, Spanned, Value},
 };
 
 const HELP: &str = "write 100 to 599, or a class such as 5xx";
@@ -23,7 +23,11 @@ impl Compiler<'_> {
     /// What is given back. Nothing by default where responses decide what is counted in the first
     /// place, and where nothing is counted, as for requests at once.
     pub(super) fn refund(&mut self, raw: &RawLimit) -> Option<Refund> {
-        let none = Refund { everybody: Statuses::default(), authenticated: Statuses::default() };
+        let none = Refund {
+            everybody: Statuses::default(),
+            authenticated: Statuses::default(),
+            at_most: None,
+        };
         let only_authenticated = Statuses::default().with(NOT_MODIFIED);
         match &raw.refund {
             None if raw.count_when.is_some() || raw.concurrent.is_some() => Some(none),
@@ -59,7 +63,23 @@ impl Compiler<'_> {
         };
         let (authenticated, everybody): (Vec<u16>, Vec<u16>) =
             statuses?.into_iter().partition(|status| needs_token(*status));
-        Some(Refund { everybody: set(everybody), authenticated: set(authenticated) })
+        let at_most = match &raw.at_most {
+            None => None,
+            Some(share) => Some(self.percentage(share)?),
+        };
+        Some(Refund { everybody: set(everybody), authenticated: set(authenticated), at_most })
+    }
+
+    /// `50%`.
+    fn percentage(&mut self, share: &Spanned<String>) -> Option<u8> {
+        let digits = share.value.strip_suffix('%').map(str::trim_end);
+        let percent = digits.and_then(|digits| digits.parse().ok());
+        let percent = percent.filter(|percent| (1..=100).contains(percent));
+        if percent.is_none() {
+            let message = format!("`{}` is no share of a limit", share.value);
+            self.refuse(share.span, message, "write 1% to 100%");
+        }
+        percent
     }
 
     /// The statuses of `count_when`; none in it: all count.

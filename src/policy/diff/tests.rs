@@ -211,6 +211,18 @@ fn lists_costs_and_responses_are_told() {
 }
 
 #[test]
+fn bound_on_refunds_is_told() {
+    let refunding =
+        |refund: &str| format!("limits: {{ core: {{ per: caller, rate: 5000/hour{refund} }} }}\n");
+    assert_told(
+        &refunding(""),
+        &refunding(", refund: { at_most: 50% }"),
+        "  limits\n    core: refund: 304 to the authenticated -> \
+         304 to the authenticated; at most 50%\n",
+    );
+}
+
+#[test]
 fn what_hanging_up_costs_is_told() {
     let costing = |cost: &str| {
         format!("limits: {{ core: {{ per: caller, rate: 5000/hour, cost: {{ {cost} }} }} }}\n")

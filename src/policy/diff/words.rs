@@ -200,13 +200,17 @@ pub(super) fn cost(cost: &Cost) -> String {
 /// Which responses are given back.
 pub(super) fn refund(refund: &Refund) -> String {
     let all = refund.everybody;
-    match (all == Statuses::default(), refund.authenticated == all) {
+    let statuses = match (all == Statuses::default(), refund.authenticated == all) {
         (true, true) => "none".into(),
         (true, false) => format!("{} to the authenticated", statuses(&refund.authenticated)),
         (false, true) => statuses(&all),
         (false, false) => {
             format!("{}; to the authenticated {}", statuses(&all), statuses(&refund.authenticated))
         }
+    };
+    match refund.at_most {
+        Some(percent) => format!("{statuses}; at most {percent}%"),
+        None => statuses,
     }
 }
 

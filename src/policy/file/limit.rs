@@ -206,6 +206,10 @@ pub(in crate::policy) struct RawRefund {
     /// for the authenticated, other statuses are for all.
     #[schemars(extend("enum" = ["authenticated", "all"]))]
     pub(in crate::policy) callers: Option<Spanned<String>>,
+    /// How much may be given back: a share, `1%` to `100%`, of what can be used in a window, for each
+    /// window. Left out: everything.
+    #[schemars(extend("examples" = ["50%"]))]
+    pub(in crate::policy) at_most: Option<Spanned<String>>,
 }
 
 /// Which responses count.

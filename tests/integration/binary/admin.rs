@@ -67,6 +67,10 @@ fn metrics_are_what_prometheus_reads() {
             assert!(value.parse::<f64>().is_ok(), "{line}");
         }
     }
+    for result in ["given", "withheld"] {
+        let series = format!("\ntollgate_refunds_total{{result=\"{result}\"}} 0\n");
+        assert!(metrics.contains(&series), "{series}{metrics}");
+    }
     for reason in ["away", "busy", "timeout", "lost", "refused", "bad_reply"] {
         let series = format!("\ntollgate_store_unanswered_total{{reason=\"{reason}\"}} 0\n");
         assert!(metrics.contains(&series), "{series}{metrics}");

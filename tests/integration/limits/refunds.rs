@@ -1,7 +1,7 @@
 //! What is given back: on which responses, to whom, and never more than was charged.
 
 use super::reset_after;
-use crate::support::{HOUR, Policy, Proxy, Request, Signal, Upstream, get, token_signed_by};
+use crate::support::{HOUR, Policy, Proxy, Redis, Request, Signal, Upstream, get, token_signed_by};
 
 /// Ten in each way.
 const TEN: [&str; 6] = [
@@ -248,4 +248,108 @@ fn parallel_refunds_lose_nothing_and_make_nothing() {
         });
         assert_eq!(proxy.used("alice", "core"), 80, "{measure}");
     }
+}
+
+/// A caller asks for what did not change until it is denied: half of what it may use comes back.
+fn assert_half_comes_back(proxy: &Proxy, case: &str) {
+    for number in 1..=15_u64 {
+        let response = proxy.send(get("/").by("alice").wants(304));
+        response.assert_status(304);
+        let used = number.saturating_sub(5);
+        assert_eq!(response.number("x-ratelimit-used"), used, "{number} by {case}");
+    }
+    proxy.send(get("/").by("alice").wants(304)).assert_status(429);
+    // Others have their own.
+    assert_eq!(used_after(proxy, get("/").by("bob").wants(304)), 0, "{case}");
+}
+
+#[test]
+fn refunds_may_be_bounded_by_a_share_of_the_limit() {
+    let upstream = Upstream::as_asked();
+    for measure in TEN {
+        let proxy = proxy(&upstream, &format!("{measure}, refund: {{ at_most: 50% }}"));
+        assert_half_comes_back(&proxy, measure);
+        // Two windows later there are as many again.
+        proxy.advance(2 * HOUR);
+        assert_half_comes_back(&proxy, measure);
+    }
+    let proxies = &proxy(&upstream, "rate: 10/hour, refund: { at_most: 50% }");
+    let refunds = || (proxies.refunds().given(), proxies.refunds().withheld());
+    assert_eq!(refunds(), (0, 0));
+    assert_half_comes_back(proxies, "counted");
+    assert_eq!(refunds(), (6, 10));
+}
+
+#[test]
+fn refunds_are_bounded_in_redis_too() {
+    let (upstream, redis) = (Upstream::as_asked(), Redis::start());
+    for (number, measure) in TEN.into_iter().enumerate() {
+        let fields = format!("{measure}, refund: {{ at_most: 50% }}");
+        let policy = Policy::before(&upstream).core(&fields);
+        let settings = format!("prefix: p{number}, {}", redis.settings());
+        assert_half_comes_back(&Proxy::with_redis(&settings, &policy), measure);
+    }
+}
+
+#[test]
+fn responses_that_give_nothing_back_use_up_no_refunds() {
+    let upstream = Upstream::as_asked();
+    let refund = "refund: { status: [304, 404], callers: all, at_most: 20% }";
+    let proxy = proxy(&upstream, &format!("rate: 10/hour, {refund}"));
+    for used in 1..=3 {
+        assert_eq!(used_after(&proxy, get("/").by("alice").revalidating()), used);
+    }
+    for _ in 0..2 {
+        assert_eq!(used_after(&proxy, get("/").by("alice").wants(404)), 3);
+    }
+    assert_eq!(used_after(&proxy, get("/").by("alice").wants(304)), 4);
+}
+
+#[test]
+fn refund_that_does_not_fit_whole_is_not_given() {
+    let upstream = Upstream::as_asked();
+    let fields = "rate: 20/hour, cost: 3, refund: { at_most: 20% }";
+    let proxy = proxy(&upstream, fields);
+    let used = [0, 3, 6].map(|_| used_after(&proxy, get("/").by("alice").wants(304)));
+    assert_eq!(used, [0, 3, 6]);
+}
+
+#[test]
+fn refunds_of_requests_at_once_do_not_outrun_their_bound() {
+    let go = Signal::default();
+    let upstream = {
+        let go = go.clone();
+        Upstream::scripted(move |exchange| {
+            go.wait();
+            exchange.write("HTTP/1.1 304 Not Modified\r\n\r\n");
+        })
+    };
+    let proxy = proxy(&upstream, "rate: 10/hour, refund: { at_most: 50% }");
+    let mut clients: Vec<_> = (0..10).map(|_| proxy.connect()).collect();
+    for client in &mut clients {
+        client.write(get("/").by("alice").revalidating().to_bytes());
+    }
+    upstream.wait_for(10);
+    go.open();
+    for client in &mut clients {
+        client.read().assert_status(304);
+    }
+    assert_eq!(proxy.used("alice", "core"), 5);
+}
+
+#[test]
+fn bound_on_refunds_is_told_to_nobody() {
+    let upstream = Upstream::as_asked();
+    let fields = "rate: [10/minute, 10/hour], candidate: { rate: 10/hour }, \
+                  refund: { at_most: 10% }";
+    let policy =
+        Policy::before(&upstream).core(fields).responses(&["headers: both", "shadow_header: true"]);
+    let proxy = Proxy::start(&policy);
+    for used in ["0", "1", "2"] {
+        let response = proxy.send(get("/").by("alice").wants(304));
+        response.assert_field("x-ratelimit-used", used).assert_no_field("x-tollgate-shadow");
+        let policies = response.field("ratelimit-policy").unwrap();
+        assert_eq!(policies.matches("q=").count(), 2, "{policies}");
+    }
+    assert!(!proxy.into_log().contains("would_deny"));
 }

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tollgate::{
     access_log::AccessLog,
     clock::{Clock, Timestamp},
-    gate::Shared,
+    gate::{Refunds, Shared},
     pipe::Pipe,
     policy::{Policies, Sources, load},
     server::{Faults, Listener, Server, Stopped},
@@ -198,6 +198,11 @@ impl Proxy {
     /// Its stores, for what they have counted and who is moved between them.
     pub(crate) fn stores(&self) -> &Arc<Stores> {
         &self.stores
+    }
+
+    /// What it has given back.
+    pub(crate) fn refunds(&self) -> &Refunds {
+        &self.shared.refunds
     }
 
     /// What went wrong with connections.
