@@ -31,6 +31,7 @@ mod revalidation;
 mod shared;
 mod stamp;
 mod tally;
+mod unfit_claims;
 mod upgrade;
 
 use std::{

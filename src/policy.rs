@@ -173,6 +173,8 @@ pub struct Policy {
     pub tests: Vec<Case>,
     /// What is surely not meant, in the order of the file.
     pub warnings: Vec<Warning>,
+    /// What is good to know, a line each.
+    pub notes: Vec<String>,
 }
 
 impl Policy {

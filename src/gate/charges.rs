@@ -8,6 +8,7 @@ use super::{
     judge::Script,
     keys::{Keys, is_ambiguous},
     revalidation::is_revalidation,
+    unfit_claims::warn_of_unfit_claim,
 };
 use crate::{
     clock::Timestamp,
@@ -182,6 +183,9 @@ impl<'r, 'p> Charges<'r, 'p> {
         }
         let keys = Keys { charges: self, per: &limit.per, identity };
         let Some((owner, entry)) = keys.hash() else {
+            if self.script.is_none() {
+                warn_of_unfit_claim(self, limit, identity);
+            }
             return match limit.per.on_missing {
                 OnMissing::Deny if is_enforced(limit, identity) => {
                     Err(Rejection::MissingKey(limit.name.clone()))

@@ -4,7 +4,7 @@
 
 mod verify;
 
-use std::{borrow::Cow, net::IpAddr, sync::Arc};
+use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue};
@@ -30,13 +30,20 @@ pub struct Identifier {
     pub ring: KeyRing,
     /// How often it is logged that one cannot be asked.
     complaints: Throttle,
+    /// How often it is logged that nothing can be counted by a claim.
+    pub unfit_claims: Throttle,
 }
+
+/// Who has not seen it does within the minute; who shows such tokens fills no log.
+const UNFIT_CLAIM_PAUSE: Duration = Duration::from_secs(60);
 
 impl Identifier {
     /// With room for so many bytes of tokens, and these keys of hashes and issuers.
     pub fn new(token_cache_bytes: u64, hasher: KeyHasher, ring: KeyRing) -> Self {
         let tokens = TokenCache::new(token_cache_bytes);
-        Identifier { tokens, hasher, ring, complaints: Throttle::new(verify::COMPLAINT_PAUSE) }
+        let complaints = Throttle::new(verify::COMPLAINT_PAUSE);
+        let unfit_claims = Throttle::new(UNFIT_CLAIM_PAUSE);
+        Identifier { tokens, hasher, ring, complaints, unfit_claims }
     }
 
     /// Who sends a request with these headers from this address to a route with this `auth`. A token

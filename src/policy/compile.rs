@@ -18,6 +18,7 @@ mod keys;
 mod limits;
 mod measure;
 mod networks;
+mod notes;
 mod overrides;
 mod quotas;
 mod responses;
@@ -38,6 +39,7 @@ use serde::Deserialize;
 use self::{
     fingerprint::Fingerprint,
     issuers::{API_KEYS, INTROSPECTION},
+    notes::notes,
     routes::RouteContext,
     words::Names,
 };
@@ -280,7 +282,9 @@ impl Compiler<'_> {
             deny,
             tests,
             warnings: Vec::new(),
+            notes: Vec::new(),
         };
+        policy.notes = notes(&raw, &policy);
         self.warn_of(&raw, &policy);
         policy.warnings = std::mem::take(&mut self.warnings);
         policy.warnings.sort_by(|one, other| one.problem.cmp(&other.problem));

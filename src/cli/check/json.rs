@@ -33,6 +33,7 @@ struct WrittenPolicy<'r> {
     limits: usize,
     routes: usize,
     tests: usize,
+    notes: &'r [String],
 }
 
 #[derive(Serialize)]
@@ -104,8 +105,8 @@ impl<'r> WrittenSettings<'r> {
 
 impl<'r> WrittenPolicy<'r> {
     fn of(policy: &'r CheckedPolicy) -> Self {
-        let CheckedPolicy { name, limits, routes, warnings: _, tests } = policy;
-        WrittenPolicy { name, limits: *limits, routes: *routes, tests: tests.len() }
+        let CheckedPolicy { name, limits, routes, warnings: _, notes, tests } = policy;
+        WrittenPolicy { name, limits: *limits, routes: *routes, tests: tests.len(), notes }
     }
 }
 

@@ -53,6 +53,8 @@ pub(super) struct CheckedPolicy {
     pub(super) limits: usize,
     pub(super) routes: usize,
     pub(super) warnings: Vec<Warning>,
+    /// What is good to know.
+    pub(super) notes: Vec<String>,
     pub(super) tests: Vec<Test>,
 }
 
@@ -172,6 +174,7 @@ impl CheckedPolicy {
             limits: policy.limits.len(),
             routes: policy.routes.len(),
             warnings,
+            notes: policy.notes.clone(),
             tests: tests.collect(),
         }
     }

@@ -26,7 +26,7 @@ pub(super) fn write(report: &Report, output: &mut dyn Write) -> io::Result<()> {
 }
 
 fn write_policy(policy: &CheckedPolicy, output: &mut dyn Write) -> io::Result<()> {
-    let CheckedPolicy { name, limits, routes, warnings, tests } = policy;
+    let CheckedPolicy { name, limits, routes, warnings, notes, tests } = policy;
     for warning in warnings {
         writeln!(output, "{warning}\n")?;
     }
@@ -38,6 +38,9 @@ fn write_policy(policy: &CheckedPolicy, output: &mut dyn Write) -> io::Result<()
         (0, _) => writeln!(output)?,
         (all, 0) => writeln!(output, ", {all} tests")?,
         (all, some) => writeln!(output, ", {some} of {all} tests failed")?,
+    }
+    for note in notes {
+        writeln!(output, "  note: {note}")?;
     }
     for failed in failed {
         writeln!(output, "\n{failed}")?;

@@ -9,6 +9,7 @@ use crate::{
         judge::Passage,
         keys::Keys,
         tally::Item,
+        unfit_claims::unfit_claim,
     },
     identity::Identity,
     limit::{Charge, DecidedBy, Quota},
@@ -214,7 +215,14 @@ fn key_in_words(
     let name = words::key_part(part);
     let per = Per { parts: vec![part.clone()], ..limit.per.clone() };
     if (Keys { charges, per: &per, identity }).hash().is_none() {
-        return Err(name);
+        let form = match part {
+            KeyPart::Claim(claim) => unfit_claim(identity, claim),
+            _ => None,
+        };
+        return Err(match form {
+            Some(form) => format!("{name}, which is {form}"),
+            None => name,
+        });
     }
     let value = match part {
         KeyPart::Caller => {
