@@ -46,7 +46,6 @@ impl Tally<'_> {
         if !self.is_open {
             return;
         }
-        let now = shared.clock.now();
         let asked = self.asked.limits.iter().zip(&mut self.asked.charges);
         let mut items = asked.zip(&mut self.outcomes).peekable();
         while let Some(((asked, charge), outcome)) = items.next() {
@@ -59,16 +58,17 @@ impl Tally<'_> {
                 (true, false) => shared.refunds.count_withheld(),
                 (false, _) => {}
             }
-            let told = item.told_cost(response, shared, now);
+            let told = item.told_cost(response, shared);
             let correction = item.correction(response, is_due && has_room, told);
             if let Some(((_, of_refunds), bound)) = bound
                 && let Some(receipt) = bound.receipt.take().filter(|_| !is_due)
             {
-                store.settle((&*of_refunds, &*bound), Adjustment::GiveBack(receipt), now);
+                let unused = Adjustment::GiveBack(receipt);
+                store.settle((&*of_refunds, &*bound), unused, shared.clock.now());
             }
             let Some((adjustment, cost)) = correction else { continue };
             let settling = Charge { cost, ..*charge };
-            let settled = store.settle((&settling, outcome), adjustment, now);
+            let settled = store.settle((&settling, outcome), adjustment, shared.clock.now());
             charge.cost = match adjustment {
                 Adjustment::GiveBack(_) => charge.cost.saturating_sub(cost),
                 Adjustment::Take | Adjustment::Renew(_) => charge.cost.saturating_add(cost),
@@ -129,8 +129,9 @@ impl Item<'_, '_> {
 
     /// What the response says that this has cost, which is remembered; or what it costs because the
     /// client did not wait for one. None: it says nothing.
-    fn told_cost(&self, answer: Answer<'_>, shared: &Shared, now: Timestamp) -> Option<u32> {
+    fn told_cost(&self, answer: Answer<'_>, shared: &Shared) -> Option<u32> {
         let header = self.told_by()?;
+        let now = shared.clock.now();
         if answer.is_broken_off {
             return Some(self.cost_without_head(answer.route, shared, now));
         }

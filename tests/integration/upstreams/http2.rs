@@ -322,3 +322,28 @@ fn server_that_says_nothing_is_a_504() {
     let proxy = before(&server, "response_timeout: 200ms");
     proxy.get("/").assert_status(504);
 }
+
+#[test]
+fn cost_is_charged_though_the_client_has_hung_up() {
+    let go = Arc::new(Notify::new());
+    let held = Arc::clone(&go);
+    let server = Fake::http2(&Builder::new(), move |mut stream: Stream| {
+        let held = Arc::clone(&held);
+        async move {
+            held.notified().await;
+            let response = Response::builder().header("x-cost", "20").body(()).unwrap();
+            let _ = stream.respond.send_response(response, true);
+        }
+    });
+    let policy = before_urls(&[&server.url()], "protocol: h2")
+        .core("rate: 100/hour, cost: { reserve: 4, from_response_header: x-cost }");
+    let proxy = Proxy::start(&policy);
+    let mut client = proxy.connect();
+    client.write(get("/").by("alice").to_bytes());
+    until("it was asked", || server.seen.count() == 1);
+    drop(client);
+    proxy.wait_until_logged(" 499 ");
+    assert_eq!(proxy.used("alice", "core"), 4);
+    go.notify_one();
+    until("its cost is charged", || proxy.used("alice", "core") == 20);
+}
