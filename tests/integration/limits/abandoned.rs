@@ -254,3 +254,19 @@ fn so_many_are_waited_for_and_the_others_charged_at_once() {
     go.open();
     wait_for_use(&proxy, 20 * MOST as u64 + abandoned, "all others");
 }
+
+#[test]
+fn proxy_that_shuts_down_charges_what_it_awaits() {
+    let (go, redis) = (Signal::default(), Redis::start());
+    let upstream = holding(&go, DEAR);
+    let cost = "cost: { reserve: 4, from_response_header: x-cost, abandoned: 7 }";
+    let policy = policy(&upstream, &format!("rate: 1000/hour, {cost}"));
+    let other = Proxy::with_redis(&redis.settings(), &policy);
+    let mut proxy = Proxy::with_redis(&redis.settings(), &policy);
+    hang_up(&proxy, &upstream, &get("/").by("alice"));
+    assert_eq!(other.used("alice", "core"), 4);
+    proxy.begin_shutdown();
+    proxy.wait();
+    wait_for_use(&other, 7, "it has shut down");
+    go.open();
+}
