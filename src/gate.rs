@@ -143,10 +143,6 @@ impl Gate {
         if self.ticks.get().is_multiple_of(TICKS_A_REPORT) {
             stores.counts.report();
             self.judge.shared.admission.faults().report();
-            let refused = stores.memory.take_refused();
-            if refused > 0 {
-                tracing::warn!(refused, "no room for new counters: raise store.memory.max_keys");
-            }
         }
         self.upstreams.close_idle();
         if let Some(log) = &self.log {

@@ -168,13 +168,15 @@ pub struct Charge<'p> {
     pub stance: Stance,
     /// Whose counter it is.
     pub scope: Scope,
+    /// Whose word it takes to have such a counter.
+    pub origin: Origin,
     /// What becomes of it if the store does not answer.
     pub fallback: Fallback,
 }
 
 impl<'p> Charge<'p> {
-    /// A charge of `cost` on a caller's counter: enforced, and decided in the process if the store
-    /// does not answer.
+    /// A charge of `cost` on a verified caller's counter: enforced, and decided in the process if the
+    /// store does not answer.
     pub fn new(key: Key, quota: &'p Quota, cost: u32) -> Self {
         Charge {
             key,
@@ -182,6 +184,7 @@ impl<'p> Charge<'p> {
             cost,
             stance: Stance::Enforce,
             scope: Scope::Caller,
+            origin: Origin::Verified,
             fallback: Fallback::Local,
         }
     }
@@ -201,21 +204,22 @@ pub struct OwnedCharge {
     pub cost: u32,
     stance: Stance,
     scope: Scope,
+    origin: Origin,
     fallback: Fallback,
 }
 
 impl From<&Charge<'_>> for OwnedCharge {
     fn from(charge: &Charge<'_>) -> Self {
-        let Charge { key, quota, cost, stance, scope, fallback } = *charge;
-        OwnedCharge { quota: quota.clone(), key, cost, stance, scope, fallback }
+        let Charge { key, quota, cost, stance, scope, origin, fallback } = *charge;
+        OwnedCharge { quota: quota.clone(), key, cost, stance, scope, origin, fallback }
     }
 }
 
 impl OwnedCharge {
     /// The charge.
     pub fn charge(&self) -> Charge<'_> {
-        let &OwnedCharge { ref quota, key, cost, stance, scope, fallback } = self;
-        Charge { key, quota, cost, stance, scope, fallback }
+        let &OwnedCharge { ref quota, key, cost, stance, scope, origin, fallback } = self;
+        Charge { key, quota, cost, stance, scope, origin, fallback }
     }
 }
 
@@ -239,6 +243,23 @@ pub enum Scope {
     Caller,
     /// Many callers'.
     Shared,
+}
+
+/// Whose word it takes to have a counter: what costs a client less to make up comes later, and finds
+/// less room in a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// An issuer's, a certificate authority's, or the policy's: there are as many as they name.
+    Verified,
+    /// An IPv4 address: a client has few.
+    Address,
+    /// An IPv6 network: a client may have millions.
+    Network,
+    /// Anybody's: the client writes what it is counted by.
+    Chosen {
+        /// Keyed hash of who does: the verified caller, else the client's address.
+        by: u128,
+    },
 }
 
 /// What becomes of a charge if the store does not answer.

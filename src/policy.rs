@@ -37,8 +37,8 @@ pub use self::{
     diff::{Change, Difference, Fate, PolicyDifference, Presence, RouteChange, WindowChange, diff},
     file::schema,
     limit::{
-        Allowance, Allowances, Cost, Enforcement, KeyPart, Limit, OnMissing, Per, Refund,
-        RefundBound, Statuses,
+        Allowance, Allowances, Cost, Enforcement, KeyPart, Limit, OnMissing, OpenParts, Per,
+        Refund, RefundBound, Statuses,
     },
     matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, RoutePart, Router},
     networks::{AddressRefusal, AddressRules, Networks},

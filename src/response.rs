@@ -17,7 +17,7 @@ use crate::{
     identity::{CredentialError, IdentityError},
     policy::{AddressRefusal, HeaderProfile, Responses},
     server::{Violation, ViolationKind},
-    store::StoreError,
+    store::{NoRoom, StoreError},
     target::TargetError,
     upstream::{ConnectionNamesProtectedField, UpstreamError},
 };
@@ -147,6 +147,9 @@ pub const INTERNAL_ERROR: u16 = 500;
 /// How long to wait after a fault that is expected to pass.
 const SOON: u64 = 1;
 
+/// How long to wait after asking for too many counters: the next minute has room for as many again.
+const A_MINUTE: u64 = 60;
+
 impl Rejection {
     /// The status that the client sees.
     pub fn status(&self, responses: &Responses) -> StatusCode {
@@ -172,14 +175,21 @@ impl Rejection {
                 IdentityError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             },
             Rejection::Primary(_) | Rejection::Secondary(_) => responses.denied_status,
+            // Others are served: that is no fault of this server, and no reason to take it out.
+            Rejection::Store(StoreError::NoRoom(NoRoom::Client | NoRoom::Minute)) => {
+                responses.denied_status
+            }
             Rejection::Denied
             | Rejection::Address(_)
             | Rejection::MissingKey(_)
             | Rejection::Scope(_) => StatusCode::FORBIDDEN,
             Rejection::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Rejection::Store(StoreError::Full | StoreError::Unanswered(_)) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Rejection::Store(
+                StoreError::NoRoom(
+                    NoRoom::Full | NoRoom::Addresses | NoRoom::Networks | NoRoom::Unverified,
+                )
+                | StoreError::Unanswered(_),
+            ) => StatusCode::SERVICE_UNAVAILABLE,
             Rejection::Upstream(error) => match error {
                 UpstreamError::NoAddress
                 | UpstreamError::Connect(_)
@@ -241,6 +251,9 @@ impl Rejection {
             Rejection::AmbiguousKey(limit) => {
                 format!("The request has an ambiguous value of what limit {limit} counts by.")
             }
+            Rejection::Store(StoreError::NoRoom(reason)) if reason.is_clients_fault() => {
+                "Too many different values of what a limit counts by. Try again later.".into()
+            }
             Rejection::Store(_) => "The service is busy. Try again later.".into(),
             Rejection::Upstream(error) => match error {
                 UpstreamError::NoAddress
@@ -283,6 +296,9 @@ impl Rejection {
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Rejection::Primary(denial) | Rejection::Secondary(denial) => denial.retry_after,
+            Rejection::Store(StoreError::NoRoom(reason)) if reason.is_clients_fault() => {
+                Some(A_MINUTE)
+            }
             Rejection::Store(_)
             | Rejection::Identity(IdentityError::Unavailable)
             | Rejection::Upstream(UpstreamError::Busy | UpstreamError::Exhausted(_)) => Some(SOON),

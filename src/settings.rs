@@ -14,6 +14,7 @@ mod reload;
 mod secret;
 mod store;
 mod timeouts;
+mod unverified;
 mod warnings;
 
 use std::{

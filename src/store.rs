@@ -12,6 +12,8 @@ mod local;
 mod memo;
 mod memory;
 mod moving;
+mod newcomers;
+mod no_room;
 mod recent;
 mod redis;
 mod snapshot;
@@ -26,7 +28,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use self::{memo::Memo, moving::Moved, redis::RedisStore};
+use self::{memo::Memo, moving::Moved, newcomers::Newcomers, redis::RedisStore};
 use crate::{
     clock::Timestamp,
     limit::{Charge, DecidedBy, Decision, Outcome, Receipt, Standing, Verdict},
@@ -36,17 +38,18 @@ use crate::{
 pub use self::{
     counts::Counts,
     keeper::{Keeper, Saver, restore},
-    memory::MemoryStore,
+    memory::{Bounds, MemoryStore},
     moving::Move,
+    no_room::NoRoom,
     unsettled::{Unsettled, UnsettledUnits},
 };
 
 /// Why a store could not decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Every place for a counter is taken by one that is in use.
-    #[error("every counter is in use")]
-    Full,
+    /// A limit needs one more counter than there may be.
+    #[error("no room for another counter: {0}")]
+    NoRoom(#[from] NoRoom),
     /// Redis did not decide, and a limit is closed then.
     #[error("the store did not decide: {0}")]
     Unanswered(#[from] Unanswered),
@@ -121,6 +124,8 @@ pub struct Stores {
     pub counts: Counts,
     /// Units that responses may still give back, of limits that count only some.
     unsettled: Arc<Unsettled>,
+    /// Counters in Redis that clients have asked for lately.
+    newcomers: Newcomers,
 }
 
 /// The stores, as one worker reaches them.
@@ -151,12 +156,14 @@ impl Stores {
     /// What `settings` describe; `memory` has the counters that are kept in the process.
     pub fn new(settings: StoreSettings, memory: MemoryStore) -> Self {
         let moving = Move::new(settings.next.as_ref());
+        let newcomers = Newcomers::new(settings.new_per_minute);
         Stores {
             memory: Arc::new(memory),
             settings,
             moving,
             counts: Counts::default(),
             unsettled: Arc::default(),
+            newcomers,
         }
     }
 
@@ -190,22 +197,36 @@ impl Store {
     /// Takes all `charges` or none, at `now`.
     ///
     /// # Errors
-    /// [`StoreError::Full`] if a charge needs a new counter in the process and there is no room for
-    /// one; [`StoreError::Unanswered`] if Redis does not answer and a limit is closed then. What was
-    /// taken until then is given back.
+    /// [`StoreError::NoRoom`] if a charge needs a new counter and there is no room for one, whatever
+    /// its limit says about outages: that is none, and a client that can bring it about must not get
+    /// past a limit by it. [`StoreError::Unanswered`] if Redis does not answer and a limit is closed
+    /// then. What was taken until then is given back.
     pub async fn charge(
         self: &Rc<Self>,
         charges: &[Charge<'_>],
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
-        if let (Backend::Memory(memory), None) = (&self.current, &self.next) {
-            return memory.charge(charges, now);
+        let decision = match (&self.current, &self.next) {
+            (Backend::Memory(memory), None) => memory.charge(charges, now),
+            _ => self.charge_elsewhere(charges, now).await,
+        };
+        if let Err(StoreError::NoRoom(reason)) = &decision {
+            self.stores.counts.count_no_room(*reason);
         }
+        decision
+    }
+
+    /// The same where counters are not in the process alone.
+    async fn charge_elsewhere(
+        self: &Rc<Self>,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Result<Decision, StoreError> {
         if let Some(decision) = self.memo.borrow_mut().recall(charges, now) {
             return Ok(decision);
         }
         // On the heap: whoever waits for this future moves it about with its own, several times.
-        let decision = Box::pin(self.charge_groups(charges, now)).await?;
+        let decision = Box::pin(self.charge_admitted(charges, now)).await?;
         let mut memo = self.memo.borrow_mut();
         match decision.verdict {
             Verdict::Deny => memo.remember(charges, &decision, now),

@@ -3,7 +3,11 @@
 use std::{borrow::Cow, fmt::Write};
 
 use super::{Context, Phase, upstreams};
-use crate::{clock::Timestamp, server::Fault, store::Unanswered};
+use crate::{
+    clock::Timestamp,
+    server::Fault,
+    store::{NoRoom, Unanswered},
+};
 
 /// The type of the text.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -55,6 +59,14 @@ pub(super) fn text(context: &Context) -> String {
 
     text.family("tollgate_store_counters", Kind::Gauge, "Counters in the process.");
     text.sample(&[], context.shared.stores.memory.len() as u64);
+    let help = "Those of them by what clients choose: headers, cookies, hosts, paths.";
+    text.family("tollgate_store_unverified_counters", Kind::Gauge, help);
+    text.sample(&[], context.shared.stores.memory.unverified() as u64);
+    let help = "Requests refused for want of room for a counter, by reason.";
+    text.family("tollgate_store_no_room_total", Kind::Counter, help);
+    for reason in NoRoom::ALL {
+        text.sample(&[("reason", reason.name())], counts.no_room(reason));
+    }
     let help = "Decisions that Redis did not make, by reason.";
     text.family("tollgate_store_unanswered_total", Kind::Counter, help);
     for reason in Unanswered::ALL {

@@ -199,6 +199,7 @@ impl<'r, 'p> Charges<'r, 'p> {
             true => Role::Primary,
         };
         let (key, cost) = (|id| Key::new(owner, entry, id), self.cost(limit));
+        let origin = keys.origin(limit.open);
         let with_roles = allowances
             .iter()
             .map(|allowance| (allowance, role))
@@ -216,6 +217,7 @@ impl<'r, 'p> Charges<'r, 'p> {
                 },
                 stance: role.stance(),
                 scope: limit.scope(),
+                origin,
                 fallback: limit.fallback,
             };
             asked.charges.push(charge);

@@ -1,14 +1,15 @@
 //! Whose counter a limit asks for, and which: the request's values for what the limit counts by.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, net::IpAddr};
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, Method};
 use smallvec::SmallVec;
 
 use super::charges::Charges;
 use crate::{
-    identity::{Identity, Prefixes, cookie_to_count},
-    policy::{KeyPart, Limit, Per},
+    identity::{CallerValue, Identity, Prefixes, canonical, cookie_to_count},
+    limit::Origin,
+    policy::{KeyPart, Limit, OpenParts, Per},
 };
 
 /// What a key is made from.
@@ -92,6 +93,45 @@ impl Keys<'_, '_, '_> {
         Some((owner, entry))
     }
 
+    /// Whose word it takes to have the counter: of several parts, theirs that cost least to make up.
+    pub(super) fn origin(&self, open: OpenParts) -> Origin {
+        let origins = self.per.parts.iter().map(|part| self.origin_of(part, open));
+        origins.max().unwrap_or(Origin::Verified)
+    }
+
+    fn origin_of(&self, part: &KeyPart, open: OpenParts) -> Origin {
+        match part {
+            KeyPart::Claim(_) => Origin::Verified,
+            KeyPart::Caller => match self.identity.caller.as_ref().map(|caller| &caller.value) {
+                Some(CallerValue::Address(address)) => by_address(*address),
+                Some(CallerValue::Claim(_) | CallerValue::Certificate(_)) | None => {
+                    Origin::Verified
+                }
+            },
+            KeyPart::ClientIp => by_address(self.charges.client.address),
+            KeyPart::Host if !open.hosts => Origin::Verified,
+            KeyPart::Path if !open.paths => Origin::Verified,
+            KeyPart::Method if is_usual(self.charges.head.method) => Origin::Verified,
+            KeyPart::Host
+            | KeyPart::Path
+            | KeyPart::PathParameter(_)
+            | KeyPart::Method
+            | KeyPart::Header(_)
+            | KeyPart::Cookie(_) => Origin::Chosen { by: self.client() },
+        }
+    }
+
+    /// Who sends the request: a verified caller is not answerable for others at its address.
+    fn client(&self) -> u128 {
+        match &self.identity.caller {
+            Some(caller) if !matches!(caller.value, CallerValue::Address(_)) => caller.hash,
+            _ => {
+                let Charges { identifier, client, .. } = self.charges;
+                identifier.hash_address(client.address, Prefixes::default())
+            }
+        }
+    }
+
     fn address(&self) -> u128 {
         let prefixes = Prefixes { ipv4: self.per.ipv4_prefix, ipv6: self.per.ipv6_prefix };
         let Charges { identifier, client, .. } = self.charges;
@@ -136,6 +176,27 @@ pub(super) fn only_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Optio
     let mut values = headers.get_all(name).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     Some(value.as_bytes()).filter(|value| !value.is_empty())
+}
+
+fn by_address(address: IpAddr) -> Origin {
+    match canonical(address) {
+        IpAddr::V4(_) => Origin::Address,
+        IpAddr::V6(_) => Origin::Network,
+    }
+}
+
+/// Whether a method is one of the few that clients have no choice but to use.
+fn is_usual(method: &Method) -> bool {
+    const USUAL: [Method; 7] = [
+        Method::GET,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::HEAD,
+        Method::OPTIONS,
+    ];
+    USUAL.iter().any(|usual| usual.as_str().eq_ignore_ascii_case(method.as_str()))
 }
 
 /// A slash at the end makes no difference to routes, so none to counters.

@@ -127,7 +127,7 @@ impl Shared {
 /// Counters in the process to which nothing was charged.
 pub(super) fn fresh_stores() -> Arc<Stores> {
     let settings = StoreSettings::in_process();
-    let memory = MemoryStore::new(settings.max_keys, NO_SECRET);
+    let memory = MemoryStore::new(settings.bounds, NO_SECRET);
     Arc::new(Stores::new(settings, memory))
 }
 
@@ -144,17 +144,17 @@ fn counters(settings: &StoreSettings, now: Timestamp) -> Result<MemoryStore, NoR
         secret => secret,
     };
     let saved = settings.snapshot.as_ref();
-    let restored = saved.and_then(|saved| restore(&saved.file, settings.max_keys, now));
+    let restored = saved.and_then(|saved| restore(&saved.file, settings.bounds, now));
     match restored {
         Some(store) if secret.is_none_or(|secret| secret == store.key_secret()) => Ok(store),
         Some(_) => {
             tracing::warn!("starting without the saved counters: they have another key secret");
-            Ok(MemoryStore::new(settings.max_keys, secret.unwrap_or(NO_SECRET)))
+            Ok(MemoryStore::new(settings.bounds, secret.unwrap_or(NO_SECRET)))
         }
         None => {
             let mut random = [0; 16];
             aws_lc_rs::rand::fill(&mut random).map_err(|_| NoRandomness)?;
-            Ok(MemoryStore::new(settings.max_keys, secret.unwrap_or(random)))
+            Ok(MemoryStore::new(settings.bounds, secret.unwrap_or(random)))
         }
     }
 }

@@ -19,6 +19,7 @@ mod limits;
 mod measure;
 mod networks;
 mod notes;
+mod open;
 mod overrides;
 mod quotas;
 mod responses;
@@ -40,11 +41,12 @@ use self::{
     fingerprint::Fingerprint,
     issuers::{API_KEYS, INTROSPECTION},
     notes::notes,
+    open::open_parts,
     routes::RouteContext,
     words::Names,
 };
 use super::{
-    HostPattern, Limit, Matcher, Policy, Route, Router, Sources, Upstream,
+    HostPattern, Limit, Matcher, OpenParts, Policy, Route, Router, Sources, Upstream,
     file::{LATER, RawPaths, RawPolicy, schema},
 };
 use crate::{
@@ -285,6 +287,9 @@ impl Compiler<'_> {
             notes: Vec::new(),
         };
         policy.notes = notes(&raw, &policy);
+        let open: Vec<OpenParts> =
+            (0..policy.limits.len()).map(|limit| open_parts(limit, &policy)).collect();
+        policy.limits.iter_mut().zip(open).for_each(|(limit, open)| limit.open = open);
         self.warn_of(&raw, &policy);
         policy.warnings = std::mem::take(&mut self.warnings);
         policy.warnings.sort_by(|one, other| one.problem.cmp(&other.problem));

@@ -14,6 +14,8 @@ pub struct Limit {
     pub resource: HeaderValue,
     /// What a counter is kept for.
     pub per: Per,
+    /// Whether clients choose the hosts and paths of its requests.
+    pub open: OpenParts,
     /// What each tier may use, by the tier's position.
     pub rates: Vec<Allowances>,
     /// Other rates for some requests.
@@ -94,6 +96,16 @@ pub struct Per {
     pub ipv4_prefix: u8,
     /// IPv6 addresses with the same prefix of this length are one; 64.
     pub ipv6_prefix: u8,
+}
+
+/// What is open about the routes that a limit is listed by: of what is open, a client can make up as
+/// many values as it likes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenParts {
+    /// One of them takes requests for any host, or any below a name.
+    pub hosts: bool,
+    /// One of them takes requests for more than one path.
+    pub paths: bool,
 }
 
 /// One thing that a limit is counted per.

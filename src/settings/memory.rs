@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Checker, beside};
-use crate::yaml::Spanned;
+use crate::{store::Bounds, yaml::Spanned};
 
 /// A file that counters are kept in from one start to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,8 @@ pub struct SnapshotSettings {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "memory section")]
 pub(super) struct RawMemory {
-    /// Counters in use at most. Past it, new callers get 503. Default: 2000000.
+    /// Counters in use at most. Past it, new callers get 503. Addresses leave an eighth of them to
+    /// verified callers, and IPv6 networks another to IPv4 addresses. Default: 2000000.
     #[schemars(range(min = 1))]
     #[schemars(extend("examples" = [2000000]))]
     pub(super) max_keys: Option<Spanned<u64>>,
@@ -45,7 +46,7 @@ pub(super) struct RawSnapshot {
     every: Option<Spanned<String>>,
 }
 
-pub(super) const DEFAULT_MAX_KEYS: usize = 2_000_000;
+pub(super) const DEFAULT_MAX_KEYS: usize = Bounds::DEFAULT.max_keys;
 const DEFAULT_SNAPSHOT_PAUSE: Duration = Duration::from_secs(60);
 
 impl RawMemory {

@@ -9,11 +9,12 @@ use serde::Deserialize;
 
 use super::{
     Checker,
-    memory::{DEFAULT_MAX_KEYS, RawMemory, SnapshotSettings},
+    memory::{RawMemory, SnapshotSettings},
     moving::Moving,
     redis::{RawRedis, RedisSettings},
+    unverified::{DEFAULT_NEW_PER_MINUTE, RawUnverifiedKeys},
 };
-use crate::yaml::Spanned;
+use crate::{store::Bounds, yaml::Spanned};
 
 /// Where counters live.
 #[derive(Clone, PartialEq)]
@@ -31,7 +32,10 @@ pub struct StoreSettings {
     /// Whether responses say that the store did not decide.
     pub tells_fallback: bool,
     /// Counters that the in-process store keeps at most.
-    pub max_keys: usize,
+    pub bounds: Bounds,
+    /// Different counters in Redis, of those by what clients choose, that one client may ask for in a
+    /// minute.
+    pub new_per_minute: u32,
     /// Where its counters are kept from one start to the next.
     pub snapshot: Option<SnapshotSettings>,
 }
@@ -55,7 +59,8 @@ impl StoreSettings {
             deadline: DEFAULT_DEADLINE,
             instances: NonZeroU32::MIN,
             tells_fallback: false,
-            max_keys: DEFAULT_MAX_KEYS,
+            bounds: Bounds::DEFAULT,
+            new_per_minute: DEFAULT_NEW_PER_MINUTE,
             snapshot: None,
         }
     }
@@ -134,6 +139,10 @@ pub(super) struct RawStore {
     /// file's folder.
     #[schemars(extend("examples" = ["key-secret"]))]
     pub(super) key_secret_file: Option<Spanned<String>>,
+    /// How many counters there may be whose names clients write themselves.
+    #[serde(default)]
+    #[schemars(extend("examples" = [{ "percent": 50 }]))]
+    pub(super) unverified_keys: RawUnverifiedKeys,
     /// Whether responses say (`x-tollgate-store`) that Redis did not decide. Default: false.
     #[serde(default)]
     pub(super) fallback_header: bool,
@@ -161,6 +170,7 @@ impl Checker<'_> {
     pub(super) fn store(&mut self, raw: &RawStore) -> Option<StoreSettings> {
         let memory = self.memory_of(raw);
         let max_keys = self.max_keys(memory.and_then(|memory| memory.max_keys.as_ref()));
+        let (bounds, new_per_minute) = self.unverified_keys(max_keys, &raw.unverified_keys);
         let snapshot = memory.and_then(|memory| memory.snapshot.as_ref());
         let snapshot = snapshot.and_then(|raw| self.snapshot(raw));
         let current = self.current(raw);
@@ -183,7 +193,8 @@ impl Checker<'_> {
             deadline,
             instances,
             tells_fallback: raw.fallback_header,
-            max_keys,
+            bounds,
+            new_per_minute,
             snapshot,
         })
     }

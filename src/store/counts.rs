@@ -1,9 +1,9 @@
 //! What happened in the stores that nobody would notice otherwise: decisions that Redis did not
-//! make, and those in which two stores disagree.
+//! make, those in which two stores disagree, and requests for which there was no room.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Unanswered;
+use super::{NoRoom, Unanswered};
 
 /// Numbers since the start, by event.
 #[derive(Debug, Default)]
@@ -16,6 +16,12 @@ pub struct Counts {
     bad_reply: Counter,
     mirrored: Counter,
     disagreed: Counter,
+    full: Counter,
+    addresses: Counter,
+    networks: Counter,
+    unverified: Counter,
+    client: Counter,
+    minute: Counter,
 }
 
 /// A number, and how much of it was told.
@@ -39,6 +45,15 @@ impl Counts {
     /// Those of them that it made otherwise.
     pub fn disagreed(&self) -> u64 {
         self.disagreed.total.load(Ordering::Relaxed)
+    }
+
+    /// Requests refused for want of room for a counter, for this reason.
+    pub fn no_room(&self, reason: NoRoom) -> u64 {
+        self.lack(reason).total.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_no_room(&self, reason: NoRoom) {
+        self.lack(reason).add();
     }
 
     pub(super) fn count_unanswered(&self, reason: Unanswered) {
@@ -68,6 +83,13 @@ impl Counts {
                 tracing::warn!(decisions, %reason, "redis did not decide");
             }
         }
+        for reason in NoRoom::ALL {
+            let refused = self.lack(reason).take_untold();
+            if refused > 0 {
+                let advice = reason.advice();
+                tracing::warn!(refused, %reason, advice, "no room for new counters");
+            }
+        }
         let (decisions, disagreed) = (self.mirrored.take_untold(), self.disagreed.take_untold());
         if disagreed > 0 {
             tracing::warn!(decisions, disagreed, "the next store would decide otherwise");
@@ -82,6 +104,17 @@ impl Counts {
             Unanswered::Lost => &self.lost,
             Unanswered::Refused => &self.refused,
             Unanswered::BadReply => &self.bad_reply,
+        }
+    }
+
+    fn lack(&self, reason: NoRoom) -> &Counter {
+        match reason {
+            NoRoom::Full => &self.full,
+            NoRoom::Addresses => &self.addresses,
+            NoRoom::Networks => &self.networks,
+            NoRoom::Unverified => &self.unverified,
+            NoRoom::Client => &self.client,
+            NoRoom::Minute => &self.minute,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    MemoryStore,
+    Bounds, MemoryStore,
     snapshot::{self, SnapshotError, Writer},
 };
 use crate::clock::{Clock, Timestamp};
@@ -107,8 +107,8 @@ fn save(store: &MemoryStore, file: &Path, now: Timestamp) {
 
 /// A store with the counters that `file` holds. None: there is no such file, or nothing of ours in
 /// it, which is logged.
-pub fn restore(file: &Path, max_keys: usize, now: Timestamp) -> Option<MemoryStore> {
-    match read(file, max_keys, now) {
+pub fn restore(file: &Path, bounds: Bounds, now: Timestamp) -> Option<MemoryStore> {
+    match read(file, bounds, now) {
         Ok(store) => store,
         Err(error) => {
             let file = file.display();
@@ -118,13 +118,9 @@ pub fn restore(file: &Path, max_keys: usize, now: Timestamp) -> Option<MemorySto
     }
 }
 
-fn read(
-    file: &Path,
-    max_keys: usize,
-    now: Timestamp,
-) -> Result<Option<MemoryStore>, SnapshotError> {
+fn read(file: &Path, bounds: Bounds, now: Timestamp) -> Result<Option<MemoryStore>, SnapshotError> {
     let Some(mut snapshot) = snapshot::read(file)? else { return Ok(None) };
-    let store = MemoryStore::new(max_keys, snapshot.secret);
+    let store = MemoryStore::new(bounds, snapshot.secret);
     while let Some(block) = snapshot.next_block()? {
         if !store.load(&block, now) {
             return Err(SnapshotError::Torn);
@@ -138,9 +134,10 @@ fn read(
 mod tests {
     use super::*;
     use crate::limit::{
-        Align, Charge, Concurrency, FixedWindow, Gcra, Key, LimitId, Quota, SlidingLog,
+        Align, Charge, Concurrency, FixedWindow, Gcra, Key, LimitId, Origin, Quota, SlidingLog,
         SlidingWindow, TokenBucket,
     };
+    use crate::store::NoRoom;
 
     const NOW: Timestamp = Timestamp::from_secs(1_790_000_000);
     const HOUR: Duration = Duration::from_secs(3600);
@@ -182,7 +179,7 @@ mod tests {
         save(&store, &file, NOW);
 
         let later = NOW + HOUR / 60;
-        let restored = restore(&file, 10_000, later).unwrap();
+        let restored = restore(&file, 10_000.into(), later).unwrap();
         assert_eq!((restored.len(), restored.key_secret()), (500 - 83, SECRET));
         for owner in 0..500 {
             let charge = [charge(owner, &quotas[owner as usize % quotas.len()])];
@@ -204,17 +201,37 @@ mod tests {
             store.charge(&[charge(owner, &quotas[0])], NOW).unwrap();
         }
         save(&store, &file, NOW);
-        assert_eq!(restore(&file, 100, NOW + HOUR).unwrap().len(), 0);
-        assert_eq!(restore(&file, 4, NOW).unwrap().len(), 4);
+        assert_eq!(restore(&file, 100.into(), NOW + HOUR).unwrap().len(), 0);
+        assert_eq!(restore(&file, 4.into(), NOW).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn counters_by_what_clients_choose_are_known_as_such_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("counters");
+        let (store, quotas) = (MemoryStore::new(100, SECRET), quotas());
+        let chosen =
+            |owner| Charge { origin: Origin::Chosen { by: 7 }, ..charge(owner, &quotas[0]) };
+        for owner in 0..3 {
+            store.charge(&[chosen(owner)], NOW).unwrap();
+        }
+        store.charge(&[charge(9, &quotas[0])], NOW).unwrap();
+        save(&store, &file, NOW);
+        let bounds = Bounds { per_address: 3, ..Bounds::from(100) };
+        let restored = restore(&file, bounds, NOW).unwrap();
+        assert_eq!((restored.len(), restored.unverified()), (4, 3));
+        restored.charge(&[chosen(2)], NOW).unwrap();
+        assert_eq!(restored.charge(&[chosen(3)], NOW), Err(NoRoom::Client.into()));
+        restored.charge(&[charge(4, &quotas[0])], NOW).unwrap();
     }
 
     #[test]
     fn start_without_a_good_file_is_a_fresh_one() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counters");
-        assert!(restore(&file, 100, NOW).is_none());
+        assert!(restore(&file, 100.into(), NOW).is_none());
         std::fs::write(&file, "tollgate counters\ntorn").unwrap();
-        assert!(restore(&file, 100, NOW).is_none());
+        assert!(restore(&file, 100.into(), NOW).is_none());
     }
 
     #[test]
@@ -225,7 +242,7 @@ mod tests {
         let keeper = Keeper::start(Arc::clone(&store), file.clone(), HOUR, Clock::System).unwrap();
         store.charge(&[charge(1, &quotas[3])], Clock::System.now()).unwrap();
         keeper.finish();
-        assert_eq!(restore(&file, 100, Clock::System.now()).unwrap().len(), 1);
+        assert_eq!(restore(&file, 100.into(), Clock::System.now()).unwrap().len(), 1);
     }
 
     #[test]

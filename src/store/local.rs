@@ -23,7 +23,7 @@ impl Store {
         self.ahead.set(ahead);
         for (charge, count) in charges.iter().zip(&reply.counts) {
             let memory = &self.stores.memory;
-            let has_room = || !memory.is_half_full() || memory.count(charge).is_some();
+            let has_room = || !memory.is_half_full(charge) || memory.count(charge).is_some();
             if charge.fallback == Fallback::Local && has_room() {
                 let share = count.share(self.instances());
                 memory.adopt(charge, &share, reply.decision.now);

@@ -4,11 +4,13 @@
 //! address) locks their shards in ascending order, so that every request is decided as if it were
 //! alone.
 //!
-//! A live counter is never evicted. When `max_keys` are in use, a request that needs one more is
-//! refused ([`StoreError::Full`]) and callers who have one go on: a bound that a flood of fresh
-//! identities could lift, or that threw out the busiest counters, would not be a limit.
+//! A live counter is never evicted. When there is no room for one more, a request that needs it is
+//! refused ([`StoreError::NoRoom`]) and callers who have one go on: a bound that a flood of fresh
+//! identities could lift, or that threw out the busiest counters, would not be a limit. How much room
+//! there is goes by whose word it takes to have a counter (`room`).
 
 mod persist;
+mod room;
 mod table;
 
 use std::{
@@ -21,15 +23,20 @@ use std::{
 
 use smallvec::SmallVec;
 
-use self::table::Table;
-use super::{Adjustment, StoreError};
+use self::{
+    room::{Needs, Room, Tag, tag},
+    shard::Shard,
+    table::TAG_BITS,
+};
+use super::{Adjustment, NoRoom, StoreError};
 use crate::{
     clock::Timestamp,
     limit::{
-        Algorithm, Bucket, Charge, DecidedBy, Decision, Leases, Level, Log, Outcome, Outcomes,
-        Quota, Receipt, Stance, Standing, Verdict, Window, Windows,
+        Algorithm, Charge, DecidedBy, Decision, Outcome, Outcomes, Quota, Stance, Standing, Verdict,
     },
 };
+
+pub use self::room::Bounds;
 
 const SHARDS: usize = 1024;
 
@@ -53,30 +60,17 @@ const SWEEP_PAUSE_A_COUNTER: Duration = Duration::from_micros(500);
 pub struct MemoryStore {
     shards: Box<[Mutex<Shard>]>,
     /// Counters in all shards, those included that are over and not yet swept.
-    entries: AtomicUsize,
-    max_keys: usize,
-    /// Counters that one shard may have: one owner with counters without number fills a shard, not
-    /// the store, and no shard takes long to be swept or to grow.
+    room: Room,
+    /// Counters that one shard may have of those that are verified, and of the others: one owner with
+    /// counters without number fills a shard, not the store, and no shard takes long to be swept or to
+    /// grow.
     max_keys_a_shard: usize,
     /// The secret that its keys were hashed with: without it, they name nobody.
     key_secret: [u8; 16],
-    refused: AtomicU64,
     /// The shard that the next [`MemoryStore::sweep`] begins with.
     sweep_at: AtomicUsize,
     /// Until when, in microseconds since the epoch, no request looks for room in others' shards.
     idle_until: AtomicU64,
-}
-
-/// Counters of some owners. Each algorithm has a table of its own: an entry is as large as its state
-/// and no larger, and a state can only ever meet the algorithm that made it.
-struct Shard {
-    fixed_window: Table<Window>,
-    sliding_window: Table<Windows>,
-    sliding_log: Table<Log>,
-    token_bucket: Table<Bucket>,
-    gcra: Table<Level>,
-    concurrency: Table<Leases>,
-    swept: Timestamp,
 }
 
 /// Evaluates an expression with the algorithm of a quota and the shard's table of its states.
@@ -111,19 +105,19 @@ macro_rules! with_table {
     };
 }
 
-// After the macro, which it uses.
+// After the macro, which they use.
 mod carry;
+mod shard;
 
 impl MemoryStore {
-    /// An empty store for at most `max_keys` counters, whose keys are hashed with `key_secret`.
-    pub fn new(max_keys: usize, key_secret: [u8; 16]) -> Self {
+    /// An empty store for at most so many counters, whose keys are hashed with `key_secret`.
+    pub fn new(bounds: impl Into<Bounds>, key_secret: [u8; 16]) -> Self {
+        let bounds = bounds.into();
         MemoryStore {
             shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(index))).collect(),
-            entries: AtomicUsize::new(0),
-            max_keys,
-            max_keys_a_shard: (max_keys / SHARDS * UNEVENNESS).max(MIN_KEYS_A_SHARD),
+            room: Room::new(bounds),
+            max_keys_a_shard: (bounds.max_keys / SHARDS * UNEVENNESS).max(MIN_KEYS_A_SHARD),
             key_secret,
-            refused: AtomicU64::new(0),
             sweep_at: AtomicUsize::new(0),
             idle_until: AtomicU64::new(0),
         }
@@ -132,7 +126,7 @@ impl MemoryStore {
     /// Takes all `charges` or none, at `now`.
     ///
     /// # Errors
-    /// [`StoreError::Full`] if a charge needs a new counter and there is no room for one; nothing
+    /// [`StoreError::NoRoom`] if a charge needs a new counter and there is no room for one; nothing
     /// was taken then.
     pub fn charge(&self, charges: &[Charge<'_>], now: Timestamp) -> Result<Decision, StoreError> {
         let mut shards = self.lock(charges);
@@ -146,15 +140,14 @@ impl MemoryStore {
             fits.push(fits_in);
         }
         let has_room = verdict == Verdict::Deny
-            || self.make_room(charges.iter().filter(|charge| charge.takes()), &mut shards, now);
+            || self
+                .make_room(charges.iter().filter(|charge| charge.takes()), &mut shards, now)
+                .is_ok();
         let is_enforced = |charge: &&Charge<'_>| charge.stance == Stance::Enforce;
         if !has_room {
             // What only counts is left out rather than keep a request from its way.
             let enforced = charges.iter().filter(|charge| charge.takes()).filter(is_enforced);
-            if !self.make_room(enforced, &mut shards, now) {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-                return Err(StoreError::Full);
-            }
+            self.make_room(enforced, &mut shards, now)?;
         }
 
         let mut outcomes = Outcomes::new();
@@ -182,8 +175,7 @@ impl MemoryStore {
         let charges = std::slice::from_ref(charge);
         let mut shards = self.lock(charges);
         if let Adjustment::Take = adjustment {
-            let has_room = self.make_room(charges.iter(), &mut shards, now);
-            has_room.then_some(())?;
+            self.make_room(charges.iter(), &mut shards, now).ok()?;
         }
         let shard = shards.of(charge).ok()?;
         match adjustment {
@@ -212,8 +204,7 @@ impl MemoryStore {
         let first = self.sweep_at.fetch_add(SHARDS_A_SWEEP, Ordering::Relaxed);
         for index in first..first + SHARDS_A_SWEEP {
             if let Some(shard) = self.shards.get(index % SHARDS) {
-                let dropped = lock(shard).sweep(now);
-                self.entries.fetch_sub(dropped, Ordering::Relaxed);
+                lock(shard).sweep(&self.room, now);
             }
         }
     }
@@ -225,17 +216,17 @@ impl MemoryStore {
 
     /// Counters in use.
     pub fn len(&self) -> usize {
-        self.entries.load(Ordering::Relaxed)
+        self.room.len()
+    }
+
+    /// Those of them by what clients choose.
+    pub fn unverified(&self) -> usize {
+        self.room.chosen()
     }
 
     /// Whether no counter is in use.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Requests refused for lack of room since this was last asked.
-    pub fn take_refused(&self) -> u64 {
-        self.refused.swap(0, Ordering::Relaxed)
     }
 
     /// Takes a charge, whether or not it fits.
@@ -244,7 +235,7 @@ impl MemoryStore {
             return untaken(shard.standing(charge, now));
         };
         if is_new {
-            self.entries.fetch_add(1, Ordering::Relaxed);
+            shard.count_new(tag(charge.origin), &self.room);
         }
         outcome
     }
@@ -271,24 +262,40 @@ impl MemoryStore {
         charges: impl Iterator<Item = &'c Charge<'c>> + Clone,
         shards: &mut LockedShards<'_>,
         now: Timestamp,
-    ) -> bool {
+    ) -> Result<(), NoRoom> {
         let is_crowded = shards.0.iter().any(|(_, shard)| shard.len() >= self.max_keys_a_shard);
-        let has_room = |new: usize| self.len() + new <= self.max_keys;
-        if !is_crowded && has_room(charges.clone().count()) {
-            return true;
+        let all: Needs = charges.clone().map(|charge| tag(charge.origin)).collect();
+        if !is_crowded && self.room.admit(&all).is_ok() {
+            return Ok(());
         }
         let is_new =
             |charge: &&Charge<'_>| shards.of(charge).is_ok_and(|shard| !shard.knows(charge));
-        let new = charges.filter(is_new).count();
-        if new == 0 || (!is_crowded && has_room(new)) {
-            return true;
+        let new: SmallVec<[&Charge<'_>; 4]> = charges.filter(is_new).collect();
+        let needs: Needs = new.iter().map(|charge| tag(charge.origin)).collect();
+        if self.admit(&new, &needs, shards).is_ok() {
+            return Ok(());
         }
-        self.entries.fetch_sub(shards.sweep(now), Ordering::Relaxed);
-        if !has_room(new) {
+        shards.sweep(&self.room, now);
+        if self.room.admit(&needs).is_err() {
             self.sweep_some_others(now);
         }
-        let is_crowded = shards.0.iter().any(|(_, shard)| shard.len() >= self.max_keys_a_shard);
-        !is_crowded && has_room(new)
+        self.admit(&new, &needs, shards)
+    }
+
+    /// Whether new counters fit into the store, and into the shards of their owners.
+    fn admit(
+        &self,
+        new: &[&Charge<'_>],
+        needs: &[Tag],
+        shards: &mut LockedShards<'_>,
+    ) -> Result<(), NoRoom> {
+        for charge in new {
+            let shard = shards.of(charge).map_err(|_| NoRoom::Full)?;
+            if shard.len_beside(tag(charge.origin)) >= self.max_keys_a_shard {
+                return Err(NoRoom::Full);
+            }
+        }
+        self.room.admit(needs)
     }
 
     /// Sweeps as many others as one request may, but for those that are in use or were swept lately.
@@ -306,7 +313,7 @@ impl MemoryStore {
                 && shard.is_due(now)
             {
                 seen += shard.len();
-                self.entries.fetch_sub(shard.sweep(now), Ordering::Relaxed);
+                shard.sweep(&self.room, now);
             }
             if seen >= COUNTERS_A_REQUEST {
                 return;
@@ -330,114 +337,25 @@ impl LockedShards<'_> {
     fn of(&mut self, charge: &Charge<'_>) -> Result<&mut Shard, StoreError> {
         let index = shard_of(charge);
         let shard = self.0.iter_mut().find(|(locked, _)| *locked == index);
-        shard.map(|(_, shard)| &mut **shard).ok_or(StoreError::Full)
+        shard.map(|(_, shard)| &mut **shard).ok_or(StoreError::NoRoom(NoRoom::Full))
     }
 
     /// Sweeps those that were not swept lately.
-    fn sweep(&mut self, now: Timestamp) -> usize {
+    fn sweep(&mut self, room: &Room, now: Timestamp) {
         let due = self.0.iter_mut().filter(|(_, shard)| shard.is_due(now));
-        due.map(|(_, shard)| shard.sweep(now)).sum()
+        due.for_each(|(_, shard)| shard.sweep(room, now));
     }
 }
 
-impl Shard {
-    fn new(index: usize) -> Shard {
-        let stagger = index as f64 / SHARDS as f64;
-        Shard {
-            fixed_window: Table::new(stagger),
-            sliding_window: Table::new(stagger),
-            sliding_log: Table::new(stagger),
-            token_bucket: Table::new(stagger),
-            gcra: Table::new(stagger),
-            concurrency: Table::new(stagger),
-            swept: Timestamp::default(),
-        }
-    }
+/// The key of a charge's counter, with what is to be remembered of where it comes from.
+fn tagged(charge: &Charge<'_>) -> u128 {
+    let tag = u128::from(tag(charge.origin));
+    charge.key.entry << TAG_BITS >> TAG_BITS | tag << (u128::BITS - TAG_BITS)
+}
 
-    fn admits(&mut self, charge: &Charge<'_>, now: Timestamp) -> bool {
-        with_table!(self, charge.quota, (algorithm, table) => {
-            match table.find(charge.key.entry) {
-                Some(state) => algorithm.admits(state, charge.cost, now),
-                None => algorithm.admits(&Default::default(), charge.cost, now),
-            }
-        })
-    }
-
-    fn len(&self) -> usize {
-        self.fixed_window.len()
-            + self.sliding_window.len()
-            + self.sliding_log.len()
-            + self.token_bucket.len()
-            + self.gcra.len()
-            + self.concurrency.len()
-    }
-
-    fn knows(&mut self, charge: &Charge<'_>) -> bool {
-        with_table!(self, charge.quota, (_algorithm, table) => {
-            table.find(charge.key.entry).is_some()
-        })
-    }
-
-    fn standing(&mut self, charge: &Charge<'_>, now: Timestamp) -> Standing {
-        with_table!(self, charge.quota, (algorithm, table) => {
-            match table.find(charge.key.entry) {
-                Some(state) => algorithm.standing(state, now),
-                None => algorithm.standing(&Default::default(), now),
-            }
-        })
-    }
-
-    /// Takes a charge; true if its key is new.
-    fn take(&mut self, charge: &Charge<'_>, now: Timestamp) -> Option<(Outcome, bool)> {
-        with_table!(self, charge.quota, (algorithm, table) => {
-            let (state, is_new) = table.entry(charge.key.entry)?;
-            let receipt = Some(algorithm.take(state, charge.cost, now));
-            let standing = algorithm.standing(state, now);
-            Some((Outcome { receipt, ..untaken(standing) }, is_new))
-        })
-    }
-
-    /// What is told of a charge that does not fit.
-    fn deny(&mut self, charge: &Charge<'_>, now: Timestamp) -> Outcome {
-        let standing = with_table!(self, charge.quota, (algorithm, table) => {
-            let fresh = &mut Default::default();
-            let state = table.find_mut(charge.key.entry).unwrap_or(fresh);
-            algorithm.penalize(state, charge.cost, now);
-            let retry = algorithm.retry(state, charge.cost, now);
-            Standing { retry, ..algorithm.standing(state, now) }
-        });
-        untaken(standing)
-    }
-
-    fn give_back(
-        &mut self,
-        charge: &Charge<'_>,
-        receipt: Receipt,
-        now: Timestamp,
-    ) -> Option<Standing> {
-        with_table!(self, charge.quota, (algorithm, table) => {
-            let state = table.find_mut(charge.key.entry)?;
-            algorithm.give_back(state, receipt, charge.cost, now);
-            Some(algorithm.standing(state, now))
-        })
-    }
-
-    /// Whether it was not swept lately.
-    fn is_due(&self, now: Timestamp) -> bool {
-        let pause = SWEEP_PAUSE_A_COUNTER * self.len() as u32;
-        now.saturating_since(self.swept) >= pause.max(SWEEP_PAUSE) || now < self.swept
-    }
-
-    /// Drops what is over, and tells how many counters went.
-    fn sweep(&mut self, now: Timestamp) -> usize {
-        self.swept = now;
-        self.fixed_window.sweep(now)
-            + self.sliding_window.sweep(now)
-            + self.sliding_log.sweep(now)
-            + self.token_bucket.sweep(now)
-            + self.gcra.sweep(now)
-            + self.concurrency.sweep(now)
-    }
+/// What is remembered of the counter with this key.
+fn tag_of(key: u128) -> Tag {
+    (key >> (u128::BITS - TAG_BITS)) as Tag
 }
 
 /// What is told of a limit of which nothing was taken.

@@ -115,7 +115,7 @@ impl Store {
         }
     }
 
-    fn move_of(&self, owner: u128) -> Option<MoveMode> {
+    pub(super) fn move_of(&self, owner: u128) -> Option<MoveMode> {
         self.next.as_ref().and_then(|_| self.stores.moving.of(owner))
     }
 

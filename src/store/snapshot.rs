@@ -17,7 +17,7 @@ use crate::{clock::Timestamp, limit::Bytes};
 
 /// How the file begins, before the number of its format.
 const MAGIC: &[u8; 18] = b"tollgate counters\n";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 const HEADER_BYTES: usize = MAGIC.len() + 4 + 16 + 8;
 const DIGEST_BYTES: usize = 32;
@@ -324,9 +324,9 @@ mod tests {
         fs::remove_file(&path).unwrap();
         save(&path).unwrap();
         let mut later = fs::read(&path).unwrap();
-        later[MAGIC.len()] = 2;
+        later[MAGIC.len()] = 3;
         fs::write(&path, later).unwrap();
-        assert!(matches!(read(&path), Err(SnapshotError::Format(2))));
+        assert!(matches!(read(&path), Err(SnapshotError::Format(3))));
     }
 
     #[test]

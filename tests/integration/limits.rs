@@ -8,6 +8,7 @@ mod concurrency;
 mod costs;
 mod count_when;
 mod keys;
+mod made_up;
 mod overrides;
 mod payers;
 mod refunds;

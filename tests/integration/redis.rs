@@ -1,6 +1,7 @@
 //! Counters in Redis: real servers, alone, sharded, in a cluster.
 
 mod access;
+mod newcomers;
 mod servers;
 mod sharing;
 mod told;

@@ -14,7 +14,7 @@ use crate::{
     identity::Tiers,
     limit::{Fallback, Quota},
     policy::{
-        Allowance, Allowances, Enforcement, Limit, Overrides,
+        Allowance, Allowances, Enforcement, Limit, OpenParts, Overrides,
         file::{RawLimit, RawMeasure},
     },
     yaml::{Entries, Problem, Span, Spanned},
@@ -52,6 +52,7 @@ impl Compiler<'_> {
             name: name.value.as_str().into(),
             resource: HeaderValue::from_str(&name.value).ok()?,
             per: per?,
+            open: OpenParts::default(),
             rates: rates?,
             overrides: Overrides::default(),
             cost: cost?,

@@ -34,7 +34,7 @@ fn store_is_in_the_process_by_default() {
     assert_eq!(store.deadline, Duration::from_millis(25));
     assert_eq!(store.instances, NonZeroU32::MIN);
     assert!(!store.tells_fallback);
-    assert_eq!((store.max_keys, store.snapshot), (2_000_000, None));
+    assert_eq!((store.bounds.max_keys, store.snapshot), (2_000_000, None));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fallback_header: true
     assert_eq!(store.deadline, Duration::from_millis(40));
     assert_eq!(store.instances.get(), 4);
     assert!(store.tells_fallback);
-    assert_eq!(store.max_keys, 5);
+    assert_eq!(store.bounds.max_keys, 5);
     let snapshot = store.snapshot.unwrap();
     assert_eq!(snapshot.file, Path::new("config/a.snapshot"));
     assert_eq!(snapshot.every, Duration::from_secs(2));
@@ -89,7 +89,7 @@ fn size_of_the_store_in_the_process_is_told_in_any_place() {
         "current: { redis: { url: redis://a } }\nnext: { memory: { max_keys: 5 } }\nmode: move",
         "memory: { max_keys: 5 }\ncurrent: { redis: { url: redis://a } }",
     ] {
-        assert_eq!(good(text).max_keys, 5, "{text}");
+        assert_eq!(good(text).bounds.max_keys, 5, "{text}");
     }
 }
 

@@ -1,8 +1,6 @@
 //! Counters that come from another store, or go to one.
 
-use std::sync::atomic::Ordering;
-
-use super::MemoryStore;
+use super::{MemoryStore, tag, tagged};
 use crate::{
     clock::Timestamp,
     limit::{Charge, Count, Countable, Quota},
@@ -24,24 +22,25 @@ impl MemoryStore {
         let mut shards = self.lock(charges);
         // Leases are known to who holds them, and to nobody else.
         let is_lease = matches!(charge.quota, Quota::Concurrency(_));
-        if is_lease || !self.make_room(charges.iter(), &mut shards, now) {
+        if is_lease || self.make_room(charges.iter(), &mut shards, now).is_err() {
             return;
         }
         let Ok(shard) = shards.of(charge) else { return };
         let is_new = with_table!(shard, charge.quota, (_algorithm, table) => {
-            table.entry(charge.key.entry).map(|(state, is_new)| {
+            table.entry(tagged(charge)).map(|(state, is_new)| {
                 count.store_in(state);
                 is_new
             })
         });
         if is_new == Some(true) {
-            self.entries.fetch_add(1, Ordering::Relaxed);
+            shard.count_new(tag(charge.origin), &self.room);
         }
     }
 
-    /// Whether counters that nobody needs yet would take room from those that somebody will.
-    pub fn is_half_full(&self) -> bool {
-        self.len() >= self.max_keys / 2
+    /// Whether counters like this one that nobody needs yet would take room from those that somebody
+    /// will.
+    pub fn is_half_full(&self, charge: &Charge<'_>) -> bool {
+        self.room.is_half_full(tag(charge.origin))
     }
 
     /// Makes `count` what the counter holds, unless it holds as much; tells whether it did.

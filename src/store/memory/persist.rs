@@ -7,7 +7,12 @@
 
 use std::io;
 
-use super::{MemoryStore, lock, table::Table};
+use super::{
+    MemoryStore, lock,
+    room::{Room, is_verified},
+    table::Table,
+    tag_of,
+};
 use crate::{
     clock::Timestamp,
     limit::{Bytes, State},
@@ -55,14 +60,13 @@ impl MemoryStore {
     pub(in crate::store) fn load(&self, block: &Block, now: Timestamp) -> bool {
         let Some(shard) = self.shards.get(usize::from(block.shard)) else { return false };
         let shard = &mut *lock(shard);
-        let room = self.max_keys.saturating_sub(self.len());
         let mut loaded = None;
         for_each_table!(shard, (kind, table) => {
             if block.kind == kind {
-                loaded = decode(table, block, (room, now));
+                loaded = decode(table, block, (&self.room, now));
             }
         });
-        self.entries.fetch_add(loaded.unwrap_or(0), std::sync::atomic::Ordering::Relaxed);
+        shard.unverified += loaded.unwrap_or_default();
         loaded.is_some()
     }
 }
@@ -77,24 +81,29 @@ fn encode<S: State>(table: &Table<S>) -> (u32, Vec<u8>) {
     (table.len() as u32, bytes)
 }
 
-/// Tells how many counters were taken; none if there is anything but counters.
+/// Takes the counters that there is room for, and tells how many of them nobody vouches for; none if
+/// there is anything but counters.
 fn decode<S: State>(
     table: &mut Table<S>,
     block: &Block,
-    (room, now): (usize, Timestamp),
+    (room, now): (&Room, Timestamp),
 ) -> Option<usize> {
-    let (mut bytes, mut taken) = (Bytes(&block.bytes), 0);
+    let (mut bytes, mut unverified) = (Bytes(&block.bytes), 0);
     // Entries come in order: in a table that grew as they come, they would crowd at its front.
     let most = block.bytes.len() / size_of::<u128>();
-    table.reserve((block.count as usize).min(most).min(room));
+    table.reserve((block.count as usize).min(most));
     for _ in 0..block.count {
         let key = u128::from_le_bytes(bytes.array()?);
         let state = S::decode(&mut bytes)?;
-        if !state.is_over(now) && taken < room {
+        let tag = tag_of(key);
+        if !state.is_over(now) && room.admit(&[tag]).is_ok() {
             let (entry, is_new) = table.entry(key)?;
             *entry = state;
-            taken += usize::from(is_new);
+            if is_new {
+                room.add(tag);
+                unverified += usize::from(!is_verified(tag));
+            }
         }
     }
-    bytes.0.is_empty().then_some(taken)
+    bytes.0.is_empty().then_some(unverified)
 }

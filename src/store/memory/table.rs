@@ -31,10 +31,17 @@ const SEGMENT: usize = 256;
 /// Slots that a search looks at together.
 const STRIDE: usize = 4;
 
+/// Bits of a key that are a tag. Those that are left tell millions of keys apart all the same: that
+/// two of 2^21 are alike has a probability of 2^-71.
+pub(super) const TAG_BITS: u32 = 16;
+
 /// States by key.
 ///
 /// A key is the output of a pseudo-random function under a secret: nobody can choose keys that lie
 /// close together. Keys that do are found all the same, but not fast.
+///
+/// The first [`TAG_BITS`] bits of a key do not tell it from others: they are a tag, which is kept as
+/// it was when the entry was made, and told when it goes.
 pub(super) struct Table<S> {
     /// None at first; then the homes and the overflow, the last slot of which is always free.
     slots: Slots<S>,
@@ -62,7 +69,8 @@ struct Slot<S> {
 /// A key as a place in the order of entries.
 ///
 /// The low half comes first: shards are told apart by the high bits of their owners, which the keys
-/// of one shard may therefore have in common.
+/// of one shard may therefore have in common. The tag comes last, so that a key is found whatever its
+/// tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     low: u64,
@@ -94,21 +102,21 @@ impl<S: State> Table<S> {
     pub(super) fn find(&self, key: u128) -> Option<&S> {
         let place = Place::of(key);
         let slot = self.slots.get(self.position(place))?;
-        (slot.place == place).then_some(&slot.state)
+        slot.place.is_same_key(place).then_some(&slot.state)
     }
 
     /// The state of `key`, to be changed.
     pub(super) fn find_mut(&mut self, key: u128) -> Option<&mut S> {
         let place = Place::of(key);
         let slot = self.slots.get_mut(self.position(place))?;
-        (slot.place == place).then_some(&mut slot.state)
+        slot.place.is_same_key(place).then_some(&mut slot.state)
     }
 
     /// The state of `key`, a default one if it had none; true if it had none. There always is one.
     pub(super) fn entry(&mut self, key: u128) -> Option<(&mut S, bool)> {
         let place = Place::of(key);
         let mut at = self.position(place);
-        let is_new = self.slots.get(at).is_none_or(|slot| slot.place != place);
+        let is_new = self.slots.get(at).is_none_or(|slot| !slot.place.is_same_key(place));
         if is_new {
             if !fits(self.len + 1, self.homes) {
                 self.resize(self.size * GROWTH);
@@ -120,9 +128,9 @@ impl<S: State> Table<S> {
         Some((&mut slot.state, is_new))
     }
 
-    /// Forgets what is over, gives memory back when few entries are left, and tells how many went.
-    pub(super) fn sweep(&mut self, now: Timestamp) -> usize {
-        let before = self.len;
+    /// Forgets what is over, gives memory back when few entries are left, and tells `dropped` the tag
+    /// of each that went.
+    pub(super) fn sweep(&mut self, now: Timestamp, mut dropped: impl FnMut(u16)) {
         // Before this slot all entries are where they belong; from it to `at` all slots are free.
         let mut settled = 0;
         for at in 0..self.slots.len() {
@@ -130,6 +138,7 @@ impl<S: State> Table<S> {
                 continue;
             };
             if slot.state.is_over(now) {
+                dropped(slot.place.tag());
                 *slot = Slot::free();
                 self.len -= 1;
                 continue;
@@ -142,7 +151,6 @@ impl<S: State> Table<S> {
             settled = place + 1;
         }
         self.shrink();
-        before - self.len
     }
 
     /// Makes room for so many entries more. Whoever inserts many in the order of [`Table::iter`] must
@@ -165,6 +173,7 @@ impl<S: State> Table<S> {
 
     /// Where `place` is, or would be inserted.
     fn position(&self, place: Place) -> usize {
+        let place = place.without_tag();
         let mut at = place.home(self.homes);
         while let Some(slots) = self.slots.rest_of_segment(at) {
             match first_not_less(slots, place) {
@@ -318,11 +327,24 @@ impl Place {
     /// The place of a key. The last key is taken for the one before it.
     fn of(key: u128) -> Place {
         let key = key.min(u128::MAX - 1);
-        Place { low: key as u64, high: (key >> 64) as u64 }
+        Place { low: key as u64, high: ((key >> 64) as u64).rotate_left(TAG_BITS) }
     }
 
     fn key(self) -> u128 {
-        u128::from(self.high) << 64 | u128::from(self.low)
+        u128::from(self.high.rotate_right(TAG_BITS)) << 64 | u128::from(self.low)
+    }
+
+    fn tag(self) -> u16 {
+        self.high as u16
+    }
+
+    /// Where the entries of this key begin, whatever their tags.
+    fn without_tag(self) -> Place {
+        Place { high: self.high >> TAG_BITS << TAG_BITS, ..self }
+    }
+
+    fn is_same_key(self, other: Place) -> bool {
+        self.without_tag() == other.without_tag() && self != Place::FREE
     }
 
     /// The slot it would have if all were free.

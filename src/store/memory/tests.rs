@@ -6,11 +6,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limit::{
-    Align, Concurrency, FixedWindow, Gcra, Key, KeyHasher, LimitId, Retry, SlidingLog,
-    SlidingWindow, TokenBucket,
+    Align, Bucket, Concurrency, FixedWindow, Gcra, Key, KeyHasher, Leases, Level, LimitId, Log,
+    Origin, Retry, SlidingLog, SlidingWindow, TokenBucket, Window, Windows,
 };
 
 const START: Timestamp = Timestamp::from_secs(1_790_000_000);
+const FULL: StoreError = StoreError::NoRoom(NoRoom::Full);
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn key(owner: u32, limit: &str) -> Key {
@@ -133,9 +134,9 @@ fn full_store_refuses_new_callers_and_serves_known_ones() {
     let store = MemoryStore::new(2, [0; 16]);
     assert!(allowed(&store, &[charge(1, "core", &five)], START));
     assert!(allowed(&store, &[charge(2, "core", &five)], START));
-    assert_eq!(store.charge(&[charge(3, "core", &five)], START).unwrap_err(), StoreError::Full);
+    assert_eq!(store.charge(&[charge(3, "core", &five)], START).unwrap_err(), FULL);
     assert!(allowed(&store, &[charge(1, "core", &five)], START));
-    assert_eq!((store.len(), store.take_refused()), (2, 1));
+    assert_eq!(store.len(), 2);
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn one_request_finds_room_wherever_counters_are_over() {
     for owner in 0..keys as u32 {
         assert!(allowed(&store, &[charge(owner, "core", &five)], START));
     }
-    assert_eq!(store.charge(&[charge(9_999, "core", &five)], START).unwrap_err(), StoreError::Full);
+    assert_eq!(store.charge(&[charge(9_999, "core", &five)], START).unwrap_err(), FULL);
     assert!(allowed(&store, &[charge(9_999, "core", &five)], START + MINUTE));
 }
 
@@ -178,6 +179,36 @@ fn owner_with_counters_without_number_leaves_room_for_others() {
     });
     assert_eq!(made.count(), MIN_KEYS_A_SHARD);
     assert!(allowed(&store, &[charge(2, "core", &five)], START));
+}
+
+#[test]
+fn made_up_counters_crowd_a_shard_and_leave_room_in_it_for_verified_ones() {
+    let five = fixed(5);
+    let store = MemoryStore::new(100_000, [0; 16]);
+    let verified = charge(1, "core", &five);
+    let made = (0..50_000_u128).filter(|entry| {
+        let entry = entry.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+        let origin = Origin::Chosen { by: entry };
+        let key = Key { entry, ..verified.key };
+        store.charge(&[Charge { key, origin, ..verified }], START).is_ok()
+    });
+    assert_eq!((made.count(), store.unverified()), (MIN_KEYS_A_SHARD, MIN_KEYS_A_SHARD));
+    assert!(allowed(&store, &[verified], START));
+    for _ in 0..SHARDS {
+        store.sweep(START + MINUTE);
+    }
+    assert_eq!((store.len(), store.unverified()), (0, 0));
+}
+
+#[test]
+fn counter_is_the_same_whoever_asks_for_it() {
+    for quota in &quotas() {
+        let store = MemoryStore::new(100, [0; 16]);
+        let by = |by: u128| Charge { origin: Origin::Chosen { by }, ..charge(1, "core", quota) };
+        assert!(allowed(&store, &[by(1)], START) && allowed(&store, &[by(2)], START));
+        assert!(!allowed(&store, &[by(3)], START), "{quota:?}");
+        assert_eq!((store.len(), store.unverified()), (1, 1), "{quota:?}");
+    }
 }
 
 #[test]

@@ -8,6 +8,13 @@ use super::*;
 use crate::limit::Window;
 
 impl<S: State> Table<S> {
+    /// Forgets what is over, and tells how many went.
+    fn count_over(&mut self, now: Timestamp) -> usize {
+        let mut count = 0;
+        self.sweep(now, |_| count += 1);
+        count
+    }
+
     /// Panics unless all is as the head of the file says.
     fn assert_sound(&self) {
         let mut before = None;
@@ -68,7 +75,7 @@ fn empty_table_allocates_nothing() {
     let mut table = Table::<Window>::new(0.5);
     assert_eq!(table.find(key(1)), None);
     assert_eq!(table.find_mut(key(1)), None);
-    assert_eq!((table.sweep(Timestamp::from_secs(1)), table.iter().count()), (0, 0));
+    assert_eq!((table.count_over(Timestamp::from_secs(1)), table.iter().count()), (0, 0));
     assert_eq!(table.capacity(), 0);
     table.assert_sound();
 }
@@ -146,7 +153,7 @@ fn overflow_that_is_full_is_extended() {
 #[test]
 fn sweep_drops_what_is_over_and_nothing_else() {
     let mut table = filled(0.4, 5_000);
-    assert_eq!(table.sweep(Timestamp::from_secs(1_000)), 1_000);
+    assert_eq!(table.count_over(Timestamp::from_secs(1_000)), 1_000);
     table.assert_sound();
     assert!((0..5_000).all(|number| table.find(key(number)).is_some() == (number >= 1_000)));
 }
@@ -155,12 +162,12 @@ fn sweep_drops_what_is_over_and_nothing_else() {
 fn sweep_gives_back_what_is_no_longer_needed() {
     let mut table = filled(0.4, 20_000);
     let full = table.capacity();
-    assert_eq!(table.sweep(Timestamp::from_secs(200)), 200);
+    assert_eq!(table.count_over(Timestamp::from_secs(200)), 200);
     assert_eq!(table.capacity(), full, "a few are no reason");
-    table.sweep(Timestamp::from_secs(18_000));
+    table.count_over(Timestamp::from_secs(18_000));
     table.assert_sound();
     assert!(table.capacity() < full / 6);
-    table.sweep(Timestamp::from_secs(20_000));
+    table.count_over(Timestamp::from_secs(20_000));
     assert_eq!((table.capacity(), table.len()), (0, 0));
     table.entry(key(1));
     assert!(table.capacity() <= SEGMENT);
@@ -169,7 +176,7 @@ fn sweep_gives_back_what_is_no_longer_needed() {
 #[test]
 fn table_that_was_shrunk_has_room_before_it_grows_again() {
     let mut table = filled(0.4, 20_000);
-    table.sweep(Timestamp::from_secs(15_000));
+    table.count_over(Timestamp::from_secs(15_000));
     let homes = table.homes;
     for number in 0..500 {
         table.entry(key(number));
@@ -189,6 +196,22 @@ fn table_is_refilled_in_order_without_crowding() {
     assert_eq!(again.homes, homes);
     assert!(again.iter().eq(table.iter()));
     again.assert_sound();
+}
+
+#[test]
+fn key_is_found_whatever_its_tag_and_goes_with_the_one_that_it_was_made_with() {
+    let tagged = |key: u128, tag: u16| key << TAG_BITS >> TAG_BITS | u128::from(tag) << 112;
+    let mut table = Table::<Window>::new(0.0);
+    for number in 0..1_000 {
+        *table.entry(tagged(key(number), number as u16)).unwrap().0 = ends_at(number + 1);
+        assert!(!table.entry(tagged(key(number), 7)).unwrap().1, "{number}");
+        assert_eq!(table.find(tagged(key(number), 9)), Some(&ends_at(number + 1)));
+    }
+    let mut tags = Vec::new();
+    table.sweep(Timestamp::from_secs(500), |tag| tags.push(tag));
+    tags.sort_unstable();
+    assert!(tags.into_iter().eq(0..500));
+    table.assert_sound();
 }
 
 #[derive(Clone, Debug)]
@@ -245,7 +268,7 @@ proptest! {
                     now += secs;
                     let before = map.len();
                     map.retain(|_, window| !window.is_over(Timestamp::from_secs(now)));
-                    let dropped = table.sweep(Timestamp::from_secs(now));
+                    let dropped = table.count_over(Timestamp::from_secs(now));
                     prop_assert_eq!(dropped, before - map.len());
                 }
                 Step::Reserve(additional) => table.reserve(additional),
