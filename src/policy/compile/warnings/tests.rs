@@ -193,18 +193,47 @@ fn limit_by_what_clients_choose_freely_is_a_warning() {
         ("path", "/a/**"),
         ("[method, header.x-device]", "/a"),
         ("[path.id, header.x-device]", "/{id}"),
+        ("[client.ip, header.x-device]", "/a"),
+        ("[client.ip, cookie.session]", "/a"),
     ] {
         assert_eq!(warned_of_limit(&format!("per: {per}"), path), ["unverified-key"], "{per}");
     }
     for (per, path) in [
         ("caller", "/a"),
-        ("[client.ip, header.x-device]", "/a"),
+        ("[client.ip, path]", "/**"),
+        ("[caller, header.x-device]", "/a"),
         ("[jwt.org, path]", "/**"),
         ("path", "/a"),
         ("method", "/a"),
         ("path.id", "/{id}"),
     ] {
         assert_eq!(warned_of_limit(&format!("per: {per}"), path), [""; 0], "{per} {path}");
+    }
+}
+
+#[test]
+fn limit_by_client_that_stands_beside_on_every_route_bounds_one_by_what_clients_choose() {
+    let both = "[core, beside]";
+    for (beside, lists, auth, expected) in [
+        ("per: client.ip", [both, both], "none", &[][..]),
+        ("per: [client.ip, method]", [both, both], "none", &[]),
+        ("per: caller", [both, both], "required", &[]),
+        ("per: client.ip", [both, "[core]"], "none", &["unverified-key"]),
+        ("per: caller", [both, both], "optional", &["unverified-key"]),
+        ("per: client.ip, mode: shadow", [both, both], "none", &["unverified-key"]),
+        ("per: [client.ip, path]", [both, both], "none", &["unverified-key"]),
+        ("per: jwt.org", [both, both], "required", &["unverified-key"]),
+    ] {
+        let [one, other] = lists;
+        let told = warned(&format!(
+            "limits:\n  core: {{ per: header.x-device, rate: 9/hour }}\n\
+             \x20 beside: {{ {beside}, rate: 9/hour }}\n\
+             routes:\n  - {{ match: {{ path: /a/* }}, auth: {auth}, limits: {one} }}\n\
+             \x20 - {{ match: {{ path: /b/* }}, auth: {auth}, limits: {other} }}"
+        ));
+        let rules: Vec<&str> =
+            told.iter().map(|line| line.split(' ').next_back().unwrap()).collect();
+        assert_eq!(rules, expected, "{beside} {lists:?} {auth}");
     }
 }
 
