@@ -77,10 +77,13 @@ fn one_client_makes_so_many_and_others_go_on() {
     proxy.send(by_key(9, "203.0.113.1")).assert_status(200);
 }
 
+/// What a limit is by, and requests each of which has another value of that.
+type Row = (&'static str, fn(usize) -> Request);
+
 #[test]
 fn whatever_clients_write_themselves_is_bounded() {
     let upstream = Upstream::start();
-    let table: [(&str, fn(usize) -> Request); 9] = [
+    let table: [Row; 9] = [
         ("header.x-api-key", |n| by_key(n, "203.0.113.1")),
         ("cookie.id", |n| get("/open/1/x").field("cookie", &format!("id={n}"))),
         ("host", |n| get("/open/1/x").host(&format!("h{n}.example.com"))),
