@@ -13,7 +13,6 @@ use super::{
     Shared,
     charges::{Asked, Charges},
     cors::{Preflighted, preflight},
-    distrust::Distrust,
     foresee::foresee,
     head::{Head, Target},
     revalidation::is_revalidation,
@@ -32,7 +31,6 @@ use crate::{
 pub(super) struct Judge {
     pub(super) shared: Arc<Shared>,
     pub(super) store: Rc<Store>,
-    pub(super) distrust: Distrust,
 }
 
 /// A request, as far as it is judged by.
@@ -83,7 +81,7 @@ pub(super) enum Outcome<'p> {
 
 impl Judge {
     pub(super) fn new(shared: Arc<Shared>, store: Rc<Store>) -> Judge {
-        Judge { shared, store, distrust: Distrust::new() }
+        Judge { shared, store }
     }
 
     /// Route, identity, limits: all that is decided before anything is forwarded.

@@ -4,6 +4,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 
+use super::distrust::Distrust;
 use crate::{
     clock::{Clock, Throttle, Timestamp},
     identity::{Identifier, KeyRing, TrustedProxies},
@@ -39,6 +40,8 @@ pub struct Shared {
     pub limits: Limits,
     /// How many connections there are, and what goes wrong with them.
     pub admission: Arc<Admission>,
+    /// Addresses that pay before their tokens are looked at.
+    pub(super) distrust: Distrust,
 }
 
 impl Shared {
@@ -66,6 +69,7 @@ impl Shared {
             timeouts: settings.timeouts,
             limits: settings.limits,
             admission: Admission::new(&settings.limits),
+            distrust: Distrust::new(),
         };
         shared.install(policies);
         Ok(shared)
@@ -101,6 +105,7 @@ impl Shared {
             timeouts: settings.map_or_else(Timeouts::default, |own| own.timeouts),
             limits: settings.map_or_else(Limits::default, |own| own.limits),
             admission: Admission::new(&Limits::default()),
+            distrust: Distrust::new(),
         }
     }
 
