@@ -18,6 +18,7 @@ mod keys;
 mod leases;
 mod line;
 mod overrides;
+mod preflights;
 mod prepare;
 mod redirect;
 mod refuse;
@@ -232,7 +233,7 @@ impl Gate {
                     false => {
                         let max_bytes = match &owed.passage.identity {
                             Some(_) => owed.passage.route.and_then(|route| route.max_body),
-                            // A preflight, which takes no token and is charged to nobody.
+                            // A preflight, which takes no token and has no body.
                             None => Some(0),
                         };
                         let counted = owed.line.as_mut().filter(|_| !body.is_end_stream());

@@ -65,7 +65,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    fn stance(self) -> Stance {
+    pub(super) fn stance(self) -> Stance {
         match self {
             Role::Primary | Role::Secondary => Stance::Enforce,
             Role::Shadow | Role::Candidate => Stance::Observe,

@@ -59,6 +59,8 @@ pub(super) struct Script {
 pub(super) struct Passage<'p> {
     pub(super) policy: Option<&'p Policy>,
     pub(super) route: Option<&'p Route>,
+    /// Of a browser's question whether it may send a request: whose pages may send it.
+    pub(super) cors: Option<&'p Cors>,
     pub(super) identity: Option<Identity<'p>>,
     pub(super) tally: Option<Tally<'p>>,
     /// Whether the client asks if what it has is still current.
@@ -99,12 +101,8 @@ impl Judge {
         if policy.deny.contains_address(client.address) {
             return (passage, Outcome::Refuse(Rejection::Denied));
         }
-        if let Some(Preflighted { route, course }) = preflight(policy, head, client) {
-            passage.route = Some(route);
-            return match route.addresses.admit(client.address) {
-                Ok(()) => (passage, course),
-                Err(refusal) => (passage, Outcome::Refuse(refusal.into())),
-            };
+        if let Some(preflighted) = preflight(policy, head, client) {
+            return self.judge_preflight(preflighted, sent, passage).await;
         }
         let request = head.as_route_request(client.address);
         let destination = match asks_for_standings(policy, request) {
@@ -169,6 +167,28 @@ impl Judge {
             },
         };
         (Passage { identity: Some(identity), tally, ..passage }, outcome)
+    }
+
+    /// The same for a browser's question whether it may send a request.
+    async fn judge_preflight<'p>(
+        &self,
+        preflighted: Preflighted<'p>,
+        sent: Sent<'_, 'p>,
+        passage: Passage<'p>,
+    ) -> (Passage<'p>, Outcome<'p>) {
+        let Preflighted { route, cors, course } = preflighted;
+        let Sent { head, client, now, script, .. } = sent;
+        let passage = Passage { route, cors: Some(cors), ..passage };
+        if let Some(Err(refusal)) = route.map(|route| route.addresses.admit(client.address)) {
+            return (passage, Outcome::Refuse(refusal.into()));
+        }
+        let (Some(policy), Outcome::Forward(..)) = (passage.policy, &course) else {
+            return (passage, course);
+        };
+        let identifier = &self.shared.identifier;
+        let charges = Charges { identifier, policy, route, head, client, now, script };
+        let (tally, denied) = self.charge_preflight(charges).await;
+        (Passage { tally, ..passage }, denied.map_or(course, Outcome::Refuse))
     }
 
     /// Takes all charges or none. Tells what came of it, and why the request is denied.
