@@ -86,8 +86,9 @@ impl<'r, 'p> Charges<'r, 'p> {
         Ok(asked)
     }
 
-    /// That the request has one value of each header and cookie that its limits count by. It is asked
-    /// before anybody is identified: what cannot be counted must cost nothing either.
+    /// That the request has one value of each header and cookie that its limits count by, unless its
+    /// address is charged nothing. It is asked before anybody is identified: what cannot be counted
+    /// must cost nothing either.
     ///
     /// # Errors
     /// [`Rejection::AmbiguousKey`].
@@ -96,8 +97,10 @@ impl<'r, 'p> Charges<'r, 'p> {
         let is_enforced = |limit: &&Limit| limit.enforcement != Enforcement::Nobody;
         let mut limits = self.possible_limits().filter(is_enforced);
         match limits.find(|limit| is_ambiguous(limit, self.client.headers)) {
-            Some(limit) => Err(Rejection::AmbiguousKey(limit.name.clone())),
-            None => Ok(()),
+            Some(limit) if !self.policy.exempt.contains_address(self.client.address) => {
+                Err(Rejection::AmbiguousKey(limit.name.clone()))
+            }
+            _ => Ok(()),
         }
     }
 
