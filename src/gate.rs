@@ -17,7 +17,9 @@ mod judge;
 mod keys;
 mod leases;
 mod line;
+mod lookups;
 mod overrides;
+mod own_limits;
 mod preflights;
 mod prepare;
 mod redirect;
@@ -28,6 +30,7 @@ mod respond;
 mod revalidation;
 mod shared;
 mod stamp;
+mod standings;
 mod tally;
 mod upgrade;
 

@@ -21,6 +21,7 @@ use super::{
 use crate::{
     clock::Timestamp,
     identity::{Client, Identity, Vouched},
+    limit::Verdict,
     policy::{self, Cors, Policy, Responses, Route, Upstream},
     response::{Format, Rejection},
     store::Store,
@@ -141,11 +142,7 @@ impl Judge {
             return (Passage { identity, ..passage }, Outcome::Refuse(Rejection::Denied));
         }
         let (tally, outcome) = match destination {
-            None => {
-                let asked = charges.of_caller(&identity);
-                let decision = self.store.peek(&asked.charges, now).await;
-                (Some(Tally::peeked(asked, decision, now)), Outcome::Standings)
-            }
+            None => self.look_up(charges, &identity).await,
             Some((route, upstream)) => match charges.of(&identity) {
                 Ok(asked) => match self.charge(asked, charges, &identity).await {
                     (tally, Some(rejection)) => {
@@ -204,6 +201,9 @@ impl Judge {
         let tally = match charges.is_charged() {
             true => {
                 let decision = self.store.charge(&asked.charges, charges.now).await;
+                if matches!(&decision, Ok(decision) if decision.verdict == Verdict::Allow) {
+                    self.note_change(charges.policy, identity, charges.now);
+                }
                 let unsettled = self.store.unsettled();
                 decision.map(|decision| Tally::charged(asked, decision, charges.now, unsettled))
             }

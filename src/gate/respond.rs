@@ -110,7 +110,11 @@ impl Judge {
             let is_revalidation = passage.is_revalidation;
             let headers = response.headers();
             let answer = Answer { status, headers, is_authenticated, is_revalidation };
-            tally.settle(&self.store, answer, &self.shared.clock);
+            if tally.settle(&self.store, answer, &self.shared.clock)
+                && let (Some(policy), Some(identity)) = (passage.policy, &passage.identity)
+            {
+                self.note_change(policy, identity, self.shared.clock.now());
+            }
         }
         // What a request has cost is between the upstream and this proxy.
         if let (Some(policy), Some(route)) = (passage.policy, passage.route) {

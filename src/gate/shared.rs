@@ -4,7 +4,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 
-use super::distrust::Distrust;
+use super::{distrust::Distrust, lookups::Lookups};
 use crate::{
     clock::{Clock, Throttle, Timestamp},
     identity::{Identifier, KeyRing, TrustedProxies},
@@ -42,6 +42,8 @@ pub struct Shared {
     pub admission: Arc<Admission>,
     /// Addresses that pay before their tokens are looked at.
     pub(super) distrust: Distrust,
+    /// How callers stood that have just asked.
+    pub(super) lookups: Lookups,
 }
 
 impl Shared {
@@ -53,6 +55,7 @@ impl Shared {
     pub fn new(configuration: Configuration, clock: Clock) -> io::Result<Shared> {
         let Configuration { settings, policies } = configuration;
         let memory = counters(&settings.store, clock.now()).map_err(io::Error::other)?;
+        let lookups = Lookups::new(settings.store.deadline);
         let shared = Shared {
             policies: ArcSwap::default(),
             identifier: Identifier::new(
@@ -70,6 +73,7 @@ impl Shared {
             limits: settings.limits,
             admission: Admission::new(&settings.limits),
             distrust: Distrust::new(),
+            lookups,
         };
         shared.install(policies);
         Ok(shared)
@@ -106,6 +110,7 @@ impl Shared {
             limits: settings.map_or_else(Limits::default, |own| own.limits),
             admission: Admission::new(&Limits::default()),
             distrust: Distrust::new(),
+            lookups: Lookups::new(Duration::ZERO),
         }
     }
 
