@@ -32,7 +32,7 @@ const MAX_AGE: Duration = Duration::from_secs(1);
 const FRESH: u32 = 10;
 
 /// Callers that are known at most; who is forgotten is told anew.
-const MAX_CALLERS: usize = 16_384;
+const MAX_CALLERS: usize = 4_096;
 
 /// Callers that have asked lately, by a hash of who they are.
 pub(super) struct Lookups {
