@@ -19,7 +19,10 @@ mod judge;
 mod keys;
 mod leases;
 mod line;
+mod lookups;
 mod overrides;
+mod own_limits;
+mod preflights;
 mod prepare;
 mod redirect;
 mod refunds;
@@ -30,6 +33,7 @@ mod respond;
 mod revalidation;
 mod shared;
 mod stamp;
+mod standings;
 mod tally;
 mod unfit_claims;
 mod upgrade;
@@ -248,7 +252,7 @@ impl Gate {
                 let body = (!is_upgrade).then(|| {
                     let max_bytes = match &owed.passage.identity {
                         Some(_) => owed.passage.route.and_then(|route| route.max_body),
-                        // A preflight, which takes no token and is charged to nobody.
+                        // A preflight, which takes no token and has no body.
                         None => Some(0),
                     };
                     let counted = owed.line.as_mut().filter(|_| !body.is_end_stream());

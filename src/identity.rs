@@ -287,6 +287,9 @@ pub enum IdentityError {
     /// The sender has shown so many bad tokens that this one was not looked at.
     #[error("not verified, for the client has shown too many bad tokens")]
     NotTrusted,
+    /// So many tokens of the sender's address are being asked about that this one was not.
+    #[error("not verified, for too many tokens of the client's address are being looked at")]
+    Crowded,
     /// The token is good, but the route takes no tokens of its issuer.
     #[error("the token's issuer is not accepted here")]
     IssuerNotAccepted,

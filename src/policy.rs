@@ -163,6 +163,9 @@ pub struct Policy {
     pub routes: Vec<Route>,
     /// What clients are told.
     pub responses: Responses,
+    /// What pages of other origins may read where a route does not say, and of what is told about
+    /// limits; none: nothing.
+    pub cors: Option<Arc<Cors>>,
     /// Who is charged nothing.
     pub exempt: Listed,
     /// Who is refused.

@@ -173,6 +173,8 @@ impl Rejection {
                 | IdentityError::IssuerNotAccepted
                 | IdentityError::NoCaller => StatusCode::UNAUTHORIZED,
                 IdentityError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+                // It is the address that asks for too much; others are served meanwhile.
+                IdentityError::Crowded => StatusCode::TOO_MANY_REQUESTS,
             },
             Rejection::Primary(_) | Rejection::Secondary(_) => responses.denied_status,
             // Others are served: that is no fault of this server, and no reason to take it out.
@@ -230,6 +232,10 @@ impl Rejection {
                 | IdentityError::NoCaller => "Bad credentials".into(),
                 IdentityError::Unavailable => {
                     "The credentials cannot be checked at the moment. Try again later.".into()
+                }
+                IdentityError::Crowded => {
+                    "Too many credentials from this address are being checked. Try again later."
+                        .into()
                 }
             },
             Rejection::Scope(scopes) => {
@@ -300,7 +306,7 @@ impl Rejection {
                 Some(A_MINUTE)
             }
             Rejection::Store(_)
-            | Rejection::Identity(IdentityError::Unavailable)
+            | Rejection::Identity(IdentityError::Unavailable | IdentityError::Crowded)
             | Rejection::Upstream(UpstreamError::Busy | UpstreamError::Exhausted(_)) => Some(SOON),
             _ => None,
         }
@@ -348,7 +354,7 @@ impl Rejection {
             IdentityError::IssuerNotAccepted => invalid_token("the issuer is not accepted here"),
             IdentityError::NoCaller => invalid_token("the token does not name a caller"),
             IdentityError::NotTrusted => invalid_token("too many bad tokens from this address"),
-            IdentityError::Unavailable => return None,
+            IdentityError::Unavailable | IdentityError::Crowded => return None,
         };
         Some(format!("Bearer realm=\"{realm}\"{parameters}"))
     }

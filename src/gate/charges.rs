@@ -72,7 +72,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    fn stance(self) -> Stance {
+    pub(super) fn stance(self) -> Stance {
         match self {
             Role::Primary | Role::Secondary => Stance::Enforce,
             Role::Shadow | Role::Candidate | Role::Refund => Stance::Observe,
@@ -93,8 +93,9 @@ impl<'r, 'p> Charges<'r, 'p> {
         Ok(asked)
     }
 
-    /// That the request has one value of each header and cookie that its limits count by. It is asked
-    /// before anybody is identified: what cannot be counted must cost nothing either.
+    /// That the request has one value of each header and cookie that its limits count by, unless its
+    /// address is charged nothing. It is asked before anybody is identified: what cannot be counted
+    /// must cost nothing either.
     ///
     /// # Errors
     /// [`Rejection::AmbiguousKey`].
@@ -103,8 +104,10 @@ impl<'r, 'p> Charges<'r, 'p> {
         let is_enforced = |limit: &&Limit| limit.enforcement != Enforcement::Nobody;
         let mut limits = self.possible_limits().filter(is_enforced);
         match limits.find(|limit| is_ambiguous(limit, self.client.headers)) {
-            Some(limit) => Err(Rejection::AmbiguousKey(limit.name.clone())),
-            None => Ok(()),
+            Some(limit) if !self.policy.exempt.contains_address(self.client.address) => {
+                Err(Rejection::AmbiguousKey(limit.name.clone()))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -118,7 +118,11 @@ impl Judge {
             let route = passage.route.map_or("", |route| &*route.name);
             let answer =
                 Answer { status, headers, route, is_authenticated, is_revalidation, is_broken_off };
-            tally.settle(&self.store, answer, &self.shared);
+            if tally.settle(&self.store, answer, &self.shared)
+                && let (Some(policy), Some(identity)) = (passage.policy, &passage.identity)
+            {
+                self.note_change(policy, identity, self.shared.clock.now());
+            }
         }
         // What a request has cost is between the upstream and this proxy.
         if let (Some(policy), Some(route)) = (passage.policy, passage.route) {

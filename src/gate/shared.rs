@@ -4,7 +4,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 
-use super::{dearest::Dearest, refunds::Refunds};
+use super::{dearest::Dearest, distrust::Distrust, lookups::Lookups, refunds::Refunds};
 use crate::{
     clock::{Clock, Throttle, Timestamp},
     identity::{Identifier, KeyRing, TrustedProxies},
@@ -44,6 +44,10 @@ pub struct Shared {
     pub dearest: Dearest,
     /// What was given back.
     pub refunds: Refunds,
+    /// Addresses that pay before their tokens are looked at.
+    pub(super) distrust: Distrust,
+    /// How callers stood that have just asked.
+    pub(super) lookups: Lookups,
 }
 
 impl Shared {
@@ -55,6 +59,7 @@ impl Shared {
     pub fn new(configuration: Configuration, clock: Clock) -> io::Result<Shared> {
         let Configuration { settings, policies } = configuration;
         let memory = counters(&settings.store, clock.now()).map_err(io::Error::other)?;
+        let lookups = Lookups::new(settings.store.deadline);
         let shared = Shared {
             policies: ArcSwap::default(),
             identifier: Identifier::new(
@@ -73,6 +78,8 @@ impl Shared {
             admission: Admission::new(&settings.limits),
             dearest: Dearest::default(),
             refunds: Refunds::default(),
+            distrust: Distrust::new(),
+            lookups,
         };
         shared.install(policies);
         Ok(shared)
@@ -110,6 +117,8 @@ impl Shared {
             admission: Admission::new(&Limits::default()),
             dearest: Dearest::default(),
             refunds: Refunds::default(),
+            distrust: Distrust::new(),
+            lookups: Lookups::new(Duration::ZERO),
         }
     }
 

@@ -280,6 +280,7 @@ impl Compiler<'_> {
             router: Router::new(matchers),
             routes,
             responses: responses?,
+            cors,
             exempt,
             deny,
             tests,

@@ -7,7 +7,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::Rejection;
-use crate::{policy::Responses, upstream::UpstreamError};
+use crate::{identity::IdentityError, policy::Responses, upstream::UpstreamError};
 
 static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
@@ -61,7 +61,9 @@ pub(super) fn tell(rejection: &Rejection, responses: &Responses, headers: &mut H
 /// What gRPC makes of an HTTP status, but for what can be told more exactly from here.
 fn code(rejection: &Rejection, status: StatusCode) -> Code {
     match rejection {
-        Rejection::Primary(_) | Rejection::Secondary(_) => return Code::ResourceExhausted,
+        Rejection::Primary(_)
+        | Rejection::Secondary(_)
+        | Rejection::Identity(IdentityError::Crowded) => return Code::ResourceExhausted,
         Rejection::Upstream(UpstreamError::ResponseTimeout | UpstreamError::RequestBodyTimeout) => {
             return Code::DeadlineExceeded;
         }
@@ -98,7 +100,7 @@ fn percent_encoded(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{identity::IdentityError, policy::AddressRefusal};
+    use crate::policy::AddressRefusal;
 
     #[test]
     fn a_call_is_told_by_its_content_type() {
@@ -133,6 +135,7 @@ mod tests {
             (timeout(UpstreamError::ResponseTimeout), 4),
             (timeout(UpstreamError::Unsound), 14),
             (Rejection::Identity(IdentityError::Unavailable), 14),
+            (Rejection::Identity(IdentityError::Crowded), 8),
             (Rejection::Internal, 13),
         ] {
             let status = rejection.status(&Responses::DEFAULT);

@@ -313,6 +313,7 @@ pub(super) fn responses(old: &Policy, new: &Policy) -> Vec<Change> {
             ("documentation url", text(told.documentation_url.as_deref())),
             ("realm", told.realm.to_string()),
             ("rate limit path", text(told.rate_limit_path.as_deref())),
+            ("pages that may read it", text(policy.cors.as_deref().map(words::readers).as_deref())),
             ("jitter", format!("{:?}", told.jitter)),
             ("shadow header", told.shadow_header.to_string()),
             ("limit that stands for all", text(core.map(|limit| &*limit.name))),

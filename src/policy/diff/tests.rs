@@ -271,6 +271,14 @@ fn what_a_route_changes_is_told_without_values() {
 }
 
 #[test]
+fn whose_pages_may_read_the_rate_limit_path_is_told() {
+    let routes = "routes: [{ match: { path: /v1/** }, cors: off }]\n";
+    let changed = format!("{routes}cors: {{ origins: [\"https://*.a.example\"] }}\n");
+    let told_of = "  responses\n    pages that may read it: none -> https://*.a.example\n";
+    assert_told(routes, &changed, told_of);
+}
+
+#[test]
 fn overrides_are_told_by_whom_they_are_for() {
     let limits = "limits: { core: { per: [client.ip, header.x-team], rate: 5/s } }\n";
     let with = |overrides: &str| format!("{limits}overrides: [{overrides}]\n");

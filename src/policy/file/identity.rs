@@ -152,7 +152,8 @@ pub(in crate::policy) struct RawIntrospection {
     /// How long its word about a token is taken, at most. Default: 60s.
     #[schemars(extend("examples" = ["60s"]))]
     pub(in crate::policy) cache: Option<Spanned<String>>,
-    /// How long it may take to answer. Default: 2s.
+    /// How long it may take to answer, and how long a token waits for its turn to be asked about.
+    /// Default: 2s.
     #[schemars(extend("examples" = ["2s"]))]
     pub(in crate::policy) timeout: Option<Spanned<String>>,
     /// Claims that must be there, and have this value or one of these: `{ client_id: web }`.
