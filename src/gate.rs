@@ -40,7 +40,7 @@ use std::{
 use http::{
     HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, request::Parts,
 };
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 
 use self::{
     head::Head,
@@ -167,7 +167,7 @@ impl Gate {
     /// Answers a request. `framing` is the verdict on how it arrived.
     pub async fn handle(
         &self,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         peer: &Peer,
         framing: Result<(), Violation>,
     ) -> Response<Body> {
@@ -235,9 +235,9 @@ impl Gate {
                             // A preflight, which takes no token and is charged to nobody.
                             None => Some(0),
                         };
-                        let counted = owed.line.as_mut().filter(|_| !body.is_end_stream());
+                        let counted = owed.line.as_mut().filter(|_| !body.incoming.is_end_stream());
                         let received = counted.map(|(_, seen)| seen.count_body());
-                        let body = ClientBody { incoming: body, max_bytes, received };
+                        let body = ClientBody { max_bytes, received, ..body };
                         self.forward(upstream, caller, (parts, body)).await
                     }
                 }

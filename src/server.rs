@@ -13,6 +13,7 @@ mod connection;
 mod faults;
 mod frames;
 mod framing;
+mod growth;
 pub mod handover;
 mod head_limits;
 mod listener;

@@ -19,7 +19,6 @@ use std::{
 };
 
 use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
 
 use super::{
     Fault, Peer, Place,
@@ -29,7 +28,7 @@ use super::{
     socket::{Protocol, Socket, Writing},
     tunnel::Tunnel,
 };
-use crate::{deadline::Ticker, gate::Gate, response::Body};
+use crate::{deadline::Ticker, gate::Gate, response::Body, upstream::ClientBody};
 
 pub use self::pace::Pace;
 pub(super) use self::step::LAST_WORDS;
@@ -121,7 +120,7 @@ impl Exchange {
     /// nobody else's.
     async fn respond(
         self: Rc<Self>,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         framing: Result<(), Violation>,
         pace: ClientPace,
     ) -> Result<Response<Body>, Infallible> {

@@ -27,6 +27,7 @@ pub(crate) use self::{
     tls::{Signer, dial, last_request, shake_hands},
     token::{ISSUER, SECRET, token, token_signed_by, token_with, unsigned_token},
     upstream::Upstream,
+    wire::Fields,
 };
 
 /// How long anything may take that is bound to happen. Only a failing test waits that long.
