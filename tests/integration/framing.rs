@@ -53,7 +53,7 @@ fn transfer_encoding_must_be_chunked_once() {
             "transfer-encoding: chunked\r\ntransfer-encoding: identity",
             "transfer-encoding: chunked, chunked",
             "transfer-encoding: chunked, gzip",
-            "transfer-encoding: identity",
+            "transfer-encoding: chunked, identity",
             "transfer-encoding: gzip",
             "transfer-encoding: xchunked",
             "transfer-encoding: chunked;q=1",
@@ -67,7 +67,16 @@ fn transfer_encoding_must_be_chunked_once() {
 
 #[test]
 fn coding_that_is_not_implemented_is_a_501() {
-    refuse_fields(501, &["transfer-encoding: gzip, chunked", "transfer-encoding: x, y, chunked"]);
+    refuse_fields(
+        501,
+        &[
+            "transfer-encoding: gzip, chunked",
+            "transfer-encoding: x, y, chunked",
+            "transfer-encoding: identity, chunked",
+            "transfer-encoding: identity",
+            "Transfer-Encoding: Identity ",
+        ],
+    );
 }
 
 #[test]
