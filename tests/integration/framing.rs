@@ -158,6 +158,46 @@ fn request_line_must_be_well_formed() {
     refuse_all(400, requests.iter().map(String::as_str));
 }
 
+/// What a server behind the proxy takes for another one's name is not to be told from its own.
+#[test]
+fn targets_of_other_schemes_and_of_none_are_refused() {
+    let targets = [
+        "ftp://a/",
+        "ws://a/",
+        "wss://a/",
+        "WS://a/",
+        "file:///a",
+        "http:/a",
+        "http:a",
+        "http:",
+        "http://",
+        "http:///a",
+        "://a/",
+        ":80",
+        "a",
+        "a:80",
+        "a/b",
+        "mailto:a",
+        "?a",
+    ];
+    let requests = targets.map(|target| format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n{NEXT}"));
+    refuse_all(400, requests.iter().map(String::as_str));
+}
+
+#[test]
+fn target_that_begins_with_two_slashes_is_a_path() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    for target in ["//b.example/x", "http://api.example.com//b.example/x"] {
+        proxy.get(target).assert_status(200);
+        let seen = upstream.last();
+        assert_eq!(
+            (&*seen.target, seen.fields.one("host")),
+            ("/b.example/x", Some("api.example.com"))
+        );
+    }
+}
+
 #[test]
 fn lines_must_end_in_cr_lf() {
     refuse_all(
