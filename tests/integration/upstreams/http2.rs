@@ -18,7 +18,11 @@ use super::{
     fakes::{Certificates, Fake, Stream},
     until,
 };
-use crate::support::{PATIENCE, Proxy, Request as Http1Request, Signal, Upstream, get, post};
+use crate::support::{
+    PATIENCE, Proxy, Request as Http1Request, Signal, Upstream,
+    frames::{self, Frames},
+    get, post,
+};
 
 fn before(server: &Fake, fields: &str) -> Proxy {
     let fields = format!("protocol: h2, {fields}");
@@ -184,6 +188,29 @@ fn broken_stream_is_tried_again_only_if_the_request_may_be_repeated() {
         let proxy = before(&server, "");
         proxy.send(request).assert_status(status);
         assert_eq!(server.seen.count(), count);
+    }
+}
+
+/// See `http2::requests::pseudo_fields_in_trailers_go_nowhere`.
+#[test]
+fn pseudo_fields_in_trailers_do_not_reach_an_http2_server_either() {
+    let server = Fake::http2(&Builder::new(), |stream: Stream| async move {
+        let Stream { body, mut respond, path, .. } = stream;
+        let (whole, trailers) = read(body).await;
+        let told: Vec<_> = trailers.iter().flat_map(HeaderMap::iter).collect();
+        let is_right =
+            path == "/" && whole == b"hello" && matches!(told[..], [(name, _)] if name == "x-sum");
+        let status = if is_right { 200 } else { 500 };
+        let head = Response::builder().status(status).body(()).unwrap();
+        let _ = respond.send_response(head, true);
+    });
+    let proxy = before(&server, "");
+    for pseudo in [(":path", "/admin"), (":method", "DELETE"), (":authority", "b.example")] {
+        let mut frames = Frames::open(proxy.address());
+        frames.write(frames::head(1, 0, &frames::POST));
+        frames.write(frames::frame(frames::DATA, 0, 1, "hello"));
+        frames.write(frames::head(1, frames::END_STREAM, &[pseudo, ("x-sum", "5")]));
+        assert_eq!(frames.read_status(1), Some(200), "{pseudo:?}");
     }
 }
 
