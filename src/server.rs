@@ -22,6 +22,7 @@ pub mod proxy_protocol;
 mod socket;
 mod stream;
 mod tunnel;
+mod websocket;
 mod worker;
 
 use std::{

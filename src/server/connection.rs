@@ -18,7 +18,7 @@ use std::{
     task::Poll,
 };
 
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 
 use super::{
     Fault, Peer, Place,
@@ -145,7 +145,9 @@ impl Exchange {
         }
         let Some(server) = response.body_mut().take_switched() else { return response };
         let (head, body) = response.into_parts();
-        self.tunnel.set(Some(Box::new(Tunnel { server, body })));
+        let protocol = head.headers.get(header::UPGRADE).map(HeaderValue::as_bytes);
+        let is_websocket = protocol.is_some_and(|it| it.eq_ignore_ascii_case(b"websocket"));
+        self.tunnel.set(Some(Box::new(Tunnel { server, body, is_websocket })));
         Response::from_parts(head, Body::empty())
     }
 

@@ -26,7 +26,7 @@ pub(crate) use self::{
     signal::Signal,
     tls::{Signer, dial, last_request, shake_hands},
     token::{ISSUER, SECRET, token, token_signed_by, token_with, unsigned_token},
-    upstream::Upstream,
+    upstream::{Exchange, Upstream},
     wire::Fields,
 };
 
