@@ -4,7 +4,7 @@
 //! a bare line feed for the end of a line (RFC 9112 section 2.2 lets it), where somebody before or
 //! after us may not: then one of us sees a field that the other does not.
 
-use memchr::memchr;
+use memchr::memchr_iter;
 
 /// Follows what comes until the response's head is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,13 +40,11 @@ impl Heads {
     }
 
     /// Takes the next bytes of the connection, as many as a read happened to give.
-    pub(super) fn read(&mut self, mut bytes: &[u8]) -> Reading {
-        while let Some((line, rest)) =
-            memchr(b'\n', bytes).and_then(|at| bytes.split_at_checked(at + 1))
-        {
-            bytes = rest;
-            let text = line.strip_suffix(b"\n").unwrap_or(line);
-            self.take(text);
+    pub(super) fn read(&mut self, bytes: &[u8]) -> Reading {
+        let mut begin = 0;
+        for end in memchr_iter(b'\n', bytes) {
+            self.take(bytes.get(begin..end).unwrap_or_default());
+            begin = end + 1;
             if !self.ends_in_cr {
                 return Reading::BareLineFeed;
             }
@@ -54,7 +52,7 @@ impl Heads {
                 return Reading::Done;
             }
         }
-        self.take(bytes);
+        self.take(bytes.get(begin..).unwrap_or_default());
         Reading::On
     }
 
