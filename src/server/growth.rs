@@ -13,11 +13,12 @@
 /// Room for heads to grow.
 #[derive(Debug)]
 pub(super) struct Growth {
-    /// Bytes that heads may still be larger than what is due to them.
+    /// Bytes that heads may still have.
     room: u32,
+    most: u32,
 }
 
-/// Room at the beginning, and the most that there ever is.
+/// Room at the beginning.
 const ROOM: u32 = 1024 * 1024;
 
 /// What each head may grow by: what the table holds, and names of the static table (appendix A).
@@ -26,9 +27,14 @@ const A_HEAD: u32 = 6 * 1024;
 /// Huffman's shortest code has five bits for a byte (appendix B).
 const A_BYTE: u32 = 2;
 
+/// What is kept for each head that is not told yet: what it may grow by, and it is of usual size.
+const A_WAITING_HEAD: u32 = A_HEAD + 2 * 1024;
+
 impl Growth {
-    pub(super) fn new() -> Self {
-        Growth { room: ROOM }
+    /// Of a connection that may have so many streams: the engine may read as many heads before it
+    /// hands on the first.
+    pub(super) fn new(streams: u32) -> Self {
+        Growth { room: ROOM, most: ROOM.saturating_add(streams.saturating_mul(A_WAITING_HEAD)) }
     }
 
     /// A head begins with so many compressed bytes.
@@ -51,7 +57,7 @@ impl Growth {
     }
 
     fn give(&mut self, bytes: u32) {
-        self.room = self.room.saturating_add(bytes).min(ROOM);
+        self.room = self.room.saturating_add(bytes).min(self.most);
     }
 }
 
@@ -61,7 +67,7 @@ mod tests {
 
     /// How many heads of `large` bytes, of which `small` came, a connection takes.
     fn most(small: u32, large: usize) -> usize {
-        let mut growth = Growth::new();
+        let mut growth = Growth::new(100);
         (0..100_000)
             .take_while(|_| {
                 growth.begin_head(small);
@@ -81,14 +87,25 @@ mod tests {
     #[test]
     fn heads_that_name_it_seven_times_are_few() {
         assert_eq!(most(13, 7 * 4005), 47);
-        assert_eq!(most(13, 2 * 4096), 515);
+        assert_eq!(most(13, 2 * 4096), 518);
     }
 
     #[test]
     fn room_is_not_saved_up() {
-        let mut growth = Growth::new();
+        let mut growth = Growth::new(100);
         (0..100_000).for_each(|_| growth.begin_head(16_384));
-        assert!(growth.take(ROOM as usize));
+        assert!(growth.take(1024 * (1024 + 100 * 8)));
         assert!(!growth.take(1));
+    }
+
+    #[test]
+    fn heads_that_come_at_once_are_no_more_than_one_after_the_other() {
+        for streams in [1, 100, 10_000] {
+            let mut growth = Growth::new(streams);
+            for _ in 0..10 {
+                (0..streams).for_each(|_| growth.begin_head(40));
+                assert!((0..streams).all(|_| growth.take(5000)), "{streams}");
+            }
+        }
     }
 }

@@ -41,7 +41,8 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     let ticker = deadline.ticker();
     let limits = &exchange.gate.shared().limits;
     let list_bytes = list_bytes(limits);
-    let frames = Rc::new(RefCell::new(Frames::new(ticker.now(), list_bytes)));
+    let bounds = (list_bytes, limits.http2.streams);
+    let frames = Rc::new(RefCell::new(Frames::new(ticker.now(), bounds)));
     socket.check_http2(Rc::clone(&frames), Rc::clone(ticker));
     let writing = socket.writing();
     let executor = StreamExecutor {
