@@ -48,7 +48,7 @@ use std::{
 use http::{
     HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, request::Parts,
 };
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 
 use self::{
     abandoned::{Abandoned, Answered, Exchange},
@@ -177,7 +177,7 @@ impl Gate {
     /// Answers a request. `framing` is the verdict on how it arrived.
     pub async fn handle(
         &self,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         peer: &Peer,
         framing: Result<(), Violation>,
     ) -> Response<Body> {
@@ -255,9 +255,9 @@ impl Gate {
                         // A preflight, which takes no token and has no body.
                         None => Some(0),
                     };
-                    let counted = owed.line.as_mut().filter(|_| !body.is_end_stream());
+                    let counted = owed.line.as_mut().filter(|_| !body.incoming.is_end_stream());
                     let received = counted.map(|(_, seen)| seen.count_body());
-                    ClientBody { incoming: body, max_bytes, received, sent: None }
+                    ClientBody { max_bytes, received, ..body }
                 });
                 let is_cost_awaited = owed.passage.tally.as_ref().is_some_and(Tally::awaits_cost);
                 match body {

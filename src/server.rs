@@ -13,6 +13,7 @@ mod connection;
 mod faults;
 mod frames;
 mod framing;
+mod growth;
 pub mod handover;
 mod head_limits;
 mod listener;
@@ -21,6 +22,7 @@ pub mod proxy_protocol;
 mod socket;
 mod stream;
 mod tunnel;
+mod websocket;
 mod worker;
 
 use std::{

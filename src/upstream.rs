@@ -9,8 +9,10 @@ mod dial;
 mod ejection;
 mod endpoint;
 mod failure;
+mod frames;
 mod group;
 mod headers;
+mod heads;
 mod health;
 mod http1;
 mod http2;
@@ -37,6 +39,7 @@ use self::{
     failure::Failure,
     pool::{Acquired, Carrier, Pool},
     retry::{Cost, Original, Tries},
+    unsound::without_content,
     way::{Way, Ways},
 };
 use crate::{
@@ -245,7 +248,12 @@ impl Attempt<'_> {
             }
             Err(failure) => return Err(failure),
         };
-        Ok(response.map(|body| UpstreamBody::new(body, source, loaded, upstream.idle_timeout)))
+        let response =
+            response.map(|body| UpstreamBody::new(body, source, loaded, upstream.idle_timeout));
+        match response.status() {
+            StatusCode::RESET_CONTENT => without_content(response).await.map_err(Failure::sent),
+            _ => Ok(response),
+        }
     }
 
     /// Makes it on a new connection, or one that is there if there may be no more of them.

@@ -18,8 +18,7 @@ use std::{
     task::Poll,
 };
 
-use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::{HeaderValue, Request, Response, StatusCode, header};
 
 use super::{
     Fault, Peer, Place,
@@ -29,7 +28,7 @@ use super::{
     socket::{Protocol, Socket, Writing},
     tunnel::Tunnel,
 };
-use crate::{deadline::Ticker, gate::Gate, response::Body};
+use crate::{deadline::Ticker, gate::Gate, response::Body, upstream::ClientBody};
 
 pub use self::pace::Pace;
 pub(super) use self::step::LAST_WORDS;
@@ -121,7 +120,7 @@ impl Exchange {
     /// nobody else's.
     async fn respond(
         self: Rc<Self>,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         framing: Result<(), Violation>,
         pace: ClientPace,
     ) -> Result<Response<Body>, Infallible> {
@@ -146,7 +145,9 @@ impl Exchange {
         }
         let Some(server) = response.body_mut().take_switched() else { return response };
         let (head, body) = response.into_parts();
-        self.tunnel.set(Some(Box::new(Tunnel { server, body })));
+        let protocol = head.headers.get(header::UPGRADE).map(HeaderValue::as_bytes);
+        let is_websocket = protocol.is_some_and(|it| it.eq_ignore_ascii_case(b"websocket"));
+        self.tunnel.set(Some(Box::new(Tunnel { server, body, is_websocket })));
         Response::from_parts(head, Body::empty())
     }
 

@@ -20,7 +20,8 @@ pub enum Fault {
     Handshake,
     /// A client did not read what it had asked for.
     SlowReader,
-    /// An HTTP/2 client kept the connection busy with frames that ask for nothing.
+    /// An HTTP/2 client kept the connection busy with frames that ask for nothing, or with heads that
+    /// are much larger than what came for them.
     Flood,
     /// A panic while a request was handled.
     RequestPanic,
@@ -113,7 +114,9 @@ fn tell(fault: Fault, times: u64) {
         Fault::SlowReader => {
             tracing::info!(times, "responses broken off: the client does not read")
         }
-        Fault::Flood => tracing::warn!(times, "connections closed: too many HTTP/2 control frames"),
+        Fault::Flood => {
+            tracing::warn!(times, "connections closed: floods of HTTP/2 frames, or of heads")
+        }
         Fault::RequestPanic => tracing::error!(times, "panics while handling requests"),
         Fault::ConnectionPanic => tracing::error!(times, "panics in connections"),
     }

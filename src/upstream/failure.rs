@@ -39,8 +39,8 @@ pub enum UpstreamError {
     /// The connection broke, or what came was no HTTP.
     #[error("exchange failed: {0}")]
     Exchange(#[source] hyper::Error),
-    /// The response is ambiguous, switches to a protocol that was not asked for, or never begins for
-    /// all that is sent.
+    /// The response is ambiguous, switches to a protocol that was not asked for, has a body where
+    /// there can be none or a status that no client knows, or never begins for all that is sent.
     #[error("unsound response")]
     Unsound,
     /// The client's body broke off or was malformed.
@@ -67,6 +67,11 @@ pub(super) struct Failure {
 }
 
 impl Failure {
+    /// The request was sent, and a response has begun.
+    pub(super) fn sent(error: UpstreamError) -> Failure {
+        Failure { error, unsent: None, is_unanswered: false, is_stale: false }
+    }
+
     /// The request was not even sent.
     pub(super) fn unsent(error: UpstreamError, request: Request<RequestBody>) -> Failure {
         Failure { error, unsent: Some(Box::new(request)), is_unanswered: true, is_stale: false }

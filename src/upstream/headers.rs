@@ -164,11 +164,17 @@ fn remove_where(headers: &mut HeaderMap, is_dropped: impl Fn(&str) -> bool) {
     }
 }
 
-/// Several equal lengths are one (RFC 9110 section 8.6). Others were refused when they came.
+/// Several equal lengths, as fields or as members of a list, are one (RFC 9110 section 8.6). Others
+/// were refused when they came.
 fn join_lengths(headers: &mut HeaderMap) {
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
-    let (first, second) = (lengths.next(), lengths.next());
-    if let (Some(length), Some(_)) = (first.cloned(), second) {
+    let (Some(first), is_alone) = (lengths.next(), lengths.next().is_none()) else { return };
+    let end = memchr::memchr(b',', first.as_bytes());
+    if is_alone && end.is_none() {
+        return;
+    }
+    let digits = first.as_bytes().get(..end.unwrap_or(first.len())).unwrap_or_default();
+    if let Ok(length) = HeaderValue::from_bytes(digits.trim_ascii()) {
         headers.insert(header::CONTENT_LENGTH, length);
     }
 }

@@ -198,6 +198,7 @@ impl Permit {
         let body = request.body_mut().attach_stream(Timing::new(&deadline, upstream));
         let stream = OpenStream { deadline, body: Rc::clone(&body), permit: self };
         let read_before = connection.traffic.bytes_read();
+        connection.traffic.expect_response();
         let mut sender = connection.sender.clone();
         let mut sending = pin!(sender.try_send_request(request));
         stream.deadline.set(upstream.response_timeout);
@@ -209,12 +210,14 @@ impl Permit {
         });
         let (error, unsent, is_stale) = match outcome.await {
             Some(Ok(response)) if is_unsound(&response) => {
-                let (error, unsent) = (UpstreamError::Unsound, None);
-                return Err(Failure { error, unsent, is_unanswered: false, is_stale: false });
+                return Err(Failure::sent(UpstreamError::Unsound));
             }
             Some(Ok(response)) => {
                 body.set_answered();
                 return Ok((response, stream));
+            }
+            Some(Err(_)) if connection.traffic.is_storm() => {
+                return Err(Failure::sent(UpstreamError::Unsound));
             }
             Some(Err(mut error)) => {
                 let untaken = error.take_message();
@@ -254,6 +257,7 @@ impl Drop for Permit {
         connection.in_use.set(connection.in_use.get().saturating_sub(1));
         if connection.in_use.get() == 0 {
             connection.idle_since.set(self.pool.ticker.now());
+            connection.traffic.rest();
             connection.cut_if_over();
         }
         self.pool.stream_ended();

@@ -13,7 +13,7 @@ use std::{
     task::Poll,
 };
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -31,6 +31,7 @@ use crate::{
         framing::{Framing, Phase},
         socket::Socket,
     },
+    upstream::ClientBody,
 };
 
 /// Least room for what is read and written. The engine has one bound for both.
@@ -60,11 +61,12 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     socket.check_http1(Rc::clone(&framing), Rc::clone(&exchange.served));
     let writing = socket.writing();
     let ticker = Rc::clone(deadline.ticker());
-    let service = service_fn(|request| {
+    let service = service_fn(|request: Request<_>| {
         let ordinal = exchange.count();
         let verdict = framing.borrow().verdict(ordinal);
         let (exchange, ticker) = (Rc::clone(&exchange), Rc::clone(&ticker));
         let writing = Rc::clone(&writing);
+        let request = request.map(ClientBody::from);
         async move {
             let response =
                 Rc::clone(&exchange).respond(request, verdict, ClientPace::Http1(writing)).await?;

@@ -14,10 +14,12 @@ use std::{
     task::Poll,
 };
 
+use http::HeaderMap;
+
 use crate::{
     deadline::{Deadline, Ticker},
     gate::Gate,
-    server::{Fault, frames::Frames},
+    server::{Fault, frames::Frames, head_limits::fields_bytes},
 };
 
 /// Largest part of a response that is given to the protocol engine at once: what a stream holds when
@@ -25,6 +27,7 @@ use crate::{
 pub(in crate::server) const PART_BYTES: usize = 16 * 1024;
 
 /// The pace of one response.
+#[derive(Debug)]
 pub struct Pace {
     frames: Rc<RefCell<Frames>>,
     /// Parts that the client was given.
@@ -61,6 +64,18 @@ impl Pace {
         self.is_waiting.set(false);
     }
 
+    /// Takes trailers of the request; false if the client is not to be served any more.
+    #[must_use]
+    pub fn take_trailers(&self, trailers: &HeaderMap) -> bool {
+        self.frames.borrow_mut().take_fields(fields_bytes(trailers));
+        !self.is_over()
+    }
+
+    /// Whether nobody reads any more what is written to the connection.
+    fn is_over(&self) -> bool {
+        self.frames.borrow().fault().is_some()
+    }
+
     fn waiting_part(&self) -> Option<u64> {
         self.is_waiting.get().then(|| self.parts.get())
     }
@@ -78,8 +93,7 @@ pub(super) async fn run(
     let mut deadline: Option<Deadline> = None;
     let mut waited_for = None;
     let is_ended = poll_fn(|context| {
-        // Nobody reads any more what is written to the connection.
-        if pace.frames.borrow().is_over() {
+        if pace.is_over() {
             return Poll::Ready(true);
         }
         let polled = catch_unwind(AssertUnwindSafe(|| stream.as_mut().poll(context)));

@@ -16,7 +16,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::trailers::{is_told_at_the_end, with_trailers};
-use crate::{deadline::Deadline, policy::Upstream, upstream::UpstreamError};
+use crate::{deadline::Deadline, policy::Upstream, server::Pace, upstream::UpstreamError};
 
 /// A client's body, as it comes.
 pub struct ClientBody {
@@ -28,6 +28,21 @@ pub struct ClientBody {
     pub received: Option<Rc<Cell<u64>>>,
     /// Set when its request is first sent; none: nobody asks.
     pub sent: Option<Rc<Cell<bool>>>,
+    /// What trailers are told to; none: they are measured where they come in.
+    pub pace: Option<Rc<Pace>>,
+}
+
+impl ClientBody {
+    /// A body of HTTP/2.
+    pub fn at_pace(incoming: Incoming, pace: &Rc<Pace>) -> Self {
+        ClientBody { pace: Some(Rc::clone(pace)), ..incoming.into() }
+    }
+}
+
+impl From<Incoming> for ClientBody {
+    fn from(incoming: Incoming) -> Self {
+        ClientBody { incoming, max_bytes: None, received: None, sent: None, pace: None }
+    }
 }
 
 /// A client's body on its way to the upstream.
@@ -39,6 +54,7 @@ pub struct RequestBody {
     received: Option<Rc<Cell<u64>>>,
     /// Set when the request is first sent, for who asks.
     sent: Option<Rc<Cell<bool>>>,
+    pace: Option<Rc<Pace>>,
     timing: Option<Timing>,
     /// Headers that only this proxy writes, by the policy; none: there are no such.
     own: Option<Arc<[HeaderName]>>,
@@ -84,6 +100,7 @@ struct Unread {
     incoming: Option<Incoming>,
     room: u64,
     received: Option<Rc<Cell<u64>>>,
+    pace: Option<Rc<Pace>>,
     own: Option<Arc<[HeaderName]>>,
 }
 
@@ -138,14 +155,15 @@ pub enum RequestBodyError {
 impl RequestBody {
     /// The client's body.
     pub(in crate::upstream) fn new(body: ClientBody, upstream: &Upstream) -> Self {
-        let ClientBody { incoming, max_bytes, received, sent } = body;
+        let ClientBody { incoming, max_bytes, received, sent, pace } = body;
         let room = max_bytes.unwrap_or(u64::MAX);
         // Only trailers are looked at for them.
         let own = match incoming.is_end_stream() {
             true => None,
             false => upstream.own_headers.clone(),
         };
-        let mut body = RequestBody::of(Unread { incoming: Some(incoming), room, received, own });
+        let unread = Unread { incoming: Some(incoming), room, received, pace, own };
+        let mut body = RequestBody::of(unread);
         body.sent = sent;
         body
     }
@@ -161,10 +179,10 @@ impl RequestBody {
     }
 
     fn of(unread: Unread) -> Self {
-        let Unread { incoming, room, received, own } = unread;
+        let Unread { incoming, room, received, pace, own } = unread;
         let state = Rc::default();
-        let (sent, timing) = (None, None);
-        RequestBody { incoming, room, received, sent, timing, own, state, is_streamed: false }
+        let (sent, timing, is_streamed) = (None, None, false);
+        RequestBody { incoming, room, received, sent, pace, timing, own, state, is_streamed }
     }
 
     /// Sets the deadline of this exchange anew with each frame.
@@ -199,6 +217,7 @@ impl Drop for RequestBody {
                 incoming: self.incoming.take(),
                 room: self.room,
                 received: self.received.take(),
+                pace: self.pace.take(),
                 own: self.own.take(),
             };
             *self.state.unread.borrow_mut() = Some(unread);
@@ -251,6 +270,14 @@ impl Body for RequestBody {
                     return Poll::Ready(Some(Err(RequestBodyError::TooLarge)));
                 }
             }
+        }
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let (Some(pace), Some(trailers)) = (&body.pace, frame.trailers_ref())
+            && !pace.take_trailers(trailers)
+        {
+            body.state.failed.set(true);
+            body.state.too_large.set(true);
+            return Poll::Ready(Some(Err(RequestBodyError::TooLarge)));
         }
         match polled {
             Poll::Ready(Some(Err(_))) => body.state.failed.set(true),

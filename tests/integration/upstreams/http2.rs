@@ -18,7 +18,11 @@ use super::{
     fakes::{Certificates, Fake, Stream},
     until,
 };
-use crate::support::{PATIENCE, Proxy, Request as Http1Request, Signal, Upstream, get, post};
+use crate::support::{
+    PATIENCE, Proxy, Request as Http1Request, Signal, Upstream,
+    frames::{self, Frames},
+    get, post,
+};
 
 fn before(server: &Fake, fields: &str) -> Proxy {
     let fields = format!("protocol: h2, {fields}");
@@ -185,6 +189,118 @@ fn broken_stream_is_tried_again_only_if_the_request_may_be_repeated() {
         proxy.send(request).assert_status(status);
         assert_eq!(server.seen.count(), count);
     }
+}
+
+/// See `http2::requests::pseudo_fields_in_trailers_go_nowhere`.
+#[test]
+fn pseudo_fields_in_trailers_do_not_reach_an_http2_server_either() {
+    let server = Fake::http2(&Builder::new(), |stream: Stream| async move {
+        let Stream { body, mut respond, path, .. } = stream;
+        let (whole, trailers) = read(body).await;
+        let told: Vec<_> = trailers.iter().flat_map(HeaderMap::iter).collect();
+        let is_right =
+            path == "/" && whole == b"hello" && matches!(told[..], [(name, _)] if name == "x-sum");
+        let status = if is_right { 200 } else { 500 };
+        let head = Response::builder().status(status).body(()).unwrap();
+        let _ = respond.send_response(head, true);
+    });
+    let proxy = before(&server, "");
+    for pseudo in [(":path", "/admin"), (":method", "DELETE"), (":authority", "b.example")] {
+        let mut frames = Frames::open(proxy.address());
+        frames.write(frames::head(1, 0, &frames::POST));
+        frames.write(frames::frame(frames::DATA, 0, 1, "hello"));
+        frames.write(frames::head(1, frames::END_STREAM, &[pseudo, ("x-sum", "5")]));
+        assert_eq!(frames.read_status(1), Some(200), "{pseudo:?}");
+    }
+}
+
+/// Answers with so many interim responses first.
+async fn hint(mut stream: Stream, times: usize) {
+    for _ in 0..times {
+        let hint = Response::builder().status(103).header("link", "</a.css>").body(()).unwrap();
+        if stream.respond.send_informational(hint).is_err() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    stream.answer(200, "ok");
+}
+
+#[test]
+fn storm_of_interim_responses_is_a_502() {
+    let server = Fake::http2(&Builder::new(), |stream: Stream| hint(stream, 10_000));
+    let proxy = before(&server, "");
+    proxy.get("/").assert_status(502);
+    // Nor is it asked again.
+    assert_eq!(server.seen.count(), 1);
+}
+
+#[test]
+fn storm_that_never_ends_is_a_502_before_there_is_no_more_time() {
+    let server = Fake::http2(&Builder::new(), |stream: Stream| hint(stream, usize::MAX));
+    let proxy = before(&server, "response_timeout: 1h");
+    proxy.get("/").assert_status(502);
+}
+
+#[test]
+fn interim_responses_are_no_storm() {
+    let server = Fake::http2(&Builder::new(), |stream: Stream| hint(stream, 30));
+    let proxy = before(&server, "");
+    let mut client = proxy.connect();
+    for _ in 0..50 {
+        client.send(&get("/")).assert_status(200);
+    }
+    assert_eq!(server.seen.connections(), 1);
+}
+
+/// What HTTP/1.1 servers may not answer either.
+#[test]
+fn response_that_could_be_read_in_two_ways_is_a_502() {
+    let server = Fake::http2(&Builder::new(), |mut stream: Stream| async move {
+        let answer = |status: u16, lengths: &[&str]| {
+            let lengths = lengths.iter();
+            lengths.fold(Response::builder().status(status), |head, length| {
+                head.header("content-length", *length)
+            })
+        };
+        let (head, is_whole) = match stream.path.as_str() {
+            "/list" => (answer(304, &["5, 5"]), true),
+            "/two" => (answer(304, &["5", "6"]), true),
+            "/list-of-two" => (answer(200, &["5, 6"]), true),
+            "/status" => (answer(600, &["0"]), true),
+            "/reset" => (answer(205, &[]), false),
+            "/reset-long" => (answer(205, &["2"]), false),
+            _ => panic!("asked for {}", stream.path),
+        };
+        let Ok(mut body) = stream.respond.send_response(head.body(()).unwrap(), is_whole) else {
+            return;
+        };
+        if !is_whole {
+            let _ = body.send_data(Bytes::from_static(b"ok"), true);
+        }
+    });
+    let proxy = before(&server, "");
+    for path in ["/list", "/two", "/list-of-two", "/status", "/reset", "/reset-long"] {
+        for method in ["GET", "HEAD"] {
+            if method == "HEAD" && path.starts_with("/reset") {
+                continue;
+            }
+            let answered = proxy.send(Http1Request::new(method, path));
+            assert_eq!(answered.status, 502, "{method} {path}: {answered:?}");
+        }
+    }
+}
+
+#[test]
+fn equal_lengths_become_one() {
+    let server = Fake::http2(&Builder::new(), |mut stream: Stream| async move {
+        let head = Response::builder().status(200);
+        let head = head.header("content-length", "5").header("content-length", "5");
+        let _ = stream.respond.send_response(head.body(()).unwrap(), true);
+    });
+    let proxy = before(&server, "");
+    let answered = proxy.send(Http1Request::new("HEAD", "/"));
+    answered.assert_status(200).assert_field("content-length", "5");
 }
 
 #[test]
