@@ -56,9 +56,9 @@ use crate::{
     access_log::LogBuffer,
     clock::Timestamp,
     identity::{Client, address_behind},
-    policy::{Balance, Upstream},
+    policy::{Balance, Protocol, Upstream},
     response::{Body, Format, Rejection, grpc_status, options_asterisk, preflight_answer},
-    server::{Peer, Violation},
+    server::{Fault, Peer, Violation},
     store::Store,
     upstream::{ClientBody, Switch, UpstreamError, Upstreams, clean_response},
 };
@@ -237,7 +237,10 @@ impl Gate {
                         };
                         let counted = owed.line.as_mut().filter(|_| !body.is_end_stream());
                         let received = counted.map(|(_, seen)| seen.count_body());
-                        let body = ClientBody { incoming: body, max_bytes, received };
+                        // A call that streams says something when it has something to say.
+                        let may_be_slow =
+                            audience.format == Format::Grpc && upstream.protocol == Protocol::Http2;
+                        let body = ClientBody { incoming: body, max_bytes, received, may_be_slow };
                         self.forward(upstream, caller, (parts, body)).await
                     }
                 }
@@ -274,6 +277,9 @@ impl Gate {
     ) -> (Reply, Option<Duration>) {
         let started = self.log.as_ref().map(|_| Instant::now());
         let result = self.upstreams.forward(upstream, caller, request).await;
+        if let Err(UpstreamError::RequestBodyTimeout | UpstreamError::RequestBodyTooSlow) = result {
+            self.judge.shared.admission.faults().count(Fault::SlowBody);
+        }
         let upstream_time = started.map(|started| started.elapsed());
         let response = result.map(|response| from_upstream(response.map(Body::upstream)));
         (reply(response, upstream), upstream_time)

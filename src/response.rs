@@ -194,7 +194,9 @@ impl Rejection {
                 }
                 UpstreamError::RequestBody(_) => StatusCode::BAD_REQUEST,
                 UpstreamError::RequestBodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-                UpstreamError::RequestBodyTimeout => StatusCode::REQUEST_TIMEOUT,
+                UpstreamError::RequestBodyTimeout | UpstreamError::RequestBodyTooSlow => {
+                    StatusCode::REQUEST_TIMEOUT
+                }
             },
             Rejection::HeadTimeout => StatusCode::REQUEST_TIMEOUT,
             Rejection::Internal => StatusCode::INTERNAL_SERVER_ERROR,
@@ -259,6 +261,7 @@ impl Rejection {
                 UpstreamError::RequestBodyTimeout => {
                     "The request body did not arrive in time.".into()
                 }
+                UpstreamError::RequestBodyTooSlow => "The request body came too slowly.".into(),
             },
             Rejection::HeadTimeout => "The request did not arrive in time.".into(),
             Rejection::Internal => "Something went wrong.".into(),
@@ -298,6 +301,7 @@ impl Rejection {
                     UpstreamError::RequestBody(_)
                         | UpstreamError::RequestBodyTooLarge
                         | UpstreamError::RequestBodyTimeout
+                        | UpstreamError::RequestBodyTooSlow
                 )
         )
     }

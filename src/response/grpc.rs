@@ -62,9 +62,11 @@ pub(super) fn tell(rejection: &Rejection, responses: &Responses, headers: &mut H
 fn code(rejection: &Rejection, status: StatusCode) -> Code {
     match rejection {
         Rejection::Primary(_) | Rejection::Secondary(_) => return Code::ResourceExhausted,
-        Rejection::Upstream(UpstreamError::ResponseTimeout | UpstreamError::RequestBodyTimeout) => {
-            return Code::DeadlineExceeded;
-        }
+        Rejection::Upstream(
+            UpstreamError::ResponseTimeout
+            | UpstreamError::RequestBodyTimeout
+            | UpstreamError::RequestBodyTooSlow,
+        ) => return Code::DeadlineExceeded,
         _ => {}
     }
     match status {

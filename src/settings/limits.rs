@@ -189,7 +189,7 @@ impl Checker<'_> {
     }
 
     /// A number within a range, if one is written.
-    fn number(
+    pub(super) fn number(
         &mut self,
         raw: &Option<Spanned<u32>>,
         range: &RangeInclusive<u32>,

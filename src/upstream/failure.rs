@@ -52,6 +52,9 @@ pub enum UpstreamError {
     /// The client's body made no progress.
     #[error("request body made no progress")]
     RequestBodyTimeout,
+    /// The client's body came, but too slowly.
+    #[error("request body came too slowly")]
+    RequestBodyTooSlow,
 }
 
 /// What became of an attempt.

@@ -21,7 +21,6 @@ use super::{
     Endpoint, RequestBody, Stream, UpstreamError,
     body::{BodyState, Timing},
     failure::Failure,
-    http1::timeout_of,
     pool::Pool,
     retry::Original,
     slots::Slot,
@@ -230,11 +229,12 @@ impl Permit {
             }
             None => {
                 // A connection on which nothing at all comes is gone, though nobody has said so: the
-                // next requests are not to wait as long to find that out.
-                if connection.traffic.bytes_read() == read_before {
+                // next requests are not to wait as long to find that out. Of one that waits for the
+                // client's body, nobody knows.
+                if connection.traffic.bytes_read() == read_before && !body.is_waiting() {
                     connection.retire();
                 }
-                (timeout_of(&body), None, false)
+                (body.timeout(), None, false)
             }
         };
         Err(Failure { error, unsent, is_unanswered: !body.has_failed(), is_stale })

@@ -116,7 +116,8 @@ impl UpstreamError {
             | UpstreamError::Exhausted(_)
             | UpstreamError::RequestBody(_)
             | UpstreamError::RequestBodyTooLarge
-            | UpstreamError::RequestBodyTimeout => false,
+            | UpstreamError::RequestBodyTimeout
+            | UpstreamError::RequestBodyTooSlow => false,
             UpstreamError::Connect(_)
             | UpstreamError::Tls { .. }
             | UpstreamError::ConnectTimeout
