@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -40,6 +40,7 @@ pub struct Endpoint {
     begun: AtomicU64,
     ended: AtomicU64,
     failed: AtomicU64,
+    has_left: AtomicBool,
 }
 
 /// Counts a request among those that an endpoint has.
@@ -59,6 +60,7 @@ impl Endpoint {
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            has_left: AtomicBool::new(false),
         })
     }
 
@@ -84,6 +86,16 @@ impl Endpoint {
         if let Some(group) = self.group.upgrade() {
             group.judge(self, Instant::now());
         }
+    }
+
+    /// It is no address of its server any more, or its server is none of the upstream's.
+    pub(super) fn leave(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether only requests from before that still need it: nothing is to be kept for others.
+    pub(super) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
     }
 
     /// Requests that it has, of all workers.

@@ -268,7 +268,9 @@ impl Pool {
     }
 
     fn claimant(&self) -> Claimant {
-        let is_destitute = self.protocol == Protocol::Http2 && self.shared.borrow().is_empty();
+        let is_destitute = self.protocol == Protocol::Http2
+            && self.shared.borrow().is_empty()
+            && self.dialing.get() == 0;
         Claimant { pool: self.id, is_destitute }
     }
 
@@ -345,9 +347,6 @@ impl Pool {
         let mut all = shared.iter();
         if let Some(unused) = all.find(|shared| self.line.is_empty() && shared.streams() == 0) {
             unused.retire();
-        } else if slots.volunteer(self.id) {
-            let least = shared.iter().min_by_key(|connection| connection.streams());
-            least.iter().for_each(|connection| connection.retire());
         }
         drop(shared);
         self.forget_over();
