@@ -32,6 +32,7 @@ mod upgrade;
 
 use std::{
     cell::Cell,
+    net::IpAddr,
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
@@ -56,11 +57,11 @@ use crate::{
     access_log::LogBuffer,
     clock::Timestamp,
     identity::{Client, address_behind},
-    policy::{Balance, Protocol, Upstream},
+    policy::{Balance, Protocol, Sharing, Upstream},
     response::{Body, Format, Rejection, grpc_status, options_asterisk, preflight_answer},
-    server::{Fault, Peer, Violation},
+    server::{Fault, Peer, Violation, client_number},
     store::Store,
-    upstream::{ClientBody, Switch, UpstreamError, Upstreams, clean_response},
+    upstream::{ClientBody, Sender, Switch, UpstreamError, Upstreams, clean_response},
 };
 
 pub use self::{
@@ -226,9 +227,9 @@ impl Gate {
                 let sender = (peer, request_id);
                 let is_upgrade =
                     judge.prepare(&mut parts, &owed.passage, (upstream, target), sender);
-                let caller = caller_of(&owed.passage, upstream);
+                let sender = sender_of(&owed.passage, upstream, (peer, address));
                 match is_upgrade {
-                    true => self.switch(upstream, caller, parts).await,
+                    true => self.switch(upstream, sender, parts).await,
                     false => {
                         let max_bytes = match &owed.passage.identity {
                             Some(_) => owed.passage.route.and_then(|route| route.max_body),
@@ -241,7 +242,7 @@ impl Gate {
                         let may_be_slow =
                             audience.format == Format::Grpc && upstream.protocol == Protocol::Http2;
                         let body = ClientBody { incoming: body, max_bytes, received, may_be_slow };
-                        self.forward(upstream, caller, (parts, body)).await
+                        self.forward(upstream, sender, (parts, body)).await
                     }
                 }
             }
@@ -272,11 +273,11 @@ impl Gate {
     async fn forward(
         &self,
         upstream: &Upstream,
-        caller: u128,
+        sender: Sender,
         request: (Parts, ClientBody),
     ) -> (Reply, Option<Duration>) {
         let started = self.log.as_ref().map(|_| Instant::now());
-        let result = self.upstreams.forward(upstream, caller, request).await;
+        let result = self.upstreams.forward(upstream, sender, request).await;
         if let Err(UpstreamError::RequestBodyTimeout | UpstreamError::RequestBodyTooSlow) = result {
             self.judge.shared.admission.faults().count(Fault::SlowBody);
         }
@@ -289,11 +290,11 @@ impl Gate {
     async fn switch(
         &self,
         upstream: &Upstream,
-        caller: u128,
+        sender: Sender,
         head: Parts,
     ) -> (Reply, Option<Duration>) {
         let started = self.log.as_ref().map(|_| Instant::now());
-        let result = self.upstreams.switch(upstream, caller, head).await;
+        let result = self.upstreams.switch(upstream, sender, head).await;
         let upstream_time = started.map(|started| started.elapsed());
         let response = result.map(|switch| match switch {
             Switch::Declined(response) => from_upstream(response.map(Body::declined)),
@@ -341,10 +342,18 @@ fn reply(result: Result<Response<Body>, UpstreamError>, upstream: &Upstream) -> 
     }
 }
 
-/// What the server is chosen by where the same caller is to have the same one.
-fn caller_of(passage: &Passage<'_>, upstream: &Upstream) -> u128 {
-    match (&passage.identity, upstream.balance) {
+/// Who sends a request, as far as its upstream is concerned.
+fn sender_of(
+    passage: &Passage<'_>,
+    upstream: &Upstream,
+    (peer, address): (&Peer, IpAddr),
+) -> Sender {
+    let caller = match (&passage.identity, upstream.balance) {
         (Some(identity), Balance::Caller) => identity.stable_hash("server"),
         _ => 0,
-    }
+    };
+    // A trusted proxy that names nobody stands for all its clients.
+    let is_stranger = !peer.is_trusted || address != peer.address;
+    let is_shared = is_stranger && upstream.bounds.shares == Sharing::Address;
+    Sender { caller, client: is_shared.then(|| client_number(address)) }
 }

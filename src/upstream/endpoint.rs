@@ -16,6 +16,7 @@ use super::{
     Group,
     ejection::{Record, Standing},
     health::Health,
+    shares::{Share, Shares},
     slots::Slots,
 };
 use crate::policy::{Ejection, Server};
@@ -35,6 +36,8 @@ pub struct Endpoint {
     group: Weak<Group>,
     /// Connections that it has, of all workers.
     pub(super) slots: Arc<Slots>,
+    /// What clients use of it.
+    pub(super) shares: Arc<Shares>,
     /// Requests that it ever got, and those that are over: in flight is what is between. So both are
     /// known for the price of one.
     begun: AtomicU64,
@@ -45,7 +48,11 @@ pub struct Endpoint {
 
 /// Counts a request among those that an endpoint has.
 #[derive(Debug)]
-pub struct Loaded(Arc<Endpoint>);
+pub struct Loaded {
+    endpoint: Arc<Endpoint>,
+    /// What its client uses of the endpoint; none: it waits for that.
+    share: Option<Share>,
+}
 
 impl Endpoint {
     pub(super) fn new(address: SocketAddr, server: &Server, group: &Arc<Group>) -> Arc<Endpoint> {
@@ -57,6 +64,7 @@ impl Endpoint {
             health: Health::default(),
             group: Arc::downgrade(group),
             slots: Arc::default(),
+            shares: Arc::default(),
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -67,7 +75,7 @@ impl Endpoint {
     /// Counts a request until it is over.
     pub fn load(self: &Arc<Self>) -> Loaded {
         self.begun.fetch_add(1, Ordering::Relaxed);
-        Loaded(Arc::clone(self))
+        Loaded { endpoint: Arc::clone(self), share: None }
     }
 
     /// It has answered.
@@ -136,13 +144,18 @@ impl Endpoint {
 impl Loaded {
     /// Who has the request.
     pub fn endpoint(&self) -> &Arc<Endpoint> {
-        &self.0
+        &self.endpoint
+    }
+
+    /// The request has got what it waited for.
+    pub(super) fn hold(&mut self, share: Share) {
+        self.share = Some(share);
     }
 }
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Ordering::Relaxed);
+        self.endpoint.ended.fetch_add(1, Ordering::Relaxed);
     }
 }
 

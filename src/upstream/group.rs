@@ -168,6 +168,7 @@ impl Group {
         let endpoints = || book.listings.iter().flat_map(|listing| &listing.endpoints);
         for endpoint in endpoints() {
             endpoint.slots.bound(&upstream.bounds);
+            endpoint.shares.bound(&upstream.bounds);
         }
         if upstream.health_check.is_none() {
             endpoints().for_each(|endpoint| endpoint.health.forget());

@@ -129,6 +129,7 @@ impl Connection {
         self.is_retired.get() || self.traffic.is_closed() || self.sender.is_closed()
     }
 
+    /// Requests that it has.
     pub(super) fn streams(&self) -> usize {
         self.in_use.get()
     }
@@ -172,7 +173,7 @@ impl Connection {
     }
 
     /// Streams that it may have at once; none if it is over.
-    fn max_streams(&self) -> usize {
+    pub(super) fn max_streams(&self) -> usize {
         let driver = self.driven.driver.borrow();
         driver.as_ref().map_or(0, Driver::current_max_send_streams).min(MAX_STREAMS)
     }
