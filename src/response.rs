@@ -186,7 +186,7 @@ impl Rejection {
                 | UpstreamError::Tls { .. }
                 | UpstreamError::Exchange(_)
                 | UpstreamError::Unsound => StatusCode::BAD_GATEWAY,
-                UpstreamError::Busy | UpstreamError::Exhausted(_) => {
+                UpstreamError::Busy | UpstreamError::ShareUsed | UpstreamError::Exhausted(_) => {
                     StatusCode::SERVICE_UNAVAILABLE
                 }
                 UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
@@ -250,7 +250,7 @@ impl Rejection {
                 | UpstreamError::Tls { .. }
                 | UpstreamError::Exchange(_)
                 | UpstreamError::Unsound => "The upstream service could not be reached.".into(),
-                UpstreamError::Busy | UpstreamError::Exhausted(_) => {
+                UpstreamError::Busy | UpstreamError::ShareUsed | UpstreamError::Exhausted(_) => {
                     "The service is busy. Try again later.".into()
                 }
                 UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
@@ -283,7 +283,9 @@ impl Rejection {
             Rejection::Primary(denial) | Rejection::Secondary(denial) => denial.retry_after,
             Rejection::Store(_)
             | Rejection::Identity(IdentityError::Unavailable)
-            | Rejection::Upstream(UpstreamError::Busy | UpstreamError::Exhausted(_)) => Some(SOON),
+            | Rejection::Upstream(
+                UpstreamError::Busy | UpstreamError::ShareUsed | UpstreamError::Exhausted(_),
+            ) => Some(SOON),
             _ => None,
         }
     }

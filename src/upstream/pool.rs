@@ -102,7 +102,7 @@ impl Pool {
         match self.endpoint.shares.take(client, self.streams_each(), bounds) {
             Shared::Share(share) => Ok(share),
             Shared::Queued(turn) => Box::pin(self.wait_for_turn(turn, bounds.queue_timeout)).await,
-            Shared::Full => Err(UpstreamError::Busy),
+            Shared::Full => Err(UpstreamError::ShareUsed),
         }
     }
 
@@ -113,7 +113,7 @@ impl Pool {
             Poll::Pending if deadline.poll_passed(context) => Poll::Ready(None),
             polled => polled,
         });
-        share.await.ok_or(UpstreamError::Busy)
+        share.await.ok_or(UpstreamError::ShareUsed)
     }
 
     /// Requests at once that a connection is good for.

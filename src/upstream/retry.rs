@@ -113,6 +113,7 @@ impl UpstreamError {
         match self {
             UpstreamError::NoAddress
             | UpstreamError::Busy
+            | UpstreamError::ShareUsed
             | UpstreamError::Exhausted(_)
             | UpstreamError::RequestBody(_)
             | UpstreamError::RequestBodyTooLarge
@@ -131,7 +132,10 @@ impl UpstreamError {
     pub(super) fn calls_for_another(&self) -> bool {
         matches!(
             self,
-            UpstreamError::Busy | UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout
+            UpstreamError::Busy
+                | UpstreamError::ShareUsed
+                | UpstreamError::ConnectTimeout
+                | UpstreamError::ResponseTimeout
         )
     }
 }

@@ -247,4 +247,6 @@ fn request_beyond_its_share_waits_as_long_as_any_other() {
     go.open();
     first.read().assert_status(200);
     proxy.send(get("/").from(GREEDY)).assert_status(200);
+    let log = proxy.into_log();
+    assert!(log.contains("the client uses its share of the connections"), "{log}");
 }
