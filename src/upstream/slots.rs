@@ -1,8 +1,9 @@
 //! How many connections a server may have, of all workers together, and who waits for one.
 //!
 //! A connection holds a [`Slot`] from before it is made until its socket is closed, so the bound is
-//! exact. A slot that becomes free goes to whoever has waited longest; only while nobody waits is
-//! one there for the taking. Nothing here is touched by requests that find a kept connection.
+//! exact, but for a worker's only connection in HTTP/2, which it gets in any case. A slot that becomes
+//! free goes to whoever has waited longest; only while nobody waits is one there for the taking.
+//! Nothing here is touched by requests that find a kept connection.
 
 use std::{
     collections::VecDeque,

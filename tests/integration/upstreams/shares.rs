@@ -250,3 +250,22 @@ fn request_beyond_its_share_waits_as_long_as_any_other() {
     let log = proxy.into_log();
     assert!(log.contains("the client uses its share of the connections"), "{log}");
 }
+
+#[test]
+fn tunnels_of_one_address_leave_connections_for_others() {
+    let upstream = Upstream::echoing();
+    let fields = "max_connections: 4, queue: { size: 0 }";
+    let proxy = Proxy::with_settings(BEHIND, &[&before(&[&upstream], fields)]);
+    let switch = |address: &str| {
+        let request = get("/").from(address).field("connection", "upgrade");
+        let mut client = ask(&proxy, request.field("upgrade", "websocket"));
+        (client.read_head().status, client)
+    };
+    let tunnels: Vec<(u16, Client)> = (0..3).map(|_| switch(GREEDY)).collect();
+    let statuses: Vec<u16> = tunnels.iter().map(|(status, _)| *status).collect();
+    assert_eq!(statuses, [101, 101, 503]);
+    assert_eq!(switch("192.0.2.2").0, 101);
+    // What has ended is free again.
+    drop(tunnels);
+    until("another is made", || switch(GREEDY).0 == 101);
+}
