@@ -4,6 +4,8 @@
 //! Connections in HTTP/1.1 are a stack, the warmest on top. A request that finds one there touches
 //! nothing that is shared with other threads but a counter that says whether anybody waits.
 
+mod share;
+
 use std::{
     cell::{Cell, OnceCell, RefCell},
     future::poll_fn,
@@ -21,7 +23,6 @@ use super::{
     dial::Dialer,
     http1, http2,
     line::Line,
-    shares::{Share, Shared, Turn},
     slots::{Claimant, PoolId, Slot, Slots, Taken, Ticket},
 };
 use crate::{
@@ -89,43 +90,6 @@ impl Pool {
         let giver = give_up_when_wanted(Rc::downgrade(&pool), Arc::clone(&endpoint.slots));
         let _ = pool.giver.set(tokio::task::spawn_local(giver).abort_handle());
         pool
-    }
-
-    /// The right of a request of `client` to use one more connection or stream. Waits for it while
-    /// others need what there is more.
-    pub(super) async fn share(
-        &self,
-        client: Option<u128>,
-        upstream: &Upstream,
-    ) -> Result<Share, UpstreamError> {
-        let bounds = &upstream.bounds;
-        match self.endpoint.shares.take(client, self.streams_each(), bounds) {
-            Shared::Share(share) => Ok(share),
-            Shared::Queued(turn) => Box::pin(self.wait_for_turn(turn, bounds.queue_timeout)).await,
-            Shared::Full => Err(UpstreamError::ShareUsed),
-        }
-    }
-
-    async fn wait_for_turn(&self, mut turn: Turn, time: Duration) -> Result<Share, UpstreamError> {
-        let deadline = self.ticker.deadline();
-        deadline.set(time);
-        let share = poll_fn(|context| match turn.poll(context) {
-            Poll::Pending if deadline.poll_passed(context) => Poll::Ready(None),
-            polled => polled,
-        });
-        share.await.ok_or(UpstreamError::ShareUsed)
-    }
-
-    /// Requests at once that a connection is good for.
-    fn streams_each(&self) -> usize {
-        match self.protocol {
-            Protocol::Http1 => 1,
-            Protocol::Http2 => {
-                let shared = self.shared.borrow();
-                let streams = shared.first().map(|connection| connection.max_streams());
-                streams.filter(|streams| *streams > 0).unwrap_or(http2::MAX_STREAMS)
-            }
-        }
     }
 
     /// Something to send a request with: a connection that is there, or the right to make one. Waits
