@@ -40,6 +40,7 @@ mod upgrade;
 
 use std::{
     cell::Cell,
+    net::IpAddr,
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
@@ -66,11 +67,11 @@ use crate::{
     access_log::LogBuffer,
     clock::Timestamp,
     identity::{Client, address_behind},
-    policy::{Balance, Policies, Upstream, UpstreamPlace},
+    policy::{Balance, Policies, Protocol, Sharing, Upstream, UpstreamPlace},
     response::{Body, Format, Rejection, grpc_status, options_asterisk, preflight_answer},
-    server::{Peer, Violation},
+    server::{Fault, Peer, Violation, client_number},
     store::Store,
-    upstream::{ClientBody, Switch, UpstreamError, Upstreams, clean_response},
+    upstream::{ClientBody, Sender, Switch, UpstreamError, Upstreams, clean_response},
 };
 
 pub use self::{
@@ -247,7 +248,7 @@ impl Gate {
                 let sender = (peer, request_id);
                 let is_upgrade =
                     judge.prepare(&mut parts, &owed.passage, (upstream, target), sender);
-                let caller = caller_of(&owed.passage, upstream);
+                let sender = sender_of(&owed.passage, upstream, (peer, address));
                 let started = self.log.as_ref().map(|_| Instant::now());
                 let body = (!is_upgrade).then(|| {
                     let max_bytes = match &owed.passage.identity {
@@ -257,18 +258,21 @@ impl Gate {
                     };
                     let counted = owed.line.as_mut().filter(|_| !body.incoming.is_end_stream());
                     let received = counted.map(|(_, seen)| seen.count_body());
-                    ClientBody { max_bytes, received, ..body }
+                    // A call that streams says something when it has something to say.
+                    let may_be_slow =
+                        audience.format == Format::Grpc && upstream.protocol == Protocol::Http2;
+                    ClientBody { max_bytes, received, may_be_slow, ..body }
                 });
                 let is_cost_awaited = owed.passage.tally.as_ref().is_some_and(Tally::awaits_cost);
                 match body {
                     body if is_cost_awaited => {
                         let place = policies.place_of(upstream);
                         let way = (Rc::clone(&self.upstreams), Arc::clone(&policies), place);
-                        owed.answer(detached(way, caller, (parts, body), started)).await
+                        owed.answer(detached(way, sender, (parts, body), started)).await
                     }
-                    None => switch(&self.upstreams, upstream, (caller, parts), started).await,
+                    None => switch(&self.upstreams, upstream, (sender, parts), started).await,
                     Some(body) => {
-                        forward(&self.upstreams, upstream, (caller, parts, body), started).await
+                        forward(&self.upstreams, upstream, (sender, parts, body), started).await
                     }
                 }
             }
@@ -280,6 +284,12 @@ impl Gate {
             Outcome::Preflight(cors) => (Reply::Made(preflight_answer(cors, &parts.headers)), None),
             Outcome::Refuse(rejection) => (Reply::Refused(rejection), None),
         };
+        if let Some(Rejection::Upstream(
+            UpstreamError::RequestBodyTimeout | UpstreamError::RequestBodyTooSlow,
+        )) = reply.rejection()
+        {
+            judge.shared.admission.faults().count(Fault::SlowBody);
+        }
         let rejection = reply.rejection().filter(|_| self.log.is_some());
         let (error, denied) =
             (rejection.map(ToString::to_string), rejection.and_then(DeniedBy::of));
@@ -301,10 +311,10 @@ impl Gate {
 async fn forward(
     upstreams: &Upstreams,
     upstream: &Upstream,
-    (caller, head, body): (u128, Parts, ClientBody),
+    (sender, head, body): (Sender, Parts, ClientBody),
     started: Option<Instant>,
 ) -> Answered {
-    let result = upstreams.forward(upstream, caller, (head, body)).await;
+    let result = upstreams.forward(upstream, sender, (head, body)).await;
     let upstream_time = started.map(|started| started.elapsed());
     let response = result.map(|response| from_upstream(response.map(Body::upstream)));
     (reply(response, upstream), upstream_time)
@@ -314,10 +324,10 @@ async fn forward(
 async fn switch(
     upstreams: &Upstreams,
     upstream: &Upstream,
-    (caller, head): (u128, Parts),
+    (sender, head): (Sender, Parts),
     started: Option<Instant>,
 ) -> Answered {
-    let result = upstreams.switch(upstream, caller, head).await;
+    let result = upstreams.switch(upstream, sender, head).await;
     let upstream_time = started.map(|started| started.elapsed());
     let response = result.map(|switch| match switch {
         Switch::Declined(response) => from_upstream(response.map(Body::declined)),
@@ -337,7 +347,7 @@ async fn switch(
 /// a request to switch.
 fn detached(
     (upstreams, policies, place): (Rc<Upstreams>, Arc<Policies>, Option<UpstreamPlace>),
-    caller: u128,
+    sender: Sender,
     (head, body): (Parts, Option<ClientBody>),
     started: Option<Instant>,
 ) -> Exchange {
@@ -348,8 +358,8 @@ fn detached(
         let upstream = place.and_then(|place| policies.upstream_at(place));
         let Some(upstream) = upstream else { return (Reply::Refused(Rejection::Internal), None) };
         match body {
-            Some(body) => forward(&upstreams, upstream, (caller, head, body), started).await,
-            None => switch(&upstreams, upstream, (caller, head), started).await,
+            Some(body) => forward(&upstreams, upstream, (sender, head, body), started).await,
+            None => switch(&upstreams, upstream, (sender, head), started).await,
         }
     });
     Exchange { answer, is_sent }
@@ -386,10 +396,18 @@ fn reply(result: Result<Response<Body>, UpstreamError>, upstream: &Upstream) -> 
     }
 }
 
-/// What the server is chosen by where the same caller is to have the same one.
-fn caller_of(passage: &Passage<'_>, upstream: &Upstream) -> u128 {
-    match (&passage.identity, upstream.balance) {
+/// Who sends a request, as far as its upstream is concerned.
+fn sender_of(
+    passage: &Passage<'_>,
+    upstream: &Upstream,
+    (peer, address): (&Peer, IpAddr),
+) -> Sender {
+    let caller = match (&passage.identity, upstream.balance) {
         (Some(identity), Balance::Caller) => identity.stable_hash("server"),
         _ => 0,
-    }
+    };
+    // A trusted proxy that names nobody stands for all its clients.
+    let is_stranger = !peer.is_trusted || address != peer.address;
+    let is_shared = is_stranger && upstream.bounds.shares == Sharing::Address;
+    Sender { caller, client: is_shared.then(|| client_number(address)) }
 }

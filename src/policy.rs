@@ -47,8 +47,8 @@ pub use self::{
     rewrite::{HeaderEdits, PathRewrite},
     sources::{Endings, Inputs, Sources},
     upstream::{
-        Balance, Bounds, Ejection, HealthCheck, Protocol, Retries, Server, Transport, Upstream,
-        UpstreamTls,
+        Balance, Bounds, Ejection, HealthCheck, Protocol, Retries, Server, Sharing, Transport,
+        Upstream, UpstreamTls,
     },
 };
 pub(crate) use self::{diff::words, published::published_secret};

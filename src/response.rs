@@ -198,7 +198,7 @@ impl Rejection {
                 | UpstreamError::Tls { .. }
                 | UpstreamError::Exchange(_)
                 | UpstreamError::Unsound => StatusCode::BAD_GATEWAY,
-                UpstreamError::Busy | UpstreamError::Exhausted(_) => {
+                UpstreamError::Busy | UpstreamError::ShareUsed | UpstreamError::Exhausted(_) => {
                     StatusCode::SERVICE_UNAVAILABLE
                 }
                 UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
@@ -206,7 +206,9 @@ impl Rejection {
                 }
                 UpstreamError::RequestBody(_) => StatusCode::BAD_REQUEST,
                 UpstreamError::RequestBodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-                UpstreamError::RequestBodyTimeout => StatusCode::REQUEST_TIMEOUT,
+                UpstreamError::RequestBodyTimeout | UpstreamError::RequestBodyTooSlow => {
+                    StatusCode::REQUEST_TIMEOUT
+                }
             },
             Rejection::HeadTimeout => StatusCode::REQUEST_TIMEOUT,
             Rejection::Internal => StatusCode::INTERNAL_SERVER_ERROR,
@@ -267,7 +269,7 @@ impl Rejection {
                 | UpstreamError::Tls { .. }
                 | UpstreamError::Exchange(_)
                 | UpstreamError::Unsound => "The upstream service could not be reached.".into(),
-                UpstreamError::Busy | UpstreamError::Exhausted(_) => {
+                UpstreamError::Busy | UpstreamError::ShareUsed | UpstreamError::Exhausted(_) => {
                     "The service is busy. Try again later.".into()
                 }
                 UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
@@ -278,6 +280,7 @@ impl Rejection {
                 UpstreamError::RequestBodyTimeout => {
                     "The request body did not arrive in time.".into()
                 }
+                UpstreamError::RequestBodyTooSlow => "The request body came too slowly.".into(),
             },
             Rejection::HeadTimeout => "The request did not arrive in time.".into(),
             Rejection::Internal => "Something went wrong.".into(),
@@ -307,7 +310,9 @@ impl Rejection {
             }
             Rejection::Store(_)
             | Rejection::Identity(IdentityError::Unavailable | IdentityError::Crowded)
-            | Rejection::Upstream(UpstreamError::Busy | UpstreamError::Exhausted(_)) => Some(SOON),
+            | Rejection::Upstream(
+                UpstreamError::Busy | UpstreamError::ShareUsed | UpstreamError::Exhausted(_),
+            ) => Some(SOON),
             _ => None,
         }
     }
@@ -325,6 +330,7 @@ impl Rejection {
                     UpstreamError::RequestBody(_)
                         | UpstreamError::RequestBodyTooLarge
                         | UpstreamError::RequestBodyTimeout
+                        | UpstreamError::RequestBodyTooSlow
                 )
         )
     }

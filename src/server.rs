@@ -46,7 +46,7 @@ use crate::{
 #[doc(hidden)] // for the fuzz targets
 pub use self::framing::Framing;
 pub use self::{
-    admission::{Admission, NoPlace, Place},
+    admission::{Admission, NoPlace, Place, client_number},
     connection::{InFlight, Pace},
     faults::{Fault, Faults},
     framing::{Violation, ViolationKind},

@@ -176,6 +176,18 @@ pub struct Bounds {
     pub queue: usize,
     /// How long one may wait.
     pub queue_timeout: Duration,
+    /// How connections are shared out among clients.
+    pub shares: Sharing,
+}
+
+/// How connections to a server are shared out among clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// An address gets another one only while it uses fewer than are free.
+    #[default]
+    Address,
+    /// Whoever comes first gets them.
+    Off,
 }
 
 /// When a request is tried again, at another server if there is one. Only requests that may be sent
@@ -232,6 +244,7 @@ impl Default for Bounds {
             max_connections: NonZeroUsize::MIN.saturating_add(1023),
             queue: 1024,
             queue_timeout: Duration::from_secs(1),
+            shares: Sharing::default(),
         }
     }
 }

@@ -64,9 +64,11 @@ fn code(rejection: &Rejection, status: StatusCode) -> Code {
         Rejection::Primary(_)
         | Rejection::Secondary(_)
         | Rejection::Identity(IdentityError::Crowded) => return Code::ResourceExhausted,
-        Rejection::Upstream(UpstreamError::ResponseTimeout | UpstreamError::RequestBodyTimeout) => {
-            return Code::DeadlineExceeded;
-        }
+        Rejection::Upstream(
+            UpstreamError::ResponseTimeout
+            | UpstreamError::RequestBodyTimeout
+            | UpstreamError::RequestBodyTooSlow,
+        ) => return Code::DeadlineExceeded,
         _ => {}
     }
     match status {

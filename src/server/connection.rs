@@ -6,6 +6,7 @@
 mod http1;
 mod http2;
 mod pace;
+mod reading;
 mod step;
 
 use std::{

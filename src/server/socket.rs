@@ -74,6 +74,7 @@ enum Closing {
 pub struct Writing {
     is_blocked: Cell<bool>,
     writes: Cell<u64>,
+    bytes: Cell<u64>,
     is_lingering: Cell<bool>,
     was_flooded: Cell<bool>,
 }
@@ -82,6 +83,11 @@ impl Writing {
     /// Set while the client takes nothing; another number for each time that it stopped.
     pub fn stalled(&self) -> Option<u64> {
         self.is_blocked.get().then(|| self.writes.get())
+    }
+
+    /// Bytes that it has taken so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.get()
     }
 
     /// Set when all was said, and the client is given a little time to hear it.
@@ -94,10 +100,12 @@ impl Writing {
         self.was_flooded.get()
     }
 
-    fn note<T>(&self, written: &Poll<io::Result<T>>) {
+    fn note(&self, written: &Poll<io::Result<usize>>) {
         self.is_blocked.set(written.is_pending());
-        if written.is_ready() {
+        if let Poll::Ready(written) = written {
             self.writes.set(self.writes.get().wrapping_add(1));
+            let bytes = *written.as_ref().unwrap_or(&0) as u64;
+            self.bytes.set(self.bytes.get().wrapping_add(bytes));
         }
     }
 }

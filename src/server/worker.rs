@@ -149,7 +149,7 @@ impl Drop for Counted {
 
 async fn serve(inbox: &mut Inbox, shared: Arc<Shared>, log: Option<&AccessLog>) {
     let Inbox { orders, connections, leave: kept } = inbox;
-    let ticker = Rc::new(Ticker::new(shared.timeouts.request_body));
+    let ticker = Rc::new(Ticker::new(&shared.timeouts));
     if let Some(leave) = *kept {
         ticker.drain(leave);
     }

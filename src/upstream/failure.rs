@@ -33,6 +33,9 @@ pub enum UpstreamError {
     /// All connections are in use, and too many requests wait for one, or this one has for too long.
     #[error("all connections are in use")]
     Busy,
+    /// The client's address uses its share of the connections, and none of them became free in time.
+    #[error("the client uses its share of the connections")]
+    ShareUsed,
     /// The upstream did not answer in time.
     #[error("no response in time")]
     ResponseTimeout,
@@ -52,6 +55,9 @@ pub enum UpstreamError {
     /// The client's body made no progress.
     #[error("request body made no progress")]
     RequestBodyTimeout,
+    /// The client's body came, but too slowly.
+    #[error("request body came too slowly")]
+    RequestBodyTooSlow,
 }
 
 /// What became of an attempt.

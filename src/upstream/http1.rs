@@ -117,7 +117,7 @@ impl Connection {
                 return Err(failure(UpstreamError::Unsound, None));
             }
             None if is_late => {
-                return Err(failure(timeout_of(&body_state), None));
+                return Err(failure(body_state.timeout(), None));
             }
             None => {
                 // With the connection goes its end of the queue, and a request that it never took
@@ -164,14 +164,6 @@ impl Connection {
             let keep_alive = self.keep_alive.get();
             pool.keep(self, keep_alive);
         }
-    }
-}
-
-/// Whose fault it is that time is up.
-pub(super) fn timeout_of(body: &BodyState) -> UpstreamError {
-    match body.is_waiting() {
-        true => UpstreamError::RequestBodyTimeout,
-        false => UpstreamError::ResponseTimeout,
     }
 }
 

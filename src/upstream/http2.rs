@@ -21,7 +21,6 @@ use super::{
     Endpoint, RequestBody, Stream, UpstreamError,
     body::{BodyState, Timing},
     failure::Failure,
-    http1::timeout_of,
     pool::Pool,
     retry::Original,
     slots::Slot,
@@ -130,6 +129,7 @@ impl Connection {
         self.is_retired.get() || self.traffic.is_closed() || self.sender.is_closed()
     }
 
+    /// Requests that it has.
     pub(super) fn streams(&self) -> usize {
         self.in_use.get()
     }
@@ -173,7 +173,7 @@ impl Connection {
     }
 
     /// Streams that it may have at once; none if it is over.
-    fn max_streams(&self) -> usize {
+    pub(super) fn max_streams(&self) -> usize {
         let driver = self.driven.driver.borrow();
         driver.as_ref().map_or(0, Driver::current_max_send_streams).min(MAX_STREAMS)
     }
@@ -233,11 +233,12 @@ impl Permit {
             }
             None => {
                 // A connection on which nothing at all comes is gone, though nobody has said so: the
-                // next requests are not to wait as long to find that out.
-                if connection.traffic.bytes_read() == read_before {
+                // next requests are not to wait as long to find that out. Of one that waits for the
+                // client's body, nobody knows.
+                if connection.traffic.bytes_read() == read_before && !body.is_waiting() {
                     connection.retire();
                 }
-                (timeout_of(&body), None, false)
+                (body.timeout(), None, false)
             }
         };
         Err(Failure { error, unsent, is_unanswered: !body.has_failed(), is_stale })

@@ -22,7 +22,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    Loaded, OwnConnection, UpstreamBodyError, UpstreamError, Upstreams,
+    Loaded, OwnConnection, Sender, UpstreamBodyError, UpstreamError, Upstreams,
     http1::builder,
     stream::Counted,
     tell_health,
@@ -58,17 +58,17 @@ pub struct DeclinedBody {
 
 impl Upstreams {
     /// Asks a server to switch to the protocol that the head's `Upgrade` names, and waits for its
-    /// answer. `caller` is a hash that tells him from others.
+    /// answer.
     ///
     /// # Errors
     /// [`UpstreamError`].
     pub async fn switch(
         &self,
         upstream: &Upstream,
-        caller: u128,
+        sender: Sender,
         head: Parts,
     ) -> Result<Switch, UpstreamError> {
-        let connection = self.connect(upstream, caller).await?;
+        let connection = self.connect(upstream, sender).await?;
         let endpoint = Arc::clone(&connection.endpoint);
         let answer = self.ask(connection, head, upstream).await;
         match &answer {

@@ -241,12 +241,13 @@ fn what_becomes_of_requests_at_an_upstream_is_told() {
     let new = "paths: { encoded_slash: keep }\n\
                upstreams:\n  api:\n    servers: [http://127.0.0.1:9000, { url: http://127.0.0.1:9001, weight: 3 }]\n    \
                balance: caller\n    health_check: { path: /healthz }\n    retries: off\n    \
-               queue: { size: 0 }\n";
+               queue: { size: 0 }\n    shares: off\n";
     let told_of = "  paths\n    encoded slash: reject -> keep\n  upstreams\n    \
          upstream api: 127.0.0.1:9000 -> 127.0.0.1:9000 (weight 1), 127.0.0.1:9001 (weight 3)\n    \
          upstream api: balance: least_loaded -> caller\n    \
          upstream api: health check: none -> /healthz every 5s within 2s, 200-299 is good, back after 2, out after 3\n    \
          upstream api: queue: 1024 -> 0\n    \
+         upstream api: shares: address -> off\n    \
          upstream api: retries: 1, at most 20 % (statuses none) -> none\n";
     assert_told(old, new, told_of);
 }

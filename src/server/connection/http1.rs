@@ -21,7 +21,8 @@ use tokio::{io::AsyncWriteExt, time::timeout};
 
 use super::{
     ClientPace, Exchange,
-    step::{LAST_WORDS, Step},
+    reading::Reading,
+    step::{LAST_WORDS, Reader, Step},
 };
 use crate::{
     deadline::Deadline,
@@ -85,7 +86,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     let mut connection = builder.serve_connection(TokioIo::new(socket), service);
 
     let timeouts = &exchange.gate.shared().timeouts;
-    let mut step = Step::Head { number: 0 };
+    let (mut step, mut reading) = (Step::Head { number: 0 }, Reading::default());
     let mut is_draining = false;
     let ended = poll_fn(|context| {
         let mut connection = Pin::new(&mut connection);
@@ -122,8 +123,9 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         };
         if next != step {
             let idle = deadline.ticker().linger().unwrap_or(timeouts.keep_alive);
-            next.set(&deadline, timeouts, idle);
-            step = next;
+            let reading = &mut reading;
+            let reader = Reader { reading, writing: &writing, deadline: &deadline, timeouts };
+            step.go_on_to(next, reader, idle);
         }
         if !deadline.poll_passed(context) {
             return Poll::Pending;

@@ -16,7 +16,8 @@ use hyper_util::rt::TokioIo;
 use super::{
     ClientPace, Exchange,
     pace::{Pace, run},
-    step::{LAST_WORDS, Step},
+    reading::Reading,
+    step::{LAST_WORDS, Reader, Step},
 };
 use crate::{
     deadline::{Deadline, Ticker},
@@ -81,7 +82,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         .serve_connection(TokioIo::new(socket), service);
 
     let timeouts = &exchange.gate.shared().timeouts;
-    let mut step = Step::Busy;
+    let (mut step, mut reading) = (Step::Busy, Reading::default());
     let mut is_closing = false;
     let ended = poll_fn(|context| {
         let mut connection = Pin::new(&mut connection);
@@ -105,8 +106,9 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         };
         if next != step {
             let idle = if is_closing { LAST_WORDS } else { timeouts.http2_idle };
-            next.set(&deadline, timeouts, idle);
-            step = next;
+            let reading = &mut reading;
+            let reader = Reader { reading, writing: &writing, deadline: &deadline, timeouts };
+            step.go_on_to(next, reader, idle);
         }
         if !deadline.poll_passed(context) {
             return Poll::Pending;

@@ -16,7 +16,12 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::trailers::{is_told_at_the_end, with_trailers};
-use crate::{deadline::Deadline, policy::Upstream, server::Pace, upstream::UpstreamError};
+use crate::{
+    deadline::{Arrears, Deadline, Ticker},
+    policy::Upstream,
+    server::Pace,
+    upstream::UpstreamError,
+};
 
 /// A client's body, as it comes.
 pub struct ClientBody {
@@ -30,6 +35,8 @@ pub struct ClientBody {
     pub sent: Option<Rc<Cell<bool>>>,
     /// What trailers are told to; none: they are measured where they come in.
     pub pace: Option<Rc<Pace>>,
+    /// It is a conversation: no average rate is asked of it.
+    pub may_be_slow: bool,
 }
 
 impl ClientBody {
@@ -41,7 +48,14 @@ impl ClientBody {
 
 impl From<Incoming> for ClientBody {
     fn from(incoming: Incoming) -> Self {
-        ClientBody { incoming, max_bytes: None, received: None, sent: None, pace: None }
+        ClientBody {
+            incoming,
+            max_bytes: None,
+            received: None,
+            sent: None,
+            pace: None,
+            may_be_slow: false,
+        }
     }
 }
 
@@ -55,12 +69,49 @@ pub struct RequestBody {
     /// Set when the request is first sent, for who asks.
     sent: Option<Rc<Cell<bool>>>,
     pace: Option<Rc<Pace>>,
+    lateness: Lateness,
     timing: Option<Timing>,
     /// Headers that only this proxy writes, by the policy; none: there are no such.
     own: Option<Arc<[HeaderName]>>,
     state: Rc<BodyState>,
     /// Somebody else reads it than waits for the response.
     is_streamed: bool,
+}
+
+/// How far a client is behind with its body.
+#[derive(Default)]
+struct Lateness {
+    /// No average rate is asked of it.
+    may_be_slow: bool,
+    arrears: Arrears,
+    /// The tick since which it owes the next frame.
+    since: u32,
+}
+
+impl Lateness {
+    /// The client owes a frame from now on: how long it may take for that, and whether that is less
+    /// than a pause may take.
+    fn begin_to_wait(&mut self, ticker: &Ticker) -> (Duration, bool) {
+        self.since = ticker.now();
+        let pause = ticker.patience();
+        let rate = ticker.body_rate().filter(|_| !self.may_be_slow);
+        let left = rate.map_or(pause, |rate| self.arrears.left(rate));
+        (left.min(pause), left < pause)
+    }
+
+    /// It has come, with so many bytes.
+    fn end_to_wait(&mut self, ticker: &Ticker, bytes: usize) {
+        if let Some(rate) = ticker.body_rate() {
+            self.arrears.wait(ticker.now().saturating_sub(self.since), rate);
+            self.arrears.pay(bytes as u64);
+        }
+    }
+}
+
+/// Bytes of a body in what has come of it.
+fn frame_bytes<E>(frame: &Option<Result<Frame<Bytes>, E>>) -> usize {
+    let frame = frame.as_ref().and_then(|frame| frame.as_ref().ok());
+    frame.and_then(Frame::data_ref).map_or(0, Bytes::len)
 }
 
 /// The deadline of the exchange that a body is part of.
@@ -84,6 +135,8 @@ impl Timing {
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct BodyState {
     waiting: Cell<bool>,
+    /// The client has less time for the next frame than a pause may take.
+    is_behind: Cell<bool>,
     failed: Cell<bool>,
     too_large: Cell<bool>,
     answered: Cell<bool>,
@@ -101,6 +154,7 @@ struct Unread {
     room: u64,
     received: Option<Rc<Cell<u64>>>,
     pace: Option<Rc<Pace>>,
+    may_be_slow: bool,
     own: Option<Arc<[HeaderName]>>,
 }
 
@@ -108,6 +162,15 @@ impl BodyState {
     /// The client owes the next frame.
     pub(in crate::upstream) fn is_waiting(&self) -> bool {
         self.waiting.get()
+    }
+
+    /// What it is when time is up: whose fault that is, and why.
+    pub(in crate::upstream) fn timeout(&self) -> UpstreamError {
+        match (self.waiting.get(), self.is_behind.get()) {
+            (true, true) => UpstreamError::RequestBodyTooSlow,
+            (true, false) => UpstreamError::RequestBodyTimeout,
+            (false, _) => UpstreamError::ResponseTimeout,
+        }
     }
 
     /// The response has begun: from here on its body sets the deadline.
@@ -155,15 +218,15 @@ pub enum RequestBodyError {
 impl RequestBody {
     /// The client's body.
     pub(in crate::upstream) fn new(body: ClientBody, upstream: &Upstream) -> Self {
-        let ClientBody { incoming, max_bytes, received, sent, pace } = body;
+        let ClientBody { incoming, max_bytes, received, sent, pace, may_be_slow } = body;
         let room = max_bytes.unwrap_or(u64::MAX);
         // Only trailers are looked at for them.
         let own = match incoming.is_end_stream() {
             true => None,
             false => upstream.own_headers.clone(),
         };
-        let unread = Unread { incoming: Some(incoming), room, received, pace, own };
-        let mut body = RequestBody::of(unread);
+        let incoming = Some(incoming);
+        let mut body = RequestBody::of(Unread { incoming, room, received, pace, may_be_slow, own });
         body.sent = sent;
         body
     }
@@ -179,10 +242,19 @@ impl RequestBody {
     }
 
     fn of(unread: Unread) -> Self {
-        let Unread { incoming, room, received, pace, own } = unread;
-        let state = Rc::default();
-        let (sent, timing, is_streamed) = (None, None, false);
-        RequestBody { incoming, room, received, sent, pace, timing, own, state, is_streamed }
+        let Unread { incoming, room, received, pace, may_be_slow, own } = unread;
+        RequestBody {
+            incoming,
+            room,
+            received,
+            sent: None,
+            pace,
+            lateness: Lateness { may_be_slow, ..Lateness::default() },
+            timing: None,
+            own,
+            state: Rc::default(),
+            is_streamed: false,
+        }
     }
 
     /// Sets the deadline of this exchange anew with each frame.
@@ -218,6 +290,7 @@ impl Drop for RequestBody {
                 room: self.room,
                 received: self.received.take(),
                 pace: self.pace.take(),
+                may_be_slow: self.lateness.may_be_slow,
                 own: self.own.take(),
             };
             *self.state.unread.borrow_mut() = Some(unread);
@@ -244,14 +317,22 @@ impl Body for RequestBody {
         let polled = Pin::new(incoming).poll_frame(context);
         let was_waiting = body.state.waiting.replace(polled.is_pending());
         if let Some(timing) = &body.timing {
-            match polled {
+            match &polled {
                 // The response's body has the deadline from then on, and this is progress too.
                 Poll::Ready(_) if body.state.answered.get() => {
                     timing.deadline.set(timing.idle_timeout);
                 }
-                Poll::Ready(_) => timing.deadline.set(timing.response_timeout),
+                Poll::Ready(frame) => {
+                    timing.deadline.set(timing.response_timeout);
+                    if was_waiting {
+                        body.lateness.end_to_wait(timing.deadline.ticker(), frame_bytes(frame));
+                    }
+                }
                 Poll::Pending if !was_waiting && !body.state.answered.get() => {
-                    timing.deadline.set(timing.deadline.ticker().patience());
+                    let ticker = timing.deadline.ticker();
+                    let (time, is_behind) = body.lateness.begin_to_wait(ticker);
+                    timing.deadline.set(time);
+                    body.state.is_behind.set(is_behind);
                 }
                 Poll::Pending => {}
             }

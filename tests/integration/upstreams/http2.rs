@@ -463,3 +463,121 @@ fn cost_is_charged_though_the_client_has_hung_up() {
     go.notify_one();
     until("its cost is charged", || proxy.used("alice", "core") == 20);
 }
+
+#[test]
+fn long_stream_of_one_worker_holds_up_no_other() {
+    let go = Arc::new(Notify::new());
+    let held = Arc::clone(&go);
+    let server = Fake::http2(&Builder::new(), move |stream: Stream| {
+        let held = Arc::clone(&held);
+        async move {
+            if stream.path == "/held" {
+                held.notified().await;
+            }
+            stream.answer(200, "ok");
+        }
+    });
+    let fields = "protocol: h2, max_connections: 1, queue: { timeout: 1s }";
+    let policy = before_urls(&[&server.url()], fields);
+    let proxy = Proxy::with_settings("workers: 3", &[&policy]);
+    // Connections go to the worker that has the fewest, so these are on all of them.
+    let mut clients: Vec<_> = (0..6).map(|_| proxy.connect()).collect();
+    clients[0].write(get("/held").to_bytes());
+    until("it was asked", || server.seen.count() == 1);
+    for _ in 0..3 {
+        for client in &mut clients[1..] {
+            client.send(&get("/")).assert_status(200);
+        }
+    }
+    // Nor its own.
+    assert_eq!(server.seen.connections(), 3);
+    go.notify_one();
+    clients[0].read().assert_status(200);
+}
+
+#[test]
+fn body_that_a_server_does_not_read_ends_and_no_other_stream_with_it() {
+    let go = Arc::new(Notify::new());
+    let held = Arc::clone(&go);
+    let server = Fake::http2(&Builder::new(), move |stream: Stream| {
+        let held = Arc::clone(&held);
+        async move {
+            match stream.path.as_str() {
+                // Its window stays as small as it is.
+                "/stuck" => {
+                    pending::<()>().await;
+                    drop(stream);
+                }
+                "/held" => {
+                    held.notified().await;
+                    stream.answer(200, "ok");
+                }
+                _ => stream.answer(200, "ok"),
+            }
+        }
+    });
+    let policy = |fields: &str| {
+        before_urls(&[&server.url()], &format!("protocol: h2, retries: off, {fields}"))
+    };
+    // What is held began while it had more time.
+    let proxy = Proxy::start(&policy("response_timeout: 1h"));
+    let mut stays = proxy.connect();
+    stays.write(get("/held").to_bytes());
+    until("it was asked", || server.seen.count() == 1);
+    proxy.install(&[&policy("response_timeout: 200ms")]);
+    let mut stuck = proxy.connect();
+    stuck.write(post("/stuck", vec![b'x'; 200_000]).to_bytes());
+    stuck.read().assert_status(504);
+    assert_eq!(server.seen.connections(), 1);
+    // It takes no part of the connection's window from others for ever: that is given up.
+    until("requests have another connection", || {
+        proxy.get("/").assert_status(200);
+        server.seen.connections() == 2
+    });
+    assert_eq!(server.seen.closed(), 0, "what is held goes on");
+    go.notify_one();
+    stays.read().assert_status(200);
+    until("it is closed", || server.seen.closed() == 1);
+    proxy.get("/").assert_status(200);
+}
+
+#[test]
+fn body_that_a_server_does_not_go_on_with_is_reset_and_no_other_stream() {
+    let (go, reset) = (Arc::new(Notify::new()), Signal::default());
+    let (held, seen_reset) = (Arc::clone(&go), reset.clone());
+    let server = Fake::http2(&Builder::new(), move |stream: Stream| {
+        let (held, reset) = (Arc::clone(&held), seen_reset.clone());
+        async move {
+            let Stream { mut respond, path, .. } = stream;
+            let mut sending = respond.send_response(Response::new(()), false).unwrap();
+            sending.send_data(Bytes::from_static(b"he"), false).unwrap();
+            match path.as_str() {
+                "/stuck" => {
+                    let reason = poll_fn(|context| sending.poll_reset(context)).await;
+                    assert_eq!(reason.unwrap(), Reason::CANCEL);
+                    reset.open();
+                }
+                _ => {
+                    held.notified().await;
+                    sending.send_data(Bytes::from_static(b"re"), true).unwrap();
+                }
+            }
+        }
+    });
+    let policy =
+        |idle: &str| before_urls(&[&server.url()], &format!("protocol: h2, idle_timeout: {idle}"));
+    let proxy = Proxy::start(&policy("1h"));
+    let (mut stays, mut stuck) = (proxy.connect(), proxy.connect());
+    stays.write(get("/held").to_bytes());
+    assert_eq!(stays.read_head().status, 200);
+    proxy.install(&[&policy("200ms")]);
+    stuck.write(get("/stuck").to_bytes());
+    assert_eq!(stuck.read_head().status, 200);
+    assert!(!stuck.read_to_end().ends_with(b"0\r\n\r\n"), "it is not whole");
+    reset.wait();
+    go.notify_one();
+    assert_eq!(stays.read_chunk().unwrap(), b"he");
+    assert_eq!(stays.read_chunk().unwrap(), b"re");
+    assert_eq!(stays.read_chunk(), None);
+    assert_eq!(server.seen.connections(), 1);
+}
