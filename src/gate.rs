@@ -84,11 +84,7 @@ pub struct Gate {
     request_ids: RequestIds,
     /// The id of a request that panicked, until it is answered.
     panicked: Cell<Option<HeaderValue>>,
-    ticks: Cell<u32>,
 }
-
-/// Ticks between two events about the same thing.
-const TICKS_A_REPORT: u32 = 10;
 
 /// When a request came.
 #[derive(Clone, Copy)]
@@ -119,7 +115,6 @@ impl Gate {
             log: log.map(Rc::new),
             request_ids: RequestIds::default(),
             panicked: Cell::default(),
-            ticks: Cell::new(0),
         }
     }
 
@@ -128,17 +123,7 @@ impl Gate {
     pub fn tick(&self) {
         let now = self.judge.shared.clock.now();
         self.leases.renew(now);
-        let stores = &self.judge.shared.stores;
         self.judge.store.tick(now);
-        self.ticks.set(self.ticks.get().wrapping_add(1));
-        if self.ticks.get().is_multiple_of(TICKS_A_REPORT) {
-            stores.counts.report();
-            self.judge.shared.admission.faults().report();
-            let refused = stores.memory.take_refused();
-            if refused > 0 {
-                tracing::warn!(refused, "no room for new counters: raise store.memory.max_keys");
-            }
-        }
         self.upstreams.close_idle();
         if let Some(log) = &self.log {
             log.flush();
@@ -156,7 +141,6 @@ impl Gate {
         // Of connections that are cut, which end only after this.
         self.leases.end_all();
         self.judge.store.finish().await;
-        self.judge.shared.stores.counts.report();
     }
 
     /// What this worker shares with the others.

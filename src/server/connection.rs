@@ -12,7 +12,6 @@ use std::{
     cell::Cell,
     convert::Infallible,
     future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     rc::Rc,
     task::Poll,
@@ -29,7 +28,12 @@ use super::{
     socket::{Protocol, Socket, Writing},
     tunnel::Tunnel,
 };
-use crate::{deadline::Ticker, gate::Gate, response::Body};
+use crate::{
+    deadline::Ticker,
+    gate::Gate,
+    panics::{self, Panic},
+    response::Body,
+};
 
 pub use self::pace::Pace;
 pub(super) use self::step::LAST_WORDS;
@@ -42,8 +46,11 @@ pub(super) async fn serve(
 ) {
     let mut serving = pin!(serve_opened(accepted, &mut place, Rc::clone(&gate), ticker));
     let ended = poll_fn(|context| {
-        catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(context))).unwrap_or_else(|_| {
+        panics::catch(|| serving.as_mut().poll(context)).unwrap_or_else(|panic| {
             gate.shared().admission.faults().count(Fault::ConnectionPanic);
+            let Panic { message, place, backtrace } = panic;
+            let backtrace = backtrace.as_deref();
+            tracing::error!(panic = message, place, backtrace, "a connection has panicked");
             Poll::Ready(())
         })
     });
@@ -128,8 +135,8 @@ impl Exchange {
         let in_flight = InFlight::new(&self.in_flight);
         let mut handling = pin!(self.gate.handle(request, &self.peer, framing));
         let response = poll_fn(|context| {
-            catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(context)))
-                .unwrap_or_else(|_| Poll::Ready(self.internal_error()))
+            panics::catch(|| handling.as_mut().poll(context))
+                .unwrap_or_else(|panic| Poll::Ready(self.internal_error(panic)))
         });
         let mut response = response.await.map(|body| match pace {
             ClientPace::Http1(writing) => body.in_flight(in_flight).written_by(writing),
@@ -151,8 +158,8 @@ impl Exchange {
     }
 
     /// What the client of a request hears whose handling failed, whatever it was in the middle of.
-    fn internal_error(&self) -> Response<Body> {
+    fn internal_error(&self, panic: Panic) -> Response<Body> {
         self.gate.shared().admission.faults().count(Fault::RequestPanic);
-        self.gate.fail(&self.peer)
+        self.gate.fail(&self.peer, panic)
     }
 }

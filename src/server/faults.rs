@@ -114,8 +114,8 @@ fn tell(fault: Fault, times: u64) {
             tracing::info!(times, "responses broken off: the client does not read")
         }
         Fault::Flood => tracing::warn!(times, "connections closed: too many HTTP/2 control frames"),
-        Fault::RequestPanic => tracing::error!(times, "panics while handling requests"),
-        Fault::ConnectionPanic => tracing::error!(times, "panics in connections"),
+        // Each has a line of its own, which says more.
+        Fault::RequestPanic | Fault::ConnectionPanic => {}
     }
 }
 

@@ -7,6 +7,7 @@ mod demo;
 mod descriptors;
 mod diff;
 mod draining;
+mod event_floods;
 mod events;
 mod explain;
 mod handover;

@@ -8,7 +8,6 @@
 use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     rc::Rc,
     task::Poll,
@@ -17,6 +16,7 @@ use std::{
 use crate::{
     deadline::{Deadline, Ticker},
     gate::Gate,
+    panics::{self, Panic},
     server::{Fault, frames::Frames},
 };
 
@@ -82,9 +82,12 @@ pub(super) async fn run(
         if pace.frames.borrow().is_over() {
             return Poll::Ready(true);
         }
-        let polled = catch_unwind(AssertUnwindSafe(|| stream.as_mut().poll(context)));
-        let polled = polled.unwrap_or_else(|_| {
+        let polled = panics::catch(|| stream.as_mut().poll(context));
+        let polled = polled.unwrap_or_else(|panic| {
             gate.shared().admission.faults().count(Fault::RequestPanic);
+            let Panic { message, place, backtrace } = panic;
+            let backtrace = backtrace.as_deref();
+            tracing::error!(panic = message, place, backtrace, "an HTTP/2 stream has panicked");
             Poll::Ready(())
         });
         if polled.is_ready() {
