@@ -170,13 +170,15 @@ impl Gate {
         };
 
         // The form comes first: nothing else about an ambiguous request can be believed.
+        let head = framing.map_err(Rejection::from).and_then(|()| Head::read(&parts, &policies));
+        let certificate = peer.certificate(arrival.now);
         let client = Client {
             address,
-            certificate: peer.certificate.as_deref(),
+            certificate: certificate.unwrap_or_default(),
             headers: &parts.headers,
             query: parts.uri.query(),
         };
-        let head = framing.map_err(Rejection::from).and_then(|()| Head::read(&parts, &policies));
+        let head = head.and_then(|head| certificate.map(|_| head).map_err(Rejection::from));
         let known = head.as_ref().ok().map(|(head, _)| head);
         let seen = self.log.is_some().then(|| Seen::of(&parts, known, address));
         let line = self.log.as_ref().zip(seen);

@@ -14,6 +14,7 @@ use std::{
     future::{Future, poll_fn},
     pin::pin,
     rc::Rc,
+    sync::Arc,
     task::Poll,
 };
 
@@ -59,12 +60,17 @@ pub(super) async fn serve(
 
 async fn serve_opened(accepted: Accepted, place: &mut Place, gate: Rc<Gate>, ticker: Rc<Ticker>) {
     let deadline = ticker.deadline();
+    let listener = Arc::clone(&accepted.listener);
     let Opened { stream, protocol, peer } =
         match open(accepted, place, gate.shared(), &deadline).await {
             Ok(opened) => opened,
             Err(error) => {
                 if let Some(fault) = error.fault().filter(|_| !ticker.is_draining()) {
                     gate.shared().admission.faults().count(fault);
+                }
+                if let Some(error) = error.revocation() {
+                    let listener = &listener.address;
+                    tracing::warn!(%listener, %error, "a client's certificate was refused");
                 }
                 return tracing::debug!(%error, "connection closed before a request");
             }
