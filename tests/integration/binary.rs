@@ -2,6 +2,7 @@
 
 mod access_log;
 mod admin;
+mod certificates;
 mod check;
 mod demo;
 mod descriptors;
