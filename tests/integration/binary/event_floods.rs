@@ -13,7 +13,8 @@ use crate::support::{
     get,
 };
 
-/// Whatever happens how often: a start and an end, and some lines of a few kinds.
+/// Whatever happens how often, and to however many workers: a start and an end, and some lines of a
+/// few kinds.
 const FEW: usize = 40;
 
 /// What a proxy with these settings logs while it is `flooded`.
@@ -27,7 +28,7 @@ fn logged(settings: &str, flooded: impl FnOnce(SocketAddr)) -> String {
 fn logged_by(command: Command, settings: &str, flooded: impl FnOnce(SocketAddr)) -> String {
     let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let folder = Folder::before(&Upstream::start());
-    folder.write("tollgate.yaml", &format!("version: 1\nworkers: 2\n{settings}\n"));
+    folder.write("tollgate.yaml", &format!("version: 1\nworkers: 16\n{settings}\n"));
     folder.write("policies/api.yaml", &POLICY.replace("NOWHERE", &nowhere.to_string()));
     let (running, address) = Running::serve_by(&folder, command);
     flooded(address);
@@ -140,6 +141,22 @@ fn requests_that_are_malformed_or_for_nobody() {
         }
     });
     assert!(!log.contains("host-1"), "{log}");
+}
+
+/// Each worker has connections of its own, and finds out by itself.
+#[test]
+fn redis_that_is_away() {
+    let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let log =
+        logged(&format!("{PLAIN}\nstore: {{ redis: {{ url: redis://{nowhere} }} }}"), |address| {
+            let mut clients: Vec<Client> = (0..32).map(|_| Client::connect(address)).collect();
+            for _ in 0..10 {
+                for client in &mut clients {
+                    client.send(&get("/").host("api.example.com")).assert_status(502);
+                }
+            }
+        });
+    assert!(log.contains("redis is away server="), "{log}");
 }
 
 #[test]
