@@ -13,12 +13,24 @@ use crate::{
     },
 };
 
+/// One of version 1, as `openssl ca` writes it without `crlnumber`.
+const VERSION_1: &str = "\
+-----BEGIN X509 CRL-----
+MIHMMHUCAQEwCgYIKoZIzj0EAwIwDzENMAsGA1UEAwwEVGVzdBcNMjYxMTIyMTkz
+MDI2WhcNMjYxMTI5MTkzMDI2WjA1MDMCFEjSqNLR1PTGUzmnyTvjKinpiBoEFw0y
+NjExMjIxOTMwMjVaMAwwCgYDVR0VBAMKAQEwCgYIKoZIzj0EAwIDRwAwRAIgPL6E
+H1F2jqx5ZIa5QiXkztaj6jhgXmD09xcZgigYVCQCIE1b0H5AXZEHjFz8nro/pG15
+e3DaVRcYiRYgq2SMPYhv
+-----END X509 CRL-----
+";
+
 /// Certificates for `api.example.com` beside the settings: `good` and `other` with their keys, and
 /// `old`, whose time is over. Each has a CRL, of which that of `old` is out of date.
 fn sources() -> Sources {
     let broken = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
     let mut sources = Sources::system()
         .with_file("config/text", "nothing")
+        .with_file("config/version_1.crl", VERSION_1)
         .with_file("config/broken.crl", broken);
     for name in ["good", "other", "old"] {
         let key = KeyPair::generate().unwrap();
@@ -210,6 +222,11 @@ fn mistakes_are_told_with_what_to_write() {
         (
             "address: A, tls: { certificates: [PAIR], client_ca_file: good.pem, crl_file: broken.crl }",
             "a CRL in `broken.crl` cannot be read: name a file with CRLs in PEM form",
+        ),
+        (
+            "address: A, tls: { certificates: [PAIR], client_ca_file: good.pem, crl_file: version_1.crl }",
+            "cannot check certificates by `version_1.crl`: provided CRL could not be parsed: \
+             ParseError: use whole lists of version 2",
         ),
         (
             "address: A, tls: { certificates: [PAIR], client_ca_file: good.pem, crl_file: gone }",

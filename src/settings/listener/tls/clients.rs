@@ -20,6 +20,10 @@ pub(super) struct Clients {
     pub(super) fingerprint: Fingerprint,
 }
 
+/// What the verifier takes (RFC 5280 section 5), and where `openssl ca` leaves it out.
+const CRL_HELP: &str = "use whole lists of version 2, with a number (`crlnumber` of `openssl ca`) and \
+                        a next update";
+
 impl Checker<'_> {
     /// Who may connect; an error was told if there is none.
     pub(super) fn clients(
@@ -77,12 +81,12 @@ impl Checker<'_> {
         match builder.build() {
             Ok(verifier) => Ok(Clients { verifier, fingerprint: fingerprint_of(all) }),
             Err(error) => {
-                let file = match (&error, &raw.crl_file) {
-                    (VerifierBuilderError::InvalidCrl(_), Some(crl_file)) => crl_file,
-                    _ => file,
+                let (file, help) = match (&error, &raw.crl_file) {
+                    (VerifierBuilderError::InvalidCrl(_), Some(crl_file)) => (crl_file, CRL_HELP),
+                    _ => (file, ""),
                 };
                 let message = format!("cannot check certificates by `{}`: {error}", file.value);
-                self.refuse(file, message, "");
+                self.refuse(file, message, help);
                 Err(())
             }
         }
