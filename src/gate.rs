@@ -97,11 +97,7 @@ pub struct Gate {
     request_ids: RequestIds,
     /// The id of a request that panicked, until it is answered.
     panicked: Cell<Option<HeaderValue>>,
-    ticks: Cell<u32>,
 }
-
-/// Ticks between two events about the same thing.
-const TICKS_A_REPORT: u32 = 10;
 
 /// When a request came.
 #[derive(Clone, Copy)]
@@ -133,7 +129,6 @@ impl Gate {
             log: log.map(Rc::new),
             request_ids: RequestIds::default(),
             panicked: Cell::default(),
-            ticks: Cell::new(0),
         }
     }
 
@@ -142,13 +137,7 @@ impl Gate {
     pub fn tick(&self) {
         let now = self.judge.shared.clock.now();
         self.leases.renew(now);
-        let stores = &self.judge.shared.stores;
         self.judge.store.tick(now);
-        self.ticks.set(self.ticks.get().wrapping_add(1));
-        if self.ticks.get().is_multiple_of(TICKS_A_REPORT) {
-            stores.counts.report();
-            self.judge.shared.admission.faults().report();
-        }
         self.upstreams.close_idle();
         if let Some(log) = &self.log {
             log.flush();
@@ -167,7 +156,6 @@ impl Gate {
         self.leases.end_all();
         self.abandoned.end_all();
         self.judge.store.finish().await;
-        self.judge.shared.stores.counts.report();
     }
 
     /// What this worker shares with the others.
@@ -197,13 +185,15 @@ impl Gate {
         };
 
         // The form comes first: nothing else about an ambiguous request can be believed.
+        let head = framing.map_err(Rejection::from).and_then(|()| Head::read(&parts, &policies));
+        let certificate = peer.certificate(arrival.now);
         let client = Client {
             address,
-            certificate: peer.certificate.as_deref(),
+            certificate: certificate.unwrap_or_default(),
             headers: &parts.headers,
             query: parts.uri.query(),
         };
-        let head = framing.map_err(Rejection::from).and_then(|()| Head::read(&parts, &policies));
+        let head = head.and_then(|head| certificate.map(|_| head).map_err(Rejection::from));
         let known = head.as_ref().ok().map(|(head, _)| head);
         let seen = self.log.is_some().then(|| Seen::of(&parts, known, address));
         let line = self.log.as_ref().zip(seen);

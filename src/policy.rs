@@ -31,7 +31,7 @@ use crate::{
 
 pub use self::{
     callers::{CallerName, Listed},
-    case::{Begin, Case, Expect, Given},
+    case::{Begin, Case, Expect, Given, MAX_REQUESTS},
     compile::load,
     cors::{Cors, OriginPattern, Origins, Preflight},
     diff::{Change, Difference, Fate, PolicyDifference, Presence, RouteChange, WindowChange, diff},

@@ -16,7 +16,7 @@ use http::{HeaderName, HeaderValue, Response, StatusCode, header, request::Parts
 use crate::{
     identity::{CredentialError, IdentityError},
     policy::{AddressRefusal, HeaderProfile, Responses},
-    server::{Violation, ViolationKind},
+    server::{NotGood, Violation, ViolationKind},
     store::{NoRoom, StoreError},
     target::TargetError,
     upstream::{ConnectionNamesProtectedField, UpstreamError},
@@ -76,6 +76,9 @@ pub enum Rejection {
     /// Who is calling could not be told.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// The certificate that the connection was opened with.
+    #[error(transparent)]
+    Certificate(#[from] NotGood),
     /// The token lacks what these scopes, of which the route needs all, stand for.
     #[error("the token lacks a scope of: {0}")]
     Scope(Box<str>),
@@ -182,6 +185,7 @@ impl Rejection {
                 responses.denied_status
             }
             Rejection::Denied
+            | Rejection::Certificate(_)
             | Rejection::Address(_)
             | Rejection::MissingKey(_)
             | Rejection::Scope(_) => StatusCode::FORBIDDEN,
@@ -251,6 +255,7 @@ impl Rejection {
             Rejection::Secondary(_) => "You have exceeded a secondary rate limit. \
                                         Please wait a few minutes before you try again."
                 .into(),
+            Rejection::Certificate(_) => "The client's certificate is not good any more.".into(),
             Rejection::Denied | Rejection::Address(_) => "Forbidden".into(),
             Rejection::BodyTooLarge => TOO_LARGE.into(),
             Rejection::MissingKey(limit) => {
@@ -317,13 +322,15 @@ impl Rejection {
         }
     }
 
-    /// Whether the connection must not be used again: what follows on it cannot be trusted.
+    /// Whether the connection must not be used again: what follows on it cannot be trusted, or is
+    /// refused as well.
     fn closes_connection(&self) -> bool {
         matches!(
             self,
             Rejection::Framing(_)
                 | Rejection::Target(_)
                 | Rejection::Connection(_)
+                | Rejection::Certificate(_)
                 | Rejection::HeadTimeout
                 | Rejection::BodyTooLarge
                 | Rejection::Upstream(

@@ -5,6 +5,7 @@ use std::{borrow::Cow, fmt::Write};
 use super::{Context, Phase, upstreams};
 use crate::{
     clock::Timestamp,
+    events::Unwritten,
     server::Fault,
     store::{NoRoom, Unanswered},
 };
@@ -56,6 +57,12 @@ pub(super) fn text(context: &Context) -> String {
     let help = "Whether settings have changed that need a restart.";
     text.family("tollgate_config_needs_restart", Kind::Gauge, help);
     text.sample(&[], u64::from(!report.needs_restart.is_empty()));
+
+    let help = "Lines of events that were not written: like others before, or nobody read them.";
+    text.family("tollgate_events_dropped_total", Kind::Counter, help);
+    let Unwritten { repeated, unread } = Unwritten::so_far();
+    text.sample(&[("reason", "repeated")], repeated);
+    text.sample(&[("reason", "unread")], unread);
 
     text.family("tollgate_store_counters", Kind::Gauge, "Counters in the process.");
     text.sample(&[], context.shared.stores.memory.len() as u64);

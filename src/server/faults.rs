@@ -123,8 +123,8 @@ fn tell(fault: Fault, times: u64) {
         Fault::Flood => {
             tracing::warn!(times, "connections closed: floods of HTTP/2 frames, or of heads")
         }
-        Fault::RequestPanic => tracing::error!(times, "panics while handling requests"),
-        Fault::ConnectionPanic => tracing::error!(times, "panics in connections"),
+        // Each has a line of its own, which says more.
+        Fault::RequestPanic | Fault::ConnectionPanic => {}
     }
 }
 

@@ -2,11 +2,13 @@
 
 mod access_log;
 mod admin;
+mod certificates;
 mod check;
 mod demo;
 mod descriptors;
 mod diff;
 mod draining;
+mod event_floods;
 mod events;
 mod explain;
 mod handover;

@@ -9,7 +9,6 @@
 use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     rc::Rc,
     task::Poll,
@@ -21,6 +20,7 @@ use super::reading::Reading;
 use crate::{
     deadline::{Deadline, Ticker},
     gate::Gate,
+    panics::{self, Panic},
     server::{Fault, frames::Frames, head_limits::fields_bytes},
 };
 
@@ -106,9 +106,12 @@ pub(super) async fn run(
         if pace.is_over() {
             return Poll::Ready(true);
         }
-        let polled = catch_unwind(AssertUnwindSafe(|| stream.as_mut().poll(context)));
-        let polled = polled.unwrap_or_else(|_| {
+        let polled = panics::catch(|| stream.as_mut().poll(context));
+        let polled = polled.unwrap_or_else(|panic| {
             gate.shared().admission.faults().count(Fault::RequestPanic);
+            let Panic { message, place, backtrace } = panic;
+            let backtrace = backtrace.as_deref();
+            tracing::error!(panic = message, place, backtrace, "an HTTP/2 stream has panicked");
             Poll::Ready(())
         });
         if polled.is_ready() {
