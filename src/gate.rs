@@ -253,6 +253,7 @@ impl Gate {
         let rejection = reply.rejection().filter(|_| self.log.is_some());
         let (error, denied) =
             (rejection.map(ToString::to_string), rejection.and_then(DeniedBy::of));
+        let stands_for = rejection.map(|rejection| rejection.status(owed.passage.responses()));
         let note = Note { error, denied, upstream_time };
         let response = judge.respond(reply, &mut owed.passage, &audience);
         let mut tail = owed.begin(response.status().as_u16(), &note);
@@ -260,7 +261,7 @@ impl Gate {
             && let Some(tail) = &mut tail
             && let Some(status) = grpc_status(response.headers())
         {
-            tail.add_grpc_status(status);
+            tail.add_grpc_status(status, stands_for);
         }
         response.map(|body| body.with_tail(tail).with_leases(leases))
     }
