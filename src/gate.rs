@@ -18,6 +18,7 @@ mod keys;
 mod leases;
 mod line;
 mod overrides;
+mod permutation;
 mod prepare;
 mod redirect;
 mod refuse;
