@@ -14,6 +14,7 @@ mod health;
 mod ignored_chain;
 mod key;
 mod key_rotation;
+mod literal_secrets;
 mod readme;
 mod rehearsals;
 mod reload;

@@ -392,6 +392,7 @@ fn percentage_of_callers_is_the_same_under_one_secret_and_grows_by_more() {
 fn nobody_can_work_out_whom_a_percentage_spares() {
     let upstream = Upstream::start();
     let known = denied(&upstream, SECRET, "core", 50);
-    let [one, other] = [(); 2].map(|()| denied(&upstream, "memory: { max_keys: 10000 }", "core", 50));
+    let [one, other] =
+        [(); 2].map(|()| denied(&upstream, "memory: { max_keys: 10000 }", "core", 50));
     assert!(one != other && one != known && other != known);
 }
