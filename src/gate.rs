@@ -22,6 +22,7 @@ mod line;
 mod lookups;
 mod overrides;
 mod own_limits;
+mod permutation;
 mod preflights;
 mod prepare;
 mod redirect;
@@ -283,6 +284,7 @@ impl Gate {
         let rejection = reply.rejection().filter(|_| self.log.is_some());
         let (error, denied) =
             (rejection.map(ToString::to_string), rejection.and_then(DeniedBy::of));
+        let stands_for = rejection.map(|rejection| rejection.status(owed.passage.responses()));
         let note = Note { error, denied, upstream_time };
         let response = judge.respond(reply, &mut owed.passage, &audience);
         let leases = owed.leases.take();
@@ -291,7 +293,7 @@ impl Gate {
             && let Some(tail) = &mut tail
             && let Some(status) = grpc_status(response.headers())
         {
-            tail.add_grpc_status(status);
+            tail.add_grpc_status(status, stands_for);
         }
         response.map(|body| body.with_tail(tail).with_leases(leases))
     }

@@ -196,11 +196,6 @@ pub struct Identity<'p> {
 }
 
 impl Identity<'_> {
-    /// A number below 100 that is always the same for a caller and a `salt`.
-    pub fn percentile(&self, salt: &str) -> u8 {
-        (self.stable_hash(salt) % 100) as u8
-    }
-
     /// A hash of who is calling, the same at every proxy and after every restart: it has no secret.
     pub fn stable_hash(&self, salt: &str) -> u128 {
         let (kind, value) = match &self.caller {

@@ -31,7 +31,7 @@ pub use self::{
     body::Body,
     cors::{AllowedOrigin, preflight_answer},
     denied_for::DenialReason,
-    grpc::grpc_status,
+    grpc::{grpc_status, is_grpc_call},
     limit_headers::{LimitHeaders, expose, told_reset},
     negotiation::Format,
     rate_limit_fields::{Item as RateLimitItem, RateLimitFields, t},
@@ -43,11 +43,9 @@ static X_TOLLGATE_DENIED_BY: HeaderName = HeaderName::from_static("x-tollgate-de
 static JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 static NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// The form of errors that the client prefers; the policy's, if it does not tell.
+/// The form of errors that a client prefers that does not call gRPC; the policy's, if it does not
+/// tell.
 pub fn preferred_format(request: &Parts, responses: &Responses) -> Format {
-    if grpc::is_call(&request.method, &request.headers) {
-        return Format::Grpc;
-    }
     let default = match responses.headers {
         HeaderProfile::Ietf => Format::Problem,
         HeaderProfile::Github | HeaderProfile::Both | HeaderProfile::None => Format::Json,

@@ -190,13 +190,13 @@ impl<'r, 'p> Charges<'r, 'p> {
                 warn_of_unfit_claim(self, limit, identity);
             }
             return match limit.per.on_missing {
-                OnMissing::Deny if is_enforced(limit, identity) => {
+                OnMissing::Deny if self.is_enforced(limit, identity) => {
                     Err(Rejection::MissingKey(limit.name.clone()))
                 }
                 OnMissing::Deny | OnMissing::Skip => Ok(()),
             };
         };
-        let role = match is_enforced(limit, identity) {
+        let role = match self.is_enforced(limit, identity) {
             false => Role::Shadow,
             true if asked.has_primary_besides(limit) => Role::Secondary,
             true => Role::Primary,
@@ -242,6 +242,26 @@ impl<'r, 'p> Charges<'r, 'p> {
         statuses.names_others(unchanged) || statuses.contains(unchanged) && is_revalidation()
     }
 
+    /// Whether a limit denies this caller.
+    ///
+    /// Which callers it does not is drawn under the secret that counters are named with: who knew the
+    /// draw could choose a name or an address that is never denied. Proxies that share the secret
+    /// draw alike. Without one it is drawn anew at a restart, as the counters begin anew then.
+    fn is_enforced(&self, limit: &Limit, identity: &Identity<'_>) -> bool {
+        let percent = match limit.enforcement {
+            Enforcement::Everybody => return true,
+            Enforcement::Nobody => return false,
+            Enforcement::Percent(percent) => percent,
+        };
+        let caller = match &identity.caller {
+            Some(caller) => caller.hash,
+            None => Keys { charges: self, per: &limit.per, identity }.address(),
+        };
+        let caller = caller.to_le_bytes();
+        let parts = [(b'%', limit.name.as_bytes()), (b'c', caller.as_slice())];
+        self.identifier.hasher.hash(parts) % 100 < percent.into()
+    }
+
     fn cost(&self, limit: &'p Limit) -> &'p Cost {
         self.route.and_then(|route| route.cost.as_ref()).unwrap_or(&limit.cost)
     }
@@ -254,14 +274,5 @@ impl<'p> Asked<'p> {
             asked.role == Role::Primary && !std::ptr::eq(asked.limit, limit)
         };
         self.limits.iter().any(is_other)
-    }
-}
-
-/// Whether a limit denies this caller.
-fn is_enforced(limit: &Limit, identity: &Identity<'_>) -> bool {
-    match limit.enforcement {
-        Enforcement::Everybody => true,
-        Enforcement::Nobody => false,
-        Enforcement::Percent(percent) => identity.percentile(&limit.name) < percent,
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     clock::Timestamp,
     identity::{Client, Identity, Vouched},
     limit::Verdict,
-    policy::{self, Cors, Policy, Responses, Route, Upstream},
+    policy::{self, Cors, Policy, Protocol, Responses, Route, Upstream},
     response::{Format, Rejection},
     store::Store,
     target::Form,
@@ -231,6 +231,15 @@ impl<'p> Passage<'p> {
             (Format::Problem, Some(tally)) => tally.violated().collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// Whether the route leads to servers that are spoken to in HTTP/2, as gRPC needs it.
+    pub(super) fn may_speak_grpc(&self) -> bool {
+        let upstream = self
+            .policy
+            .zip(self.route)
+            .and_then(|(policy, route)| policy.upstreams.get(route.upstream));
+        upstream.is_some_and(|upstream| upstream.protocol == Protocol::Http2)
     }
 
     /// Whether the policy exempts the client from all limits.

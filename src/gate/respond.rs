@@ -15,7 +15,8 @@ use super::{
 use crate::{
     limit::Standing,
     response::{
-        AllowedOrigin, Body, Format, Rejection, Telling, expose, preferred_format, standings,
+        AllowedOrigin, Body, Format, Rejection, Telling, expose, is_grpc_call, preferred_format,
+        standings,
     },
 };
 
@@ -56,8 +57,12 @@ impl<'r> Audience<'r> {
         request_id: &'r HeaderValue,
         address: IpAddr,
     ) -> Audience<'r> {
+        let format = match passage.may_speak_grpc() && is_grpc_call(request) {
+            true => Format::Grpc,
+            false => preferred_format(request, passage.responses()),
+        };
         Audience {
-            format: preferred_format(request, passage.responses()),
+            format,
             request_id,
             origin: cors::reader(passage, head, &request.headers, address),
         }

@@ -16,6 +16,7 @@ mod health;
 mod ignored_chain;
 mod key;
 mod key_rotation;
+mod literal_secrets;
 mod readme;
 mod rehearsals;
 mod reload;

@@ -164,6 +164,23 @@ fn forwarded_is_written_if_the_settings_say_so() {
 }
 
 #[test]
+fn ids_of_two_requests_tell_nothing_about_those_between() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let mut client = proxy.connect();
+    let mut id = || {
+        let response = client.send(&get("/"));
+        u128::from_str_radix(response.field("x-request-id").unwrap(), 16).unwrap()
+    };
+    let ids: Vec<u128> = (0..200).map(|_| id()).collect();
+    // No part of it stays, so that ids do not tell workers apart either.
+    let (zeros, ones) = ids.iter().fold((!0, !0), |(zeros, ones), id| (zeros & !id, ones & id));
+    assert_eq!((zeros, ones), (0, 0), "{:032x} {:032x}", ids[0], ids[1]);
+    let differing: u32 = ids.windows(2).map(|pair| (pair[0] ^ pair[1]).count_ones()).sum();
+    assert!((60 * 199..68 * 199).contains(&differing), "{differing} bits differ");
+}
+
+#[test]
 fn request_id_is_one_for_client_and_upstream() {
     let upstream = Upstream::start();
     let proxy = plain(&upstream);
