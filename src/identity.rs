@@ -35,7 +35,7 @@ pub use self::{
     certificate::{CertificateName, ClientCertificate},
     claims::Claims,
     cookies::{AmbiguousCookie, cookie_to_count, unescaped_cookie},
-    credential::{Credential, CredentialError, Place, TokenSources},
+    credential::{Credential, CredentialError, OtherSchemes, Place, TokenSources},
     fetch::{Endpoint, EndpointError, FetchError, Fetcher},
     forwarded::ForwardedClaims,
     identifier::{Client, Identifier},

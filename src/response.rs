@@ -211,9 +211,12 @@ impl Rejection {
             Rejection::NoRoute => "Not Found".into(),
             Rejection::Identity(error) => match error {
                 IdentityError::Missing => "Requires authentication".into(),
-                IdentityError::Credential(_) => {
-                    "The request has more than one credential, or an empty one.".into()
-                }
+                IdentityError::Credential(error) => match error {
+                    CredentialError::Several | CredentialError::Empty => {
+                        "The request has more than one credential, or an empty one.".into()
+                    }
+                    CredentialError::Malformed => "The request has a malformed credential.".into(),
+                },
                 IdentityError::Token(_)
                 | IdentityError::NotTrusted
                 | IdentityError::IssuerNotAccepted
@@ -320,9 +323,9 @@ impl Rejection {
         };
         let parameters = match error {
             IdentityError::Missing => String::new(),
-            IdentityError::Credential(CredentialError::Several | CredentialError::Empty) => {
-                ", error=\"invalid_request\"".into()
-            }
+            IdentityError::Credential(
+                CredentialError::Several | CredentialError::Empty | CredentialError::Malformed,
+            ) => ", error=\"invalid_request\"".into(),
             IdentityError::Token(error) => invalid_token(error.description()),
             IdentityError::IssuerNotAccepted => invalid_token("the issuer is not accepted here"),
             IdentityError::NoCaller => invalid_token("the token does not name a caller"),

@@ -10,7 +10,7 @@ use std::{borrow::Cow, fmt};
 
 use http::{HeaderMap, HeaderName, header};
 
-use super::cookies::{cookie_values, strip_cookie};
+use super::cookies::{only_cookie, strip_cookie};
 
 /// Where tokens come from, and whether the upstream sees them.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +23,21 @@ pub struct TokenSources {
     pub query: Option<Box<str>>,
     /// The header that carries API keys.
     pub api_key: Option<HeaderName>,
-    /// Whether the token stays in the request that is forwarded.
+    /// Whether a good token stays in the request that is forwarded.
     pub forward: bool,
+    /// What becomes of an `Authorization` field that holds no token.
+    pub other_schemes: OtherSchemes,
+}
+
+/// What becomes of an `Authorization` field that holds nothing for this proxy, where it looks at
+/// credentials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtherSchemes {
+    /// It is taken out: the upstream might find a credential in it that nobody has looked at.
+    #[default]
+    Drop,
+    /// It goes on, as it came.
+    Forward,
 }
 
 /// A token or a key as it came, not verified.
@@ -67,13 +80,17 @@ pub enum CredentialError {
     /// `Bearer` and nothing after it.
     #[error("a bearer credential without a token")]
     Empty,
+    /// What begins as a credential and is none, or a token with bytes that no token has: others may
+    /// read one from it all the same.
+    #[error("a malformed credential")]
+    Malformed,
 }
 
 impl TokenSources {
     /// The request's token, if it has one.
     ///
     /// # Errors
-    /// [`CredentialError`] if there are several, or an empty one.
+    /// [`CredentialError`] if there are several, or one that is empty or malformed.
     pub fn find<'r>(
         &self,
         headers: &'r HeaderMap,
@@ -98,19 +115,27 @@ impl TokenSources {
         self.header.iter().chain(&self.api_key).any(|header| header == name)
     }
 
-    /// Takes the token out of a request that goes on to the upstream, unless the policy keeps it.
+    /// Takes all tokens and keys out of a request that goes on to the upstream, good or not.
     pub fn strip(&self, headers: &mut HeaderMap) {
-        if self.forward {
-            return;
-        }
-        if let Ok(Some(_)) = self.in_authorization(headers) {
-            headers.remove(header::AUTHORIZATION);
+        match self.in_authorization(headers) {
+            Ok(None) => self.strip_others(headers),
+            Ok(Some(_)) | Err(_) => drop(headers.remove(header::AUTHORIZATION)),
         }
         for name in self.header.iter().chain(&self.api_key) {
             headers.remove(name);
         }
         if let Some(name) = &self.cookie {
             strip_cookie(headers, name);
+        }
+    }
+
+    /// Takes out what holds no token, unless the policy lets it go on: for a request whose token was
+    /// found good and stays.
+    pub fn strip_others(&self, headers: &mut HeaderMap) {
+        if self.other_schemes == OtherSchemes::Drop
+            && !matches!(self.in_authorization(headers), Ok(Some(_)))
+        {
+            headers.remove(header::AUTHORIZATION);
         }
     }
 
@@ -135,7 +160,7 @@ impl TokenSources {
         headers: &'r HeaderMap,
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(value) = only(headers, &header::AUTHORIZATION)? else { return Ok(None) };
-        let Some(token) = bearer(value) else { return Ok(None) };
+        let Some(token) = bearer(value)? else { return Ok(None) };
         credential(token, Place::Authorization).map(Some)
     }
 
@@ -147,7 +172,9 @@ impl TokenSources {
             return Ok(None);
         };
         let Some(value) = only(headers, name)? else { return Ok(None) };
-        credential(bearer(value).unwrap_or(value), Place::Header).map(Some)
+        // There it may stand alone, and may then begin like anything.
+        let token = bearer(value).ok().flatten().unwrap_or(value);
+        credential(token, Place::Header).map(Some)
     }
 
     fn in_cookie<'r>(
@@ -155,12 +182,8 @@ impl TokenSources {
         headers: &'r HeaderMap,
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(name) = &self.cookie else { return Ok(None) };
-        let mut values = cookie_values(headers, name);
-        match (values.next(), values.next()) {
-            (None, _) => Ok(None),
-            (Some(_), Some(_)) => Err(CredentialError::Several),
-            (Some(token), None) => credential(token, Place::Cookie).map(Some),
-        }
+        let token = only_cookie(headers, name).map_err(|_| CredentialError::Several)?;
+        token.map(|token| credential(token, Place::Cookie)).transpose()
     }
 
     fn in_query<'r>(
@@ -168,6 +191,9 @@ impl TokenSources {
         query: Option<&'r str>,
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let (Some(name), Some(query)) = (&self.query, query) else { return Ok(None) };
+        if query::may_hide(query, name) {
+            return Err(CredentialError::Several);
+        }
         let mut values = query::values(query, name);
         match (values.next(), values.next()) {
             (None, _) => Ok(None),
@@ -194,6 +220,11 @@ fn credential<'r>(
     if token.is_empty() {
         return Err(CredentialError::Empty);
     }
+    // More than RFC 6750 section 2.1 lets tokens have, for opaque ones; but nothing that some take for
+    // white space, or for the end of the token.
+    if !token.iter().all(u8::is_ascii_graphic) {
+        return Err(CredentialError::Malformed);
+    }
     Ok(Credential { token, place })
 }
 
@@ -209,12 +240,23 @@ fn only<'r>(
 }
 
 /// What follows `Bearer` and a run of spaces; none for another scheme.
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, rest) = value.split_at_checked(6)?;
-    let is_bearer = scheme.eq_ignore_ascii_case(b"bearer");
-    let ends_there = rest.first().is_none_or(|byte| *byte == b' ');
+///
+/// # Errors
+/// [`CredentialError::Malformed`] for what begins so and goes on otherwise: who takes a tab, a colon or
+/// another kind of space for the end of the scheme reads a token that nobody has looked at.
+fn bearer(value: &[u8]) -> Result<Option<&[u8]>, CredentialError> {
+    const BEARER: &[u8] = b"bearer";
+    let Some((scheme, rest)) = value.split_at_checked(BEARER.len()) else {
+        return Ok(None);
+    };
+    if !scheme.eq_ignore_ascii_case(BEARER) {
+        return Ok(None);
+    }
+    if rest.first().is_some_and(|byte| *byte != b' ') {
+        return Err(CredentialError::Malformed);
+    }
     let spaces = rest.iter().take_while(|byte| **byte == b' ').count();
-    (is_bearer && ends_there).then(|| rest.split_at(spaces).1)
+    Ok(Some(rest.split_at(spaces).1))
 }
 
 #[cfg(test)]
@@ -237,6 +279,7 @@ mod tests {
             query: Some("access_token".into()),
             api_key: Some(HeaderName::from_static("x-api-key")),
             forward: false,
+            other_schemes: OtherSchemes::Drop,
         }
     }
 
@@ -248,14 +291,20 @@ mod tests {
             (&[("authorization", "Bearer abc")], Ok(Some("abc"))),
             (&[("authorization", "bEARER   abc")], Ok(Some("abc"))),
             (&[("authorization", "Basic abc")], Ok(None)),
-            (&[("authorization", "Bearerabc")], Ok(None)),
+            (&[("authorization", "Bearerabc")], Err(Malformed)),
+            (&[("authorization", "Bearer: abc")], Err(Malformed)),
+            (&[("authorization", "Bearer abc def")], Err(Malformed)),
+            (&[("authorization", "Beare")], Ok(None)),
+            (&[("authorization", "")], Ok(None)),
             (&[("authorization", "Bearer")], Err(Empty)),
             (&[("authorization", "Bearer ")], Err(Empty)),
-            (&[("authorization", "Bearer \tabc")], Ok(Some("\tabc"))),
+            (&[("authorization", "Bearer \tabc")], Err(Malformed)),
             (&[("authorization", "Bearer a"), ("authorization", "Bearer a")], Err(Several)),
             (&[("authorization", "Basic a"), ("authorization", "Bearer a")], Err(Several)),
             (&[("x-token", "abc")], Ok(Some("abc"))),
             (&[("x-token", "Bearer abc")], Ok(Some("abc"))),
+            (&[("x-token", "bearerabc")], Ok(Some("bearerabc"))),
+            (&[("x-token", "Bearer: abc")], Err(Malformed)),
             (&[("x-token", "abc"), ("authorization", "Bearer abc")], Err(Several)),
             (&[("x-token", "abc"), ("authorization", "Basic abc")], Ok(Some("abc"))),
             (&[("cookie", "a=b; session=abc; c=d")], Ok(Some("abc"))),
@@ -327,10 +376,18 @@ mod tests {
     }
 
     #[test]
-    fn credentials_of_another_scheme_stay() {
-        let mut headers = headers(&[("authorization", "Basic abc"), ("cookie", "session=abc")]);
-        sources().strip(&mut headers);
-        assert_eq!(headers.len(), 1);
-        assert_eq!(headers["authorization"], "Basic abc");
+    fn credentials_of_another_scheme_go_unless_the_policy_lets_them_stay() {
+        let fields = [("authorization", "Basic abc"), ("cookie", "session=abc")];
+        let mut dropped = headers(&fields);
+        sources().strip(&mut dropped);
+        assert_eq!(dropped.len(), 0);
+        let sources = TokenSources { other_schemes: OtherSchemes::Forward, ..sources() };
+        let mut kept = headers(&fields);
+        sources.strip(&mut kept);
+        assert_eq!(kept.len(), 1);
+        assert_eq!(kept["authorization"], "Basic abc");
+        let mut malformed = headers(&[("authorization", "Bearer:abc")]);
+        sources.strip(&mut malformed);
+        assert_eq!(malformed.len(), 0);
     }
 }

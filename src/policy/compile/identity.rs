@@ -7,7 +7,7 @@ use super::Compiler;
 use crate::{
     identity::{
         Caller, CallerKey, CertificateName, ForwardedClaims, IdentityRules, InvalidToken, Issuer,
-        TierSource, Tiers, TokenSources,
+        OtherSchemes, TierSource, Tiers, TokenSources,
     },
     policy::file::{RawCaller, RawForwardClaims, RawIdentity, RawToken},
     yaml::Spanned,
@@ -142,7 +142,14 @@ impl Compiler<'_> {
         {
             self.refuse(name.span, "a parameter has a name", "write access_token");
         }
-        Some(TokenSources { header, cookie, query, api_key, forward: raw.forward })
+        let other_schemes = match &raw.other_schemes {
+            None => OtherSchemes::default(),
+            Some(raw) => {
+                let words = [("drop", OtherSchemes::Drop), ("forward", OtherSchemes::Forward)];
+                self.one_of(raw, &words)?
+            }
+        };
+        Some(TokenSources { header, cookie, query, api_key, forward: raw.forward, other_schemes })
     }
 
     fn forwarded(&mut self, raw: &RawForwardClaims) -> Option<ForwardedClaims> {

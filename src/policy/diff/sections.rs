@@ -11,7 +11,9 @@ use super::{
     words,
 };
 use crate::{
-    identity::{Caller, ClaimRules, IdentityRules, InvalidToken, Issuer, IssuerKeys, Location},
+    identity::{
+        Caller, ClaimRules, IdentityRules, InvalidToken, Issuer, IssuerKeys, Location, OtherSchemes,
+    },
     policy::{CallerName, HeaderProfile, Limit, Listed, OnMissing, Policy},
     target::EncodedSlash,
 };
@@ -88,6 +90,13 @@ pub(super) fn identity(old: &Policy, new: &Policy) -> Vec<Change> {
             ("opaque tokens", or_none(asked.map(ToString::to_string))),
             ("api keys", or_none(keys)),
             ("tokens come from", token_sources(rules)),
+            (
+                "other schemes of authorization",
+                match rules.sources.other_schemes {
+                    OtherSchemes::Drop => "drop".to_owned(),
+                    OtherSchemes::Forward => "forward".to_owned(),
+                },
+            ),
             ("claims for the upstream", forwarded(rules)),
         ]
     };

@@ -236,9 +236,13 @@ pub(in crate::policy) struct RawToken {
     /// The name of a query parameter. The upstream and the logs never see it.
     #[schemars(extend("examples" = ["access_token"]))]
     pub(in crate::policy) query: Option<Spanned<String>>,
-    /// Whether the upstream sees the token. Default: false.
+    /// Whether the upstream sees a good token. Default: false.
     #[serde(default)]
     pub(in crate::policy) forward: bool,
+    /// What becomes of an `Authorization` field that holds no token, where one is optional: `drop`
+    /// takes it out, `forward` lets the upstream see it. Default: drop.
+    #[schemars(extend("enum" = ["drop", "forward"]))]
+    pub(in crate::policy) other_schemes: Option<Spanned<String>>,
 }
 
 /// What the upstream is told about a good token.
