@@ -28,6 +28,7 @@ mod revalidation;
 mod shared;
 mod stamp;
 mod tally;
+mod unread_scheme;
 mod upgrade;
 
 use std::{
@@ -71,6 +72,7 @@ pub use self::{
     leases::HeldLeases,
     rehearsal::{Draft, Rehearsal, Rehearsed},
     shared::{NoRandomness, Shared},
+    unread_scheme::UnreadSchemes,
 };
 
 static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

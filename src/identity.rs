@@ -35,7 +35,10 @@ pub use self::{
     certificate::{CertificateName, ClientCertificate},
     claims::Claims,
     cookies::{AmbiguousCookie, cookie_to_count, unescaped_cookie},
-    credential::{Credential, CredentialError, OtherSchemes, Place, TokenSources},
+    credential::{
+        Credential, CredentialError, CredentialKind, KNOWN_NAMES, OtherSchemes, Place, Scheme,
+        TokenSources,
+    },
     fetch::{Endpoint, EndpointError, FetchError, Fetcher},
     forwarded::ForwardedClaims,
     identifier::{Client, Identifier},

@@ -24,7 +24,7 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 use http::{HeaderName, StatusCode};
 
 use crate::{
-    identity::{IdentityRules, KeyRing},
+    identity::{IdentityRules, KeyRing, Scheme},
     target::EncodedSlash,
     warning::Warning,
 };
@@ -250,6 +250,8 @@ pub struct Responses {
     pub documentation_url: Option<Cow<'static, str>>,
     /// The protection space named in `WWW-Authenticate`.
     pub realm: Cow<'static, str>,
+    /// The schemes named there: at least one, those of tokens first.
+    pub schemes: Cow<'static, [Scheme]>,
     /// Where callers can ask how they stand; none: nowhere.
     pub rate_limit_path: Option<Cow<'static, str>>,
     /// Up to so much is added to `Retry-After`, so that clients do not come back all at once.
@@ -265,6 +267,7 @@ impl Responses {
         denied_status: StatusCode::TOO_MANY_REQUESTS,
         documentation_url: None,
         realm: Cow::Borrowed("tollgate"),
+        schemes: Cow::Borrowed(&[Scheme::Bearer]),
         rate_limit_path: None,
         jitter: Duration::ZERO,
         shadow_header: false,

@@ -4,6 +4,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 
+use super::UnreadSchemes;
 use crate::{
     clock::{Clock, Throttle, Timestamp},
     identity::{Identifier, KeyRing, TrustedProxies},
@@ -31,6 +32,8 @@ pub struct Shared {
     pub trusted_proxies: TrustedProxies,
     /// How often it is logged that a peer's word is not taken.
     pub ignored_chains: Throttle,
+    /// How often it is logged that a scheme of `Authorization` is not read.
+    pub unread_schemes: UnreadSchemes,
     /// Whether upstreams get a `Forwarded` field.
     pub write_forwarded: bool,
     /// How long clients may take.
@@ -62,6 +65,7 @@ impl Shared {
             clock,
             trusted_proxies: settings.trusted_proxies,
             ignored_chains: Throttle::new(IGNORED_CHAIN_PAUSE),
+            unread_schemes: UnreadSchemes::default(),
             write_forwarded: settings.write_forwarded,
             timeouts: settings.timeouts,
             limits: settings.limits,
@@ -97,6 +101,7 @@ impl Shared {
             trusted_proxies: settings
                 .map_or_else(Default::default, |own| own.trusted_proxies.clone()),
             ignored_chains: Throttle::new(IGNORED_CHAIN_PAUSE),
+            unread_schemes: UnreadSchemes::default(),
             write_forwarded: settings.is_some_and(|own| own.write_forwarded),
             timeouts: settings.map_or_else(Timeouts::default, |own| own.timeouts),
             limits: settings.map_or_else(Limits::default, |own| own.limits),

@@ -1,20 +1,30 @@
 //! Finding the one token of a request.
 //!
-//! `Authorization: Bearer`, and a header, a cookie or a query parameter if the policy names one, and
-//! the header of API keys. Two credentials are an error and not a choice: two readers could choose
-//! differently (RFC 6750 section 3.1).
+//! `Authorization`, by the schemes that the policy lists, and a header, a cookie or a query parameter if
+//! the policy names one, and the header of API keys. Two credentials are an error and not a choice: two
+//! readers could choose differently (RFC 6750 section 3.1).
 
+mod authorization;
 mod query;
 
 use std::{borrow::Cow, fmt};
 
 use http::{HeaderMap, HeaderName, header};
 
-use super::cookies::{only_cookie, strip_cookie};
+pub use self::authorization::{KNOWN_NAMES, Scheme};
+use self::authorization::{known_name, shown};
+use super::{
+    api_keys::is_like_a_key,
+    cookies::{only_cookie, strip_cookie},
+};
 
 /// Where tokens come from, and whether the upstream sees them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TokenSources {
+    /// By which schemes `Authorization` shows a token.
+    pub schemes: Vec<Scheme>,
+    /// By which it shows an API key.
+    pub key_schemes: Vec<Scheme>,
     /// A header beside `Authorization`.
     pub header: Option<HeaderName>,
     /// A cookie.
@@ -27,6 +37,21 @@ pub struct TokenSources {
     pub forward: bool,
     /// What becomes of an `Authorization` field that holds no token.
     pub other_schemes: OtherSchemes,
+}
+
+impl Default for TokenSources {
+    fn default() -> Self {
+        TokenSources {
+            schemes: vec![Scheme::Bearer],
+            key_schemes: Vec::new(),
+            header: None,
+            cookie: None,
+            query: None,
+            api_key: None,
+            forward: false,
+            other_schemes: OtherSchemes::Drop,
+        }
+    }
 }
 
 /// What becomes of an `Authorization` field that holds nothing for this proxy, where it looks at
@@ -47,13 +72,24 @@ pub struct Credential<'r> {
     pub token: Cow<'r, [u8]>,
     /// Where it was.
     pub place: Place,
+    /// What it is taken for.
+    pub kind: CredentialKind,
 }
 
-/// Where a token was found.
+/// What a credential is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CredentialKind {
+    /// A token of an issuer.
+    Token,
+    /// A key of the policy's own.
+    ApiKey,
+}
+
+/// Where a credential was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// `Authorization: Bearer`.
-    Authorization,
+    /// `Authorization`, by this scheme.
+    Authorization(Scheme),
     /// The header that the policy names.
     Header,
     /// The cookie that the policy names.
@@ -61,7 +97,7 @@ pub enum Place {
     /// The query parameter that the policy names.
     Query,
     /// The header of API keys.
-    ApiKey,
+    KeyHeader,
 }
 
 impl fmt::Debug for Credential<'_> {
@@ -77,8 +113,8 @@ pub enum CredentialError {
     /// More than one `Authorization` field, or tokens in two places.
     #[error("more than one credential")]
     Several,
-    /// `Bearer` and nothing after it.
-    #[error("a bearer credential without a token")]
+    /// A scheme and nothing after it, or a place for a token and nothing in it.
+    #[error("a credential without a token")]
     Empty,
     /// What begins as a credential and is none, or a token with bytes that no token has: others may
     /// read one from it all the same.
@@ -108,6 +144,24 @@ impl TokenSources {
             (_, Some(_)) => Err(CredentialError::Several),
             (credential, None) => Ok(credential),
         }
+    }
+
+    /// By which schemes `Authorization` shows anything, those of tokens first.
+    pub fn all_schemes(&self) -> impl Iterator<Item = Scheme> {
+        let of_keys = self.key_schemes.iter().filter(|scheme| !self.schemes.contains(scheme));
+        self.schemes.iter().chain(of_keys).copied()
+    }
+
+    /// What the scheme of an `Authorization` field is called, and the position of that among the
+    /// [`KNOWN_NAMES`], if the field holds nothing for this proxy. The name is none for a scheme that
+    /// is not known: no part of a value is told that may be a secret.
+    pub fn unread_scheme(&self, headers: &HeaderMap) -> Option<(usize, Option<&'static str>)> {
+        let value = headers.get(header::AUTHORIZATION)?;
+        if !matches!(self.in_authorization(headers), Ok(None)) {
+            return None;
+        }
+        let known = known_name(value.as_bytes());
+        Some(known.map_or((KNOWN_NAMES, None), |(at, name)| (at, Some(name))))
     }
 
     /// Whether a credential may be in this header.
@@ -160,8 +214,15 @@ impl TokenSources {
         headers: &'r HeaderMap,
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(value) = only(headers, &header::AUTHORIZATION)? else { return Ok(None) };
-        let Some(token) = bearer(value)? else { return Ok(None) };
-        credential(token, Place::Authorization).map(Some)
+        let Some((scheme, token)) = shown(value, self.all_schemes())? else { return Ok(None) };
+        let is_for = |schemes: &[Scheme]| schemes.contains(&scheme);
+        let kind = match (is_for(&self.schemes), is_for(&self.key_schemes)) {
+            (true, false) => CredentialKind::Token,
+            // No token of an issuer looks like a key.
+            (true, true) if !is_like_a_key(&token) => CredentialKind::Token,
+            _ => CredentialKind::ApiKey,
+        };
+        credential(token, Place::Authorization(scheme), kind).map(Some)
     }
 
     fn in_header<'r>(
@@ -173,8 +234,12 @@ impl TokenSources {
         };
         let Some(value) = only(headers, name)? else { return Ok(None) };
         // There it may stand alone, and may then begin like anything.
-        let token = bearer(value).ok().flatten().unwrap_or(value);
-        credential(token, Place::Header).map(Some)
+        let schemes = self.schemes.iter().copied().filter(|scheme| *scheme != Scheme::Basic);
+        let token = match shown(value, schemes) {
+            Ok(Some((_, token))) => token,
+            Ok(None) | Err(_) => Cow::Borrowed(value),
+        };
+        credential(token, Place::Header, CredentialKind::Token).map(Some)
     }
 
     fn in_cookie<'r>(
@@ -183,7 +248,7 @@ impl TokenSources {
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(name) = &self.cookie else { return Ok(None) };
         let token = only_cookie(headers, name).map_err(|_| CredentialError::Several)?;
-        token.map(|token| credential(token, Place::Cookie)).transpose()
+        token.map(|token| credential(token, Place::Cookie, CredentialKind::Token)).transpose()
     }
 
     fn in_query<'r>(
@@ -198,7 +263,7 @@ impl TokenSources {
         match (values.next(), values.next()) {
             (None, _) => Ok(None),
             (Some(_), Some(_)) => Err(CredentialError::Several),
-            (Some(token), None) => credential(token, Place::Query).map(Some),
+            (Some(token), None) => credential(token, Place::Query, CredentialKind::Token).map(Some),
         }
     }
 
@@ -208,13 +273,14 @@ impl TokenSources {
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(name) = &self.api_key else { return Ok(None) };
         let Some(key) = only(headers, name)? else { return Ok(None) };
-        credential(key, Place::ApiKey).map(Some)
+        credential(key, Place::KeyHeader, CredentialKind::ApiKey).map(Some)
     }
 }
 
 fn credential<'r>(
     token: impl Into<Cow<'r, [u8]>>,
     place: Place,
+    kind: CredentialKind,
 ) -> Result<Credential<'r>, CredentialError> {
     let token = token.into();
     if token.is_empty() {
@@ -225,7 +291,7 @@ fn credential<'r>(
     if !token.iter().all(u8::is_ascii_graphic) {
         return Err(CredentialError::Malformed);
     }
-    Ok(Credential { token, place })
+    Ok(Credential { token, place, kind })
 }
 
 fn only<'r>(
@@ -237,26 +303,6 @@ fn only<'r>(
         (_, Some(_)) => Err(CredentialError::Several),
         (value, None) => Ok(value.map(|value| value.as_bytes())),
     }
-}
-
-/// What follows `Bearer` and a run of spaces; none for another scheme.
-///
-/// # Errors
-/// [`CredentialError::Malformed`] for what begins so and goes on otherwise: who takes a tab, a colon or
-/// another kind of space for the end of the scheme reads a token that nobody has looked at.
-fn bearer(value: &[u8]) -> Result<Option<&[u8]>, CredentialError> {
-    const BEARER: &[u8] = b"bearer";
-    let Some((scheme, rest)) = value.split_at_checked(BEARER.len()) else {
-        return Ok(None);
-    };
-    if !scheme.eq_ignore_ascii_case(BEARER) {
-        return Ok(None);
-    }
-    if rest.first().is_some_and(|byte| *byte != b' ') {
-        return Err(CredentialError::Malformed);
-    }
-    let spaces = rest.iter().take_while(|byte| **byte == b' ').count();
-    Ok(Some(rest.split_at(spaces).1))
 }
 
 #[cfg(test)]
@@ -278,8 +324,7 @@ mod tests {
             cookie: Some("session".into()),
             query: Some("access_token".into()),
             api_key: Some(HeaderName::from_static("x-api-key")),
-            forward: false,
-            other_schemes: OtherSchemes::Drop,
+            ..TokenSources::default()
         }
     }
 
@@ -350,7 +395,7 @@ mod tests {
             let headers = headers(fields);
             sources().find(&headers, None).map(|found| found.map(|credential| credential.place))
         };
-        assert_eq!(found(&[("x-api-key", "a.b")]), Ok(Some(Place::ApiKey)));
+        assert_eq!(found(&[("x-api-key", "a.b")]), Ok(Some(Place::KeyHeader)));
         assert_eq!(found(&[("x-api-key", "")]), Err(CredentialError::Empty));
         let both = [("x-api-key", "a.b"), ("authorization", "Bearer abc")];
         assert_eq!(found(&both), Err(CredentialError::Several));

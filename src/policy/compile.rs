@@ -255,7 +255,8 @@ impl Compiler<'_> {
         };
         let (matchers, routes): (Vec<Matcher>, Vec<Route>) =
             raw.routes.value.iter().filter_map(|route| self.route(route, &context)).unzip();
-        let responses = self.responses(&raw.responses);
+        let sources = identity.as_ref().map(|rules| &rules.sources);
+        let responses = self.responses(&raw.responses, sources);
         let tests =
             self.cases(&raw, &names, &hosts, identity.as_ref().filter(|_| is_identity_sound));
         let identity = identity?;

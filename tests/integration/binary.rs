@@ -22,6 +22,7 @@ mod run;
 mod running;
 mod store;
 mod token;
+mod unread_scheme;
 
 use std::{fs, net::SocketAddr, path::Path, process::Output};
 

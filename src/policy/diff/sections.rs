@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     identity::{
-        Caller, ClaimRules, IdentityRules, InvalidToken, Issuer, IssuerKeys, Location, OtherSchemes,
+        Caller, ClaimRules, IdentityRules, InvalidToken, Issuer, IssuerKeys, Location,
+        OtherSchemes, Scheme,
     },
     policy::{CallerName, HeaderProfile, Limit, Listed, OnMissing, Policy},
     target::EncodedSlash,
@@ -231,8 +232,13 @@ fn token_sources(rules: &IdentityRules) -> String {
     let cookie = sources.cookie.as_ref().map(|name| format!("cookie {name}"));
     let forwarded = sources.forward.then(|| "and go on to the upstream".to_owned());
     let query = sources.query.as_ref().map(|name| format!("query parameter {name}"));
-    let api_key = sources.api_key.as_ref().map(|name| format!("API keys in {name}"));
-    let all = [Some("authorization".to_owned()), header, cookie, query, api_key, forwarded];
+    let by = |schemes: &[Scheme]| {
+        let words: Vec<&str> = schemes.iter().map(|scheme| scheme.word()).collect();
+        (!words.is_empty()).then(|| format!("authorization by {}", words.join(" or ")))
+    };
+    let keys = sources.api_key.as_ref().map(|name| format!("API keys in {name}"));
+    let shown_keys = by(&sources.key_schemes).map(|place| format!("API keys in {place}"));
+    let all = [by(&sources.schemes), header, cookie, query, keys, shown_keys, forwarded];
     words::list(all.into_iter().flatten())
 }
 

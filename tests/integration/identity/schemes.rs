@@ -1,7 +1,12 @@
 //! What `Authorization` may hold, and what becomes of what is no credential: an upstream that reads it
 //! more loosely must not find one that nobody has looked at.
 
+use std::fs;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
+use tempfile::TempDir;
+use tollgate::identity::NewKey;
 
 use super::{INVALID_REQUEST, REALM, assert_refused, guarded};
 use crate::support::{Policy, Proxy, Request, Response, Upstream, get, http2, options, token};
@@ -239,4 +244,156 @@ fn token_elsewhere_has_one_spelling_too() {
         assert_refused(&proxy.send(request), 400, INVALID_REQUEST);
     }
     assert_eq!(upstream.count(), 0);
+}
+
+/// Tokens by all schemes that there are.
+fn by_all_schemes(upstream: &Upstream, more: &str) -> Policy {
+    guarded(upstream).identity(&[&format!("token: {{ schemes: [bearer, token, basic]{more} }}")])
+}
+
+fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+}
+
+#[test]
+fn token_may_come_by_any_scheme_that_the_policy_lists() {
+    let upstream = Upstream::start();
+    let [stripping, forwarding] =
+        ["", ", forward: true"].map(|more| Proxy::start(&by_all_schemes(&upstream, more)));
+    let good = token("alice");
+    for value in [
+        format!("Bearer {good}"),
+        format!("token {good}"),
+        format!("TOKEN   {good}"),
+        basic("x-access-token", &good),
+        basic("", &good),
+        basic("a", &good).trim_end_matches('=').to_owned(),
+        basic("a", &good).replacen("Basic", "basic", 1),
+    ] {
+        for (proxy, expected) in [(&stripping, None), (&forwarding, Some(value.as_str()))] {
+            with(proxy, "/required", value.as_bytes()).assert_status(200);
+            let seen = upstream.last().fields;
+            assert_eq!(seen.one("x-tollgate-subject"), Some("alice"), "{value}");
+            assert_eq!(seen.one("authorization"), expected);
+            let (status, _) = over_http2(proxy, "/optional", &[(AUTHORIZATION, value.as_bytes())]);
+            assert_eq!((status, upstream.last().fields.one("authorization")), (200, expected));
+        }
+    }
+}
+
+#[test]
+fn scheme_that_is_listed_has_one_spelling() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&by_all_schemes(&upstream, ", other_schemes: forward"));
+    let no_colon = format!("Basic {}", STANDARD.encode("alice"));
+    for value in [
+        "token",
+        "token\tx",
+        "token: x",
+        "tokenx",
+        "token x y",
+        "Basic",
+        "Basic ?",
+        "Basic YTpi x",
+        "Basic\tYTpi",
+        &basic("alice", ""),
+        &basic("alice", "x y"),
+        &no_colon,
+    ] {
+        for path in ["/required", "/optional"] {
+            let refused = with(&proxy, path, value.as_bytes());
+            refused.assert_status(400);
+            let challenges = refused.fields.all("www-authenticate");
+            let token = INVALID_REQUEST.replacen("Bearer", "Token", 1);
+            assert_eq!(challenges, [INVALID_REQUEST, &token], "{value}");
+        }
+    }
+    with(&proxy, "/required", basic("alice", "x.y.z").as_bytes()).assert_status(401);
+    assert_eq!(upstream.count(), 0);
+}
+
+#[test]
+fn challenges_name_the_schemes() {
+    let upstream = Upstream::start();
+    let ours = [REALM, "Token realm=\"tollgate\"", "Basic realm=\"tollgate\", charset=\"UTF-8\""];
+    for (schemes, expected) in [
+        ("[bearer, token, basic]", &ours[..]),
+        ("[token]", &ours[1..2]),
+        ("[basic, bearer]", &[ours[2], ours[0]]),
+        // A 401 has a challenge.
+        ("[]", &ours[..1]),
+    ] {
+        let policy = guarded(&upstream).identity(&[&format!("token: {{ schemes: {schemes} }}")]);
+        let refused = Proxy::start(&policy).get("/required");
+        refused.assert_status(401);
+        assert_eq!(refused.fields.all("www-authenticate"), expected, "{schemes}");
+    }
+}
+
+#[test]
+fn scheme_that_is_not_listed_is_no_credential() {
+    let upstream = Upstream::start();
+    let policy = guarded(&upstream).identity(&["token: { schemes: [token] }"]);
+    let proxy = Proxy::start(&policy);
+    let bearer = format!("Bearer {}", token("alice"));
+    for value in [bearer.as_str(), "Bearer: x", "Basic YTpi"] {
+        with(&proxy, "/required", value.as_bytes()).assert_status(401);
+        with(&proxy, "/optional", value.as_bytes()).assert_status(200);
+        let seen = upstream.last().fields;
+        assert_eq!((seen.one("authorization"), seen.one("x-tollgate-subject")), (None, None));
+    }
+    // In a header of its own it may be written as in the other.
+    let policy =
+        guarded(&upstream).identity(&["token: { schemes: [bearer, token], header: x-token }"]);
+    let proxy = Proxy::start(&policy);
+    for scheme in ["", "Bearer ", "token "] {
+        let value = format!("{scheme}{}", token("alice"));
+        proxy.send(get("/required").field("x-token", &value)).assert_status(200);
+    }
+}
+
+#[test]
+fn api_key_may_come_by_a_scheme_too() {
+    let upstream = Upstream::start();
+    let key = NewKey { id: "robot".into(), owner: Some("acme".into()), ..NewKey::default() };
+    let key = key.mint().unwrap();
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("keys.yaml");
+    fs::write(&file, format!("keys:\n{}\n", key.line)).unwrap();
+    let knowing = |schemes: &str, tokens: &str| {
+        guarded(&upstream)
+            .identity(&[
+                &format!("api_keys: {{ file: \"{}\", schemes: {schemes} }}", file.display()),
+                &format!("token: {{ schemes: {tokens} }}"),
+            ])
+            .callers(&[
+                "{ name: user, key: jwt.sub }",
+                "{ name: machine, key: api_key.owner }",
+                "{ name: anonymous, key: client.ip }",
+            ])
+    };
+    for (schemes, tokens, values) in [
+        ("[token]", "[bearer]", &[format!("token {}", key.key)][..]),
+        (
+            "[bearer, token, basic]",
+            "[bearer, basic]",
+            &[format!("Bearer {}", key.key), format!("token {}", key.key), basic("git", &key.key)],
+        ),
+    ] {
+        let proxy = Proxy::start(&knowing(schemes, tokens));
+        for value in values {
+            with(&proxy, "/required", value.as_bytes()).assert_status(200);
+            let seen = upstream.last().fields;
+            assert_eq!(seen.one("x-tollgate-subject"), Some("acme"), "{value}");
+            assert_eq!(seen.one("authorization"), None);
+        }
+        // A token stays one, a key that is none is told as one, and both at once are one too many.
+        proxy.send(get("/required").by("alice")).assert_status(200);
+        assert_eq!(upstream.last().fields.one("x-tollgate-subject"), Some("alice"));
+        let unknown = format!("token nobody.{}", "A".repeat(43));
+        with(&proxy, "/required", unknown.as_bytes()).assert_status(401);
+        let both = get("/required").field("authorization", &values[0]).field("x-api-key", &key.key);
+        proxy.send(both).assert_status(400);
+        proxy.send(get("/required").field("x-api-key", &key.key)).assert_status(200);
+    }
 }
