@@ -12,7 +12,7 @@ use std::{borrow::Cow, fmt};
 use http::{HeaderMap, HeaderName, header};
 
 pub use self::authorization::{KNOWN_NAMES, Scheme};
-use self::authorization::{known_name, shown};
+use self::authorization::{Shown, known_name, shown};
 use super::{
     api_keys::is_like_a_key,
     cookies::{only_cookie, strip_cookie},
@@ -164,9 +164,14 @@ impl TokenSources {
         Some(known.map_or((KNOWN_NAMES, None), |(at, name)| (at, Some(name))))
     }
 
+    /// The headers beside `Authorization` that a credential may be in.
+    pub fn headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.header.iter().chain(&self.api_key)
+    }
+
     /// Whether a credential may be in this header.
     pub fn reads(&self, name: &HeaderName) -> bool {
-        self.header.iter().chain(&self.api_key).any(|header| header == name)
+        self.headers().any(|header| header == name)
     }
 
     /// Takes all tokens and keys out of a request that goes on to the upstream, good or not.
@@ -214,7 +219,9 @@ impl TokenSources {
         headers: &'r HeaderMap,
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(value) = only(headers, &header::AUTHORIZATION)? else { return Ok(None) };
-        let Some((scheme, token)) = shown(value, self.all_schemes())? else { return Ok(None) };
+        let Some(Shown { scheme, token }) = shown(value, self.all_schemes())? else {
+            return Ok(None);
+        };
         let is_for = |schemes: &[Scheme]| schemes.contains(&scheme);
         let kind = match (is_for(&self.schemes), is_for(&self.key_schemes)) {
             (true, false) => CredentialKind::Token,
@@ -236,7 +243,7 @@ impl TokenSources {
         // There it may stand alone, and may then begin like anything.
         let schemes = self.schemes.iter().copied().filter(|scheme| *scheme != Scheme::Basic);
         let token = match shown(value, schemes) {
-            Ok(Some((_, token))) => token,
+            Ok(Some(shown)) => shown.token,
             Ok(None) | Err(_) => Cow::Borrowed(value),
         };
         credential(token, Place::Header, CredentialKind::Token).map(Some)

@@ -84,6 +84,15 @@ impl Scheme {
     }
 }
 
+/// A token or a key in a field.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Shown<'r> {
+    /// The scheme by which it is shown.
+    pub(super) scheme: Scheme,
+    /// Its bytes.
+    pub(super) token: Cow<'r, [u8]>,
+}
+
 /// What a field shows by one of these schemes; none, if it is of another.
 ///
 /// # Errors
@@ -91,7 +100,7 @@ impl Scheme {
 pub(super) fn shown(
     value: &[u8],
     schemes: impl Iterator<Item = Scheme>,
-) -> Result<Option<(Scheme, Cow<'_, [u8]>)>, CredentialError> {
+) -> Result<Option<Shown<'_>>, CredentialError> {
     for scheme in schemes {
         if let Some(rest) = behind(value, scheme)? {
             let token = match scheme {
@@ -99,7 +108,7 @@ pub(super) fn shown(
                 Scheme::Basic if rest.is_empty() => Cow::Borrowed(rest),
                 Scheme::Basic => Cow::Owned(password(rest)?),
             };
-            return Ok(Some((scheme, token)));
+            return Ok(Some(Shown { scheme, token }));
         }
     }
     Ok(None)
@@ -151,7 +160,7 @@ mod tests {
             assert_eq!(scheme.word(), word);
             let field = scheme.show("a.b:c");
             let all = Scheme::ALL.into_iter().map(|(_, scheme)| scheme);
-            let expected = (scheme, Cow::from(&b"a.b:c"[..]));
+            let expected = Shown { scheme, token: Cow::from(&b"a.b:c"[..]) };
             assert_eq!(shown(field.as_bytes(), all), Ok(Some(expected)), "{field}");
             let others = Scheme::ALL.into_iter().map(|(_, other)| other);
             let others = others.filter(|other| *other != scheme);
