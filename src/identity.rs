@@ -90,8 +90,7 @@ impl IdentityRules {
 
     /// Headers that carry claims to upstreams, and credentials here.
     pub fn own_headers(&self) -> impl Iterator<Item = &HeaderName> {
-        let TokenSources { header, api_key, .. } = &self.sources;
-        self.forwarded.names().chain(header).chain(api_key)
+        self.forwarded.names().chain(self.sources.headers())
     }
 
     /// Changes when the keys of any issuer do.

@@ -13,6 +13,7 @@ mod limit;
 mod matcher;
 mod networks;
 mod overrides;
+mod own_headers;
 mod published;
 mod rate;
 mod rewrite;
@@ -42,6 +43,7 @@ pub use self::{
     matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, RoutePart, Router},
     networks::{AddressRefusal, AddressRules, Networks},
     overrides::{KeyValue, Override, Overrides},
+    own_headers::OwnHeaders,
     rate::{Period, Rate, RateError},
     rewrite::{HeaderEdits, PathRewrite},
     sources::{Endings, Inputs, Sources},
@@ -64,8 +66,10 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Indexes policies by their hosts. That no two claim the same host is checked at load.
-    pub fn new(policies: Vec<Policy>) -> Self {
+    /// Indexes policies by their hosts, and has the upstreams of each protected from what clients say
+    /// in the headers of any. That no two claim the same host is checked at load.
+    pub fn new(mut policies: Vec<Policy>) -> Self {
+        share_own_headers(&mut policies);
         let mut all = Policies::default();
         for (index, policy) in policies.iter().enumerate() {
             if policy.hosts.is_empty() {
@@ -119,6 +123,20 @@ impl Policies {
     /// All policies, in the order of their file names.
     pub fn iter(&self) -> impl Iterator<Item = &Policy> {
         self.policies.iter()
+    }
+}
+
+/// What one policy tells an upstream, no client may tell it by way of another.
+fn share_own_headers(policies: &mut [Policy]) {
+    let own = |policy: &Policy| {
+        let all = policies.iter().map(|policy| &policy.identity);
+        Arc::new(OwnHeaders::new(&policy.identity, all))
+    };
+    let all: Vec<Arc<OwnHeaders>> = policies.iter().map(own).collect();
+    for (policy, own) in policies.iter_mut().zip(all) {
+        for upstream in &mut policy.upstreams {
+            upstream.own_headers = Arc::clone(&own);
+        }
     }
 }
 

@@ -44,7 +44,6 @@ impl Judge {
         parts.version = Version::HTTP_11;
         let headers = &mut parts.headers;
         if let (Some(policy), Some(route)) = (passage.policy, passage.route) {
-            policy.identity.forwarded.strip(headers);
             let sources = &policy.identity.sources;
             let has_token = |identity: &Identity<'_>| identity.token.is_some();
             match route.auth {
@@ -58,6 +57,7 @@ impl Judge {
         }
         clean_request(
             headers,
+            &upstream.own_headers,
             Forwarding {
                 peer: &peer.address_value,
                 peer_address: peer.address,

@@ -5,6 +5,7 @@ mod address;
 mod api_keys;
 mod claims;
 mod failures;
+mod forged;
 mod hostile;
 mod places;
 mod schemes;

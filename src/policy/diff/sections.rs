@@ -98,13 +98,16 @@ pub(super) fn identity(old: &Policy, new: &Policy) -> Vec<Change> {
                     OtherSchemes::Forward => "forward".to_owned(),
                 },
             ),
-            ("claims for the upstream", forwarded(rules)),
         ]
     };
     let mut changes = issuers(old, new);
     changes.extend(renamed_callers(old, new));
     changes.extend(kinds(old, new));
     changes.extend(Change::between_fields(fields(old), fields(new), str::to_owned));
+    let told = Change::between("claims for the upstream", forwarded(old), forwarded(new));
+    changes.extend(
+        told.map(|told| told.meaning("what clients write there is taken out under all policies")),
+    );
     // The id stands for all of the section and the files that it names, secrets included.
     if changes.is_empty() && !is_renamed && old.id != new.id {
         changes.push(Change {

@@ -303,6 +303,12 @@ fn places_and_schemes_of_credentials_are_told() {
         "  identity\n    tokens come from: authorization by bearer -> authorization by bearer or token, \
          header x-token\n    other schemes of authorization: drop -> forward\n",
     );
+    assert_told(
+        &with(""),
+        &with("  forward_claims: { headers: { x-user: jwt.sub } }\n"),
+        "  identity\n    claims for the upstream: none -> x-user from jwt.sub: what clients write there is \
+         taken out under all policies\n",
+    );
 }
 
 #[test]

@@ -16,7 +16,11 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::trailers::{is_told_at_the_end, with_trailers};
-use crate::{deadline::Deadline, policy::Upstream, upstream::UpstreamError};
+use crate::{
+    deadline::Deadline,
+    policy::{OwnHeaders, Upstream},
+    upstream::UpstreamError,
+};
 
 /// A client's body, as it comes.
 pub struct ClientBody {
@@ -36,8 +40,8 @@ pub struct RequestBody {
     /// Bytes that have come, for who asks.
     received: Option<Rc<Cell<u64>>>,
     timing: Option<Timing>,
-    /// Headers that only this proxy writes, by the policy; none: there are no such.
-    own: Option<Arc<[HeaderName]>>,
+    /// What trailers do not tell; none: there are no trailers.
+    own: Option<Arc<OwnHeaders>>,
     state: Rc<BodyState>,
     /// Somebody else reads it than waits for the response.
     is_streamed: bool,
@@ -80,7 +84,7 @@ struct Unread {
     incoming: Option<Incoming>,
     room: u64,
     received: Option<Rc<Cell<u64>>>,
-    own: Option<Arc<[HeaderName]>>,
+    own: Option<Arc<OwnHeaders>>,
 }
 
 impl BodyState {
@@ -139,7 +143,7 @@ impl RequestBody {
         // Only trailers are looked at for them.
         let own = match incoming.is_end_stream() {
             true => None,
-            false => upstream.own_headers.clone(),
+            false => Some(Arc::clone(&upstream.own_headers)),
         };
         RequestBody::of(Unread { incoming: Some(incoming), room, received, own })
     }
@@ -247,8 +251,8 @@ impl Body for RequestBody {
             Poll::Ready(_) => body.state.begun.set(true),
             Poll::Pending => {}
         }
-        let own = body.own.as_deref().unwrap_or_default();
-        let goes_on = |name: &HeaderName| is_told_at_the_end(name) && !own.contains(name);
+        let own = body.own.as_deref();
+        let goes_on = |name: &HeaderName| own.is_some_and(|own| is_told_at_the_end(name, own));
         let passed_on = |frame| with_trailers(frame, goes_on);
         polled.map(|frame| frame.map(|frame| frame.map(passed_on).map_err(Into::into)))
     }
