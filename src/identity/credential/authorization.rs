@@ -142,8 +142,10 @@ fn password(encoded: &[u8]) -> Result<Vec<u8>, CredentialError> {
 /// What the scheme of a field is called, and its position among all names; none for one that is not
 /// known.
 pub(super) fn known_name(value: &[u8]) -> Option<(usize, &'static str)> {
-    let end = value.iter().position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'-');
-    let name = value.get(..end.unwrap_or(value.len()))?;
+    const LONGER_THAN_ALL: usize = 32;
+    let start = value.get(..LONGER_THAN_ALL).unwrap_or(value);
+    let end = start.iter().position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'-');
+    let name = start.get(..end.unwrap_or(start.len()))?;
     NAMES.into_iter().enumerate().find(|(_, known)| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
