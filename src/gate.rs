@@ -37,6 +37,7 @@ mod stamp;
 mod standings;
 mod tally;
 mod unfit_claims;
+mod unread_scheme;
 mod upgrade;
 
 use std::{
@@ -84,6 +85,7 @@ pub use self::{
     refunds::Refunds,
     rehearsal::{Draft, Rehearsal, Rehearsed},
     shared::{NoRandomness, Shared},
+    unread_scheme::UnreadSchemes,
 };
 
 static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

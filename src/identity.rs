@@ -35,7 +35,10 @@ pub use self::{
     certificate::{CertificateName, ClientCertificate},
     claims::Claims,
     cookies::{AmbiguousCookie, cookie_to_count, unescaped_cookie},
-    credential::{Credential, CredentialError, Place, TokenSources},
+    credential::{
+        Credential, CredentialError, CredentialKind, KNOWN_NAMES, OtherSchemes, Place, Scheme,
+        TokenSources,
+    },
     fetch::{Endpoint, EndpointError, FetchError, Fetcher},
     forwarded::ForwardedClaims,
     identifier::{Client, Identifier},
@@ -87,8 +90,7 @@ impl IdentityRules {
 
     /// Headers that carry claims to upstreams, and credentials here.
     pub fn own_headers(&self) -> impl Iterator<Item = &HeaderName> {
-        let TokenSources { header, api_key, .. } = &self.sources;
-        self.forwarded.names().chain(header).chain(api_key)
+        self.forwarded.names().chain(self.sources.headers())
     }
 
     /// Changes when the keys of any issuer do.

@@ -13,6 +13,7 @@ mod limit;
 mod matcher;
 mod networks;
 mod overrides;
+mod own_headers;
 mod published;
 mod rate;
 mod rewrite;
@@ -24,7 +25,7 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 use http::{HeaderName, StatusCode};
 
 use crate::{
-    identity::{IdentityRules, KeyRing},
+    identity::{IdentityRules, KeyRing, Scheme},
     target::EncodedSlash,
     warning::Warning,
 };
@@ -43,6 +44,7 @@ pub use self::{
     matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, RoutePart, Router},
     networks::{AddressRefusal, AddressRules, Networks},
     overrides::{KeyValue, Override, Overrides},
+    own_headers::OwnHeaders,
     rate::{Period, Rate, RateError},
     rewrite::{HeaderEdits, PathRewrite},
     sources::{Endings, Inputs, Sources},
@@ -65,8 +67,10 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Indexes policies by their hosts. That no two claim the same host is checked at load.
-    pub fn new(policies: Vec<Policy>) -> Self {
+    /// Indexes policies by their hosts, and has the upstreams of each protected from what clients say
+    /// in the headers of any. That no two claim the same host is checked at load.
+    pub fn new(mut policies: Vec<Policy>) -> Self {
+        share_own_headers(&mut policies);
         let mut all = Policies::default();
         for (index, policy) in policies.iter().enumerate() {
             if policy.hosts.is_empty() {
@@ -141,6 +145,20 @@ impl Policies {
 pub struct UpstreamPlace {
     policy: usize,
     upstream: usize,
+}
+
+/// What one policy tells an upstream, no client may tell it by way of another.
+fn share_own_headers(policies: &mut [Policy]) {
+    let own = |policy: &Policy| {
+        let all = policies.iter().map(|policy| &policy.identity);
+        Arc::new(OwnHeaders::new(&policy.identity, all))
+    };
+    let all: Vec<Arc<OwnHeaders>> = policies.iter().map(own).collect();
+    for (policy, own) in policies.iter_mut().zip(all) {
+        for upstream in &mut policy.upstreams {
+            upstream.own_headers = Arc::clone(&own);
+        }
+    }
 }
 
 /// One policy file, compiled.
@@ -276,6 +294,8 @@ pub struct Responses {
     pub documentation_url: Option<Cow<'static, str>>,
     /// The protection space named in `WWW-Authenticate`.
     pub realm: Cow<'static, str>,
+    /// The schemes named there: at least one, those of tokens first.
+    pub schemes: Cow<'static, [Scheme]>,
     /// Where callers can ask how they stand; none: nowhere.
     pub rate_limit_path: Option<Cow<'static, str>>,
     /// Up to so much is added to `Retry-After`, so that clients do not come back all at once.
@@ -291,6 +311,7 @@ impl Responses {
         denied_status: StatusCode::TOO_MANY_REQUESTS,
         documentation_url: None,
         realm: Cow::Borrowed("tollgate"),
+        schemes: Cow::Borrowed(&[Scheme::Bearer]),
         rate_limit_path: None,
         jitter: Duration::ZERO,
         shadow_header: false,

@@ -14,7 +14,7 @@ mod standings;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
 
 use crate::{
-    identity::{CredentialError, IdentityError},
+    identity::{CredentialError, IdentityError, Scheme},
     policy::{AddressRefusal, HeaderProfile, Responses},
     server::{NotGood, Violation, ViolationKind},
     store::{NoRoom, StoreError},
@@ -227,9 +227,12 @@ impl Rejection {
             Rejection::NoRoute => "Not Found".into(),
             Rejection::Identity(error) => match error {
                 IdentityError::Missing => "Requires authentication".into(),
-                IdentityError::Credential(_) => {
-                    "The request has more than one credential, or an empty one.".into()
-                }
+                IdentityError::Credential(error) => match error {
+                    CredentialError::Several | CredentialError::Empty => {
+                        "The request has more than one credential, or an empty one.".into()
+                    }
+                    CredentialError::Malformed => "The request has a malformed credential.".into(),
+                },
                 IdentityError::Token(_)
                 | IdentityError::NotTrusted
                 | IdentityError::IssuerNotAccepted
@@ -340,15 +343,33 @@ impl Rejection {
         )
     }
 
-    /// `WWW-Authenticate` (RFC 6750 section 3), from fixed texts only.
-    fn challenge(&self, realm: &str) -> Option<String> {
+    /// `WWW-Authenticate`: a field for each scheme of the policy. `Basic` (RFC 7617 section 2) asks for
+    /// a password, and only where another could help.
+    fn challenges(&self, responses: &Responses) -> impl Iterator<Item = HeaderValue> {
+        let is_unauthenticated = self.status(responses) == StatusCode::UNAUTHORIZED;
+        self.challenge_parameters().into_iter().flat_map(move |parameters| {
+            responses.schemes.iter().filter_map(move |scheme| {
+                let parameters = match scheme {
+                    Scheme::Basic if is_unauthenticated => ", charset=\"UTF-8\"",
+                    Scheme::Basic => return None,
+                    Scheme::Bearer | Scheme::Token => &parameters,
+                };
+                let (name, realm) = (scheme.name(), &responses.realm);
+                HeaderValue::from_str(&format!("{name} realm=\"{realm}\"{parameters}")).ok()
+            })
+        })
+    }
+
+    /// What a challenge for a token says (RFC 6750 section 3), from fixed texts only; none, if there is
+    /// no challenge.
+    fn challenge_parameters(&self) -> Option<String> {
         let error = match self {
             Rejection::Identity(error) => error,
             Rejection::Scope(scopes) => {
                 let text = "The token does not grant the scopes that this needs";
                 return Some(format!(
-                    "Bearer realm=\"{realm}\", error=\"insufficient_scope\", \
-                     error_description=\"{text}\", scope=\"{scopes}\""
+                    ", error=\"insufficient_scope\", error_description=\"{text}\", \
+                     scope=\"{scopes}\""
                 ));
             }
             _ => return None,
@@ -358,16 +379,16 @@ impl Rejection {
         };
         let parameters = match error {
             IdentityError::Missing => String::new(),
-            IdentityError::Credential(CredentialError::Several | CredentialError::Empty) => {
-                ", error=\"invalid_request\"".into()
-            }
+            IdentityError::Credential(
+                CredentialError::Several | CredentialError::Empty | CredentialError::Malformed,
+            ) => ", error=\"invalid_request\"".into(),
             IdentityError::Token(error) => invalid_token(error.description()),
             IdentityError::IssuerNotAccepted => invalid_token("the issuer is not accepted here"),
             IdentityError::NoCaller => invalid_token("the token does not name a caller"),
             IdentityError::NotTrusted => invalid_token("too many bad tokens from this address"),
             IdentityError::Unavailable | IdentityError::Crowded => return None,
         };
-        Some(format!("Bearer realm=\"{realm}\"{parameters}"))
+        Some(parameters)
     }
 
     /// The documentation of the limits; clients tell secondary denials by its fragment.
@@ -429,10 +450,8 @@ impl Rejection {
         if let Some(seconds) = self.retry_after() {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
-        if let Some(challenge) = self.challenge(&responses.realm)
-            && let Ok(challenge) = HeaderValue::from_str(&challenge)
-        {
-            headers.insert(header::WWW_AUTHENTICATE, challenge);
+        for challenge in self.challenges(responses) {
+            headers.append(header::WWW_AUTHENTICATE, challenge);
         }
         if let Rejection::Method = self {
             headers.insert(header::ALLOW, HeaderValue::from_static(FORWARDED_METHODS));

@@ -4,7 +4,7 @@
 //! plenty. So failures are charged to the client's address, and an address that has used up its
 //! limit is charged before anything dear is done for it.
 
-use super::{charges::Charges, judge::Judge, tally::Tally};
+use super::{charges::Charges, judge::Judge, tally::Tally, unread_scheme::warn_of_unread_scheme};
 use crate::{
     identity::{CredentialError, Identity, IdentityError},
     policy::Auth,
@@ -25,9 +25,19 @@ impl Judge {
         let found = self.find_caller(charges, || distrust.permit(&charges)).await;
         patience.end();
         match found {
-            Ok(identity) => Ok(identity),
+            Ok(identity) => {
+                if identity.token.is_none() {
+                    warn_of_unread_scheme(&self.shared, &charges);
+                }
+                Ok(identity)
+            }
             Err(IdentityError::NotTrusted) => self.identify_untrusted(charges).await,
-            Err(error) => Err(self.charge_address(charges, error).await),
+            Err(error) => {
+                if error == IdentityError::Missing {
+                    warn_of_unread_scheme(&self.shared, &charges);
+                }
+                Err(self.charge_address(charges, error).await)
+            }
         }
     }
 

@@ -4,7 +4,9 @@ use std::{io, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 
-use super::{dearest::Dearest, distrust::Distrust, lookups::Lookups, refunds::Refunds};
+use super::{
+    UnreadSchemes, dearest::Dearest, distrust::Distrust, lookups::Lookups, refunds::Refunds,
+};
 use crate::{
     clock::{Clock, Throttle, Timestamp},
     identity::{Identifier, KeyRing, TrustedProxies},
@@ -32,6 +34,8 @@ pub struct Shared {
     pub trusted_proxies: TrustedProxies,
     /// How often it is logged that a peer's word is not taken.
     pub ignored_chains: Throttle,
+    /// How often it is logged that a scheme of `Authorization` is not read.
+    pub unread_schemes: UnreadSchemes,
     /// Whether upstreams get a `Forwarded` field.
     pub write_forwarded: bool,
     /// How long clients may take.
@@ -72,6 +76,7 @@ impl Shared {
             clock,
             trusted_proxies: settings.trusted_proxies,
             ignored_chains: Throttle::new(IGNORED_CHAIN_PAUSE),
+            unread_schemes: UnreadSchemes::default(),
             write_forwarded: settings.write_forwarded,
             timeouts: settings.timeouts,
             limits: settings.limits,
@@ -111,6 +116,7 @@ impl Shared {
             trusted_proxies: settings
                 .map_or_else(Default::default, |own| own.trusted_proxies.clone()),
             ignored_chains: Throttle::new(IGNORED_CHAIN_PAUSE),
+            unread_schemes: UnreadSchemes::default(),
             write_forwarded: settings.is_some_and(|own| own.write_forwarded),
             timeouts: settings.map_or_else(Timeouts::default, |own| own.timeouts),
             limits: settings.map_or_else(Limits::default, |own| own.limits),

@@ -26,6 +26,7 @@ mod running;
 mod store;
 mod token;
 mod unfit_claims;
+mod unread_scheme;
 
 use std::{fs, net::SocketAddr, path::Path, process::Output};
 

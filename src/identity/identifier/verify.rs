@@ -14,7 +14,7 @@ use crate::{
         TokenError, VerifiedToken,
         api_keys::ApiKeyError,
         cache::{Digest, Rejected},
-        credential::{Credential, Place},
+        credential::{Credential, CredentialKind},
         introspection::Introspected,
         issuer::Times,
         jwt::{self, Unverified},
@@ -121,7 +121,7 @@ impl Identifier {
         let token = credential.token.as_ref();
         let is_compact = jwt::is_compact(token);
         match &rules.introspection {
-            _ if credential.place == Place::ApiKey => self.check_key(rules, token, now),
+            _ if credential.kind == CredentialKind::ApiKey => self.check_key(rules, token, now),
             // Without an issuer, all tokens are opaque, whatever they look like.
             Some(asked) if !is_compact || rules.issuers.is_empty() => {
                 self.introspect(rules, asked, shown).await

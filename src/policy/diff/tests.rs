@@ -327,6 +327,25 @@ fn table_of_tiers_is_told_with_those_whose_tier_it_changes() {
 }
 
 #[test]
+fn places_and_schemes_of_credentials_are_told() {
+    let with = |fields: &str| {
+        format!("identity:\n  callers: [{{ name: anonymous, key: client.ip }}]\n{fields}")
+    };
+    assert_told(
+        &with(""),
+        &with("  token: { schemes: [bearer, token], header: x-token, other_schemes: forward }\n"),
+        "  identity\n    tokens come from: authorization by bearer -> authorization by bearer or token, \
+         header x-token\n    other schemes of authorization: drop -> forward\n",
+    );
+    assert_told(
+        &with(""),
+        &with("  forward_claims: { headers: { x-user: jwt.sub } }\n"),
+        "  identity\n    claims for the upstream: none -> x-user from jwt.sub: what clients write there is \
+         taken out under all policies\n",
+    );
+}
+
+#[test]
 fn text_from_a_policy_cannot_forge_lines() {
     let new = "overrides: [{ caller: \"anonymous:192.0.2.1\", limit: core, rate: 1/s, until: 2030-01-01, \
                why: x }]\nresponses: { realm: \"a b\" }\n";

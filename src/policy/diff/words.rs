@@ -291,7 +291,7 @@ pub(crate) fn host(pattern: &HostPattern) -> String {
 }
 
 /// Words with commas, or `none`.
-pub(super) fn list(words: impl IntoIterator<Item = String>) -> String {
+pub(crate) fn list(words: impl IntoIterator<Item = String>) -> String {
     let words: Vec<String> = words.into_iter().collect();
     match words.is_empty() {
         true => "none".into(),

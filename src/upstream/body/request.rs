@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use super::trailers::{is_told_at_the_end, with_trailers};
 use crate::{
     deadline::{Arrears, Deadline, Ticker},
-    policy::Upstream,
+    policy::{OwnHeaders, Upstream},
     server::Pace,
     upstream::UpstreamError,
 };
@@ -71,8 +71,8 @@ pub struct RequestBody {
     pace: Option<Rc<Pace>>,
     lateness: Lateness,
     timing: Option<Timing>,
-    /// Headers that only this proxy writes, by the policy; none: there are no such.
-    own: Option<Arc<[HeaderName]>>,
+    /// What trailers do not tell; none: there are no trailers.
+    own: Option<Arc<OwnHeaders>>,
     state: Rc<BodyState>,
     /// Somebody else reads it than waits for the response.
     is_streamed: bool,
@@ -155,7 +155,7 @@ struct Unread {
     received: Option<Rc<Cell<u64>>>,
     pace: Option<Rc<Pace>>,
     may_be_slow: bool,
-    own: Option<Arc<[HeaderName]>>,
+    own: Option<Arc<OwnHeaders>>,
 }
 
 impl BodyState {
@@ -223,7 +223,7 @@ impl RequestBody {
         // Only trailers are looked at for them.
         let own = match incoming.is_end_stream() {
             true => None,
-            false => upstream.own_headers.clone(),
+            false => Some(Arc::clone(&upstream.own_headers)),
         };
         let incoming = Some(incoming);
         let mut body = RequestBody::of(Unread { incoming, room, received, pace, may_be_slow, own });
@@ -365,8 +365,8 @@ impl Body for RequestBody {
             Poll::Ready(_) => body.state.begun.set(true),
             Poll::Pending => {}
         }
-        let own = body.own.as_deref().unwrap_or_default();
-        let goes_on = |name: &HeaderName| is_told_at_the_end(name) && !own.contains(name);
+        let own = body.own.as_deref();
+        let goes_on = |name: &HeaderName| own.is_some_and(|own| is_told_at_the_end(name, own));
         let passed_on = |frame| with_trailers(frame, goes_on);
         polled.map(|frame| frame.map(|frame| frame.map(passed_on).map_err(Into::into)))
     }
