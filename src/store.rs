@@ -118,7 +118,7 @@ pub struct Stores {
     /// Who is moved to the next store, if there is one.
     pub moving: Move,
     /// What happened.
-    pub counts: Counts,
+    pub counts: Arc<Counts>,
     /// Units that responses may still give back, of limits that count only some.
     unsettled: Arc<Unsettled>,
 }
@@ -155,7 +155,7 @@ impl Stores {
             memory: Arc::new(memory),
             settings,
             moving,
-            counts: Counts::default(),
+            counts: Arc::default(),
             unsettled: Arc::default(),
         }
     }
@@ -178,7 +178,8 @@ impl Store {
         let backend = |kind: &StoreKind| match kind {
             StoreKind::Memory => Backend::Memory(Arc::clone(&stores.memory)),
             StoreKind::Redis(settings) => {
-                Backend::Redis(RedisStore::start(settings, stores.settings.deadline))
+                let counts = Arc::clone(&stores.counts);
+                Backend::Redis(RedisStore::start(settings, stores.settings.deadline, counts))
             }
         };
         let current = backend(&stores.settings.current);

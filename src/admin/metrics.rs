@@ -60,6 +60,9 @@ pub(super) fn text(context: &Context) -> String {
     for reason in Unanswered::ALL {
         text.sample(&[("reason", reason.name())], counts.unanswered(reason));
     }
+    let help = "Charges that Redis may have taken: the connection broke before it answered.";
+    text.family("tollgate_store_unknown_charges_total", Kind::Counter, help);
+    text.sample(&[], counts.unknown());
     let help = "Decisions that were also asked of the next store.";
     text.family("tollgate_store_mirrored_total", Kind::Counter, help);
     text.sample(&[], counts.mirrored());

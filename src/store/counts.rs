@@ -14,6 +14,7 @@ pub struct Counts {
     lost: Counter,
     refused: Counter,
     bad_reply: Counter,
+    unknown: Counter,
     mirrored: Counter,
     disagreed: Counter,
 }
@@ -31,6 +32,12 @@ impl Counts {
         self.of(reason).total.load(Ordering::Relaxed)
     }
 
+    /// Charges of which nobody knows whether Redis has taken them: the connection broke before it
+    /// answered.
+    pub fn unknown(&self) -> u64 {
+        self.unknown.total.load(Ordering::Relaxed)
+    }
+
     /// Decisions that were also asked of the next store.
     pub fn mirrored(&self) -> u64 {
         self.mirrored.total.load(Ordering::Relaxed)
@@ -43,6 +50,10 @@ impl Counts {
 
     pub(super) fn count_unanswered(&self, reason: Unanswered) {
         self.of(reason).add();
+    }
+
+    pub(super) fn count_unknown(&self, charges: usize) {
+        self.unknown.total.fetch_add(charges as u64, Ordering::Relaxed);
     }
 
     pub(super) fn count_mirrored(&self, agrees: bool) {
@@ -67,6 +78,13 @@ impl Counts {
             if decisions > 0 {
                 tracing::warn!(decisions, %reason, "redis did not decide");
             }
+        }
+        let charges = self.unknown.take_untold();
+        if charges > 0 {
+            tracing::warn!(
+                charges,
+                "nobody knows whether redis has taken these charges: the connection broke first"
+            );
         }
         let (decisions, disagreed) = (self.mirrored.take_untold(), self.disagreed.take_untold());
         if disagreed > 0 {

@@ -5,6 +5,7 @@ mod answers;
 mod connections;
 mod deadline;
 mod fallback;
+mod late;
 mod recovery;
 
 use std::sync::atomic::{AtomicU32, Ordering};
