@@ -88,6 +88,11 @@ impl Log {
         log
     }
 
+    /// When each entry was made, and what it costs; oldest first.
+    pub(crate) fn costs(&self) -> impl Iterator<Item = (Timestamp, u32)> + '_ {
+        self.entries.iter().map(|entry| (entry.at, entry.cost))
+    }
+
     /// Units of all entries, when the newest was made, and when it no longer counts.
     pub(super) fn summary(&self) -> (u32, Timestamp, Timestamp) {
         let newest = self.entries.back().map_or(Timestamp::default(), |newest| newest.at);
