@@ -155,7 +155,7 @@ impl Gate {
         self.tick();
         // Of connections that are cut, which end only after this.
         self.leases.end_all();
-        self.judge.store.finish().await;
+        self.judge.store.finish(self.judge.shared.clock.now()).await;
         self.judge.shared.stores.counts.report();
     }
 

@@ -12,6 +12,7 @@ mod local;
 mod memo;
 mod memory;
 mod moving;
+mod owed;
 mod recent;
 mod redis;
 mod snapshot;
@@ -26,7 +27,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use self::{memo::Memo, moving::Moved, redis::RedisStore};
+use self::{memo::Memo, moving::Moved, owed::Owed, redis::RedisStore};
 use crate::{
     clock::Timestamp,
     limit::{Charge, DecidedBy, Decision, Outcome, Receipt, Standing, Verdict},
@@ -121,6 +122,8 @@ pub struct Stores {
     pub counts: Arc<Counts>,
     /// Units that responses may still give back, of limits that count only some.
     unsettled: Arc<Unsettled>,
+    /// What was admitted here while Redis was away, and Redis does not have.
+    owed: Owed,
 }
 
 /// The stores, as one worker reaches them.
@@ -157,12 +160,18 @@ impl Stores {
             moving,
             counts: Arc::default(),
             unsettled: Arc::default(),
+            owed: Owed::default(),
         }
     }
 
     /// Where counters are, as it was configured at the start.
     pub fn settings(&self) -> &StoreSettings {
         &self.settings
+    }
+
+    /// Counters that have something which Redis does not: it was admitted while Redis was away.
+    pub fn owed(&self) -> usize {
+        self.owed.len()
     }
 
     /// Whether responses say so when Redis did not decide about them.
@@ -240,7 +249,12 @@ impl Store {
         let backend = match outcome.decided_by {
             DecidedBy::Current => &self.current,
             DecidedBy::Next => self.next.as_ref()?,
-            DecidedBy::Local => return self.settle_locally(charge, adjustment, now),
+            DecidedBy::Local => {
+                if let Adjustment::Take = adjustment {
+                    self.owe(std::slice::from_ref(charge), self.decider(charge.key.owner));
+                }
+                return self.settle_locally(charge, adjustment, now);
+            }
             DecidedBy::Nobody => return None,
         };
         if outcome.decided_by == DecidedBy::Current {
@@ -261,9 +275,11 @@ impl Store {
         &self.stores.unsettled
     }
 
-    /// What is due from time to time: drop counters in the process that are over.
-    pub fn tick(&self, now: Timestamp) {
+    /// What is due from time to time: drop counters in the process that are over, and let Redis have
+    /// what was admitted without it.
+    pub fn tick(self: &Rc<Self>, now: Timestamp) {
         self.stores.memory.sweep(self.local_time(now));
+        self.pay_some(now);
     }
 
     /// Waits until it is known whether Redis is there, before the worker begins: what comes first
@@ -276,8 +292,9 @@ impl Store {
     }
 
     /// Sends what is still to be put right, before the worker ends.
-    pub async fn finish(&self) {
+    pub async fn finish(self: &Rc<Self>, now: Timestamp) {
         let deadline = Instant::now() + LAST_WORDS;
+        self.pay_all(now, deadline).await;
         for redis in self.redis() {
             redis.finish(deadline).await;
         }

@@ -15,6 +15,7 @@ pub struct Counts {
     refused: Counter,
     bad_reply: Counter,
     unknown: Counter,
+    unowed: Counter,
     mirrored: Counter,
     disagreed: Counter,
 }
@@ -56,6 +57,15 @@ impl Counts {
         self.unknown.total.fetch_add(charges as u64, Ordering::Relaxed);
     }
 
+    /// Admissions without Redis that it will never hear of, for too many counters have some.
+    pub fn unowed(&self) -> u64 {
+        self.unowed.total.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_unowed(&self) {
+        self.unowed.add();
+    }
+
     pub(super) fn count_mirrored(&self, agrees: bool) {
         self.mirrored.add();
         if !agrees {
@@ -84,6 +94,13 @@ impl Counts {
             tracing::warn!(
                 charges,
                 "nobody knows whether redis has taken these charges: the connection broke first"
+            );
+        }
+        let requests = self.unowed.take_untold();
+        if requests > 0 {
+            tracing::warn!(
+                requests,
+                "redis will not hear of these: too many callers came meanwhile"
             );
         }
         let (decisions, disagreed) = (self.mirrored.take_untold(), self.disagreed.take_untold());

@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep};
 
 use self::{
     abandoned::Pending,
-    batch::{Orphan, Request},
+    batch::Request,
     node::CallError,
     refusal::Refusal,
     script::{Call, ScriptClock},
@@ -34,11 +34,11 @@ use self::{
 use super::{Adjustment, Counts, Unanswered};
 use crate::{
     clock::Timestamp,
-    limit::{Charge, Count},
+    limit::{AnyState, Charge, Count},
     settings::{RedisSettings, StoreClock},
 };
 
-pub(super) use self::{script::Reply, topology::Place};
+pub(super) use self::{batch::Orphan, script::Reply, topology::Place};
 
 /// How often in a row a charge is sent where an answer says that it belongs.
 const MAX_REDIRECTIONS: usize = 5;
@@ -156,6 +156,26 @@ impl RedisStore {
         let place = self.place(charge.key.owner);
         let reply = self.execute(place, &call, deadline).await?;
         Ok(self.read(&charges, &reply)?.counts.into_iter().next())
+    }
+
+    /// Adds what was taken elsewhere to what a counter holds. A reply that comes after the deadline
+    /// is the orphan's.
+    ///
+    /// # Errors
+    /// Why it is not known to have it.
+    pub(super) async fn add(
+        &self,
+        charge: &Charge<'_>,
+        state: &AnyState,
+        (now, deadline): (Timestamp, Instant),
+        orphan: &Rc<Orphan>,
+    ) -> Result<(), Unanswered> {
+        let clock = (self.clock(now), now);
+        let Some(call) = script::add(&self.settings.prefix, charge, state, clock) else {
+            return Ok(());
+        };
+        let place = self.place(charge.key.owner);
+        self.execute_or(place, &call, (deadline, Some(orphan))).await.map(drop)
     }
 
     /// Puts right what was charged, soon.

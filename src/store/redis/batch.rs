@@ -18,7 +18,7 @@ pub(super) struct Request {
 
 /// What is done with a reply, or with the news that none will come, when nobody waits for it any
 /// more. Whoever stops waiting fills it in.
-pub(super) type Orphan = OnceCell<Box<dyn Fn(Result<Value, CallError>)>>;
+pub(in crate::store) type Orphan = OnceCell<Box<dyn Fn(Result<Value, CallError>)>>;
 
 impl From<Cmd> for Request {
     fn from(command: Cmd) -> Self {
