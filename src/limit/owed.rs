@@ -85,3 +85,6 @@ fn beyond<A: Algorithm<State: Part>>(
     let base = base.and_then(Part::of_any).unwrap_or(&nothing);
     Some(algorithm.beyond(Part::of_any(state)?, base, now)?.into_any())
 }
+
+#[cfg(test)]
+mod tests;
