@@ -37,8 +37,8 @@ enum Event {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let event =
-        prop_oneof![12 => Just(Event::Ask), 2 => Just(Event::Switch), 1 => Just(Event::Pay)];
-    let millis = prop_oneof![4 => Just(0), 4 => 0_u64..800, 1 => 0_u64..12_000];
+        prop_oneof![12 => Just(Event::Ask), 4 => Just(Event::Switch), 1 => Just(Event::Pay)];
+    let millis = prop_oneof![20 => Just(0), 4 => 0_u64..800, 1 => 0_u64..12_000];
     let step = (0..PROXIES as usize, millis, event);
     prop::collection::vec(
         step.prop_map(|(proxy, millis, event)| Step { proxy, millis, event }),
@@ -137,6 +137,35 @@ fn assert_no_more_in_a_window(passed: &[Timestamp], most: u32) {
     for window in passed.chunk_by(|one, next| window_of(one) == window_of(next)) {
         assert!(window.len() <= most as usize, "{} passed in a window", window.len());
     }
+}
+
+/// How many pass in one instant with six outages, where each proxy asks for all it can get in each,
+/// and once between two.
+fn six_outages<A: Algorithm<State: Countable>>(whole: &A, part: &A) -> usize {
+    let everybody =
+        |event| (0..PROXIES as usize).map(move |proxy| Step { proxy, millis: 0, event });
+    let outage = || {
+        let asking = (0..LIMIT).flat_map(|_| everybody(Event::Ask));
+        everybody(Event::Switch).chain(asking).chain(everybody(Event::Switch))
+    };
+    let steps = (0..6).flat_map(|_| outage().chain(everybody(Event::Ask)));
+    passed(whole, part, &steps.collect::<Vec<Step>>()).len()
+}
+
+#[test]
+fn many_outages_grant_one_share() {
+    let most = (LIMIT + SHARES) as usize;
+    let window = |limit| FixedWindow { limit, align: Align::Epoch(WINDOW) };
+    assert!(six_outages(&window(LIMIT), &window(LIMIT / PROXIES)) <= most);
+    let windows = |limit| SlidingWindow::new(limit, WINDOW).unwrap();
+    assert!(six_outages(&windows(LIMIT), &windows(LIMIT / PROXIES)) <= most);
+    let log = |limit| SlidingLog { limit, window: WINDOW };
+    assert!(six_outages(&log(LIMIT), &log(LIMIT / PROXIES)) <= most);
+    let bucket =
+        |units| TokenBucket { capacity: units, refill: 1, interval: WINDOW, strict: false };
+    assert!(six_outages(&bucket(LIMIT), &bucket(LIMIT / PROXIES)) <= most);
+    let meter = |units| Gcra::new(units, WINDOW, units, 1).unwrap();
+    assert!(six_outages(&meter(LIMIT), &meter(LIMIT / PROXIES)) <= most);
 }
 
 proptest! {
