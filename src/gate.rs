@@ -158,7 +158,7 @@ impl Gate {
         // Of connections that are cut, which end only after this.
         self.leases.end_all();
         self.abandoned.end_all();
-        self.judge.store.finish().await;
+        self.judge.store.finish(self.judge.shared.clock.now()).await;
     }
 
     /// What this worker shares with the others.

@@ -14,6 +14,7 @@ mod memory;
 mod moving;
 mod newcomers;
 mod no_room;
+mod owed;
 mod recent;
 mod redis;
 mod snapshot;
@@ -28,7 +29,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use self::{memo::Memo, moving::Moved, newcomers::Newcomers, redis::RedisStore};
+use self::{memo::Memo, moving::Moved, newcomers::Newcomers, owed::Owed, redis::RedisStore};
 use crate::{
     clock::Timestamp,
     limit::{Charge, DecidedBy, Decision, Outcome, Receipt, Standing, Verdict},
@@ -121,11 +122,13 @@ pub struct Stores {
     /// Who is moved to the next store, if there is one.
     pub moving: Move,
     /// What happened.
-    pub counts: Counts,
+    pub counts: Arc<Counts>,
     /// Units that responses may still give back, of limits that count only some.
     unsettled: Arc<Unsettled>,
     /// Counters in Redis that clients have asked for lately.
     newcomers: Newcomers,
+    /// What was admitted here while Redis was away, and Redis does not have.
+    owed: Owed,
 }
 
 /// The stores, as one worker reaches them.
@@ -161,15 +164,21 @@ impl Stores {
             memory: Arc::new(memory),
             settings,
             moving,
-            counts: Counts::default(),
+            counts: Arc::default(),
             unsettled: Arc::default(),
             newcomers,
+            owed: Owed::default(),
         }
     }
 
     /// Where counters are, as it was configured at the start.
     pub fn settings(&self) -> &StoreSettings {
         &self.settings
+    }
+
+    /// Counters that have something which Redis does not: it was admitted while Redis was away.
+    pub fn owed(&self) -> usize {
+        self.owed.len()
     }
 
     /// Whether responses say so when Redis did not decide about them.
@@ -185,7 +194,8 @@ impl Store {
         let backend = |kind: &StoreKind| match kind {
             StoreKind::Memory => Backend::Memory(Arc::clone(&stores.memory)),
             StoreKind::Redis(settings) => {
-                Backend::Redis(RedisStore::start(settings, stores.settings.deadline))
+                let counts = Arc::clone(&stores.counts);
+                Backend::Redis(RedisStore::start(settings, stores.settings.deadline, counts))
             }
         };
         let current = backend(&stores.settings.current);
@@ -260,7 +270,12 @@ impl Store {
         let backend = match outcome.decided_by {
             DecidedBy::Current => &self.current,
             DecidedBy::Next => self.next.as_ref()?,
-            DecidedBy::Local => return self.settle_locally(charge, adjustment, now),
+            DecidedBy::Local => {
+                if let Adjustment::Take = adjustment {
+                    self.owe(std::slice::from_ref(charge), self.decider(charge.key.owner));
+                }
+                return self.settle_locally(charge, adjustment, now);
+            }
             DecidedBy::Nobody => return None,
         };
         if outcome.decided_by == DecidedBy::Current {
@@ -281,9 +296,11 @@ impl Store {
         &self.stores.unsettled
     }
 
-    /// What is due from time to time: drop counters in the process that are over.
-    pub fn tick(&self, now: Timestamp) {
+    /// What is due from time to time: drop counters in the process that are over, and let Redis have
+    /// what was admitted without it.
+    pub fn tick(self: &Rc<Self>, now: Timestamp) {
         self.stores.memory.sweep(self.local_time(now));
+        self.pay_some(now);
     }
 
     /// Waits until it is known whether Redis is there, before the worker begins: what comes first
@@ -296,8 +313,9 @@ impl Store {
     }
 
     /// Sends what is still to be put right, before the worker ends.
-    pub async fn finish(&self) {
+    pub async fn finish(self: &Rc<Self>, now: Timestamp) {
         let deadline = Instant::now() + LAST_WORDS;
+        self.pay_all(now, deadline).await;
         for redis in self.redis() {
             redis.finish(deadline).await;
         }

@@ -79,6 +79,16 @@ pub(super) fn text(context: &Context) -> String {
     for reason in Unanswered::ALL {
         text.sample(&[("reason", reason.name())], counts.unanswered(reason));
     }
+    let help = "Charges that Redis may have taken: the connection broke before it answered.";
+    text.family("tollgate_store_unknown_charges_total", Kind::Counter, help);
+    text.sample(&[], counts.unknown());
+    let help =
+        "Counters with units that were admitted without Redis, and that it does not have yet.";
+    text.family("tollgate_store_owed_counters", Kind::Gauge, help);
+    text.sample(&[], context.shared.stores.owed() as u64);
+    let help = "Requests admitted without Redis that it will never hear of, for lack of room.";
+    text.family("tollgate_store_unowed_total", Kind::Counter, help);
+    text.sample(&[], counts.unowed());
     let help = "Decisions that were also asked of the next store.";
     text.family("tollgate_store_mirrored_total", Kind::Counter, help);
     text.sample(&[], counts.mirrored());
