@@ -30,7 +30,7 @@ pub enum AnyState {
 /// A state that is a part of [`AnyState`].
 pub trait Part: State {
     /// It, as any state.
-    fn into_any(self) -> AnyState;
+    fn to_any(&self) -> AnyState;
 
     /// The state itself; none if it is another algorithm's.
     fn of_any(state: &AnyState) -> Option<&Self>;
@@ -39,8 +39,8 @@ pub trait Part: State {
 macro_rules! part {
     ($($state:ident as $algorithm:ident),*) => {
         $(impl Part for $state {
-            fn into_any(self) -> AnyState {
-                AnyState::$algorithm(self)
+            fn to_any(&self) -> AnyState {
+                AnyState::$algorithm(Clone::clone(self))
             }
 
             fn of_any(state: &AnyState) -> Option<&Self> {
@@ -83,7 +83,7 @@ fn beyond<A: Algorithm<State: Part>>(
 ) -> Option<AnyState> {
     let nothing = A::State::default();
     let base = base.and_then(Part::of_any).unwrap_or(&nothing);
-    Some(algorithm.beyond(Part::of_any(state)?, base, now)?.into_any())
+    Some(algorithm.beyond(Part::of_any(state)?, base, now)?.to_any())
 }
 
 #[cfg(test)]

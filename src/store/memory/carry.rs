@@ -21,7 +21,7 @@ impl MemoryStore {
         let mut shards = self.lock(std::slice::from_ref(charge));
         let shard = shards.of(charge).ok()?;
         with_table!(shard, charge.quota, (_algorithm, table) => {
-            table.find(charge.key.entry).map(|state| state.clone().into_any())
+            table.find(charge.key.entry).map(Part::to_any)
         })
     }
 

@@ -374,7 +374,7 @@ fn assert_added<A: Algorithm<State: Part + Countable>>(
     }
     let now = now.max(end) + wait;
     algorithm.add(&mut state, &other, now);
-    let other = other.into_any();
+    let other = other.to_any();
     server.run(&super::add("test", &charge, &other, (proxy(now), now)).unwrap());
     let found = charge_at(server, Charge { cost: 0, ..charge }, now).decision.outcomes[0];
     let found = Standing { retry: Retry::Now, ..found.standing };
