@@ -124,7 +124,9 @@ impl Shares {
         }
         let mut state = self.lock();
         if state.waiting.len() >= bounds.queue {
-            return Shared::Full;
+            // Those who fill the queue do not keep another address from what it may have. None of its
+            // own requests is overtaken: one that waited would have had it already.
+            return self.claim(counters).map_or(Shared::Full, Shared::Share);
         }
         state.turns += 1;
         let (turn, (sender, receiver)) = (state.turns, oneshot::channel());
@@ -302,6 +304,18 @@ mod tests {
         let _taken = [take(1, 54), take(2, 2)];
         let more = [1, 2, 3].map(|client| take_all(&shares, client, 64));
         assert_eq!(more.map(|more| more.len()), [0, 3, 3]);
+    }
+
+    #[test]
+    fn who_fills_the_queue_keeps_no_other_address_from_what_it_may_have() {
+        let shares = Arc::<Shares>::default();
+        let take = |client| shares.take(Some(client), 1, &bounds(32, 1));
+        let _greedy: Vec<Shared> = (0..28).map(|_| take(1)).collect();
+        let _turn = take(1);
+        assert!(matches!(take(1), Shared::Full));
+        let other: Vec<Shared> = (0..2).map(|_| take(2)).collect();
+        assert!(other.iter().all(|taken| matches!(taken, Shared::Share(_))), "{other:?}");
+        assert!(matches!(take(2), Shared::Full));
     }
 
     #[test]

@@ -110,6 +110,25 @@ fn fewer_than_eight_connections_may_all_be_with_one_address() {
 }
 
 #[test]
+fn address_that_waits_for_more_fills_no_queue_for_others() {
+    let go = Signal::default();
+    let upstream = holding(&go);
+    let fields = "max_connections: 16, queue: { size: 1, timeout: 60s }";
+    let proxy = Proxy::with_settings(BEHIND, &[&before(&[&upstream], fields)]);
+    let mut clients: Vec<Client> = (0..13).map(|_| ask(&proxy, held(GREEDY))).collect();
+    clients.push(ask(&proxy, held("192.0.2.2")));
+    upstream.wait_for(14);
+    // One waits, and there is no room for another.
+    clients.push(ask(&proxy, held(GREEDY)));
+    settle(&proxy);
+    proxy.send(get("/").from(GREEDY)).assert_status(503);
+    // The other address uses one, and two are free.
+    proxy.send(get("/").from("192.0.2.2")).assert_status(200);
+    go.open();
+    read_all(&mut clients);
+}
+
+#[test]
 fn connections_that_are_kept_are_shared_out_too() {
     let (first, second) = (Signal::default(), Signal::default());
     let upstream = {
