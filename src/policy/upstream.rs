@@ -175,14 +175,14 @@ pub struct Bounds {
     pub queue: usize,
     /// How long one may wait.
     pub queue_timeout: Duration,
-    /// How connections are shared out among clients.
+    /// How connections are shared out among clients when they get scarce.
     pub shares: Sharing,
 }
 
-/// How connections to a server are shared out among clients.
+/// How connections to a server are shared out among clients when they get scarce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// An address gets another one only while it uses fewer than are free.
+    /// An address gets one of the last eighth, rounded down, only while it uses fewer than are free.
     #[default]
     Address,
     /// Whoever comes first gets them.

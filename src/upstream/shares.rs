@@ -1,8 +1,10 @@
 //! How what a server may have at once is shared out among clients when it gets scarce.
 //!
-//! A client's address gets another connection, or stream in HTTP/2, only while it uses fewer than
-//! are free, and waits otherwise. So one address gets half of them at most, two a third each, and
-//! there is always one left for somebody new. An address that uses none is never kept waiting here.
+//! While more than the last eighth of the connections, or streams in HTTP/2, is free, whoever comes
+//! first gets another. A client's address gets one of the last eighth only while it uses fewer than
+//! are free, and waits otherwise: what one address leaves is there for somebody new. The eighth is
+//! rounded down, so fewer than eight are not shared out. An address that uses none is never kept
+//! waiting here.
 //!
 //! What is counted is what requests use, not what is kept for the next: the count of an address has
 //! no list of addresses that clients could fill, but a sketch. Each address has a counter in each of
@@ -83,6 +85,9 @@ pub(super) enum Shared {
 
 const COUNTERS: usize = 1024;
 
+/// One part in so many is kept for those who use little.
+const SHARED_OUT: usize = 8;
+
 impl Default for Shares {
     fn default() -> Self {
         let row = || (0..COUNTERS).map(|_| AtomicU32::new(0)).collect();
@@ -119,7 +124,9 @@ impl Shares {
         }
         let mut state = self.lock();
         if state.waiting.len() >= bounds.queue {
-            return Shared::Full;
+            // Those who fill the queue do not keep another address from what it may have. None of its
+            // own requests is overtaken: one that waited would have had it already.
+            return self.claim(counters).map_or(Shared::Full, Shared::Share);
         }
         state.turns += 1;
         let (turn, (sender, receiver)) = (state.turns, oneshot::channel());
@@ -152,7 +159,8 @@ impl Shares {
     /// Whether an address that uses so many may have one more, where all together use `in_use`.
     fn may_have(&self, used: u32, in_use: usize) -> bool {
         let capacity = self.connections.load(SeqCst).saturating_mul(self.streams.load(SeqCst));
-        used == 0 || (used as usize) < capacity.saturating_sub(in_use)
+        let free = capacity.saturating_sub(in_use);
+        free > capacity / SHARED_OUT || used == 0 || (used as usize) < free
     }
 
     fn discount(&self, counters: Counters) {
@@ -263,13 +271,17 @@ mod tests {
     }
 
     #[test]
-    fn each_address_gets_less_than_it_leaves_free() {
+    fn last_eighth_is_shared_out_and_the_rest_goes_to_whoever_comes_first() {
         for (capacity, expected) in [
-            (8, &[4, 2, 1, 1][..]),
-            (1024, &[512, 256, 128, 64, 32, 16, 8, 4, 2, 1, 1][..]),
             (1, &[1][..]),
-            (2, &[1, 1][..]),
-            (3, &[2, 1][..]),
+            (2, &[2]),
+            (4, &[4]),
+            (7, &[7]),
+            (8, &[7, 1]),
+            (15, &[14, 1]),
+            (16, &[14, 1, 1]),
+            (32, &[28, 2, 1, 1]),
+            (1024, &[896, 64, 32]),
         ] {
             let shares = Arc::<Shares>::default();
             let taken: Vec<Vec<Share>> = (0u128..)
@@ -279,8 +291,31 @@ mod tests {
             let sizes: Vec<usize> = taken.iter().map(Vec::len).collect();
             assert_eq!(sizes, expected, "of {capacity}");
             // Whoever uses none waits for a connection, and not here.
-            assert_eq!(take_all(&shares, 1 << 64, capacity).len(), 1);
+            assert!(!take_all(&shares, 1 << 64, capacity).is_empty());
         }
+    }
+
+    #[test]
+    fn address_that_uses_less_than_is_free_may_have_of_the_last_eighth() {
+        let shares = Arc::<Shares>::default();
+        let take = |client, count| -> Vec<Shared> {
+            (0..count).map(|_| shares.take(Some(client), 1, &bounds(64, 0))).collect()
+        };
+        let _taken = [take(1, 54), take(2, 2)];
+        let more = [1, 2, 3].map(|client| take_all(&shares, client, 64));
+        assert_eq!(more.map(|more| more.len()), [0, 3, 3]);
+    }
+
+    #[test]
+    fn who_fills_the_queue_keeps_no_other_address_from_what_it_may_have() {
+        let shares = Arc::<Shares>::default();
+        let take = |client| shares.take(Some(client), 1, &bounds(32, 1));
+        let _greedy: Vec<Shared> = (0..28).map(|_| take(1)).collect();
+        let _turn = take(1);
+        assert!(matches!(take(1), Shared::Full));
+        let other: Vec<Shared> = (0..2).map(|_| take(2)).collect();
+        assert!(other.iter().all(|taken| matches!(taken, Shared::Share(_))), "{other:?}");
+        assert!(matches!(take(2), Shared::Full));
     }
 
     #[test]
@@ -293,11 +328,11 @@ mod tests {
     #[test]
     fn what_becomes_free_goes_to_who_may_have_it() {
         let shares = Arc::<Shares>::default();
-        let mut greedy = take_all(&shares, 1, 4);
-        let other = take_all(&shares, 2, 4);
-        assert_eq!((greedy.len(), other.len()), (2, 1));
+        let mut greedy = take_all(&shares, 1, 8);
+        let other = take_all(&shares, 2, 8);
+        assert_eq!((greedy.len(), other.len()), (7, 1));
         let mut turns: Vec<Turn> = (0..2)
-            .map(|_| match take(&shares, 1, 4) {
+            .map(|_| match take(&shares, 1, 8) {
                 Shared::Queued(turn) => turn,
                 shared => panic!("not queued but {shared:?}"),
             })
@@ -305,11 +340,14 @@ mod tests {
         // One has gone, and one uses none by now.
         drop(turns.remove(0));
         assert!(share_of(&mut turns[0]).is_none());
+        // The last one that is free is for somebody new.
+        greedy.pop();
+        assert!(share_of(&mut turns[0]).is_none());
         greedy.pop();
         let share = share_of(&mut turns[0]).unwrap();
         drop((share, turns, greedy, other));
         assert_eq!((shares.in_use.load(SeqCst), shares.used(None)), (0, 0));
-        assert_eq!(take_all(&shares, 1, 4).len(), 2);
+        assert_eq!(take_all(&shares, 1, 8).len(), 7);
     }
 
     #[test]

@@ -42,10 +42,10 @@ pub(in crate::policy) struct RawUpstream {
     /// Requests that wait for a connection to a server.
     #[schemars(extend("examples" = [{ "size": 1024 }]))]
     pub(in crate::policy) queue: Option<RawQueue>,
-    /// How connections to a server (in HTTP/2, its streams) are shared out among clients. `address`:
-    /// an address, or a network of 64 bits in IPv6, gets another one only while it uses fewer than
-    /// are free, half of them at most, and waits otherwise; `off`: whoever comes first gets them.
-    /// Default: address.
+    /// How connections to a server (in HTTP/2, its streams) are shared out among clients when they
+    /// get scarce. `address`: an address, or a network of 64 bits in IPv6, gets one of the last
+    /// eighth only while it uses fewer than are free, and waits otherwise; fewer than eight are not
+    /// shared out. `off`: whoever comes first gets them. Default: address.
     #[schemars(extend("enum" = ["address", "off"]))]
     pub(in crate::policy) shares: Option<Spanned<String>>,
     /// When a request is tried again, at another server if there is one, or `off`. Only requests

@@ -32,9 +32,13 @@ fn holding(go: &Signal) -> Upstream {
     })
 }
 
-/// A policy whose server may have eight connections.
+/// A policy whose server may have eight connections: one is kept for somebody new.
 fn eight(upstream: &Upstream, fields: &str) -> Policy {
-    let fields = format!("max_connections: 8, queue: {{ timeout: 60s }}{fields}");
+    bounded(upstream, 8, fields)
+}
+
+fn bounded(upstream: &Upstream, connections: usize, fields: &str) -> Policy {
+    let fields = format!("max_connections: {connections}, queue: {{ timeout: 60s }}{fields}");
     before(&[upstream], &fields)
 }
 
@@ -65,16 +69,16 @@ fn settle(proxy: &Proxy) {
 fn one_address_leaves_connections_for_others_and_gets_the_rest_of_its_own_later() {
     let go = Signal::default();
     let upstream = holding(&go);
-    let proxy = Proxy::with_settings(BEHIND, &[&eight(&upstream, "")]);
-    let mut greedy: Vec<Client> = (0..8).map(|_| ask(&proxy, held(GREEDY))).collect();
-    upstream.wait_for(4);
+    let proxy = Proxy::with_settings(BEHIND, &[&bounded(&upstream, 16, "")]);
+    let mut greedy: Vec<Client> = (0..16).map(|_| ask(&proxy, held(GREEDY))).collect();
+    upstream.wait_for(14);
     settle(&proxy);
-    assert_eq!(upstream.count(), 4);
+    assert_eq!(upstream.count(), 14);
     // A second one gets half of what is left, and there is still room for a third.
-    greedy.extend((0..8).map(|_| ask(&proxy, held("192.0.2.2"))));
-    upstream.wait_for(6);
+    greedy.extend((0..2).map(|_| ask(&proxy, held("192.0.2.2"))));
+    upstream.wait_for(15);
     settle(&proxy);
-    assert_eq!(upstream.count(), 6);
+    assert_eq!(upstream.count(), 15);
     for _ in 0..10 {
         proxy.send(get("/").from("192.0.2.3")).assert_status(200);
     }
@@ -82,8 +86,46 @@ fn one_address_leaves_connections_for_others_and_gets_the_rest_of_its_own_later(
     for client in &mut greedy {
         client.read().assert_status(200);
     }
-    assert_eq!(upstream.count(), 26);
-    assert!(upstream.connections() <= 8);
+    assert_eq!(upstream.count(), 28);
+    assert!(upstream.connections() <= 16);
+}
+
+#[test]
+fn fewer_than_eight_connections_may_all_be_with_one_address() {
+    for connections in [1, 2, 4, 7] {
+        let go = Signal::default();
+        let upstream = holding(&go);
+        // It is the address of the connection: no proxy is trusted.
+        let proxy = Proxy::with_settings("workers: 1", &[&bounded(&upstream, connections, "")]);
+        let mut clients: Vec<Client> =
+            (0..connections).map(|_| ask(&proxy, get("/held"))).collect();
+        upstream.wait_for(connections);
+        // What is beyond waits for one of them.
+        clients.push(ask(&proxy, get("/held")));
+        settle(&proxy);
+        assert_eq!(upstream.count(), connections);
+        go.open();
+        read_all(&mut clients);
+    }
+}
+
+#[test]
+fn address_that_waits_for_more_fills_no_queue_for_others() {
+    let go = Signal::default();
+    let upstream = holding(&go);
+    let fields = "max_connections: 16, queue: { size: 1, timeout: 60s }";
+    let proxy = Proxy::with_settings(BEHIND, &[&before(&[&upstream], fields)]);
+    let mut clients: Vec<Client> = (0..13).map(|_| ask(&proxy, held(GREEDY))).collect();
+    clients.push(ask(&proxy, held("192.0.2.2")));
+    upstream.wait_for(14);
+    // One waits, and there is no room for another.
+    clients.push(ask(&proxy, held(GREEDY)));
+    settle(&proxy);
+    proxy.send(get("/").from(GREEDY)).assert_status(503);
+    // The other address uses one, and two are free.
+    proxy.send(get("/").from("192.0.2.2")).assert_status(200);
+    go.open();
+    read_all(&mut clients);
 }
 
 #[test]
@@ -108,9 +150,9 @@ fn connections_that_are_kept_are_shared_out_too() {
     read_all(&mut several);
     let mut greedy: Vec<Client> =
         (0..20).map(|_| ask(&proxy, get("/second").from(GREEDY))).collect();
-    upstream.wait_for(12);
+    upstream.wait_for(15);
     settle(&proxy);
-    assert_eq!((upstream.count(), upstream.connections()), (12, 8));
+    assert_eq!((upstream.count(), upstream.connections()), (15, 8));
     second.open();
     read_all(&mut greedy);
     assert_eq!(upstream.connections(), 8);
@@ -133,7 +175,9 @@ fn slow_uploads_of_one_address_keep_no_other_from_a_server() {
             client
         })
         .collect();
-    upstream.wait_for(4);
+    upstream.wait_for(7);
+    settle(&proxy);
+    assert_eq!(upstream.count(), 7);
     for _ in 0..10 {
         proxy.send(get("/").from("192.0.2.2")).assert_status(200);
     }
@@ -152,9 +196,9 @@ fn network_of_ipv6_is_one_client() {
     let proxy = Proxy::with_settings(BEHIND, &[&eight(&upstream, "")]);
     let mut clients: Vec<Client> =
         (1..9).map(|number| ask(&proxy, held(&format!("2001:db8::{number}")))).collect();
-    upstream.wait_for(4);
+    upstream.wait_for(7);
     settle(&proxy);
-    assert_eq!(upstream.count(), 4);
+    assert_eq!(upstream.count(), 7);
     proxy.send(get("/").from("2001:db8:0:1::1")).assert_status(200);
     go.open();
     read_all(&mut clients);
@@ -176,9 +220,9 @@ fn streams_of_one_connection_share_what_their_address_may_have() {
     for number in 0..20 {
         frames.write(head(2 * number + 1, END_STREAM, &get));
     }
-    upstream.wait_for(4);
+    upstream.wait_for(7);
     settle(&proxy);
-    assert_eq!(upstream.count(), 4);
+    assert_eq!(upstream.count(), 7);
     proxy.send(crate::support::get("/").from("192.0.2.2")).assert_status(200);
     go.open();
     upstream.wait_for(21);
@@ -201,10 +245,10 @@ fn streams_of_an_http2_server_are_shared_out() {
     let proxy = Proxy::with_settings(BEHIND, &[&before_urls(&[&server.url()], fields)]);
     // Whoever asks first finds out how many streams there are.
     proxy.send(get("/").from("192.0.2.2")).assert_status(200);
-    let mut greedy: Vec<Client> = (0..8).map(|_| ask(&proxy, held(GREEDY))).collect();
-    until("it has its share", || server.seen.count() == 5);
+    let mut greedy: Vec<Client> = (0..10).map(|_| ask(&proxy, held(GREEDY))).collect();
+    until("it has its share", || server.seen.count() == 8);
     settle(&proxy);
-    assert_eq!(server.seen.count(), 5);
+    assert_eq!(server.seen.count(), 8);
     proxy.send(get("/").from("192.0.2.2")).assert_status(200);
     for client in &mut greedy {
         go.notify_one();
@@ -238,14 +282,14 @@ fn trusted_proxy_that_names_nobody_is_no_client() {
 fn request_beyond_its_share_waits_as_long_as_any_other() {
     let go = Signal::default();
     let upstream = holding(&go);
-    let fields = "max_connections: 2, queue: { size: 1, timeout: 200ms }";
+    let fields = "max_connections: 8, queue: { size: 1, timeout: 200ms }";
     let proxy = Proxy::with_settings(BEHIND, &[&before(&[&upstream], fields)]);
-    let mut first = ask(&proxy, held(GREEDY));
-    upstream.wait_for(1);
+    let mut first: Vec<Client> = (0..7).map(|_| ask(&proxy, held(GREEDY))).collect();
+    upstream.wait_for(7);
     proxy.send(get("/").from(GREEDY)).assert_status(503).assert_field("retry-after", "1");
     proxy.send(get("/").from("192.0.2.2")).assert_status(200);
     go.open();
-    first.read().assert_status(200);
+    read_all(&mut first);
     proxy.send(get("/").from(GREEDY)).assert_status(200);
     let log = proxy.into_log();
     assert!(log.contains("the client uses its share of the connections"), "{log}");
@@ -254,16 +298,16 @@ fn request_beyond_its_share_waits_as_long_as_any_other() {
 #[test]
 fn tunnels_of_one_address_leave_connections_for_others() {
     let upstream = Upstream::echoing();
-    let fields = "max_connections: 4, queue: { size: 0 }";
+    let fields = "max_connections: 8, queue: { size: 0 }";
     let proxy = Proxy::with_settings(BEHIND, &[&before(&[&upstream], fields)]);
     let switch = |address: &str| {
         let request = get("/").from(address).field("connection", "upgrade");
         let mut client = ask(&proxy, request.field("upgrade", "websocket"));
         (client.read_head().status, client)
     };
-    let tunnels: Vec<(u16, Client)> = (0..3).map(|_| switch(GREEDY)).collect();
+    let tunnels: Vec<(u16, Client)> = (0..8).map(|_| switch(GREEDY)).collect();
     let statuses: Vec<u16> = tunnels.iter().map(|(status, _)| *status).collect();
-    assert_eq!(statuses, [101, 101, 503]);
+    assert_eq!(statuses, [101, 101, 101, 101, 101, 101, 101, 503]);
     assert_eq!(switch("192.0.2.2").0, 101);
     // What has ended is free again.
     drop(tunnels);
