@@ -31,7 +31,7 @@ pub(crate) use self::{
 };
 
 /// How long anything may take that is bound to happen. Only a failing test waits that long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);

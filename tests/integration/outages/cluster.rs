@@ -112,7 +112,7 @@ fn primary_that_hangs_is_left_for_its_replica_and_not_believed_when_it_goes_on()
     const PAUSE: Duration = Duration::from_secs(10);
     let (upstream, cluster) = (Upstream::start(), Cluster::start());
     let policy = policy(&upstream, "closed");
-    let settings = with_deadline(&cluster.settings(), "250ms");
+    let settings = with_deadline(&cluster.settings(), "1s");
     let proxy = Proxy::with_settings(&settings, &[&policy]);
     let (victims, others) = find_victims(&proxy, &cluster);
     let their_load = Load::start(&proxy, &victims);

@@ -29,13 +29,12 @@ fn used(proxy: &Proxy) -> Vec<u64> {
         .collect()
 }
 
-/// Has requests of alice answered without Redis, which hears them later.
+/// Has a request of alice answered without Redis, which hears it later.
 fn be_late(field: &str, status: u16) {
-    const REQUESTS: u64 = 3;
     let upstream = Upstream::start();
     let redis = Redis::start();
     let gremlin = Gremlin::before(redis.port());
-    let store = format!("redis: {{ url: {} }}, deadline: 50ms", gremlin.url());
+    let store = format!("redis: {{ url: {} }}, deadline: 500ms", gremlin.url());
     let proxy = Proxy::with_store(&store, &policy(&upstream, field));
     wait_until_decided(&proxy);
     proxy.get_as("alice").assert_status(200);
@@ -43,10 +42,8 @@ fn be_late(field: &str, status: u16) {
 
     let before = undecided(&proxy, Unanswered::Timeout);
     gremlin.stall();
-    for _ in 0..REQUESTS {
-        proxy.get_as("alice").assert_status(status);
-    }
-    assert_eq!(undecided(&proxy, Unanswered::Timeout), before + REQUESTS);
+    proxy.get_as("alice").assert_status(status);
+    assert_eq!(undecided(&proxy, Unanswered::Timeout), before + 1);
     gremlin.behave();
     eventually("what came late is given back", || (used(&proxy) == [1; 5]).then_some(()));
 }
@@ -87,7 +84,7 @@ fn charge_whose_reply_is_lost_stays_and_is_told() {
     let upstream = Upstream::start();
     let redis = Redis::start();
     let gremlin = Gremlin::before(redis.port());
-    let store = format!("redis: {{ url: {} }}, deadline: 200ms", gremlin.url());
+    let store = format!("redis: {{ url: {} }}, deadline: 500ms", gremlin.url());
     let proxy = Proxy::with_store(&store, &policy(&upstream, "on_store_error: closed"));
     wait_until_decided(&proxy);
     proxy.get_as("alice").assert_status(200);
@@ -100,18 +97,15 @@ fn charge_whose_reply_is_lost_stays_and_is_told() {
 
 #[test]
 fn refund_of_what_was_decided_here_reaches_what_redis_took_late() {
-    const REQUESTS: u64 = 3;
     let (upstream, redis) = (Upstream::as_asked(), Redis::start());
     let gremlin = Gremlin::before(redis.port());
-    let store = format!("redis: {{ url: {} }}, deadline: 50ms", gremlin.url());
+    let store = format!("redis: {{ url: {} }}, deadline: 500ms", gremlin.url());
     let proxy = Proxy::with_store(&store, &policy(&upstream, "on_store_error: local"));
     wait_until_decided(&proxy);
     proxy.get_as("alice").assert_status(200);
     gremlin.stall();
-    for _ in 0..REQUESTS {
-        let response = proxy.send(get("/").by("alice").revalidating().wants(304));
-        response.assert_status(304).assert_field("x-tollgate-store", "local");
-    }
+    let response = proxy.send(get("/").by("alice").revalidating().wants(304));
+    response.assert_status(304).assert_field("x-tollgate-store", "local");
     gremlin.behave();
     eventually("what came late is given back", || (used(&proxy) == [1; 5]).then_some(()));
 }
