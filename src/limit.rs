@@ -12,6 +12,7 @@ mod concurrency;
 mod count;
 mod fixed_window;
 mod gcra;
+mod hashing;
 mod key;
 mod sliding_log;
 mod sliding_window;
@@ -32,6 +33,7 @@ pub use self::{
     count::{Count, Countable},
     fixed_window::{Align, FixedWindow, Window},
     gcra::{Gcra, Level},
+    hashing::{Hashing, KeptSecret, Standing as SecretStanding},
     key::{Key, KeyHasher, LimitId},
     sliding_log::{Log, SlidingLog},
     sliding_window::{SlidingWindow, Windows},
