@@ -164,6 +164,10 @@ impl RedisStore {
                 }
                 Refusal::ReadOnly | Refusal::NotNow | Refusal::NoScript => {
                     self.topology.doubt();
+                    // It is asked again and again: once is enough.
+                    if self.complained.get().is_none() {
+                        self.complain(&error);
+                    }
                     return Err(NoSecret::Away);
                 }
             };

@@ -251,3 +251,37 @@ fn password_in_a_file_is_changed_without_a_restart() {
     let log = served.into_log();
     assert!(!log.contains("first") && !log.contains("second"), "{log}");
 }
+
+#[test]
+fn redis_that_lets_nobody_keep_a_secret_is_told_of_once_with_what_to_do() {
+    let upstream = Upstream::start();
+    // It may do everything to counters, and nothing to the secret beside them.
+    let user = ["tollgate", "on", ">secret", "~tollgate:{*", "+@all"];
+    let redis = Redis::with().set("user", &user).start();
+    let store = format!(
+        "redis: {{ url: \"redis://tollgate:secret@127.0.0.1:{}\" }}, deadline: 10s",
+        redis.port()
+    );
+    let served = Served::with_store(&upstream, &store);
+    assert_eq!([served.used(), served.used()], [1, 2]);
+    assert_eq!(redis.counters().len(), 1);
+    let log = served.into_log();
+    let told: Vec<&str> = log.lines().filter(|line| line.contains("key secret")).collect();
+    assert_eq!(told.len(), 1, "{log}");
+    for part in ["tollgate:key-secret", "NOPERM", "key_secret_env", "not shared"] {
+        assert!(told[0].contains(part), "{part} is not in {}", told[0]);
+    }
+}
+
+#[test]
+fn secret_that_redis_keeps_is_told_of_once_and_not_told_itself() {
+    let upstream = Upstream::start();
+    let redis = Redis::start();
+    for _ in 0..2 {
+        let served = Served::with_store(&upstream, &format!("redis: {{ {} }}", redis.settings()));
+        let log = served.into_log();
+        assert_eq!(log.matches("redis keeps the key secret").count(), 1, "{log}");
+        let secret: String = redis.ask(&["GET", "tollgate:key-secret"]);
+        assert!(!log.contains(&secret), "{log}");
+    }
+}
