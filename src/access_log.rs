@@ -17,6 +17,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use http::StatusCode;
+
 use self::{json::write_json, text::write_text};
 use crate::{pipe::Pipe, settings::AccessLogSettings};
 
@@ -147,10 +149,14 @@ impl Tail {
     }
 
     /// Adds the status of a gRPC call, which its response's head or its trailers tell; of two, the
-    /// first, for a field that is there twice is none.
-    pub fn add_grpc_status(&mut self, status: u64) {
+    /// first, for a field that is there twice is none. A refusal `stands_for` the HTTP status that any
+    /// other client would have got.
+    pub fn add_grpc_status(&mut self, status: u64, stands_for: Option<StatusCode>) {
         if !std::mem::replace(&mut self.has_grpc_status, true) {
             self.add("grpc_status", status);
+            if let Some(status) = stands_for {
+                self.add("stands_for", status.as_u16().into());
+            }
         }
     }
 

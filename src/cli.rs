@@ -129,3 +129,9 @@ pub fn run(
         Command::Jwks(arguments) => jwks::run(&arguments, output),
     }
 }
+
+/// `1 test`, `2 tests`.
+fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}

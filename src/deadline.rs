@@ -5,6 +5,8 @@
 //! deadlines, and wakes those that have passed. They end up to a tick late and never early, which
 //! is exact enough for seconds.
 
+mod least_rate;
+
 use std::{
     cell::{Cell, RefCell},
     rc::{Rc, Weak},
@@ -13,6 +15,8 @@ use std::{
 };
 
 use crate::settings::Timeouts;
+
+pub use self::least_rate::{Arrears, LeastRate};
 
 /// How far apart ticks are.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -23,6 +27,7 @@ const NEVER: u32 = u32::MAX;
 pub struct Ticker {
     now: Cell<u32>,
     patience: Duration,
+    body_rate: Option<LeastRate>,
     /// While it drains.
     leave: Cell<Option<Leave>>,
     /// The tick at which tunnels end.
@@ -60,17 +65,17 @@ impl Watch {
 
 impl Default for Ticker {
     fn default() -> Self {
-        Ticker::new(Timeouts::default().request_body)
+        Ticker::new(&Timeouts::default())
     }
 }
 
 impl Ticker {
-    /// At tick 0; `patience` is how long a client's body may make no progress, whichever connection
-    /// it comes by.
-    pub fn new(patience: Duration) -> Self {
+    /// At tick 0; it knows what `timeouts` ask of clients' bodies, whichever connection they come by.
+    pub fn new(timeouts: &Timeouts) -> Self {
         Ticker {
             now: Cell::new(0),
-            patience,
+            patience: timeouts.request_body,
+            body_rate: timeouts.request_body_rate,
             leave: Cell::new(None),
             last_call: Cell::new(NEVER),
             watches: RefCell::default(),
@@ -80,6 +85,11 @@ impl Ticker {
     /// How long a client's body may make no progress.
     pub fn patience(&self) -> Duration {
         self.patience
+    }
+
+    /// How fast it has to come, on average; none: as it likes.
+    pub fn body_rate(&self) -> Option<&LeastRate> {
+        self.body_rate.as_ref()
     }
 
     /// A deadline on this ticker, not set.

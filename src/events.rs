@@ -1,44 +1,113 @@
 //! Events, which are not about single requests: lines on standard error, for people or for machines.
 //!
-//! What is logged is set by `TOLLGATE_LOG`, how it looks by the settings.
+//! What is logged is set by `TOLLGATE_LOG`, how it looks by the settings. Lines of a kind are bounded,
+//! and so are those that wait to be written: what is left out is counted and told.
 
-use std::{fmt, io, panic};
+mod repeats;
+
+use std::{
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use serde_json::{Map, Value};
 use tracing::{
-    Event, Subscriber,
+    Dispatch, Event, Subscriber, dispatcher,
     field::{Field, Visit},
 };
 use tracing_subscriber::{
     EnvFilter,
     fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
+    layer::SubscriberExt,
     registry::LookupSpan,
 };
 
-use crate::{access_log::Format, clock::Clock, pipe::Pipe};
+use self::repeats::{Kinds, LeftOut, Repeats};
+use crate::{access_log::Format, clock::Clock, panics, pipe::Pipe};
 
 /// The environment variable that says which events are logged.
 const FILTER: &str = "TOLLGATE_LOG";
 
+/// Our own events from `INFO` on. Those of libraries are written for who works on them, and some come
+/// with every frame that a client sends: only what is broken is told.
+const DEFAULT_FILTER: &str = "error,tollgate=info";
+
+/// Events that nobody read fast enough, since the start.
+static UNREAD: AtomicU64 = AtomicU64::new(0);
+
+/// The log of this process's events.
+pub struct Events {
+    pipe: Pipe,
+    kinds: Arc<Kinds>,
+}
+
+/// Lines of events that were not written, since the start of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unwritten {
+    /// Others like them were.
+    pub repeated: u64,
+    /// Nobody read standard error fast enough.
+    pub unread: u64,
+}
+
+impl Unwritten {
+    /// What is true now.
+    pub fn so_far() -> Unwritten {
+        Unwritten {
+            repeated: repeats::REPEATED.load(Ordering::Relaxed),
+            unread: UNREAD.load(Ordering::Relaxed),
+        }
+    }
+}
+
 /// Events go to standard error, the access log to standard output; a full pipe holds up neither.
-pub fn log_to_stderr(format: Format) -> Pipe {
-    let filter = EnvFilter::try_from_env(FILTER).unwrap_or_else(|_| EnvFilter::new("info"));
-    let pipe = Pipe::start(io::stderr(), |_| {});
+pub fn log_to_stderr(format: Format) -> Events {
+    let filter = EnvFilter::try_from_env(FILTER).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let pipe = Pipe::start(io::stderr(), |lines| {
+        UNREAD.fetch_add(lines, Ordering::Relaxed);
+        tracing::warn!(lines, "events were dropped: nobody reads them fast enough");
+    });
     let lines = pipe.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(false)
-        .with_writer(move || lines.line());
-    // Only the first caller in a process sets it.
-    let _ = match format {
-        Format::Text => subscriber.try_init(),
+    let kinds = Arc::<Kinds>::default();
+    let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || lines.line());
+    let (bounded, registry) = (Repeats(Arc::clone(&kinds)), tracing_subscriber::registry());
+    let dispatch = match format {
+        Format::Text => Dispatch::new(registry.with(layer).with(bounded).with(filter)),
         Format::Json => {
-            // The standard library would write lines of text.
-            panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a thread has panicked")));
-            subscriber.event_format(JsonLines).try_init()
+            let layer = layer.event_format(JsonLines);
+            Dispatch::new(registry.with(layer).with(bounded).with(filter))
         }
     };
-    pipe
+    // Only the first caller in a process sets it.
+    if dispatcher::set_global_default(dispatch.clone()).is_ok() {
+        panics::tell_by(dispatch, pipe.clone());
+    }
+    Events { pipe, kinds }
+}
+
+impl Events {
+    /// Tells how many lines were left out because there were others like them. To be called about
+    /// once a second.
+    pub fn tell_left_out(&self) {
+        tell(self.kinds.take_left_out(Instant::now(), false));
+    }
+
+    /// Tells what was left out, and waits until all is written, but no longer than `limit`.
+    pub fn finish(&self, limit: Duration) {
+        tell(self.kinds.take_left_out(Instant::now(), true));
+        self.pipe.flush(limit);
+    }
+}
+
+fn tell(left_out: Vec<(LeftOut, Duration)>) {
+    for (LeftOut { lines, message, target, .. }, time) in left_out {
+        let seconds = time.as_secs().max(1);
+        tracing::warn!(lines, like = message, target, seconds, "more lines like this were dropped");
+    }
 }
 
 /// One JSON object a line: time, level, target, message, fields.

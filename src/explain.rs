@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     gate::{Draft, Explanation, Rehearsal, Shared},
-    identity::VouchError,
+    identity::{Scheme, VouchError},
     policy::{HostPattern, Policies, Policy},
 };
 
@@ -24,7 +24,7 @@ pub struct Question {
     pub method: String,
     /// Its URL; or only path and query, if there is one policy.
     pub url: String,
-    /// Its token, shown as `Authorization: Bearer`.
+    /// Its token, shown in `Authorization` by the first scheme that the policy lists.
     pub token: Option<String>,
     /// The claims of a token that counts as verified.
     pub claims: Option<Map<String, Value>>,
@@ -150,9 +150,9 @@ fn draft(question: &Question, policies: &Policies) -> Result<Draft, QuestionErro
         |text: &str| HeaderValue::from_str(text).map_err(|_| QuestionError::Credential);
     let policy = || policy_for(&host, policies);
     if let Some(token) = token {
-        request
-            .headers_mut()
-            .append(header::AUTHORIZATION, credential(&format!("Bearer {token}"))?);
+        let schemes = policy().map(|policy| policy.identity.sources.schemes.as_slice());
+        let scheme = schemes.and_then(|schemes| schemes.first()).unwrap_or(&Scheme::Bearer);
+        request.headers_mut().append(header::AUTHORIZATION, credential(&scheme.show(token))?);
     }
     if let Some(key) = api_key {
         let name = policy().and_then(|policy| policy.identity.sources.api_key.clone());

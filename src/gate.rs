@@ -19,7 +19,11 @@ mod judge;
 mod keys;
 mod leases;
 mod line;
+mod lookups;
 mod overrides;
+mod own_limits;
+mod permutation;
+mod preflights;
 mod prepare;
 mod redirect;
 mod refunds;
@@ -30,12 +34,15 @@ mod respond;
 mod revalidation;
 mod shared;
 mod stamp;
+mod standings;
 mod tally;
 mod unfit_claims;
+mod unread_scheme;
 mod upgrade;
 
 use std::{
     cell::Cell,
+    net::IpAddr,
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
@@ -44,7 +51,7 @@ use std::{
 use http::{
     HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, request::Parts,
 };
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 
 use self::{
     abandoned::{Abandoned, Answered, Exchange},
@@ -62,11 +69,11 @@ use crate::{
     access_log::LogBuffer,
     clock::Timestamp,
     identity::{Client, address_behind},
-    policy::{Balance, Policies, Upstream, UpstreamPlace},
+    policy::{Balance, Policies, Protocol, Sharing, Upstream, UpstreamPlace},
     response::{Body, Format, Rejection, grpc_status, options_asterisk, preflight_answer},
-    server::{Peer, Violation},
+    server::{Fault, Peer, Violation, client_number},
     store::Store,
-    upstream::{ClientBody, Switch, UpstreamError, Upstreams, clean_response},
+    upstream::{ClientBody, Sender, Switch, UpstreamError, Upstreams, clean_response},
 };
 
 pub use self::{
@@ -78,6 +85,7 @@ pub use self::{
     refunds::Refunds,
     rehearsal::{Draft, Rehearsal, Rehearsed},
     shared::{NoRandomness, Shared},
+    unread_scheme::UnreadSchemes,
 };
 
 static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -92,11 +100,7 @@ pub struct Gate {
     request_ids: RequestIds,
     /// The id of a request that panicked, until it is answered.
     panicked: Cell<Option<HeaderValue>>,
-    ticks: Cell<u32>,
 }
-
-/// Ticks between two events about the same thing.
-const TICKS_A_REPORT: u32 = 10;
 
 /// When a request came.
 #[derive(Clone, Copy)]
@@ -128,7 +132,6 @@ impl Gate {
             log: log.map(Rc::new),
             request_ids: RequestIds::default(),
             panicked: Cell::default(),
-            ticks: Cell::new(0),
         }
     }
 
@@ -137,13 +140,7 @@ impl Gate {
     pub fn tick(&self) {
         let now = self.judge.shared.clock.now();
         self.leases.renew(now);
-        let stores = &self.judge.shared.stores;
         self.judge.store.tick(now);
-        self.ticks.set(self.ticks.get().wrapping_add(1));
-        if self.ticks.get().is_multiple_of(TICKS_A_REPORT) {
-            stores.counts.report();
-            self.judge.shared.admission.faults().report();
-        }
         self.upstreams.close_idle();
         if let Some(log) = &self.log {
             log.flush();
@@ -161,8 +158,7 @@ impl Gate {
         // Of connections that are cut, which end only after this.
         self.leases.end_all();
         self.abandoned.end_all();
-        self.judge.store.finish().await;
-        self.judge.shared.stores.counts.report();
+        self.judge.store.finish(self.judge.shared.clock.now()).await;
     }
 
     /// What this worker shares with the others.
@@ -173,7 +169,7 @@ impl Gate {
     /// Answers a request. `framing` is the verdict on how it arrived.
     pub async fn handle(
         &self,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         peer: &Peer,
         framing: Result<(), Violation>,
     ) -> Response<Body> {
@@ -192,13 +188,15 @@ impl Gate {
         };
 
         // The form comes first: nothing else about an ambiguous request can be believed.
+        let head = framing.map_err(Rejection::from).and_then(|()| Head::read(&parts, &policies));
+        let certificate = peer.certificate(arrival.now);
         let client = Client {
             address,
-            certificate: peer.certificate.as_deref(),
+            certificate: certificate.unwrap_or_default(),
             headers: &parts.headers,
             query: parts.uri.query(),
         };
-        let head = framing.map_err(Rejection::from).and_then(|()| Head::read(&parts, &policies));
+        let head = head.and_then(|head| certificate.map(|_| head).map_err(Rejection::from));
         let known = head.as_ref().ok().map(|(head, _)| head);
         let seen = self.log.is_some().then(|| Seen::of(&parts, known, address));
         let line = self.log.as_ref().zip(seen);
@@ -243,28 +241,31 @@ impl Gate {
                 let sender = (peer, request_id);
                 let is_upgrade =
                     judge.prepare(&mut parts, &owed.passage, (upstream, target), sender);
-                let caller = caller_of(&owed.passage, upstream);
+                let sender = sender_of(&owed.passage, upstream, (peer, address));
                 let started = self.log.as_ref().map(|_| Instant::now());
                 let body = (!is_upgrade).then(|| {
                     let max_bytes = match &owed.passage.identity {
                         Some(_) => owed.passage.route.and_then(|route| route.max_body),
-                        // A preflight, which takes no token and is charged to nobody.
+                        // A preflight, which takes no token and has no body.
                         None => Some(0),
                     };
-                    let counted = owed.line.as_mut().filter(|_| !body.is_end_stream());
+                    let counted = owed.line.as_mut().filter(|_| !body.incoming.is_end_stream());
                     let received = counted.map(|(_, seen)| seen.count_body());
-                    ClientBody { incoming: body, max_bytes, received, sent: None }
+                    // A call that streams says something when it has something to say.
+                    let may_be_slow =
+                        audience.format == Format::Grpc && upstream.protocol == Protocol::Http2;
+                    ClientBody { max_bytes, received, may_be_slow, ..body }
                 });
                 let is_cost_awaited = owed.passage.tally.as_ref().is_some_and(Tally::awaits_cost);
                 match body {
                     body if is_cost_awaited => {
                         let place = policies.place_of(upstream);
                         let way = (Rc::clone(&self.upstreams), Arc::clone(&policies), place);
-                        owed.answer(detached(way, caller, (parts, body), started)).await
+                        owed.answer(detached(way, sender, (parts, body), started)).await
                     }
-                    None => switch(&self.upstreams, upstream, (caller, parts), started).await,
+                    None => switch(&self.upstreams, upstream, (sender, parts), started).await,
                     Some(body) => {
-                        forward(&self.upstreams, upstream, (caller, parts, body), started).await
+                        forward(&self.upstreams, upstream, (sender, parts, body), started).await
                     }
                 }
             }
@@ -276,9 +277,16 @@ impl Gate {
             Outcome::Preflight(cors) => (Reply::Made(preflight_answer(cors, &parts.headers)), None),
             Outcome::Refuse(rejection) => (Reply::Refused(rejection), None),
         };
+        if let Some(Rejection::Upstream(
+            UpstreamError::RequestBodyTimeout | UpstreamError::RequestBodyTooSlow,
+        )) = reply.rejection()
+        {
+            judge.shared.admission.faults().count(Fault::SlowBody);
+        }
         let rejection = reply.rejection().filter(|_| self.log.is_some());
         let (error, denied) =
             (rejection.map(ToString::to_string), rejection.and_then(DeniedBy::of));
+        let stands_for = rejection.map(|rejection| rejection.status(owed.passage.responses()));
         let note = Note { error, denied, upstream_time };
         let response = judge.respond(reply, &mut owed.passage, &audience);
         let leases = owed.leases.take();
@@ -287,7 +295,7 @@ impl Gate {
             && let Some(tail) = &mut tail
             && let Some(status) = grpc_status(response.headers())
         {
-            tail.add_grpc_status(status);
+            tail.add_grpc_status(status, stands_for);
         }
         response.map(|body| body.with_tail(tail).with_leases(leases))
     }
@@ -297,10 +305,10 @@ impl Gate {
 async fn forward(
     upstreams: &Upstreams,
     upstream: &Upstream,
-    (caller, head, body): (u128, Parts, ClientBody),
+    (sender, head, body): (Sender, Parts, ClientBody),
     started: Option<Instant>,
 ) -> Answered {
-    let result = upstreams.forward(upstream, caller, (head, body)).await;
+    let result = upstreams.forward(upstream, sender, (head, body)).await;
     let upstream_time = started.map(|started| started.elapsed());
     let response = result.map(|response| from_upstream(response.map(Body::upstream)));
     (reply(response, upstream), upstream_time)
@@ -310,10 +318,10 @@ async fn forward(
 async fn switch(
     upstreams: &Upstreams,
     upstream: &Upstream,
-    (caller, head): (u128, Parts),
+    (sender, head): (Sender, Parts),
     started: Option<Instant>,
 ) -> Answered {
-    let result = upstreams.switch(upstream, caller, head).await;
+    let result = upstreams.switch(upstream, sender, head).await;
     let upstream_time = started.map(|started| started.elapsed());
     let response = result.map(|switch| match switch {
         Switch::Declined(response) => from_upstream(response.map(Body::declined)),
@@ -333,7 +341,7 @@ async fn switch(
 /// a request to switch.
 fn detached(
     (upstreams, policies, place): (Rc<Upstreams>, Arc<Policies>, Option<UpstreamPlace>),
-    caller: u128,
+    sender: Sender,
     (head, body): (Parts, Option<ClientBody>),
     started: Option<Instant>,
 ) -> Exchange {
@@ -344,8 +352,8 @@ fn detached(
         let upstream = place.and_then(|place| policies.upstream_at(place));
         let Some(upstream) = upstream else { return (Reply::Refused(Rejection::Internal), None) };
         match body {
-            Some(body) => forward(&upstreams, upstream, (caller, head, body), started).await,
-            None => switch(&upstreams, upstream, (caller, head), started).await,
+            Some(body) => forward(&upstreams, upstream, (sender, head, body), started).await,
+            None => switch(&upstreams, upstream, (sender, head), started).await,
         }
     });
     Exchange { answer, is_sent }
@@ -382,10 +390,18 @@ fn reply(result: Result<Response<Body>, UpstreamError>, upstream: &Upstream) -> 
     }
 }
 
-/// What the server is chosen by where the same caller is to have the same one.
-fn caller_of(passage: &Passage<'_>, upstream: &Upstream) -> u128 {
-    match (&passage.identity, upstream.balance) {
+/// Who sends a request, as far as its upstream is concerned.
+fn sender_of(
+    passage: &Passage<'_>,
+    upstream: &Upstream,
+    (peer, address): (&Peer, IpAddr),
+) -> Sender {
+    let caller = match (&passage.identity, upstream.balance) {
         (Some(identity), Balance::Caller) => identity.stable_hash("server"),
         _ => 0,
-    }
+    };
+    // A trusted proxy that names nobody stands for all its clients.
+    let is_stranger = !peer.is_trusted || address != peer.address;
+    let is_shared = is_stranger && upstream.bounds.shares == Sharing::Address;
+    Sender { caller, client: is_shared.then(|| client_number(address)) }
 }

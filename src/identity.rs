@@ -35,7 +35,10 @@ pub use self::{
     certificate::{CertificateName, ClientCertificate},
     claims::Claims,
     cookies::{AmbiguousCookie, cookie_to_count, unescaped_cookie},
-    credential::{Credential, CredentialError, Place, TokenSources},
+    credential::{
+        Credential, CredentialError, CredentialKind, KNOWN_NAMES, OtherSchemes, Place, Scheme,
+        TokenSources,
+    },
     fetch::{Endpoint, EndpointError, FetchError, Fetcher},
     forwarded::ForwardedClaims,
     identifier::{Client, Identifier},
@@ -87,8 +90,7 @@ impl IdentityRules {
 
     /// Headers that carry claims to upstreams, and credentials here.
     pub fn own_headers(&self) -> impl Iterator<Item = &HeaderName> {
-        let TokenSources { header, api_key, .. } = &self.sources;
-        self.forwarded.names().chain(header).chain(api_key)
+        self.forwarded.names().chain(self.sources.headers())
     }
 
     /// Changes when the keys of any issuer do.
@@ -196,11 +198,6 @@ pub struct Identity<'p> {
 }
 
 impl Identity<'_> {
-    /// A number below 100 that is always the same for a caller and a `salt`.
-    pub fn percentile(&self, salt: &str) -> u8 {
-        (self.stable_hash(salt) % 100) as u8
-    }
-
     /// A hash of who is calling, the same at every proxy and after every restart: it has no secret.
     pub fn stable_hash(&self, salt: &str) -> u128 {
         let (kind, value) = match &self.caller {
@@ -289,6 +286,9 @@ pub enum IdentityError {
     /// The sender has shown so many bad tokens that this one was not looked at.
     #[error("not verified, for the client has shown too many bad tokens")]
     NotTrusted,
+    /// So many tokens of the sender's address are being asked about that this one was not.
+    #[error("not verified, for too many tokens of the client's address are being looked at")]
+    Crowded,
     /// The token is good, but the route takes no tokens of its issuer.
     #[error("the token's issuer is not accepted here")]
     IssuerNotAccepted,

@@ -15,7 +15,8 @@
 //!
 //! Around it: [`settings`] and [`yaml`] read configuration and tell every mistake with its place,
 //! and [`warning`] is what they find unwise; [`clock`] is the only one to ask for the time; [`deadline`] is one timer a worker; [`pipe`] is
-//! output that never holds anybody up; [`reload`] puts another configuration in force while traffic
+//! output that never holds anybody up; [`events`] and [`panics`]
+//! are told to people; [`reload`] puts another configuration in force while traffic
 //! flows; [`admin`] tells how the proxy is; [`explain`] tells what would become of a
 //! request; [`cases`] runs the tests that policies have; [`cli`] is the command line.
 
@@ -30,6 +31,7 @@ pub mod explain;
 pub mod gate;
 pub mod identity;
 pub mod limit;
+pub mod panics;
 pub mod pipe;
 pub mod policy;
 pub mod reload;

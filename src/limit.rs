@@ -14,6 +14,7 @@ mod fixed_window;
 mod gcra;
 mod hashing;
 mod key;
+mod owed;
 mod sliding_log;
 mod sliding_window;
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub use self::{
     gcra::{Gcra, Level},
     hashing::{Hashing, KeptSecret, Standing as SecretStanding},
     key::{Key, KeyHasher, LimitId},
+    owed::{AnyState, Part},
     sliding_log::{Log, SlidingLog},
     sliding_window::{SlidingWindow, Windows},
     token_bucket::{Bucket, TokenBucket},
@@ -73,6 +75,18 @@ pub trait Algorithm {
     /// Gives back up to `cost` units of the charge that `receipt` is of: never into another window,
     /// and never so much that the state is better than if the charge had not happened.
     fn give_back(&self, state: &mut Self::State, receipt: Receipt, cost: u32, now: Timestamp);
+
+    /// What `state` holds at `now` beyond `base`, which it was earlier; none if that is nothing.
+    fn beyond(
+        &self,
+        state: &Self::State,
+        base: &Self::State,
+        now: Timestamp,
+    ) -> Option<Self::State>;
+
+    /// Adds what was taken elsewhere under the same limit, whether or not it fits. Nothing of it
+    /// counts for a shorter time than it did there; what no longer counts is left out.
+    fn add(&self, state: &mut Self::State, other: &Self::State, now: Timestamp);
 }
 
 /// What is kept for a key.
@@ -139,6 +153,7 @@ macro_rules! with_algorithm {
         }
     };
 }
+use with_algorithm;
 
 impl Quota {
     /// Units that can be taken at once from an unused key; a cost above it is never admitted.

@@ -13,6 +13,7 @@ mod limit;
 mod matcher;
 mod networks;
 mod overrides;
+mod own_headers;
 mod published;
 mod rate;
 mod rewrite;
@@ -24,14 +25,14 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 use http::{HeaderName, StatusCode};
 
 use crate::{
-    identity::{IdentityRules, KeyRing},
+    identity::{IdentityRules, KeyRing, Scheme},
     target::EncodedSlash,
     warning::Warning,
 };
 
 pub use self::{
     callers::{CallerName, Listed},
-    case::{Begin, Case, Expect, Given},
+    case::{Begin, Case, Expect, Given, MAX_REQUESTS},
     compile::load,
     cors::{Cors, OriginPattern, Origins, Preflight},
     diff::{Change, Difference, Fate, PolicyDifference, Presence, RouteChange, WindowChange, diff},
@@ -43,12 +44,13 @@ pub use self::{
     matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, RoutePart, Router},
     networks::{AddressRefusal, AddressRules, Networks},
     overrides::{KeyValue, Override, Overrides},
+    own_headers::OwnHeaders,
     rate::{Period, Rate, RateError},
     rewrite::{HeaderEdits, PathRewrite},
     sources::{Endings, Inputs, Sources},
     upstream::{
-        Balance, Bounds, Ejection, HealthCheck, Protocol, Retries, Server, Transport, Upstream,
-        UpstreamTls,
+        Balance, Bounds, Ejection, HealthCheck, Protocol, Retries, Server, Sharing, Transport,
+        Upstream, UpstreamTls,
     },
 };
 pub(crate) use self::{diff::words, published::published_secret};
@@ -65,8 +67,10 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Indexes policies by their hosts. That no two claim the same host is checked at load.
-    pub fn new(policies: Vec<Policy>) -> Self {
+    /// Indexes policies by their hosts, and has the upstreams of each protected from what clients say
+    /// in the headers of any. That no two claim the same host is checked at load.
+    pub fn new(mut policies: Vec<Policy>) -> Self {
+        share_own_headers(&mut policies);
         let mut all = Policies::default();
         for (index, policy) in policies.iter().enumerate() {
             if policy.hosts.is_empty() {
@@ -143,6 +147,20 @@ pub struct UpstreamPlace {
     upstream: usize,
 }
 
+/// What one policy tells an upstream, no client may tell it by way of another.
+fn share_own_headers(policies: &mut [Policy]) {
+    let own = |policy: &Policy| {
+        let all = policies.iter().map(|policy| &policy.identity);
+        Arc::new(OwnHeaders::new(&policy.identity, all))
+    };
+    let all: Vec<Arc<OwnHeaders>> = policies.iter().map(own).collect();
+    for (policy, own) in policies.iter_mut().zip(all) {
+        for upstream in &mut policy.upstreams {
+            upstream.own_headers = Arc::clone(&own);
+        }
+    }
+}
+
 /// One policy file, compiled.
 pub struct Policy {
     /// The file's name without its ending; part of every counter's key.
@@ -163,6 +181,9 @@ pub struct Policy {
     pub routes: Vec<Route>,
     /// What clients are told.
     pub responses: Responses,
+    /// What pages of other origins may read where a route does not say, and of what is told about
+    /// limits; none: nothing.
+    pub cors: Option<Arc<Cors>>,
     /// Who is charged nothing.
     pub exempt: Listed,
     /// Who is refused.
@@ -273,6 +294,8 @@ pub struct Responses {
     pub documentation_url: Option<Cow<'static, str>>,
     /// The protection space named in `WWW-Authenticate`.
     pub realm: Cow<'static, str>,
+    /// The schemes named there: at least one, those of tokens first.
+    pub schemes: Cow<'static, [Scheme]>,
     /// Where callers can ask how they stand; none: nowhere.
     pub rate_limit_path: Option<Cow<'static, str>>,
     /// Up to so much is added to `Retry-After`, so that clients do not come back all at once.
@@ -288,6 +311,7 @@ impl Responses {
         denied_status: StatusCode::TOO_MANY_REQUESTS,
         documentation_url: None,
         realm: Cow::Borrowed("tollgate"),
+        schemes: Cow::Borrowed(&[Scheme::Bearer]),
         rate_limit_path: None,
         jitter: Duration::ZERO,
         shadow_header: false,

@@ -273,8 +273,13 @@ impl Reloader {
         if self.origin.settings.store.renew_access(&settings.store) {
             tracing::info!("new connections to redis use other credentials from now on");
         }
-        for listener in settings.renew_certificates(&self.origin.settings) {
-            tracing::info!(%listener, "new connections get other certificates from now on");
+        for (listener, renewed) in settings.renew_certificates(&self.origin.settings) {
+            if renewed.certificates {
+                tracing::info!(%listener, "new connections get other certificates from now on");
+            }
+            if renewed.clients {
+                tracing::info!(%listener, "certificates of clients are checked anew from now on");
+            }
         }
         let needs_restart = settings.needing_restart(&self.origin.settings);
         if !needs_restart.is_empty() && needs_restart != self.state.report().needs_restart {

@@ -14,9 +14,9 @@ mod standings;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
 
 use crate::{
-    identity::{CredentialError, IdentityError},
+    identity::{CredentialError, IdentityError, Scheme},
     policy::{AddressRefusal, HeaderProfile, Responses},
-    server::{Violation, ViolationKind},
+    server::{NotGood, Violation, ViolationKind},
     store::{NoRoom, StoreError},
     target::TargetError,
     upstream::{ConnectionNamesProtectedField, UpstreamError},
@@ -31,7 +31,7 @@ pub use self::{
     body::Body,
     cors::{AllowedOrigin, preflight_answer},
     denied_for::DenialReason,
-    grpc::grpc_status,
+    grpc::{grpc_status, is_grpc_call},
     limit_headers::{LimitHeaders, expose, told_reset},
     negotiation::Format,
     rate_limit_fields::{Item as RateLimitItem, RateLimitFields, t},
@@ -43,11 +43,9 @@ static X_TOLLGATE_DENIED_BY: HeaderName = HeaderName::from_static("x-tollgate-de
 static JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 static NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// The form of errors that the client prefers; the policy's, if it does not tell.
+/// The form of errors that a client prefers that does not call gRPC; the policy's, if it does not
+/// tell.
 pub fn preferred_format(request: &Parts, responses: &Responses) -> Format {
-    if grpc::is_call(&request.method, &request.headers) {
-        return Format::Grpc;
-    }
     let default = match responses.headers {
         HeaderProfile::Ietf => Format::Problem,
         HeaderProfile::Github | HeaderProfile::Both | HeaderProfile::None => Format::Json,
@@ -76,6 +74,9 @@ pub enum Rejection {
     /// Who is calling could not be told.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// The certificate that the connection was opened with.
+    #[error(transparent)]
+    Certificate(#[from] NotGood),
     /// The token lacks what these scopes, of which the route needs all, stand for.
     #[error("the token lacks a scope of: {0}")]
     Scope(Box<str>),
@@ -173,6 +174,8 @@ impl Rejection {
                 | IdentityError::IssuerNotAccepted
                 | IdentityError::NoCaller => StatusCode::UNAUTHORIZED,
                 IdentityError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+                // It is the address that asks for too much; others are served meanwhile.
+                IdentityError::Crowded => StatusCode::TOO_MANY_REQUESTS,
             },
             Rejection::Primary(_) | Rejection::Secondary(_) => responses.denied_status,
             // Others are served: that is no fault of this server, and no reason to take it out.
@@ -180,6 +183,7 @@ impl Rejection {
                 responses.denied_status
             }
             Rejection::Denied
+            | Rejection::Certificate(_)
             | Rejection::Address(_)
             | Rejection::MissingKey(_)
             | Rejection::Scope(_) => StatusCode::FORBIDDEN,
@@ -196,7 +200,7 @@ impl Rejection {
                 | UpstreamError::Tls { .. }
                 | UpstreamError::Exchange(_)
                 | UpstreamError::Unsound => StatusCode::BAD_GATEWAY,
-                UpstreamError::Busy | UpstreamError::Exhausted(_) => {
+                UpstreamError::Busy | UpstreamError::ShareUsed | UpstreamError::Exhausted(_) => {
                     StatusCode::SERVICE_UNAVAILABLE
                 }
                 UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
@@ -204,7 +208,9 @@ impl Rejection {
                 }
                 UpstreamError::RequestBody(_) => StatusCode::BAD_REQUEST,
                 UpstreamError::RequestBodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-                UpstreamError::RequestBodyTimeout => StatusCode::REQUEST_TIMEOUT,
+                UpstreamError::RequestBodyTimeout | UpstreamError::RequestBodyTooSlow => {
+                    StatusCode::REQUEST_TIMEOUT
+                }
             },
             Rejection::HeadTimeout => StatusCode::REQUEST_TIMEOUT,
             Rejection::Internal => StatusCode::INTERNAL_SERVER_ERROR,
@@ -221,15 +227,22 @@ impl Rejection {
             Rejection::NoRoute => "Not Found".into(),
             Rejection::Identity(error) => match error {
                 IdentityError::Missing => "Requires authentication".into(),
-                IdentityError::Credential(_) => {
-                    "The request has more than one credential, or an empty one.".into()
-                }
+                IdentityError::Credential(error) => match error {
+                    CredentialError::Several | CredentialError::Empty => {
+                        "The request has more than one credential, or an empty one.".into()
+                    }
+                    CredentialError::Malformed => "The request has a malformed credential.".into(),
+                },
                 IdentityError::Token(_)
                 | IdentityError::NotTrusted
                 | IdentityError::IssuerNotAccepted
                 | IdentityError::NoCaller => "Bad credentials".into(),
                 IdentityError::Unavailable => {
                     "The credentials cannot be checked at the moment. Try again later.".into()
+                }
+                IdentityError::Crowded => {
+                    "Too many credentials from this address are being checked. Try again later."
+                        .into()
                 }
             },
             Rejection::Scope(scopes) => {
@@ -243,6 +256,7 @@ impl Rejection {
             Rejection::Secondary(_) => "You have exceeded a secondary rate limit. \
                                         Please wait a few minutes before you try again."
                 .into(),
+            Rejection::Certificate(_) => "The client's certificate is not good any more.".into(),
             Rejection::Denied | Rejection::Address(_) => "Forbidden".into(),
             Rejection::BodyTooLarge => TOO_LARGE.into(),
             Rejection::MissingKey(limit) => {
@@ -261,7 +275,7 @@ impl Rejection {
                 | UpstreamError::Tls { .. }
                 | UpstreamError::Exchange(_)
                 | UpstreamError::Unsound => "The upstream service could not be reached.".into(),
-                UpstreamError::Busy | UpstreamError::Exhausted(_) => {
+                UpstreamError::Busy | UpstreamError::ShareUsed | UpstreamError::Exhausted(_) => {
                     "The service is busy. Try again later.".into()
                 }
                 UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
@@ -272,6 +286,7 @@ impl Rejection {
                 UpstreamError::RequestBodyTimeout => {
                     "The request body did not arrive in time.".into()
                 }
+                UpstreamError::RequestBodyTooSlow => "The request body came too slowly.".into(),
             },
             Rejection::HeadTimeout => "The request did not arrive in time.".into(),
             Rejection::Internal => "Something went wrong.".into(),
@@ -300,38 +315,61 @@ impl Rejection {
                 Some(A_MINUTE)
             }
             Rejection::Store(_)
-            | Rejection::Identity(IdentityError::Unavailable)
-            | Rejection::Upstream(UpstreamError::Busy | UpstreamError::Exhausted(_)) => Some(SOON),
+            | Rejection::Identity(IdentityError::Unavailable | IdentityError::Crowded)
+            | Rejection::Upstream(
+                UpstreamError::Busy | UpstreamError::ShareUsed | UpstreamError::Exhausted(_),
+            ) => Some(SOON),
             _ => None,
         }
     }
 
-    /// Whether the connection must not be used again: what follows on it cannot be trusted.
+    /// Whether the connection must not be used again: what follows on it cannot be trusted, or is
+    /// refused as well.
     fn closes_connection(&self) -> bool {
         matches!(
             self,
             Rejection::Framing(_)
                 | Rejection::Target(_)
                 | Rejection::Connection(_)
+                | Rejection::Certificate(_)
                 | Rejection::HeadTimeout
                 | Rejection::BodyTooLarge
                 | Rejection::Upstream(
                     UpstreamError::RequestBody(_)
                         | UpstreamError::RequestBodyTooLarge
                         | UpstreamError::RequestBodyTimeout
+                        | UpstreamError::RequestBodyTooSlow
                 )
         )
     }
 
-    /// `WWW-Authenticate` (RFC 6750 section 3), from fixed texts only.
-    fn challenge(&self, realm: &str) -> Option<String> {
+    /// `WWW-Authenticate`: a field for each scheme of the policy. `Basic` (RFC 7617 section 2) asks for
+    /// a password, and only where another could help.
+    fn challenges(&self, responses: &Responses) -> impl Iterator<Item = HeaderValue> {
+        let is_unauthenticated = self.status(responses) == StatusCode::UNAUTHORIZED;
+        self.challenge_parameters().into_iter().flat_map(move |parameters| {
+            responses.schemes.iter().filter_map(move |scheme| {
+                let parameters = match scheme {
+                    Scheme::Basic if is_unauthenticated => ", charset=\"UTF-8\"",
+                    Scheme::Basic => return None,
+                    Scheme::Bearer | Scheme::Token => &parameters,
+                };
+                let (name, realm) = (scheme.name(), &responses.realm);
+                HeaderValue::from_str(&format!("{name} realm=\"{realm}\"{parameters}")).ok()
+            })
+        })
+    }
+
+    /// What a challenge for a token says (RFC 6750 section 3), from fixed texts only; none, if there is
+    /// no challenge.
+    fn challenge_parameters(&self) -> Option<String> {
         let error = match self {
             Rejection::Identity(error) => error,
             Rejection::Scope(scopes) => {
                 let text = "The token does not grant the scopes that this needs";
                 return Some(format!(
-                    "Bearer realm=\"{realm}\", error=\"insufficient_scope\", \
-                     error_description=\"{text}\", scope=\"{scopes}\""
+                    ", error=\"insufficient_scope\", error_description=\"{text}\", \
+                     scope=\"{scopes}\""
                 ));
             }
             _ => return None,
@@ -341,16 +379,16 @@ impl Rejection {
         };
         let parameters = match error {
             IdentityError::Missing => String::new(),
-            IdentityError::Credential(CredentialError::Several | CredentialError::Empty) => {
-                ", error=\"invalid_request\"".into()
-            }
+            IdentityError::Credential(
+                CredentialError::Several | CredentialError::Empty | CredentialError::Malformed,
+            ) => ", error=\"invalid_request\"".into(),
             IdentityError::Token(error) => invalid_token(error.description()),
             IdentityError::IssuerNotAccepted => invalid_token("the issuer is not accepted here"),
             IdentityError::NoCaller => invalid_token("the token does not name a caller"),
             IdentityError::NotTrusted => invalid_token("too many bad tokens from this address"),
-            IdentityError::Unavailable => return None,
+            IdentityError::Unavailable | IdentityError::Crowded => return None,
         };
-        Some(format!("Bearer realm=\"{realm}\"{parameters}"))
+        Some(parameters)
     }
 
     /// The documentation of the limits; clients tell secondary denials by its fragment.
@@ -412,10 +450,8 @@ impl Rejection {
         if let Some(seconds) = self.retry_after() {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
-        if let Some(challenge) = self.challenge(&responses.realm)
-            && let Ok(challenge) = HeaderValue::from_str(&challenge)
-        {
-            headers.insert(header::WWW_AUTHENTICATE, challenge);
+        for challenge in self.challenges(responses) {
+            headers.append(header::WWW_AUTHENTICATE, challenge);
         }
         if let Rejection::Method = self {
             headers.insert(header::ALLOW, HeaderValue::from_static(FORWARDED_METHODS));

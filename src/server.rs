@@ -13,14 +13,17 @@ mod connection;
 mod faults;
 mod frames;
 mod framing;
+mod growth;
 pub mod handover;
 mod head_limits;
 mod listener;
 mod opening;
 pub mod proxy_protocol;
+mod shown;
 mod socket;
 mod stream;
 mod tunnel;
+mod websocket;
 mod worker;
 
 use std::{
@@ -35,6 +38,7 @@ use http::{HeaderMap, HeaderValue, header};
 use self::{listener::Acceptor, worker::Worker};
 use crate::{
     access_log::AccessLog,
+    clock::Timestamp,
     deadline::{self, Leave},
     gate::Shared,
     identity::ClientCertificate,
@@ -44,12 +48,13 @@ use crate::{
 #[doc(hidden)] // for the fuzz targets
 pub use self::framing::Framing;
 pub use self::{
-    admission::{Admission, NoPlace, Place},
+    admission::{Admission, NoPlace, Place, client_number},
     connection::{InFlight, Pace},
     faults::{Fault, Faults},
     framing::{Violation, ViolationKind},
     head_limits::HeadLimits,
     listener::{Listener, ListenerSocket},
+    shown::Shown,
     socket::Writing,
 };
 
@@ -62,8 +67,8 @@ pub struct Peer {
     pub address_value: HeaderValue,
     /// Whether it is a trusted proxy.
     pub is_trusted: bool,
-    /// What its certificate says of it, if it has shown one.
-    pub certificate: Option<Arc<ClientCertificate>>,
+    /// What it has shown in its handshake, if anything.
+    pub shown: Option<Arc<Shown>>,
     /// Where it came in.
     pub listener: Arc<ListenerSettings>,
 }
@@ -77,11 +82,27 @@ impl Peer {
         }
     }
 
+    /// Its certificate, if it has shown one.
+    ///
+    /// # Errors
+    /// It was good when the connection was opened, and is not any more.
+    pub fn certificate(&self, now: Timestamp) -> Result<Option<&ClientCertificate>, NotGood> {
+        let (Some(shown), Some(tls)) = (&self.shown, &self.listener.tls) else {
+            return Ok(None);
+        };
+        if shown.is_good(tls, now) { Ok(Some(&shown.certificate)) } else { Err(NotGood) }
+    }
+
     /// Whether nobody between it and this proxy can read along.
     pub fn speaks_tls(&self) -> bool {
         self.listener.tls.is_some()
     }
 }
+
+/// A client's certificate is not good any more: it was revoked, or its authority is not trusted now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the client's certificate is not good any more")]
+pub struct NotGood;
 
 /// What a server is started with.
 pub struct Server {

@@ -41,7 +41,10 @@ pub use self::{
     admin::admin_address,
     configuration::{Configuration, read_policies, read_policies_of, read_text},
     limits::{Http2Limits, Limits},
-    listener::{ALPN_HTTP2, CurrentTls, ListenAddress, ListenerSettings, Protocols, Redirect},
+    listener::{
+        ALPN_HTTP2, CurrentTls, Epoch, ListenAddress, ListenerSettings, Protocols, Redirect,
+        Renewed,
+    },
     log::{AccessLogSettings, events_format},
     memory::SnapshotSettings,
     moving::{MoveMode, Moving},

@@ -14,6 +14,7 @@ mod memory;
 mod moving;
 mod newcomers;
 mod no_room;
+mod owed;
 mod recent;
 mod redis;
 mod secret;
@@ -29,7 +30,7 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use self::{memo::Memo, moving::Moved, newcomers::Newcomers, redis::RedisStore};
+use self::{memo::Memo, moving::Moved, newcomers::Newcomers, owed::Owed, redis::RedisStore};
 use crate::{
     clock::Timestamp,
     limit::{
@@ -127,11 +128,13 @@ pub struct Stores {
     /// Who is moved to the next store, if there is one.
     pub moving: Move,
     /// What happened.
-    pub counts: Counts,
+    pub counts: Arc<Counts>,
     /// Units that responses may still give back, of limits that count only some.
     unsettled: Arc<Unsettled>,
     /// Counters in Redis that clients have asked for lately.
     newcomers: Newcomers,
+    /// What was admitted here while Redis was away, and Redis does not have.
+    owed: Owed,
 }
 
 /// The stores, as one worker reaches them.
@@ -172,9 +175,10 @@ impl Stores {
             settings,
             secret,
             moving,
-            counts: Counts::default(),
+            counts: Arc::default(),
             unsettled: Arc::default(),
             newcomers,
+            owed: Owed::default(),
         }
     }
 
@@ -196,6 +200,11 @@ impl Stores {
         self.secret.as_ref().filter(|secret| secret.standing() == SecretStanding::Awaited)
     }
 
+    /// Counters that have something which Redis does not: it was admitted while Redis was away.
+    pub fn owed(&self) -> usize {
+        self.owed.len()
+    }
+
     /// Whether responses say so when Redis did not decide about them.
     pub fn tells_fallback(&self) -> bool {
         self.settings.tells_fallback
@@ -209,8 +218,9 @@ impl Store {
         let backend = |kind: &StoreKind| match kind {
             StoreKind::Memory => Backend::Memory(Arc::clone(&stores.memory)),
             StoreKind::Redis(settings) => {
-                let secret = stores.secret.clone();
-                Backend::Redis(RedisStore::start(settings, stores.settings.deadline, secret))
+                let (secret, counts) = (stores.secret.clone(), Arc::clone(&stores.counts));
+                let patience = stores.settings.deadline;
+                Backend::Redis(RedisStore::start(settings, patience, (secret, counts)))
             }
         };
         let current = backend(&stores.settings.current);
@@ -288,7 +298,12 @@ impl Store {
         let backend = match outcome.decided_by {
             DecidedBy::Current => &self.current,
             DecidedBy::Next => self.next.as_ref()?,
-            DecidedBy::Local => return self.settle_locally(charge, adjustment, now),
+            DecidedBy::Local => {
+                if let Adjustment::Take = adjustment {
+                    self.owe(std::slice::from_ref(charge), self.decider(charge.key.owner));
+                }
+                return self.settle_locally(charge, adjustment, now);
+            }
             DecidedBy::Nobody => return None,
         };
         if outcome.decided_by == DecidedBy::Current {
@@ -309,15 +324,16 @@ impl Store {
         &self.stores.unsettled
     }
 
-    /// What is due from time to time: drop counters in the process that are over, and see to the
-    /// secret that Redis keeps.
+    /// What is due from time to time: drop counters in the process that are over, see to the secret
+    /// that Redis keeps, and let Redis have what was admitted without it.
     pub fn tick(self: &Rc<Self>, now: Timestamp) {
         self.look_after_secret(now);
         self.stores.memory.sweep(self.local_time(now));
+        self.pay_some(now);
     }
 
-    /// Waits until it is known whether Redis is there, and what it keeps, before the worker begins: what comes first
-    /// need not be decided without it.
+    /// Waits until it is known whether Redis is there, and what it keeps, before the worker begins:
+    /// what comes first need not be decided without it.
     pub async fn ready(&self) {
         let begun = Instant::now();
         for redis in self.redis() {
@@ -330,8 +346,9 @@ impl Store {
     }
 
     /// Sends what is still to be put right, before the worker ends.
-    pub async fn finish(&self) {
+    pub async fn finish(self: &Rc<Self>, now: Timestamp) {
         let deadline = Instant::now() + LAST_WORDS;
+        self.pay_all(now, deadline).await;
         for redis in self.redis() {
             redis.finish(deadline).await;
         }

@@ -4,6 +4,8 @@
 //! and the upstream receives exactly that text followed by the query as the client wrote it; so a
 //! limit cannot be dodged by a spelling that only the upstream understands.
 
+mod disguise;
+
 use std::{borrow::Cow, net::Ipv6Addr};
 
 use http::{
@@ -34,6 +36,12 @@ pub enum TargetError {
     /// `%2f` in a path where [`EncodedSlash::Reject`] holds.
     #[error("path holds an escaped slash")]
     EscapedSlash,
+    /// A dot segment that only a server shows that decodes twice, or folds characters.
+    #[error("path holds a dot segment in disguise")]
+    HiddenDots,
+    /// UTF-8 that takes more bytes for a character than it needs (RFC 3629, section 10).
+    #[error("path holds overlong UTF-8")]
+    Overlong,
     /// A `%` without two hexadecimal digits behind it.
     #[error("target holds an invalid percent escape")]
     InvalidEscape,
@@ -74,12 +82,21 @@ pub enum EncodedSlash {
 /// Escapes of unreserved characters are decoded, once, and the others are put in upper case; then
 /// dot segments are removed as RFC 3986, section 5.2.4 does it; then repeated slashes are merged.
 /// A segment of dots and parameters (`..;a=b`) counts as dots, because servlet containers drop the
-/// parameters first. All other parameters and characters stay as they are.
+/// parameters first; so does `..%3Ba=b`, which a proxy between may decode. All other parameters and
+/// characters stay as they are, unless they are dots in disguise.
 pub fn normalize_path(raw: &str, encoded_slash: EncodedSlash) -> Result<Cow<'_, str>, TargetError> {
-    if is_plain(raw.as_bytes()) || is_normal(raw.as_bytes(), encoded_slash) {
+    if is_plain(raw.as_bytes()) {
         return Ok(Cow::Borrowed(raw));
     }
-    rewrite(raw.as_bytes(), encoded_slash).map(Cow::Owned)
+    let normal = if is_normal(raw.as_bytes(), encoded_slash) {
+        Cow::Borrowed(raw)
+    } else {
+        Cow::Owned(rewrite(raw.as_bytes(), encoded_slash)?)
+    };
+    if normal.contains('%') {
+        disguise::check(&normal)?;
+    }
+    Ok(normal)
 }
 
 /// Checks a query, which is forwarded untouched: nothing is matched on it.
@@ -335,11 +352,12 @@ enum Dots {
 
 /// Whether the first segment of `tail` is dots, with or without parameters.
 fn leading_dots(tail: &[u8]) -> Option<Dots> {
-    match tail {
-        [b'.'] | [b'.', b'/' | b';', ..] => Some(Dots::Current),
-        [b'.', b'.'] | [b'.', b'.', b'/' | b';', ..] => Some(Dots::Parent),
-        _ => None,
-    }
+    let (dots, rest) = match tail {
+        [b'.', b'.', rest @ ..] => (Dots::Parent, rest),
+        [b'.', rest @ ..] => (Dots::Current, rest),
+        _ => return None,
+    };
+    matches!(rest, [] | [b'/' | b';', ..] | [b'%', b'3', b'B' | b'b', ..]).then_some(dots)
 }
 
 enum Escape {

@@ -9,8 +9,10 @@ mod dial;
 mod ejection;
 mod endpoint;
 mod failure;
+mod frames;
 mod group;
 mod headers;
+mod heads;
 mod health;
 mod http1;
 mod http2;
@@ -21,6 +23,7 @@ mod report;
 mod resolve;
 mod retry;
 mod roster;
+mod shares;
 mod slots;
 mod stream;
 mod unsound;
@@ -37,6 +40,7 @@ use self::{
     failure::Failure,
     pool::{Acquired, Carrier, Pool},
     retry::{Cost, Original, Tries},
+    unsound::without_content,
     way::{Way, Ways},
 };
 use crate::{
@@ -68,6 +72,15 @@ pub struct Upstreams {
     ticker: Rc<Ticker>,
 }
 
+/// Who sends a request, as far as upstreams are concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender {
+    /// A hash that tells the caller from others.
+    pub caller: u128,
+    /// The number of the client's address, or of its network; none: what it uses is not bounded.
+    pub client: Option<u128>,
+}
+
 /// A connection in HTTP/1.1 of a request's own, which is not for others after it.
 #[derive(Debug)]
 pub struct OwnConnection {
@@ -87,6 +100,8 @@ struct Attempt<'r> {
     way: &'r Way,
     upstream: &'r Upstream,
     endpoint: &'r Arc<Endpoint>,
+    /// The number of the client's address.
+    client: Option<u128>,
     /// The request, if it may be sent twice.
     original: Option<&'r Original>,
 }
@@ -105,8 +120,7 @@ impl Upstreams {
         self.ways.close_idle();
     }
 
-    /// Sends a request of `caller`, a hash that tells him from others, and waits for the head of its
-    /// response.
+    /// Sends a request and waits for the head of its response.
     ///
     /// What fails is tried again, as far as the policy's attempts and the budget go, if it was
     /// certainly never sent, or may be sent twice and nothing of a response has come.
@@ -116,7 +130,7 @@ impl Upstreams {
     pub async fn forward(
         &self,
         upstream: &Upstream,
-        caller: u128,
+        Sender { caller, client }: Sender,
         (mut parts, body): (Parts, ClientBody),
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
         let body = RequestBody::new(body, upstream);
@@ -132,7 +146,7 @@ impl Upstreams {
         let original = original.as_ref();
         let mut endpoint = way.first(caller, upstream).await?;
         loop {
-            let attempt = Attempt { way: &way, upstream, endpoint: &endpoint, original };
+            let attempt = Attempt { way: &way, upstream, endpoint: &endpoint, client, original };
             let (result, again, cost) = match attempt.make(request).await {
                 Ok(response) => {
                     let status = response.status();
@@ -169,21 +183,21 @@ impl Upstreams {
         }
     }
 
-    /// A new connection in HTTP/1.1 to a server for one request of `caller`, who keeps it.
+    /// A new connection in HTTP/1.1 to a server for one request, which keeps it.
     ///
     /// # Errors
     /// [`UpstreamError`]; nothing was sent.
     pub async fn connect(
         &self,
         upstream: &Upstream,
-        caller: u128,
+        Sender { caller, client }: Sender,
     ) -> Result<OwnConnection, UpstreamError> {
         let way = self.ways.to(upstream)?;
         way.budget.earn(&upstream.retries);
         let mut tries = Tries::new(&upstream.retries);
         let mut endpoint = way.first(caller, upstream).await?;
         loop {
-            let error = match connect_to(&way, &endpoint, upstream).await {
+            let error = match connect_to(&way, &endpoint, (upstream, client)).await {
                 Ok(connection) => return Ok(connection),
                 Err(error) => error,
             };
@@ -206,10 +220,11 @@ impl Upstreams {
 async fn connect_to(
     way: &Way,
     endpoint: &Arc<Endpoint>,
-    upstream: &Upstream,
+    (upstream, client): (&Upstream, Option<u128>),
 ) -> Result<OwnConnection, UpstreamError> {
-    let loaded = endpoint.load();
-    let slot = way.pool(endpoint).slot(upstream).await?;
+    let (mut loaded, pool) = (endpoint.load(), way.pool(endpoint));
+    loaded.hold(pool.share(client, upstream).await?);
+    let slot = pool.slot(upstream).await?;
     let stream = way.dialer.dial(endpoint, Protocol::Http1, upstream).await?;
     Ok(OwnConnection { stream, slot, loaded, endpoint: Arc::clone(endpoint) })
 }
@@ -223,8 +238,12 @@ impl Attempt<'_> {
     /// the budget has to bear: it happens at most once a request, and takes an answer on the same
     /// connection before it.
     async fn make(self, request: Request<RequestBody>) -> Result<Response<UpstreamBody>, Failure> {
-        let Attempt { way, upstream, endpoint, original } = self;
-        let (loaded, pool) = (endpoint.load(), way.pool(endpoint));
+        let Attempt { way, upstream, endpoint, client, original } = self;
+        let (mut loaded, pool) = (endpoint.load(), way.pool(endpoint));
+        match pool.share(client, upstream).await {
+            Ok(share) => loaded.hold(share),
+            Err(error) => return Err(Failure::unsent(error, request)),
+        }
         let acquired = match pool.acquire(upstream).await {
             Ok(acquired) => acquired,
             Err(error) => return Err(Failure::unsent(error, request)),
@@ -245,7 +264,12 @@ impl Attempt<'_> {
             }
             Err(failure) => return Err(failure),
         };
-        Ok(response.map(|body| UpstreamBody::new(body, source, loaded, upstream.idle_timeout)))
+        let response =
+            response.map(|body| UpstreamBody::new(body, source, loaded, upstream.idle_timeout));
+        match response.status() {
+            StatusCode::RESET_CONTENT => without_content(response).await.map_err(Failure::sent),
+            _ => Ok(response),
+        }
     }
 
     /// Makes it on a new connection, or one that is there if there may be no more of them.

@@ -62,6 +62,10 @@ pub enum Rule {
     UselessCertificate,
     /// A key of a set was skipped.
     SkippedKey,
+    /// A CRL is past its next update.
+    StaleCrl,
+    /// An authority whose clients are refused, since it has no CRL.
+    MissingCrl,
 }
 
 impl Warning {
@@ -90,7 +94,7 @@ impl fmt::Display for Warning {
 
 impl Rule {
     /// Every kind.
-    pub const ALL: [Rule; 14] = [
+    pub const ALL: [Rule; 16] = [
         Rule::ShadowedRoute,
         Rule::UnusedLimit,
         Rule::UnusedTier,
@@ -105,6 +109,8 @@ impl Rule {
         Rule::PublishedSecret,
         Rule::UselessCertificate,
         Rule::SkippedKey,
+        Rule::StaleCrl,
+        Rule::MissingCrl,
     ];
 
     /// What programs know it by. It does not change.
@@ -124,6 +130,8 @@ impl Rule {
             Rule::PublishedSecret => "published-secret",
             Rule::UselessCertificate => "useless-certificate",
             Rule::SkippedKey => "skipped-key",
+            Rule::StaleCrl => "stale-crl",
+            Rule::MissingCrl => "missing-crl",
         }
     }
 
@@ -150,6 +158,8 @@ impl Rule {
             Rule::PublishedSecret => "A secret is the sample's, which is published.",
             Rule::UselessCertificate => "A certificate is not valid now, or no client gets it.",
             Rule::SkippedKey => "A key of the set cannot be used, and was skipped.",
+            Rule::StaleCrl => "A list of revoked certificates is out of date.",
+            Rule::MissingCrl => "An authority has no list of revoked certificates.",
         }
     }
 }

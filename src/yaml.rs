@@ -11,11 +11,12 @@
 //! - `node`: the tree, and the types that keep a place beside a value.
 //! - `decode`: tree to types, collecting problems.
 //! - `example`: what a field takes, from the JSON Schema of its file.
-//! - `problem`: a problem, and how it is shown; `mask`: what is not shown of it.
+//! - `problem`: a problem, and how it is shown; `mask` and `conceal`: what is not shown of it.
 //! - `schema`: what editors check a file by.
 //! - `size`: sizes with their units.
 //! - `suggest`: "did you mean".
 
+mod conceal;
 mod decode;
 mod doubt;
 mod environment;
@@ -71,8 +72,9 @@ impl Document {
     ///
     /// The first thing that is wrong with the YAML itself: nothing behind it can be trusted.
     pub fn parse(name: &str, text: &str) -> Result<Self, Problem> {
-        let source = Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text));
+        let mut source = Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text));
         let root = load::load(&source)?;
+        source.conceal(conceal::concealed(&root));
         Ok(Self { source, root, unfilled: Unfilled::default(), schema: None })
     }
 

@@ -110,7 +110,7 @@ fn full_entry<'e>() -> Entry<'e> {
 
 fn finish_with_everything(mut tail: Tail) {
     tail.count_sent(12);
-    tail.add_grpc_status(8);
+    tail.add_grpc_status(8, Some(StatusCode::TOO_MANY_REQUESTS));
     tail.add_tunnel(1, 2);
     tail.end(false);
 }
@@ -135,7 +135,7 @@ fn text_lines_read_from_left_to_right() {
         line,
         "1970-01-01T00:00:00.000Z id 127.0.0.1 user:42 free GET /a route=/** 200 core=1/5000 \
          exempt denied=limit denied_by=core would_deny=\"search;candidate\" upstream=1.204ms \
-         error=\"denied by limit core\" grpc_status=8 up=1 down=2 in=7 out=12 total=ms aborted\n"
+         error=\"denied by limit core\" grpc_status=8 stands_for=429 up=1 down=2 in=7 out=12 total=ms aborted\n"
     );
 }
 
@@ -223,8 +223,8 @@ fn user_agent_cannot_forge_a_field_and_is_cut() {
 fn grpc_status_is_told_once() {
     let settings = AccessLogSettings { format: Format::Json, only: Only::All };
     let line = logged_by(settings, &entry(&42), |mut tail| {
-        tail.add_grpc_status(8);
-        tail.add_grpc_status(0);
+        tail.add_grpc_status(8, None);
+        tail.add_grpc_status(0, None);
         tail.end(true);
     });
     assert!(line.contains(",\"grpc_status\":8,") && line.matches("grpc_status").count() == 1);

@@ -5,6 +5,7 @@ use std::{borrow::Cow, fmt::Write};
 use super::{Context, Phase, upstreams};
 use crate::{
     clock::Timestamp,
+    events::Unwritten,
     server::Fault,
     store::{NoRoom, Unanswered},
 };
@@ -57,6 +58,12 @@ pub(super) fn text(context: &Context) -> String {
     text.family("tollgate_config_needs_restart", Kind::Gauge, help);
     text.sample(&[], u64::from(!report.needs_restart.is_empty()));
 
+    let help = "Lines of events that were not written: like others before, or nobody read them.";
+    text.family("tollgate_events_dropped_total", Kind::Counter, help);
+    let Unwritten { repeated, unread } = Unwritten::so_far();
+    text.sample(&[("reason", "repeated")], repeated);
+    text.sample(&[("reason", "unread")], unread);
+
     text.family("tollgate_store_counters", Kind::Gauge, "Counters in the process.");
     text.sample(&[], context.shared.stores.memory.len() as u64);
     let help = "Those of them by what clients choose: headers, cookies, hosts, paths.";
@@ -72,6 +79,16 @@ pub(super) fn text(context: &Context) -> String {
     for reason in Unanswered::ALL {
         text.sample(&[("reason", reason.name())], counts.unanswered(reason));
     }
+    let help = "Charges that Redis may have taken: the connection broke before it answered.";
+    text.family("tollgate_store_unknown_charges_total", Kind::Counter, help);
+    text.sample(&[], counts.unknown());
+    let help =
+        "Counters with units that were admitted without Redis, and that it does not have yet.";
+    text.family("tollgate_store_owed_counters", Kind::Gauge, help);
+    text.sample(&[], context.shared.stores.owed() as u64);
+    let help = "Requests admitted without Redis that it will never hear of, for lack of room.";
+    text.family("tollgate_store_unowed_total", Kind::Counter, help);
+    text.sample(&[], counts.unowed());
     let help = "Decisions that were also asked of the next store.";
     text.family("tollgate_store_mirrored_total", Kind::Counter, help);
     text.sample(&[], counts.mirrored());

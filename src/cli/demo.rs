@@ -59,12 +59,12 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let settings = format!("version: 1\nlisteners: [{{ address: \"{listen}\" }}]\n{LIMITS}\n");
     let settings = Settings::parse(Path::new("demo"), &settings, &sources)?;
     let configuration = Configuration { settings, policies: Policies::new(vec![policy]) };
-    let result = serve(configuration, None, Inherited::default(), |addresses| {
+    let result = serve(configuration, None, Inherited::default(), &events, |addresses| {
         let address = addresses.first().and_then(ListenAddress::tcp).unwrap_or(listen);
         let tokens = Tokens { free: mint(&key, "42", "free")?, pro: mint(&key, "7", "pro")? };
         Ok(introduce(output, address, &tokens)?)
     });
-    events.flush(LAST_WORDS);
+    events.finish(LAST_WORDS);
     result
 }
 

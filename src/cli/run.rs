@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod notify;
+mod reports;
 mod signals;
 mod sockets;
 mod upkeep;
@@ -21,7 +22,7 @@ use crate::{
     admin::Phase,
     cases::verify,
     clock::Clock,
-    events::log_to_stderr,
+    events::{Events, log_to_stderr},
     gate::Shared,
     pipe::Pipe,
     policy::Sources,
@@ -64,8 +65,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     verify(&file, &configuration)?;
     let (inputs, settings) = (recording.inputs(), configuration.settings.clone());
     let origin = Origin { file, sources, inputs, settings };
-    let result = serve(configuration, Some(origin), inherited, |_| Ok(()));
-    events.flush(LAST_WORDS);
+    let result = serve(configuration, Some(origin), inherited, &events, |_| Ok(()));
+    events.finish(LAST_WORDS);
     result
 }
 
@@ -76,6 +77,7 @@ pub(super) fn serve(
     configuration: Configuration,
     origin: Option<Origin>,
     inherited: Inherited,
+    events: &Events,
     ready: impl FnOnce(&[ListenAddress]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let settings = &configuration.settings;
@@ -92,7 +94,9 @@ pub(super) fn serve(
     let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
     announce(settings, &configuration.policies, Clock::System.now());
     let pipe = Pipe::start(io::stdout(), |lines| {
-        tracing::warn!(lines, "access log lines were dropped: nobody reads them fast enough");
+        // Clients can cause it again and again, unlike the rest of what is told here.
+        const TARGET: &str = "tollgate::access_log";
+        tracing::warn!(target: TARGET, lines, "lines were dropped: nobody reads them fast enough");
     });
     let access_log = settings.access_log.map(|own| AccessLog::new(own, pipe.clone()));
     let snapshot = settings.store.snapshot.clone();
@@ -102,6 +106,7 @@ pub(super) fn serve(
         .map(|snapshot| Keeper::start(store, snapshot.file, snapshot.every, Clock::System))
         .transpose()?;
     let mut upkeep = Upkeep::start(&shared, origin, admin)?;
+    let told = Arc::clone(&shared);
     let server = Server { shared, listeners, workers, access_log, drain };
 
     let mut is_relieved = false;
@@ -135,8 +140,13 @@ pub(super) fn serve(
             notify::stopping();
             let _ = tokio::time::timeout(delay, signals.hurry()).await;
         };
-        Ok::<_, Failure>(server.run_until(shutdown, hurrying.hurry()).await?)
+        let stopped = tokio::select! {
+            stopped = server.run_until(shutdown, hurrying.hurry()) => stopped?,
+            never = reports::keep_reporting(&told, events) => match never {},
+        };
+        Ok::<_, Failure>(stopped)
     })?;
+    reports::report(&told);
     // First what must not be lost: what follows files may take its time to end.
     if let Some(keeper) = keeper {
         keeper.finish();

@@ -10,6 +10,7 @@ use http::{Method, StatusCode};
 use super::{
     Failure,
     call::{PATIENCE, Where, call},
+    counted,
     reload::{read, write_problems},
 };
 use crate::admin::{
@@ -64,7 +65,8 @@ fn write_summary(output: &mut dyn Write, status: &Status) -> std::io::Result<()>
     writeln!(output, "reloads: {} done, {} refused", reloads.done, reloads.failed)?;
     for PolicyStatus { name, hosts, limits, routes } in &status.policies {
         let hosts = if hosts.is_empty() { "all hosts".into() } else { hosts.join(", ") };
-        writeln!(output, "policy {name}: {hosts}, {limits} limits, {routes} routes")?;
+        let (limits, routes) = (counted(*limits, "limit"), counted(*routes, "route"));
+        writeln!(output, "policy {name}: {hosts}, {limits}, {routes}")?;
     }
     for upstream in &status.upstreams {
         write_upstream(output, upstream)?;

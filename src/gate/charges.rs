@@ -72,7 +72,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    fn stance(self) -> Stance {
+    pub(super) fn stance(self) -> Stance {
         match self {
             Role::Primary | Role::Secondary => Stance::Enforce,
             Role::Shadow | Role::Candidate | Role::Refund => Stance::Observe,
@@ -93,8 +93,9 @@ impl<'r, 'p> Charges<'r, 'p> {
         Ok(asked)
     }
 
-    /// That the request has one value of each header and cookie that its limits count by. It is asked
-    /// before anybody is identified: what cannot be counted must cost nothing either.
+    /// That the request has one value of each header and cookie that its limits count by, unless its
+    /// address is charged nothing. It is asked before anybody is identified: what cannot be counted
+    /// must cost nothing either.
     ///
     /// # Errors
     /// [`Rejection::AmbiguousKey`].
@@ -103,8 +104,10 @@ impl<'r, 'p> Charges<'r, 'p> {
         let is_enforced = |limit: &&Limit| limit.enforcement != Enforcement::Nobody;
         let mut limits = self.possible_limits().filter(is_enforced);
         match limits.find(|limit| is_ambiguous(limit, self.client.headers)) {
-            Some(limit) => Err(Rejection::AmbiguousKey(limit.name.clone())),
-            None => Ok(()),
+            Some(limit) if !self.policy.exempt.contains_address(self.client.address) => {
+                Err(Rejection::AmbiguousKey(limit.name.clone()))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -187,13 +190,13 @@ impl<'r, 'p> Charges<'r, 'p> {
                 warn_of_unfit_claim(self, limit, identity);
             }
             return match limit.per.on_missing {
-                OnMissing::Deny if is_enforced(limit, identity) => {
+                OnMissing::Deny if self.is_enforced(limit, identity) => {
                     Err(Rejection::MissingKey(limit.name.clone()))
                 }
                 OnMissing::Deny | OnMissing::Skip => Ok(()),
             };
         };
-        let role = match is_enforced(limit, identity) {
+        let role = match self.is_enforced(limit, identity) {
             false => Role::Shadow,
             true if asked.has_primary_besides(limit) => Role::Secondary,
             true => Role::Primary,
@@ -239,6 +242,26 @@ impl<'r, 'p> Charges<'r, 'p> {
         statuses.names_others(unchanged) || statuses.contains(unchanged) && is_revalidation()
     }
 
+    /// Whether a limit denies this caller.
+    ///
+    /// Which callers it does not is drawn under the secret that counters are named with: who knew the
+    /// draw could choose a name or an address that is never denied. Proxies that share the secret
+    /// draw alike. Without one it is drawn anew at a restart, as the counters begin anew then.
+    fn is_enforced(&self, limit: &Limit, identity: &Identity<'_>) -> bool {
+        let percent = match limit.enforcement {
+            Enforcement::Everybody => return true,
+            Enforcement::Nobody => return false,
+            Enforcement::Percent(percent) => percent,
+        };
+        let caller = match &identity.caller {
+            Some(caller) => caller.hash,
+            None => Keys { charges: self, per: &limit.per, identity }.address(),
+        };
+        let caller = caller.to_le_bytes();
+        let parts = [(b'%', limit.name.as_bytes()), (b'c', caller.as_slice())];
+        self.identifier.hasher.hash(parts) % 100 < percent.into()
+    }
+
     fn cost(&self, limit: &'p Limit) -> &'p Cost {
         self.route.and_then(|route| route.cost.as_ref()).unwrap_or(&limit.cost)
     }
@@ -251,14 +274,5 @@ impl<'p> Asked<'p> {
             asked.role == Role::Primary && !std::ptr::eq(asked.limit, limit)
         };
         self.limits.iter().any(is_other)
-    }
-}
-
-/// Whether a limit denies this caller.
-fn is_enforced(limit: &Limit, identity: &Identity<'_>) -> bool {
-    match limit.enforcement {
-        Enforcement::Everybody => true,
-        Enforcement::Nobody => false,
-        Enforcement::Percent(percent) => identity.percentile(&limit.name) < percent,
     }
 }

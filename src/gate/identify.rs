@@ -4,7 +4,7 @@
 //! plenty. So failures are charged to the client's address, and an address that has used up its
 //! limit is charged before anything dear is done for it.
 
-use super::{charges::Charges, judge::Judge, tally::Tally};
+use super::{charges::Charges, judge::Judge, tally::Tally, unread_scheme::warn_of_unread_scheme};
 use crate::{
     identity::{CredentialError, Identity, IdentityError},
     policy::Auth,
@@ -20,10 +20,24 @@ impl Judge {
         &self,
         charges: Charges<'_, 'p>,
     ) -> Result<Identity<'p>, (Option<Tally<'p>>, Rejection)> {
-        match self.find_caller(charges, || self.distrust.permit(&charges)).await {
-            Ok(identity) => Ok(identity),
+        let distrust = &self.shared.distrust;
+        let patience = distrust.watch(&charges);
+        let found = self.find_caller(charges, || distrust.permit(&charges)).await;
+        patience.end();
+        match found {
+            Ok(identity) => {
+                if identity.token.is_none() {
+                    warn_of_unread_scheme(&self.shared, &charges);
+                }
+                Ok(identity)
+            }
             Err(IdentityError::NotTrusted) => self.identify_untrusted(charges).await,
-            Err(error) => Err(self.charge_address(charges, error).await),
+            Err(error) => {
+                if error == IdentityError::Missing {
+                    warn_of_unread_scheme(&self.shared, &charges);
+                }
+                Err(self.charge_address(charges, error).await)
+            }
         }
     }
 
@@ -44,8 +58,11 @@ impl Judge {
             self.distrust(&charges, tally.as_ref());
             return Err((tally, rejection));
         }
-        self.distrust.forget(&charges);
+        let distrust = &self.shared.distrust;
+        distrust.forget(&charges);
+        let patience = distrust.watch(&charges);
         let found = self.find_caller(charges, || Some(())).await;
+        patience.end();
         let is_clients_fault = found.as_ref().is_err_and(is_clients_fault);
         let tally = match tally {
             Some(tally) if !is_clients_fault => {
@@ -62,7 +79,7 @@ impl Judge {
         if charges.is_charged()
             && let Some(until) = tally.and_then(Tally::denied_until)
         {
-            self.distrust.add(charges, until);
+            self.shared.distrust.add(charges, until);
         }
     }
 
@@ -123,7 +140,8 @@ impl Judge {
     }
 }
 
-/// Nobody pays for an issuer that cannot be asked.
+/// Nobody pays for a token that was not looked at: because its issuer cannot be asked, or because the
+/// issuer is being asked about too many others of the address.
 fn is_clients_fault(error: &IdentityError) -> bool {
-    *error != IdentityError::Unavailable
+    !matches!(error, IdentityError::Unavailable | IdentityError::Crowded)
 }

@@ -23,10 +23,13 @@ pub(super) fn warn_of_ignored_chain(
         return;
     }
     let setting = match &peer.listener.address {
-        ListenAddress::Unix(_) if peer.listener.proxy_protocol.is_none() => {
-            "peers: trusted".to_owned()
+        // What is known is whom the balancer has taken the connection from: a client, most often.
+        // To trust its address is not to be advice that somebody pastes.
+        _ if peer.listener.proxy_protocol.is_some() => {
+            "trusted_proxies: [the networks of your proxies]".to_owned()
         }
-        _ => match peer.address {
+        ListenAddress::Unix(_) => "peers: trusted".to_owned(),
+        ListenAddress::Tcp(_) => match peer.address {
             IpAddr::V4(address) => format!("trusted_proxies: [{address}/32]"),
             // Its colons are YAML's, too.
             IpAddr::V6(address) => format!("trusted_proxies: [\"{address}/128\"]"),

@@ -13,7 +13,6 @@ use super::{
     Shared,
     charges::{Asked, Charges},
     cors::{Preflighted, preflight},
-    distrust::Distrust,
     foresee::foresee,
     head::{Head, Target},
     revalidation::is_revalidation,
@@ -22,7 +21,8 @@ use super::{
 use crate::{
     clock::Timestamp,
     identity::{Client, Identity, Vouched},
-    policy::{self, Cors, Policy, Responses, Route, Upstream},
+    limit::Verdict,
+    policy::{self, Cors, Policy, Protocol, Responses, Route, Upstream},
     response::{Format, Rejection},
     store::Store,
     target::Form,
@@ -32,7 +32,6 @@ use crate::{
 pub(super) struct Judge {
     pub(super) shared: Arc<Shared>,
     pub(super) store: Rc<Store>,
-    pub(super) distrust: Distrust,
 }
 
 /// A request, as far as it is judged by.
@@ -61,6 +60,8 @@ pub(super) struct Script {
 pub(super) struct Passage<'p> {
     pub(super) policy: Option<&'p Policy>,
     pub(super) route: Option<&'p Route>,
+    /// Of a browser's question whether it may send a request: whose pages may send it.
+    pub(super) cors: Option<&'p Cors>,
     pub(super) identity: Option<Identity<'p>>,
     pub(super) tally: Option<Tally<'p>>,
     /// Whether the client asks if what it has is still current.
@@ -83,7 +84,7 @@ pub(super) enum Outcome<'p> {
 
 impl Judge {
     pub(super) fn new(shared: Arc<Shared>, store: Rc<Store>) -> Judge {
-        Judge { shared, store, distrust: Distrust::new() }
+        Judge { shared, store }
     }
 
     /// Route, identity, limits: all that is decided before anything is forwarded.
@@ -101,12 +102,8 @@ impl Judge {
         if policy.deny.contains_address(client.address) {
             return (passage, Outcome::Refuse(Rejection::Denied));
         }
-        if let Some(Preflighted { route, course }) = preflight(policy, head, client) {
-            passage.route = Some(route);
-            return match route.addresses.admit(client.address) {
-                Ok(()) => (passage, course),
-                Err(refusal) => (passage, Outcome::Refuse(refusal.into())),
-            };
+        if let Some(preflighted) = preflight(policy, head, client) {
+            return self.judge_preflight(preflighted, sent, passage).await;
         }
         let request = head.as_route_request(client.address);
         let destination = match asks_for_standings(policy, request) {
@@ -145,11 +142,7 @@ impl Judge {
             return (Passage { identity, ..passage }, Outcome::Refuse(Rejection::Denied));
         }
         let (tally, outcome) = match destination {
-            None => {
-                let asked = charges.of_caller(&identity);
-                let decision = self.store.peek(&asked.charges, now).await;
-                (Some(Tally::peeked(asked, decision, now)), Outcome::Standings)
-            }
+            None => self.look_up(charges, &identity).await,
             Some((route, upstream)) => match charges.of(&identity) {
                 Ok(asked) => match self.charge(asked, charges, &identity).await {
                     (tally, Some(rejection)) => {
@@ -173,6 +166,28 @@ impl Judge {
         (Passage { identity: Some(identity), tally, ..passage }, outcome)
     }
 
+    /// The same for a browser's question whether it may send a request.
+    async fn judge_preflight<'p>(
+        &self,
+        preflighted: Preflighted<'p>,
+        sent: Sent<'_, 'p>,
+        passage: Passage<'p>,
+    ) -> (Passage<'p>, Outcome<'p>) {
+        let Preflighted { route, cors, course } = preflighted;
+        let Sent { head, client, now, script, .. } = sent;
+        let passage = Passage { route, cors: Some(cors), ..passage };
+        if let Some(Err(refusal)) = route.map(|route| route.addresses.admit(client.address)) {
+            return (passage, Outcome::Refuse(refusal.into()));
+        }
+        let (Some(policy), Outcome::Forward(..)) = (passage.policy, &course) else {
+            return (passage, course);
+        };
+        let identifier = &self.shared.identifier;
+        let charges = Charges { identifier, policy, route, head, client, now, script };
+        let (tally, denied) = self.charge_preflight(charges).await;
+        (Passage { tally, ..passage }, denied.map_or(course, Outcome::Refuse))
+    }
+
     /// Takes all charges or none. Tells what came of it, and why the request is denied.
     pub(super) async fn charge<'p>(
         &self,
@@ -186,6 +201,9 @@ impl Judge {
         let tally = match charges.is_charged() {
             true => {
                 let decision = self.store.charge(&asked.charges, charges.now).await;
+                if matches!(&decision, Ok(decision) if decision.verdict == Verdict::Allow) {
+                    self.note_change(charges.policy, identity, charges.now);
+                }
                 let unsettled = self.store.unsettled();
                 decision.map(|decision| Tally::charged(asked, decision, charges.now, unsettled))
             }
@@ -213,6 +231,15 @@ impl<'p> Passage<'p> {
             (Format::Problem, Some(tally)) => tally.violated().collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// Whether the route leads to servers that are spoken to in HTTP/2, as gRPC needs it.
+    pub(super) fn may_speak_grpc(&self) -> bool {
+        let upstream = self
+            .policy
+            .zip(self.route)
+            .and_then(|(policy, route)| policy.upstreams.get(route.upstream));
+        upstream.is_some_and(|upstream| upstream.protocol == Protocol::Http2)
     }
 
     /// Whether the policy exempts the client from all limits.

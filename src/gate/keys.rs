@@ -132,7 +132,8 @@ impl Keys<'_, '_, '_> {
         }
     }
 
-    fn address(&self) -> u128 {
+    /// The client's address, as far as the limit tells one from another.
+    pub(super) fn address(&self) -> u128 {
         let prefixes = Prefixes { ipv4: self.per.ipv4_prefix, ipv6: self.per.ipv6_prefix };
         let Charges { identifier, client, .. } = self.charges;
         identifier.hash_address(client.address, prefixes)

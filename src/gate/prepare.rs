@@ -10,7 +10,7 @@ use super::{
     upgrade,
 };
 use crate::{
-    identity::CallerValue,
+    identity::{CallerValue, Identity},
     policy::{Auth, Protocol, Upstream},
     server::Peer,
     upstream::{Forwarding, clean_request},
@@ -44,14 +44,20 @@ impl Judge {
         parts.version = Version::HTTP_11;
         let headers = &mut parts.headers;
         if let (Some(policy), Some(route)) = (passage.policy, passage.route) {
-            policy.identity.forwarded.strip(headers);
+            let sources = &policy.identity.sources;
+            let has_token = |identity: &Identity<'_>| identity.token.is_some();
             match route.auth {
-                Auth::None => policy.identity.sources.strip_keys(headers),
-                _ => policy.identity.sources.strip(headers),
+                Auth::None => sources.strip_keys(headers),
+                // Only what was found good goes on: who relies on this proxy does not look again.
+                _ if sources.forward && passage.identity.as_ref().is_some_and(has_token) => {
+                    sources.strip_others(headers);
+                }
+                _ => sources.strip(headers),
             }
         }
         clean_request(
             headers,
+            &upstream.own_headers,
             Forwarding {
                 peer: &peer.address_value,
                 peer_address: peer.address,

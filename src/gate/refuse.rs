@@ -7,6 +7,7 @@ use http::{HeaderValue, Response, header};
 use super::{Arrival, Gate, X_REQUEST_ID};
 use crate::{
     access_log::{Entry, Tail},
+    panics::Panic,
     policy::Responses,
     response::{Body, Format, Rejection, Telling},
     server::Peer,
@@ -51,14 +52,25 @@ impl Gate {
         response.map(|body| body.with_tail(tail))
     }
 
-    /// What the client of a request is told whose handling has just panicked. Its line was written as
-    /// that ended, unless it had not come so far.
-    pub fn fail(&self, peer: &Peer) -> Response<Body> {
-        let Some(request_id) = self.panicked.take() else {
-            return self.refuse(Rejection::Internal, peer, b"");
-        };
+    /// What the client of a request is told whose handling has just panicked, and the log. Its line in
+    /// the access log was written as that ended, unless it had not come so far.
+    pub fn fail(&self, peer: &Peer, panic: Panic) -> Response<Body> {
         let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
-        last_answer(Rejection::Internal, &request_id, arrival)
+        let (request_id, response) = match self.panicked.take() {
+            Some(request_id) => {
+                let response = last_answer(Rejection::Internal, &request_id, arrival);
+                (Some(request_id), response)
+            }
+            None => {
+                let response = self.refuse(Rejection::Internal, peer, b"");
+                (response.headers().get(&X_REQUEST_ID).cloned(), response)
+            }
+        };
+        let request_id = request_id.as_ref().and_then(|id| id.to_str().ok());
+        let Panic { message, place, backtrace } = panic;
+        let backtrace = backtrace.as_deref();
+        tracing::error!(request_id, panic = message, place, backtrace, "a request has panicked");
+        response
     }
 }
 

@@ -212,7 +212,7 @@ impl Rehearsal {
             address,
             address_value: address_value.unwrap_or(NO_ID),
             is_trusted: self.judge.shared.trusted_proxies.contains(address),
-            certificate: None,
+            shown: None,
             listener: Arc::new(ListenerSettings::plain(SocketAddr::new(address, 0).into())),
         }
     }

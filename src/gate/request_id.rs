@@ -1,25 +1,22 @@
-//! Request ids: 32 hexadecimal digits that no two requests share.
+//! Request ids: 32 hexadecimal digits that no two requests share, and that tell nothing about the
+//! requests between two.
 
-use std::{
-    cell::Cell,
-    hash::{BuildHasher, RandomState},
-};
+use std::cell::Cell;
 
 use http::{HeaderMap, HeaderValue};
 
-use super::X_REQUEST_ID;
+use super::{X_REQUEST_ID, permutation::Permutation};
 
-/// A worker's source of request ids: a random half that names the worker, and a scrambled counter.
+/// A worker's source of request ids: a counter that is enciphered under the worker's own key. Counted
+/// in the open, ids would tell a client how much the others ask.
 pub(super) struct RequestIds {
-    worker: u64,
+    places: Permutation,
     next: Cell<u64>,
 }
 
 impl Default for RequestIds {
     fn default() -> Self {
-        // The standard library's hasher keys are the operating system's random numbers.
-        let random = || RandomState::new().hash_one(0);
-        RequestIds { worker: random(), next: Cell::new(random()) }
+        RequestIds { places: Permutation::random(), next: Cell::new(0) }
     }
 }
 
@@ -44,23 +41,14 @@ impl RequestIds {
     pub(super) fn fresh(&self) -> HeaderValue {
         let count = self.next.get();
         self.next.set(count.wrapping_add(1));
+        let number = self.places.permute(count.into());
         let mut id = [0; 32];
-        for (half, number) in id.chunks_exact_mut(16).zip([self.worker, scramble(count)]) {
-            for (at, digit) in half.iter_mut().enumerate() {
-                let nibble = (number >> (60 - 4 * at)) as u8 & 15;
-                *digit = nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
-            }
+        for (at, digit) in id.iter_mut().enumerate() {
+            let nibble = (number >> (124 - 4 * at)) as u8 & 15;
+            *digit = nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
         }
         HeaderValue::from_bytes(&id).unwrap_or(HeaderValue::from_static("unknown"))
     }
-}
-
-/// A bijection on 64 bits (the finalizer of SplitMix64), so that ids differ in more than their last
-/// digit and never repeat.
-fn scramble(count: u64) -> u64 {
-    let mixed = (count ^ (count >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ use super::{
 use crate::{
     limit::Standing,
     response::{
-        AllowedOrigin, Body, Format, Rejection, Telling, expose, preferred_format, standings,
+        AllowedOrigin, Body, Format, Rejection, Telling, expose, is_grpc_call, preferred_format,
+        standings,
     },
 };
 
@@ -56,8 +57,12 @@ impl<'r> Audience<'r> {
         request_id: &'r HeaderValue,
         address: IpAddr,
     ) -> Audience<'r> {
+        let format = match passage.may_speak_grpc() && is_grpc_call(request) {
+            true => Format::Grpc,
+            false => preferred_format(request, passage.responses()),
+        };
         Audience {
-            format: preferred_format(request, passage.responses()),
+            format,
             request_id,
             origin: cors::reader(passage, head, &request.headers, address),
         }
@@ -118,7 +123,11 @@ impl Judge {
             let route = passage.route.map_or("", |route| &*route.name);
             let answer =
                 Answer { status, headers, route, is_authenticated, is_revalidation, is_broken_off };
-            tally.settle(&self.store, answer, &self.shared);
+            if tally.settle(&self.store, answer, &self.shared)
+                && let (Some(policy), Some(identity)) = (passage.policy, &passage.identity)
+            {
+                self.note_change(policy, identity, self.shared.clock.now());
+            }
         }
         // What a request has cost is between the upstream and this proxy.
         if let (Some(policy), Some(route)) = (passage.policy, passage.route) {

@@ -4,7 +4,9 @@ use std::{io, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 
-use super::{dearest::Dearest, refunds::Refunds};
+use super::{
+    UnreadSchemes, dearest::Dearest, distrust::Distrust, lookups::Lookups, refunds::Refunds,
+};
 use crate::{
     clock::{Clock, Throttle, Timestamp},
     identity::{Identifier, KeyRing, TrustedProxies},
@@ -32,6 +34,8 @@ pub struct Shared {
     pub trusted_proxies: TrustedProxies,
     /// How often it is logged that a peer's word is not taken.
     pub ignored_chains: Throttle,
+    /// How often it is logged that a scheme of `Authorization` is not read.
+    pub unread_schemes: UnreadSchemes,
     /// Whether upstreams get a `Forwarded` field.
     pub write_forwarded: bool,
     /// How long clients may take.
@@ -44,6 +48,10 @@ pub struct Shared {
     pub dearest: Dearest,
     /// What was given back.
     pub refunds: Refunds,
+    /// Addresses that pay before their tokens are looked at.
+    pub(super) distrust: Distrust,
+    /// How callers stood that have just asked.
+    pub(super) lookups: Lookups,
 }
 
 impl Shared {
@@ -55,6 +63,7 @@ impl Shared {
     pub fn new(configuration: Configuration, clock: Clock) -> io::Result<Shared> {
         let Configuration { settings, policies } = configuration;
         let memory = counters(&settings.store, clock.now()).map_err(io::Error::other)?;
+        let lookups = Lookups::new(settings.store.deadline);
         let stores = Arc::new(Stores::new(settings.store, memory));
         let shared = Shared {
             policies: ArcSwap::default(),
@@ -68,12 +77,15 @@ impl Shared {
             clock,
             trusted_proxies: settings.trusted_proxies,
             ignored_chains: Throttle::new(IGNORED_CHAIN_PAUSE),
+            unread_schemes: UnreadSchemes::default(),
             write_forwarded: settings.write_forwarded,
             timeouts: settings.timeouts,
             limits: settings.limits,
             admission: Admission::new(&settings.limits),
             dearest: Dearest::default(),
             refunds: Refunds::default(),
+            distrust: Distrust::new(),
+            lookups,
         };
         shared.install(policies);
         Ok(shared)
@@ -105,12 +117,15 @@ impl Shared {
             trusted_proxies: settings
                 .map_or_else(Default::default, |own| own.trusted_proxies.clone()),
             ignored_chains: Throttle::new(IGNORED_CHAIN_PAUSE),
+            unread_schemes: UnreadSchemes::default(),
             write_forwarded: settings.is_some_and(|own| own.write_forwarded),
             timeouts: settings.map_or_else(Timeouts::default, |own| own.timeouts),
             limits: settings.map_or_else(Limits::default, |own| own.limits),
             admission: Admission::new(&Limits::default()),
             dearest: Dearest::default(),
             refunds: Refunds::default(),
+            distrust: Distrust::new(),
+            lookups: Lookups::new(Duration::ZERO),
         }
     }
 

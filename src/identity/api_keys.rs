@@ -127,6 +127,11 @@ impl fmt::Debug for ApiKeys {
     }
 }
 
+/// Whether this has the form of a key: no token of three parts has.
+pub(super) fn is_like_a_key(presented: &[u8]) -> bool {
+    split(presented).is_some()
+}
+
 /// The two parts of what a client shows. Neither holds a dot, so no key looks like a token.
 fn split(presented: &[u8]) -> Option<(&str, &[u8])> {
     let dot = presented.iter().take(MAX_ID_BYTES + 1).position(|byte| *byte == b'.')?;

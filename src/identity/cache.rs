@@ -12,7 +12,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use quick_cache::{Weighter, sync::Cache};
 
 use super::{
-    Credential, IdentityError, KnownToken, Place, RulesId, TokenError, jwt::MAX_TOKEN_BYTES,
+    Credential, CredentialKind, IdentityError, KnownToken, RulesId, TokenError,
+    jwt::MAX_TOKEN_BYTES,
 };
 use crate::clock::Timestamp;
 
@@ -54,7 +55,7 @@ impl Digest {
         if credential.token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::TooLong);
         }
-        let is_key = credential.place == Place::ApiKey;
+        let is_key = credential.kind == CredentialKind::ApiKey;
         let mut key = Digest { rules, is_key, token: [0; 32] };
         key.token.copy_from_slice(digest(&SHA256, &credential.token).as_ref());
         Ok(key)

@@ -13,12 +13,35 @@ use http::{HeaderMap, HeaderValue, header};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AmbiguousCookie;
 
-/// Values of the cookies with this name, without quotes. Names are compared in any case, as some
-/// servers do.
-pub(super) fn cookie_values<'h>(
+/// The one cookie with this name, without quotes. None: there is no such cookie.
+///
+/// # Errors
+/// [`AmbiguousCookie`], but for what its value holds: that is up to who reads it.
+pub(super) fn only_cookie<'h>(
     headers: &'h HeaderMap,
     name: &str,
-) -> impl Iterator<Item = &'h [u8]> {
+) -> Result<Option<&'h [u8]>, AmbiguousCookie> {
+    let mut values = cookie_values(headers, name);
+    let value = match (values.next(), values.next()) {
+        (_, Some(_)) => return Err(AmbiguousCookie),
+        (value, None) => value,
+    };
+    let hides_another =
+        |pair: &[u8]| pair.split(ends_early).skip(1).any(|part| value_of(part, name).is_some());
+    match cookies(headers).any(hides_another) {
+        true => Err(AmbiguousCookie),
+        false => Ok(value),
+    }
+}
+
+/// Whether some servers end a cookie there: at a comma (RFC 2109 section 4.4), or at white space.
+fn ends_early(byte: &u8) -> bool {
+    matches!(byte, b',' | b' ' | b'\t')
+}
+
+/// Values of the cookies with this name, without quotes. Names are compared in any case, as some
+/// servers do.
+fn cookie_values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h [u8]> {
     cookies(headers).filter_map(move |pair| value_of(pair, name))
 }
 
@@ -31,18 +54,7 @@ pub fn cookie_to_count<'h>(
     headers: &'h HeaderMap,
     name: &str,
 ) -> Result<Option<Cow<'h, [u8]>>, AmbiguousCookie> {
-    let mut values = cookie_values(headers, name);
-    let value = match (values.next(), values.next()) {
-        (_, Some(_)) => return Err(AmbiguousCookie),
-        (value, None) => value,
-    };
-    // Some servers end a cookie at a comma (RFC 2109 section 4.4) or at white space, too.
-    let ends_early = |byte: &u8| matches!(byte, b',' | b' ' | b'\t');
-    let hides_another =
-        |pair: &[u8]| pair.split(ends_early).skip(1).any(|part| value_of(part, name).is_some());
-    if cookies(headers).any(hides_another) {
-        return Err(AmbiguousCookie);
-    }
+    let value = only_cookie(headers, name)?;
     let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
     // A quote that is left, or an escape of quoted text, ends or changes the value for some.
     if value.iter().any(|byte| ends_early(byte) || matches!(byte, b'"' | b'\\')) {

@@ -1,20 +1,32 @@
 //! Finding the one token of a request.
 //!
-//! `Authorization: Bearer`, and a header, a cookie or a query parameter if the policy names one, and
-//! the header of API keys. Two credentials are an error and not a choice: two readers could choose
-//! differently (RFC 6750 section 3.1).
+//! `Authorization`, by the schemes that the policy lists, and a header, a cookie or a query parameter if
+//! the policy names one, and the header of API keys. Two credentials are an error and not a choice: two
+//! readers could choose differently (RFC 6750 section 3.1).
 
+mod authorization;
 mod query;
+#[cfg(test)]
+mod tests;
 
 use std::{borrow::Cow, fmt};
 
 use http::{HeaderMap, HeaderName, header};
 
-use super::cookies::{cookie_values, strip_cookie};
+pub use self::authorization::{KNOWN_NAMES, Scheme};
+use self::authorization::{Shown, known_name, shown};
+use super::{
+    api_keys::is_like_a_key,
+    cookies::{only_cookie, strip_cookie},
+};
 
 /// Where tokens come from, and whether the upstream sees them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TokenSources {
+    /// By which schemes `Authorization` shows a token.
+    pub schemes: Vec<Scheme>,
+    /// By which it shows an API key.
+    pub key_schemes: Vec<Scheme>,
     /// A header beside `Authorization`.
     pub header: Option<HeaderName>,
     /// A cookie.
@@ -23,8 +35,36 @@ pub struct TokenSources {
     pub query: Option<Box<str>>,
     /// The header that carries API keys.
     pub api_key: Option<HeaderName>,
-    /// Whether the token stays in the request that is forwarded.
+    /// Whether a good token stays in the request that is forwarded.
     pub forward: bool,
+    /// What becomes of an `Authorization` field that holds no token.
+    pub other_schemes: OtherSchemes,
+}
+
+impl Default for TokenSources {
+    fn default() -> Self {
+        TokenSources {
+            schemes: vec![Scheme::Bearer],
+            key_schemes: Vec::new(),
+            header: None,
+            cookie: None,
+            query: None,
+            api_key: None,
+            forward: false,
+            other_schemes: OtherSchemes::Drop,
+        }
+    }
+}
+
+/// What becomes of an `Authorization` field that holds nothing for this proxy, where it looks at
+/// credentials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtherSchemes {
+    /// It is taken out: the upstream might find a credential in it that nobody has looked at.
+    #[default]
+    Drop,
+    /// It goes on, as it came.
+    Forward,
 }
 
 /// A token or a key as it came, not verified.
@@ -34,13 +74,24 @@ pub struct Credential<'r> {
     pub token: Cow<'r, [u8]>,
     /// Where it was.
     pub place: Place,
+    /// What it is taken for.
+    pub kind: CredentialKind,
 }
 
-/// Where a token was found.
+/// What a credential is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CredentialKind {
+    /// A token of an issuer.
+    Token,
+    /// A key of the policy's own.
+    ApiKey,
+}
+
+/// Where a credential was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// `Authorization: Bearer`.
-    Authorization,
+    /// `Authorization`, by this scheme.
+    Authorization(Scheme),
     /// The header that the policy names.
     Header,
     /// The cookie that the policy names.
@@ -48,7 +99,7 @@ pub enum Place {
     /// The query parameter that the policy names.
     Query,
     /// The header of API keys.
-    ApiKey,
+    KeyHeader,
 }
 
 impl fmt::Debug for Credential<'_> {
@@ -64,16 +115,20 @@ pub enum CredentialError {
     /// More than one `Authorization` field, or tokens in two places.
     #[error("more than one credential")]
     Several,
-    /// `Bearer` and nothing after it.
-    #[error("a bearer credential without a token")]
+    /// A scheme and nothing after it, or a place for a token and nothing in it.
+    #[error("a credential without a token")]
     Empty,
+    /// What begins as a credential and is none, or a token with bytes that no token has: others may
+    /// read one from it all the same.
+    #[error("a malformed credential")]
+    Malformed,
 }
 
 impl TokenSources {
     /// The request's token, if it has one.
     ///
     /// # Errors
-    /// [`CredentialError`] if there are several, or an empty one.
+    /// [`CredentialError`] if there are several, or one that is empty or malformed.
     pub fn find<'r>(
         &self,
         headers: &'r HeaderMap,
@@ -93,24 +148,55 @@ impl TokenSources {
         }
     }
 
-    /// Whether a credential may be in this header.
-    pub fn reads(&self, name: &HeaderName) -> bool {
-        self.header.iter().chain(&self.api_key).any(|header| header == name)
+    /// By which schemes `Authorization` shows anything, those of tokens first.
+    pub fn all_schemes(&self) -> impl Iterator<Item = Scheme> {
+        let of_keys = self.key_schemes.iter().filter(|scheme| !self.schemes.contains(scheme));
+        self.schemes.iter().chain(of_keys).copied()
     }
 
-    /// Takes the token out of a request that goes on to the upstream, unless the policy keeps it.
-    pub fn strip(&self, headers: &mut HeaderMap) {
-        if self.forward {
-            return;
+    /// What the scheme of an `Authorization` field is called, and the position of that among the
+    /// [`KNOWN_NAMES`], if the field holds nothing for this proxy. The name is none for a scheme that
+    /// is not known: no part of a value is told that may be a secret.
+    pub fn unread_scheme(&self, headers: &HeaderMap) -> Option<(usize, Option<&'static str>)> {
+        let value = headers.get(header::AUTHORIZATION)?;
+        if !matches!(self.in_authorization(headers), Ok(None)) {
+            return None;
         }
-        if let Ok(Some(_)) = self.in_authorization(headers) {
-            headers.remove(header::AUTHORIZATION);
+        let known = known_name(value.as_bytes());
+        Some(known.map_or((KNOWN_NAMES, None), |(at, name)| (at, Some(name))))
+    }
+
+    /// The headers beside `Authorization` that a credential may be in.
+    pub fn headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.header.iter().chain(&self.api_key)
+    }
+
+    /// Whether a credential may be in this header.
+    pub fn reads(&self, name: &HeaderName) -> bool {
+        self.headers().any(|header| header == name)
+    }
+
+    /// Takes all tokens and keys out of a request that goes on to the upstream, good or not.
+    pub fn strip(&self, headers: &mut HeaderMap) {
+        match self.in_authorization(headers) {
+            Ok(None) => self.strip_others(headers),
+            Ok(Some(_)) | Err(_) => drop(headers.remove(header::AUTHORIZATION)),
         }
         for name in self.header.iter().chain(&self.api_key) {
             headers.remove(name);
         }
         if let Some(name) = &self.cookie {
             strip_cookie(headers, name);
+        }
+    }
+
+    /// Takes out what holds no token, unless the policy lets it go on: for a request whose token was
+    /// found good and stays.
+    pub fn strip_others(&self, headers: &mut HeaderMap) {
+        if self.other_schemes == OtherSchemes::Drop
+            && !matches!(self.in_authorization(headers), Ok(Some(_)))
+        {
+            headers.remove(header::AUTHORIZATION);
         }
     }
 
@@ -135,8 +221,17 @@ impl TokenSources {
         headers: &'r HeaderMap,
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(value) = only(headers, &header::AUTHORIZATION)? else { return Ok(None) };
-        let Some(token) = bearer(value) else { return Ok(None) };
-        credential(token, Place::Authorization).map(Some)
+        let Some(Shown { scheme, token }) = shown(value, self.all_schemes())? else {
+            return Ok(None);
+        };
+        let is_for = |schemes: &[Scheme]| schemes.contains(&scheme);
+        let kind = match (is_for(&self.schemes), is_for(&self.key_schemes)) {
+            (true, false) => CredentialKind::Token,
+            // No token of an issuer looks like a key.
+            (true, true) if !is_like_a_key(&token) => CredentialKind::Token,
+            _ => CredentialKind::ApiKey,
+        };
+        credential(token, Place::Authorization(scheme), kind).map(Some)
     }
 
     fn in_header<'r>(
@@ -147,7 +242,13 @@ impl TokenSources {
             return Ok(None);
         };
         let Some(value) = only(headers, name)? else { return Ok(None) };
-        credential(bearer(value).unwrap_or(value), Place::Header).map(Some)
+        // There it may stand alone, and may then begin like anything.
+        let schemes = self.schemes.iter().copied().filter(|scheme| *scheme != Scheme::Basic);
+        let token = match shown(value, schemes) {
+            Ok(Some(shown)) => shown.token,
+            Ok(None) | Err(_) => Cow::Borrowed(value),
+        };
+        credential(token, Place::Header, CredentialKind::Token).map(Some)
     }
 
     fn in_cookie<'r>(
@@ -155,12 +256,8 @@ impl TokenSources {
         headers: &'r HeaderMap,
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(name) = &self.cookie else { return Ok(None) };
-        let mut values = cookie_values(headers, name);
-        match (values.next(), values.next()) {
-            (None, _) => Ok(None),
-            (Some(_), Some(_)) => Err(CredentialError::Several),
-            (Some(token), None) => credential(token, Place::Cookie).map(Some),
-        }
+        let token = only_cookie(headers, name).map_err(|_| CredentialError::Several)?;
+        token.map(|token| credential(token, Place::Cookie, CredentialKind::Token)).transpose()
     }
 
     fn in_query<'r>(
@@ -168,11 +265,14 @@ impl TokenSources {
         query: Option<&'r str>,
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let (Some(name), Some(query)) = (&self.query, query) else { return Ok(None) };
+        if query::may_hide(query, name) {
+            return Err(CredentialError::Several);
+        }
         let mut values = query::values(query, name);
         match (values.next(), values.next()) {
             (None, _) => Ok(None),
             (Some(_), Some(_)) => Err(CredentialError::Several),
-            (Some(token), None) => credential(token, Place::Query).map(Some),
+            (Some(token), None) => credential(token, Place::Query, CredentialKind::Token).map(Some),
         }
     }
 
@@ -182,19 +282,25 @@ impl TokenSources {
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(name) = &self.api_key else { return Ok(None) };
         let Some(key) = only(headers, name)? else { return Ok(None) };
-        credential(key, Place::ApiKey).map(Some)
+        credential(key, Place::KeyHeader, CredentialKind::ApiKey).map(Some)
     }
 }
 
 fn credential<'r>(
     token: impl Into<Cow<'r, [u8]>>,
     place: Place,
+    kind: CredentialKind,
 ) -> Result<Credential<'r>, CredentialError> {
     let token = token.into();
     if token.is_empty() {
         return Err(CredentialError::Empty);
     }
-    Ok(Credential { token, place })
+    // More than RFC 6750 section 2.1 lets tokens have, for opaque ones; but nothing that some take for
+    // white space, or for the end of the token.
+    if !token.iter().all(u8::is_ascii_graphic) {
+        return Err(CredentialError::Malformed);
+    }
+    Ok(Credential { token, place, kind })
 }
 
 fn only<'r>(
@@ -205,132 +311,5 @@ fn only<'r>(
     match (values.next(), values.next()) {
         (_, Some(_)) => Err(CredentialError::Several),
         (value, None) => Ok(value.map(|value| value.as_bytes())),
-    }
-}
-
-/// What follows `Bearer` and a run of spaces; none for another scheme.
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, rest) = value.split_at_checked(6)?;
-    let is_bearer = scheme.eq_ignore_ascii_case(b"bearer");
-    let ends_there = rest.first().is_none_or(|byte| *byte == b' ');
-    let spaces = rest.iter().take_while(|byte| **byte == b' ').count();
-    (is_bearer && ends_there).then(|| rest.split_at(spaces).1)
-}
-
-#[cfg(test)]
-mod tests {
-    use http::HeaderValue;
-
-    use super::*;
-
-    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        fields
-            .iter()
-            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
-            .collect()
-    }
-
-    fn sources() -> TokenSources {
-        TokenSources {
-            header: Some(HeaderName::from_static("x-token")),
-            cookie: Some("session".into()),
-            query: Some("access_token".into()),
-            api_key: Some(HeaderName::from_static("x-api-key")),
-            forward: false,
-        }
-    }
-
-    #[test]
-    fn token_is_found_where_the_policy_looks() {
-        use CredentialError::*;
-        for (fields, expected) in [
-            (&[][..], Ok(None)),
-            (&[("authorization", "Bearer abc")], Ok(Some("abc"))),
-            (&[("authorization", "bEARER   abc")], Ok(Some("abc"))),
-            (&[("authorization", "Basic abc")], Ok(None)),
-            (&[("authorization", "Bearerabc")], Ok(None)),
-            (&[("authorization", "Bearer")], Err(Empty)),
-            (&[("authorization", "Bearer ")], Err(Empty)),
-            (&[("authorization", "Bearer \tabc")], Ok(Some("\tabc"))),
-            (&[("authorization", "Bearer a"), ("authorization", "Bearer a")], Err(Several)),
-            (&[("authorization", "Basic a"), ("authorization", "Bearer a")], Err(Several)),
-            (&[("x-token", "abc")], Ok(Some("abc"))),
-            (&[("x-token", "Bearer abc")], Ok(Some("abc"))),
-            (&[("x-token", "abc"), ("authorization", "Bearer abc")], Err(Several)),
-            (&[("x-token", "abc"), ("authorization", "Basic abc")], Ok(Some("abc"))),
-            (&[("cookie", "a=b; session=abc; c=d")], Ok(Some("abc"))),
-            (&[("cookie", "session=\"abc\"")], Ok(Some("abc"))),
-            (&[("cookie", "Session = abc")], Ok(Some("abc"))),
-            (&[("cookie", "xsession=abc")], Ok(None)),
-            (&[("cookie", "session=a; session=b")], Err(Several)),
-            (&[("cookie", "session=a"), ("cookie", "session=a")], Err(Several)),
-            (&[("cookie", "session=")], Err(Empty)),
-        ] {
-            let headers = headers(fields);
-            let found = sources().find(&headers, None).map(|found| found.map(|c| c.token));
-            let expected = expected.map(|token| token.map(|token| Cow::from(token.as_bytes())));
-            assert_eq!(found, expected, "{fields:?}");
-        }
-    }
-
-    #[test]
-    fn token_may_be_in_the_query_and_nowhere_else_then() {
-        use CredentialError::*;
-        let bearer = headers(&[("authorization", "Bearer abc")]);
-        let none = headers(&[]);
-        for (headers, query, expected) in [
-            (&none, "a=1&access_token=abc&b=2", Ok(Some("abc"))),
-            (&none, "access%5Ftoken=a%2Bc", Ok(Some("a+c"))),
-            (&none, "a=1", Ok(None)),
-            (&none, "xaccess_token=abc", Ok(None)),
-            (&none, "access_token=", Err(Empty)),
-            (&none, "access_token", Err(Empty)),
-            (&none, "access_token=a&access_token=a", Err(Several)),
-            (&none, "access_token=a&access%5ftoken=b", Err(Several)),
-            (&bearer, "access_token=abc", Err(Several)),
-        ] {
-            let found = sources().find(headers, Some(query)).map(|found| found.map(|c| c.token));
-            let expected = expected.map(|token| token.map(|token| Cow::from(token.as_bytes())));
-            assert_eq!(found, expected, "{query}");
-        }
-    }
-
-    #[test]
-    fn api_key_is_a_credential_like_others() {
-        let found = |fields| {
-            let headers = headers(fields);
-            sources().find(&headers, None).map(|found| found.map(|credential| credential.place))
-        };
-        assert_eq!(found(&[("x-api-key", "a.b")]), Ok(Some(Place::ApiKey)));
-        assert_eq!(found(&[("x-api-key", "")]), Err(CredentialError::Empty));
-        let both = [("x-api-key", "a.b"), ("authorization", "Bearer abc")];
-        assert_eq!(found(&both), Err(CredentialError::Several));
-    }
-
-    #[test]
-    fn token_is_taken_out_and_the_rest_stays() {
-        let mut headers = headers(&[
-            ("authorization", "Bearer abc"),
-            ("x-token", "abc"),
-            ("cookie", "a=b; session=abc; c=d"),
-        ]);
-        sources().strip(&mut headers);
-        assert_eq!(headers.len(), 1);
-        assert_eq!(headers["cookie"], "a=b; c=d");
-    }
-
-    #[test]
-    fn no_spelling_of_the_cookie_is_left_in() {
-        let mut headers = headers(&[("cookie", "a=b; SESSION =abc; c=d")]);
-        sources().strip(&mut headers);
-        assert_eq!(headers["cookie"], "a=b; c=d");
-    }
-
-    #[test]
-    fn credentials_of_another_scheme_stay() {
-        let mut headers = headers(&[("authorization", "Basic abc"), ("cookie", "session=abc")]);
-        sources().strip(&mut headers);
-        assert_eq!(headers.len(), 1);
-        assert_eq!(headers["authorization"], "Basic abc");
     }
 }

@@ -6,6 +6,7 @@
 
 mod client;
 mod endpoint;
+mod turns;
 
 use std::{
     error::Error,
@@ -26,17 +27,17 @@ use tokio::{
     time::timeout,
 };
 
-use self::client::Clients;
 pub use self::endpoint::{Endpoint, EndpointError};
+pub(super) use self::turns::{NoTurn, Place, Turn, Turns};
+use self::{client::Clients, turns::AllTurns};
 
 /// The largest body that is read.
 pub(super) const MAX_BODY_BYTES: usize = 256 * 1024;
 /// Jobs that have been handed over and not yet begun.
 const MAX_WAITING: usize = 1024;
-/// Documents that are read at once. Nobody outside can ask for many, so the others wait.
+/// Documents that are read at once. Nobody outside can ask for many, so the others wait. For forms
+/// see [`Turns`].
 const MAX_GETS: usize = 64;
-/// Forms that are sent at once. Clients can ask for many, so the others are told to go.
-const MAX_POSTS: usize = 256;
 /// Threads that look up names: a name server that hangs takes one longer than any time limit.
 const MAX_LOOKUPS: usize = 64;
 
@@ -47,7 +48,7 @@ pub struct Fetcher {
     jobs: mpsc::Sender<Job>,
     clients: Arc<Clients>,
     gets: Arc<Semaphore>,
-    posts: Arc<Semaphore>,
+    turns: Arc<AllTurns>,
 }
 
 type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -124,7 +125,7 @@ impl Fetcher {
             jobs,
             clients: Arc::default(),
             gets: Arc::new(Semaphore::new(MAX_GETS)),
-            posts: Arc::new(Semaphore::new(MAX_POSTS)),
+            turns: Arc::default(),
         }
     }
 
@@ -147,21 +148,26 @@ impl Fetcher {
         .await
     }
 
+    /// The turns at sending forms to an endpoint, which clients can cause any number of.
+    pub(super) fn turns_at(&self, endpoint: &Endpoint) -> Arc<Turns> {
+        self.turns.at(&endpoint.url)
+    }
+
     /// Sends a form, which is urlencoded already, and reads the JSON that comes back. Follows no
-    /// redirect: what is in the form is for this server.
+    /// redirect: what is in the form is for this server. The turn ends when the exchange does.
     ///
     /// # Errors
     /// [`FetchError`]; any status but 200 is one.
-    pub async fn post_form(
+    pub(super) async fn post_form(
         &self,
+        turn: Turn,
         endpoint: &Endpoint,
         authorization: HeaderValue,
         form: String,
     ) -> Result<Vec<u8>, FetchError> {
-        let slot = Arc::clone(&self.posts).try_acquire_owned().map_err(|_| FetchError::Busy)?;
         let (endpoint, clients) = (endpoint.clone(), Arc::clone(&self.clients));
         self.run(endpoint.timeout, async move {
-            let _slot = slot;
+            let _turn = turn;
             client::post(&clients.for_endpoint(&endpoint)?, &endpoint.url, authorization, form)
                 .await
         })
@@ -180,12 +186,17 @@ impl Fetcher {
         limit: Duration,
         work: impl Future<Output = Result<T, FetchError>> + Send + 'static,
     ) -> Result<T, FetchError> {
-        let (answer, answered) = oneshot::channel();
+        let (mut answer, answered) = oneshot::channel();
         let begun = Instant::now();
         let job: Job = Box::pin(async move {
             // The wait for the thread counts too.
             let left = limit.saturating_sub(begun.elapsed());
-            let result = timeout(left, work).await;
+            let result = tokio::select! {
+                biased;
+                // Whoever wanted it has gone: what it holds is given back at once.
+                () = answer.closed() => return,
+                result = timeout(left, work) => result,
+            };
             let _ = answer.send(result.unwrap_or(Err(FetchError::TimedOut(limit))));
         });
         self.jobs.try_send(job).map_err(|error| match error {
@@ -223,15 +234,6 @@ mod tests {
 
     fn endpoint(timeout: Duration) -> Endpoint {
         Endpoint::parse("http://127.0.0.1:9/", false, None, timeout).unwrap()
-    }
-
-    #[tokio::test]
-    async fn more_than_a_bound_of_clients_forms_is_not_sent() {
-        let fetcher = Fetcher::start().unwrap();
-        fetcher.posts.forget_permits(MAX_POSTS);
-        let endpoint = endpoint(Duration::MAX);
-        let answer = fetcher.post_form(&endpoint, HeaderValue::from_static("x"), String::new());
-        assert!(matches!(answer.await, Err(FetchError::Busy)));
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue};
 
+use self::verify::Shown;
 use super::{
     Caller, CallerKey, CallerValue, Claims, ClientCertificate, Identity, IdentityError,
     IdentityRules, InvalidToken, KnownToken, NamedCaller, Prefixes, ResolvedCaller, TierSource,
@@ -68,7 +69,10 @@ impl Identifier {
         let token = match rules.sources.find(client.headers, client.query) {
             Ok(None) if is_required => return self.with_certificate(rules, accepted, client),
             Ok(None) => return Ok(self.without_token(rules, client)),
-            Ok(Some(credential)) => self.verify(rules, accepted, &credential, now, permit).await,
+            Ok(Some(credential)) => {
+                let shown = Shown { credential, address: client.address, now };
+                self.verify(rules, accepted, &shown, permit).await
+            }
             Err(error) => Err(error.into()),
         };
         self.admit(rules, token, (client, is_required))

@@ -11,11 +11,11 @@ use http::HeaderValue;
 use serde_json::Value;
 use thiserror::Error;
 
-use self::flights::Flights;
+use self::flights::{Flights, Question};
 use super::{
     Claims,
     claims::parse_object,
-    fetch::{Endpoint, FetchError, Fetcher},
+    fetch::{Endpoint, FetchError, Fetcher, NoTurn, Turn},
     jwt::MAX_TOKEN_BYTES,
 };
 
@@ -49,6 +49,18 @@ pub enum IntrospectionError {
     /// An answer that does not answer.
     #[error("the answer has no `active` that is true or false")]
     NotSaid,
+    /// It was not asked about, for the client has its share of questions under way.
+    #[error("too many questions of one client at once")]
+    Crowded,
+}
+
+impl From<NoTurn> for IntrospectionError {
+    fn from(why: NoTurn) -> Self {
+        match why {
+            NoTurn::Share => IntrospectionError::Crowded,
+            NoTurn::Taken => FetchError::Busy.into(),
+        }
+    }
 }
 
 impl Introspector {
@@ -62,7 +74,9 @@ impl Introspector {
         &self.endpoint
     }
 
-    /// Asks about a token. All who ask about the same one at a time share one call.
+    /// Asks about a token for a client, of which that is the keyed hash. All who ask about the same
+    /// token at a time share one call; a client has a share of all calls, and waits for its turn as
+    /// long as the server may take to answer.
     ///
     /// What no token looks like is not sent: it is not active.
     ///
@@ -71,18 +85,23 @@ impl Introspector {
     pub async fn ask(
         &self,
         fetcher: &Fetcher,
+        client: u128,
         token: &[u8],
     ) -> Result<Introspected, IntrospectionError> {
         let Some(token) = readable(token) else { return Ok(Introspected::Inactive) };
         let mut name = [0; 32];
         name.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-        let call = || {
-            let (endpoint, authorization) = (self.endpoint.clone(), self.authorization.clone());
-            let form = format!("token={}&token_type_hint=access_token", urlencoded(token));
-            let fetcher = fetcher.clone();
-            async move { read(&fetcher.post_form(&endpoint, authorization, form).await?) }
+        let (endpoint, authorization) = (self.endpoint.clone(), self.authorization.clone());
+        let form = format!("token={}&token_type_hint=access_token", urlencoded(token));
+        let asker = fetcher.clone();
+        let call = move |turn: Turn| {
+            let (asker, endpoint) = (asker.clone(), endpoint.clone());
+            let (authorization, form) = (authorization.clone(), form.clone());
+            async move { read(&asker.post_form(turn, &endpoint, authorization, form).await?) }
         };
-        self.flights.share(fetcher, name, call).await
+        let turns = &fetcher.turns_at(&self.endpoint);
+        let question = Question { name, client, turns, patience: self.endpoint.timeout };
+        self.flights.share(fetcher, question, call).await
     }
 }
 

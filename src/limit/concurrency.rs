@@ -154,6 +154,13 @@ impl Algorithm for Concurrency {
     fn give_back(&self, leases: &mut Leases, receipt: Receipt, _cost: u32, _now: Timestamp) {
         leases.leases.retain(|lease| lease.receipt != receipt);
     }
+
+    /// Nothing: a lease is where its receipt is, and ends there.
+    fn beyond(&self, _leases: &Leases, _base: &Leases, _now: Timestamp) -> Option<Leases> {
+        None
+    }
+
+    fn add(&self, _leases: &mut Leases, _other: &Leases, _now: Timestamp) {}
 }
 
 #[cfg(test)]

@@ -152,6 +152,23 @@ impl Algorithm for FixedWindow {
             window.used = window.used.saturating_sub(cost);
         }
     }
+
+    fn beyond(&self, window: &Window, base: &Window, now: Timestamp) -> Option<Window> {
+        let known = if base.reset == window.reset { base.used } else { 0 };
+        let used = window.used.saturating_sub(known);
+        (used > 0 && !window.is_over(now)).then_some(Window { used, ..*window })
+    }
+
+    /// An open window keeps its end, even where the other one's is later: a caller has one window
+    /// at a time.
+    fn add(&self, window: &mut Window, other: &Window, now: Timestamp) {
+        if !other.is_over(now) {
+            let is_over = window.is_over(now);
+            let open = self.open(if is_over { other } else { window }, now);
+            let used = if is_over { 0 } else { open.used };
+            *window = Window { used: used.saturating_add(other.used), ..open };
+        }
+    }
 }
 
 #[cfg(test)]

@@ -206,6 +206,19 @@ impl Algorithm for Gcra {
             *level = Level { level: rest.level - back, at: rest.at, full };
         }
     }
+
+    fn beyond(&self, level: &Level, base: &Level, now: Timestamp) -> Option<Level> {
+        let [rest, base] = [level, base].map(|level| self.drain(level, now));
+        let beyond = rest.level.saturating_sub(base.level);
+        (beyond > 0).then(|| self.draining(beyond, rest.at))
+    }
+
+    fn add(&self, level: &mut Level, other: &Level, now: Timestamp) {
+        let [rest, other] = [&*level, other].map(|level| self.drain(level, now));
+        if other.level > 0 {
+            *level = self.draining(rest.level.saturating_add(other.level), rest.at);
+        }
+    }
 }
 
 #[cfg(test)]

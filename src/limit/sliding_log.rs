@@ -88,6 +88,11 @@ impl Log {
         log
     }
 
+    /// When each entry was made, and what it costs; oldest first.
+    pub(crate) fn costs(&self) -> impl Iterator<Item = (Timestamp, u32)> + '_ {
+        self.entries.iter().map(|entry| (entry.at, entry.cost))
+    }
+
     /// Units of all entries, when the newest was made, and when it no longer counts.
     pub(super) fn summary(&self) -> (u32, Timestamp, Timestamp) {
         let newest = self.entries.back().map_or(Timestamp::default(), |newest| newest.at);
@@ -149,6 +154,25 @@ impl SlidingLog {
         if cost > self.limit { Retry::Never } else { Retry::At(freed.unwrap_or(now)) }
     }
 
+    /// Adds units to the end of a log, which is not newer than `at`. They have an entry of their own
+    /// while there are fewer than `limit`; from then on they join the newest one.
+    fn append(&self, log: &mut Log, cost: u32, at: Timestamp) -> Receipt {
+        log.expires = at + self.window;
+        if log.entries.len() >= self.limit as usize
+            && let Some(newest) = log.entries.back_mut()
+        {
+            let cost = cost.min(u32::MAX - newest.cost);
+            *newest = Entry { at, cost: newest.cost + cost, ..*newest };
+            log.units += u64::from(cost);
+            return Receipt { at, number: newest.number };
+        }
+        let number = log.charges;
+        log.charges = log.charges.wrapping_add(1);
+        log.units += u64::from(cost);
+        log.entries.push_back(Entry { at, cost, number });
+        Receipt { at, number }
+    }
+
     /// Moves entries that are ahead of `time` to it.
     fn heal(&self, log: &mut Log, time: Timestamp) {
         for entry in log.entries.iter_mut().rev().take_while(|entry| entry.at > time) {
@@ -186,20 +210,7 @@ impl Algorithm for SlidingLog {
         let time = log.time(now);
         self.heal(log, time);
         self.forget(log, time);
-        log.expires = time + self.window;
-        if log.entries.len() >= self.limit as usize
-            && let Some(newest) = log.entries.back_mut()
-        {
-            let cost = cost.min(u32::MAX - newest.cost);
-            *newest = Entry { at: time, cost: newest.cost + cost, ..*newest };
-            log.units += u64::from(cost);
-            return Receipt { at: time, number: newest.number };
-        }
-        let number = log.charges;
-        log.charges = log.charges.wrapping_add(1);
-        log.units += u64::from(cost);
-        log.entries.push_back(Entry { at: time, cost, number });
-        Receipt { at: time, number }
+        self.append(log, cost, time)
     }
 
     fn standing(&self, log: &Log, now: Timestamp) -> Standing {
@@ -244,6 +255,43 @@ impl Algorithm for SlidingLog {
         }
         log.expires =
             log.entries.back().map_or(Timestamp::default(), |newest| newest.at + self.window);
+    }
+
+    /// The entries that came since, and what joined the newest that there was.
+    fn beyond(&self, log: &Log, base: &Log, now: Timestamp) -> Option<Log> {
+        let time = log.time(now);
+        let mut beyond = Log::default();
+        for entry in log.entries.iter().filter(|entry| !self.has_left(entry, time)) {
+            let known = base.entries.back().filter(|newest| newest.number == entry.number);
+            let is_new = entry.number >= base.charges;
+            let joined = known.map_or(0, |known| entry.cost.saturating_sub(known.cost));
+            let cost = if is_new { entry.cost } else { joined };
+            if cost > 0 {
+                self.append(&mut beyond, cost, entry.at);
+            }
+        }
+        (beyond.units > 0).then_some(beyond)
+    }
+
+    /// An entry joins the first one that is not older, so that entries keep their order and their
+    /// numbers; those that are newer than all come after them.
+    fn add(&self, log: &mut Log, other: &Log, now: Timestamp) {
+        let time = log.time(now);
+        self.heal(log, time);
+        self.forget(log, time);
+        for entry in other.entries.iter().filter(|entry| !self.has_left(entry, time)) {
+            let position = log.entries.partition_point(|present| present.at < entry.at);
+            match log.entries.get_mut(position) {
+                Some(present) => {
+                    let cost = entry.cost.min(u32::MAX - present.cost);
+                    present.cost += cost;
+                    log.units += u64::from(cost);
+                }
+                None => {
+                    self.append(log, entry.cost, entry.at.min(time));
+                }
+            }
+        }
     }
 }
 

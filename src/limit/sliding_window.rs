@@ -211,6 +211,21 @@ impl Algorithm for SlidingWindow {
             windows.previous = windows.previous.saturating_sub(cost);
         }
     }
+
+    fn beyond(&self, windows: &Windows, base: &Windows, now: Timestamp) -> Option<Windows> {
+        let [open, base] = [windows, base].map(|windows| self.open(windows, now));
+        let current = open.current.saturating_sub(base.current);
+        let previous = open.previous.saturating_sub(base.previous);
+        let beyond = Open { current, previous, ..open };
+        (current > 0 || previous > 0).then(|| self.store(&beyond))
+    }
+
+    fn add(&self, windows: &mut Windows, other: &Windows, now: Timestamp) {
+        let [open, other] = [&*windows, other].map(|windows| self.open(windows, now));
+        let current = open.current.saturating_add(other.current);
+        let previous = open.previous.saturating_add(other.previous);
+        *windows = self.store(&Open { current, previous, ..open });
+    }
 }
 
 #[cfg(test)]

@@ -71,6 +71,8 @@ macro_rules! owes {
             prop_state_that_is_over_decides_as_an_unused_one,
             prop_state_survives_a_snapshot,
             prop_no_input_panics_or_overflows,
+            prop_what_was_taken_since_can_be_added,
+            prop_sum_of_two_counters_holds_what_either_does,
         ] }
     };
     ($subjects:expr => [$($property:ident),+ $(,)?]) => {

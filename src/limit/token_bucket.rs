@@ -194,6 +194,21 @@ impl Algorithm for TokenBucket {
             *bucket = Bucket { deficit, full, ..rest };
         }
     }
+
+    fn beyond(&self, bucket: &Bucket, base: &Bucket, now: Timestamp) -> Option<Bucket> {
+        let [rest, base] = [bucket, base].map(|bucket| self.refilled(bucket, now));
+        let deficit = rest.deficit.saturating_sub(base.deficit);
+        (deficit > 0).then(|| self.refilling(deficit, rest.mark))
+    }
+
+    /// A bucket that lacks something keeps its phase.
+    fn add(&self, bucket: &mut Bucket, other: &Bucket, now: Timestamp) {
+        let [rest, other] = [&*bucket, other].map(|bucket| self.refilled(bucket, now));
+        if other.deficit > 0 {
+            let mark = if rest.deficit > 0 { rest.mark } else { other.mark };
+            *bucket = self.refilling(rest.deficit.saturating_add(other.deficit), mark);
+        }
+    }
 }
 
 #[cfg(test)]

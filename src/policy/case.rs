@@ -8,6 +8,10 @@ use http::{HeaderMap, HeaderName, Method, Response, StatusCode, uri::PathAndQuer
 use super::CallerName;
 use crate::{clock::Timestamp, identity::Vouched, yaml::Problem};
 
+/// How many requests the tests of all policies together may send: a start and each reload run them,
+/// and are not to take long.
+pub const MAX_REQUESTS: u64 = 500_000;
+
 /// A request, perhaps sent more than once, and what is to become of the last one.
 #[derive(Debug)]
 pub struct Case {

@@ -212,7 +212,7 @@ impl Compiler<'_> {
                 "name at least one: `api: { servers: [http://127.0.0.1:9000] }`",
             );
         }
-        let mut upstreams: Vec<Upstream> = raw
+        let upstreams: Vec<Upstream> = raw
             .upstreams
             .value
             .iter()
@@ -246,7 +246,7 @@ impl Compiler<'_> {
             );
         }
         let encoded_slash = self.encoded_slash(&raw.paths);
-        let own: Arc<[HeaderName]> =
+        let own: Vec<HeaderName> =
             identity.iter().flat_map(|rules| rules.own_headers()).cloned().collect();
         let cors = raw.cors.as_ref().and_then(|cors| self.cors(&cors.value)).map(Arc::new);
         let context = RouteContext {
@@ -259,13 +259,11 @@ impl Compiler<'_> {
         };
         let (matchers, routes): (Vec<Matcher>, Vec<Route>) =
             raw.routes.value.iter().filter_map(|route| self.route(route, &context)).unzip();
-        let responses = self.responses(&raw.responses);
+        let sources = identity.as_ref().map(|rules| &rules.sources);
+        let responses = self.responses(&raw.responses, sources);
         let tests =
             self.cases(&raw, &names, &hosts, identity.as_ref().filter(|_| is_identity_sound));
         let identity = identity?;
-        if !own.is_empty() {
-            upstreams.iter_mut().for_each(|upstream| upstream.own_headers = Some(Arc::clone(&own)));
-        }
         if self.problems.is_empty() {
             self.check_callers(&raw, &routes, &limits, &identity);
         }
@@ -280,6 +278,7 @@ impl Compiler<'_> {
             router: Router::new(matchers),
             routes,
             responses: responses?,
+            cors,
             exempt,
             deny,
             tests,

@@ -46,7 +46,7 @@ pub enum OriginPattern {
 pub enum Preflight {
     /// It is a request like any other.
     Check,
-    /// It is forwarded, without a token and charged to nobody.
+    /// It is forwarded, without a token and charged to its address.
     Pass,
     /// It is answered here.
     Answer {

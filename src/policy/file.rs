@@ -23,7 +23,7 @@ pub(super) use self::{
     cors::RawCors,
     identity::{
         RawApiKeys, RawCaller, RawForwardClaims, RawIdentity, RawIntrospection, RawIssuer,
-        RawTierTable, RawToken,
+        RawTierTable,
     },
     limit::{RawLimit, RawMeasure, RawOverride, RawRefill, RawRefund, RawToldCost},
     responses::RawResponses,

@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderName, HeaderValue};
+use http::HeaderValue;
 use rustls::pki_types::ServerName;
 
-use super::Statuses;
+use super::{OwnHeaders, Statuses};
 use crate::upstream::Group;
 
 /// A group of servers that can stand in for each other.
@@ -46,9 +46,8 @@ pub struct Upstream {
     pub keep_alive: Duration,
     /// How often names are resolved again.
     pub resolve_every: Duration,
-    /// Headers that mean to it what this proxy says, and never what a client does: of claims, and of
-    /// credentials. None: there are no such.
-    pub own_headers: Option<Arc<[HeaderName]>>,
+    /// Headers that mean to it what this proxy says, and never what a client does.
+    pub own_headers: Arc<OwnHeaders>,
     /// What is known about the servers. None: nobody is to be forwarded to yet.
     pub group: Option<Arc<Group>>,
 }
@@ -176,6 +175,18 @@ pub struct Bounds {
     pub queue: usize,
     /// How long one may wait.
     pub queue_timeout: Duration,
+    /// How connections are shared out among clients.
+    pub shares: Sharing,
+}
+
+/// How connections to a server are shared out among clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// An address gets another one only while it uses fewer than are free.
+    #[default]
+    Address,
+    /// Whoever comes first gets them.
+    Off,
 }
 
 /// When a request is tried again, at another server if there is one. Only requests that may be sent
@@ -208,7 +219,7 @@ impl Upstream {
             idle_timeout: Duration::from_secs(60),
             keep_alive: Duration::from_secs(60),
             resolve_every: Duration::from_secs(30),
-            own_headers: None,
+            own_headers: Arc::default(),
             group: None,
         }
     }
@@ -232,6 +243,7 @@ impl Default for Bounds {
             max_connections: NonZeroUsize::MIN.saturating_add(1023),
             queue: 1024,
             queue_timeout: Duration::from_secs(1),
+            shares: Sharing::default(),
         }
     }
 }

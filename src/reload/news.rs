@@ -16,8 +16,9 @@ pub fn announce(settings: &Settings, policies: &Policies, now: Timestamp) {
         warning.rule != Rule::EndedOverride && warning.holds(now, Some(settings))
     };
     for warning in settings.warnings.iter().chain(of_policies).filter(is_new) {
-        let problem = &warning.problem;
-        tracing::warn!("{}:{}: {}", problem.file(), problem.line(), problem.message());
+        let (rule, problem) = (warning.rule.name(), &warning.problem);
+        let (place, help) = (problem.place(), problem.help());
+        tracing::warn!(rule, place, problem = problem.message(), help, "configuration warning");
     }
     log_overrides(policies, now);
 }

@@ -194,7 +194,7 @@ impl Body {
             if let Some(tail) = &mut self.tail
                 && let Some(status) = grpc_status(trailers)
             {
-                tail.add_grpc_status(status);
+                tail.add_grpc_status(status, None);
             }
             // Nothing comes after them.
             self.end();

@@ -40,7 +40,7 @@ impl Rejection {
         match self {
             Rejection::Primary(_) | Rejection::Secondary(_) => Some(DenialReason::Limit),
             Rejection::Denied | Rejection::Address(_) => Some(DenialReason::Deny),
-            Rejection::Identity(_) => Some(DenialReason::Auth),
+            Rejection::Identity(_) | Rejection::Certificate(_) => Some(DenialReason::Auth),
             Rejection::Scope(_) => Some(DenialReason::Scope),
             Rejection::MissingKey(_) => Some(DenialReason::MissingKey),
             Rejection::Store(_) => Some(DenialReason::Store),

@@ -1,13 +1,16 @@
 //! Errors as gRPC tells them: a status in the fields of a response that is nothing but a head
 //! ("Trailers-Only" in gRPC over HTTP/2).
 //!
-//! The one thing to know: for HTTP such a response is a success. What was charged is put right by the
-//! status that another client would have been told.
+//! The one thing to know: for HTTP such a response is a success. So it is given only where the route's
+//! upstream may speak gRPC, and what was charged is put right by the status that another client would
+//! have been told, which the access log has too.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header, request::Parts,
+};
 
 use super::Rejection;
-use crate::{policy::Responses, upstream::UpstreamError};
+use crate::{identity::IdentityError, policy::Responses, upstream::UpstreamError};
 
 static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
@@ -33,13 +36,12 @@ pub fn grpc_status(fields: &HeaderMap) -> Option<u64> {
     fields.get(&GRPC_STATUS)?.to_str().ok()?.parse().ok()
 }
 
-/// Whether a request is a gRPC call: its content type says so.
-pub(super) fn is_call(method: &Method, headers: &HeaderMap) -> bool {
-    // Every call is a POST; other requests need not be looked at.
-    if *method != Method::POST {
+/// Whether a request has the form of a gRPC call: a POST over HTTP/2 whose content type says so.
+pub fn is_grpc_call(request: &Parts) -> bool {
+    if request.version != Version::HTTP_2 || request.method != Method::POST {
         return false;
     }
-    let Some(value) = headers.get(header::CONTENT_TYPE) else { return false };
+    let Some(value) = request.headers.get(header::CONTENT_TYPE) else { return false };
     let prefix = APPLICATION_GRPC.as_bytes();
     let Some((begun, rest)) = value.as_bytes().split_at_checked(prefix.len()) else { return false };
     begun.eq_ignore_ascii_case(prefix) && matches!(rest, [] | [b'+' | b';' | b' ' | b'\t', ..])
@@ -61,10 +63,14 @@ pub(super) fn tell(rejection: &Rejection, responses: &Responses, headers: &mut H
 /// What gRPC makes of an HTTP status, but for what can be told more exactly from here.
 fn code(rejection: &Rejection, status: StatusCode) -> Code {
     match rejection {
-        Rejection::Primary(_) | Rejection::Secondary(_) => return Code::ResourceExhausted,
-        Rejection::Upstream(UpstreamError::ResponseTimeout | UpstreamError::RequestBodyTimeout) => {
-            return Code::DeadlineExceeded;
-        }
+        Rejection::Primary(_)
+        | Rejection::Secondary(_)
+        | Rejection::Identity(IdentityError::Crowded) => return Code::ResourceExhausted,
+        Rejection::Upstream(
+            UpstreamError::ResponseTimeout
+            | UpstreamError::RequestBodyTimeout
+            | UpstreamError::RequestBodyTooSlow,
+        ) => return Code::DeadlineExceeded,
         _ => {}
     }
     match status {
@@ -98,7 +104,7 @@ fn percent_encoded(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{identity::IdentityError, policy::AddressRefusal};
+    use crate::policy::AddressRefusal;
 
     #[test]
     fn a_call_is_told_by_its_content_type() {
@@ -111,12 +117,14 @@ mod tests {
             ("application/json", false),
             ("application/grp", false),
         ] {
-            let headers: HeaderMap =
-                [(header::CONTENT_TYPE, HeaderValue::from_static(content_type))]
-                    .into_iter()
-                    .collect();
-            assert_eq!(is_call(&Method::POST, &headers), expected, "{content_type}");
-            assert!(!is_call(&Method::GET, &headers));
+            let is_call = |method, version| {
+                let head = http::Request::builder().method(method).version(version);
+                let head = head.header(header::CONTENT_TYPE, content_type).body(()).unwrap();
+                is_grpc_call(&head.into_parts().0)
+            };
+            assert_eq!(is_call(Method::POST, Version::HTTP_2), expected, "{content_type}");
+            assert!(!is_call(Method::GET, Version::HTTP_2));
+            assert!(!is_call(Method::POST, Version::HTTP_11));
         }
     }
 
@@ -133,6 +141,7 @@ mod tests {
             (timeout(UpstreamError::ResponseTimeout), 4),
             (timeout(UpstreamError::Unsound), 14),
             (Rejection::Identity(IdentityError::Unavailable), 14),
+            (Rejection::Identity(IdentityError::Crowded), 8),
             (Rejection::Internal, 13),
         ] {
             let status = rejection.status(&Responses::DEFAULT);

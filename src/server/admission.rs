@@ -97,7 +97,7 @@ impl Place {
     /// # Errors
     /// All places of this client are taken: the connection has to be closed.
     pub fn name(&mut self, address: IpAddr) -> Result<(), NoPlace> {
-        let client = client(address);
+        let client = client_number(address);
         let places = self.admission.places_a_client;
         let Some(mut shard) = self.admission.shard(client) else { return Ok(()) };
         let taken = shard.entry(client).or_default();
@@ -137,7 +137,7 @@ impl Drop for Place {
 
 /// The number of a client: its IPv4 address, also in the guise of IPv6, or the network of 64 bits that
 /// an IPv6 client has to itself.
-fn client(address: IpAddr) -> u128 {
+pub fn client_number(address: IpAddr) -> u128 {
     match canonical(address) {
         IpAddr::V4(address) => u128::from(u32::from(address)),
         // Never a number of 32 bits.

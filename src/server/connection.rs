@@ -6,20 +6,20 @@
 mod http1;
 mod http2;
 mod pace;
+mod reading;
 mod step;
 
 use std::{
     cell::Cell,
     convert::Infallible,
     future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     rc::Rc,
+    sync::Arc,
     task::Poll,
 };
 
-use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::{HeaderValue, Request, Response, StatusCode, header};
 
 use super::{
     Fault, Peer, Place,
@@ -29,7 +29,13 @@ use super::{
     socket::{Protocol, Socket, Writing},
     tunnel::Tunnel,
 };
-use crate::{deadline::Ticker, gate::Gate, response::Body};
+use crate::{
+    deadline::Ticker,
+    gate::Gate,
+    panics::{self, Panic},
+    response::Body,
+    upstream::ClientBody,
+};
 
 pub use self::pace::Pace;
 pub(super) use self::step::LAST_WORDS;
@@ -42,8 +48,11 @@ pub(super) async fn serve(
 ) {
     let mut serving = pin!(serve_opened(accepted, &mut place, Rc::clone(&gate), ticker));
     let ended = poll_fn(|context| {
-        catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(context))).unwrap_or_else(|_| {
+        panics::catch(|| serving.as_mut().poll(context)).unwrap_or_else(|panic| {
             gate.shared().admission.faults().count(Fault::ConnectionPanic);
+            let Panic { message, place, backtrace } = panic;
+            let backtrace = backtrace.as_deref();
+            tracing::error!(panic = message, place, backtrace, "a connection has panicked");
             Poll::Ready(())
         })
     });
@@ -52,12 +61,17 @@ pub(super) async fn serve(
 
 async fn serve_opened(accepted: Accepted, place: &mut Place, gate: Rc<Gate>, ticker: Rc<Ticker>) {
     let deadline = ticker.deadline();
+    let listener = Arc::clone(&accepted.listener);
     let Opened { stream, protocol, peer } =
         match open(accepted, place, gate.shared(), &deadline).await {
             Ok(opened) => opened,
             Err(error) => {
                 if let Some(fault) = error.fault().filter(|_| !ticker.is_draining()) {
                     gate.shared().admission.faults().count(fault);
+                }
+                if let Some(error) = error.revocation() {
+                    let listener = &listener.address;
+                    tracing::warn!(%listener, %error, "a client's certificate was refused");
                 }
                 return tracing::debug!(%error, "connection closed before a request");
             }
@@ -121,15 +135,15 @@ impl Exchange {
     /// nobody else's.
     async fn respond(
         self: Rc<Self>,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         framing: Result<(), Violation>,
         pace: ClientPace,
     ) -> Result<Response<Body>, Infallible> {
         let in_flight = InFlight::new(&self.in_flight);
         let mut handling = pin!(self.gate.handle(request, &self.peer, framing));
         let response = poll_fn(|context| {
-            catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(context)))
-                .unwrap_or_else(|_| Poll::Ready(self.internal_error()))
+            panics::catch(|| handling.as_mut().poll(context))
+                .unwrap_or_else(|panic| Poll::Ready(self.internal_error(panic)))
         });
         let mut response = response.await.map(|body| match pace {
             ClientPace::Http1(writing) => body.in_flight(in_flight).written_by(writing),
@@ -146,13 +160,15 @@ impl Exchange {
         }
         let Some(server) = response.body_mut().take_switched() else { return response };
         let (head, body) = response.into_parts();
-        self.tunnel.set(Some(Box::new(Tunnel { server, body })));
+        let protocol = head.headers.get(header::UPGRADE).map(HeaderValue::as_bytes);
+        let is_websocket = protocol.is_some_and(|it| it.eq_ignore_ascii_case(b"websocket"));
+        self.tunnel.set(Some(Box::new(Tunnel { server, body, is_websocket })));
         Response::from_parts(head, Body::empty())
     }
 
     /// What the client of a request hears whose handling failed, whatever it was in the middle of.
-    fn internal_error(&self) -> Response<Body> {
+    fn internal_error(&self, panic: Panic) -> Response<Body> {
         self.gate.shared().admission.faults().count(Fault::RequestPanic);
-        self.gate.fail(&self.peer)
+        self.gate.fail(&self.peer, panic)
     }
 }

@@ -18,9 +18,12 @@ pub enum Fault {
     ProxyHeader,
     /// A TLS handshake failed or took too long.
     Handshake,
-    /// A client did not read what it had asked for.
+    /// A client did not read what it had asked for, or read it too slowly.
     SlowReader,
-    /// An HTTP/2 client kept the connection busy with frames that ask for nothing.
+    /// A request's body made no progress, or came too slowly.
+    SlowBody,
+    /// An HTTP/2 client kept the connection busy with frames that ask for nothing, or with heads that
+    /// are much larger than what came for them.
     Flood,
     /// A panic while a request was handled.
     RequestPanic,
@@ -41,7 +44,7 @@ struct Counter {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 10] = [
+    pub const ALL: [Fault; 11] = [
         Fault::Full,
         Fault::AddressFull,
         Fault::Accept,
@@ -49,6 +52,7 @@ impl Fault {
         Fault::ProxyHeader,
         Fault::Handshake,
         Fault::SlowReader,
+        Fault::SlowBody,
         Fault::Flood,
         Fault::RequestPanic,
         Fault::ConnectionPanic,
@@ -64,6 +68,7 @@ impl Fault {
             Fault::ProxyHeader => "proxy_header",
             Fault::Handshake => "handshake",
             Fault::SlowReader => "slow_reader",
+            Fault::SlowBody => "slow_body",
             Fault::Flood => "flood",
             Fault::RequestPanic => "request_panic",
             Fault::ConnectionPanic => "connection_panic",
@@ -77,7 +82,8 @@ impl Faults {
         self.of(fault).map_or(0, |counter| counter.total.load(Ordering::Relaxed))
     }
 
-    pub(super) fn count(&self, fault: Fault) {
+    /// Counts one more.
+    pub fn count(&self, fault: Fault) {
         if let Some(counter) = self.of(fault) {
             counter.total.fetch_add(1, Ordering::Relaxed);
         }
@@ -113,9 +119,12 @@ fn tell(fault: Fault, times: u64) {
         Fault::SlowReader => {
             tracing::info!(times, "responses broken off: the client does not read")
         }
-        Fault::Flood => tracing::warn!(times, "connections closed: too many HTTP/2 control frames"),
-        Fault::RequestPanic => tracing::error!(times, "panics while handling requests"),
-        Fault::ConnectionPanic => tracing::error!(times, "panics in connections"),
+        Fault::SlowBody => tracing::info!(times, "requests broken off: their bodies do not come"),
+        Fault::Flood => {
+            tracing::warn!(times, "connections closed: floods of HTTP/2 frames, or of heads")
+        }
+        // Each has a line of its own, which says more.
+        Fault::RequestPanic | Fault::ConnectionPanic => {}
     }
 }
 

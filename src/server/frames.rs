@@ -7,7 +7,9 @@
 //! hundred control frames a second are free, and each response pays for more than it causes.
 //!
 //! Only the heads of frames are looked at, 9 bytes each; whether they make sense is for the engine to
-//! say.
+//! say. What it has made of a block of fields is told here, see [`Growth`].
+
+use super::growth::Growth;
 
 /// Follows the frames that a client sends.
 #[derive(Debug)]
@@ -26,8 +28,9 @@ pub(super) struct Frames {
     budget: u32,
     /// How many bytes of a large head cost as much as a frame.
     bytes_a_unit: u32,
-    /// Whether the connection is to be ended for a fault: nothing reads its responses any more.
-    is_over: bool,
+    growth: Growth,
+    /// What the connection is to be ended for: nothing reads its responses any more.
+    fault: Option<Fault>,
     /// The tick up to which time has given something back.
     refilled: u32,
 }
@@ -49,6 +52,9 @@ pub(super) enum Fault {
     /// The client has spent all that it had.
     #[error("too many frames that ask for nothing")]
     Flood,
+    /// Its heads are much larger than what came for them.
+    #[error("heads that grow too much")]
+    Growth,
     /// The first frame is not the client's SETTINGS (section 3.4).
     #[error("no settings at the beginning")]
     NoSettings,
@@ -81,8 +87,8 @@ const END_HEADERS: u8 = 0x4;
 
 impl Frames {
     /// A connection of which nothing was read yet, not even the preface, at this tick. Heads of up to
-    /// `head_bytes` are fine.
-    pub(super) fn new(now: u32, head_bytes: u32) -> Self {
+    /// `head_bytes` are fine, and so are as many `streams` at once.
+    pub(super) fn new(now: u32, (head_bytes, streams): (u32, u32)) -> Self {
         Frames {
             skip: PREFACE_BYTES,
             head: [0; HEAD_BYTES],
@@ -93,7 +99,8 @@ impl Frames {
             stream: [0; 4],
             budget: BUDGET,
             bytes_a_unit: USUAL_UNIT * (head_bytes / USUAL_HEAD).max(1),
-            is_over: false,
+            growth: Growth::new(streams),
+            fault: None,
             refilled: now,
         }
     }
@@ -123,14 +130,22 @@ impl Frames {
             bytes = rest;
             if self.filled == HEAD_BYTES {
                 self.filled = 0;
-                self.take_frame(now).inspect_err(|_| self.is_over = true)?;
+                self.take_frame(now).inspect_err(|fault| self.fault = Some(*fault))?;
             }
         }
     }
 
-    /// Whether the connection was found at fault.
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over
+    /// Takes what a head, or trailers, have become: so many bytes as HTTP/1.1 writes them. The
+    /// connection may be at fault after that.
+    pub(super) fn take_fields(&mut self, bytes: usize) {
+        if !self.growth.take(bytes) {
+            self.fault.get_or_insert(Fault::Growth);
+        }
+    }
+
+    /// What the connection was found at fault for.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.fault
     }
 
     /// The upstream's answer has ended, which is what the connection is for.
@@ -146,7 +161,7 @@ impl Frames {
     /// The GOAWAY that ends the connection for this (RFC 9113 section 6.8).
     pub(super) fn goodbye(&self, fault: Fault) -> [u8; 17] {
         let error = match fault {
-            Fault::Flood => ENHANCE_YOUR_CALM,
+            Fault::Flood | Fault::Growth => ENHANCE_YOUR_CALM,
             Fault::NoSettings => PROTOCOL_ERROR,
             Fault::Size => FRAME_SIZE_ERROR,
         };
@@ -180,6 +195,10 @@ impl Frames {
         if kind == HEADERS {
             self.heads = self.heads.wrapping_add(1);
             self.stream = stream;
+            self.growth.begin_head(length);
+        }
+        if kind == CONTINUATION {
+            self.growth.continue_head(length);
         }
         self.then = match kind {
             HEADERS | CONTINUATION => {
@@ -248,7 +267,7 @@ mod tests {
     }
 
     fn opened() -> Frames {
-        let mut frames = Frames::new(0, USUAL_HEAD);
+        let mut frames = Frames::new(0, (USUAL_HEAD, 100));
         frames.read(PREFACE, 0).unwrap();
         frames.read(&frame(SETTINGS, 0, 12), 0).unwrap();
         frames
@@ -332,7 +351,7 @@ mod tests {
             Phase::Between,
         ];
         for size in [1, 2, 7, 9, 1000] {
-            let mut frames = Frames::new(0, USUAL_HEAD);
+            let mut frames = Frames::new(0, (USUAL_HEAD, 100));
             for (part, phase) in stream.iter().zip(phases) {
                 for piece in part.chunks(size) {
                     frames.read(piece, 0).unwrap();

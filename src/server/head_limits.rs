@@ -1,7 +1,7 @@
 //! How large a request's head may be. The framing check holds HTTP/1 to it byte by byte; of HTTP/2,
 //! whose heads arrive compressed, what came out is measured.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header, request::Parts};
 
 use super::Violation;
 
@@ -35,20 +35,17 @@ impl HeadLimits {
         if !is_http && parts.uri.authority().is_some() && parts.method != Method::CONNECT {
             return Err(Violation::BadTarget);
         }
-        let target = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
+        let target = target_bytes(&parts.uri);
         if target > self.target_bytes {
             return Err(Violation::TargetTooLong);
         }
         if parts.headers.len() > self.fields {
             return Err(Violation::TooManyFields);
         }
-        let bytes = |(name, value): (&HeaderName, &HeaderValue)| {
-            name.as_str().len() + value.len() + FIELD_OVERHEAD
-        };
         let (largest, all) = parts
             .headers
             .iter()
-            .map(bytes)
+            .map(field_bytes)
             .fold((0, 0), |(largest, all), bytes| (bytes.max(largest), bytes + all));
         if largest > self.field_bytes {
             return Err(Violation::FieldTooLarge);
@@ -59,6 +56,24 @@ impl HeadLimits {
         }
         check_fields(&parts.headers)
     }
+}
+
+/// Bytes of fields as HTTP/1.1 writes them.
+pub(super) fn fields_bytes(fields: &HeaderMap) -> usize {
+    fields.iter().map(field_bytes).sum()
+}
+
+fn field_bytes((name, value): (&HeaderName, &HeaderValue)) -> usize {
+    name.as_str().len() + value.len() + FIELD_OVERHEAD
+}
+
+/// Bytes of a head as HTTP/1.1 writes it, but for what every head begins with.
+pub(super) fn head_bytes<B>(request: &Request<B>) -> usize {
+    target_bytes(request.uri()) + fields_bytes(request.headers())
+}
+
+fn target_bytes(target: &Uri) -> usize {
+    target.path_and_query().map_or(0, |target| target.as_str().len())
 }
 
 /// What a field may not be on its way to HTTP/1.1, though it came through as one of HTTP/2.
@@ -84,8 +99,6 @@ fn check_fields(headers: &HeaderMap) -> Result<(), Violation> {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
-
     use super::*;
 
     const LIMITS: HeadLimits =

@@ -13,11 +13,12 @@ use std::{
 
 use bytes::BufMut;
 use http::HeaderValue;
+use rustls::{CertificateError, HandshakeKind};
 use tokio::io::AsyncReadExt;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{
-    Fault, NoPlace, Peer, Place,
+    Fault, NoPlace, NotGood, Peer, Place, Shown,
     listener::{Accepted, AcceptedStream},
     proxy_protocol::{self, HeaderError, MAX_BYTES, Source},
     socket::Protocol,
@@ -26,8 +27,8 @@ use super::{
 use crate::{
     deadline::Deadline,
     gate::Shared,
-    identity::{ClientCertificate, canonical},
-    settings::{ALPN_HTTP2, CurrentTls, Protocols},
+    identity::canonical,
+    settings::{ALPN_HTTP2, CurrentTls, Epoch, Protocols},
 };
 
 /// A connection that is ready for requests.
@@ -53,8 +54,8 @@ pub(super) enum OpeningError {
     UntrustedBalancer,
     #[error(transparent)]
     ProxyHeader(#[from] HeaderError),
-    #[error("the client's certificate is not good any more")]
-    Certificate,
+    #[error(transparent)]
+    Certificate(#[from] NotGood),
     #[error("the client does not speak a protocol of this listener")]
     NoCommonProtocol,
     #[error("no TLS handshake: {0}")]
@@ -82,6 +83,32 @@ impl fmt::Display for Opening {
 }
 
 impl OpeningError {
+    /// What TLS says.
+    fn of_tls(error: rustls::Error) -> OpeningError {
+        OpeningError::Handshake(io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    /// Why a client's certificate was not taken, if that has to do with revocation: an operator wants
+    /// to know it, and most of all that a list is out of date.
+    pub(super) fn revocation(&self) -> Option<&rustls::Error> {
+        use CertificateError::{
+            ExpiredRevocationList, ExpiredRevocationListContext, Revoked, UnknownRevocationStatus,
+        };
+        let OpeningError::Handshake(error) = self else { return None };
+        let error = error.get_ref()?.downcast_ref()?;
+        let is_about_it = matches!(
+            error,
+            rustls::Error::InvalidCertRevocationList(_)
+                | rustls::Error::InvalidCertificate(
+                    Revoked
+                        | UnknownRevocationStatus
+                        | ExpiredRevocationList
+                        | ExpiredRevocationListContext { .. }
+                )
+        );
+        is_about_it.then_some(error)
+    }
+
     /// What it is counted as, if it is to be counted here: whoever just leaves has done no wrong.
     pub(super) fn fault(&self) -> Option<Fault> {
         match self {
@@ -91,7 +118,7 @@ impl OpeningError {
             | OpeningError::ProxyHeader(_) => Some(Fault::ProxyHeader),
             OpeningError::TooSlow(Opening::Handshake)
             | OpeningError::Handshake(_)
-            | OpeningError::Certificate => Some(Fault::Handshake),
+            | OpeningError::Certificate(_) => Some(Fault::Handshake),
             OpeningError::NoPlace(_)
             | OpeningError::Left
             | OpeningError::NoCommonProtocol
@@ -128,7 +155,7 @@ pub(super) async fn open(
         }
         place.name(address)?;
     }
-    let mut certificate = None;
+    let mut shown = None;
     let (stream, protocol) = match &listener.tls {
         None => {
             deadline.set(shared.timeouts.head);
@@ -139,18 +166,24 @@ pub(super) async fn open(
         Some(tls) => {
             // On the heap, as it would be a part of every connection's task otherwise.
             let handshake = Box::pin(shake_hands(transport, tls, listener.protocols));
-            let (stream, protocol) = within(deadline, Opening::Handshake, handshake).await?;
+            let Shaken { stream, protocol, epoch } =
+                within(deadline, Opening::Handshake, handshake).await?;
             deadline.set(shared.timeouts.head);
-            if let Some(shown) = stream.get_ref().1.peer_certificates().and_then(<[_]>::first) {
-                let read = ClientCertificate::read(shown, shared.clock.now());
-                certificate = Some(Arc::new(read.ok_or(OpeningError::Certificate)?));
+            let connection = stream.get_ref().1;
+            if let Some(chain) = connection.peer_certificates() {
+                let now = shared.clock.now();
+                if connection.handshake_kind() == Some(HandshakeKind::Resumed) {
+                    // It was checked when the session began.
+                    tls.check(chain, now).map_err(OpeningError::of_tls)?;
+                }
+                shown = Some(Arc::new(Shown::read(chain, epoch, now).ok_or(NotGood)?));
             }
             (Stream::Tls(stream), protocol)
         }
     };
     let address_value =
         HeaderValue::try_from(address.to_string()).map_err(|_| OpeningError::Left)?;
-    let peer = Peer { address, address_value, is_trusted, certificate, listener };
+    let peer = Peer { address, address_value, is_trusted, shown, listener };
     Ok(Opened { stream, protocol, peer })
 }
 
@@ -226,14 +259,23 @@ async fn detect(transport: &mut Transport, protocols: Protocols) -> Result<Proto
     }
 }
 
+/// A client with whom TLS was agreed on.
+struct Shaken {
+    stream: Box<TlsStream<Transport>>,
+    protocol: Protocol,
+    /// Of the rules by which its certificate was checked.
+    epoch: Epoch,
+}
+
 /// TLS, and the protocol that was agreed on.
 async fn shake_hands(
     transport: Transport,
     tls: &CurrentTls,
     protocols: Protocols,
-) -> Result<(Box<TlsStream<Transport>>, Protocol), OpeningError> {
+) -> Result<Shaken, OpeningError> {
+    let (config, epoch) = tls.config();
     // What is no TLS, or not in this way, comes as bad data; any other error is of the socket.
-    let accepted = TlsAcceptor::from(tls.config()).accept(transport).await;
+    let accepted = TlsAcceptor::from(config).accept(transport).await;
     let stream = accepted.map_err(|error| match error.kind() {
         io::ErrorKind::InvalidData => OpeningError::Handshake(error),
         _ => OpeningError::Stream(error),
@@ -244,5 +286,5 @@ async fn shake_hands(
         None if !protocols.has_http1() => return Err(OpeningError::NoCommonProtocol),
         _ => Protocol::Http1,
     };
-    Ok((Box::new(stream), protocol))
+    Ok(Shaken { stream: Box::new(stream), protocol, epoch })
 }

@@ -74,6 +74,7 @@ enum Closing {
 pub struct Writing {
     is_blocked: Cell<bool>,
     writes: Cell<u64>,
+    bytes: Cell<u64>,
     is_lingering: Cell<bool>,
     was_flooded: Cell<bool>,
 }
@@ -84,20 +85,27 @@ impl Writing {
         self.is_blocked.get().then(|| self.writes.get())
     }
 
+    /// Bytes that it has taken so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
     /// Set when all was said, and the client is given a little time to hear it.
     pub(super) fn is_lingering(&self) -> bool {
         self.is_lingering.get()
     }
 
-    /// Set when the client sent too many frames that ask for nothing.
+    /// Set when the client sent too many frames that ask for nothing, or heads that grow too much.
     pub(super) fn was_flooded(&self) -> bool {
         self.was_flooded.get()
     }
 
-    fn note<T>(&self, written: &Poll<io::Result<T>>) {
+    fn note(&self, written: &Poll<io::Result<usize>>) {
         self.is_blocked.set(written.is_pending());
-        if written.is_ready() {
+        if let Poll::Ready(written) = written {
             self.writes.set(self.writes.get().wrapping_add(1));
+            let bytes = *written.as_ref().unwrap_or(&0) as u64;
+            self.bytes.set(self.bytes.get().wrapping_add(bytes));
         }
     }
 }
@@ -158,14 +166,10 @@ impl Socket {
         match &mut self.check {
             Check::None => Ok(Passed::On),
             Check::Http2 { frames, ticker } => {
-                let mut frames = frames.borrow_mut();
-                let Err(fault) = frames.read(read, ticker.now()) else { return Ok(Passed::On) };
-                self.writing.was_flooded.set(fault == frames::Fault::Flood);
-                // In the middle of a frame of ours, nothing more can be said.
-                if self.writing.is_blocked.get() {
-                    return Err(io::Error::other(fault));
-                }
-                self.closing = Closing::Telling(frames.goodbye(fault).to_vec());
+                let Err(fault) = frames.borrow_mut().read(read, ticker.now()) else {
+                    return Ok(Passed::On);
+                };
+                self.begin_goodbye(fault)?;
                 Ok(Passed::Nothing)
             }
             Check::Http1 { framing, dispatched, line } => {
@@ -194,6 +198,27 @@ impl Socket {
                 Ok(Passed::On)
             }
         }
+    }
+
+    /// What the connection is to be ended for though what was read of it last is sound.
+    fn fault(&self) -> Option<frames::Fault> {
+        match &self.check {
+            Check::Http2 { frames, .. } => frames.borrow().fault(),
+            Check::None | Check::Http1 { .. } => None,
+        }
+    }
+
+    /// Prepares the last words to an HTTP/2 client that has gone too far.
+    fn begin_goodbye(&mut self, fault: frames::Fault) -> io::Result<()> {
+        let Check::Http2 { frames, .. } = &self.check else { return Ok(()) };
+        let is_flood = matches!(fault, frames::Fault::Flood | frames::Fault::Growth);
+        self.writing.was_flooded.set(is_flood);
+        // In the middle of a frame of ours, nothing more can be said.
+        if self.writing.is_blocked.get() {
+            return Err(io::Error::other(fault));
+        }
+        self.closing = Closing::Telling(frames.borrow().goodbye(fault).to_vec());
+        Ok(())
     }
 
     /// Hands on what was held back, unless it still is: then whoever drives the connection takes it
@@ -269,6 +294,9 @@ impl AsyncRead for Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let socket = self.get_mut();
+        if let (Closing::No, Some(fault)) = (&socket.closing, socket.fault()) {
+            socket.begin_goodbye(fault)?;
+        }
         if let Closing::No = socket.closing {
             if !socket.held.is_empty() {
                 return socket.poll_held(buffer);

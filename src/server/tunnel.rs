@@ -2,6 +2,8 @@
 //!
 //! It runs in the task of the client's connection and holds what the request holds: its place among
 //! those in flight, its leases, its line in the access log. All of that ends when it does.
+//!
+//! When the proxy leaves, both ends of a WebSocket are told so, each between two frames.
 
 use std::{
     future::poll_fn,
@@ -15,7 +17,11 @@ use std::{
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{connection::LAST_WORDS, socket::Socket};
+use super::{
+    connection::LAST_WORDS,
+    socket::Socket,
+    websocket::{As, Frames, going_away},
+};
 use crate::{deadline::Deadline, response::Body, upstream::Switched};
 
 /// A tunnel that has not begun.
@@ -23,6 +29,8 @@ pub(super) struct Tunnel {
     pub(super) server: Switched,
     /// What the request holds.
     pub(super) body: Body,
+    /// Whether it carries a WebSocket, which has words for its end.
+    pub(super) is_websocket: bool,
 }
 
 /// Bytes that are carried at once. They are on the stack: a tunnel in which nothing moves holds none.
@@ -30,6 +38,17 @@ const CHUNK: usize = 16 * 1024;
 
 /// How long nothing may move once one side has ended: most have nothing to say to who is gone.
 const LINGER: Duration = Duration::from_secs(5);
+
+/// How far a tunnel is on its way out, because this proxy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    /// It is not, or has time left.
+    No,
+    /// Frames that have begun are finished, and then both sides are told.
+    Telling,
+    /// Both ways were ended.
+    Ending,
+}
 
 impl Tunnel {
     /// Carries bytes until both sides have ended, one fails, or nothing moves for `idle`. `early` is
@@ -40,20 +59,25 @@ impl Tunnel {
         early: Bytes,
         (deadline, idle): (Deadline, Duration),
     ) {
-        let Tunnel { mut server, body } = self;
-        let (mut up, mut down) = (Way::beginning_with(early), Way::default());
+        let Tunnel { mut server, body, is_websocket } = self;
+        let frames = || is_websocket.then(Frames::default);
+        let mut up = Way { rest: early, frames: frames(), ..Way::default() };
+        let mut down = Way { frames: frames(), ..Way::default() };
         client.stop_checking();
         deadline.set(idle);
         let mut is_last_call = false;
+        let mut leaving = Leaving::No;
+        let last_words = idle.min(LAST_WORDS) / 2;
         let result: io::Result<()> = poll_fn(|context| {
-            if let Some(left) = deadline.ticker().tunnels() {
+            if let Some(left) = deadline.ticker().tunnels().filter(|_| leaving == Leaving::No) {
                 if !std::mem::replace(&mut is_last_call, true) {
                     deadline.set_at_most(left);
                 }
                 if left.is_zero() && !(up.has_ended && down.has_ended) {
-                    // Both are told, as if it had been the other.
-                    (up.has_ended, down.has_ended) = (true, true);
-                    deadline.set(idle.min(LAST_WORDS));
+                    leaving = Leaving::Telling;
+                    up.leave(As::Client);
+                    down.leave(As::Server);
+                    deadline.set(last_words);
                 }
             }
             let before = (up.progress(), down.progress());
@@ -62,17 +86,30 @@ impl Tunnel {
             if sent.is_ready() && received.is_ready() {
                 return Poll::Ready(Ok(()));
             }
-            if before != (up.progress(), down.progress()) {
+            if leaving == Leaving::No && before != (up.progress(), down.progress()) {
                 let is_ending = up.has_ended || down.has_ended;
                 deadline.set(if is_ending { idle.min(LINGER) } else { idle });
                 if let Some(left) = deadline.ticker().tunnels().filter(|_| !is_ending) {
                     deadline.set_at_most(left);
                 }
             }
-            if deadline.poll_passed(context) {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            if !deadline.poll_passed(context) {
+                return Poll::Pending;
             }
-            Poll::Pending
+            match leaving {
+                Leaving::No => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                Leaving::Telling => {
+                    leaving = Leaving::Ending;
+                    up.end();
+                    down.end();
+                    deadline.set(last_words);
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                // Who was told and does not answer keeps nobody.
+                Leaving::Ending if up.is_closed && down.is_closed => Poll::Ready(Ok(())),
+                Leaving::Ending => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            }
         })
         .await;
         body.end_tunnel(result.is_ok(), (up.carried, down.carried));
@@ -86,19 +123,61 @@ struct Way {
     rest: Bytes,
     carried: u64,
     must_flush: bool,
-    /// Nothing more is to be read.
+    /// Nothing more is to be carried.
     has_ended: bool,
     /// The other side was told so.
     is_closed: bool,
+    /// The reader has ended.
+    is_read_out: bool,
+    /// What was carried of a WebSocket; none: it is another protocol, or has ended.
+    frames: Option<Frames>,
+    /// What is said after the frame that has begun.
+    farewell: Option<Bytes>,
+    /// Whether what is still read is thrown away: a system that has unread bytes when a socket is
+    /// closed throws away what was written, and with it the last words.
+    is_discarding: bool,
 }
 
 impl Way {
-    fn beginning_with(rest: Bytes) -> Way {
-        Way { rest, ..Way::default() }
-    }
-
     fn progress(&self) -> (u64, bool) {
         (self.carried, self.has_ended)
+    }
+
+    /// Ends it, with a Close in these words if it carries a WebSocket.
+    fn leave(&mut self, speaker: As) {
+        match self.frames {
+            Some(_) if !self.has_ended => self.farewell = Some(going_away(speaker)),
+            _ => self.has_ended = true,
+        }
+    }
+
+    /// Ends it, whatever it is in the middle of.
+    fn end(&mut self) {
+        if self.farewell.take().is_some() {
+            self.rest = Bytes::new();
+            self.has_ended = true;
+        }
+    }
+
+    /// Says farewell if it is time for that.
+    fn say_farewell(&mut self) {
+        let Some(frames) = self.frames.as_ref().filter(|frames| frames.is_between()) else {
+            return;
+        };
+        let has_closed = frames.has_closed();
+        let Some(farewell) = self.farewell.take() else { return };
+        self.frames = None;
+        self.rest = if has_closed { Bytes::new() } else { farewell };
+        (self.has_ended, self.is_discarding) = (true, true);
+    }
+
+    /// What is to be written next: of a WebSocket that is to end, no more than the frame has left.
+    fn next(&self) -> &[u8] {
+        let most = match (&self.frames, &self.farewell) {
+            (Some(frames), Some(_)) => frames.left(),
+            _ => usize::MAX,
+        };
+        self.rest.get(..most).unwrap_or(&self.rest)
     }
 
     /// Ready once everything was carried and the writer was told so.
@@ -113,18 +192,19 @@ impl Way {
     {
         let (mut reader, mut writer) = (Pin::new(reader), Pin::new(writer));
         loop {
-            while !self.rest.is_empty() {
-                let written = ready!(writer.as_mut().poll_write(context, &self.rest))?;
-                let written = self.take(written)?;
-                let _ = self.rest.split_to(written);
-            }
-            if self.is_closed {
-                return Poll::Ready(Ok(()));
-            }
-            if self.has_ended {
-                ready!(writer.as_mut().poll_shutdown(context))?;
-                self.is_closed = true;
+            self.say_farewell();
+            if !self.rest.is_empty() {
+                let written = ready!(writer.as_mut().poll_write(context, self.next()))?;
+                let carried = self.rest.split_to(written);
+                self.take(&carried)?;
                 continue;
+            }
+            if self.has_ended && !self.is_closed {
+                ready!(writer.as_mut().poll_shutdown(context))?;
+                (self.is_closed, self.must_flush) = (true, false);
+            }
+            if self.is_closed && (self.is_read_out || !self.is_discarding) {
+                return Poll::Ready(Ok(()));
             }
             let mut space = [const { MaybeUninit::uninit() }; CHUNK];
             let mut buffer = ReadBuf::uninit(&mut space);
@@ -133,6 +213,8 @@ impl Way {
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     Poll::Ready(Ok(()))
                 }
+                // Who was told has nothing to say that anybody needs.
+                Poll::Ready(Err(_)) if self.is_closed => Poll::Ready(Ok(())),
                 read => read,
             };
             if read?.is_pending() {
@@ -144,25 +226,41 @@ impl Way {
             }
             let read = buffer.filled();
             if read.is_empty() {
-                self.has_ended = true;
+                (self.has_ended, self.is_read_out) = (true, true);
                 continue;
             }
-            let written = match writer.as_mut().poll_write(context, read)? {
-                Poll::Ready(written) => self.take(written)?,
-                Poll::Pending => 0,
+            if self.is_closed {
+                continue;
+            }
+            let written = match self.farewell {
+                // Not all of it may go.
+                Some(_) => 0,
+                None => match writer.as_mut().poll_write(context, read)? {
+                    Poll::Ready(written) => {
+                        self.take(read.get(..written).unwrap_or_default())?;
+                        written
+                    }
+                    Poll::Pending => 0,
+                },
             };
             self.rest = Bytes::copy_from_slice(read.get(written..).unwrap_or_default());
         }
     }
 
     /// Counts what was written.
-    fn take(&mut self, written: usize) -> io::Result<usize> {
-        if written == 0 {
+    fn take(&mut self, carried: &[u8]) -> io::Result<()> {
+        if carried.is_empty() {
             return Err(io::ErrorKind::WriteZero.into());
         }
         self.must_flush = true;
-        self.carried += written as u64;
-        Ok(written)
+        if let Some(frames) = &mut self.frames {
+            frames.carry(carried);
+        }
+        // Last words are this proxy's own.
+        if !self.is_discarding {
+            self.carried += carried.len() as u64;
+        }
+        Ok(())
     }
 }
 
@@ -174,7 +272,7 @@ mod tests {
 
     fn carry(reader: impl AsyncRead + Unpin, writer: impl AsyncWrite + Unpin, early: &[u8]) -> Way {
         let (mut reader, mut writer) = (reader, writer);
-        let mut way = Way::beginning_with(Bytes::copy_from_slice(early));
+        let mut way = Way { rest: Bytes::copy_from_slice(early), ..Way::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let carried = poll_fn(|context| way.poll_carry(context, (&mut reader, &mut writer)));
         runtime.block_on(carried).unwrap();

@@ -8,7 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::{
@@ -35,6 +35,8 @@ enum Order {
     Serve(Accepted, Place),
     Drain(Leave),
     Stop,
+    #[cfg(test)]
+    Panic,
 }
 
 impl Worker {
@@ -72,8 +74,14 @@ impl Worker {
             };
             // What panics outside of all connections takes these with it, and nothing else: the
             // worker begins anew and goes on with what it is handed.
+            let mut begun = Instant::now();
             while catch_unwind(AssertUnwindSafe(&mut serve_until_stopped)).is_err() {
                 shared.admission.faults().count(Fault::ConnectionPanic);
+                if begun.elapsed() < START_PAUSE {
+                    // It may be the beginning that panics, each time.
+                    std::thread::park_timeout(START_PAUSE);
+                }
+                begun = Instant::now();
             }
             let _ = stopping.send(());
         })?;
@@ -120,7 +128,7 @@ struct Inbox {
     leave: Option<Leave>,
 }
 
-/// How long a worker pauses that could not be started.
+/// How long a worker pauses that could not be started, or has panicked as soon as it was.
 const START_PAUSE: Duration = Duration::from_millis(500);
 
 impl Inbox {
@@ -131,6 +139,8 @@ impl Inbox {
             match self.orders.try_recv() {
                 Ok(Order::Serve(..)) => drop(Counted(Arc::clone(&self.connections))),
                 Ok(Order::Drain(_) | Order::Stop) => return true,
+                #[cfg(test)]
+                Ok(Order::Panic) => {}
                 Err(mpsc::error::TryRecvError::Disconnected) => return true,
                 Err(mpsc::error::TryRecvError::Empty) => return false,
             }
@@ -149,7 +159,7 @@ impl Drop for Counted {
 
 async fn serve(inbox: &mut Inbox, shared: Arc<Shared>, log: Option<&AccessLog>) {
     let Inbox { orders, connections, leave: kept } = inbox;
-    let ticker = Rc::new(Ticker::new(shared.timeouts.request_body));
+    let ticker = Rc::new(Ticker::new(&shared.timeouts));
     if let Some(leave) = *kept {
         ticker.drain(leave);
     }
@@ -174,6 +184,8 @@ async fn serve(inbox: &mut Inbox, shared: Arc<Shared>, log: Option<&AccessLog>) 
                     ticker.drain(leave);
                 }
                 Some(Order::Stop) | None => break,
+                #[cfg(test)]
+                Some(Order::Panic) => panic!("as the test wants it"),
             },
             _ = ticks.tick() => {
                 ticker.tick();
@@ -187,4 +199,77 @@ async fn serve(inbox: &mut Inbox, shared: Arc<Shared>, log: Option<&AccessLog>) 
     // The buffer hands its last lines over when the gate is dropped; connections that are cut hold
     // on to the gate until the runtime is gone.
     gate.finish().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::{Ipv4Addr, TcpListener, TcpStream},
+    };
+
+    use super::*;
+    use crate::{
+        clock::Clock,
+        server::listener::AcceptedStream,
+        settings::{ListenAddress, ListenerSettings},
+    };
+
+    /// Where clients connect to that are handed to a worker.
+    struct Acceptor {
+        socket: TcpListener,
+        listener: Arc<ListenerSettings>,
+        shared: Arc<Shared>,
+    }
+
+    impl Acceptor {
+        fn new() -> Acceptor {
+            let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let address = ListenAddress::Tcp(socket.local_addr().unwrap());
+            let listener = Arc::new(ListenerSettings::plain(address));
+            Acceptor { socket, listener, shared: Arc::new(Shared::offline(None, Clock::System)) }
+        }
+
+        /// A client that `worker` is given.
+        fn connect(&self, worker: &Worker) -> TcpStream {
+            const PATIENCE: Duration = Duration::from_secs(60);
+            let client = TcpStream::connect(self.socket.local_addr().unwrap()).unwrap();
+            client.set_read_timeout(Some(PATIENCE)).unwrap();
+            let (stream, address) = self.socket.accept().unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let stream = AcceptedStream::Tcp(stream, address);
+            let accepted = Accepted { stream, listener: Arc::clone(&self.listener) };
+            worker.hand_over(accepted, self.shared.admission.admit(None).unwrap());
+            client
+        }
+    }
+
+    /// Its whole answer to a last request.
+    fn ask(client: &mut TcpStream) -> String {
+        client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn worker_that_panics_starts_anew_and_takes_what_it_is_handed() {
+        let acceptor = Acceptor::new();
+        let mut worker = Worker::start(0, Arc::clone(&acceptor.shared), None).unwrap();
+        assert!(ask(&mut acceptor.connect(&worker)).starts_with("HTTP/1.1 404 "));
+        for times in 1..=2 {
+            let mut before = acceptor.connect(&worker);
+            worker.sender.send(Order::Panic).unwrap();
+            // It was handed over before the worker is back.
+            let mut after = acceptor.connect(&worker);
+            assert!(ask(&mut after).starts_with("HTTP/1.1 404 "));
+            // Connections of before end with what served them, and their places are free.
+            assert_eq!(before.read(&mut [0]).unwrap_or(0), 0);
+            assert_eq!(acceptor.shared.admission.faults().total(Fault::ConnectionPanic), times);
+        }
+        let leave = Leave { linger: Duration::ZERO, tunnels: Duration::ZERO };
+        worker.drain(leave);
+        worker.finished().await;
+        assert_eq!((worker.connections(), acceptor.shared.admission.connections()), (0, 0));
+    }
 }

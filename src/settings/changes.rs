@@ -1,7 +1,7 @@
 //! What of the settings differs from those that the process was started with.
 
 use super::{
-    ListenAddress, ListenerSettings, MoveMode, Moving, Settings, StoreKind, StoreSettings,
+    ListenAddress, ListenerSettings, MoveMode, Moving, Renewed, Settings, StoreKind, StoreSettings,
 };
 
 impl Settings {
@@ -52,15 +52,16 @@ impl Settings {
 
 impl Settings {
     /// Has the listeners of `running` that are still where they were use these certificates from now
-    /// on, whatever else of them waits for a restart. Tells where they are others.
+    /// on, and check those of clients as these do, whatever else of them waits for a restart. Tells
+    /// where that is something else.
     pub fn renew_certificates<'r>(
         &self,
         running: &'r Settings,
-    ) -> impl Iterator<Item = &'r ListenAddress> {
+    ) -> impl Iterator<Item = (&'r ListenAddress, Renewed)> {
         let renew = |listener: &'r ListenerSettings| {
             let newer = self.listeners.iter().find(|newer| newer.address == listener.address)?;
             let (tls, newer) = (listener.tls.as_ref()?, newer.tls.as_ref()?);
-            tls.replace_by(newer).then_some(&listener.address)
+            Some((&listener.address, tls.replace_by(newer)?))
         };
         running.listeners.iter().filter_map(renew)
     }

@@ -7,7 +7,7 @@ use std::{
 
 use super::{DEFAULT_POLICIES, Settings, beside};
 use crate::{
-    policy::{Endings, Policies, Policy, Sources, load},
+    policy::{Endings, MAX_REQUESTS, Policies, Policy, Sources, load},
     yaml::{Document, Node, Problem, Value},
 };
 
@@ -130,6 +130,7 @@ pub fn read_policies(path: &Path, sources: &Sources) -> Result<Policies, Vec<Pro
     }
     problems.extend(contested_hosts(&policies));
     problems.extend(contested_names(&policies));
+    problems.extend(too_many_tests(&policies));
     match problems.is_empty() {
         true => Ok(Policies::new(policies.into_iter().map(|(_, policy)| policy).collect())),
         false => Err(problems),
@@ -171,6 +172,19 @@ fn contested_hosts(policies: &[(&PathBuf, Policy)]) -> Vec<Problem> {
         }
     }
     problems
+}
+
+/// The first test that sends more requests than the tests of all policies may.
+fn too_many_tests(policies: &[(&PathBuf, Policy)]) -> Option<Problem> {
+    let mut requests = 0;
+    let mut tests = policies.iter().flat_map(|(_, policy)| &policy.tests);
+    let excess = tests.find(|test| {
+        requests += u64::from(test.repeat);
+        requests > MAX_REQUESTS
+    })?;
+    let message = "the tests of all policies together send too many requests";
+    let help = format!("write smaller limits or fewer repeats: {MAX_REQUESTS} in all");
+    Some(excess.place.saying(message, help))
 }
 
 /// Counters are kept by the policy's name.

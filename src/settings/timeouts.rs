@@ -1,12 +1,12 @@
 //! Settings of what clients may take their time for. Each default is written here, once.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Checker;
-use crate::yaml::Spanned;
+use crate::{deadline::LeastRate, yaml::Spanned};
 
 /// How long clients may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,10 @@ pub struct Timeouts {
     pub request_body: Duration,
     /// For reading anything of a response.
     pub response: Duration,
+    /// At which rate a request's body has to come; none: any.
+    pub request_body_rate: Option<LeastRate>,
+    /// At which rate what there is of a response has to be read; none: any.
+    pub response_rate: Option<LeastRate>,
     /// For the next bytes of an upgraded connection, either way.
     pub tunnel_idle: Duration,
 }
@@ -51,6 +55,20 @@ pub(super) struct RawTimeouts {
     /// For reading anything of a response, which is then broken off; 100ms to 1h. Default: 30s.
     #[schemars(extend("examples" = ["30s"]))]
     response: Option<Spanned<String>>,
+    /// Bytes a second that a request's body has to come at, on average over the time for which the
+    /// proxy waits for the client; a slower one is answered with 408; 0 to 1000000, where 0 takes
+    /// any. Calls of gRPC to servers in HTTP/2 may be as slow as they like. Default: 240.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    request_body_rate: Option<Spanned<u32>>,
+    /// Bytes a second that a response has to be read at, on average over the time for which some of
+    /// it waits for the client; a slower reader is broken off; 0 to 1000000, where 0 takes any.
+    /// Default: 240.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    response_rate: Option<Spanned<u32>>,
+    /// How long a client may be waited for beyond that, 100ms to 1h. Bytes earn it again, never more
+    /// than this. Default: 30s.
+    #[schemars(extend("examples" = ["30s"]))]
+    rate_grace: Option<Spanned<String>>,
     /// For the next bytes of an upgraded connection, such as a WebSocket, either way; 1s to 24h.
     /// Default: 10m.
     #[schemars(extend("examples" = ["10m"]))]
@@ -66,11 +84,19 @@ impl Default for Timeouts {
             http2_idle: Duration::from_secs(60),
             request_body: Duration::from_secs(30),
             response: Duration::from_secs(30),
+            request_body_rate: least_rate(DEFAULT_RATE, DEFAULT_GRACE),
+            response_rate: least_rate(DEFAULT_RATE, DEFAULT_GRACE),
             tunnel_idle: Duration::from_secs(600),
         }
     }
 }
 
+/// Less than the slowest modem: who is slower most likely means to be.
+const DEFAULT_RATE: u32 = 240;
+/// As long as a pause may be: one alone is never too long for the rate.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+
+const RATES: RangeInclusive<u32> = 0..=1_000_000;
 const HOUR: Duration = Duration::from_secs(3600);
 /// A tick of the clock that these are measured by is the least.
 const OF_A_CLIENT: RangeInclusive<Duration> = Duration::from_millis(100)..=HOUR;
@@ -92,8 +118,17 @@ impl Checker<'_> {
             http2_idle: client(&raw.http2_idle, default.http2_idle),
             request_body: client(&raw.request_body, default.request_body),
             response: client(&raw.response, default.response),
+            request_body_rate: None,
+            response_rate: None,
             tunnel_idle: default.tunnel_idle,
         };
+        let grace = client(&raw.rate_grace, DEFAULT_GRACE);
+        let mut rate = |raw| {
+            let bytes = self.number(raw, &RATES, "write bytes a second, 0 to 1000000: 240");
+            least_rate(bytes.unwrap_or(DEFAULT_RATE), grace)
+        };
+        timeouts.request_body_rate = rate(&raw.request_body_rate);
+        timeouts.response_rate = rate(&raw.response_rate);
         if let Some(raw) = &raw.tunnel_idle {
             let help = "write a number and a unit, 1s to 24h: 10m";
             let time = self.time_between(raw, &OF_A_TUNNEL, help);
@@ -101,6 +136,11 @@ impl Checker<'_> {
         }
         timeouts
     }
+}
+
+/// None: any rate.
+fn least_rate(bytes: u32, grace: Duration) -> Option<LeastRate> {
+    NonZeroU32::new(bytes).map(|bytes| LeastRate { bytes, grace })
 }
 
 #[cfg(test)]
@@ -124,8 +164,21 @@ mod tests {
     }
 
     #[test]
+    fn rates_share_a_grace_and_can_be_taken_off() {
+        let set = timeouts("request_body_rate: 500, response_rate: 0, rate_grace: 5s").unwrap();
+        assert_eq!(set.request_body_rate, least_rate(500, Duration::from_secs(5)));
+        assert_eq!(set.response_rate, None);
+        let set = timeouts("rate_grace: 5s").unwrap();
+        assert_eq!(set.response_rate, least_rate(DEFAULT_RATE, Duration::from_secs(5)));
+    }
+
+    #[test]
     fn time_out_of_range_is_told_with_its_place() {
         for (fields, expected) in [
+            (
+                "response_rate: 1000001",
+                "3:28 1000001 is out of range: write bytes a second, 0 to 1000000: 240",
+            ),
             (
                 "head: 0s",
                 "3:19 `0s` is not a time in the allowed range: write a number and a unit, 100ms to 1h: 10s",

@@ -14,6 +14,8 @@ pub struct Counts {
     lost: Counter,
     refused: Counter,
     bad_reply: Counter,
+    unknown: Counter,
+    unowed: Counter,
     mirrored: Counter,
     disagreed: Counter,
     full: Counter,
@@ -37,6 +39,12 @@ impl Counts {
         self.of(reason).total.load(Ordering::Relaxed)
     }
 
+    /// Charges of which nobody knows whether Redis has taken them: the connection broke before it
+    /// answered.
+    pub fn unknown(&self) -> u64 {
+        self.unknown.total.load(Ordering::Relaxed)
+    }
+
     /// Decisions that were also asked of the next store.
     pub fn mirrored(&self) -> u64 {
         self.mirrored.total.load(Ordering::Relaxed)
@@ -58,6 +66,19 @@ impl Counts {
 
     pub(super) fn count_unanswered(&self, reason: Unanswered) {
         self.of(reason).add();
+    }
+
+    pub(super) fn count_unknown(&self, charges: usize) {
+        self.unknown.total.fetch_add(charges as u64, Ordering::Relaxed);
+    }
+
+    /// Admissions without Redis that it will never hear of, for too many counters have some.
+    pub fn unowed(&self) -> u64 {
+        self.unowed.total.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_unowed(&self) {
+        self.unowed.add();
     }
 
     pub(super) fn count_mirrored(&self, agrees: bool) {
@@ -89,6 +110,20 @@ impl Counts {
                 let advice = reason.advice();
                 tracing::warn!(refused, %reason, advice, "no room for new counters");
             }
+        }
+        let charges = self.unknown.take_untold();
+        if charges > 0 {
+            tracing::warn!(
+                charges,
+                "nobody knows whether redis has taken these charges: the connection broke first"
+            );
+        }
+        let requests = self.unowed.take_untold();
+        if requests > 0 {
+            tracing::warn!(
+                requests,
+                "redis will not hear of these: too many callers came meanwhile"
+            );
         }
         let (decisions, disagreed) = (self.mirrored.take_untold(), self.disagreed.take_untold());
         if disagreed > 0 {

@@ -79,16 +79,16 @@ impl Store {
     }
 
     async fn charge_group(
-        &self,
+        self: &Rc<Self>,
         group: &Group,
         charges: &[Charge<'_>],
         (now, deadline): (Timestamp, Instant),
     ) -> Result<Decision, StoreError> {
-        let carried = match group.decided_by {
-            DecidedBy::Next => self.carry_over(charges, (now, deadline)).await.map(drop),
-            _ => Ok(()),
+        let ready = match (self.pay(charges, (now, deadline)).await, group.decided_by) {
+            (Ok(()), DecidedBy::Next) => self.carry_over(charges, (now, deadline)).await.map(drop),
+            (paid, _) => paid,
         };
-        let answer = match (carried, self.backend(group.decided_by)) {
+        let answer = match (ready, self.backend(group.decided_by)) {
             (Ok(()), Some(Backend::Memory(memory))) => return memory.charge(charges, now),
             (Ok(()), Some(Backend::Redis(redis))) => redis.charge(charges, now, deadline).await,
             (Err(reason), _) => Err(reason),
@@ -101,7 +101,7 @@ impl Store {
             }
             Err(reason) => {
                 self.stores.counts.count_unanswered(reason);
-                self.fall_back(charges, reason, now)
+                self.fall_back(charges, (group.decided_by, reason), now)
             }
         }
     }

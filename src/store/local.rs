@@ -24,21 +24,23 @@ impl Store {
         for (charge, count) in charges.iter().zip(&reply.counts) {
             let memory = &self.stores.memory;
             let has_room = || !memory.is_half_full(charge) || memory.count(charge).is_some();
-            if charge.fallback == Fallback::Local && has_room() {
+            // A counter that has what Redis has not is not lost.
+            let is_paid = || !self.stores.owed.contains(charge.key.entry);
+            if charge.fallback == Fallback::Local && has_room() && is_paid() {
                 let share = count.share(self.instances());
                 memory.adopt(charge, &share, reply.decision.now);
             }
         }
     }
 
-    /// Decides about charges that Redis did not decide.
+    /// Decides about charges that a store was asked for and did not decide.
     ///
     /// # Errors
     /// A limit is closed then, or there is no room for its counter here.
     pub(super) fn fall_back(
         &self,
         charges: &[Charge<'_>],
-        reason: Unanswered,
+        (asked, reason): (DecidedBy, Unanswered),
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
         let is_closed = |charge: &Charge<'_>| {
@@ -55,6 +57,8 @@ impl Store {
         let of_share = |(charge, quota): (&Charge<'_>, _)| Charge { quota, ..*charge };
         let locals: SmallVec<[Charge<'_>; 2]> =
             charges.iter().filter(is_local).zip(&shares).map(of_share).collect();
+        let owing: SmallVec<[Charge<'_>; 2]> = charges.iter().filter(is_local).copied().collect();
+        self.owe(&owing, asked);
         let decided = match locals.is_empty() {
             true => Decision { verdict: Verdict::Allow, outcomes: Outcomes::new(), now },
             false => self.stores.memory.charge(&locals, now)?,
@@ -105,7 +109,10 @@ impl Store {
             Adjustment::Renew(_) => 0,
         };
         let is_leased = matches!(charge.quota, Quota::Concurrency(_));
-        let is_kept = || self.stores.memory.count(charge).is_some();
+        let is_kept = || {
+            let is_paid = !self.stores.owed.contains(charge.key.entry);
+            is_paid && self.stores.memory.count(charge).is_some()
+        };
         if charge.fallback == Fallback::Local && cost > 0 && !is_leased && is_kept() {
             self.settle_locally(&Charge { cost, ..*charge }, adjustment, now);
         }
@@ -132,7 +139,7 @@ impl Store {
     }
 
     /// This proxy's part of a quota.
-    fn share(&self, charge: &Charge<'_>) -> Quota {
+    pub(super) fn share(&self, charge: &Charge<'_>) -> Quota {
         let share = charge.quota.share(self.instances());
         // What no part of the limit would ever have room for, the whole of it has.
         match charge.cost > share.capacity() {

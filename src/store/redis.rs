@@ -3,8 +3,10 @@
 //!
 //! A charge is executed at most once. An answer that says "not executed" (moved, loading, no such
 //! script) is acted on and the charge sent again while there is time; after silence, or a connection
-//! that broke, it is not.
+//! that broke, it is not. What a server takes when nobody waits for it any more is given back: the
+//! request was decided otherwise.
 
+mod abandoned;
 mod batch;
 mod breaker;
 mod node;
@@ -22,21 +24,22 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, sleep};
 
 use self::{
-    batch::{Orphan, Request},
+    abandoned::Pending,
+    batch::Request,
     node::CallError,
     refusal::Refusal,
     script::{Call, ScriptClock},
     settlements::Settlements,
     topology::Topology,
 };
-use super::{Adjustment, Unanswered};
+use super::{Adjustment, Counts, Unanswered};
 use crate::{
     clock::Timestamp,
-    limit::{Charge, Count, KeptSecret, OwnedCharge, Quota, SecretStanding},
+    limit::{AnyState, Charge, Count, KeptSecret, SecretStanding},
     settings::{RedisSettings, StoreClock},
 };
 
-pub(super) use self::{script::Reply, secret::NoSecret, topology::Place};
+pub(super) use self::{batch::Orphan, script::Reply, secret::NoSecret, topology::Place};
 
 /// How often in a row a charge is sent where an answer says that it belongs.
 const MAX_REDIRECTIONS: usize = 5;
@@ -58,6 +61,7 @@ pub(super) struct RedisStore {
     settlements: Rc<Settlements>,
     /// What counters' names are hashed under, where Redis keeps that.
     secret: Option<Arc<KeptSecret>>,
+    counts: Arc<Counts>,
     /// When an error that is nobody's fault but the server's was last told.
     complained: Cell<Option<Instant>>,
 }
@@ -69,13 +73,14 @@ impl RedisStore {
     pub(super) fn start(
         settings: &Arc<RedisSettings>,
         patience: Duration,
-        secret: Option<Arc<KeptSecret>>,
+        (secret, counts): (Option<Arc<KeptSecret>>, Arc<Counts>),
     ) -> Rc<RedisStore> {
         let store = Rc::new(RedisStore {
             settings: Arc::clone(settings),
             secret,
             topology: Topology::start(Arc::clone(settings), patience),
             settlements: Rc::default(),
+            counts,
             complained: Cell::new(None),
         });
         let settlements = Rc::clone(&store.settlements);
@@ -88,10 +93,11 @@ impl RedisStore {
         self.topology.place(owner)
     }
 
-    /// Takes all `charges`, which are of one place, or none.
+    /// Takes all `charges`, which are of one place, or none. What is taken after this has returned,
+    /// or was dropped, is given back.
     ///
     /// # Errors
-    /// Why there is no answer; what was taken then is not known.
+    /// Why there is no answer.
     pub(super) async fn charge(
         self: &Rc<Self>,
         charges: &[Charge<'_>],
@@ -101,8 +107,9 @@ impl RedisStore {
         let Some(first) = charges.first() else { return Err(Unanswered::BadReply) };
         let call = script::charge(&self.settings.prefix, charges, self.clock(now), now);
         let place = self.place(first.key.owner);
-        let orphan = || self.release_leases(charges);
-        let reply = self.execute_or(place, &call, (deadline, &orphan)).await?;
+        let pending = Pending::new(self, charges);
+        let reply = self.execute_or(place, &call, (deadline, Some(pending.orphan()))).await;
+        let reply = pending.finish(reply)?;
         self.read(charges, &reply)
     }
 
@@ -155,6 +162,26 @@ impl RedisStore {
         let place = self.place(charge.key.owner);
         let reply = self.execute(place, &call, deadline).await?;
         Ok(self.read(&charges, &reply)?.counts.into_iter().next())
+    }
+
+    /// Adds what was taken elsewhere to what a counter holds. A reply that comes after the deadline
+    /// is the orphan's.
+    ///
+    /// # Errors
+    /// Why it is not known to have it.
+    pub(super) async fn add(
+        &self,
+        charge: &Charge<'_>,
+        state: &AnyState,
+        (now, deadline): (Timestamp, Instant),
+        orphan: &Rc<Orphan>,
+    ) -> Result<(), Unanswered> {
+        let clock = (self.clock(now), now);
+        let Some(call) = script::add(&self.settings.prefix, charge, state, clock) else {
+            return Ok(());
+        };
+        let place = self.place(charge.key.owner);
+        self.execute_or(place, &call, (deadline, Some(orphan))).await.map(drop)
     }
 
     /// Puts right what was charged, soon.
@@ -216,15 +243,15 @@ impl RedisStore {
         call: &Call,
         deadline: Instant,
     ) -> Result<Value, Unanswered> {
-        self.execute_or(place, call, (deadline, &|| None)).await
+        self.execute_or(place, call, (deadline, None)).await
     }
 
-    /// The same; what `orphan` makes is done with a reply that comes when nobody waits for it.
+    /// The same, with what is to become of a reply that comes when nobody waits for it.
     async fn execute_or(
         &self,
         place: Place,
         call: &Call,
-        (deadline, orphan): (Instant, &dyn Fn() -> Option<Orphan>),
+        (deadline, orphan): (Instant, Option<&Rc<Orphan>>),
     ) -> Result<Value, Unanswered> {
         self.can_name()?;
         let mut node = self.topology.primary(place).ok_or(Unanswered::Away)?;
@@ -233,7 +260,7 @@ impl RedisStore {
         loop {
             let is_known = has_script && !node.introduce(call.sha());
             let command = if is_known { call.evalsha() } else { call.eval() };
-            let request = Request { command, is_asking, orphan: orphan() };
+            let request = Request { command, is_asking, orphan: orphan.cloned() };
             let error = match node.call(request, deadline).await {
                 Ok(value) => return Ok(value),
                 Err(CallError::Refused(error)) => error,
@@ -310,30 +337,6 @@ impl RedisStore {
             self.complained.set(Some(Instant::now()));
         }
         is_due
-    }
-
-    /// What to do with a late reply to a charge: leases that nobody holds are ended.
-    fn release_leases(self: &Rc<Self>, charges: &[Charge<'_>]) -> Option<Orphan> {
-        let is_lease = |charge: &Charge<'_>| matches!(charge.quota, Quota::Concurrency(_));
-        if !charges.iter().any(is_lease) {
-            return None;
-        }
-        let owned: Vec<OwnedCharge> = charges.iter().map(OwnedCharge::from).collect();
-        let store = Rc::downgrade(self);
-        Some(Box::new(move |reply| {
-            let charges: Vec<Charge<'_>> = owned.iter().map(OwnedCharge::charge).collect();
-            let (Some(store), Ok(reply)) = (store.upgrade(), script::read(&charges, &reply)) else {
-                return;
-            };
-            let decision = reply.decision;
-            for (charge, outcome) in charges.iter().zip(&decision.outcomes) {
-                if is_lease(charge)
-                    && let Some(receipt) = outcome.receipt
-                {
-                    store.settle(charge, Adjustment::GiveBack(receipt), decision.now);
-                }
-            }
-        }))
     }
 }
 

@@ -70,6 +70,9 @@ impl Store {
             Ok(found) => {
                 let (before, is_other) = kept.adopt(found.secret);
                 self.stores.memory.rekey(found.secret);
+                if is_other {
+                    self.stores.owed.forget_all();
+                }
                 let key = decider.secret_name();
                 match (before, is_other) {
                     (SecretStanding::Known, true) => {

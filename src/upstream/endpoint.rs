@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -16,6 +16,7 @@ use super::{
     Group,
     ejection::{Record, Standing},
     health::Health,
+    shares::{Share, Shares},
     slots::Slots,
 };
 use crate::policy::{Ejection, Server};
@@ -35,16 +36,23 @@ pub struct Endpoint {
     group: Weak<Group>,
     /// Connections that it has, of all workers.
     pub(super) slots: Arc<Slots>,
+    /// What clients use of it.
+    pub(super) shares: Arc<Shares>,
     /// Requests that it ever got, and those that are over: in flight is what is between. So both are
     /// known for the price of one.
     begun: AtomicU64,
     ended: AtomicU64,
     failed: AtomicU64,
+    has_left: AtomicBool,
 }
 
 /// Counts a request among those that an endpoint has.
 #[derive(Debug)]
-pub struct Loaded(Arc<Endpoint>);
+pub struct Loaded {
+    endpoint: Arc<Endpoint>,
+    /// What its client uses of the endpoint; none: it waits for that.
+    share: Option<Share>,
+}
 
 impl Endpoint {
     pub(super) fn new(address: SocketAddr, server: &Server, group: &Arc<Group>) -> Arc<Endpoint> {
@@ -56,16 +64,18 @@ impl Endpoint {
             health: Health::default(),
             group: Arc::downgrade(group),
             slots: Arc::default(),
+            shares: Arc::default(),
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            has_left: AtomicBool::new(false),
         })
     }
 
     /// Counts a request until it is over.
     pub fn load(self: &Arc<Self>) -> Loaded {
         self.begun.fetch_add(1, Ordering::Relaxed);
-        Loaded(Arc::clone(self))
+        Loaded { endpoint: Arc::clone(self), share: None }
     }
 
     /// It has answered.
@@ -84,6 +94,16 @@ impl Endpoint {
         if let Some(group) = self.group.upgrade() {
             group.judge(self, Instant::now());
         }
+    }
+
+    /// It is no address of its server any more, or its server is none of the upstream's.
+    pub(super) fn leave(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether only requests from before that still need it: nothing is to be kept for others.
+    pub(super) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
     }
 
     /// Requests that it has, of all workers.
@@ -124,13 +144,18 @@ impl Endpoint {
 impl Loaded {
     /// Who has the request.
     pub fn endpoint(&self) -> &Arc<Endpoint> {
-        &self.0
+        &self.endpoint
+    }
+
+    /// The request has got what it waited for.
+    pub(super) fn hold(&mut self, share: Share) {
+        self.share = Some(share);
     }
 }
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Ordering::Relaxed);
+        self.endpoint.ended.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -33,14 +33,17 @@ pub enum UpstreamError {
     /// All connections are in use, and too many requests wait for one, or this one has for too long.
     #[error("all connections are in use")]
     Busy,
+    /// The client's address uses its share of the connections, and none of them became free in time.
+    #[error("the client uses its share of the connections")]
+    ShareUsed,
     /// The upstream did not answer in time.
     #[error("no response in time")]
     ResponseTimeout,
     /// The connection broke, or what came was no HTTP.
     #[error("exchange failed: {0}")]
     Exchange(#[source] hyper::Error),
-    /// The response is ambiguous, switches to a protocol that was not asked for, or never begins for
-    /// all that is sent.
+    /// The response is ambiguous, switches to a protocol that was not asked for, has a body where
+    /// there can be none or a status that no client knows, or never begins for all that is sent.
     #[error("unsound response")]
     Unsound,
     /// The client's body broke off or was malformed.
@@ -52,6 +55,9 @@ pub enum UpstreamError {
     /// The client's body made no progress.
     #[error("request body made no progress")]
     RequestBodyTimeout,
+    /// The client's body came, but too slowly.
+    #[error("request body came too slowly")]
+    RequestBodyTooSlow,
 }
 
 /// What became of an attempt.
@@ -67,6 +73,11 @@ pub(super) struct Failure {
 }
 
 impl Failure {
+    /// The request was sent, and a response has begun.
+    pub(super) fn sent(error: UpstreamError) -> Failure {
+        Failure { error, unsent: None, is_unanswered: false, is_stale: false }
+    }
+
     /// The request was not even sent.
     pub(super) fn unsent(error: UpstreamError, request: Request<RequestBody>) -> Failure {
         Failure { error, unsent: Some(Box::new(request)), is_unanswered: true, is_stale: false }

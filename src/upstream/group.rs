@@ -164,7 +164,12 @@ impl Group {
             }
             book.listings.push(listing);
         }
+        known.iter().flat_map(|listing| &listing.endpoints).for_each(|endpoint| endpoint.leave());
         let endpoints = || book.listings.iter().flat_map(|listing| &listing.endpoints);
+        for endpoint in endpoints() {
+            endpoint.slots.bound(&upstream.bounds);
+            endpoint.shares.bound(&upstream.bounds);
+        }
         if upstream.health_check.is_none() {
             endpoints().for_each(|endpoint| endpoint.health.forget());
         }
@@ -338,6 +343,7 @@ impl Listing {
         for gone in &known {
             self.requests += gone.requests();
             self.failures += gone.failures();
+            gone.leave();
         }
         tracing::info!(upstream = %group.label, server = %self.server, ?addresses, "a server's addresses have changed");
         true

@@ -4,12 +4,17 @@
 //! to pass for somebody else before the upstream: limit, identity and forwarding fields are set by
 //! this proxy or not at all.
 
+mod names;
+
 use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use smallvec::SmallVec;
 
-use crate::identity::ForwardedField;
+pub(super) use self::names::ends_here;
+pub use self::names::is_reserved;
+use self::names::{is_hop_by_hop, is_of_a_proxy};
+use crate::{identity::ForwardedField, policy::OwnHeaders};
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -50,10 +55,12 @@ pub fn check_connection(headers: &HeaderMap) -> Result<(), ConnectionNamesProtec
     }
 }
 
-/// Makes the header of a client's request fit for the upstream.
-pub fn clean_request(headers: &mut HeaderMap, forwarding: Forwarding<'_>) {
+/// Makes the header of a client's request fit for the upstream. In `own` fields only this proxy says
+/// anything.
+pub fn clean_request(headers: &mut HeaderMap, own: &OwnHeaders, forwarding: Forwarding<'_>) {
     remove_named_by_connection(headers);
-    remove_where(headers, |name| is_dropped_from_request(name, forwarding.trusted_field));
+    let is_told = |name: &str| own.are_told(name);
+    remove_where(headers, |name| ends_here(name, forwarding.trusted_field, is_told));
     headers.reserve(FIELDS_SET);
     join_cookies(headers);
     join_lengths(headers);
@@ -67,66 +74,14 @@ pub fn clean_response(headers: &mut HeaderMap) {
     join_lengths(headers);
 }
 
-/// Fields that only this proxy writes, in either direction.
-pub fn is_reserved(name: &str) -> bool {
-    name.starts_with("x-ratelimit-")
-        || name.starts_with("x-tollgate-")
-        || name.starts_with("ratelimit")
-}
-
-fn is_hop_by_hop(name: &str) -> bool {
-    matches!(
-        name,
-        "connection"
-            | "keep-alive"
-            | "proxy-connection"
-            | "proxy-authenticate"
-            | "proxy-authorization"
-            | "te"
-            | "transfer-encoding"
-            | "upgrade"
-            | "http2-settings"
-    )
-}
-
-/// Whether a client's field ends here; `trusted` is the field that a trusted proxy maintains.
-pub(super) fn is_dropped_from_request(name: &str, trusted: Option<ForwardedField>) -> bool {
-    match name {
-        "x-forwarded-host" | "x-original-url" | "x-rewrite-url" => true,
-        // The gate says which request this is, also where it keeps a trusted proxy's word.
-        "x-request-id" => true,
-        // A proxy that maintains one of the two may pass on the other as a client wrote it.
-        "x-forwarded-for" => trusted != Some(ForwardedField::XForwardedFor),
-        "forwarded" => trusted != Some(ForwardedField::Forwarded),
-        "x-real-ip"
-        | "x-client-ip"
-        | "x-cluster-client-ip"
-        | "true-client-ip"
-        | "cf-connecting-ip" => trusted.is_none(),
-        // CGI programs take it for the address of a proxy to send their own requests to.
-        "proxy" => true,
-        _ if name.starts_with("x-forwarded-") => trusted.is_none(),
-        // Answered here: the body is asked for once there is somewhere to send it.
-        "expect" => true,
-        // A server that turns `-` into `_` could not tell `x_tollgate_tier` from ours.
-        _ => is_hop_by_hop(name) || is_reserved(name) || name.contains('_'),
-    }
-}
-
 /// Whether `Connection` may not name a field: what carries identity, routing or length belongs to
 /// the message and not to the hop.
 fn is_protected(name: &str) -> bool {
-    name.starts_with("x-forwarded-")
+    is_of_a_proxy(name)
         || is_reserved(name)
         || matches!(
             name,
-            "authorization"
-                | "content-length"
-                | "cookie"
-                | "forwarded"
-                | "host"
-                | "x-real-ip"
-                | "x-request-id"
+            "authorization" | "content-length" | "cookie" | "forwarded" | "host" | "x-request-id"
         )
 }
 
@@ -164,11 +119,17 @@ fn remove_where(headers: &mut HeaderMap, is_dropped: impl Fn(&str) -> bool) {
     }
 }
 
-/// Several equal lengths are one (RFC 9110 section 8.6). Others were refused when they came.
+/// Several equal lengths, as fields or as members of a list, are one (RFC 9110 section 8.6). Others
+/// were refused when they came.
 fn join_lengths(headers: &mut HeaderMap) {
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
-    let (first, second) = (lengths.next(), lengths.next());
-    if let (Some(length), Some(_)) = (first.cloned(), second) {
+    let (Some(first), is_alone) = (lengths.next(), lengths.next().is_none()) else { return };
+    let end = memchr::memchr(b',', first.as_bytes());
+    if is_alone && end.is_none() {
+        return;
+    }
+    let digits = first.as_bytes().get(..end.unwrap_or(first.len())).unwrap_or_default();
+    if let Ok(length) = HeaderValue::from_bytes(digits.trim_ascii()) {
         headers.insert(header::CONTENT_LENGTH, length);
     }
 }
@@ -260,7 +221,7 @@ mod tests {
 
     fn cleaned(fields: &[(&str, &str)], peer_is_trusted: bool) -> HeaderMap {
         let mut headers = headers(fields);
-        clean_request(&mut headers, forwarding(peer_is_trusted));
+        clean_request(&mut headers, &OwnHeaders::default(), forwarding(peer_is_trusted));
         headers
     }
 
@@ -338,7 +299,7 @@ mod tests {
     fn forwarded_is_written_on_demand() {
         let mut headers = headers(&[("host", "a.example")]);
         let forwarding = Forwarding { write_forwarded: true, ..forwarding(false) };
-        clean_request(&mut headers, forwarding);
+        clean_request(&mut headers, &OwnHeaders::default(), forwarding);
         assert_eq!(headers["forwarded"], "for=203.0.113.7;host=\"a.example\";proto=http");
     }
 
@@ -353,6 +314,7 @@ mod tests {
             let mut headers = headers(fields);
             clean_request(
                 &mut headers,
+                &OwnHeaders::default(),
                 Forwarding { speaks_tls: true, write_forwarded: true, ..forwarding(is_trusted) },
             );
             assert_eq!(headers["x-forwarded-proto"], scheme, "{fields:?}");
@@ -377,7 +339,7 @@ mod tests {
         ) {
             let fields: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), value.as_str())).collect();
             let mut headers = headers(&fields);
-            clean_request(&mut headers, forwarding(false));
+            clean_request(&mut headers, &OwnHeaders::default(), forwarding(false));
             for name in headers.keys().map(HeaderName::as_str) {
                 prop_assert!(!is_hop_by_hop(name) && !is_reserved(name) && !name.contains('_'), "{name}");
             }

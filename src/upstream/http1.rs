@@ -91,9 +91,9 @@ impl Connection {
                 return Poll::Ready(Some(result));
             }
             // The deadline runs from the last progress of the request's body, see `RequestBody`.
-            let is_storm = self.traffic.is_storm(read_before);
+            let is_spoilt = self.traffic.is_unsound(read_before);
             let passed = self.deadline.poll_passed(context);
-            if closed || passed || is_storm { Poll::Ready(None) } else { Poll::Pending }
+            if closed || passed || is_spoilt { Poll::Ready(None) } else { Poll::Pending }
         });
         let outcome = outcome.await;
         let is_unanswered = self.traffic.bytes_read() == read_before && !body_state.has_failed();
@@ -103,7 +103,7 @@ impl Connection {
             Failure { error, unsent, is_unanswered, is_stale }
         };
         let ended = match outcome {
-            Some(Ok(response)) if is_unsound(&response) || self.traffic.is_storm(read_before) => {
+            Some(Ok(response)) if is_unsound(&response) || self.traffic.is_unsound(read_before) => {
                 return Err(failure(UpstreamError::Unsound, None));
             }
             Some(Ok(response)) => {
@@ -113,11 +113,11 @@ impl Connection {
                 return Ok((response, self));
             }
             Some(Err(error)) => Some(error),
-            None if self.traffic.is_storm(read_before) => {
+            None if self.traffic.is_unsound(read_before) => {
                 return Err(failure(UpstreamError::Unsound, None));
             }
             None if is_late => {
-                return Err(failure(timeout_of(&body_state), None));
+                return Err(failure(body_state.timeout(), None));
             }
             None => {
                 // With the connection goes its end of the queue, and a request that it never took
@@ -164,14 +164,6 @@ impl Connection {
             let keep_alive = self.keep_alive.get();
             pool.keep(self, keep_alive);
         }
-    }
-}
-
-/// Whose fault it is that time is up.
-pub(super) fn timeout_of(body: &BodyState) -> UpstreamError {
-    match body.is_waiting() {
-        true => UpstreamError::RequestBodyTimeout,
-        false => UpstreamError::ResponseTimeout,
     }
 }
 

@@ -21,7 +21,6 @@ use super::{
     Endpoint, RequestBody, Stream, UpstreamError,
     body::{BodyState, Timing},
     failure::Failure,
-    http1::timeout_of,
     pool::Pool,
     retry::Original,
     slots::Slot,
@@ -130,6 +129,7 @@ impl Connection {
         self.is_retired.get() || self.traffic.is_closed() || self.sender.is_closed()
     }
 
+    /// Requests that it has.
     pub(super) fn streams(&self) -> usize {
         self.in_use.get()
     }
@@ -173,7 +173,7 @@ impl Connection {
     }
 
     /// Streams that it may have at once; none if it is over.
-    fn max_streams(&self) -> usize {
+    pub(super) fn max_streams(&self) -> usize {
         let driver = self.driven.driver.borrow();
         driver.as_ref().map_or(0, Driver::current_max_send_streams).min(MAX_STREAMS)
     }
@@ -198,6 +198,7 @@ impl Permit {
         let body = request.body_mut().attach_stream(Timing::new(&deadline, upstream));
         let stream = OpenStream { deadline, body: Rc::clone(&body), permit: self };
         let read_before = connection.traffic.bytes_read();
+        connection.traffic.expect_response();
         let mut sender = connection.sender.clone();
         let mut sending = pin!(sender.try_send_request(request));
         stream.deadline.set(upstream.response_timeout);
@@ -209,12 +210,14 @@ impl Permit {
         });
         let (error, unsent, is_stale) = match outcome.await {
             Some(Ok(response)) if is_unsound(&response) => {
-                let (error, unsent) = (UpstreamError::Unsound, None);
-                return Err(Failure { error, unsent, is_unanswered: false, is_stale: false });
+                return Err(Failure::sent(UpstreamError::Unsound));
             }
             Some(Ok(response)) => {
                 body.set_answered();
                 return Ok((response, stream));
+            }
+            Some(Err(_)) if connection.traffic.is_storm() => {
+                return Err(Failure::sent(UpstreamError::Unsound));
             }
             Some(Err(mut error)) => {
                 let untaken = error.take_message();
@@ -230,11 +233,12 @@ impl Permit {
             }
             None => {
                 // A connection on which nothing at all comes is gone, though nobody has said so: the
-                // next requests are not to wait as long to find that out.
-                if connection.traffic.bytes_read() == read_before {
+                // next requests are not to wait as long to find that out. Of one that waits for the
+                // client's body, nobody knows.
+                if connection.traffic.bytes_read() == read_before && !body.is_waiting() {
                     connection.retire();
                 }
-                (timeout_of(&body), None, false)
+                (body.timeout(), None, false)
             }
         };
         Err(Failure { error, unsent, is_unanswered: !body.has_failed(), is_stale })
@@ -254,6 +258,7 @@ impl Drop for Permit {
         connection.in_use.set(connection.in_use.get().saturating_sub(1));
         if connection.in_use.get() == 0 {
             connection.idle_since.set(self.pool.ticker.now());
+            connection.traffic.rest();
             connection.cut_if_over();
         }
         self.pool.stream_ended();

@@ -4,6 +4,8 @@
 //! Connections in HTTP/1.1 are a stack, the warmest on top. A request that finds one there touches
 //! nothing that is shared with other threads but a counter that says whether anybody waits.
 
+mod share;
+
 use std::{
     cell::{Cell, OnceCell, RefCell},
     future::poll_fn,
@@ -268,7 +270,9 @@ impl Pool {
     }
 
     fn claimant(&self) -> Claimant {
-        let is_destitute = self.protocol == Protocol::Http2 && self.shared.borrow().is_empty();
+        let is_destitute = self.protocol == Protocol::Http2
+            && self.shared.borrow().is_empty()
+            && self.dialing.get() == 0;
         Claimant { pool: self.id, is_destitute }
     }
 
@@ -345,9 +349,6 @@ impl Pool {
         let mut all = shared.iter();
         if let Some(unused) = all.find(|shared| self.line.is_empty() && shared.streams() == 0) {
             unused.retire();
-        } else if slots.volunteer(self.id) {
-            let least = shared.iter().min_by_key(|connection| connection.streams());
-            least.iter().for_each(|connection| connection.retire());
         }
         drop(shared);
         self.forget_over();

@@ -113,10 +113,12 @@ impl UpstreamError {
         match self {
             UpstreamError::NoAddress
             | UpstreamError::Busy
+            | UpstreamError::ShareUsed
             | UpstreamError::Exhausted(_)
             | UpstreamError::RequestBody(_)
             | UpstreamError::RequestBodyTooLarge
-            | UpstreamError::RequestBodyTimeout => false,
+            | UpstreamError::RequestBodyTimeout
+            | UpstreamError::RequestBodyTooSlow => false,
             UpstreamError::Connect(_)
             | UpstreamError::Tls { .. }
             | UpstreamError::ConnectTimeout
@@ -141,7 +143,10 @@ impl UpstreamError {
     pub(super) fn calls_for_another(&self) -> bool {
         matches!(
             self,
-            UpstreamError::Busy | UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout
+            UpstreamError::Busy
+                | UpstreamError::ShareUsed
+                | UpstreamError::ConnectTimeout
+                | UpstreamError::ResponseTimeout
         )
     }
 }

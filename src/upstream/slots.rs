@@ -1,8 +1,9 @@
 //! How many connections a server may have, of all workers together, and who waits for one.
 //!
 //! A connection holds a [`Slot`] from before it is made until its socket is closed, so the bound is
-//! exact. A slot that becomes free goes to whoever has waited longest; only while nobody waits is
-//! one there for the taking. Nothing here is touched by requests that find a kept connection.
+//! exact, but for a worker's only connection in HTTP/2, which it gets in any case. A slot that becomes
+//! free goes to whoever has waited longest; only while nobody waits is one there for the taking.
+//! Nothing here is touched by requests that find a kept connection.
 
 use std::{
     collections::VecDeque,
@@ -41,8 +42,6 @@ struct State {
     max: usize,
     queue: VecDeque<Waiting>,
     tickets: u64,
-    /// A worker has been asked to give up connections that it uses.
-    has_volunteer: bool,
 }
 
 #[derive(Debug)]
@@ -71,7 +70,8 @@ pub(super) struct Ticket {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claimant {
     pub(super) pool: PoolId,
-    /// It has not a single connection: waiting for one of its own to become free is vain.
+    /// It speaks HTTP/2 and has not a single connection: it gets one whatever the bound, since those
+    /// of other workers are of no use to it, and a stream may keep them for hours.
     pub(super) is_destitute: bool,
 }
 
@@ -110,9 +110,9 @@ impl PoolId {
 impl Slots {
     /// A slot, or a place in the queue for one.
     pub(super) fn take(self: &Arc<Self>, bounds: &Bounds, claimant: Claimant) -> Taken {
+        self.bound(bounds);
         let mut state = self.lock();
-        state.max = bounds.max_connections.get();
-        if state.taken < state.max {
+        if state.taken < state.max || claimant.is_destitute {
             state.taken += 1;
             return Taken::Slot(Slot(Arc::clone(self)));
         }
@@ -129,6 +129,25 @@ impl Slots {
         drop(state);
         self.wanted.notify_waiters();
         Taken::Queued(Ticket { slots: Arc::clone(self), number: ticket, receiver, is_knocking })
+    }
+
+    /// There may be so many from now on. If that is more than before, who waits comes before whoever
+    /// asks next.
+    pub(super) fn bound(self: &Arc<Self>, bounds: &Bounds) {
+        let mut state = self.lock();
+        state.max = bounds.max_connections.get();
+        let places = state.max.saturating_sub(state.taken).min(state.queue.len());
+        if places == 0 {
+            return;
+        }
+        let served: Vec<Waiting> = state.queue.drain(..places).collect();
+        state.taken += places;
+        self.waiting.store(state.queue.len(), Ordering::Release);
+        drop(state);
+        for next in served {
+            // If he has just gone, the slot comes back.
+            let _ = next.sender.send(Slot(Arc::clone(self)));
+        }
     }
 
     /// Whether a slot is there for the taking.
@@ -155,17 +174,6 @@ impl Slots {
         own.is_none_or(|own| own.since.saturating_duration_since(head.since) > PATIENCE)
     }
 
-    /// Whether `pool` should give up a connection that is in use, once it no longer is, for one that
-    /// has none at all. Asked of one at a time.
-    pub(super) fn volunteer(&self, pool: PoolId) -> bool {
-        let mut state = self.lock();
-        let is_needed = state
-            .queue
-            .iter()
-            .any(|waiting| waiting.claimant.is_destitute && waiting.claimant.pool != pool);
-        is_needed && !std::mem::replace(&mut state.has_volunteer, true)
-    }
-
     /// Connections that there are.
     #[cfg(test)]
     pub(super) fn taken(&self) -> usize {
@@ -175,7 +183,6 @@ impl Slots {
     /// Whoever gets a slot that has become free; if nobody does, it is there for the taking.
     fn hand_on(&self) -> Option<Sender<Slot>> {
         let mut state = self.lock();
-        state.has_volunteer = false;
         // A policy may have lowered the bound meanwhile.
         let next = if state.taken <= state.max { state.queue.pop_front() } else { None };
         if next.is_none() {
@@ -235,11 +242,11 @@ mod tests {
 
     fn bounds(max: usize, queue: usize) -> Bounds {
         let max_connections = NonZeroUsize::new(max).unwrap();
-        Bounds { max_connections, queue, queue_timeout: Duration::from_secs(1) }
+        Bounds { max_connections, queue, ..Bounds::default() }
     }
 
     fn claimant() -> Claimant {
-        Claimant { pool: PoolId::unique(), is_destitute: true }
+        Claimant { pool: PoolId::unique(), is_destitute: false }
     }
 
     fn take(slots: &Arc<Slots>, bounds: &Bounds) -> Slot {
@@ -309,6 +316,35 @@ mod tests {
             drop(slot);
             assert_eq!(slot_of(&mut ticket).is_some(), others == 0, "with {others} others");
         }
+    }
+
+    #[test]
+    fn raised_bound_is_for_those_who_wait() {
+        let (slots, low, high) = (Arc::default(), bounds(1, 3), bounds(3, 3));
+        let _slot = take(&slots, &low);
+        let mut waiting: Vec<Ticket> = (0..3).map(|_| queue(&slots, &low, claimant())).collect();
+        // Before a newcomer, who has made it known.
+        let mut newcomer = queue(&slots, &high, claimant());
+        let given: Vec<Slot> = waiting.iter_mut().filter_map(slot_of).collect();
+        assert_eq!((given.len(), slot_of(&mut newcomer).is_some()), (2, false));
+        assert!(slot_of(&mut waiting[2]).is_none());
+        // And without one.
+        slots.bound(&bounds(4, 3));
+        assert!(slot_of(&mut waiting[2]).is_some());
+    }
+
+    #[test]
+    fn worker_that_has_no_connection_to_share_gets_one_beyond_the_bound() {
+        let (slots, bounds) = (Arc::default(), bounds(1, 1));
+        let first = take(&slots, &bounds);
+        let destitute = Claimant { is_destitute: true, ..claimant() };
+        let Taken::Slot(second) = slots.take(&bounds, destitute) else { panic!("no slot") };
+        // The bound holds again once one is closed.
+        let mut ticket = queue(&slots, &bounds, claimant());
+        drop(second);
+        assert!(slot_of(&mut ticket).is_none());
+        drop(first);
+        assert!(slot_of(&mut ticket).is_some());
     }
 
     #[test]

@@ -14,7 +14,11 @@ use tokio::{
 };
 use tokio_rustls::client::TlsStream;
 
-use super::slots::Slot;
+use super::{
+    frames::Frames,
+    heads::{Heads, Reading},
+    slots::Slot,
+};
 
 /// A connection to a server, ready for a protocol of whichever kind.
 #[derive(Debug)]
@@ -40,18 +44,26 @@ pub(super) struct Counted {
 #[derive(Default)]
 pub(super) struct Traffic {
     read: Cell<u64>,
-    /// Interim responses since a request was sent; none once its response has begun.
-    interim: Cell<Option<u32>>,
+    /// The heads since a request was sent in HTTP/1.1; none once its response has begun.
+    heads: Cell<Option<Heads>>,
+    has_bare_line_feed: Cell<bool>,
     is_closed: Cell<bool>,
     /// Woken by the first byte, and by the end.
     waker: RefCell<Option<Waker>>,
-    /// Who reads, of a stream that can be cut.
-    reader: Option<RefCell<Option<Waker>>>,
+    severable: Option<Severable>,
     is_cut: Cell<bool>,
+    is_storm: Cell<bool>,
+}
+
+/// What is known about a stream that many use, in HTTP/2, and that can be cut.
+struct Severable {
+    /// Who reads.
+    reader: RefCell<Option<Waker>>,
+    frames: RefCell<Frames>,
 }
 
 /// Interim responses (1xx) to one request that are taken for something else than an attack.
-const MAX_INTERIM: u32 = 32;
+pub(super) const MAX_INTERIM: u32 = 32;
 
 /// Bytes that may come before a response's head is complete: interim responses and the head.
 const MAX_INTERIM_BYTES: u64 = 128 * 1024;
@@ -64,13 +76,11 @@ impl Counted {
         Counted::with(stream, slot, Traffic::default())
     }
 
-    /// One that can be cut.
+    /// One that speaks HTTP/2 and can be cut.
     pub(super) fn severable(stream: Stream, slot: Slot) -> (Counted, Rc<Traffic>) {
-        Counted::with(
-            stream,
-            slot,
-            Traffic { reader: Some(RefCell::default()), ..Traffic::default() },
-        )
+        let severable =
+            Severable { reader: RefCell::default(), frames: RefCell::new(Frames::new()) };
+        Counted::with(stream, slot, Traffic { severable: Some(severable), ..Traffic::default() })
     }
 
     fn with(stream: Stream, slot: Slot, traffic: Traffic) -> (Counted, Rc<Traffic>) {
@@ -110,41 +120,68 @@ impl Traffic {
     /// Has whoever reads find the stream broken.
     pub(super) fn cut(&self) {
         self.is_cut.set(true);
-        if let Some(reader) = self.reader.as_ref().and_then(RefCell::take) {
+        let reader = self.severable.as_ref().and_then(|severable| severable.reader.take());
+        if let Some(reader) = reader {
             reader.wake();
         }
     }
 
-    /// A request is about to be sent.
+    /// A request in HTTP/1.1 is about to be sent.
     pub(super) fn await_head(&self) {
-        self.interim.set(Some(0));
+        self.heads.set(Some(Heads::default()));
     }
 
-    /// Whether so much came before the response's head, or in its place, that nobody needs to wait
-    /// for it: more than was `read_before`.
-    pub(super) fn is_storm(&self, read_before: u64) -> bool {
-        let interim = self.interim.get();
-        interim.is_some_and(|interim| {
-            interim > MAX_INTERIM || self.read.get() - read_before > MAX_INTERIM_BYTES
-        })
+    /// Whether a response in HTTP/1.1 cannot be passed on, or will never begin: there was a bare line
+    /// feed in its head, or so much came before its end, more than was `read_before`.
+    pub(super) fn is_unsound(&self, read_before: u64) -> bool {
+        self.has_bare_line_feed.get()
+            || self.heads.get().is_some_and(|heads| {
+                heads.interim() > MAX_INTERIM || self.read.get() - read_before > MAX_INTERIM_BYTES
+            })
     }
 
-    /// Counts the status lines of interim responses. hyper reads on for as long as they come.
-    fn count_interim(&self, bytes: &[u8], mut interim: u32) {
-        const VERSION: &[u8] = b"HTTP/1.";
-        for at in memchr::memmem::find_iter(bytes, VERSION) {
-            match bytes.get(at + VERSION.len() + 2) {
-                Some(b'1') => interim += 1,
-                Some(_) if interim <= MAX_INTERIM => return self.interim.set(None),
-                _ => {}
-            }
+    /// A request in HTTP/2 is about to be sent.
+    pub(super) fn expect_response(&self) {
+        self.with_frames(Frames::expect_response);
+    }
+
+    /// No stream is in use any more.
+    pub(super) fn rest(&self) {
+        self.with_frames(Frames::rest);
+    }
+
+    /// Whether it was cut for a storm of interim responses in HTTP/2.
+    pub(super) fn is_storm(&self) -> bool {
+        self.is_storm.get()
+    }
+
+    fn with_frames(&self, change: impl FnOnce(&mut Frames)) {
+        if let Some(severable) = &self.severable {
+            change(&mut severable.frames.borrow_mut());
         }
-        self.interim.set(Some(interim));
+    }
+
+    fn follow_heads(&self, bytes: &[u8], mut heads: Heads) {
+        let is_over = match heads.read(bytes) {
+            Reading::On => false,
+            // A storm is still one where the response comes with the last of it.
+            Reading::Done => heads.interim() <= MAX_INTERIM,
+            Reading::BareLineFeed => {
+                self.has_bare_line_feed.set(true);
+                true
+            }
+        };
+        self.heads.set(Some(heads).filter(|_| !is_over));
     }
 
     fn count(&self, bytes: &[u8]) {
-        if let Some(interim) = self.interim.get() {
-            self.count_interim(bytes, interim);
+        if let Some(heads) = self.heads.get() {
+            self.follow_heads(bytes, heads);
+        }
+        if let Some(severable) = &self.severable
+            && !severable.frames.borrow_mut().read(bytes)
+        {
+            self.is_storm.set(true);
         }
         let before = self.read.replace(self.read.get() + bytes.len() as u64);
         if before == 0 {
@@ -165,11 +202,11 @@ impl AsyncRead for Counted {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Some(reader) = &self.traffic.reader {
-            if self.traffic.is_cut.get() {
+        if let Some(severable) = &self.traffic.severable {
+            if self.traffic.is_cut.get() || self.traffic.is_storm.get() {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
             }
-            let mut reader = reader.borrow_mut();
+            let mut reader = severable.reader.borrow_mut();
             if !reader.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
                 *reader = Some(context.waker().clone());
             }
@@ -178,6 +215,10 @@ impl AsyncRead for Counted {
         self.stream.set_limit(READ_BYTES);
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         self.traffic.count(buffer.filled().get(before..).unwrap_or_default());
+        if self.traffic.is_storm.get() {
+            buffer.set_filled(before);
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         polled
     }
 }

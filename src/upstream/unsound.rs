@@ -1,13 +1,22 @@
 //! Responses that cannot be passed on in the way in which they came.
 
-use http::{HeaderMap, Response, StatusCode, header};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http_body::Body;
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
+
+use super::{UpstreamBodyError, UpstreamError};
 
 /// Largest head of a response that is passed on.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
+/// The last status of a class that is defined (RFC 9110 section 15).
+const LAST_STATUS: u16 = 599;
+
 /// Whether a response cannot be passed on: it says its length in two ways, in a coding that was not
-/// asked for, switches to a protocol that was not, or has a head of outrageous size.
+/// asked for, switches to a protocol that was not, has a status of no class, or a head of outrageous
+/// size.
 pub(super) fn is_unsound(response: &Response<Incoming>) -> bool {
     let headers = response.headers();
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
@@ -17,8 +26,50 @@ pub(super) fn is_unsound(response: &Response<Incoming>) -> bool {
             || headers.contains_key(header::CONTENT_LENGTH)
     });
     framing_is_unsound
+        || !has_one_length(headers)
         || response.status() == StatusCode::SWITCHING_PROTOCOLS
+        || response.status().as_u16() > LAST_STATUS
         || head_bytes(headers) > MAX_HEAD_BYTES
+}
+
+/// A 205 that has no content, as it says (RFC 9110 section 15.3.6). That can only be told by its end:
+/// one of chunks may have none.
+///
+/// # Errors
+/// [`UpstreamError::Unsound`] if there is content, or what became of the body instead.
+pub(super) async fn without_content<B>(
+    mut response: Response<B>,
+) -> Result<Response<B>, UpstreamError>
+where
+    B: Body<Data = Bytes, Error = UpstreamBodyError> + Unpin,
+{
+    let body = response.body_mut();
+    if body.size_hint().lower() > 0 {
+        return Err(UpstreamError::Unsound);
+    }
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) if frame.data_ref().is_none_or(Bytes::is_empty) => {}
+            Ok(_) => return Err(UpstreamError::Unsound),
+            Err(UpstreamBodyError::Connection(error)) => {
+                return Err(UpstreamError::Exchange(error));
+            }
+            Err(UpstreamBodyError::Timeout) => return Err(UpstreamError::ResponseTimeout),
+        }
+    }
+    Ok(response)
+}
+
+/// Whether all that is said of the length is one number in the same digits. The engine looks at it
+/// only where a body is to come.
+fn has_one_length(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::CONTENT_LENGTH).iter().map(HeaderValue::as_bytes);
+    let mut lengths =
+        values.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    let Some(first) = lengths.next() else { return true };
+    let number = str::from_utf8(first).ok().filter(|_| first.iter().all(u8::is_ascii_digit));
+    number.is_some_and(|number| number.parse::<u64>().is_ok())
+        && lengths.all(|other| other == first)
 }
 
 /// Bytes of a head's fields, with their separators.

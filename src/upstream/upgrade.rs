@@ -22,8 +22,11 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    Loaded, OwnConnection, UpstreamBodyError, UpstreamError, Upstreams, http1::builder,
-    stream::Counted, tell_health, unsound::is_unsound,
+    Loaded, OwnConnection, Sender, UpstreamBodyError, UpstreamError, Upstreams,
+    http1::builder,
+    stream::Counted,
+    tell_health,
+    unsound::{is_unsound, without_content},
 };
 use crate::{deadline::Deadline, policy::Upstream};
 
@@ -55,17 +58,17 @@ pub struct DeclinedBody {
 
 impl Upstreams {
     /// Asks a server to switch to the protocol that the head's `Upgrade` names, and waits for its
-    /// answer. `caller` is a hash that tells him from others.
+    /// answer.
     ///
     /// # Errors
     /// [`UpstreamError`].
     pub async fn switch(
         &self,
         upstream: &Upstream,
-        caller: u128,
+        sender: Sender,
         head: Parts,
     ) -> Result<Switch, UpstreamError> {
-        let connection = self.connect(upstream, caller).await?;
+        let connection = self.connect(upstream, sender).await?;
         let endpoint = Arc::clone(&connection.endpoint);
         let answer = self.ask(connection, head, upstream).await;
         match &answer {
@@ -108,13 +111,14 @@ impl Upstreams {
                 // The connection has to be done with HTTP before anybody else may have it.
                 Some(Ok(response)) if is_switch(response) && !has_ended => {}
                 Some(_) => return Poll::Ready(()),
-                None if has_ended || traffic.is_storm(0) => return Poll::Ready(()),
+                None if has_ended || traffic.is_unsound(0) => return Poll::Ready(()),
                 None => {}
             }
             if deadline.poll_passed(context) { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
         match answer {
+            Some(Ok(_)) if traffic.is_unsound(0) => Err(UpstreamError::Unsound),
             Some(Ok(response)) if is_switch(&response) => {
                 let named = response.headers().get(header::UPGRADE);
                 if deadline.has_passed() || !is_same(named, asked.as_ref()) {
@@ -135,7 +139,11 @@ impl Upstreams {
                     idle_timeout,
                     _loaded: loaded,
                 };
-                Ok(Switch::Declined(response.map(body)))
+                let response = response.map(body);
+                Ok(Switch::Declined(match response.status() {
+                    StatusCode::RESET_CONTENT => without_content(response).await?,
+                    _ => response,
+                }))
             }
             Some(Err(error)) => Err(UpstreamError::Exchange(error)),
             None if deadline.has_passed() => Err(UpstreamError::ResponseTimeout),

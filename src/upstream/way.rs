@@ -111,7 +111,7 @@ impl Way {
     fn close_idle(&self) {
         let mut pools = self.pools.borrow_mut();
         pools.iter().for_each(|pool| pool.close_idle(self.keep_alive.get()));
-        // One that is needed again is made again.
-        pools.retain(|pool| !pool.is_empty());
+        // One that is needed again is made again. Connections in use close with what they are used for.
+        pools.retain(|pool| !pool.is_empty() && !pool.endpoint.has_left());
     }
 }

@@ -90,19 +90,57 @@ fn continues(mut characters: impl Iterator<Item = char>) -> bool {
     }
 }
 
-/// A line of a file without its secrets.
-pub(super) fn mask_line(line: &str) -> String {
+/// Where the secrets of a line are, as far as it tells.
+pub(super) fn secrets(line: &str) -> Vec<Range<usize>> {
     let values = KEYS.iter().flat_map(|key| line.match_indices(key)).filter_map(|(at, key)| {
         let rest = line.get(at + key.len()..)?;
         let value = rest.trim_start_matches(['"', '\'']).strip_prefix([':', '='])?;
         Some(line.len() - value.trim_start().len()..line.len())
     });
-    mask(line, values.chain(users(line)))
+    values.chain(users(line)).collect()
 }
+
+/// A message about a line, without what it quotes of these parts of it.
+pub(super) fn without(message: &str, line: &str, parts: &[Range<usize>]) -> String {
+    let texts = parts.iter().filter_map(|part| line.get(part.clone())).map(|text| {
+        // The braces of a variable are a part of the text.
+        let marks = if text.contains("${") { "\"', " } else { "\"', {}[]" };
+        text.trim_matches(|c: char| marks.contains(c))
+    });
+    // Advice may write the same words in another way.
+    let long = |word: &&str| word.len() >= PIECE;
+    let texts: Vec<&str> = texts
+        .flat_map(|text| std::iter::once(text).chain(text.split_whitespace().filter(long)))
+        .filter(|text| !text.is_empty())
+        .collect();
+    let hidden = |piece: &str, text: &str| {
+        // The name of a variable tells nothing of its value.
+        let is_variable = text.contains(&format!("${{{piece}"));
+        let is_part = piece.len() >= PIECE && text.contains(piece) && !is_variable;
+        // A short one that is found by chance would be told by what is missing.
+        match piece.strip_suffix(text) {
+            _ if is_part => HIDDEN.to_owned(),
+            Some(before) if before.is_empty() || before.ends_with(' ') => {
+                format!("{before}{HIDDEN}")
+            }
+            _ if text.len() < PIECE => piece.to_owned(),
+            _ => piece.replace(text, HIDDEN),
+        }
+    };
+    let pieces = message.split('`').enumerate().map(|(number, piece)| match number % 2 {
+        1 => texts.iter().fold(piece.to_owned(), |piece, text| hidden(&piece, text)),
+        _ => piece.to_owned(),
+    });
+    pieces.collect::<Vec<_>>().join("`")
+}
+
+/// What a message has in place of a secret.
+const HIDDEN: &str = "…";
 
 /// A text with the users and passwords of URLs masked.
 pub(super) fn mask_urls(text: &str) -> String {
-    mask(text, users(text))
+    let users: Vec<Range<usize>> = users(text).collect();
+    mask(text, &users)
 }
 
 /// Whatever comes before an `@` and has a colon in it, as users and their passwords have, also where
@@ -128,8 +166,8 @@ fn users_of_urls(text: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-fn mask(text: &str, ranges: impl Iterator<Item = Range<usize>>) -> String {
-    let ranges: Vec<Range<usize>> = ranges.collect();
+/// A text with these parts masked.
+pub(super) fn mask(text: &str, ranges: &[Range<usize>]) -> String {
     let mut masked = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
         match ranges.iter().any(|range| range.contains(&at)) {
@@ -157,7 +195,7 @@ mod tests {
             ("url: \":hunter2@h:1\"", "url: \"********@h:1\""),
             ("url: redis:/:hunter2@h", "url: ***************@h"),
         ] {
-            assert_eq!(mask_line(text), expected);
+            assert_eq!(mask(text, &secrets(text)), expected);
             assert_eq!(mask_urls(text), expected);
         }
     }
@@ -173,7 +211,26 @@ mod tests {
             ("url: redis://h?password=hunter2", "url: redis://h?password=*******"),
             ("key_secret_file: key-secret", "key_secret_file: key-secret"),
         ] {
-            assert_eq!(mask_line(line), expected);
+            assert_eq!(mask(line, &secrets(line)), expected);
+        }
+    }
+
+    #[test]
+    fn message_quotes_nothing_that_is_masked() {
+        let line = "set: { x-a: \"Bearer hunter2 ${TOKEN}\", x-b: c }";
+        let parts = [12..37, 44..45];
+        for (message, expected) in [
+            ("found `Bearer hunter2 ${TOKEN}`", "found `…`"),
+            ("found `hunter2`", "found `…`"),
+            ("write `x-a: Bearer hunter2 ${TOKEN}`", "write `x-a: …`"),
+            ("write `Bearer: hunter2`", "write `…: …`"),
+            ("variable `TOKEN` is not set", "variable `TOKEN` is not set"),
+            ("`x-b` appears twice", "`x-b` appears twice"),
+            ("`core` and `c`, `x-b: c`", "`core` and `…`, `x-b: …`"),
+            ("`{` is never closed", "`{` is never closed"),
+            ("hunter2", "hunter2"),
+        ] {
+            assert_eq!(without(message, line, &parts), expected);
         }
     }
 }

@@ -3,9 +3,10 @@
 //! Neighbouring lines are never shown, because they may hold secrets; those of the line itself are
 //! masked; and nothing from the file reaches the terminal without its control characters escaped.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
-use super::mask::{Origins, mask_line, mask_urls};
+use super::conceal::guessed;
+use super::mask::{Origins, mask, mask_urls, secrets, without};
 use super::node::Span;
 
 /// How many characters of a line are shown.
@@ -33,6 +34,8 @@ pub(super) struct Source {
     line_starts: Vec<usize>,
     /// What came from elsewhere, and is shown as it is written.
     origins: Origins,
+    /// What is shown nowhere. None: the text is no YAML, so nobody knows.
+    concealed: Option<Vec<Span>>,
 }
 
 /// The line of a problem, ready to be shown.
@@ -44,6 +47,9 @@ struct Excerpt {
     /// How wide the place is.
     width: usize,
 }
+
+/// Parts of a line, by their bytes from its beginning.
+type Parts = Vec<Range<usize>>;
 
 impl Problem {
     /// A problem that has no place in the file, such as that it cannot be read. Leave `help` empty
@@ -131,12 +137,18 @@ impl Source {
             text: text.to_owned(),
             line_starts,
             origins: Origins::default(),
+            concealed: None,
         }
     }
 
     /// Shows what is in `origins` as it is written, from here on.
     pub(super) fn hide(&mut self, origins: Origins) {
         self.origins = origins;
+    }
+
+    /// Shows nothing of these places, from here on.
+    pub(super) fn conceal(&mut self, places: Vec<Span>) {
+        self.concealed = Some(places);
     }
 
     pub(super) fn name(&self) -> &str {
@@ -159,6 +171,22 @@ impl Source {
         self.text.get(span.start..span.end).unwrap_or_default()
     }
 
+    /// What of a line is masked, and what of that a message about a `place` in it may quote.
+    fn masked_in(&self, line: &str, start: usize, place: &Range<usize>) -> (Parts, Parts) {
+        let secrets = secrets(line);
+        let Some(concealed) = &self.concealed else {
+            // What is wrong with YAML may be quoted from anywhere.
+            let masked: Parts = guessed(&self.text, start).into_iter().chain(secrets).collect();
+            return (masked.clone(), masked);
+        };
+        let in_line = |at: usize| at.saturating_sub(start).min(line.len());
+        let concealed = concealed.iter().map(|part| in_line(part.start)..in_line(part.end));
+        let concealed: Parts = concealed.filter(|part| !part.is_empty()).collect();
+        let meets_place = |part: &&Range<usize>| part.start < place.end && place.start < part.end;
+        let quoted = concealed.iter().filter(meets_place).cloned().collect();
+        (concealed.into_iter().chain(secrets).collect(), quoted)
+    }
+
     pub(super) fn problem(&self, span: Span, message: String, help: String) -> Problem {
         let start = self.text.floor_char_boundary(span.start);
         let line = self.line_starts.partition_point(|&line_start| line_start <= start);
@@ -167,8 +195,12 @@ impl Source {
         let column = before.chars().count() + 1;
         let shown = self.text.get(line_start..).unwrap_or_default();
         let shown = shown.split('\n').next().unwrap_or_default();
+        let written = shown.strip_suffix('\r').unwrap_or(shown);
+        let place = start - line_start..span.end.saturating_sub(line_start);
+        let (masked, quoted) = self.masked_in(written, line_start, &place);
+        let [message, help] = [message, help].map(|told| without(&told, written, &quoted));
         // As long as the line itself, so that places in it stay what they are.
-        let shown = mask_line(shown.strip_suffix('\r').unwrap_or(shown));
+        let shown = mask(written, &masked);
         let (before, rest) = shown.split_at(shown.floor_char_boundary(start - line_start));
         let length = rest.floor_char_boundary(span.end.saturating_sub(start));
         let (place, after) = rest.split_at(length);

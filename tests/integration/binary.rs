@@ -2,11 +2,13 @@
 
 mod access_log;
 mod admin;
+mod certificates;
 mod check;
 mod demo;
 mod descriptors;
 mod diff;
 mod draining;
+mod event_floods;
 mod events;
 mod explain;
 mod handover;
@@ -14,6 +16,7 @@ mod health;
 mod ignored_chain;
 mod key;
 mod key_rotation;
+mod literal_secrets;
 mod readme;
 mod rehearsals;
 mod reload;
@@ -23,6 +26,7 @@ mod running;
 mod store;
 mod token;
 mod unfit_claims;
+mod unread_scheme;
 
 use std::{fs, net::SocketAddr, path::Path, process::Output};
 

@@ -53,7 +53,7 @@ fn transfer_encoding_must_be_chunked_once() {
             "transfer-encoding: chunked\r\ntransfer-encoding: identity",
             "transfer-encoding: chunked, chunked",
             "transfer-encoding: chunked, gzip",
-            "transfer-encoding: identity",
+            "transfer-encoding: chunked, identity",
             "transfer-encoding: gzip",
             "transfer-encoding: xchunked",
             "transfer-encoding: chunked;q=1",
@@ -67,7 +67,16 @@ fn transfer_encoding_must_be_chunked_once() {
 
 #[test]
 fn coding_that_is_not_implemented_is_a_501() {
-    refuse_fields(501, &["transfer-encoding: gzip, chunked", "transfer-encoding: x, y, chunked"]);
+    refuse_fields(
+        501,
+        &[
+            "transfer-encoding: gzip, chunked",
+            "transfer-encoding: x, y, chunked",
+            "transfer-encoding: identity, chunked",
+            "transfer-encoding: identity",
+            "Transfer-Encoding: Identity ",
+        ],
+    );
 }
 
 #[test]
@@ -147,6 +156,46 @@ fn request_line_must_be_well_formed() {
     ]
     .map(|line| format!("{line}\r\nhost: a\r\n\r\n{NEXT}"));
     refuse_all(400, requests.iter().map(String::as_str));
+}
+
+/// What a server behind the proxy takes for another one's name is not to be told from its own.
+#[test]
+fn targets_of_other_schemes_and_of_none_are_refused() {
+    let targets = [
+        "ftp://a/",
+        "ws://a/",
+        "wss://a/",
+        "WS://a/",
+        "file:///a",
+        "http:/a",
+        "http:a",
+        "http:",
+        "http://",
+        "http:///a",
+        "://a/",
+        ":80",
+        "a",
+        "a:80",
+        "a/b",
+        "mailto:a",
+        "?a",
+    ];
+    let requests = targets.map(|target| format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n{NEXT}"));
+    refuse_all(400, requests.iter().map(String::as_str));
+}
+
+#[test]
+fn target_that_begins_with_two_slashes_is_a_path() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    for target in ["//b.example/x", "http://api.example.com//b.example/x"] {
+        proxy.get(target).assert_status(200);
+        let seen = upstream.last();
+        assert_eq!(
+            (&*seen.target, seen.fields.one("host")),
+            ("/b.example/x", Some("api.example.com"))
+        );
+    }
 }
 
 #[test]

@@ -2,7 +2,14 @@
 
 use bytes::Bytes;
 
-use crate::support::{Policy, Proxy, Upstream, http2, token};
+use crate::support::{Policy, Proxy, Upstream, http2, post, token};
+
+/// A policy whose upstream is spoken to in HTTP/2, and so may speak gRPC.
+fn before_grpc(upstream: &Upstream) -> Policy {
+    Policy::before(upstream).upstream(upstream, "protocol: h2, ejection: off")
+}
+
+const DENIED: &str = "API rate limit exceeded for 127.0.0.1.";
 
 /// A call without a token.
 fn call(path: &str) -> http::request::Builder {
@@ -31,17 +38,23 @@ fn assert_told(response: &http::Response<Bytes>, status: &str, message: &str) {
     assert!(response.body().is_empty() && !response.headers().contains_key("content-length"));
 }
 
+/// That it was answered here as HTTP has it.
+fn assert_plain(response: &http::Response<Bytes>, status: u16) {
+    assert_eq!(response.status(), status, "{response:?}");
+    assert!(!response.headers().contains_key("grpc-status"), "{response:?}");
+    assert_eq!(field(response, "content-type"), "application/json; charset=utf-8");
+}
+
 #[test]
 fn denied_call_is_told_that_the_resource_is_exhausted() {
-    let upstream = Upstream::start();
+    let upstream = Upstream::refusing();
     for status in ["429", "403"] {
-        let policy = Policy::before(&upstream)
-            .rate("1/hour")
-            .responses(&[&format!("denied_status: {status}")]);
+        let policy =
+            before_grpc(&upstream).rate("1/hour").responses(&[&format!("denied_status: {status}")]);
         let proxy = Proxy::start(&policy);
         let all = answers(&proxy, vec![call("/a.B/C"), call("/a.B/C")]);
         assert_eq!(field(&all[0], "x-ratelimit-remaining"), "0");
-        assert_told(&all[1], "8", "API rate limit exceeded for 127.0.0.1.");
+        assert_told(&all[1], "8", DENIED);
         assert_eq!(field(&all[1], "retry-after"), "3600");
         assert_eq!(field(&all[1], "grpc-retry-pushback-ms"), "3600000");
         assert_eq!(field(&all[1], "x-ratelimit-resource"), "core");
@@ -57,31 +70,62 @@ fn call_is_told_what_else_is_wrong() {
         "{ match: { path: /small/** }, limits: [], max_body: 1 }",
         "{ match: { path: /closed/** }, auth: required, limits: [] }",
     ];
-    let proxy = Proxy::start(&Policy::before(&refusing).routes(&routes));
-    let calls = vec![call("/closed/x"), call("/nowhere"), call("/open/x"), call("/small/x")];
+    let proxy = Proxy::start(&before_grpc(&refusing).routes(&routes));
+    let calls = vec![call("/closed/x"), call("/open/x"), call("/small/x"), call("/nowhere")];
     let all = answers(&proxy, calls);
     assert_told(&all[0], "16", "Requires authentication");
     assert!(field(&all[0], "www-authenticate").starts_with("Bearer "));
-    assert_told(&all[1], "12", "Not Found");
-    assert_told(&all[2], "14", "The upstream service could not be reached.");
-    assert_told(&all[3], "8", "The request body is too large.");
+    assert_told(&all[1], "14", "The upstream service could not be reached.");
+    assert_told(&all[2], "8", "The request body is too large.");
+    // Where no route is, nobody knows whether gRPC is spoken.
+    assert_plain(&all[3], 404);
 }
 
 #[test]
 fn other_requests_are_told_in_their_own_way() {
     let upstream = Upstream::start();
-    let proxy = Proxy::start(&Policy::before(&upstream).rate("0/hour"));
-    let request = http::Request::post("http://api.example.com/a.B/C")
-        .header("content-type", "application/grpc-web+proto");
-    let all = answers(&proxy, vec![request]);
-    assert_eq!(all[0].status(), 429);
-    assert!(!all[0].headers().contains_key("grpc-status"));
+    let proxy = Proxy::start(&before_grpc(&upstream).rate("0/hour"));
+    let of_type = |content_type: &str| {
+        http::Request::post("http://api.example.com/a.B/C").header("content-type", content_type)
+    };
+    let types = ["application/grpc-web+proto", "application/grpc-web-text", "application/json"];
+    for response in answers(&proxy, types.map(of_type).into()) {
+        assert_plain(&response, 429);
+    }
+}
+
+/// A client that calls its request gRPC where nothing else speaks it is not told 200.
+#[test]
+fn content_type_alone_makes_no_denial_a_success() {
+    let upstream = Upstream::start();
+    let routes = [
+        "{ match: { path: /grpc/** }, limits: [core], upstream: api }",
+        "{ match: { path: /http/** }, limits: [core], upstream: plain }",
+        "{ match: { path: /closed/** }, auth: required, limits: [], upstream: plain }",
+        "{ match: { path: /small/** }, limits: [], max_body: 1, upstream: plain }",
+    ];
+    let policy = before_grpc(&upstream)
+        .and_upstream("plain", &upstream)
+        .limits(&["core: { per: caller, rate: 0/hour }"])
+        .routes(&routes);
+    let proxy = Proxy::start(&policy);
+    let calls = ["/http/x", "/closed/x", "/small/x", "/nowhere"].map(call).into();
+    for (response, status) in answers(&proxy, calls).iter().zip([429, 401, 413, 404]) {
+        assert_plain(response, status);
+    }
+    let message = "The cost of this request exceeds its limit.";
+    assert_told(&answers(&proxy, vec![call("/grpc/x")])[0], "8", message);
+    // gRPC is spoken over HTTP/2 only.
+    for path in ["/grpc/x", "/http/x"] {
+        let request = post(path, "").field("content-type", "application/grpc");
+        proxy.send(request).assert_status(429).assert_no_field("grpc-status");
+    }
 }
 
 #[test]
 fn refund_goes_by_the_status_that_others_are_told() {
     let refusing = Upstream::refusing();
-    let policy = Policy::before(&refusing).core("rate: 5/hour, refund: { status: [502] }");
+    let policy = before_grpc(&refusing).core("rate: 5/hour, refund: { status: [502] }");
     let proxy = Proxy::start(&policy);
     let authorized = call("/a.B/C").header("authorization", format!("Bearer {}", token("alice")));
     let all = answers(&proxy, vec![authorized]);
@@ -95,9 +139,28 @@ fn log_tells_how_a_call_has_ended() {
         "HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\ntransfer-encoding: chunked\r\n\
          trailer: grpc-status\r\n\r\n0\r\ngrpc-status: 5\r\n\r\n",
     );
-    let proxy = Proxy::start(&Policy::before(&upstream).rate("1/hour"));
-    answers(&proxy, vec![call("/a.B/C"), call("/a.B/C")]);
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    answers(&proxy, vec![call("/a.B/C")]);
     let log = proxy.into_log();
-    let told: Vec<bool> = ["grpc_status=5", "grpc_status=8"].map(|it| log.contains(it)).into();
-    assert_eq!(told, [true, true], "{log}");
+    assert!(log.contains(" 200 ") && log.contains(" grpc_status=5 "), "{log}");
+    assert!(!log.contains("stands_for"), "{log}");
+}
+
+#[test]
+fn log_tells_what_a_refusal_stands_for() {
+    let upstream = Upstream::start();
+    for (setting, expected) in [
+        (
+            "text",
+            " 200 core=0/0 denied=limit denied_by=core error=\"denied by limit core\" \
+                  grpc_status=8 stands_for=429 ",
+        ),
+        ("json", ",\"grpc_status\":8,\"stands_for\":429,"),
+    ] {
+        let settings = format!("access_log: {{ format: {setting} }}");
+        let proxy = Proxy::with_settings(&settings, &[&before_grpc(&upstream).rate("0/hour")]);
+        answers(&proxy, vec![call("/a.B/C")]);
+        let log = proxy.into_log();
+        assert!(log.contains(expected), "{log}");
+    }
 }

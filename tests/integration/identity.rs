@@ -5,8 +5,11 @@ mod address;
 mod api_keys;
 mod claims;
 mod failures;
+mod floods;
+mod forged;
 mod hostile;
 mod places;
+mod schemes;
 mod scopes;
 mod told;
 
@@ -223,6 +226,13 @@ fn another_scheme_is_no_token_and_none_of_ours() {
     let upstream = Upstream::start();
     let proxy = Proxy::start(&guarded(&upstream));
     let basic = |path| get(path).field("authorization", "Basic YTpi");
+    assert_refused(&proxy.send(basic("/required")), 401, REALM);
+    proxy.send(basic("/optional")).assert_status(200);
+    let seen = upstream.last().fields;
+    assert_eq!(seen.one("authorization"), None);
+    assert_eq!(seen.one("x-tollgate-tier"), Some("anonymous"));
+    // Where the policy says so, it is the upstream's.
+    let proxy = Proxy::start(&guarded(&upstream).identity(&["token: { other_schemes: forward }"]));
     assert_refused(&proxy.send(basic("/required")), 401, REALM);
     proxy.send(basic("/optional")).assert_status(200);
     let seen = upstream.last().fields;

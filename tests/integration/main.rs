@@ -38,6 +38,9 @@ mod upstreams;
 /// What the access log says of all that.
 mod access_log;
 
+/// What a panic is told as, and that it is told once.
+mod panics;
+
 /// Switching to other protocols, and what comes after that.
 mod upgrades;
 

@@ -1,6 +1,8 @@
 //! Clients that hammer: a denial is remembered here for a second at most, so that Redis is not asked
 //! again what it has just said, and is forgotten as soon as it may no longer hold.
 
+mod standings;
+
 use std::time::Duration;
 
 use serde_json::json;
@@ -18,8 +20,15 @@ struct Asked {
 
 impl Asked {
     fn new(policy: &Policy) -> Asked {
+        Asked::with_settings("workers: 1", policy)
+    }
+
+    /// With these settings besides.
+    fn with_settings(settings: &str, policy: &Policy) -> Asked {
         let redis = Redis::start();
-        Asked { proxy: Proxy::with_redis(&redis.settings(), policy), redis }
+        let store = format!("redis: {{ {}, clock: proxy }}, deadline: 10s", redis.settings());
+        let settings = format!("{settings}\nstore: {{ {store}, fallback_header: true }}");
+        Asked { proxy: Proxy::with_settings(&settings, &[policy]), redis }
     }
 
     /// Scripts that Redis has run.

@@ -118,6 +118,115 @@ fn ambiguous_path_is_refused() {
     assert_eq!(upstream.count(), 0);
 }
 
+/// Spellings of a way up that some server behind a proxy takes, and what becomes of them.
+const DISGUISED: [(&str, Option<&str>); 31] = [
+    // Parameters after dots, whatever stands for the semicolon.
+    ("/public/..;/admin", Some("/admin")),
+    ("/public/..%3b/admin", Some("/admin")),
+    ("/public/..%3B/admin", Some("/admin")),
+    ("/public/..%3Ba=b/admin", Some("/admin")),
+    ("/public/.%3b/x", Some("/public/x")),
+    ("/public/%2e%2e%3b/admin", Some("/admin")),
+    ("/public/%2e%2E%3bx;y%3Bz/admin", Some("/admin")),
+    ("/public/x/..%3b..;/y", Some("/public/y")),
+    ("/public;/../admin", Some("/admin")),
+    ("/public%3b/../admin", Some("/admin")),
+    ("/public/..?/admin", Some("/?/admin")),
+    // Dots for a server that decodes twice, repairs UTF-8 or folds characters.
+    ("/public/%252e%252e/admin", None),
+    ("/public/%252e./admin", None),
+    ("/public/%25%32%65%25%32%65/admin", None),
+    ("/public/%25252e%25252e/admin", None),
+    ("/public/..%253b/admin", None),
+    ("/public/..%252fadmin", None),
+    ("/public/x%252f..%252f..%252fadmin", None),
+    ("/public/..%255cadmin", None),
+    ("/public/%c0%ae%c0%ae/admin", None),
+    ("/public/..%c0%afadmin", None),
+    ("/public/x%e0%80%afadmin", None),
+    ("/public/%ef%bc%8e%ef%bc%8e/admin", None),
+    ("/public/..%ef%bc%8fadmin", None),
+    ("/public/..%09/admin", None),
+    ("/public/.%0d%0a./admin", None),
+    ("/public/..%20/admin", None),
+    ("/public/..%3f/admin", None),
+    ("/public/..%23/admin", None),
+    ("/public/x;%2f..%2f..", None),
+    ("/public/%u002e%u002e/admin", None),
+];
+
+/// `/public` is open, everything else for tokens only, and neither changes where a path leads.
+fn half_open(upstream: &Upstream) -> Policy {
+    Policy::before(upstream).routes(&[
+        "{ match: { path: /public/** }, auth: none }",
+        "{ match: { path: /** }, auth: required }",
+    ])
+}
+
+fn expected_status(seen: Option<&str>) -> u16 {
+    match seen {
+        None => 400,
+        Some(path) if path.starts_with("/public") => 200,
+        Some(_) => 401,
+    }
+}
+
+#[test]
+fn no_disguise_of_dots_leads_out_of_an_open_path() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&half_open(&upstream));
+    for (target, seen) in DISGUISED {
+        let response = proxy.get(target);
+        assert_eq!(response.status, expected_status(seen), "{target}");
+    }
+    for target in ["/public/..%00/admin", "/public/..\\admin", "/public/..%5cadmin", "/public/..#"]
+    {
+        assert_eq!(proxy.get(target).status, 400, "{target}");
+    }
+    let open = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&open));
+    for (target, seen) in DISGUISED {
+        if let Some(seen) = seen {
+            proxy.get(target).assert_status(200);
+            assert_eq!(open.last().target, seen, "for {target}");
+        }
+    }
+}
+
+#[test]
+fn no_disguise_of_dots_leads_out_of_an_open_path_over_http_2() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&half_open(&upstream));
+    let requests = DISGUISED.map(|(target, _)| {
+        let uri = format!("http://api.example.com{target}");
+        http::Request::get(uri).body(String::new()).unwrap()
+    });
+    let responses = http2(proxy.address(), requests.to_vec());
+    for (response, (target, seen)) in responses.iter().zip(DISGUISED) {
+        assert_eq!(response.status().as_u16(), expected_status(seen), "{target}");
+    }
+}
+
+#[test]
+fn names_that_only_look_unusual_go_on_as_they_are() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&half_open(&upstream));
+    for target in [
+        "/public/.../x",
+        "/public/a../..b/.%C3%A9t%C3%A9",
+        "/public/x%3B..",
+        "/public/a%3Bb/%3B/c",
+        "/public/group%252Fproject/%252Ehidden",
+        "/public/100%25/%20/...%20and%20so%20on",
+        "/public/%EF%BC%8Ea",
+        "/public/caf%E9",
+        "/public/%E3%83%95%E3%82%A1%E3%82%A4%E3%83%AB%EF%BC%8Etxt",
+    ] {
+        proxy.get(target).assert_status(200);
+        assert_eq!(upstream.last().target, target);
+    }
+}
+
 #[test]
 fn upstream_sees_the_path_that_was_matched_and_the_query_as_it_came() {
     let upstream = Upstream::start();

@@ -24,9 +24,10 @@ pub(crate) use self::{
     redis::{Certificates, Cluster, Gremlin, Redis, Sentinels, Shards, eventually},
     send_signal::send_signal,
     signal::Signal,
-    tls::{Signer, dial, last_request, shake_hands},
+    tls::{ClientIdentity, Signer, TlsStream, dial, last_request, shake_hands},
     token::{ISSUER, SECRET, token, token_signed_by, token_with, unsigned_token},
-    upstream::Upstream,
+    upstream::{Exchange, Upstream},
+    wire::Fields,
 };
 
 /// How long anything may take that is bound to happen. Only a failing test waits that long.

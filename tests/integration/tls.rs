@@ -4,6 +4,7 @@ mod browsers;
 mod callers;
 mod handshake;
 mod renewal;
+mod revocation;
 
 use crate::support::{Policy, Proxy, Signer, Upstream};
 

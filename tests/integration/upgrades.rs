@@ -1,6 +1,8 @@
 //! Switching to other protocols, and what comes after that.
 
-use crate::support::{Client, Policy, Proxy, Request, Upstream, eventually, get, post};
+use std::sync::{Arc, Mutex};
+
+use crate::support::{Client, Exchange, Policy, Proxy, Request, Upstream, eventually, get, post};
 
 /// A request to switch to WebSocket.
 fn websocket(target: &str) -> Request {
@@ -217,11 +219,13 @@ fn end_of_one_side_is_told_to_the_other_which_may_go_on() {
 #[test]
 fn tunnels_are_ended_within_the_drain_and_not_cut() {
     let upstream = Upstream::echoing();
-    let policy = Policy::before(&upstream);
+    let policy = Policy::before(&upstream).routes(&[CHAT]);
     for (drain, has_time) in [("10ms", false), ("3s", true)] {
         let settings = format!("workers: 1\ndrain: {drain}");
         let mut proxy = Proxy::with_settings(&settings, &[&policy]);
-        let mut client = tunnel(&proxy, &websocket("/"));
+        let mut client = proxy.connect();
+        client.write(chat().to_bytes());
+        client.read_head().assert_status(101);
         proxy.begin_shutdown();
         if has_time {
             client.write("still here");
@@ -233,6 +237,142 @@ fn tunnels_are_ended_within_the_drain_and_not_cut() {
             assert_eq!(proxy.wait().cut, 0);
         }
     }
+}
+
+/// A protocol of which nothing is known.
+const CHAT: &str = "{ match: { path: /** }, limits: [], upgrades: [chat, websocket] }";
+
+fn chat() -> Request {
+    get("/").field("connection", "upgrade").field("upgrade", "chat")
+}
+
+/// Agrees to WebSocket, and has `script` go on.
+fn speaking(
+    script: impl Fn(&mut Exchange<'_>, &Mutex<Vec<u8>>) + Send + Sync + 'static,
+) -> (Upstream, Arc<Mutex<Vec<u8>>>) {
+    let heard = Arc::<Mutex<Vec<u8>>>::default();
+    let theirs = Arc::clone(&heard);
+    let upstream = Upstream::scripted(move |exchange| {
+        exchange.write(
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
+             upgrade: websocket\r\n\r\n",
+        );
+        script(exchange, &theirs);
+        exchange.close();
+    });
+    (upstream, heard)
+}
+
+/// A proxy that gives tunnels a third of this to go on.
+fn draining_within(drain: &str, upstream: &Upstream) -> Proxy {
+    let settings = format!("workers: 1\ndrain: {drain}");
+    Proxy::with_settings(&settings, &[&Policy::before(upstream)])
+}
+
+/// "Going away" (RFC 6455 section 7.4.1), as servers say it.
+const GOING_AWAY: [u8; 4] = [0x88, 2, 0x03, 0xe9];
+
+/// The same as clients say it, with the mask taken off.
+fn unmasked(close: &[u8]) -> Vec<u8> {
+    let [first, second, a, b, _, _, x, y] = close[..] else { panic!("no close: {close:x?}") };
+    assert_eq!(second, 0x82, "a client's frame is masked");
+    vec![first, 2, x ^ a, y ^ b]
+}
+
+/// "hello" in two frames of a message, so that there is something between frames.
+const HELLO: &[u8] = b"\x01\x03hel\x80\x02lo";
+
+#[test]
+fn both_ends_of_a_websocket_are_told_that_the_proxy_leaves() {
+    let (upstream, heard) = speaking(|exchange, heard| {
+        exchange.write(HELLO);
+        *heard.lock().unwrap() = exchange.read_bytes(8 + 11);
+        // It answers, as it should, and waits for the end.
+        exchange.write(GOING_AWAY);
+        heard.lock().unwrap().extend(exchange.read_to_end());
+    });
+    let mut proxy = draining_within("3s", &upstream);
+    let mut client = tunnel(&proxy, &websocket("/"));
+    assert_eq!(client.read_bytes(HELLO.len()), HELLO);
+    // A text of five bytes, masked with nothing.
+    client.write(b"\x81\x85\0\0\0\0hello");
+    proxy.begin_shutdown();
+    assert_eq!(client.read_bytes(4), GOING_AWAY);
+    client.write(b"\x88\x82\0\0\0\0\x03\xe9");
+    assert_eq!(client.read_to_end(), b"");
+    drop(client);
+    let log = proxy.into_log();
+    let heard = heard.lock().unwrap();
+    assert_eq!(&heard[..11], b"\x81\x85\0\0\0\0hello");
+    assert_eq!(unmasked(&heard[11..]), GOING_AWAY);
+    let line = log.lines().find(|line| line.contains(" 101 ")).unwrap_or(&log);
+    assert!(line.contains(" up=11 down=9 ") && !line.contains("aborted"), "{line}");
+}
+
+#[test]
+fn frame_that_has_begun_is_finished_before_the_close() {
+    let (upstream, heard) = speaking(|exchange, heard| {
+        exchange.write(b"\x82\x0ahalf a");
+        // The way up is between two frames, and so this one is late by now.
+        *heard.lock().unwrap() = exchange.read_bytes(8);
+        exchange.write(b"word\x81\x01x");
+        exchange.read_to_end();
+    });
+    let mut proxy = draining_within("3s", &upstream);
+    let mut client = tunnel(&proxy, &websocket("/"));
+    assert_eq!(client.read_bytes(8), b"\x82\x0ahalf a");
+    proxy.begin_shutdown();
+    assert_eq!(client.read_to_end(), [&b"word"[..], &GOING_AWAY].concat());
+    drop(client);
+    proxy.wait();
+    assert_eq!(unmasked(&heard.lock().unwrap()), GOING_AWAY);
+}
+
+#[test]
+fn frame_that_is_never_finished_is_not_waited_for_for_long() {
+    let (upstream, _) = speaking(|exchange, _| {
+        exchange.write(b"\x82\x0ahalf a");
+        exchange.read_to_end();
+    });
+    let mut proxy = draining_within("6s", &upstream);
+    let mut client = tunnel(&proxy, &websocket("/"));
+    assert_eq!(client.read_bytes(8), b"\x82\x0ahalf a");
+    proxy.begin_shutdown();
+    assert_eq!(client.read_to_end(), b"");
+    drop(client);
+    assert_eq!(proxy.wait().cut, 0);
+}
+
+#[test]
+fn client_that_does_not_answer_a_close_is_let_go() {
+    let upstream = Upstream::echoing();
+    let mut proxy = draining_within("6s", &upstream);
+    let mut client = tunnel(&proxy, &websocket("/"));
+    proxy.begin_shutdown();
+    assert_eq!(client.read_to_end(), GOING_AWAY);
+    assert_eq!(proxy.wait().cut, 0);
+}
+
+#[test]
+fn nothing_is_said_after_a_close_or_in_another_protocol() {
+    let (upstream, _) = speaking(|exchange, _| {
+        exchange.write(b"\x88\x02\x03\xe8");
+        exchange.read_to_end();
+    });
+    let mut proxy = draining_within("3s", &upstream);
+    let mut client = tunnel(&proxy, &websocket("/"));
+    assert_eq!(client.read_bytes(4), b"\x88\x02\x03\xe8");
+    proxy.begin_shutdown();
+    assert_eq!(client.read_to_end(), b"");
+
+    let upstream = Upstream::echoing();
+    let policy = Policy::before(&upstream).routes(&[CHAT]);
+    let mut proxy = Proxy::with_settings("workers: 1\ndrain: 1s", &[&policy]);
+    let mut client = proxy.connect();
+    client.write(chat().to_bytes());
+    client.read_head().assert_status(101).assert_field("upgrade", "chat");
+    proxy.begin_shutdown();
+    assert_eq!(client.read_to_end(), b"");
 }
 
 #[test]

@@ -10,6 +10,8 @@ mod health;
 mod http2;
 mod resolve;
 mod retries;
+mod shares;
+mod slow_clients;
 mod tls;
 
 use crate::support::{Policy, Upstream, eventually};

@@ -71,6 +71,7 @@ MISSING = Answer(401, None, "Requires authentication")
 SEVERAL = Answer(
     400, "invalid_request", "The request has more than one credential, or an empty one."
 )
+MALFORMED = Answer(400, "invalid_request", "The request has a malformed credential.")
 UNAVAILABLE = Answer(
     *(503, None, "The credentials cannot be checked at the moment. Try again later."),
     has_challenge=False,
@@ -108,6 +109,8 @@ class Front:
 
     def refuses(self, name, *headers, answer=REFUSED, path=None):
         """A request with these headers, or with a token, does not get through."""
+        if answer is REFUSED and any(isinstance(given, str) and spoilt(given) for given in headers):
+            answer = MALFORMED
         headers = [bearer(given) if isinstance(given, str) else given for given in headers]
         try:
             reply, seen = self.ask(*headers, path=path)
@@ -123,6 +126,11 @@ class Front:
 def bearer(token):
     """The header that carries a token."""
     return ("Authorization", f"Bearer {token}")
+
+
+def spoilt(token):
+    """Whether it has what no token has: spaces, controls, bytes beyond ASCII."""
+    return not all("!" <= letter <= "~" for letter in token)
 
 
 def refusal_problems(reply, answer):

@@ -3,7 +3,7 @@
 import json
 
 from forge import with_member
-from front import MISSING, SEVERAL, bearer, expect, front
+from front import MALFORMED, MISSING, SEVERAL, bearer, expect, front
 
 
 def check_credentials(on, cast):
@@ -27,16 +27,22 @@ def check_credentials(on, cast):
     ):
         on.refuses(f"credentials: {what}", *headers, answer=SEVERAL)
         on.refuses(f"credentials: {what}, optional", *headers, answer=SEVERAL, path="/optional/")
-    on.refuses("credentials: a tab", ("Authorization", f"Bearer \t{good}"))
     for what, value in {
-        "Basic": "Basic YTpi",
-        "Digest": 'Digest username="a"',
-        "a token without a scheme": good,
+        "a tab": f"Bearer \t{good}",
+        "a tab for a space": f"Bearer\t{good}",
         "a scheme that goes on": f"Bearers {good}",
         "a colon behind the scheme": f"Bearer: {good}",
         "an equals sign behind the scheme": f"Bearer={good}",
         "no space": f"Bearer{good}",
-        "a tab for a space": f"Bearer\t{good}",
+        "two in one field": f"Bearer {good}, Bearer {good}",
+    }.items():
+        malformed = ("Authorization", value)
+        on.refuses(f"credentials: {what}", malformed, answer=MALFORMED)
+        on.refuses(f"credentials: {what}, optional", malformed, answer=MALFORMED, path="/optional/")
+    for what, value in {
+        "Basic": "Basic YTpi",
+        "Digest": 'Digest username="a"',
+        "a token without a scheme": good,
         "DPoP": f"DPoP {good}",
         "nothing": "",
     }.items():

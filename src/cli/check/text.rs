@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::report::{Checked, CheckedPolicy, CheckedSettings, Report};
+use crate::cli::counted;
 
 /// Writes all but the problems, which are errors.
 pub(super) fn write(report: &Report, output: &mut dyn Write) -> io::Result<()> {
@@ -19,7 +20,7 @@ pub(super) fn write(report: &Report, output: &mut dyn Write) -> io::Result<()> {
     }
     let warnings = report.warnings().len();
     if report.is_strict && warnings > 0 {
-        let count = if warnings == 1 { "1 warning".into() } else { format!("{warnings} warnings") };
+        let count = counted(warnings, "warning");
         writeln!(output, "\n{count} found, which `--strict` takes for problems")?;
     }
     Ok(())
@@ -33,11 +34,12 @@ fn write_policy(policy: &CheckedPolicy, output: &mut dyn Write) -> io::Result<()
     let failed = tests.iter().filter_map(|test| test.failed.as_ref());
     let failed_count = failed.clone().count();
     let verdict = if failed_count == 0 { "ok, " } else { "" };
-    write!(output, "policy {name}: {verdict}{limits} limits, {routes} routes")?;
+    let (limits, routes) = (counted(*limits, "limit"), counted(*routes, "route"));
+    write!(output, "policy {name}: {verdict}{limits}, {routes}")?;
     match (tests.len(), failed_count) {
         (0, _) => writeln!(output)?,
-        (all, 0) => writeln!(output, ", {all} tests")?,
-        (all, some) => writeln!(output, ", {some} of {all} tests failed")?,
+        (all, 0) => writeln!(output, ", {}", counted(all, "test"))?,
+        (all, some) => writeln!(output, ", {some} of {} failed", counted(all, "test"))?,
     }
     for note in notes {
         writeln!(output, "  note: {note}")?;

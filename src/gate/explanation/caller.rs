@@ -9,8 +9,8 @@ use super::Findings;
 use crate::{
     gate::{charges::Charges, rehearsal::Fate, respond::Reply},
     identity::{
-        Caller, CallerKey, Identity, IdentityRules, KnownToken, Place, TierSource, TokenSources,
-        texts,
+        Caller, CallerKey, Credential, CredentialKind, Identity, IdentityRules, KnownToken, Place,
+        Scheme, TierSource, TokenSources, texts,
     },
     policy::{Auth, KeyPart, Policy, Route, words},
     response::Rejection,
@@ -82,20 +82,42 @@ fn credential(charges: &Charges<'_, '_>) -> Option<String> {
     }
     let sources = &policy.identity.sources;
     match sources.find(client.headers, client.query) {
-        Ok(found) => found.map(|found| place(found.place, sources)),
+        Ok(Some(found)) => Some(place(&found, sources)),
+        Ok(None) => sources.unread_scheme(client.headers).map(|(_, name)| unread(name, sources)),
         Err(_) => Some("unclear".into()),
     }
 }
 
-fn place(place: Place, sources: &TokenSources) -> String {
+fn place(found: &Credential<'_>, sources: &TokenSources) -> String {
     let named = |what: &str, name: Option<&str>| format!("{what} {}", name.unwrap_or_default());
-    match place {
-        Place::Authorization => "a bearer token in header authorization".into(),
+    match found.place {
+        Place::Authorization(scheme) => {
+            let what = match (found.kind, scheme) {
+                (CredentialKind::Token, Scheme::Bearer) => "a bearer token",
+                (CredentialKind::Token, Scheme::Token) => "a token by scheme token",
+                (CredentialKind::Token, Scheme::Basic) => "a token as password of scheme basic",
+                (CredentialKind::ApiKey, Scheme::Bearer) => "an API key by scheme bearer",
+                (CredentialKind::ApiKey, Scheme::Token) => "an API key by scheme token",
+                (CredentialKind::ApiKey, Scheme::Basic) => "an API key as password of scheme basic",
+            };
+            format!("{what} in header authorization")
+        }
         Place::Header => named("a token in header", sources.header.as_ref().map(|it| it.as_str())),
         Place::Cookie => named("a token in cookie", sources.cookie.as_deref()),
         Place::Query => named("a token in query parameter", sources.query.as_deref()),
-        Place::ApiKey => {
+        Place::KeyHeader => {
             named("an API key in header", sources.api_key.as_ref().map(|it| it.as_str()))
+        }
+    }
+}
+
+/// Of what is in `Authorization` and no credential.
+fn unread(scheme: Option<&str>, sources: &TokenSources) -> String {
+    let listed = words::list(sources.all_schemes().map(|scheme| scheme.word().to_owned()));
+    match scheme {
+        Some(name) => format!("none: authorization is of scheme {name}, the policy lists {listed}"),
+        None => {
+            format!("none: authorization is of no scheme that is known, the policy lists {listed}")
         }
     }
 }

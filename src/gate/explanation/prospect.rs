@@ -73,7 +73,7 @@ fn forward(draft: &Draft, upstream: &Upstream, head: &Parts, course: &Course<'_>
         // It holds claims that the policy does not read.
         _ if payload == Some(name) => "(all claims)".into(),
         _ if name == "x-request-id" => "(a new one)".into(),
-        // The policy has it from the environment.
+        // The policy sets it, or has it from the environment: it may be a credential.
         Some(value) if value.is_sensitive() => "…".to_owned(),
         value => value.map(|it| String::from_utf8_lossy(it.as_bytes()).into()).unwrap_or_default(),
     };

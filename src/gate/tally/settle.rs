@@ -33,7 +33,7 @@ pub(in crate::gate) struct Answer<'r> {
 
 impl Tally<'_> {
     /// Puts right what was charged, now that the response is known; before its head leaves, so that
-    /// it tells the numbers after that.
+    /// it tells the numbers after that. True if there was something to put right.
     ///
     /// Every charge is put right once, in one direction: a receipt is used up by it. From then on the
     /// charge says what it has come to, which the log tells.
@@ -42,9 +42,10 @@ impl Tally<'_> {
         store: &Rc<Store>,
         response: Answer<'_>,
         shared: &Shared,
-    ) {
+    ) -> bool {
+        let mut is_corrected = false;
         if !self.is_open {
-            return;
+            return is_corrected;
         }
         let asked = self.asked.limits.iter().zip(&mut self.asked.charges);
         let mut items = asked.zip(&mut self.outcomes).peekable();
@@ -75,7 +76,9 @@ impl Tally<'_> {
             };
             outcome.receipt = None;
             outcome.standing = settled.unwrap_or(outcome.standing);
+            is_corrected = true;
         }
+        is_corrected
     }
 }
 

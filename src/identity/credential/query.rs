@@ -8,6 +8,13 @@ pub(super) fn values<'q>(query: &'q str, name: &str) -> impl Iterator<Item = Cow
     query.split('&').filter_map(move |pair| value(pair, name))
 }
 
+/// Whether the query has a parameter of this name for servers that end parameters at a semicolon too,
+/// as HTML 4.01 (appendix B.2.2) had them do, and not for others.
+pub(super) fn may_hide(query: &str, name: &str) -> bool {
+    let hides = |pair: &str| pair.split(';').skip(1).any(|part| value(part, name).is_some());
+    memchr::memchr(b';', query.as_bytes()).is_some() && query.split('&').any(hides)
+}
+
 /// The query without the parameters of this name; the others as they were written.
 pub(super) fn without<'q>(query: &'q str, name: &str) -> Cow<'q, str> {
     if values(query, name).next().is_none() {

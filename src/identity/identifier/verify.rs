@@ -4,16 +4,17 @@
 //! kept too, for a few seconds. Everything else is one step after the other, with one await: whoever
 //! issued the token may have to be asked.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use super::{Identifier, base64url};
 use crate::{
     clock::Timestamp,
     identity::{
-        IdentityError, IdentityRules, Introspection, KnownToken, TokenError, VerifiedToken,
+        IdentityError, IdentityRules, Introspection, IntrospectionError, KnownToken, Prefixes,
+        TokenError, VerifiedToken,
         api_keys::ApiKeyError,
         cache::{Digest, Rejected},
-        credential::{Credential, Place},
+        credential::{Credential, CredentialKind},
         introspection::Introspected,
         issuer::Times,
         jwt::{self, Unverified},
@@ -28,22 +29,30 @@ const REJECTED_FOR: Duration = Duration::from_secs(5);
 /// Time between two complaints in the log about issuers that cannot be asked.
 pub(super) const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
 
+/// A credential, and who shows it when.
+pub(super) struct Shown<'s> {
+    pub(super) credential: Credential<'s>,
+    /// Of the client.
+    pub(super) address: IpAddr,
+    pub(super) now: Timestamp,
+}
+
 impl Identifier {
     /// What a credential comes to under the rules, if it is good and its issuer accepted.
     pub(super) async fn verify<P>(
         &self,
         rules: &IdentityRules,
         accepted: &AcceptedIssuers,
-        credential: &Credential<'_>,
-        now: Timestamp,
+        shown: &Shown<'_>,
         permit: impl FnOnce() -> Option<P>,
     ) -> Result<Arc<KnownToken>, IdentityError> {
+        let &Shown { ref credential, now, .. } = shown;
         let digest = Digest::new(rules.id, credential)?;
         let known = match self.find(rules, &digest, now) {
             Some(known) => known?,
             None => {
                 let _permit = permit().ok_or(IdentityError::NotTrusted)?;
-                self.verify_anew(rules, credential, digest, now).await?
+                self.verify_anew(rules, shown, digest).await?
             }
         };
         match accepted.contains(known.token.issuer) {
@@ -84,13 +93,13 @@ impl Identifier {
     async fn verify_anew(
         &self,
         rules: &IdentityRules,
-        credential: &Credential<'_>,
+        shown: &Shown<'_>,
         digest: Digest,
-        now: Timestamp,
     ) -> Result<Arc<KnownToken>, IdentityError> {
+        let now = shown.now;
         // First: what was found out with keys that are replaced meanwhile is found out again.
         let generation = rules.generation(now);
-        match self.ask(rules, credential, now).await {
+        match self.ask(rules, shown).await {
             Ok(known) => {
                 let known = Arc::new(known);
                 self.tokens.remember(digest, &known);
@@ -110,16 +119,16 @@ impl Identifier {
     async fn ask(
         &self,
         rules: &IdentityRules,
-        credential: &Credential<'_>,
-        now: Timestamp,
+        shown: &Shown<'_>,
     ) -> Result<KnownToken, IdentityError> {
+        let &Shown { ref credential, now, .. } = shown;
         let token = credential.token.as_ref();
         let is_compact = jwt::is_compact(token);
         match &rules.introspection {
-            _ if credential.place == Place::ApiKey => self.check_key(rules, token, now),
+            _ if credential.kind == CredentialKind::ApiKey => self.check_key(rules, token, now),
             // Without an issuer, all tokens are opaque, whatever they look like.
             Some(asked) if !is_compact || rules.issuers.is_empty() => {
-                self.introspect(rules, asked, token, now).await
+                self.introspect(rules, asked, shown).await
             }
             None if !is_compact && rules.issuers.is_empty() => Err(TokenError::Opaque.into()),
             _ => self.verify_signed(rules, token, now).await,
@@ -169,12 +178,14 @@ impl Identifier {
         &self,
         rules: &IdentityRules,
         asked: &Introspection,
-        token: &[u8],
-        now: Timestamp,
+        shown: &Shown<'_>,
     ) -> Result<KnownToken, IdentityError> {
-        let claims = match asked.introspector.ask(self.ring.fetcher(), token).await {
+        let (now, token) = (shown.now, shown.credential.token.as_ref());
+        let client = self.hash_address(shown.address, Prefixes::default());
+        let claims = match asked.introspector.ask(self.ring.fetcher(), client, token).await {
             Ok(Introspected::Active(claims)) => claims,
             Ok(Introspected::Inactive) => return Err(TokenError::Inactive.into()),
+            Err(IntrospectionError::Crowded) => return Err(IdentityError::Crowded),
             Err(error) => {
                 if self.complaints.take(now) {
                     tracing::warn!(%error, "cannot ask about opaque tokens");

@@ -397,3 +397,50 @@ pub(crate) fn prop_no_input_panics_or_overflows<S: Subject>(
     }
     Ok(())
 }
+
+/// What a counter holds beyond what it was earlier, added to that, makes up the whole of it.
+pub(crate) fn prop_what_was_taken_since_can_be_added<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let (earlier, later) = history.steps.split_at(history.steps.len() / 2);
+    let (mut base, mut now) = (S::State::default(), START);
+    now = run(subject, &mut base, earlier, now);
+    let mut state = base.clone();
+    now = run(subject, &mut state, later, now);
+
+    let mut sum = base.clone();
+    match subject.beyond(&state, &base, now) {
+        Some(beyond) => subject.add(&mut sum, &beyond, now),
+        None => prop_assert_eq!(
+            subject.standing(&state, now).used,
+            subject.standing(&base, now).used,
+            "nothing was taken"
+        ),
+    }
+    for instant in history.instants(subject, &state, now) {
+        let [whole, sum] = [&state, &sum].map(|state| subject.standing(state, instant).used);
+        if instant == now {
+            prop_assert_eq!(sum, whole, "at {:?}", instant);
+        }
+        prop_assert!(sum >= whole, "{} of {} at {:?}", sum, whole, instant);
+    }
+    Ok(())
+}
+
+/// What is added counts no shorter than it did where it was taken.
+pub(crate) fn prop_sum_of_two_counters_holds_what_either_does<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let (ours, theirs) = history.steps.split_at(history.steps.len() / 2);
+    let (mut sum, mut other) = (S::State::default(), S::State::default());
+    let mut now = run(subject, &mut sum, ours, START);
+    now = now.max(run(subject, &mut other, theirs, START));
+    let [mine, their] = [&sum, &other].map(|state| subject.standing(state, now).used);
+    subject.add(&mut sum, &other, now);
+    let used = subject.standing(&sum, now).used;
+    prop_assert!(used >= mine.max(their), "{} and {} make {}", mine, their, used);
+    prop_assert!(used <= mine + their, "{} and {} make {}", mine, their, used);
+    Ok(())
+}

@@ -14,7 +14,7 @@ use crate::{
     clock::Timestamp,
     identity::{IdentityRules, VerifiedToken, VouchError, Vouched},
     policy::{
-        Begin, Case, Expect, Given, HostPattern,
+        Begin, Case, Expect, Given, HostPattern, MAX_REQUESTS,
         file::{RawCase, RawExpect, RawGiven, RawIdentity, RawPolicy, RawResponse},
     },
     target::Host,
@@ -23,8 +23,6 @@ use crate::{
 
 /// How often one test may send its request.
 const MAX_REPEAT: u32 = 100_000;
-/// How many requests all tests of a policy may send: a reload runs them, and is not to take long.
-const MAX_REQUESTS: u64 = 500_000;
 /// How long after another a test may be, and how long its own requests may take: the longest window,
 /// and a little more.
 const MAX_AFTER: Duration = Duration::from_secs(400 * 86_400);

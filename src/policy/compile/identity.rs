@@ -7,9 +7,9 @@ use super::Compiler;
 use crate::{
     identity::{
         Caller, CallerKey, CertificateName, ForwardedClaims, IdentityRules, InvalidToken, Issuer,
-        TierSource, Tiers, TokenSources,
+        OtherSchemes, Scheme, TierSource, Tiers, TokenSources,
     },
-    policy::file::{RawCaller, RawForwardClaims, RawIdentity, RawToken},
+    policy::file::{RawCaller, RawForwardClaims, RawIdentity},
     yaml::Spanned,
 };
 
@@ -50,7 +50,7 @@ impl Compiler<'_> {
             ),
         };
         let (api_keys, api_key_header) = api_keys.unzip();
-        let sources = self.token_sources(&raw.token, api_key_header);
+        let sources = self.token_sources(raw, api_key_header);
         let forwarded = self.forwarded(&raw.forward_claims);
         Some(IdentityRules {
             id: self.rules_id(),
@@ -122,9 +122,15 @@ impl Compiler<'_> {
 
     fn token_sources(
         &mut self,
-        raw: &RawToken,
+        identity: &RawIdentity,
         api_key: Option<HeaderName>,
     ) -> Option<TokenSources> {
+        let raw = &identity.token;
+        let schemes = match &raw.schemes {
+            None => Some(TokenSources::default().schemes),
+            Some(raw) => self.schemes(raw),
+        };
+        let key_schemes = self.key_schemes(identity, schemes.as_deref().unwrap_or_default());
         let header = match &raw.header {
             None => None,
             Some(raw) => Some(self.header_name(raw)?),
@@ -142,7 +148,46 @@ impl Compiler<'_> {
         {
             self.refuse(name.span, "a parameter has a name", "write access_token");
         }
-        Some(TokenSources { header, cookie, query, api_key, forward: raw.forward })
+        let other_schemes = match &raw.other_schemes {
+            None => OtherSchemes::default(),
+            Some(raw) => {
+                let words = [("drop", OtherSchemes::Drop), ("forward", OtherSchemes::Forward)];
+                self.one_of(raw, &words)?
+            }
+        };
+        Some(TokenSources {
+            schemes: schemes?,
+            key_schemes: key_schemes?,
+            header,
+            cookie,
+            query,
+            api_key,
+            forward: raw.forward,
+            other_schemes,
+        })
+    }
+
+    /// Schemes of `Authorization`, in the order of the file.
+    fn schemes(&mut self, raw: &[Spanned<String>]) -> Option<Vec<Scheme>> {
+        self.refuse_twice(raw.iter(), "scheme");
+        let found: Vec<Scheme> =
+            raw.iter().filter_map(|word| self.one_of(word, &Scheme::ALL)).collect();
+        (found.len() == raw.len()).then_some(found)
+    }
+
+    /// Those of API keys, beside those of tokens.
+    fn key_schemes(&mut self, identity: &RawIdentity, of_tokens: &[Scheme]) -> Option<Vec<Scheme>> {
+        let Some(keys) = &identity.api_keys else { return Some(Vec::new()) };
+        let found = self.schemes(&keys.value.schemes)?;
+        let both = found.iter().zip(&keys.value.schemes).find(|(own, _)| of_tokens.contains(own));
+        if let (Some((_, place)), Some(_)) = (both, &identity.introspection) {
+            self.refuse(
+                place.span,
+                format!("an opaque token by scheme `{}` may look like an API key", place.value),
+                "list the scheme here or in `token: { schemes: ... }`, not in both",
+            );
+        }
+        Some(found)
     }
 
     fn forwarded(&mut self, raw: &RawForwardClaims) -> Option<ForwardedClaims> {

@@ -6,6 +6,7 @@ use http::StatusCode;
 
 use super::Compiler;
 use crate::{
+    identity::{Scheme, TokenSources},
     policy::{HeaderProfile, Responses, file::RawResponses},
     target::{EncodedSlash, normalize_path},
     yaml::Spanned,
@@ -15,7 +16,11 @@ use crate::{
 const RATE_LIMIT_PATH: &str = "/rate_limit";
 
 impl Compiler<'_> {
-    pub(super) fn responses(&mut self, raw: &RawResponses) -> Option<Responses> {
+    pub(super) fn responses(
+        &mut self,
+        raw: &RawResponses,
+        sources: Option<&TokenSources>,
+    ) -> Option<Responses> {
         let headers = match &raw.headers {
             None => Some(HeaderProfile::Github),
             Some(raw) => self.one_of(
@@ -69,6 +74,7 @@ impl Compiler<'_> {
             denied_status: denied_status?,
             documentation_url: text(&raw.documentation_url),
             realm: text(&raw.realm).unwrap_or(Responses::DEFAULT.realm),
+            schemes: challenged(sources),
             rate_limit_path: rate_limit_path?,
             jitter: jitter?,
             shadow_header: raw.shadow_header,
@@ -96,5 +102,15 @@ impl Compiler<'_> {
         };
         self.refuse(raw.span, message, "write a path such as /rate_limit, or off");
         None
+    }
+}
+
+/// The schemes that challenges name. A 401 names one, also where tokens only come in other places
+/// (RFC 9110 section 15.5.2).
+fn challenged(sources: Option<&TokenSources>) -> Cow<'static, [Scheme]> {
+    let schemes: Vec<Scheme> = sources.iter().flat_map(|own| own.all_schemes()).collect();
+    match schemes.is_empty() {
+        true => Responses::DEFAULT.schemes,
+        false => Cow::Owned(schemes),
     }
 }

@@ -115,7 +115,11 @@ impl Compiler<'_> {
         for (written, node) in raw {
             let name = self.edited_header(written, way, own);
             let value = self.header_text(node);
-            let (Some(name), Some(value)) = (name, value) else { continue };
+            let (Some(name), Some(mut value)) = (name, value) else { continue };
+            // It may be a credential for the upstream, so nothing shows it.
+            if way == Way::Request && name != header::HOST {
+                value.set_sensitive(true);
+            }
             self.refuse_header_twice(written, &name, fields.iter().map(|(name, _)| name));
             if way == Way::Request && name == header::HOST {
                 let text = value.to_str().unwrap_or_default().to_owned();

@@ -12,7 +12,7 @@ use http::{HeaderValue, Uri};
 use super::Compiler;
 use crate::{
     policy::{
-        Balance, Bounds, Protocol, Server, Transport, Upstream,
+        Balance, Bounds, Protocol, Server, Sharing, Transport, Upstream,
         file::{LATER, RawServer, RawUpstream},
     },
     target::Host,
@@ -193,10 +193,15 @@ impl Compiler<'_> {
         };
         let queue = self.number_within(size, defaults.queue as u32, 0..=MAX_QUEUE);
         let queue_timeout = self.duration(timeout, defaults.queue_timeout);
+        let shares = match &raw.shares {
+            None => Some(defaults.shares),
+            Some(raw) => self.one_of(raw, &[("address", Sharing::Address), ("off", Sharing::Off)]),
+        };
         Some(Bounds {
             max_connections: NonZeroUsize::new(max_connections? as usize)?,
             queue: queue? as usize,
             queue_timeout: queue_timeout?,
+            shares: shares?,
         })
     }
 }

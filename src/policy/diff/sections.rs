@@ -11,7 +11,10 @@ use super::{
     words,
 };
 use crate::{
-    identity::{Caller, ClaimRules, IdentityRules, InvalidToken, Issuer, IssuerKeys, Location},
+    identity::{
+        Caller, ClaimRules, IdentityRules, InvalidToken, Issuer, IssuerKeys, Location,
+        OtherSchemes, Scheme,
+    },
     policy::{CallerName, HeaderProfile, Limit, Listed, OnMissing, Policy},
     target::EncodedSlash,
 };
@@ -88,13 +91,23 @@ pub(super) fn identity(old: &Policy, new: &Policy) -> Vec<Change> {
             ("opaque tokens", or_none(asked.map(ToString::to_string))),
             ("api keys", or_none(keys)),
             ("tokens come from", token_sources(rules)),
-            ("claims for the upstream", forwarded(rules)),
+            (
+                "other schemes of authorization",
+                match rules.sources.other_schemes {
+                    OtherSchemes::Drop => "drop".to_owned(),
+                    OtherSchemes::Forward => "forward".to_owned(),
+                },
+            ),
         ]
     };
     let mut changes = issuers(old, new);
     changes.extend(renamed_callers(old, new));
     changes.extend(kinds(old, new));
     changes.extend(Change::between_fields(fields(old), fields(new), str::to_owned));
+    let told = Change::between("claims for the upstream", forwarded(old), forwarded(new));
+    changes.extend(
+        told.map(|told| told.meaning("what clients write there is taken out under all policies")),
+    );
     // The id stands for all of the section and the files that it names, secrets included.
     if changes.is_empty() && !is_renamed && old.id != new.id {
         changes.push(Change {
@@ -222,8 +235,13 @@ fn token_sources(rules: &IdentityRules) -> String {
     let cookie = sources.cookie.as_ref().map(|name| format!("cookie {name}"));
     let forwarded = sources.forward.then(|| "and go on to the upstream".to_owned());
     let query = sources.query.as_ref().map(|name| format!("query parameter {name}"));
-    let api_key = sources.api_key.as_ref().map(|name| format!("API keys in {name}"));
-    let all = [Some("authorization".to_owned()), header, cookie, query, api_key, forwarded];
+    let by = |schemes: &[Scheme]| {
+        let words: Vec<&str> = schemes.iter().map(|scheme| scheme.word()).collect();
+        (!words.is_empty()).then(|| format!("authorization by {}", words.join(" or ")))
+    };
+    let keys = sources.api_key.as_ref().map(|name| format!("API keys in {name}"));
+    let shown_keys = by(&sources.key_schemes).map(|place| format!("API keys in {place}"));
+    let all = [by(&sources.schemes), header, cookie, query, keys, shown_keys, forwarded];
     words::list(all.into_iter().flatten())
 }
 
@@ -313,6 +331,7 @@ pub(super) fn responses(old: &Policy, new: &Policy) -> Vec<Change> {
             ("documentation url", text(told.documentation_url.as_deref())),
             ("realm", told.realm.to_string()),
             ("rate limit path", text(told.rate_limit_path.as_deref())),
+            ("pages that may read it", text(policy.cors.as_deref().map(words::readers).as_deref())),
             ("jitter", format!("{:?}", told.jitter)),
             ("shadow header", told.shadow_header.to_string()),
             ("limit that stands for all", text(core.map(|limit| &*limit.name))),

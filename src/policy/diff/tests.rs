@@ -241,12 +241,13 @@ fn what_becomes_of_requests_at_an_upstream_is_told() {
     let new = "paths: { encoded_slash: keep }\n\
                upstreams:\n  api:\n    servers: [http://127.0.0.1:9000, { url: http://127.0.0.1:9001, weight: 3 }]\n    \
                balance: caller\n    health_check: { path: /healthz }\n    retries: off\n    \
-               queue: { size: 0 }\n";
+               queue: { size: 0 }\n    shares: off\n";
     let told_of = "  paths\n    encoded slash: reject -> keep\n  upstreams\n    \
          upstream api: 127.0.0.1:9000 -> 127.0.0.1:9000 (weight 1), 127.0.0.1:9001 (weight 3)\n    \
          upstream api: balance: least_loaded -> caller\n    \
          upstream api: health check: none -> /healthz every 5s within 2s, 200-299 is good, back after 2, out after 3\n    \
          upstream api: queue: 1024 -> 0\n    \
+         upstream api: shares: address -> off\n    \
          upstream api: retries: 1, at most 20 % (statuses none) -> none\n";
     assert_told(old, new, told_of);
 }
@@ -268,6 +269,14 @@ fn what_a_route_changes_is_told_without_values() {
     );
     let told_of = "  routing\n    /v1/**: request headers have other values\n";
     assert_told(&edits("one"), &edits("two"), told_of);
+}
+
+#[test]
+fn whose_pages_may_read_the_rate_limit_path_is_told() {
+    let routes = "routes: [{ match: { path: /v1/** }, cors: off }]\n";
+    let changed = format!("{routes}cors: {{ origins: [\"https://*.a.example\"] }}\n");
+    let told_of = "  responses\n    pages that may read it: none -> https://*.a.example\n";
+    assert_told(routes, &changed, told_of);
 }
 
 #[test]
@@ -314,6 +323,25 @@ fn table_of_tiers_is_told_with_those_whose_tier_it_changes() {
         "  windows\n    rescaled core for internal, now pro: 3/second -> 2/second: used stays, \
          1 fewer: callers that have used more wait\n  identity\n    tier of user: claim roles (admin: \
          internal, staff: pro, else free) -> claim roles (staff: pro, admin: internal, else free)\n",
+    );
+}
+
+#[test]
+fn places_and_schemes_of_credentials_are_told() {
+    let with = |fields: &str| {
+        format!("identity:\n  callers: [{{ name: anonymous, key: client.ip }}]\n{fields}")
+    };
+    assert_told(
+        &with(""),
+        &with("  token: { schemes: [bearer, token], header: x-token, other_schemes: forward }\n"),
+        "  identity\n    tokens come from: authorization by bearer -> authorization by bearer or token, \
+         header x-token\n    other schemes of authorization: drop -> forward\n",
+    );
+    assert_told(
+        &with(""),
+        &with("  forward_claims: { headers: { x-user: jwt.sub } }\n"),
+        "  identity\n    claims for the upstream: none -> x-user from jwt.sub: what clients write there is \
+         taken out under all policies\n",
     );
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{sections::Change, words};
 use crate::policy::{
-    Balance, Ejection, HealthCheck, Policy, Protocol, Retries, Server, Transport, Upstream,
-    UpstreamTls,
+    Balance, Ejection, HealthCheck, Policy, Protocol, Retries, Server, Sharing, Transport,
+    Upstream, UpstreamTls,
 };
 
 /// Upstreams that are otherwise, that are there only before, and only after.
@@ -43,7 +43,7 @@ fn between(upstream: &str, old: &Upstream, new: &Upstream) -> Vec<Change> {
     changes
 }
 
-fn fields(own: &Upstream) -> [(&'static str, String); 15] {
+fn fields(own: &Upstream) -> [(&'static str, String); 16] {
     let time = |time: Duration| format!("{time:?}");
     let none = || "none".to_owned();
     [
@@ -56,6 +56,7 @@ fn fields(own: &Upstream) -> [(&'static str, String); 15] {
         ("connections to a server", own.bounds.max_connections.to_string()),
         ("queue", own.bounds.queue.to_string()),
         ("queue timeout", time(own.bounds.queue_timeout)),
+        ("shares", shares(own.bounds.shares).into()),
         ("retries", retries(&own.retries)),
         ("connect timeout", time(own.connect_timeout)),
         ("response timeout", time(own.response_timeout)),
@@ -63,6 +64,13 @@ fn fields(own: &Upstream) -> [(&'static str, String); 15] {
         ("keep alive", time(own.keep_alive)),
         ("resolved every", time(own.resolve_every)),
     ]
+}
+
+fn shares(shares: Sharing) -> &'static str {
+    match shares {
+        Sharing::Address => "address",
+        Sharing::Off => "off",
+    }
 }
 
 /// With weights, unless all are alike.

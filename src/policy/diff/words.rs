@@ -236,8 +236,12 @@ pub(super) fn enforcement(enforcement: Enforcement) -> String {
     }
 }
 
-/// What pages of other origins may do.
-pub(super) fn cors(cors: &Cors) -> String {
+/// Whose pages may read.
+pub(super) fn readers(cors: &Cors) -> String {
+    list(reader_words(cors))
+}
+
+fn reader_words(cors: &Cors) -> Vec<String> {
     let origin = |origin: &OriginPattern| match origin {
         OriginPattern::Exact(origin) => origin.to_string(),
         OriginPattern::Below { scheme, suffix } => format!("{scheme}*{suffix}"),
@@ -247,6 +251,12 @@ pub(super) fn cors(cors: &Cors) -> String {
         Origins::Listed(patterns) => patterns.iter().map(origin).collect(),
     };
     words.extend(cors.credentials.then(|| "with credentials".into()));
+    words
+}
+
+/// What pages of other origins may do.
+pub(super) fn cors(cors: &Cors) -> String {
+    let mut words = reader_words(cors);
     words.push(match &cors.preflight {
         Preflight::Check => "preflight check".into(),
         Preflight::Pass => "preflight pass".into(),
@@ -281,7 +291,7 @@ pub(crate) fn host(pattern: &HostPattern) -> String {
 }
 
 /// Words with commas, or `none`.
-pub(super) fn list(words: impl IntoIterator<Item = String>) -> String {
+pub(crate) fn list(words: impl IntoIterator<Item = String>) -> String {
     let words: Vec<String> = words.into_iter().collect();
     match words.is_empty() {
         true => "none".into(),

@@ -18,8 +18,9 @@ pub(in crate::policy) struct RawCors {
     /// Default: false.
     pub(in crate::policy) credentials: Option<Spanned<bool>>,
     /// What becomes of the request by which a browser asks whether it may send another. `check`: it
-    /// is a request like any other; `pass`: it is forwarded without a token and charged to nobody;
-    /// `answer`: it is answered here. Default: check.
+    /// is a request like any other; `pass`: it is forwarded without a token and charged to its
+    /// address, by the route's limits per `client.ip` or else at 1,000 a minute; `answer`: it is
+    /// answered here. Default: check.
     #[schemars(extend("enum" = ["check", "pass", "answer"]))]
     pub(in crate::policy) preflight: Option<Spanned<String>>,
     /// For `preflight: answer`: methods that pages may use, in capitals. Left out: the one that they

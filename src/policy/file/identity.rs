@@ -152,7 +152,8 @@ pub(in crate::policy) struct RawIntrospection {
     /// How long its word about a token is taken, at most. Default: 60s.
     #[schemars(extend("examples" = ["60s"]))]
     pub(in crate::policy) cache: Option<Spanned<String>>,
-    /// How long it may take to answer. Default: 2s.
+    /// How long it may take to answer, and how long a token waits for its turn to be asked about.
+    /// Default: 2s.
     #[schemars(extend("examples" = ["2s"]))]
     pub(in crate::policy) timeout: Option<Spanned<String>>,
     /// Claims that must be there, and have this value or one of these: `{ client_id: web }`.
@@ -179,6 +180,13 @@ pub(in crate::policy) struct RawApiKeys {
     /// The header that carries a key. Default: x-api-key.
     #[schemars(extend("examples" = ["x-api-key"]))]
     pub(in crate::policy) header: Option<Spanned<String>>,
+    /// Schemes by which `Authorization` carries a key, too: `bearer`, `token`, or `basic`, with the key
+    /// as the password. One that is for tokens as well has what looks like a key taken for one. Left
+    /// out: none.
+    #[serde(default)]
+    #[schemars(inner(regex(pattern = r"^(bearer|token|basic)$")))]
+    #[schemars(extend("examples" = [["token"]]))]
+    pub(in crate::policy) schemes: Vec<Spanned<String>>,
 }
 
 /// A way to name a caller.
@@ -227,6 +235,11 @@ pub(in crate::policy) struct RawTierTable {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "token section")]
 pub(in crate::policy) struct RawToken {
+    /// Schemes by which `Authorization` carries a token: `bearer`, `token`, as clients of GitHub
+    /// write, or `basic`, with the token as the password. Default: `[bearer]`.
+    #[schemars(inner(regex(pattern = r"^(bearer|token|basic)$")))]
+    #[schemars(extend("examples" = [["bearer", "token"]]))]
+    pub(in crate::policy) schemes: Option<Vec<Spanned<String>>>,
     /// The name of a header beside `Authorization`.
     #[schemars(extend("examples" = ["x-token"]))]
     pub(in crate::policy) header: Option<Spanned<String>>,
@@ -236,9 +249,13 @@ pub(in crate::policy) struct RawToken {
     /// The name of a query parameter. The upstream and the logs never see it.
     #[schemars(extend("examples" = ["access_token"]))]
     pub(in crate::policy) query: Option<Spanned<String>>,
-    /// Whether the upstream sees the token. Default: false.
+    /// Whether the upstream sees a good token. Default: false.
     #[serde(default)]
     pub(in crate::policy) forward: bool,
+    /// What becomes of an `Authorization` field that holds no token, where one is optional: `drop`
+    /// takes it out, `forward` lets the upstream see it. Default: drop.
+    #[schemars(extend("enum" = ["drop", "forward"]))]
+    pub(in crate::policy) other_schemes: Option<Spanned<String>>,
 }
 
 /// What the upstream is told about a good token.

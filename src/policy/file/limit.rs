@@ -87,8 +87,8 @@ pub(in crate::policy) struct RawLimit {
     /// enforce.
     #[schemars(extend("enum" = ["enforce", "shadow"]))]
     pub(in crate::policy) mode: Option<Spanned<String>>,
-    /// So many of a hundred callers, always the same ones, are denied what does not fit. Default:
-    /// 100.
+    /// So many of a hundred callers, the same ones as long as the store's key secret is the same, are
+    /// denied what does not fit. Default: 100.
     #[schemars(range(min = 0, max = 100))]
     pub(in crate::policy) enforce_percent: Option<Spanned<u8>>,
     /// What becomes of a request if the store does not answer. `local`: it is decided in the

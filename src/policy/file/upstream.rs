@@ -35,12 +35,19 @@ pub(in crate::policy) struct RawUpstream {
     /// always gets them.
     #[schemars(with = "Option<shape::Ejection>")]
     pub(in crate::policy) ejection: Option<Node>,
-    /// Connections to one server, of all workers together, 1 to 65535. Default: 1024.
+    /// Connections to one server, of all workers together, 1 to 65535; over HTTP/2, each worker may
+    /// have one whatever the number. Default: 1024.
     #[schemars(range(min = 1, max = 65535))]
     pub(in crate::policy) max_connections: Option<Spanned<u32>>,
     /// Requests that wait for a connection to a server.
     #[schemars(extend("examples" = [{ "size": 1024 }]))]
     pub(in crate::policy) queue: Option<RawQueue>,
+    /// How connections to a server (in HTTP/2, its streams) are shared out among clients. `address`:
+    /// an address, or a network of 64 bits in IPv6, gets another one only while it uses fewer than
+    /// are free, half of them at most, and waits otherwise; `off`: whoever comes first gets them.
+    /// Default: address.
+    #[schemars(extend("enum" = ["address", "off"]))]
+    pub(in crate::policy) shares: Option<Spanned<String>>,
     /// When a request is tried again, at another server if there is one, or `off`. Only requests
     /// without a body whose method may be repeated are, and those that were never sent.
     #[schemars(with = "Option<shape::Retries>")]

@@ -13,7 +13,7 @@ use std::{
     task::Poll,
 };
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -21,7 +21,8 @@ use tokio::{io::AsyncWriteExt, time::timeout};
 
 use super::{
     ClientPace, Exchange,
-    step::{LAST_WORDS, Step},
+    reading::Reading,
+    step::{LAST_WORDS, Reader, Step},
 };
 use crate::{
     deadline::Deadline,
@@ -31,6 +32,7 @@ use crate::{
         framing::{Framing, Phase},
         socket::Socket,
     },
+    upstream::ClientBody,
 };
 
 /// Least room for what is read and written. The engine has one bound for both.
@@ -60,11 +62,12 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     socket.check_http1(Rc::clone(&framing), Rc::clone(&exchange.served));
     let writing = socket.writing();
     let ticker = Rc::clone(deadline.ticker());
-    let service = service_fn(|request| {
+    let service = service_fn(|request: Request<_>| {
         let ordinal = exchange.count();
         let verdict = framing.borrow().verdict(ordinal);
         let (exchange, ticker) = (Rc::clone(&exchange), Rc::clone(&ticker));
         let writing = Rc::clone(&writing);
+        let request = request.map(ClientBody::from);
         async move {
             let response =
                 Rc::clone(&exchange).respond(request, verdict, ClientPace::Http1(writing)).await?;
@@ -83,7 +86,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     let mut connection = builder.serve_connection(TokioIo::new(socket), service);
 
     let timeouts = &exchange.gate.shared().timeouts;
-    let mut step = Step::Head { number: 0 };
+    let (mut step, mut reading) = (Step::Head { number: 0 }, Reading::default());
     let mut is_draining = false;
     let ended = poll_fn(|context| {
         let mut connection = Pin::new(&mut connection);
@@ -120,8 +123,9 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         };
         if next != step {
             let idle = deadline.ticker().linger().unwrap_or(timeouts.keep_alive);
-            next.set(&deadline, timeouts, idle);
-            step = next;
+            let reading = &mut reading;
+            let reader = Reader { reading, writing: &writing, deadline: &deadline, timeouts };
+            step.go_on_to(next, reader, idle);
         }
         if !deadline.poll_passed(context) {
             return Poll::Pending;

@@ -16,7 +16,8 @@ use hyper_util::rt::TokioIo;
 use super::{
     ClientPace, Exchange,
     pace::{Pace, run},
-    step::{LAST_WORDS, Step},
+    reading::Reading,
+    step::{LAST_WORDS, Reader, Step},
 };
 use crate::{
     deadline::{Deadline, Ticker},
@@ -24,10 +25,11 @@ use crate::{
     server::{
         Fault,
         frames::{Frames, Phase},
-        head_limits::LIST_OVERHEAD,
+        head_limits::{LIST_OVERHEAD, head_bytes},
         socket::Socket,
     },
     settings::Limits,
+    upstream::ClientBody,
 };
 
 /// What a stream may hold of a response that the client has room for and the socket has not.
@@ -40,7 +42,8 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     let ticker = deadline.ticker();
     let limits = &exchange.gate.shared().limits;
     let list_bytes = list_bytes(limits);
-    let frames = Rc::new(RefCell::new(Frames::new(ticker.now(), list_bytes)));
+    let bounds = (list_bytes, limits.http2.streams);
+    let frames = Rc::new(RefCell::new(Frames::new(ticker.now(), bounds)));
     socket.check_http2(Rc::clone(&frames), Rc::clone(ticker));
     let writing = socket.writing();
     let executor = StreamExecutor {
@@ -53,13 +56,14 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     let service = service_fn(move |request: Request<_>| {
         let exchange = Rc::clone(&streams);
         exchange.count();
+        paced.borrow_mut().take_fields(head_bytes(&request));
         let pace = Rc::new(Pace::new(&paced));
         begun.set(Some(Rc::clone(&pace)));
         async move {
             let (head, body) = request.into_parts();
             let limits = &exchange.gate.shared().limits;
             let verdict = limits.head.check(&head, limits.http2.header_list as usize);
-            let request = Request::from_parts(head, body);
+            let request = Request::from_parts(head, ClientBody::at_pace(body, &pace));
             let mut response = exchange.respond(request, verdict, ClientPace::Http2(pace)).await?;
             // Closing is not for one stream to ask for (RFC 9113 section 8.2.2).
             response.headers_mut().remove(header::CONNECTION);
@@ -78,7 +82,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         .serve_connection(TokioIo::new(socket), service);
 
     let timeouts = &exchange.gate.shared().timeouts;
-    let mut step = Step::Busy;
+    let (mut step, mut reading) = (Step::Busy, Reading::default());
     let mut is_closing = false;
     let ended = poll_fn(|context| {
         let mut connection = Pin::new(&mut connection);
@@ -102,8 +106,9 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         };
         if next != step {
             let idle = if is_closing { LAST_WORDS } else { timeouts.http2_idle };
-            next.set(&deadline, timeouts, idle);
-            step = next;
+            let reading = &mut reading;
+            let reader = Reader { reading, writing: &writing, deadline: &deadline, timeouts };
+            step.go_on_to(next, reader, idle);
         }
         if !deadline.poll_passed(context) {
             return Poll::Pending;

@@ -3,21 +3,25 @@
 //!
 //! A stream that may not send is not polled, so nothing of the upstream's answer is read meanwhile;
 //! but its task, its upstream connection and the little that was read wait as long as the client
-//! likes. So who grants nothing for long loses that stream, and no other.
+//! likes. So who grants nothing for long, or too little for what waits, loses that stream and no
+//! other.
 
 use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     rc::Rc,
     task::Poll,
 };
 
+use http::HeaderMap;
+
+use super::reading::Reading;
 use crate::{
     deadline::{Deadline, Ticker},
     gate::Gate,
-    server::{Fault, frames::Frames},
+    panics::{self, Panic},
+    server::{Fault, frames::Frames, head_limits::fields_bytes},
 };
 
 /// Largest part of a response that is given to the protocol engine at once: what a stream holds when
@@ -25,17 +29,25 @@ use crate::{
 pub(in crate::server) const PART_BYTES: usize = 16 * 1024;
 
 /// The pace of one response.
+#[derive(Debug)]
 pub struct Pace {
     frames: Rc<RefCell<Frames>>,
     /// Parts that the client was given.
     parts: Cell<u64>,
+    /// Bytes of them.
+    bytes: Cell<u64>,
     /// Whether it is the client's turn: the engine has a part and does not ask for more.
     is_waiting: Cell<bool>,
 }
 
 impl Pace {
     pub(super) fn new(frames: &Rc<RefCell<Frames>>) -> Self {
-        Pace { frames: Rc::clone(frames), parts: Cell::new(0), is_waiting: Cell::new(false) }
+        Pace {
+            frames: Rc::clone(frames),
+            parts: Cell::new(0),
+            bytes: Cell::new(0),
+            is_waiting: Cell::new(false),
+        }
     }
 
     /// Largest part that may be given at once.
@@ -47,6 +59,7 @@ impl Pace {
     pub fn give(&self, bytes: usize) {
         self.frames.borrow_mut().pay_part(bytes);
         self.parts.set(self.parts.get().wrapping_add(1));
+        self.bytes.set(self.bytes.get().wrapping_add(bytes as u64));
         self.is_waiting.set(true);
     }
 
@@ -61,13 +74,25 @@ impl Pace {
         self.is_waiting.set(false);
     }
 
+    /// Takes trailers of the request; false if the client is not to be served any more.
+    #[must_use]
+    pub fn take_trailers(&self, trailers: &HeaderMap) -> bool {
+        self.frames.borrow_mut().take_fields(fields_bytes(trailers));
+        !self.is_over()
+    }
+
+    /// Whether nobody reads any more what is written to the connection.
+    fn is_over(&self) -> bool {
+        self.frames.borrow().fault().is_some()
+    }
+
     fn waiting_part(&self) -> Option<u64> {
         self.is_waiting.get().then(|| self.parts.get())
     }
 }
 
-/// Runs a stream until it ends, or its client has granted nothing for too long; then the stream is
-/// dropped, which resets it.
+/// Runs a stream until it ends, or its client has granted nothing for too long, or too little for the
+/// time that it took; then the stream is dropped, which resets it.
 pub(super) async fn run(
     stream: impl Future<Output = ()>,
     pace: Rc<Pace>,
@@ -76,15 +101,17 @@ pub(super) async fn run(
     let mut stream = pin!(stream);
     // Most streams end without ever waiting for their client.
     let mut deadline: Option<Deadline> = None;
-    let mut waited_for = None;
+    let (mut waited_for, mut reading) = (None, Reading::default());
     let is_ended = poll_fn(|context| {
-        // Nobody reads any more what is written to the connection.
-        if pace.frames.borrow().is_over() {
+        if pace.is_over() {
             return Poll::Ready(true);
         }
-        let polled = catch_unwind(AssertUnwindSafe(|| stream.as_mut().poll(context)));
-        let polled = polled.unwrap_or_else(|_| {
+        let polled = panics::catch(|| stream.as_mut().poll(context));
+        let polled = polled.unwrap_or_else(|panic| {
             gate.shared().admission.faults().count(Fault::RequestPanic);
+            let Panic { message, place, backtrace } = panic;
+            let backtrace = backtrace.as_deref();
+            tracing::error!(panic = message, place, backtrace, "an HTTP/2 stream has panicked");
             Poll::Ready(())
         });
         if polled.is_ready() {
@@ -95,6 +122,7 @@ pub(super) async fn run(
             if waited_for.take().is_some()
                 && let Some(deadline) = &deadline
             {
+                reading.end_to_wait(ticker.now(), pace.bytes.get(), &gate.shared().timeouts);
                 // One that has passed would wake the stream at each tick.
                 deadline.clear();
             }
@@ -103,7 +131,9 @@ pub(super) async fn run(
         let deadline = deadline.get_or_insert_with(|| ticker.deadline());
         if part != waited_for {
             waited_for = part;
-            deadline.set(gate.shared().timeouts.response);
+            let timeouts = &gate.shared().timeouts;
+            // This counts the latest part, which was not taken yet, in place of the first.
+            deadline.set(reading.begin_to_wait(ticker.now(), pace.bytes.get(), timeouts));
         }
         if deadline.poll_passed(context) { Poll::Ready(false) } else { Poll::Pending }
     });

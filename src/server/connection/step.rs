@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{deadline::Deadline, settings::Timeouts};
+use super::reading::Reading;
+use crate::{deadline::Deadline, server::socket::Writing, settings::Timeouts};
 
 /// What a connection is in the middle of. A number tells one from the next of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,20 +20,36 @@ pub(super) enum Step {
     Lingering,
 }
 
+/// What is known about how a client reads, and what that changes.
+pub(super) struct Reader<'c> {
+    pub(super) reading: &'c mut Reading,
+    pub(super) writing: &'c Writing,
+    pub(super) deadline: &'c Deadline,
+    pub(super) timeouts: &'c Timeouts,
+}
+
 /// How long the last words to a client may take, and how long it may take to hear them.
 pub(in crate::server) const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl Step {
-    /// Sets what time there is for this step; `idle` is how long the protocol lets a connection wait
-    /// for its next request.
-    pub(super) fn set(self, deadline: &Deadline, timeouts: &Timeouts, idle: Duration) {
-        match self {
+    /// Goes on from here to what is `next`, and sets what time there is for that; `idle` is how long
+    /// the protocol lets a connection wait for its next request.
+    pub(super) fn go_on_to(&mut self, next: Step, reader: Reader<'_>, idle: Duration) {
+        let Reader { reading, writing, deadline, timeouts } = reader;
+        let now = deadline.ticker().now();
+        if let Step::Stalled(_) = self {
+            reading.end_to_wait(now, writing.bytes(), timeouts);
+        }
+        *self = next;
+        match next {
             // Who has not sent a request yet has no connection to keep.
             Step::Idle { served: 0 } => deadline.set(idle.min(timeouts.head)),
             Step::Idle { .. } => deadline.set(idle),
             Step::Head { .. } => deadline.set(timeouts.head),
             Step::Busy => deadline.clear(),
-            Step::Stalled(_) => deadline.set(timeouts.response),
+            Step::Stalled(_) => {
+                deadline.set(reading.begin_to_wait(now, writing.bytes(), timeouts));
+            }
             Step::Lingering => deadline.set(LAST_WORDS),
         }
     }

@@ -107,12 +107,14 @@ pub(super) fn content_length(value: &[u8]) -> Result<Length, Violation> {
 }
 
 /// RFC 9112 6.3: a request whose last coding is not chunked has no length, and that MUST be a 400.
-/// Only past that is 6.1's 501 for codings that we do not know.
+/// Only past that is 6.1's 501 for codings that we do not know. One that was to say that there is none
+/// left no doubt of the length while it was defined (RFC 2616 3.6), and is merely not known any more.
 pub(super) fn check_coding(value: &[u8]) -> Result<(), Violation> {
     let chunked = |coding: &[u8]| trim(coding).eq_ignore_ascii_case(b"chunked");
     let mut codings = value.rsplit(|&byte| byte == b',');
     if !codings.next().is_some_and(chunked) {
-        return Err(Violation::NotChunked);
+        let is_identity = trim(value).eq_ignore_ascii_case(b"identity");
+        return Err(if is_identity { Violation::UnknownCoding } else { Violation::NotChunked });
     }
     let mut others = codings.peekable();
     if others.peek().is_none() {

@@ -1,7 +1,11 @@
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{
+    CertificateParams, CertificateRevocationListParams, DnType, Issuer, KeyIdMethod, KeyPair,
+    SerialNumber,
+};
 
 use super::*;
 use crate::{
+    clock::Clock,
     policy::Sources,
     settings::{
         Settings,
@@ -9,20 +13,48 @@ use crate::{
     },
 };
 
+/// One of version 1, as `openssl ca` writes it without `crlnumber`.
+const VERSION_1: &str = "\
+-----BEGIN X509 CRL-----
+MIHMMHUCAQEwCgYIKoZIzj0EAwIwDzENMAsGA1UEAwwEVGVzdBcNMjYxMTIyMTkz
+MDI2WhcNMjYxMTI5MTkzMDI2WjA1MDMCFEjSqNLR1PTGUzmnyTvjKinpiBoEFw0y
+NjExMjIxOTMwMjVaMAwwCgYDVR0VBAMKAQEwCgYIKoZIzj0EAwIDRwAwRAIgPL6E
+H1F2jqx5ZIa5QiXkztaj6jhgXmD09xcZgigYVCQCIE1b0H5AXZEHjFz8nro/pG15
+e3DaVRcYiRYgq2SMPYhv
+-----END X509 CRL-----
+";
+
 /// Certificates for `api.example.com` beside the settings: `good` and `other` with their keys, and
-/// `old`, whose time is over.
+/// `old`, whose time is over. Each has a CRL, of which that of `old` is out of date.
 fn sources() -> Sources {
-    let mut sources = Sources::system().with_file("config/text", "nothing");
+    let broken = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
+    let mut sources = Sources::system()
+        .with_file("config/text", "nothing")
+        .with_file("config/version_1.crl", VERSION_1)
+        .with_file("config/broken.crl", broken);
     for name in ["good", "other", "old"] {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["api.example.com".into()]).unwrap();
         if name == "old" {
             params.not_after = rcgen::date_time_ymd(2020, 1, 1);
         }
+        params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.self_signed(&key).unwrap();
+        let key_pem = key.serialize_pem();
+        let year = if name == "old" { 2021 } else { 2090 };
+        let crl = CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2020, 1, 1),
+            next_update: rcgen::date_time_ymd(year, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: Vec::new(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let crl = crl.signed_by(&Issuer::new(params, key)).unwrap();
         sources = sources
+            .with_file(format!("config/{name}.crl"), crl.pem().unwrap())
             .with_file(format!("config/{name}.pem"), certificate.pem())
-            .with_file(format!("config/{name}.key"), key.serialize_pem());
+            .with_file(format!("config/{name}.key"), key_pem);
     }
     sources
 }
@@ -84,6 +116,32 @@ fn certificate_whose_time_is_over_is_a_warning() {
     assert_eq!(warnings, ["2:80 the certificate in `old.pem` has expired: renew it"]);
 }
 
+/// What `check` warns of, of a listener whose clients are to be signed by `good`.
+fn warned_of_lists(fields: &str) -> Vec<String> {
+    let settings = parse(&format!(
+        "{{ address: 127.0.0.1:80, tls: {{ certificates: [{{ certificate_file: good.pem, key_file: \
+         good.key }}], client_ca_file: good.pem, {fields} }} }}"
+    ));
+    let warnings = settings.unwrap_or_else(|told| panic!("{told:?}")).warnings;
+    let now = Clock::System.now();
+    let warnings = warnings.iter().filter(|warning| warning.holds(now, None));
+    warnings.map(|warning| warning.problem.message().to_owned()).collect()
+}
+
+#[test]
+fn list_that_is_out_of_date_or_missing_is_a_warning() {
+    assert_eq!(warned_of_lists("crl_file: good.crl"), [""; 0]);
+    assert_eq!(
+        warned_of_lists("crl_file: other.crl"),
+        ["no CRL of `CN=good` in `other.crl`: its clients are refused"]
+    );
+    assert_eq!(warned_of_lists("crl_file: other.crl, crl_missing: accept"), [""; 0]);
+    assert_eq!(
+        warned_of_lists("crl_file: old.crl, crl_missing: accept"),
+        ["the CRL of `CN=old` in `old.crl` is out of date"]
+    );
+}
+
 #[test]
 fn certificates_are_no_reason_to_restart() {
     let tls = |name: &str| {
@@ -96,7 +154,7 @@ fn certificates_are_no_reason_to_restart() {
     let (running, newer) = (tls("good"), tls("other"));
     assert_eq!(newer.needing_restart(&running), [""; 0]);
     let renewed: Vec<String> =
-        newer.renew_certificates(&running).map(ToString::to_string).collect();
+        newer.renew_certificates(&running).map(|(address, _)| address.to_string()).collect();
     assert_eq!(renewed, ["127.0.0.1:80"]);
     let plain = parse("{ address: 127.0.0.1:80 }").unwrap_or_else(|told| panic!("{told:?}"));
     assert_eq!(plain.needing_restart(&running), ["listeners"]);
@@ -142,6 +200,39 @@ fn mistakes_are_told_with_what_to_write() {
         ),
         ("address: A, tls: { certificates: [PAIR], client_ca_file: gone }", "cannot read `gone`"),
         (
+            "address: A, tls: { certificates: [PAIR], crl_file: good.crl }",
+            "`crl_file` needs `client_ca_file`: add `client_ca_file`, or remove this",
+        ),
+        (
+            "address: A, tls: { certificates: [PAIR], client_ca_file: good.pem, crl_expired: accept }",
+            "`crl_expired` needs `crl_file`: add `crl_file`, or remove this",
+        ),
+        (
+            "address: A, tls: { certificates: [PAIR], crl_missing: accept }",
+            "`crl_missing` needs `crl_file`",
+        ),
+        (
+            "address: A, tls: { certificates: [PAIR], client_ca_file: good.pem, crl_file: good.crl, crl_missing: deny }",
+            "unknown value `deny`",
+        ),
+        (
+            "address: A, tls: { certificates: [PAIR], client_ca_file: good.pem, crl_file: text }",
+            "no CRL in `text`: name a file with CRLs in PEM form",
+        ),
+        (
+            "address: A, tls: { certificates: [PAIR], client_ca_file: good.pem, crl_file: broken.crl }",
+            "a CRL in `broken.crl` cannot be read: name a file with CRLs in PEM form",
+        ),
+        (
+            "address: A, tls: { certificates: [PAIR], client_ca_file: good.pem, crl_file: version_1.crl }",
+            "cannot check certificates by `version_1.crl`: provided CRL could not be parsed: \
+             ParseError: use whole lists of version 2",
+        ),
+        (
+            "address: A, tls: { certificates: [PAIR], client_ca_file: good.pem, crl_file: gone }",
+            "cannot read `gone`",
+        ),
+        (
             "address: A, tls: { certificates: [{ certificate_file: good.pem, key_file: other.key }] }",
             "`other.key` is not the key of `good.pem`: name the key that the certificate was made for",
         ),
@@ -173,10 +264,9 @@ fn shipped_examples_are_good() {
     let (_, example) = shipped.split_once("\n# listeners:\n").unwrap();
     let lines = example.lines().map_while(|line| line.strip_prefix("# "));
     let example: String = lines.map(|line| format!("{line}\n")).collect();
-    let example =
-        [("site.pem", "good.pem"), ("site.key", "good.key"), ("clients.pem", "other.pem")]
-            .iter()
-            .fold(example, |example, (file, other)| example.replace(file, other));
+    let example = [("site", "good"), ("clients", "other")]
+        .iter()
+        .fold(example, |example, (file, other)| example.replace(file, other));
     let text = format!("version: 1\nlisteners:\n{example}");
     let settings = Settings::parse(Path::new(FILE), &text, &sources());
     let settings = settings.unwrap_or_else(|problems| panic!("{}", problems[0]));

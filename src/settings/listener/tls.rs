@@ -4,16 +4,18 @@
 //! then on use the new configuration, and connections go on with theirs.
 
 mod certificates;
+mod clients;
+mod revocation;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest;
 use rustls::{
-    RootCertStore, ServerConfig, SupportedProtocolVersion,
-    crypto::{CryptoProvider, aws_lc_rs as provider},
-    pki_types::CertificateDer,
-    server::{ServerSessionMemoryCache, WebPkiClientVerifier, danger::ClientCertVerifier},
+    ServerConfig, SupportedProtocolVersion,
+    crypto::aws_lc_rs as provider,
+    pki_types::{CertificateDer, UnixTime},
+    server::{ServerSessionMemoryCache, danger::ClientCertVerifier},
     version::{TLS12, TLS13},
 };
 use schemars::JsonSchema;
@@ -21,7 +23,7 @@ use serde::Deserialize;
 
 use self::certificates::RawCertificate;
 use super::Protocols;
-use crate::{settings::Checker, yaml::Spanned};
+use crate::{clock::Timestamp, settings::Checker, yaml::Spanned};
 
 pub(super) use self::certificates::read_certificates;
 
@@ -39,6 +41,19 @@ pub(super) struct RawTls {
     /// Whether clients must show one: `required` or `optional`. Default: required.
     #[schemars(extend("enum" = ["required", "optional"]))]
     client_certificate: Option<Spanned<String>>,
+    /// Which certificates these authorities have revoked: their CRLs, one or more, in PEM form. A
+    /// client that shows such a one is refused. Needs `client_ca_file`. Left out: a certificate is good
+    /// until its time is over.
+    #[schemars(extend("examples" = ["clients.crl"]))]
+    crl_file: Option<Spanned<String>>,
+    /// What becomes of a client whose authority's CRL is past its next update: `refuse` or `accept`,
+    /// by what that CRL says. Default: refuse.
+    #[schemars(extend("enum" = ["refuse", "accept"]))]
+    crl_expired: Option<Spanned<String>>,
+    /// What becomes of a client whose authority, or one between, has no CRL in `crl_file`: `refuse` or
+    /// `accept`. Default: refuse.
+    #[schemars(extend("enum" = ["refuse", "accept"]))]
+    crl_missing: Option<Spanned<String>>,
     /// The oldest version of TLS that is spoken: "1.2" or "1.3". Default: "1.2".
     #[schemars(extend("enum" = ["1.2", "1.3"]))]
     min_version: Option<Spanned<String>>,
@@ -49,10 +64,25 @@ pub struct CurrentTls(ArcSwap<Tls>);
 
 struct Tls {
     config: Arc<ServerConfig>,
-    /// Of all that it was made from.
-    fingerprint: Fingerprint,
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// Of all that it was made from, but for clients' certificates.
+    own: Fingerprint,
     /// Of what it was made from as far as that is about clients' certificates.
     clients: Fingerprint,
+    /// How often that has changed.
+    epoch: Epoch,
+}
+
+/// Tells which rules about clients' certificates were in force.
+pub type Epoch = u64;
+
+/// What of a listener's TLS was replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewed {
+    /// Its certificates, or the versions that it speaks.
+    pub certificates: bool,
+    /// Which certificates of clients are good.
+    pub clients: bool,
 }
 
 type Fingerprint = [u8; 32];
@@ -67,29 +97,64 @@ const SESSIONS: usize = 4096;
 pub(super) const MAX_PEM_BYTES: u64 = 1 << 20;
 
 impl CurrentTls {
-    /// What a handshake that begins now uses.
-    pub fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.0.load().config)
+    /// What a handshake that begins now uses, and by which rules it checks the client's certificate.
+    pub fn config(&self) -> (Arc<ServerConfig>, Epoch) {
+        let tls = self.0.load();
+        (Arc::clone(&tls.config), tls.epoch)
     }
 
-    /// Takes over what `newer` has; whether that is something else.
-    pub fn replace_by(&self, newer: &CurrentTls) -> bool {
+    /// Which rules about clients' certificates are in force.
+    pub fn epoch(&self) -> Epoch {
+        self.0.load().epoch
+    }
+
+    /// Checks a certificate, and those that came with it, by the rules that are in force, and says
+    /// which these are.
+    ///
+    /// # Errors
+    /// It is not good at `now`: revoked, too old, of an authority that is not named any more; or
+    /// clients are asked for none any more.
+    pub fn check(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: Timestamp,
+    ) -> Result<Epoch, rustls::Error> {
+        let tls = self.0.load();
+        let (Some((own, others)), true) = (chain.split_first(), tls.verifier.offer_client_auth())
+        else {
+            return Err(rustls::Error::NoCertificatesPresented);
+        };
+        let now = UnixTime::since_unix_epoch(Duration::from_micros(now.as_micros()));
+        tls.verifier.verify_client_cert(own, others, now).map(|_| tls.epoch)
+    }
+
+    /// Takes over what `newer` has. None: that is the same.
+    pub fn replace_by(&self, newer: &CurrentTls) -> Option<Renewed> {
         let (running, newer) = (self.0.load_full(), newer.0.load_full());
-        if running.fingerprint == newer.fingerprint {
-            return false;
+        let renewed = Renewed {
+            certificates: running.own != newer.own,
+            clients: running.clients != newer.clients,
+        };
+        if !renewed.certificates && !renewed.clients {
+            return None;
         }
         let mut config = ServerConfig::clone(&newer.config);
         // What is spoken on the listener changes with a restart.
         config.alpn_protocols.clone_from(&running.config.alpn_protocols);
         // A session stands for a client whose certificate was checked: where that is checked in
         // another way from now on, none is resumed.
-        if running.clients == newer.clients {
+        if !renewed.clients {
             config.ticketer = Arc::clone(&running.config.ticketer);
             config.session_storage = Arc::clone(&running.config.session_storage);
         }
-        let Tls { fingerprint, clients, .. } = *newer;
-        self.0.store(Arc::new(Tls { config: Arc::new(config), fingerprint, clients }));
-        true
+        self.0.store(Arc::new(Tls {
+            config: Arc::new(config),
+            verifier: Arc::clone(&newer.verifier),
+            own: newer.own,
+            clients: newer.clients,
+            epoch: running.epoch + u64::from(renewed.clients),
+        }));
+        Some(renewed)
     }
 }
 
@@ -104,12 +169,6 @@ impl fmt::Debug for CurrentTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("CurrentTls")
     }
-}
-
-/// Who may connect.
-struct Clients {
-    verifier: Arc<dyn ClientCertVerifier>,
-    fingerprint: Fingerprint,
 }
 
 impl Checker<'_> {
@@ -127,10 +186,9 @@ impl Checker<'_> {
         };
         let (certificates, clients) = (certificates?, clients.ok()?);
 
-        let mut all = digest::Context::new(&digest::SHA256);
-        all.update(&certificates.fingerprint);
-        all.update(&clients.fingerprint);
-        all.update(&[versions.len() as u8]);
+        let mut own = digest::Context::new(&digest::SHA256);
+        own.update(&certificates.fingerprint);
+        own.update(&[versions.len() as u8]);
 
         let builder = ServerConfig::builder_with_provider(provider);
         let builder = match builder.with_protocol_versions(versions) {
@@ -141,7 +199,7 @@ impl Checker<'_> {
             }
         };
         let mut config = builder
-            .with_client_cert_verifier(clients.verifier)
+            .with_client_cert_verifier(Arc::clone(&clients.verifier))
             .with_cert_resolver(Arc::new(certificates));
         config.alpn_protocols = protocols.alpn();
         config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
@@ -151,70 +209,12 @@ impl Checker<'_> {
         }
         let tls = Tls {
             config: Arc::new(config),
-            fingerprint: fingerprint_of(all),
+            verifier: clients.verifier,
+            own: fingerprint_of(own),
             clients: clients.fingerprint,
+            epoch: 0,
         };
         Some(Arc::new(CurrentTls(ArcSwap::from_pointee(tls))))
-    }
-
-    /// Who may connect; an error was told if there is none.
-    fn clients(&mut self, raw: &RawTls, provider: &Arc<CryptoProvider>) -> Result<Clients, ()> {
-        let words = [("required", false), ("optional", true)];
-        let may_have_none = match &raw.client_certificate {
-            None => false,
-            Some(raw) => self.one_of(raw, &words).ok_or(())?,
-        };
-        let Some(file) = &raw.client_ca_file else {
-            if let Some(place) = &raw.client_certificate {
-                let message = "`client_certificate` needs `client_ca_file`";
-                self.refuse(place, message, "add `client_ca_file`, or remove this");
-            }
-            let verifier = WebPkiClientVerifier::no_client_auth();
-            return Ok(Clients { verifier, fingerprint: Fingerprint::default() });
-        };
-        let pem = self.file(file, MAX_PEM_BYTES).ok_or(())?;
-        let mut all = digest::Context::new(&digest::SHA256);
-        all.update(&[u8::from(may_have_none)]);
-        let mut roots = RootCertStore::empty();
-        for authority in self.authorities(file, &pem).ok_or(())? {
-            all.update(&authority);
-            if roots.add(authority).is_err() {
-                let help = "name a file with the certificates of authorities, in PEM form";
-                self.refuse(
-                    file,
-                    format!("not an authority's certificate in `{}`", file.value),
-                    help,
-                );
-                return Err(());
-            }
-        }
-        let builder =
-            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
-        let builder = if may_have_none { builder.allow_unauthenticated() } else { builder };
-        match builder.build() {
-            Ok(verifier) => Ok(Clients { verifier, fingerprint: fingerprint_of(all) }),
-            Err(error) => {
-                self.refuse(
-                    file,
-                    format!("cannot check certificates by `{}`: {error}", file.value),
-                    "",
-                );
-                Err(())
-            }
-        }
-    }
-
-    fn authorities(
-        &mut self,
-        file: &Spanned<String>,
-        pem: &[u8],
-    ) -> Option<Vec<CertificateDer<'static>>> {
-        let authorities = read_certificates(pem);
-        if authorities.is_none() {
-            let message = format!("no certificate in `{}`", file.value);
-            self.refuse(file, message, "name a file with certificates in PEM form");
-        }
-        authorities
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{MemoryStore, tag, tagged};
 use crate::{
     clock::Timestamp,
-    limit::{Charge, Count, Countable, Quota},
+    limit::{AnyState, Charge, Count, Countable, Part, Quota},
 };
 
 impl MemoryStore {
@@ -13,6 +13,15 @@ impl MemoryStore {
         let shard = shards.of(charge).ok()?;
         with_table!(shard, charge.quota, (_algorithm, table) => {
             table.find(charge.key.entry).map(Countable::count)
+        })
+    }
+
+    /// The whole of what a counter holds; none if it holds nothing.
+    pub fn state(&self, charge: &Charge<'_>) -> Option<AnyState> {
+        let mut shards = self.lock(std::slice::from_ref(charge));
+        let shard = shards.of(charge).ok()?;
+        with_table!(shard, charge.quota, (_algorithm, table) => {
+            table.find(charge.key.entry).map(Part::to_any)
         })
     }
 

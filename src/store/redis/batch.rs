@@ -1,6 +1,6 @@
 //! Calls that leave for a server in one write, and the hand-over of their replies.
 
-use std::rc::Rc;
+use std::{cell::OnceCell, rc::Rc};
 
 use redis::{Cmd, Pipeline, RedisError, Value, aio::MultiplexedConnection};
 use tokio::sync::oneshot;
@@ -13,11 +13,12 @@ pub(super) struct Request {
     /// Whether it follows `ASKING`: its slot is being moved to this server.
     pub(super) is_asking: bool,
     /// What is done with the reply if it comes when nobody waits for it any more.
-    pub(super) orphan: Option<Orphan>,
+    pub(super) orphan: Option<Rc<Orphan>>,
 }
 
-/// What is done with a reply for which nobody waits any more.
-pub(super) type Orphan = Box<dyn FnOnce(Value)>;
+/// What is done with a reply, or with the news that none will come, when nobody waits for it any
+/// more. Whoever stops waiting fills it in.
+pub(in crate::store) type Orphan = OnceCell<Box<dyn Fn(Result<Value, CallError>)>>;
 
 impl From<Cmd> for Request {
     fn from(command: Cmd) -> Self {
@@ -36,11 +37,13 @@ impl Queued {
     pub(super) fn finish(self, result: Result<Value, CallError>) -> bool {
         match (self.reply.send(result), self.request.orphan) {
             (Ok(()), _) => true,
-            (Err(Ok(value)), Some(orphan)) => {
-                orphan(value);
+            (Err(result), Some(orphan)) => {
+                if let Some(adopt) = orphan.get() {
+                    adopt(result);
+                }
                 false
             }
-            (Err(_), _) => false,
+            (Err(_), None) => false,
         }
     }
 }

@@ -65,3 +65,9 @@ if word == RENEW then
     return true
   end
 end
+
+if word == ADD then
+  algorithms[6].add = function(c)
+    return false
+  end
+end

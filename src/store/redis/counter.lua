@@ -62,7 +62,9 @@ end
 --   give_back(c, at, n)  gives back what is loaded of the charge with this receipt; true: something
 --   renew(c, at, n)      renews the lease with this receipt; true: it is there
 --   adopt(c, p, q, r)    makes it what these say, and returns when that is over
+--   add(c, numbers)      adds a state that these say; true: there was something to save
 local algorithms = {}
 
--- The words. The first two are of charge.lua, the next three of settle.lua, the last of seed.lua.
-local CHARGE, PEEK, TAKE, GIVE_BACK, RENEW, SEED = 0, 1, 2, 3, 4, 5
+-- The words. The first two are of charge.lua, the next three of settle.lua, then come those of
+-- seed.lua and of add.lua.
+local CHARGE, PEEK, TAKE, GIVE_BACK, RENEW, SEED, ADD = 0, 1, 2, 3, 4, 5, 6

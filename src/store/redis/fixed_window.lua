@@ -63,3 +63,18 @@ if word == SEED then
     return c.reset
   end
 end
+
+if word == ADD then
+  algorithms[1].add = function(c, numbers)
+    local used, reset = numbers[1], numbers[2]
+    if now >= reset then
+      return false
+    end
+    if now >= c.reset then
+      c.used, c.reset = 0, reset
+    end
+    algorithms[1].open(c)
+    c.used = min(c.used + used, MOST)
+    return true
+  end
+end

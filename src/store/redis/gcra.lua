@@ -87,3 +87,18 @@ if word == SEED then
     return c.full * c.x
   end
 end
+
+if word == ADD then
+  algorithms[5].add = function(c, numbers)
+    local other = { limit = c.limit, span = c.span, x = c.x, level = numbers[1] }
+    other.at, other.full = floor(numbers[2] / c.x), ceil(numbers[3] / c.x)
+    drain(c)
+    drain(other)
+    if other.level == 0 then
+      return false
+    end
+    c.level = min(c.level + other.level, NEVER)
+    c.full = drained(c, c.level, c.at)
+    return true
+  end
+end

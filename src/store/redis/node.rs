@@ -37,7 +37,7 @@ pub(super) const IMPATIENCE: Duration = Duration::from_millis(300);
 
 /// Why a call has no result.
 #[derive(Clone, Debug)]
-pub(super) enum CallError {
+pub(in crate::store) enum CallError {
     /// It was not sent: the server is away.
     Away,
     /// It was not sent: too many are waiting.

@@ -27,7 +27,7 @@ use self::{
 };
 use crate::{
     clock::Timestamp,
-    limit::{Align, Charge, Count, Quota, Receipt, Stance},
+    limit::{Align, AnyState, Charge, Count, Quota, Receipt, Stance},
     store::Adjustment,
 };
 
@@ -61,6 +61,7 @@ mod word {
     pub(super) const GIVE_BACK: u8 = 3;
     pub(super) const RENEW: u8 = 4;
     pub(super) const SEED: u8 = 5;
+    pub(super) const ADD: u8 = 6;
 }
 
 impl Call {
@@ -168,6 +169,44 @@ pub(super) fn seed(
     let charges = std::slice::from_ref(charge);
     let mut call = Call::new(Deed::Seed, prefix, charges, (clock, word::SEED));
     call.argument.record(charge, 0, Timestamp::default());
+    for number in numbers {
+        call.argument.number(number.min(NEVER));
+    }
+    Some(call)
+}
+
+/// Adds what was taken elsewhere to the counter of `charge`, whether or not it fits; `now` is as in
+/// [`charge`]. None if the state is another algorithm's, or of leases, which stay where they are.
+pub(super) fn add(
+    prefix: &str,
+    charge: &Charge<'_>,
+    state: &AnyState,
+    (clock, now): (ScriptClock, Timestamp),
+) -> Option<Call> {
+    let numbers: SmallVec<[u64; 4]> = match (state, charge.quota) {
+        (AnyState::FixedWindow(window), Quota::FixedWindow(_)) => {
+            SmallVec::from_slice(&[window.used.into(), window.reset.as_micros()])
+        }
+        (AnyState::SlidingWindow(windows), Quota::SlidingWindow(_)) => {
+            let (current, previous) = (windows.current.into(), windows.previous.into());
+            SmallVec::from_slice(&[current, previous, windows.expires.as_micros()])
+        }
+        (AnyState::SlidingLog(log), Quota::SlidingLog(_)) => {
+            log.costs().flat_map(|(at, cost)| [at.as_micros(), cost.into()]).collect()
+        }
+        (AnyState::TokenBucket(bucket), Quota::TokenBucket(_)) => {
+            let (mark, full) = (bucket.mark.as_micros(), bucket.full.as_micros());
+            SmallVec::from_slice(&[bucket.deficit.into(), mark, full])
+        }
+        (AnyState::Gcra(level), Quota::Gcra(quota)) => {
+            let steps = level.level.div_ceil(quota.grain());
+            SmallVec::from_slice(&[steps, level.at.as_micros(), level.full.as_micros()])
+        }
+        _ => return None,
+    };
+    let charges = std::slice::from_ref(charge);
+    let mut call = Call::new(Deed::Add, prefix, charges, (clock, word::ADD));
+    call.argument.record(charge, 0, now);
     for number in numbers {
         call.argument.number(number.min(NEVER));
     }

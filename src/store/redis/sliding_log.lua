@@ -194,3 +194,44 @@ if word == SEED then
     return newest + c.span
   end
 end
+
+if word == ADD then
+  -- The numbers are pairs, an instant and a cost, oldest first. An entry joins the first one that is
+  -- not older, so that entries keep their order and their numbers. The log is written whole.
+  algorithms[3].add = function(c, numbers)
+    algorithms[3].open(c)
+    local log = {}
+    for i = c.first, c.count do
+      local at, cost, number = entry(c, i)
+      log[#log + 1] = { min(at, c.time), cost, number }
+    end
+    local units, i, newest = c.used, 1, log[#log]
+    for n = 1, #numbers, 2 do
+      local at, cost = numbers[n], numbers[n + 1]
+      while log[i] and log[i][1] < at do
+        i = i + 1
+      end
+      if c.time - at >= c.span then
+        cost = 0
+      elseif log[i] then
+        cost = min(cost, MOST - log[i][2])
+        log[i][2] = log[i][2] + cost
+      elseif newest and #log >= c.limit then
+        cost = min(cost, MOST - newest[2])
+        newest[1], newest[2] = min(at, c.time), newest[2] + cost
+      else
+        newest = { min(at, c.time), cost, c.next }
+        log[#log + 1], c.next = newest, c.next + 1
+      end
+      units = units + cost
+    end
+    if newest then
+      local slots = { pack('<ddI4', units, c.next, 0) }
+      for _, slot in ipairs(log) do
+        slots[#slots + 1] = pack('<dI4d', slot[1], slot[2], slot[3])
+      end
+      set(c, table.concat(slots), newest[1] + c.span)
+    end
+    return false
+  end
+end

@@ -65,3 +65,15 @@ if word == SEED then
     return c.expires
   end
 end
+
+if word == ADD then
+  algorithms[2].add = function(c, numbers)
+    local other = { limit = c.limit, span = c.span, x = c.x, cost = 0 }
+    other.current, other.previous, other.expires = numbers[1], numbers[2], numbers[3]
+    algorithms[2].open(c)
+    algorithms[2].open(other)
+    c.current = min(c.current + other.current, MOST)
+    c.previous = min(c.previous + other.previous, MOST)
+    return true
+  end
+end

@@ -89,3 +89,17 @@ if word == SEED then
     return c.full
   end
 end
+
+if word == ADD then
+  algorithms[4].add = function(c, numbers)
+    c.deficit, c.mark, c.full = refilled(c, c.deficit, c.mark, c.full)
+    local deficit, mark = refilled(c, numbers[1], numbers[2], numbers[3])
+    if deficit == 0 then
+      return false
+    end
+    c.mark = c.deficit > 0 and c.mark or mark
+    c.deficit = min(c.deficit + deficit, MOST)
+    c.full = come(c, c.deficit, c.mark)
+    return true
+  end
+end

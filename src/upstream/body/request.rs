@@ -16,7 +16,12 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::trailers::{is_told_at_the_end, with_trailers};
-use crate::{deadline::Deadline, policy::Upstream, upstream::UpstreamError};
+use crate::{
+    deadline::{Arrears, Deadline, Ticker},
+    policy::{OwnHeaders, Upstream},
+    server::Pace,
+    upstream::UpstreamError,
+};
 
 /// A client's body, as it comes.
 pub struct ClientBody {
@@ -28,6 +33,30 @@ pub struct ClientBody {
     pub received: Option<Rc<Cell<u64>>>,
     /// Set when its request is first sent; none: nobody asks.
     pub sent: Option<Rc<Cell<bool>>>,
+    /// What trailers are told to; none: they are measured where they come in.
+    pub pace: Option<Rc<Pace>>,
+    /// It is a conversation: no average rate is asked of it.
+    pub may_be_slow: bool,
+}
+
+impl ClientBody {
+    /// A body of HTTP/2.
+    pub fn at_pace(incoming: Incoming, pace: &Rc<Pace>) -> Self {
+        ClientBody { pace: Some(Rc::clone(pace)), ..incoming.into() }
+    }
+}
+
+impl From<Incoming> for ClientBody {
+    fn from(incoming: Incoming) -> Self {
+        ClientBody {
+            incoming,
+            max_bytes: None,
+            received: None,
+            sent: None,
+            pace: None,
+            may_be_slow: false,
+        }
+    }
 }
 
 /// A client's body on its way to the upstream.
@@ -39,12 +68,50 @@ pub struct RequestBody {
     received: Option<Rc<Cell<u64>>>,
     /// Set when the request is first sent, for who asks.
     sent: Option<Rc<Cell<bool>>>,
+    pace: Option<Rc<Pace>>,
+    lateness: Lateness,
     timing: Option<Timing>,
-    /// Headers that only this proxy writes, by the policy; none: there are no such.
-    own: Option<Arc<[HeaderName]>>,
+    /// What trailers do not tell; none: there are no trailers.
+    own: Option<Arc<OwnHeaders>>,
     state: Rc<BodyState>,
     /// Somebody else reads it than waits for the response.
     is_streamed: bool,
+}
+
+/// How far a client is behind with its body.
+#[derive(Default)]
+struct Lateness {
+    /// No average rate is asked of it.
+    may_be_slow: bool,
+    arrears: Arrears,
+    /// The tick since which it owes the next frame.
+    since: u32,
+}
+
+impl Lateness {
+    /// The client owes a frame from now on: how long it may take for that, and whether that is less
+    /// than a pause may take.
+    fn begin_to_wait(&mut self, ticker: &Ticker) -> (Duration, bool) {
+        self.since = ticker.now();
+        let pause = ticker.patience();
+        let rate = ticker.body_rate().filter(|_| !self.may_be_slow);
+        let left = rate.map_or(pause, |rate| self.arrears.left(rate));
+        (left.min(pause), left < pause)
+    }
+
+    /// It has come, with so many bytes.
+    fn end_to_wait(&mut self, ticker: &Ticker, bytes: usize) {
+        if let Some(rate) = ticker.body_rate() {
+            self.arrears.wait(ticker.now().saturating_sub(self.since), rate);
+            self.arrears.pay(bytes as u64);
+        }
+    }
+}
+
+/// Bytes of a body in what has come of it.
+fn frame_bytes<E>(frame: &Option<Result<Frame<Bytes>, E>>) -> usize {
+    let frame = frame.as_ref().and_then(|frame| frame.as_ref().ok());
+    frame.and_then(Frame::data_ref).map_or(0, Bytes::len)
 }
 
 /// The deadline of the exchange that a body is part of.
@@ -68,6 +135,8 @@ impl Timing {
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct BodyState {
     waiting: Cell<bool>,
+    /// The client has less time for the next frame than a pause may take.
+    is_behind: Cell<bool>,
     failed: Cell<bool>,
     too_large: Cell<bool>,
     answered: Cell<bool>,
@@ -84,13 +153,24 @@ struct Unread {
     incoming: Option<Incoming>,
     room: u64,
     received: Option<Rc<Cell<u64>>>,
-    own: Option<Arc<[HeaderName]>>,
+    pace: Option<Rc<Pace>>,
+    may_be_slow: bool,
+    own: Option<Arc<OwnHeaders>>,
 }
 
 impl BodyState {
     /// The client owes the next frame.
     pub(in crate::upstream) fn is_waiting(&self) -> bool {
         self.waiting.get()
+    }
+
+    /// What it is when time is up: whose fault that is, and why.
+    pub(in crate::upstream) fn timeout(&self) -> UpstreamError {
+        match (self.waiting.get(), self.is_behind.get()) {
+            (true, true) => UpstreamError::RequestBodyTooSlow,
+            (true, false) => UpstreamError::RequestBodyTimeout,
+            (false, _) => UpstreamError::ResponseTimeout,
+        }
     }
 
     /// The response has begun: from here on its body sets the deadline.
@@ -138,14 +218,15 @@ pub enum RequestBodyError {
 impl RequestBody {
     /// The client's body.
     pub(in crate::upstream) fn new(body: ClientBody, upstream: &Upstream) -> Self {
-        let ClientBody { incoming, max_bytes, received, sent } = body;
+        let ClientBody { incoming, max_bytes, received, sent, pace, may_be_slow } = body;
         let room = max_bytes.unwrap_or(u64::MAX);
         // Only trailers are looked at for them.
         let own = match incoming.is_end_stream() {
             true => None,
-            false => upstream.own_headers.clone(),
+            false => Some(Arc::clone(&upstream.own_headers)),
         };
-        let mut body = RequestBody::of(Unread { incoming: Some(incoming), room, received, own });
+        let incoming = Some(incoming);
+        let mut body = RequestBody::of(Unread { incoming, room, received, pace, may_be_slow, own });
         body.sent = sent;
         body
     }
@@ -161,10 +242,19 @@ impl RequestBody {
     }
 
     fn of(unread: Unread) -> Self {
-        let Unread { incoming, room, received, own } = unread;
-        let state = Rc::default();
-        let (sent, timing) = (None, None);
-        RequestBody { incoming, room, received, sent, timing, own, state, is_streamed: false }
+        let Unread { incoming, room, received, pace, may_be_slow, own } = unread;
+        RequestBody {
+            incoming,
+            room,
+            received,
+            sent: None,
+            pace,
+            lateness: Lateness { may_be_slow, ..Lateness::default() },
+            timing: None,
+            own,
+            state: Rc::default(),
+            is_streamed: false,
+        }
     }
 
     /// Sets the deadline of this exchange anew with each frame.
@@ -199,6 +289,8 @@ impl Drop for RequestBody {
                 incoming: self.incoming.take(),
                 room: self.room,
                 received: self.received.take(),
+                pace: self.pace.take(),
+                may_be_slow: self.lateness.may_be_slow,
                 own: self.own.take(),
             };
             *self.state.unread.borrow_mut() = Some(unread);
@@ -225,14 +317,22 @@ impl Body for RequestBody {
         let polled = Pin::new(incoming).poll_frame(context);
         let was_waiting = body.state.waiting.replace(polled.is_pending());
         if let Some(timing) = &body.timing {
-            match polled {
+            match &polled {
                 // The response's body has the deadline from then on, and this is progress too.
                 Poll::Ready(_) if body.state.answered.get() => {
                     timing.deadline.set(timing.idle_timeout);
                 }
-                Poll::Ready(_) => timing.deadline.set(timing.response_timeout),
+                Poll::Ready(frame) => {
+                    timing.deadline.set(timing.response_timeout);
+                    if was_waiting {
+                        body.lateness.end_to_wait(timing.deadline.ticker(), frame_bytes(frame));
+                    }
+                }
                 Poll::Pending if !was_waiting && !body.state.answered.get() => {
-                    timing.deadline.set(timing.deadline.ticker().patience());
+                    let ticker = timing.deadline.ticker();
+                    let (time, is_behind) = body.lateness.begin_to_wait(ticker);
+                    timing.deadline.set(time);
+                    body.state.is_behind.set(is_behind);
                 }
                 Poll::Pending => {}
             }
@@ -252,13 +352,21 @@ impl Body for RequestBody {
                 }
             }
         }
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let (Some(pace), Some(trailers)) = (&body.pace, frame.trailers_ref())
+            && !pace.take_trailers(trailers)
+        {
+            body.state.failed.set(true);
+            body.state.too_large.set(true);
+            return Poll::Ready(Some(Err(RequestBodyError::TooLarge)));
+        }
         match polled {
             Poll::Ready(Some(Err(_))) => body.state.failed.set(true),
             Poll::Ready(_) => body.state.begun.set(true),
             Poll::Pending => {}
         }
-        let own = body.own.as_deref().unwrap_or_default();
-        let goes_on = |name: &HeaderName| is_told_at_the_end(name) && !own.contains(name);
+        let own = body.own.as_deref();
+        let goes_on = |name: &HeaderName| own.is_some_and(|own| is_told_at_the_end(name, own));
         let passed_on = |frame| with_trailers(frame, goes_on);
         polled.map(|frame| frame.map(|frame| frame.map(passed_on).map_err(Into::into)))
     }

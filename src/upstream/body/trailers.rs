@@ -4,7 +4,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, header};
 use http_body::Frame;
 
-use crate::upstream::headers::{is_dropped_from_request, is_reserved};
+use crate::{
+    policy::OwnHeaders,
+    upstream::headers::{ends_here, is_reserved},
+};
 
 /// The trailers of a frame, if it has any, without those that may not go on.
 pub(super) fn with_trailers(
@@ -17,13 +20,12 @@ pub(super) fn with_trailers(
     }
 }
 
-/// Whether a request's trailer goes on, as far as the policy says nothing about it: unless it would
-/// not in the head.
+/// Whether a request's trailer goes on: unless it would not in the head, or carries credentials there.
 ///
 /// Servers may merge trailers into the header (RFC 9110 section 6.5.1), where the gate has taken out
 /// what passes for somebody else or leads elsewhere: addresses, hosts, credentials, limits.
-pub(super) fn is_told_at_the_end(name: &HeaderName) -> bool {
-    !is_of_a_head(name) && !is_dropped_from_request(name.as_str(), None)
+pub(super) fn is_told_at_the_end(name: &HeaderName, own: &OwnHeaders) -> bool {
+    !is_of_a_head(name) && !ends_here(name.as_str(), None, |name| own.are_told_or_shown(name))
 }
 
 /// Whether a response's trailer ends here: no trailer says anything about framing, routing,
@@ -104,7 +106,9 @@ mod tests {
             "host",
             "content-length",
         ] {
-            let kept = keep(trailers(&[&told[..], &[name]].concat()), is_told_at_the_end);
+            let own = OwnHeaders::default();
+            let goes_on = |name: &HeaderName| is_told_at_the_end(name, &own);
+            let kept = keep(trailers(&[&told[..], &[name]].concat()), goes_on);
             let kept: Vec<&str> = kept.keys().map(HeaderName::as_str).collect();
             assert_eq!(kept, told, "{name}");
         }

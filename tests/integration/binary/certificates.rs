@@ -2,8 +2,8 @@
 
 use std::{fs, net::SocketAddr};
 
-use super::{Folder, Running, assert_exit};
-use crate::support::{Signer, Upstream, dial, eventually};
+use super::{Folder, Running, assert_exit, text};
+use crate::support::{Signer, Upstream, dial, eventually, last_request};
 
 /// The certificate that a client is shown now.
 fn shown(address: SocketAddr, signer: &Signer) -> Vec<u8> {
@@ -36,4 +36,85 @@ fn renewed_files_are_taken_and_broken_ones_are_not() {
     assert_eq!(shown(address, &signer), second);
     running.signal("TERM");
     assert_exit(&running.finish(), 0);
+}
+
+#[test]
+fn renewed_files_are_taken_beside_an_edited_listener() {
+    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let pair = signer.sign("api", &["api.example.com"]);
+    let folder = Folder::before(&upstream);
+    let settings = |fields: &str| {
+        let tls = format!("tls: {{ certificates: [{pair}] }}");
+        let reload = "reload: { poll: 100ms, quiet: 10ms }";
+        format!("version: 1\nlisteners: [{{ address: 127.0.0.1:0, {tls}{fields} }}]\n{reload}\n")
+    };
+    folder.write("tollgate.yaml", &settings(""));
+    let (mut running, address) = Running::serve(&folder);
+    let first = shown(address, &signer);
+
+    // Both are read as one: what can be taken is, and the rest waits.
+    signer.sign("api", &["api.example.com"]);
+    folder.write("tollgate.yaml", &settings(", protocols: [http1], hsts: { max_age: 1y }"));
+    running.wait_for_event("needs a restart");
+    eventually("the new certificate is shown", || {
+        Some(shown(address, &signer)).filter(|shown| *shown != first)
+    });
+    let mut stream = dial(address, &signer.client(&["h2", "http/1.1"]), "api.example.com").unwrap();
+    assert_eq!(stream.conn.alpn_protocol(), Some(&b"h2"[..]), "it is spoken until the restart");
+    stream.conn.send_close_notify();
+    let mut stream = dial(address, &signer.client(&["http/1.1"]), "api.example.com").unwrap();
+    let answer = last_request(&mut stream, "/", "").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    assert!(!answer.contains("strict-transport-security"), "{answer}");
+
+    // It goes on like that while the listener waits.
+    let second = shown(address, &signer);
+    signer.sign("api", &["api.example.com"]);
+    eventually("the next certificate is shown", || {
+        Some(shown(address, &signer)).filter(|shown| *shown != second)
+    });
+    running.signal("TERM");
+    assert_exit(&running.finish(), 0);
+}
+
+#[test]
+fn revoked_certificate_is_refused_from_the_change_of_the_file_on() {
+    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let robot = signer.identity("robot", &[]);
+    let pair = signer.sign("api", &["api.example.com"]);
+    signer.revoke("crl.pem", &[], (1, 2090));
+    let folder = Folder::before(&upstream);
+    let (ca, crl) = (signer.path("ca.pem"), signer.path("crl.pem"));
+    let tls = format!("certificates: [{pair}], client_ca_file: \"{ca}\", crl_file: \"{crl}\"");
+    let listener = format!("{{ address: 127.0.0.1:0, tls: {{ {tls} }} }}");
+    let reload = "reload: { poll: 100ms, quiet: 10ms }";
+    folder.write("tollgate.yaml", &format!("version: 1\nlisteners: [{listener}]\n{reload}\n"));
+    let (mut running, address) = Running::serve(&folder);
+    let client = signer.client_as((robot.0.clone(), robot.1.clone_key()));
+    let ask = || -> std::io::Result<String> {
+        last_request(&mut dial(address, &client, "api.example.com")?, "/", "")
+    };
+    assert!(ask().unwrap().starts_with("HTTP/1.1 401 "));
+
+    signer.revoke("crl.pem", &[&robot], (2, 2090));
+    let line = running.wait_for_event("certificates of clients are checked anew");
+    assert!(line.contains("listener=127.0.0.1:0"), "{line}");
+    assert!(ask().is_err());
+    let line = running.wait_for_event("a client's certificate was refused");
+    assert!(line.contains("Revoked") && line.contains("listener="), "{line}");
+
+    fs::write(crl, "no list").unwrap();
+    let line = running.wait_for_event("bad configuration");
+    assert!(line.contains("no CRL in"), "{line}");
+    running.wait_for_event("configuration not reloaded");
+    assert!(ask().is_err());
+
+    signer.revoke("crl.pem", &[&robot], (3, 2021));
+    running.wait_for_event("is out of date");
+    running.signal("TERM");
+    assert_exit(&running.finish(), 0);
+
+    let output = folder.run(&["check", "tollgate.yaml"]);
+    assert_exit(&output, 0);
+    assert!(text(&output.stdout).contains("crl.pem` is out of date"), "{output:#?}");
 }

@@ -56,6 +56,29 @@ fn two_policies_for_one_host_are_a_problem() {
     assert!(told.contains(expected), "{told}");
 }
 
+/// A start and each reload run the tests of all of them.
+#[test]
+fn tests_of_all_policies_together_are_bounded() {
+    let folder = Folder::before(&Upstream::start());
+    let tests = |repeats: &[u32]| {
+        let test = |repeat: &u32| {
+            format!(
+                "  - {{ given: {{ path: /x }}, repeat: {repeat}, expect: {{ status: 401 }} }}\n"
+            )
+        };
+        let tests: String = repeats.iter().map(test).collect();
+        format!("{}tests:\n{tests}", POLICY.replace("UPSTREAM", "http://127.0.0.1:9000"))
+    };
+    folder.write("policies/a.yaml", &format!("hosts: [a]\n{}", tests(&[100_000; 4])));
+    folder.write("policies/b.yaml", &format!("hosts: [b]\n{}", tests(&[99_999, 1, 1])));
+    let output = folder.run(&["check", "tollgate.yaml"]);
+    assert_exit(&output, 64);
+    let told = text(&output.stderr);
+    let expected = "the tests of all policies together send too many requests";
+    assert!(told.contains(expected) && told.contains("policies/b.yaml:20:"), "{told}");
+    assert!(told.contains("1 problem found"), "{told}");
+}
+
 #[test]
 fn problem_never_shows_a_secret() {
     let folder = Folder::before(&Upstream::start());

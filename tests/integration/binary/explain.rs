@@ -259,6 +259,18 @@ fn reasons_are_told() {
         (&["OPTIONS", "*"], "be answered 204: `OPTIONS *` asks about this server"),
         (&["-H", "host: a b", "GET", "/"], "be answered 400: "),
         (&["GET", "/healthz"], "not looked at: the route says `auth: none`"),
+        (
+            &["-H", "authorization: token x", "GET", "/private"],
+            "credential: none: authorization is of scheme token, the policy lists bearer",
+        ),
+        (
+            &["-H", "authorization: s3cret", "GET", "/open/x"],
+            "credential: none: authorization is of no scheme that is known, the policy lists bearer",
+        ),
+        (
+            &["-H", "authorization: Bearer: x", "GET", "/open/x"],
+            "be answered 400: a malformed credential",
+        ),
         (&["--address", "10.0.0.1", "GET", "/inside"], "route     /inside/**, auth optional"),
         (&["--address", "11.0.0.1", "GET", "/inside"], "not /inside/**: another address"),
         (&["--address", "10.6.0.1", "GET", "/inside"], "403: the route denies 10.6.0.0/16"),

@@ -34,6 +34,27 @@ fn field_of_an_untrusted_proxy_is_warned_of_once_with_the_setting() {
     }
 }
 
+/// What it knows there is the client's address, and a client's is nothing to trust.
+#[test]
+fn client_behind_the_proxy_protocol_is_not_named_as_a_proxy() {
+    let upstream = Upstream::start();
+    let folder = Folder::before(&upstream);
+    let listener = "{ address: 127.0.0.1:0, proxy_protocol: { trusted: [127.0.0.1] } }";
+    folder.write("tollgate.yaml", &format!("version: 1\nlisteners: [{listener}]\nworkers: 1\n"));
+    let (running, address) = Running::serve(&folder);
+    let mut client = Client::connect(address);
+    client.write("PROXY TCP4 203.0.113.9 192.0.2.1 5000 443\r\n");
+    client.send(&get("/").field("x-forwarded-for", "198.51.100.1")).assert_status(401);
+    drop(client);
+    running.signal("TERM");
+    let output = running.finish();
+    let told: Vec<&str> =
+        text(&output.stderr).lines().filter(|line| line.contains("not trusted")).collect();
+    let [line] = &told[..] else { panic!("{output:#?}") };
+    assert!(!line.contains("203.0.113.9/32"), "{line}");
+    assert!(line.contains("trusted_proxies: [the networks of your proxies]"), "{line}");
+}
+
 #[test]
 fn only_the_field_that_trusted_proxies_would_write_is_warned_of() {
     for (settings, field, expected) in [

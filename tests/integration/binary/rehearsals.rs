@@ -24,7 +24,7 @@ fn failing_test_is_told_with_its_place_and_exits_with_1() {
         assert_exit(&output, 1);
         let told = text(&output.stdout);
         let expected = "\
-policy api: 1 limits, 1 routes, 1 of 2 tests failed
+policy api: 1 limit, 1 route, 1 of 2 tests failed
 
 policies/api.yaml:18:5: test 2, second
   GET /a from 192.0.2.1

@@ -7,6 +7,9 @@ use tollgate::identity::{Fetcher, Introspected, IntrospectionError, Introspector
 use super::endpoint;
 use crate::support::{Answer, Authority, INTROSPECTION, Signal};
 
+/// Who asks, as a hash.
+const CLIENT: u128 = 7;
+
 fn introspector(authority: &Authority) -> Introspector {
     Introspector::new(endpoint(authority, INTROSPECTION), "proxy", "p&ss")
 }
@@ -16,7 +19,7 @@ async fn known_token_is_active_with_its_claims() {
     let (authority, fetcher) = (Authority::start_tls(), Fetcher::start().unwrap());
     authority.know_token("t0ken", json!({ "sub": "alice", "exp": 4_000_000_000_u64 }));
     let introspector = introspector(&authority);
-    let said = introspector.ask(&fetcher, b"t0ken").await.unwrap();
+    let said = introspector.ask(&fetcher, CLIENT, b"t0ken").await.unwrap();
     let Introspected::Active(claims) = said else { panic!("{said:?}") };
     assert_eq!(claims.get("sub"), Some(&json!("alice")));
 
@@ -29,7 +32,7 @@ async fn known_token_is_active_with_its_claims() {
     assert_eq!(asked.field("authorization"), Some(basic.as_str()));
 
     authority.forget_token("t0ken");
-    let said = introspector.ask(&fetcher, b"t0ken").await.unwrap();
+    let said = introspector.ask(&fetcher, CLIENT, b"t0ken").await.unwrap();
     assert_eq!(said, Introspected::Inactive);
 }
 
@@ -51,11 +54,11 @@ async fn whatever_is_no_answer_is_not_taken_for_a_bad_token() {
         ),
     ] {
         authority.answer(INTROSPECTION, answer);
-        let error = introspector.ask(&fetcher, b"t0ken").await.unwrap_err();
+        let error = introspector.ask(&fetcher, CLIENT, b"t0ken").await.unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
     authority.answer(INTROSPECTION, Answer::Close);
-    let error = introspector.ask(&fetcher, b"t0ken").await.unwrap_err();
+    let error = introspector.ask(&fetcher, CLIENT, b"t0ken").await.unwrap_err();
     assert!(matches!(error, IntrospectionError::Fetch(_)), "{error}");
 }
 
@@ -63,7 +66,7 @@ async fn whatever_is_no_answer_is_not_taken_for_a_bad_token() {
 async fn what_no_token_looks_like_is_not_sent() {
     let (authority, fetcher) = (Authority::start(), Fetcher::start().unwrap());
     for token in [&b""[..], b"a b", b"a\r\nb", &[b'a'; 8193]] {
-        let said = introspector(&authority).ask(&fetcher, token).await.unwrap();
+        let said = introspector(&authority).ask(&fetcher, CLIENT, token).await.unwrap();
         assert_eq!(said, Introspected::Inactive);
     }
     assert_eq!(authority.count(INTROSPECTION), 0);
@@ -76,7 +79,7 @@ async fn all_who_ask_about_one_token_at_a_time_share_a_call() {
     authority.know_token("t0ken", json!({ "sub": "alice" }));
     authority.answer(INTROSPECTION, Answer::Held(go.clone()));
     let introspector = introspector(&authority);
-    let ask = || introspector.ask(&fetcher, b"t0ken");
+    let ask = || introspector.ask(&fetcher, CLIENT, b"t0ken");
     let open = async {
         authority.wait_for(INTROSPECTION, 1);
         go.open();
@@ -96,13 +99,13 @@ async fn asker_who_goes_away_takes_the_call_from_nobody() {
         (Authority::start(), Fetcher::start().unwrap(), Signal::default());
     authority.answer(INTROSPECTION, Answer::Held(go.clone()));
     let introspector = introspector(&authority);
-    let mut first = Box::pin(introspector.ask(&fetcher, b"t0ken"));
+    let mut first = Box::pin(introspector.ask(&fetcher, CLIENT, b"t0ken"));
     tokio::select! {
         biased;
         _ = &mut first => panic!("nobody has answered"),
         () = async { authority.wait_for(INTROSPECTION, 1) } => {}
     }
-    let second = introspector.ask(&fetcher, b"t0ken");
+    let second = introspector.ask(&fetcher, CLIENT, b"t0ken");
     let leave = async {
         drop(first);
         go.open();
@@ -110,4 +113,25 @@ async fn asker_who_goes_away_takes_the_call_from_nobody() {
     let (said, ()) = tokio::join!(biased; second, leave);
     assert_eq!(said.unwrap(), Introspected::Inactive);
     assert_eq!(authority.count(INTROSPECTION), 1);
+}
+
+#[tokio::test]
+async fn call_that_nobody_waits_for_ends() {
+    let (authority, fetcher, go) =
+        (Authority::start(), Fetcher::start().unwrap(), Signal::default());
+    authority.answer(INTROSPECTION, Answer::HeldFor("token=slow", go.clone()));
+    let introspector = introspector(&authority);
+    // More than a client has turns, one after the other: each is given back when its asker goes away.
+    for number in 0..20 {
+        let token = format!("slow-{number}");
+        let mut asking = Box::pin(introspector.ask(&fetcher, CLIENT, token.as_bytes()));
+        tokio::select! {
+            biased;
+            _ = &mut asking => panic!("nobody has answered"),
+            () = async { authority.wait_for(INTROSPECTION, number + 1) } => {}
+        }
+    }
+    let said = introspector.ask(&fetcher, CLIENT, b"t0ken").await.unwrap();
+    assert_eq!(said, Introspected::Inactive);
+    go.open();
 }

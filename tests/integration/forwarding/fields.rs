@@ -153,6 +153,85 @@ fn word_of_a_trusted_proxy_is_passed_on() {
     assert_eq!(seen.one("x-forwarded-host"), Some("api.example.com"));
 }
 
+/// Fields in which servers look for the client's address, and two that come to one of them in servers
+/// which make variables of headers.
+const ADDRESSES: [&str; 30] = [
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-forwarded",
+    "x-original-forwarded-for",
+    "x-originating-ip",
+    "x-remote-ip",
+    "x-remote-addr",
+    "x-envoy-external-address",
+    "x-appengine-user-ip",
+    "x-azure-clientip",
+    "x-azure-socketip",
+    "x-nf-client-connection-ip",
+    "x-vercel-forwarded-for",
+    "x-proxyuser-ip",
+    "client-ip",
+    "remote-addr",
+    "forwarded-for",
+    "proxy-client-ip",
+    "wl-proxy-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-pseudo-ipv4",
+    "cloudfront-viewer-address",
+    "do-connecting-ip",
+    "fastly-client-ip",
+    "fly-client-ip",
+    "x.real.ip",
+    "true~client~ip",
+];
+
+#[test]
+fn client_says_its_address_in_no_field() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream).routes(&[
+        "{ match: { path: /none }, auth: none, limits: [] }",
+        "{ match: { path: /set }, limits: [], request_headers: { set: { x-real-ip: unknown } } }",
+        "{ match: { path: /** }, limits: [] }",
+    ]);
+    let proxy = Proxy::start(&policy);
+    let forged = |path| ADDRESSES.iter().fold(get(path), |r, name| r.field(name, "203.0.113.1"));
+    for (path, expected) in [("/", None), ("/none", None), ("/set", Some("unknown"))] {
+        proxy.send(forged(path)).assert_status(200);
+        let seen = upstream.last().fields;
+        assert_eq!(seen.one("x-real-ip"), expected, "{path}");
+        for name in ADDRESSES.into_iter().filter(|name| *name != "x-real-ip") {
+            assert_eq!(seen.one(name), None, "{name}");
+        }
+        let request = ADDRESSES
+            .iter()
+            .fold(http::Request::get(format!("http://api.example.com{path}")), |request, name| {
+                request.header(*name, "203.0.113.1")
+            });
+        let responses = http2(proxy.address(), vec![request.body(String::new()).unwrap()]);
+        assert_eq!(responses[0].status(), 200);
+        assert!(!format!("{:?}", upstream.last().fields).contains("203.0.113.1"));
+    }
+    for name in &ADDRESSES[..28] {
+        proxy.send(get("/").field("connection", name)).assert_status(400);
+    }
+}
+
+#[test]
+fn trusted_proxy_says_the_clients_address_in_any_field() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream);
+    let proxy = Proxy::with_settings("workers: 1\ntrusted_proxies: [127.0.0.1]", &[&policy]);
+    let request = ADDRESSES.iter().fold(get("/"), |r, name| r.field(name, "203.0.113.1"));
+    proxy.send(request).assert_status(200);
+    let seen = upstream.last().fields;
+    for name in &ADDRESSES[..28] {
+        assert_eq!(seen.one(name), Some("203.0.113.1"), "{name}");
+    }
+}
+
 #[test]
 fn forwarded_is_written_if_the_settings_say_so() {
     let upstream = Upstream::start();
@@ -161,6 +240,23 @@ fn forwarded_is_written_if_the_settings_say_so() {
     proxy.send(get("/").field("forwarded", "for=203.0.113.1")).assert_status(200);
     let expected = "for=127.0.0.1;host=\"api.example.com\";proto=http";
     assert_eq!(upstream.last().fields.one("forwarded"), Some(expected));
+}
+
+#[test]
+fn ids_of_two_requests_tell_nothing_about_those_between() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let mut client = proxy.connect();
+    let mut id = || {
+        let response = client.send(&get("/"));
+        u128::from_str_radix(response.field("x-request-id").unwrap(), 16).unwrap()
+    };
+    let ids: Vec<u128> = (0..200).map(|_| id()).collect();
+    // No part of it stays, so that ids do not tell workers apart either.
+    let (zeros, ones) = ids.iter().fold((!0, !0), |(zeros, ones), id| (zeros & !id, ones & id));
+    assert_eq!((zeros, ones), (0, 0), "{:032x} {:032x}", ids[0], ids[1]);
+    let differing: u32 = ids.windows(2).map(|pair| (pair[0] ^ pair[1]).count_ones()).sum();
+    assert!((60 * 199..68 * 199).contains(&differing), "{differing} bits differ");
 }
 
 #[test]

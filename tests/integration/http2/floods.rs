@@ -2,11 +2,11 @@
 //! nobody else notices.
 
 use crate::support::{
-    Policy, Proxy, Upstream, eventually,
+    Fields, Policy, Proxy, Upstream, eventually,
     frames::{
         ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, FLOW_CONTROL_ERROR,
-        Frames, GET, HEADERS, PING, POST, PRIORITY, PROTOCOL_ERROR, RST_STREAM, SETTINGS, block,
-        frame, get_on, head, reset, setting, window_update,
+        Frame, Frames, GET, GOAWAY, HEADERS, PING, POST, PRIORITY, PROTOCOL_ERROR, RST_STREAM,
+        SETTINGS, block, field, frame, get_on, head, reset, setting, window_update,
     },
     get,
 };
@@ -127,6 +127,123 @@ fn heads_that_grow_on_this_side() {
     assert_calmed("growing heads", &begun, |at| {
         frame(HEADERS, END_HEADERS | END_STREAM, at * 2 + 3, &bomb)
     });
+}
+
+/// A field of 4,000 bytes, and how it is named once the table has it.
+const LARGE: usize = 4000;
+const LARGE_AGAIN: u8 = 0xbe;
+
+/// The shortest head there is for a GET, or a POST.
+fn short(method: u8) -> Vec<u8> {
+    vec![method, 0x86, 0x84, 0x01, 1, b'a']
+}
+
+const SHORT_GET: u8 = 0x82;
+const SHORT_POST: u8 = 0x83;
+
+/// The same, with a field of this name that goes into the table.
+fn begun_with(name: &str) -> Vec<u8> {
+    let mut begun = short(SHORT_GET);
+    begun.extend([0x40, name.len() as u8]);
+    begun.extend(name.as_bytes());
+    // 4,000 in an integer of 7 bits.
+    begun.extend([0x7f, 0xa1, 0x1e]);
+    begun.extend(vec![b'y'; LARGE]);
+    frame(HEADERS, END_HEADERS | END_STREAM, 1, begun)
+}
+
+/// How many bytes of `x` the upstream got, heads and trailers together.
+fn bytes_of_x(upstream: &Upstream) -> usize {
+    let bytes = |fields: &Fields| fields.all("x").iter().map(|value| value.len()).sum::<usize>();
+    upstream.requests().iter().map(|got| bytes(&got.fields) + bytes(&got.trailers)).sum()
+}
+
+/// Sends 1,500 requests, one at a time, and expects that they end the connection long before they
+/// are all served.
+fn assert_kept_small(case: &str, mut next: impl FnMut(u32) -> Vec<u8>) {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let mut frames = Frames::open(proxy.address());
+    frames.write(begun_with("x"));
+    assert_eq!(frames.read_status(1), Some(200));
+    let goaway = (1..1500).find_map(|at| {
+        let stream = at * 2 + 1;
+        frames.write(next(stream));
+        let is_answer = |frame: &Frame| frame.kind == HEADERS && frame.stream == stream;
+        let answer = frames.read_until(|frame| frame.kind == GOAWAY || is_answer(frame))?;
+        (answer.kind == GOAWAY).then_some(answer)
+    });
+    let error = goaway.as_ref().map(Frame::error);
+    assert_eq!(error, Some(ENHANCE_YOUR_CALM), "{case} did not end the connection");
+    let bytes = bytes_of_x(&upstream);
+    assert!(bytes < 4 << 20, "{case} became {bytes} bytes");
+    drop(frames);
+    let floods = || proxy.faults().total(tollgate::server::Fault::Flood);
+    eventually("it is counted", || (floods() == 1).then_some(()));
+    proxy.get("/").assert_status(200);
+}
+
+/// 22 bytes that were 28,000 on their way to the upstream.
+#[test]
+fn heads_that_grow_on_their_way_to_the_upstream() {
+    let bomb = [short(SHORT_GET), vec![LARGE_AGAIN; 7]].concat();
+    assert_kept_small("heads", |stream| {
+        let bomb = frame(HEADERS, END_HEADERS | END_STREAM, stream, &bomb);
+        assert_eq!(bomb.len(), 22);
+        bomb
+    });
+}
+
+#[test]
+fn trailers_that_grow_on_their_way_to_the_upstream() {
+    let head = [short(SHORT_POST), field("trailer", "x")].concat();
+    assert_kept_small("trailers", |stream| {
+        [
+            frame(HEADERS, END_HEADERS, stream, &head),
+            frame(DATA, 0, stream, "b"),
+            frame(HEADERS, END_HEADERS | END_STREAM, stream, [LARGE_AGAIN; 7]),
+        ]
+        .concat()
+    });
+}
+
+/// All at once, and none is read before all have come.
+#[test]
+fn heads_that_grow_in_one_read() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    for _ in 0..4 {
+        let mut frames = Frames::open(proxy.address());
+        let bomb = [short(SHORT_GET), vec![LARGE_AGAIN; 7]].concat();
+        let all = (1..100).map(|at| frame(HEADERS, END_HEADERS | END_STREAM, at * 2 + 1, &bomb));
+        frames.write([begun_with("x"), all.flatten().collect()].concat());
+        assert_eq!(frames.read_end(), Some(ENHANCE_YOUR_CALM));
+    }
+    let bytes = bytes_of_x(&upstream);
+    assert!(bytes < 4 * (2 << 20), "they became {bytes} bytes");
+}
+
+/// What a browser does: a large cookie, sent whole once and named by one byte after that.
+#[test]
+fn client_with_a_large_cookie_is_left_alone() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let mut frames = Frames::open(proxy.address());
+    frames.write(begun_with("cookie"));
+    assert_eq!(frames.read_status(1), Some(200));
+    let again = [short(SHORT_GET), vec![LARGE_AGAIN]].concat();
+    for turn in 0..25_u32 {
+        let streams: Vec<u32> = (1..=80).map(|at| (turn * 80 + at) * 2 + 1).collect();
+        let heads =
+            streams.iter().map(|stream| frame(HEADERS, END_HEADERS | END_STREAM, *stream, &again));
+        assert!(frames.write(heads.collect::<Vec<_>>().concat()));
+        for _ in &streams {
+            let answer = frames.read_until(|frame| frame.kind == HEADERS).expect("the connection");
+            assert_eq!(answer.status(), 200);
+        }
+    }
+    assert_eq!(upstream.count(), 2001);
+    assert_eq!(upstream.last().fields.one("cookie").map(str::len), Some(LARGE));
 }
 
 #[test]

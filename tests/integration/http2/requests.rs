@@ -3,7 +3,8 @@
 use crate::support::{
     Policy, Proxy, Upstream,
     frames::{
-        CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, GET, HEADERS, POST, block, frame, head,
+        CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, GET, HEADERS, POST, block, field,
+        frame, head,
     },
 };
 
@@ -108,4 +109,57 @@ fn too_large_heads_are_refused_by_what_is_too_large() {
         frames.assert_alive(3);
     }
     assert!(upstream.requests().iter().all(|request| request.target == "/"));
+}
+
+/// RFC 9113 section 8.1 has them malformed, and the protocol engine drops those that it knows
+/// (`docs/hardening.md`).
+#[test]
+fn pseudo_fields_in_trailers_go_nowhere() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    // The table's first entry is the authority of the head, so that trailers can name it by a byte.
+    let indexed_authority = [&[0x41, 15][..], b"api.example.com"].concat();
+    let head_of = |method: u8| [&[method, 0x86, 0x84][..], &indexed_authority].concat();
+    let announced = field("trailer", "x-sum");
+    for (case, pseudo) in [
+        ("method", field(":method", "DELETE")),
+        ("scheme", field(":scheme", "https")),
+        ("path", field(":path", "/admin")),
+        ("authority", field(":authority", "b.example")),
+        ("status", field(":status", "500")),
+        ("protocol", field(":protocol", "websocket")),
+        ("static path", vec![0x85]),
+        ("static method and path", vec![0x83, 0x85]),
+        ("static name", [&[0x04, 6][..], b"/admin"].concat()),
+        ("known from the head", vec![0xbe]),
+    ] {
+        let mut frames = Frames::open(proxy.address());
+        let before = upstream.count();
+        frames.write(
+            [
+                frame(HEADERS, END_HEADERS, 1, [head_of(0x83), announced.clone()].concat()),
+                frame(DATA, 0, 1, "hello"),
+                frame(HEADERS, END_HEADERS | END_STREAM, 1, [pseudo, field("x-sum", "5")].concat()),
+            ]
+            .concat(),
+        );
+        if frames.read_status(1) != Some(200) {
+            continue;
+        }
+        assert_eq!(upstream.count(), before + 1, "{case}");
+        let seen = upstream.last();
+        assert_eq!((&*seen.method, &*seen.target), ("POST", "/"), "{case}");
+        assert_eq!(seen.fields.one("host"), Some("api.example.com"), "{case}");
+        assert_eq!(
+            (&seen.body[..], seen.trailers.names()),
+            (&b"hello"[..], vec!["x-sum".to_owned()]),
+            "{case}"
+        );
+    }
+    // What is no pseudo-field at all is the end of the connection or the stream.
+    let mut frames = Frames::open(proxy.address());
+    let trailers = [field(":unknown", "1"), field("x-sum", "5")].concat();
+    frames.write(frame(HEADERS, END_HEADERS, 1, head_of(0x83)));
+    frames.write(frame(HEADERS, END_HEADERS | END_STREAM, 1, trailers));
+    assert_ne!(frames.read_status(1), Some(200));
 }

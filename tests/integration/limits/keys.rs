@@ -200,6 +200,19 @@ fn values_cannot_be_moved_from_one_part_of_a_key_to_another() {
 }
 
 #[test]
+fn address_that_is_exempt_may_have_two_values_of_a_key() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream)
+        .on_all_routes(&["one: { per: header.x-key, rate: 1/hour, on_missing: deny }"])
+        .section("exempt: [127.0.0.1]");
+    let proxy = Proxy::start(&policy);
+    for _ in 0..2 {
+        let both = get("/").field("x-key", "a").field("x-key", "junk");
+        proxy.send(both).assert_status(200).assert_no_limit();
+    }
+}
+
+#[test]
 fn request_with_two_values_of_a_key_is_refused_and_charged_nothing() {
     let upstream = Upstream::start();
     for (keys, first, second) in [

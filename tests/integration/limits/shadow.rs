@@ -7,6 +7,9 @@ use crate::support::{HOUR, MINUTE, Policy, Proxy, SECOND, Signal, Upstream, get}
 
 const SHOWN: &[&str] = &["shadow_header: true"];
 
+/// A key secret, under which it is always the same callers that a percentage takes.
+const SECRET: &str = "key_secret_env: TEST_SECRET";
+
 /// With these limits on all routes, and what would deny in a response header.
 fn proxy(upstream: &Upstream, limits: &[&str]) -> Proxy {
     Proxy::start(&Policy::before(upstream).on_all_routes(limits).responses(SHOWN))
@@ -305,12 +308,14 @@ fn mark_of_an_upstream_is_not_believed() {
     assert_eq!(would_deny(&proxy), ["", "core"]);
 }
 
-/// Those of four hundred users who are denied by a rate of which so many percent are enforced.
-fn denied(upstream: &Upstream, name: &str, percent: u8) -> BTreeSet<u32> {
+/// Those of four hundred users who are denied by a rate of which so many percent are enforced, where
+/// the store has these settings.
+fn denied(upstream: &Upstream, store: &str, name: &str, percent: u8) -> BTreeSet<u32> {
     let limit = format!(
         "{name}: {{ per: caller, rate: 0/hour, enforce_percent: {percent}, mode: enforce }}"
     );
-    let proxy = proxy(upstream, &[&limit]);
+    let policy = Policy::before(upstream).on_all_routes(&[&limit]).responses(SHOWN);
+    let proxy = Proxy::with_settings(&format!("workers: 1\nstore: {{ {store} }}"), &[&policy]);
     let mut client = proxy.connect();
     let mut is_denied = |user: &u32| {
         let response = client.send(&get("/").by(&user.to_string()));
@@ -330,7 +335,8 @@ fn addresses_of_one_prefix_are_enforced_alike() {
     let upstream = Upstream::start();
     let limit = "core: { per: caller, rate: 0/hour, enforce_percent: 50 }";
     let policy = Policy::before(&upstream).on_all_routes(&[limit]);
-    let proxy = Proxy::with_settings("workers: 1\ntrusted_proxies: [127.0.0.1]", &[&policy]);
+    let settings = format!("workers: 1\ntrusted_proxies: [127.0.0.1]\nstore: {{ {SECRET} }}");
+    let proxy = Proxy::with_settings(&settings, &[&policy]);
     let mut of_networks = BTreeSet::new();
     for network in 0..20 {
         let status = |host| {
@@ -344,17 +350,49 @@ fn addresses_of_one_prefix_are_enforced_alike() {
     assert_eq!(of_networks, BTreeSet::from([200, 429]));
 }
 
+/// A caller that is not known by name is known by its address, as the limit counts it.
 #[test]
-fn percentage_of_callers_is_always_the_same_and_grows_by_more() {
+fn addresses_of_one_prefix_are_enforced_alike_with_a_bad_token() {
     let upstream = Upstream::start();
-    let quarter = denied(&upstream, "core", 25);
+    let limit = "core: { per: client.ip, ipv6_prefix: 56, rate: 0/hour, enforce_percent: 50 }";
+    let policy = Policy::before(&upstream).on_all_routes(&[limit]);
+    let settings = format!("workers: 1\ntrusted_proxies: [127.0.0.1]\nstore: {{ {SECRET} }}");
+    let proxy = Proxy::with_settings(&settings, &[&policy]);
+    let mut of_networks = BTreeSet::new();
+    for network in 0..20 {
+        let status = |subnet| {
+            let address = format!("2001:db8:{network:x}:{subnet:x}::1");
+            let request = get("/").from(&address).field("authorization", "Bearer bad");
+            proxy.send(request).status
+        };
+        let of_subnets: BTreeSet<u16> = (1..8).map(status).collect();
+        assert_eq!(of_subnets.len(), 1, "network {network}: {of_subnets:?}");
+        of_networks.extend(of_subnets);
+    }
+    assert_eq!(of_networks, BTreeSet::from([401, 429]));
+}
+
+#[test]
+fn percentage_of_callers_is_the_same_under_one_secret_and_grows_by_more() {
+    let upstream = Upstream::start();
+    let denied = |name, percent| denied(&upstream, SECRET, name, percent);
+    let quarter = denied("core", 25);
     assert!((60..=140).contains(&quarter.len()), "{} of 400", quarter.len());
-    // After a restart too: nothing about it is random.
-    assert_eq!(denied(&upstream, "core", 25), quarter);
-    let half = denied(&upstream, "core", 50);
+    // After a restart too, and in another proxy of the fleet.
+    assert_eq!(denied("core", 25), quarter);
+    let half = denied("core", 50);
     assert!(half.is_superset(&quarter) && half.len() > quarter.len());
-    assert_eq!(denied(&upstream, "core", 0).len(), 0);
-    assert_eq!(denied(&upstream, "core", 100).len(), 400);
+    assert_eq!(denied("core", 0).len(), 0);
+    assert_eq!(denied("core", 100).len(), 400);
     // Another limit takes others, lest the same callers meet every trial.
-    assert_ne!(denied(&upstream, "other", 25), quarter);
+    assert_ne!(denied("other", 25), quarter);
+}
+
+#[test]
+fn nobody_can_work_out_whom_a_percentage_spares() {
+    let upstream = Upstream::start();
+    let known = denied(&upstream, SECRET, "core", 50);
+    let [one, other] =
+        [(); 2].map(|()| denied(&upstream, "memory: { max_keys: 10000 }", "core", 50));
+    assert!(one != other && one != known && other != known);
 }

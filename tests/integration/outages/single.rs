@@ -5,6 +5,8 @@ mod answers;
 mod connections;
 mod deadline;
 mod fallback;
+mod late;
+mod owed;
 mod recovery;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -52,6 +54,11 @@ fn wait_until_decided(proxy: &Proxy) {
 /// Waits until it does so no more.
 fn wait_until_undecided(proxy: &Proxy) {
     eventually("redis is away", || (!is_decided(&stranger(proxy))).then_some(()));
+}
+
+/// Waits until Redis has all that was admitted without it.
+fn wait_until_paid(proxy: &Proxy) {
+    eventually("it is paid", || (proxy.stores().owed() == 0).then_some(()));
 }
 
 /// A request of somebody who has never asked before: no denial of theirs is remembered here.

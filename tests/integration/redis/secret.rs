@@ -87,7 +87,8 @@ fn proxies_that_start_while_redis_is_away_agree_once_it_is_there() {
         let is_decided = || proxy.get_as("bob").field("x-tollgate-store").is_none();
         eventually("redis decides", || is_decided().then_some(()));
     }
-    assert_eq!(proxies.each_ref().map(used), [1, 2]);
+    // One of them has put its own secret there: what it admitted alone is owed. The other's is not.
+    assert_eq!(proxies.each_ref().map(used), [2, 3]);
     assert_eq!(redis.counters().len(), 2, "alice's and bob's");
 }
 

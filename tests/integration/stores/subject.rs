@@ -123,7 +123,7 @@ impl Subject {
             let charges: Vec<_> = charges.iter().map(OwnedCharge::charge).collect();
             let decision = store.charge(&charges, now).await.unwrap();
             // What was given back for a denial must have arrived before the test goes on.
-            store.finish().await;
+            store.finish(now).await;
             decision
         });
         assert_decided(&decision);
@@ -164,7 +164,7 @@ impl Subject {
         let (charge, outcome, now) = (OwnedCharge::from(charge), *outcome, self.now());
         self.run(async move |store| {
             store.settle((&charge.charge(), &outcome), adjustment, now);
-            store.finish().await;
+            store.finish(now).await;
         });
     }
 

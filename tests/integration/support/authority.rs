@@ -51,6 +51,8 @@ pub(crate) enum Answer {
     Close,
     /// Answers as usual once this is open.
     Held(Signal),
+    /// The same for requests with this in their body; answers others as usual.
+    HeldFor(&'static str, Signal),
 }
 
 #[derive(Default)]
@@ -216,6 +218,12 @@ fn serve(mut line: Line, known: &Known) {
             }
             Some(Answer::Held(signal)) => {
                 signal.wait();
+                line.write(usual(&asked, known));
+            }
+            Some(Answer::HeldFor(text, signal)) => {
+                if asked.body.contains(text) {
+                    signal.wait();
+                }
                 line.write(usual(&asked, known));
             }
             None => line.write(usual(&asked, known)),

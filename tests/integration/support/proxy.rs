@@ -120,6 +120,15 @@ impl Proxy {
         Proxy::with_store(&store, policy)
     }
 
+    /// With a store whose deadline is past the end of time, so that each request that is to be counted
+    /// there panics.
+    pub(crate) fn that_panics(policy: &Policy) -> Proxy {
+        let store = "store: { redis: { url: redis://127.0.0.1:1 }, deadline: 1s }";
+        let mut settings = parse("[{ address: 127.0.0.1:0 }]", store).unwrap();
+        settings.store.deadline = Duration::MAX;
+        Proxy::serve(Configuration { settings, policies: compile(&[policy]) })
+    }
+
     /// With these lines in the settings file, and with several policies.
     pub(crate) fn with_settings(settings: &str, policies: &[&Policy]) -> Proxy {
         Proxy::with_listeners("[{ address: 127.0.0.1:0 }]", settings, policies)

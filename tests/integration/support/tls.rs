@@ -8,7 +8,9 @@ use std::{
 };
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, SanType,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
+    DnType, IsCa, Issuer, KeyIdMethod, KeyPair, RevocationReason, RevokedCertParams, SanType,
+    SerialNumber, date_time_ymd,
 };
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
@@ -16,6 +18,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer},
 };
 use tempfile::TempDir;
+use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
 use super::PATIENCE;
 
@@ -34,7 +37,14 @@ pub(crate) type ClientIdentity = (CertificateDer<'static>, PrivateKeyDer<'static
 
 impl Signer {
     pub(crate) fn new() -> Signer {
+        Signer::named("Authority")
+    }
+
+    /// An authority of this name.
+    pub(crate) fn named(name: &str) -> Signer {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let authority = params.self_signed(&key).unwrap();
@@ -78,6 +88,40 @@ impl Signer {
         (certificate.der().clone(), PrivateKeyDer::try_from(key.serialize_der()).unwrap())
     }
 
+    /// Says in `file` that these certificates are revoked. `serial` is the list's own number, and
+    /// `until` the year in which there is to be another one.
+    pub(crate) fn revoke(
+        &self,
+        file: &str,
+        revoked: &[&ClientIdentity],
+        (serial, until): (u64, i32),
+    ) {
+        fs::write(self.path(file), self.revocation_list(revoked, (serial, until))).unwrap();
+    }
+
+    /// The same list, in PEM form.
+    pub(crate) fn revocation_list(
+        &self,
+        revoked: &[&ClientIdentity],
+        (serial, until): (u64, i32),
+    ) -> String {
+        let entry = |(certificate, _): &&ClientIdentity| RevokedCertParams {
+            serial_number: SerialNumber::from_slice(serial_of(certificate)),
+            revocation_time: date_time_ymd(2020, 1, 1),
+            reason_code: Some(RevocationReason::KeyCompromise),
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2000 + i32::try_from(serial).unwrap(), 1, 1),
+            next_update: date_time_ymd(until, 1, 1),
+            crl_number: serial.into(),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.iter().map(entry).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer).unwrap().pem().unwrap()
+    }
+
     /// A client that trusts this authority and offers these protocols.
     pub(crate) fn client(&self, alpn: &[&str]) -> Arc<ClientConfig> {
         Arc::new(self.config(rustls::ALL_VERSIONS, None, alpn))
@@ -94,6 +138,15 @@ impl Signer {
     /// A client that shows who it is.
     pub(crate) fn client_as(&self, identity: ClientIdentity) -> Arc<ClientConfig> {
         Arc::new(self.config(rustls::ALL_VERSIONS, Some(identity), &[]))
+    }
+
+    /// A client that shows who it is, and speaks only this version.
+    pub(crate) fn client_of_as(
+        &self,
+        version: &'static SupportedProtocolVersion,
+        identity: ClientIdentity,
+    ) -> Arc<ClientConfig> {
+        Arc::new(self.config(&[version], Some(identity), &[]))
     }
 
     fn config(
@@ -117,6 +170,11 @@ impl Signer {
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         config
     }
+}
+
+fn serial_of(certificate: &[u8]) -> &[u8] {
+    let (_, certificate) = X509Certificate::from_der(certificate).unwrap();
+    certificate.raw_serial()
 }
 
 /// Connects and shakes hands.

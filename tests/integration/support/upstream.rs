@@ -316,6 +316,16 @@ impl Exchange<'_> {
         self.close();
     }
 
+    /// So many bytes of what is no HTTP any more.
+    pub(crate) fn read_bytes(&mut self, bytes: usize) -> Vec<u8> {
+        self.wire.read_exact(bytes)
+    }
+
+    /// All of them until the proxy closes the connection.
+    pub(crate) fn read_to_end(&mut self) -> Vec<u8> {
+        self.wire.read_to_end()
+    }
+
     /// Waits until the proxy has closed the connection.
     pub(crate) fn wait_for_close(&mut self) {
         self.wire.read_to_end();

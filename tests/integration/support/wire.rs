@@ -152,7 +152,7 @@ impl Wire {
         Some(chunk)
     }
 
-    fn read_exact(&mut self, bytes: usize) -> Vec<u8> {
+    pub(super) fn read_exact(&mut self, bytes: usize) -> Vec<u8> {
         let mut body = vec![0; bytes];
         self.reader.read_exact(&mut body).expect("a body is as long as it says");
         body

@@ -137,3 +137,34 @@ fn bound_holds_for_all_workers_together() {
     assert_eq!(upstream.count(), 240);
     assert!(most.load(Ordering::SeqCst) <= MAX);
 }
+
+#[test]
+fn request_that_waits_gets_a_connection_as_soon_as_a_reload_allows_more() {
+    for shares in ["address", "off"] {
+        let (asked, go) = (Signal::default(), Signal::default());
+        let upstream = Upstream::holding_unchanged(&asked, &go);
+        let policy = |max: usize| {
+            let fields =
+                format!("max_connections: {max}, queue: {{ timeout: 60s }}, shares: {shares}");
+            before(&[&upstream], &fields)
+        };
+        let settings = "workers: 1\ntrusted_proxies: [127.0.0.1]";
+        let proxy = Proxy::with_settings(settings, &[&policy(1)]);
+        let mut first = proxy.connect();
+        first.write(get("/held").revalidating().from("192.0.2.1").to_bytes());
+        asked.wait();
+        // Of another address, and of the same one.
+        let mut others: Vec<_> = (1..3).map(|_| proxy.connect()).collect();
+        for (client, number) in others.iter_mut().zip(1..) {
+            client.write(get("/").from(&format!("192.0.2.{number}")).to_bytes());
+        }
+        proxy.get("/%00").assert_status(400);
+        assert_eq!(upstream.count(), 1);
+        proxy.install(&[&policy(3)]);
+        for client in &mut others {
+            client.read().assert_status(200);
+        }
+        go.open();
+        first.read().assert_status(304);
+    }
+}

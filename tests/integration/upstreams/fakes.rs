@@ -100,6 +100,8 @@ fn with_protocols(config: &ServerConfig, protocols: &[&str]) -> TlsAcceptor {
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) connections: AtomicUsize,
+    /// Those of the connections in HTTP/2 that are over.
+    pub(super) closed: AtomicUsize,
     pub(super) resumed: AtomicUsize,
     pub(super) requests: Mutex<Vec<Request<()>>>,
 }
@@ -107,6 +109,10 @@ pub(super) struct Seen {
 impl Seen {
     pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn closed(&self) -> usize {
+        self.closed.load(Ordering::SeqCst)
     }
 
     pub(super) fn count(&self) -> usize {
@@ -266,7 +272,16 @@ async fn serve_http2<S, F>(
     S: AsyncRead + AsyncWrite + Unpin,
     F: Future<Output = ()> + 'static,
 {
+    struct Closed(Arc<Seen>);
+
+    impl Drop for Closed {
+        fn drop(&mut self) {
+            self.0.closed.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
     let Ok(mut connection) = settings.handshake::<_, Bytes>(stream).await else { return };
+    let _closed = Closed(Arc::clone(&seen));
     let leave = Arc::new(tokio::sync::Notify::new());
     loop {
         tokio::select! {

@@ -18,7 +18,11 @@ use super::{
     fakes::{Certificates, Fake, Stream},
     until,
 };
-use crate::support::{PATIENCE, Proxy, Request as Http1Request, Signal, Upstream, get, post};
+use crate::support::{
+    PATIENCE, Proxy, Request as Http1Request, Signal, Upstream,
+    frames::{self, Frames},
+    get, post,
+};
 
 fn before(server: &Fake, fields: &str) -> Proxy {
     let fields = format!("protocol: h2, {fields}");
@@ -187,6 +191,118 @@ fn broken_stream_is_tried_again_only_if_the_request_may_be_repeated() {
     }
 }
 
+/// See `http2::requests::pseudo_fields_in_trailers_go_nowhere`.
+#[test]
+fn pseudo_fields_in_trailers_do_not_reach_an_http2_server_either() {
+    let server = Fake::http2(&Builder::new(), |stream: Stream| async move {
+        let Stream { body, mut respond, path, .. } = stream;
+        let (whole, trailers) = read(body).await;
+        let told: Vec<_> = trailers.iter().flat_map(HeaderMap::iter).collect();
+        let is_right =
+            path == "/" && whole == b"hello" && matches!(told[..], [(name, _)] if name == "x-sum");
+        let status = if is_right { 200 } else { 500 };
+        let head = Response::builder().status(status).body(()).unwrap();
+        let _ = respond.send_response(head, true);
+    });
+    let proxy = before(&server, "");
+    for pseudo in [(":path", "/admin"), (":method", "DELETE"), (":authority", "b.example")] {
+        let mut frames = Frames::open(proxy.address());
+        frames.write(frames::head(1, 0, &frames::POST));
+        frames.write(frames::frame(frames::DATA, 0, 1, "hello"));
+        frames.write(frames::head(1, frames::END_STREAM, &[pseudo, ("x-sum", "5")]));
+        assert_eq!(frames.read_status(1), Some(200), "{pseudo:?}");
+    }
+}
+
+/// Answers with so many interim responses first.
+async fn hint(mut stream: Stream, times: usize) {
+    for _ in 0..times {
+        let hint = Response::builder().status(103).header("link", "</a.css>").body(()).unwrap();
+        if stream.respond.send_informational(hint).is_err() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    stream.answer(200, "ok");
+}
+
+#[test]
+fn storm_of_interim_responses_is_a_502() {
+    let server = Fake::http2(&Builder::new(), |stream: Stream| hint(stream, 10_000));
+    let proxy = before(&server, "");
+    proxy.get("/").assert_status(502);
+    // Nor is it asked again.
+    assert_eq!(server.seen.count(), 1);
+}
+
+#[test]
+fn storm_that_never_ends_is_a_502_before_there_is_no_more_time() {
+    let server = Fake::http2(&Builder::new(), |stream: Stream| hint(stream, usize::MAX));
+    let proxy = before(&server, "response_timeout: 1h");
+    proxy.get("/").assert_status(502);
+}
+
+#[test]
+fn interim_responses_are_no_storm() {
+    let server = Fake::http2(&Builder::new(), |stream: Stream| hint(stream, 30));
+    let proxy = before(&server, "");
+    let mut client = proxy.connect();
+    for _ in 0..50 {
+        client.send(&get("/")).assert_status(200);
+    }
+    assert_eq!(server.seen.connections(), 1);
+}
+
+/// What HTTP/1.1 servers may not answer either.
+#[test]
+fn response_that_could_be_read_in_two_ways_is_a_502() {
+    let server = Fake::http2(&Builder::new(), |mut stream: Stream| async move {
+        let answer = |status: u16, lengths: &[&str]| {
+            let lengths = lengths.iter();
+            lengths.fold(Response::builder().status(status), |head, length| {
+                head.header("content-length", *length)
+            })
+        };
+        let (head, is_whole) = match stream.path.as_str() {
+            "/list" => (answer(304, &["5, 5"]), true),
+            "/two" => (answer(304, &["5", "6"]), true),
+            "/list-of-two" => (answer(200, &["5, 6"]), true),
+            "/status" => (answer(600, &["0"]), true),
+            "/reset" => (answer(205, &[]), false),
+            "/reset-long" => (answer(205, &["2"]), false),
+            _ => panic!("asked for {}", stream.path),
+        };
+        let Ok(mut body) = stream.respond.send_response(head.body(()).unwrap(), is_whole) else {
+            return;
+        };
+        if !is_whole {
+            let _ = body.send_data(Bytes::from_static(b"ok"), true);
+        }
+    });
+    let proxy = before(&server, "");
+    for path in ["/list", "/two", "/list-of-two", "/status", "/reset", "/reset-long"] {
+        for method in ["GET", "HEAD"] {
+            if method == "HEAD" && path.starts_with("/reset") {
+                continue;
+            }
+            let answered = proxy.send(Http1Request::new(method, path));
+            assert_eq!(answered.status, 502, "{method} {path}: {answered:?}");
+        }
+    }
+}
+
+#[test]
+fn equal_lengths_become_one() {
+    let server = Fake::http2(&Builder::new(), |mut stream: Stream| async move {
+        let head = Response::builder().status(200);
+        let head = head.header("content-length", "5").header("content-length", "5");
+        let _ = stream.respond.send_response(head.body(()).unwrap(), true);
+    });
+    let proxy = before(&server, "");
+    let answered = proxy.send(Http1Request::new("HEAD", "/"));
+    answered.assert_status(200).assert_field("content-length", "5");
+}
+
 #[test]
 fn server_that_leaves_finishes_what_it_has_and_gets_no_more() {
     let go = Arc::new(Notify::new());
@@ -346,4 +462,122 @@ fn cost_is_charged_though_the_client_has_hung_up() {
     assert_eq!(proxy.used("alice", "core"), 4);
     go.notify_one();
     until("its cost is charged", || proxy.used("alice", "core") == 20);
+}
+
+#[test]
+fn long_stream_of_one_worker_holds_up_no_other() {
+    let go = Arc::new(Notify::new());
+    let held = Arc::clone(&go);
+    let server = Fake::http2(&Builder::new(), move |stream: Stream| {
+        let held = Arc::clone(&held);
+        async move {
+            if stream.path == "/held" {
+                held.notified().await;
+            }
+            stream.answer(200, "ok");
+        }
+    });
+    let fields = "protocol: h2, max_connections: 1, queue: { timeout: 1s }";
+    let policy = before_urls(&[&server.url()], fields);
+    let proxy = Proxy::with_settings("workers: 3", &[&policy]);
+    // Connections go to the worker that has the fewest, so these are on all of them.
+    let mut clients: Vec<_> = (0..6).map(|_| proxy.connect()).collect();
+    clients[0].write(get("/held").to_bytes());
+    until("it was asked", || server.seen.count() == 1);
+    for _ in 0..3 {
+        for client in &mut clients[1..] {
+            client.send(&get("/")).assert_status(200);
+        }
+    }
+    // Nor its own.
+    assert_eq!(server.seen.connections(), 3);
+    go.notify_one();
+    clients[0].read().assert_status(200);
+}
+
+#[test]
+fn body_that_a_server_does_not_read_ends_and_no_other_stream_with_it() {
+    let go = Arc::new(Notify::new());
+    let held = Arc::clone(&go);
+    let server = Fake::http2(&Builder::new(), move |stream: Stream| {
+        let held = Arc::clone(&held);
+        async move {
+            match stream.path.as_str() {
+                // Its window stays as small as it is.
+                "/stuck" => {
+                    pending::<()>().await;
+                    drop(stream);
+                }
+                "/held" => {
+                    held.notified().await;
+                    stream.answer(200, "ok");
+                }
+                _ => stream.answer(200, "ok"),
+            }
+        }
+    });
+    let policy = |fields: &str| {
+        before_urls(&[&server.url()], &format!("protocol: h2, retries: off, {fields}"))
+    };
+    // What is held began while it had more time.
+    let proxy = Proxy::start(&policy("response_timeout: 1h"));
+    let mut stays = proxy.connect();
+    stays.write(get("/held").to_bytes());
+    until("it was asked", || server.seen.count() == 1);
+    proxy.install(&[&policy("response_timeout: 200ms")]);
+    let mut stuck = proxy.connect();
+    stuck.write(post("/stuck", vec![b'x'; 200_000]).to_bytes());
+    stuck.read().assert_status(504);
+    assert_eq!(server.seen.connections(), 1);
+    // It takes no part of the connection's window from others for ever: that is given up.
+    until("requests have another connection", || {
+        proxy.get("/").assert_status(200);
+        server.seen.connections() == 2
+    });
+    assert_eq!(server.seen.closed(), 0, "what is held goes on");
+    go.notify_one();
+    stays.read().assert_status(200);
+    until("it is closed", || server.seen.closed() == 1);
+    proxy.get("/").assert_status(200);
+}
+
+#[test]
+fn body_that_a_server_does_not_go_on_with_is_reset_and_no_other_stream() {
+    let (go, reset) = (Arc::new(Notify::new()), Signal::default());
+    let (held, seen_reset) = (Arc::clone(&go), reset.clone());
+    let server = Fake::http2(&Builder::new(), move |stream: Stream| {
+        let (held, reset) = (Arc::clone(&held), seen_reset.clone());
+        async move {
+            let Stream { mut respond, path, .. } = stream;
+            let mut sending = respond.send_response(Response::new(()), false).unwrap();
+            sending.send_data(Bytes::from_static(b"he"), false).unwrap();
+            match path.as_str() {
+                "/stuck" => {
+                    let reason = poll_fn(|context| sending.poll_reset(context)).await;
+                    assert_eq!(reason.unwrap(), Reason::CANCEL);
+                    reset.open();
+                }
+                _ => {
+                    held.notified().await;
+                    sending.send_data(Bytes::from_static(b"re"), true).unwrap();
+                }
+            }
+        }
+    });
+    let policy =
+        |idle: &str| before_urls(&[&server.url()], &format!("protocol: h2, idle_timeout: {idle}"));
+    let proxy = Proxy::start(&policy("1h"));
+    let (mut stays, mut stuck) = (proxy.connect(), proxy.connect());
+    stays.write(get("/held").to_bytes());
+    assert_eq!(stays.read_head().status, 200);
+    proxy.install(&[&policy("200ms")]);
+    stuck.write(get("/stuck").to_bytes());
+    assert_eq!(stuck.read_head().status, 200);
+    assert!(!stuck.read_to_end().ends_with(b"0\r\n\r\n"), "it is not whole");
+    reset.wait();
+    go.notify_one();
+    assert_eq!(stays.read_chunk().unwrap(), b"he");
+    assert_eq!(stays.read_chunk().unwrap(), b"re");
+    assert_eq!(stays.read_chunk(), None);
+    assert_eq!(server.seen.connections(), 1);
 }

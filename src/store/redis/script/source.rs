@@ -18,6 +18,7 @@ pub(super) enum Deed {
     Peek,
     Settle,
     Seed,
+    Add,
 }
 
 /// What scripts of several files begin with.
@@ -42,6 +43,7 @@ type Scripts = LazyLock<[Script; SETS]>;
 static CHARGE: Scripts = LazyLock::new(|| Script::ending_with(include_str!("../charge.lua")));
 static SETTLE: Scripts = LazyLock::new(|| Script::ending_with(include_str!("../settle.lua")));
 static SEED: Scripts = LazyLock::new(|| Script::ending_with(include_str!("../seed.lua")));
+static ADD: Scripts = LazyLock::new(|| Script::ending_with(include_str!("../add.lua")));
 static CHARGE_FIXED_WINDOW: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../charge_fixed_window.lua").to_owned()));
 
@@ -53,6 +55,7 @@ impl Script {
             Deed::Charge | Deed::Peek => &CHARGE,
             Deed::Settle => &SETTLE,
             Deed::Seed => &SEED,
+            Deed::Add => &ADD,
         };
         let [first, ..] = &**scripts;
         let set = charges.iter().fold(0, |set, charge| set | bit(algorithm(charge.quota)));

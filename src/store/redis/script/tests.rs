@@ -11,8 +11,8 @@ use redis::Value;
 use self::server::Server;
 use super::{reply::BadReply, *};
 use crate::limit::{
-    Algorithm, Bucket, Concurrency, FixedWindow, Gcra, Key, Level, SlidingLog, SlidingWindow,
-    TokenBucket, Verdict, Window, Windows,
+    Algorithm, Bucket, Concurrency, Countable, FixedWindow, Gcra, Key, Level, Part, Retry,
+    SlidingLog, SlidingWindow, Standing, TokenBucket, Verdict, Window, Windows,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_790_000_000);
@@ -347,4 +347,74 @@ fn any_value() -> impl Strategy<Value = Value> {
         Just(Value::Okay),
     ];
     leaf.prop_recursive(2, 8, 4, |inner| prop::collection::vec(inner, 0..4).prop_map(Value::Array))
+}
+
+/// Charges that a counter in Redis and another one had, each with the milliseconds since the one
+/// before.
+type Costs = [Vec<(u64, u32)>; 2];
+
+/// That what the other counter has can be added in Redis as it is here.
+fn assert_added<A: Algorithm<State: Part + Countable>>(
+    server: &mut Server,
+    (algorithm, charge): (&A, Charge<'_>),
+    [ours, theirs]: &Costs,
+    wait: Duration,
+) {
+    let (mut state, mut other, mut end) = (A::State::default(), A::State::default(), NOW);
+    let mut now = NOW;
+    for (millis, cost) in ours {
+        now = now + Duration::from_millis(*millis);
+        algorithm.take(&mut state, *cost, now);
+        let charge = Charge { cost: *cost, ..charge };
+        server.run(&settle("test", &charge, Adjustment::Take, (proxy(now), now)));
+    }
+    for (millis, cost) in theirs {
+        end = end + Duration::from_millis(*millis);
+        algorithm.take(&mut other, *cost, end);
+    }
+    let now = now.max(end) + wait;
+    algorithm.add(&mut state, &other, now);
+    let other = other.to_any();
+    server.run(&super::add("test", &charge, &other, (proxy(now), now)).unwrap());
+    let found = charge_at(server, Charge { cost: 0, ..charge }, now).decision.outcomes[0];
+    let found = Standing { retry: Retry::Now, ..found.standing };
+    assert_eq!(found, algorithm.standing(&state, now), "{charge:?} {ours:?} {theirs:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn prop_scripts_add_as_the_algorithms_do(
+        ours in prop::collection::vec((0..2_000_u64, 1..4_u32), 0..9),
+        theirs in prop::collection::vec((0..2_000_u64, 1..4_u32), 1..9),
+        wait in 0..9_000_u64,
+        entry: u128,
+    ) {
+        const WINDOW: Duration = Duration::from_secs(6);
+        let (mut server, costs) = (Server::start(), [ours, theirs]);
+        let wait = Duration::from_millis(wait);
+        let mut server = |index: u128, quota: &Quota, assert: &dyn Fn(&mut Server, Charge<'_>)| {
+            assert(&mut server, Charge::new(key(entry ^ index), quota, 1));
+        };
+        let window = FixedWindow { limit: 10, align: Align::FirstRequest(WINDOW) };
+        server(1, &Quota::FixedWindow(window.clone()), &|server, charge| {
+            assert_added(server, (&window, charge), &costs, wait);
+        });
+        let windows = SlidingWindow::new(10, WINDOW).unwrap();
+        server(2, &Quota::SlidingWindow(windows.clone()), &|server, charge| {
+            assert_added(server, (&windows, charge), &costs, wait);
+        });
+        let log = SlidingLog { limit: 5, window: WINDOW };
+        server(3, &Quota::SlidingLog(log.clone()), &|server, charge| {
+            assert_added(server, (&log, charge), &costs, wait);
+        });
+        let bucket = TokenBucket { capacity: 10, refill: 2, interval: WINDOW / 3, strict: false };
+        server(4, &Quota::TokenBucket(bucket.clone()), &|server, charge| {
+            assert_added(server, (&bucket, charge), &costs, wait);
+        });
+        let meter = Gcra::new(10, WINDOW, 10, 10).unwrap();
+        server(5, &Quota::Gcra(meter.clone()), &|server, charge| {
+            assert_added(server, (&meter, charge), &costs, wait);
+        });
+    }
 }

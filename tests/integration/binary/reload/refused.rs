@@ -24,7 +24,7 @@ fn broken_policy_changes_nothing_and_is_told_of_everywhere_until_it_is_mended() 
     let policy = served.policy();
     let (code, summary) = told(&served, &[]);
     assert_eq!(code, 0, "{summary}");
-    assert!(summary.contains("policy api: all hosts, 1 limits, 1 routes"), "{summary}");
+    assert!(summary.contains("policy api: all hosts, 1 limit, 1 route"), "{summary}");
     let digest = served.status()["digest"].clone();
 
     let broken = policy.replace("limits: [core]", "limits: [cor]");

@@ -60,4 +60,7 @@ fn what_is_amiss_is_told_once_of_what_is_put_in_force() {
     let log = served.running.finish();
     let told = text(&log.stderr).matches(OPEN).count();
     assert_eq!(told, 2, "at the start and after the reload: {log:#?}");
+    let fields =
+        text(&log.stderr).matches("configuration warning rule=\"readable-secret\"").count();
+    assert_eq!(fields, 2, "{log:#?}");
 }

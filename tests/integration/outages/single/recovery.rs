@@ -1,4 +1,4 @@
-//! Redis is back: its counters are as they were, and nothing that was decided without it is in them.
+//! Redis is back: its counters are as they were, with what was admitted without it.
 
 use std::time::Instant;
 
@@ -18,18 +18,18 @@ fn counters_go_on_where_redis_had_them() {
     }
     redis.save();
     redis.kill();
-    for used in 4..=9 {
+    for used in 4..=6 {
         assert_eq!(used_here(&proxy), used);
     }
     redis.restart();
     let back = Instant::now();
     wait_until_decided(&proxy);
     eprintln!("redis decides again {:?} after it answers", back.elapsed());
-    assert_eq!(used_in_redis(&proxy), 4);
+    assert_eq!(used_in_redis(&proxy), 7);
 
-    // The next outage begins where Redis is now, and not where the last one ended.
+    // The next outage begins where Redis is now.
     redis.kill();
-    assert_eq!(used_here(&proxy), 5);
+    assert_eq!(used_here(&proxy), 8);
 }
 
 #[test]
@@ -56,8 +56,7 @@ fn server_that_comes_late_is_found() {
     }
     redis.restart();
     wait_until_decided(&proxy);
-    // Whatever was used without it.
-    assert_eq!(used_in_redis(&proxy), 1);
+    assert_eq!(used_in_redis(&proxy), 10, "she is denied");
 }
 
 #[test]

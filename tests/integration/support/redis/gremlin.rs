@@ -28,6 +28,8 @@ struct Shared {
 #[derive(Default)]
 struct Mood {
     is_stalled: bool,
+    /// Whether a request came since then.
+    has_kept: bool,
     is_stopping: bool,
     refuses: bool,
     /// How long each piece of an answer takes.
@@ -74,7 +76,12 @@ impl Gremlin {
 
     /// Keeps everything to itself from now on; connections stay open, and new ones are taken.
     pub(crate) fn stall(&self) {
-        self.shared.change(|mood| mood.is_stalled = true);
+        self.shared.change(|mood| (mood.is_stalled, mood.has_kept) = (true, false));
+    }
+
+    /// Whether it keeps something that the client has sent.
+    pub(crate) fn has_kept(&self) -> bool {
+        self.shared.mood.lock().unwrap().has_kept
     }
 
     /// Cuts all connections, and each new one at once.
@@ -190,6 +197,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 fn pass_requests(mut client: TcpStream, mut server: TcpStream, shared: &Shared) {
     let mut bytes = [0; 16 * 1024];
     while let Ok(count @ 1..) = client.read(&mut bytes) {
+        shared.change(|mood| mood.has_kept = mood.is_stalled);
         shared.wait();
         if server.write_all(&bytes[..count]).is_err() {
             break;

@@ -1,0 +1,206 @@
+//! The `Authorization` field: by which schemes it shows a credential, and what others are called.
+
+use std::borrow::Cow;
+
+use base64::{
+    Engine, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+
+use super::CredentialError;
+
+/// A scheme by which a token or an API key is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// `Bearer`, a space and the token (RFC 6750 section 2.1).
+    Bearer,
+    /// `token`, a space and the token, as clients of GitHub have it.
+    Token,
+    /// `Basic` (RFC 7617), with the token as the password. The name is not looked at.
+    Basic,
+}
+
+/// What others of the schemes are called that clients use: most of IANA's registry, and some that are
+/// in none. Of all others nothing can be told: what looks like a scheme may be a secret.
+const NAMES: [&str; 21] = [
+    "Basic",
+    "Bearer",
+    "token",
+    "Digest",
+    "DPoP",
+    "GNAP",
+    "HOBA",
+    "Mutual",
+    "Negotiate",
+    "NTLM",
+    "OAuth",
+    "PrivateToken",
+    "SCRAM-SHA-1",
+    "SCRAM-SHA-256",
+    "vapid",
+    "ApiKey",
+    "AWS4-HMAC-SHA256",
+    "Hawk",
+    "JWT",
+    "Key",
+    "Signature",
+];
+
+/// Some clients leave the padding out.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+impl Scheme {
+    /// All of them, each with the word that policies have for it.
+    pub const ALL: [(&'static str, Scheme); 3] =
+        [("bearer", Scheme::Bearer), ("token", Scheme::Token), ("basic", Scheme::Basic)];
+
+    /// What it is called in challenges.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scheme::Bearer => "Bearer",
+            Scheme::Token => "Token",
+            Scheme::Basic => "Basic",
+        }
+    }
+
+    /// What policies call it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Scheme::Bearer => "bearer",
+            Scheme::Token => "token",
+            Scheme::Basic => "basic",
+        }
+    }
+
+    /// The value of a field that shows `token`.
+    pub fn show(self, token: &str) -> String {
+        match self {
+            Scheme::Bearer | Scheme::Token => format!("{} {token}", self.name()),
+            Scheme::Basic => format!("Basic {}", BASE64.encode(format!("token:{token}"))),
+        }
+    }
+}
+
+/// A token or a key in a field.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Shown<'r> {
+    /// The scheme by which it is shown.
+    pub(super) scheme: Scheme,
+    /// Its bytes.
+    pub(super) token: Cow<'r, [u8]>,
+}
+
+/// What a field shows by one of these schemes; none, if it is of another.
+///
+/// # Errors
+/// [`CredentialError`] for what begins as one of them and shows nothing.
+pub(super) fn shown(
+    value: &[u8],
+    schemes: impl Iterator<Item = Scheme>,
+) -> Result<Option<Shown<'_>>, CredentialError> {
+    for scheme in schemes {
+        if let Some(rest) = behind(value, scheme)? {
+            let token = match scheme {
+                Scheme::Bearer | Scheme::Token => Cow::Borrowed(rest),
+                Scheme::Basic if rest.is_empty() => Cow::Borrowed(rest),
+                Scheme::Basic => Cow::Owned(password(rest)?),
+            };
+            return Ok(Some(Shown { scheme, token }));
+        }
+    }
+    Ok(None)
+}
+
+/// What follows the name of a scheme and a run of spaces; none for another scheme.
+///
+/// # Errors
+/// [`CredentialError::Malformed`] for what begins so and goes on otherwise: who takes a tab, a colon or
+/// another kind of space for the end of the name reads a token that nobody has looked at.
+fn behind(value: &[u8], scheme: Scheme) -> Result<Option<&[u8]>, CredentialError> {
+    let name = scheme.name().as_bytes();
+    let Some((start, rest)) = value.split_at_checked(name.len()) else { return Ok(None) };
+    if !start.eq_ignore_ascii_case(name) {
+        return Ok(None);
+    }
+    if rest.first().is_some_and(|byte| *byte != b' ') {
+        return Err(CredentialError::Malformed);
+    }
+    let spaces = rest.iter().take_while(|byte| **byte == b' ').count();
+    Ok(Some(rest.split_at(spaces).1))
+}
+
+/// The password of `name:password` in Base64.
+fn password(encoded: &[u8]) -> Result<Vec<u8>, CredentialError> {
+    let mut pair = BASE64.decode(encoded).map_err(|_| CredentialError::Malformed)?;
+    let colon = memchr::memchr(b':', &pair).ok_or(CredentialError::Malformed)?;
+    Ok(pair.split_off(colon + 1))
+}
+
+/// What the scheme of a field is called, and its position among all names; none for one that is not
+/// known.
+pub(super) fn known_name(value: &[u8]) -> Option<(usize, &'static str)> {
+    const LONGER_THAN_ALL: usize = 32;
+    let start = value.get(..LONGER_THAN_ALL).unwrap_or(value);
+    let end = start.iter().position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'-');
+    let name = start.get(..end.unwrap_or(start.len()))?;
+    NAMES.into_iter().enumerate().find(|(_, known)| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// How many names are known.
+pub const KNOWN_NAMES: usize = NAMES.len();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_scheme_is_read_as_it_is_shown() {
+        for (word, scheme) in Scheme::ALL {
+            assert_eq!(scheme.word(), word);
+            let field = scheme.show("a.b:c");
+            let all = Scheme::ALL.into_iter().map(|(_, scheme)| scheme);
+            let expected = Shown { scheme, token: Cow::from(&b"a.b:c"[..]) };
+            assert_eq!(shown(field.as_bytes(), all), Ok(Some(expected)), "{field}");
+            let others = Scheme::ALL.into_iter().map(|(_, other)| other);
+            let others = others.filter(|other| *other != scheme);
+            assert_eq!(shown(field.as_bytes(), others), Ok(None), "{field}");
+        }
+    }
+
+    #[test]
+    fn password_is_what_follows_the_first_colon() {
+        for (pair, expected) in [
+            ("a:b", Ok("b")),
+            (":b", Ok("b")),
+            ("a:b:c", Ok("b:c")),
+            ("a:", Ok("")),
+            ("ab", Err(CredentialError::Malformed)),
+        ] {
+            let found = password(BASE64.encode(pair).as_bytes());
+            let expected = expected.map(|password| password.as_bytes().to_vec());
+            assert_eq!(found, expected, "{pair}");
+        }
+        assert_eq!(password(b"YT\tpi"), Err(CredentialError::Malformed));
+    }
+
+    #[test]
+    fn only_names_that_are_known_are_told() {
+        for (value, expected) in [
+            (&b"Basic YTpi"[..], Some("Basic")),
+            (b"TOKEN x", Some("token")),
+            (b"digest", Some("Digest")),
+            (b"Bearer\tx", Some("Bearer")),
+            (b"aws4-hmac-sha256 Credential=x", Some("AWS4-HMAC-SHA256")),
+            (b"correct horse battery staple", None),
+            (b"eyJhbGciOiJub25lIn0.e30.", None),
+            (b"tokens x", None),
+            (b"", None),
+            (b"\xa0Bearer x", None),
+        ] {
+            assert_eq!(known_name(value).map(|(_, name)| name), expected, "{value:?}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Clients whose certificates were revoked.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    sync::Arc,
+};
+
+use rustls::{ClientConfig, HandshakeKind, pki_types::PrivateKeyDer, version};
+
+use super::listener;
+use crate::support::{
+    ClientIdentity, Policy, Proxy, Signer, TlsStream, Upstream, dial,
+    frames::{Frame, HEADERS, PREFACE, SETTINGS, frame, get_on},
+    last_request,
+};
+
+/// Whom the tests are about, and the proxy that they connect to.
+struct Case {
+    signer: Signer,
+    upstream: Upstream,
+    robot: ClientIdentity,
+    other: ClientIdentity,
+}
+
+/// A list that no test outlives.
+const FRESH: i32 = 2090;
+const STALE: i32 = 2021;
+
+impl Case {
+    fn new() -> Case {
+        let signer = Signer::new();
+        let (robot, other) = (signer.identity("robot", &[]), signer.identity("other", &[]));
+        Case { signer, upstream: Upstream::start(), robot, other }
+    }
+
+    /// A listener with these fields beside its list.
+    fn listener(&self, fields: &str) -> String {
+        let pair = self.signer.sign("api", &["api.example.com"]);
+        let (ca, crl) = (self.signer.path("ca.pem"), self.signer.path("crl.pem"));
+        let files = format!("client_ca_file: \"{ca}\", crl_file: \"{crl}\"");
+        listener(&format!("certificates: [{pair}], {files}{fields}"))
+    }
+
+    fn proxy(&self, listener: &str) -> Proxy {
+        let callers = [
+            "{ name: machine, key: client_certificate.subject }",
+            "{ name: anonymous, key: client.ip }",
+        ];
+        let policy = Policy::before(&self.upstream).callers(&callers);
+        Proxy::with_listeners(listener, "workers: 1", &[&policy])
+    }
+
+    /// A client that shows a certificate, in both versions of TLS.
+    fn clients(&self, identity: &ClientIdentity) -> [Arc<ClientConfig>; 2] {
+        [&version::TLS12, &version::TLS13]
+            .map(|version| self.signer.client_of_as(version, copy(identity)))
+    }
+}
+
+fn copy((certificate, key): &ClientIdentity) -> ClientIdentity {
+    (certificate.clone(), PrivateKeyDer::clone_key(key))
+}
+
+/// Whether a new connection of this client is served.
+fn is_served(proxy: &Proxy, client: &Arc<ClientConfig>) -> bool {
+    let answer = dial(proxy.address(), client, "api.example.com")
+        .and_then(|mut stream| last_request(&mut stream, "/", ""));
+    match answer {
+        Ok(answer) if answer.is_empty() => false,
+        Ok(answer) => {
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// Sends a request on a connection that stays open, and returns its answer.
+fn request(stream: &mut TlsStream) -> String {
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: api.example.com\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let mut byte = [0];
+    while !answer.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    let head = String::from_utf8(answer).unwrap();
+    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+    let mut body = vec![0; length.unwrap().parse().unwrap()];
+    stream.read_exact(&mut body).unwrap();
+    head
+}
+
+/// The status of a stream's answer in HTTP/2.
+fn read_status(stream: &mut TlsStream, number: u32) -> u16 {
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).unwrap();
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        stream.read_exact(&mut payload).unwrap();
+        let (kind, flags) = (head[3], head[4]);
+        let own = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        if (kind, own) == (HEADERS, number) {
+            return Frame { kind, flags, stream: own, payload }.status();
+        }
+    }
+}
+
+#[test]
+fn revoked_certificate_is_refused_and_others_pass() {
+    let case = Case::new();
+    for mode in ["", ", client_certificate: optional"] {
+        case.signer.revoke("crl.pem", &[&case.robot], (1, FRESH));
+        let proxy = case.proxy(&case.listener(mode));
+        for client in case.clients(&case.robot) {
+            assert!(!is_served(&proxy, &client), "{mode}");
+        }
+        for client in case.clients(&case.other) {
+            assert!(is_served(&proxy, &client), "{mode}");
+        }
+        assert_eq!(is_served(&proxy, &case.signer.client(&[])), !mode.is_empty());
+    }
+}
+
+#[test]
+fn list_that_is_out_of_date_refuses_all_unless_it_may_be() {
+    let case = Case::new();
+    case.signer.revoke("crl.pem", &[&case.robot], (1, STALE));
+    for (fields, expected) in [("", false), (", crl_expired: accept", true)] {
+        let proxy = case.proxy(&case.listener(fields));
+        for client in case.clients(&case.other) {
+            assert_eq!(is_served(&proxy, &client), expected, "{fields}");
+        }
+        for client in case.clients(&case.robot) {
+            assert!(!is_served(&proxy, &client), "{fields}");
+        }
+    }
+}
+
+#[test]
+fn authority_without_a_list_refuses_its_clients_unless_it_may_have_none() {
+    let (case, stranger) = (Case::new(), Signer::named("Stranger"));
+    let authorities = ["ca.pem", "both.pem"].map(|file| case.signer.path(file));
+    let both = [&authorities[0], &stranger.path("ca.pem")].map(|file| fs::read(file).unwrap());
+    fs::write(&authorities[1], both.concat()).unwrap();
+    let theirs = stranger.identity("robot", &[]);
+    case.signer.revoke("crl.pem", &[&case.robot], (1, FRESH));
+    for (fields, expected) in [("", false), (", crl_missing: accept", true)] {
+        let listener = case.listener(fields).replace(&authorities[0], &authorities[1]);
+        let proxy = case.proxy(&listener);
+        for client in case.clients(&theirs) {
+            assert_eq!(is_served(&proxy, &client), expected, "{fields}");
+        }
+        for client in case.clients(&case.robot) {
+            assert!(!is_served(&proxy, &client), "{fields}");
+        }
+        for client in case.clients(&case.other) {
+            assert!(is_served(&proxy, &client), "{fields}");
+        }
+    }
+    // Each authority has its own list in one file.
+    let lists = [&case.signer, &stranger].map(|signer| signer.revocation_list(&[], (1, FRESH)));
+    fs::write(case.signer.path("crl.pem"), lists.concat()).unwrap();
+    let listener = case.listener("").replace(&authorities[0], &authorities[1]);
+    let proxy = case.proxy(&listener);
+    for client in case.clients(&theirs).into_iter().chain(case.clients(&case.robot)) {
+        assert!(is_served(&proxy, &client));
+    }
+}
+
+#[test]
+fn of_two_lists_of_an_authority_the_newer_one_counts() {
+    let case = Case::new();
+    let old = case.signer.revocation_list(&[], (1, FRESH));
+    let new = case.signer.revocation_list(&[&case.robot], (2, FRESH));
+    for lists in [[&old, &new], [&new, &old]] {
+        fs::write(case.signer.path("crl.pem"), lists.map(String::as_str).concat()).unwrap();
+        let proxy = case.proxy(&case.listener(""));
+        for client in case.clients(&case.robot) {
+            assert!(!is_served(&proxy, &client));
+        }
+    }
+}
+
+#[test]
+fn session_of_a_certificate_that_was_revoked_is_not_resumed() {
+    let case = Case::new();
+    case.signer.revoke("crl.pem", &[], (1, FRESH));
+    let listener = case.listener("");
+    let proxy = case.proxy(&listener);
+    let clients = [case.clients(&case.robot), case.clients(&case.other)];
+    for client in clients.iter().flatten() {
+        assert!(is_served(&proxy, client));
+        let mut again = dial(proxy.address(), client, "api.example.com").unwrap();
+        assert_eq!(again.conn.handshake_kind(), Some(HandshakeKind::Resumed));
+        last_request(&mut again, "/", "").unwrap();
+    }
+    case.signer.revoke("crl.pem", &[&case.robot], (2, FRESH));
+    assert_eq!(proxy.renew_certificates(&listener), Ok(1));
+    let [robot, other] = &clients;
+    assert!(!robot.iter().any(|client| is_served(&proxy, client)));
+    assert!(other.iter().all(|client| is_served(&proxy, client)));
+}
+
+#[test]
+fn session_is_not_resumed_when_the_list_has_gone_out_of_date() {
+    let case = Case::new();
+    case.signer.revoke("crl.pem", &[], (1, FRESH));
+    for (fields, expected) in [("", false), (", crl_expired: accept", true)] {
+        let proxy = case.proxy(&case.listener(fields));
+        let clients = case.clients(&case.robot);
+        assert!(clients.iter().all(|client| is_served(&proxy, client)));
+        // Whole handshakes go by the system's clock, which a test cannot move.
+        proxy.advance_to("2090-01-02T00:00:00Z");
+        for client in &clients {
+            assert_eq!(is_served(&proxy, client), expected, "{fields}");
+        }
+    }
+}
+
+#[test]
+fn open_connection_of_a_certificate_that_was_revoked_gets_no_other_answer() {
+    let case = Case::new();
+    case.signer.revoke("crl.pem", &[], (1, FRESH));
+    let listener = case.listener("");
+    let proxy = case.proxy(&listener);
+    let open = |identity: &ClientIdentity| {
+        let [_, client] = case.clients(identity);
+        let mut stream = dial(proxy.address(), &client, "api.example.com").unwrap();
+        assert!(request(&mut stream).starts_with("HTTP/1.1 200 "));
+        stream
+    };
+    let (mut robot, mut other) = (open(&case.robot), open(&case.other));
+    let served = case.upstream.count();
+    case.signer.revoke("crl.pem", &[&case.robot], (2, FRESH));
+    assert_eq!(proxy.renew_certificates(&listener), Ok(1));
+    let answer = request(&mut robot);
+    assert!(
+        answer.starts_with("HTTP/1.1 403 ") && answer.contains("connection: close"),
+        "{answer}"
+    );
+    assert_eq!(robot.read(&mut [0]).unwrap_or(0), 0);
+    assert_eq!(case.upstream.count(), served);
+    for _ in 0..2 {
+        assert!(request(&mut other).starts_with("HTTP/1.1 200 "));
+    }
+    let log = proxy.into_log();
+    assert!(log.contains(" 403 ") && log.contains("denied=auth"), "{log}");
+}
+
+#[test]
+fn open_http2_connection_gets_no_other_answer_either() {
+    let case = Case::new();
+    case.signer.revoke("crl.pem", &[], (1, FRESH));
+    let listener = case.listener("");
+    let proxy = case.proxy(&listener);
+    let client = case.signer.client_as(copy(&case.robot));
+    let mut client = (*client).clone();
+    client.alpn_protocols = vec![b"h2".to_vec()];
+    let mut stream = dial(proxy.address(), &client.into(), "api.example.com").unwrap();
+    stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, [])].concat()).unwrap();
+    for (number, status) in [(1, 200), (3, 403)] {
+        stream.write_all(&get_on(number)).unwrap();
+        assert_eq!(read_status(&mut stream, number), status);
+        case.signer.revoke("crl.pem", &[&case.robot], (2, FRESH));
+        let _ = proxy.renew_certificates(&listener).unwrap();
+    }
+    assert_eq!(case.upstream.count(), 1);
+}
+
+#[test]
+fn broken_list_is_told_and_the_old_one_stays() {
+    let case = Case::new();
+    case.signer.revoke("crl.pem", &[&case.robot], (1, FRESH));
+    let listener = case.listener("");
+    let proxy = case.proxy(&listener);
+    let (broken, list) = (
+        "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n",
+        case.signer.revocation_list(&[], (2, FRESH)),
+    );
+    let torn = &list[..list.len() / 2];
+    for (content, told) in [
+        ("", "no CRL in"),
+        (broken, "cannot be read"),
+        (torn, "no CRL in"),
+        (&format!("{list}{broken}"), "cannot be read"),
+    ] {
+        fs::write(case.signer.path("crl.pem"), content).unwrap();
+        let problems = proxy.renew_certificates(&listener).unwrap_err();
+        assert!(problems.contains(told) && problems.contains("tollgate.yaml:2:"), "{problems}");
+        assert!(!case.clients(&case.robot).iter().any(|client| is_served(&proxy, client)));
+        assert!(case.clients(&case.other).iter().all(|client| is_served(&proxy, client)));
+    }
+    fs::remove_file(case.signer.path("crl.pem")).unwrap();
+    let problems = proxy.renew_certificates(&listener).unwrap_err();
+    assert!(problems.contains("cannot read"), "{problems}");
+    assert!(!case.clients(&case.robot).iter().any(|client| is_served(&proxy, client)));
+}
