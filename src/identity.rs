@@ -253,6 +253,8 @@ struct NamedCaller {
     rule: usize,
     value: HeaderValue,
     hash: u128,
+    /// The version of the secret that it was hashed under.
+    hashed_under: u32,
     tier: usize,
 }
 

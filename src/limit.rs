@@ -12,6 +12,7 @@ mod concurrency;
 mod count;
 mod fixed_window;
 mod gcra;
+mod hashing;
 mod key;
 mod owed;
 mod sliding_log;
@@ -33,6 +34,7 @@ pub use self::{
     count::{Count, Countable},
     fixed_window::{Align, FixedWindow, Window},
     gcra::{Gcra, Level},
+    hashing::{Hashing, KeptSecret, Standing as SecretStanding},
     key::{Key, KeyHasher, LimitId},
     owed::{AnyState, Part},
     sliding_log::{Log, SlidingLog},

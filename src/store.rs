@@ -17,6 +17,7 @@ mod no_room;
 mod owed;
 mod recent;
 mod redis;
+mod secret;
 mod snapshot;
 mod unsettled;
 
@@ -27,12 +28,15 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use self::{memo::Memo, moving::Moved, newcomers::Newcomers, owed::Owed, redis::RedisStore};
 use crate::{
     clock::Timestamp,
-    limit::{Charge, DecidedBy, Decision, Outcome, Receipt, Standing, Verdict},
+    limit::{
+        Charge, DecidedBy, Decision, Hashing, KeptSecret, KeyHasher, Outcome, Receipt,
+        SecretStanding, Standing, Verdict,
+    },
     settings::{StoreKind, StoreSettings},
 };
 
@@ -119,6 +123,8 @@ pub struct Stores {
     /// Counters in the process: all of them, or those that Redis is not there for.
     pub memory: Arc<MemoryStore>,
     settings: StoreSettings,
+    /// What keys are hashed under, where Redis keeps that.
+    secret: Option<Arc<KeptSecret>>,
     /// Who is moved to the next store, if there is one.
     pub moving: Move,
     /// What happened.
@@ -140,6 +146,8 @@ pub struct Store {
     moved: RefCell<Moved>,
     /// By how many microseconds Redis' clock was last ahead of this process'.
     ahead: Cell<i64>,
+    /// Whether Redis was asked for the secret, or need not be.
+    has_looked: Cell<bool>,
 }
 
 /// Where counters are kept.
@@ -160,9 +168,12 @@ impl Stores {
     pub fn new(settings: StoreSettings, memory: MemoryStore) -> Self {
         let moving = Move::new(settings.next.as_ref());
         let newcomers = Newcomers::new(settings.new_per_minute);
+        let is_kept = settings.is_shared() && settings.key_secret.is_none();
+        let secret = is_kept.then(|| Arc::new(KeptSecret::new(memory.key_secret())));
         Stores {
             memory: Arc::new(memory),
             settings,
+            secret,
             moving,
             counts: Arc::default(),
             unsettled: Arc::default(),
@@ -174,6 +185,19 @@ impl Stores {
     /// Where counters are, as it was configured at the start.
     pub fn settings(&self) -> &StoreSettings {
         &self.settings
+    }
+
+    /// What keys are hashed under.
+    pub fn hashing(&self) -> Hashing {
+        match &self.secret {
+            Some(secret) => Hashing::Kept(Arc::clone(secret)),
+            None => Hashing::Fixed(KeyHasher::new(self.memory.key_secret())),
+        }
+    }
+
+    /// The secret that Redis keeps, if it is not known yet.
+    fn awaited_secret(&self) -> Option<&Arc<KeptSecret>> {
+        self.secret.as_ref().filter(|secret| secret.standing() == SecretStanding::Awaited)
     }
 
     /// Counters that have something which Redis does not: it was admitted while Redis was away.
@@ -194,14 +218,18 @@ impl Store {
         let backend = |kind: &StoreKind| match kind {
             StoreKind::Memory => Backend::Memory(Arc::clone(&stores.memory)),
             StoreKind::Redis(settings) => {
-                let counts = Arc::clone(&stores.counts);
-                Backend::Redis(RedisStore::start(settings, stores.settings.deadline, counts))
+                let (secret, counts) = (stores.secret.clone(), Arc::clone(&stores.counts));
+                let patience = stores.settings.deadline;
+                Backend::Redis(RedisStore::start(settings, patience, (secret, counts)))
             }
         };
         let current = backend(&stores.settings.current);
         let next = stores.settings.next.as_ref().map(|moving| backend(&moving.to));
         let (memo, moved) = (RefCell::default(), RefCell::default());
-        Rc::new(Store { stores, current, next, memo, moved, ahead: Cell::new(0) })
+        let (ahead, has_looked) = (Cell::new(0), Cell::new(false));
+        let store = Rc::new(Store { stores, current, next, memo, moved, ahead, has_looked });
+        store.learn_secret();
+        store
     }
 
     /// Takes all `charges` or none, at `now`.
@@ -296,19 +324,24 @@ impl Store {
         &self.stores.unsettled
     }
 
-    /// What is due from time to time: drop counters in the process that are over, and let Redis have
-    /// what was admitted without it.
+    /// What is due from time to time: drop counters in the process that are over, see to the secret
+    /// that Redis keeps, and let Redis have what was admitted without it.
     pub fn tick(self: &Rc<Self>, now: Timestamp) {
+        self.look_after_secret(now);
         self.stores.memory.sweep(self.local_time(now));
         self.pay_some(now);
     }
 
-    /// Waits until it is known whether Redis is there, before the worker begins: what comes first
-    /// need not be decided without it.
+    /// Waits until it is known whether Redis is there, and what it keeps, before the worker begins:
+    /// what comes first need not be decided without it.
     pub async fn ready(&self) {
-        let deadline = Instant::now() + FIRST_CONNECTIONS;
+        let begun = Instant::now();
         for redis in self.redis() {
-            redis.ready(deadline).await;
+            redis.ready(begun + FIRST_CONNECTIONS).await;
+        }
+        let deadline = begun + self.look_timeout();
+        while !self.has_looked.get() && Instant::now() < deadline {
+            sleep(Duration::from_millis(1)).await;
         }
     }
 
@@ -323,10 +356,7 @@ impl Store {
 
     fn redis(&self) -> impl Iterator<Item = &Rc<RedisStore>> {
         let backends = std::iter::once(&self.current).chain(&self.next);
-        backends.filter_map(|backend| match backend {
-            Backend::Redis(redis) => Some(redis),
-            Backend::Memory(_) => None,
-        })
+        backends.filter_map(Backend::redis)
     }
 
     fn backend(&self, decided_by: DecidedBy) -> Option<&Backend> {
@@ -334,6 +364,15 @@ impl Store {
             DecidedBy::Current => Some(&self.current),
             DecidedBy::Next => self.next.as_ref(),
             DecidedBy::Local | DecidedBy::Nobody => None,
+        }
+    }
+}
+
+impl Backend {
+    fn redis(&self) -> Option<&Rc<RedisStore>> {
+        match self {
+            Backend::Redis(redis) => Some(redis),
+            Backend::Memory(_) => None,
         }
     }
 }

@@ -52,7 +52,7 @@ pub enum Rule {
     ExemptBalancer,
     /// Strangers may reach the admin listener.
     PublicAdmin,
-    /// Callers' names in Redis can be guessed.
+    /// Redis keeps the secret that callers' names in it are hashed with.
     MissingKeySecret,
     /// Everybody on the machine can read a secret.
     ReadableSecret,
@@ -151,7 +151,9 @@ impl Rule {
             Rule::PublicAdmin => {
                 "The admin listener, which has no password, is on a public address."
             }
-            Rule::MissingKeySecret => "Callers' names in Redis are hashed without a secret.",
+            Rule::MissingKeySecret => {
+                "Redis keeps the secret that callers' names in it are hashed with."
+            }
             Rule::ReadableSecret => "Everybody on this machine can read a secret.",
             Rule::PublishedSecret => "A secret is the sample's, which is published.",
             Rule::UselessCertificate => "A certificate is not valid now, or no client gets it.",

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     clock::{Clock, Throttle, Timestamp},
     identity::{Identifier, KeyRing, TrustedProxies},
-    limit::KeyHasher,
+    limit::{Hashing, KeyHasher},
     policy::Policies,
     server::Admission,
     settings::{Configuration, Limits, Settings, StoreSettings, Timeouts},
@@ -64,14 +64,15 @@ impl Shared {
         let Configuration { settings, policies } = configuration;
         let memory = counters(&settings.store, clock.now()).map_err(io::Error::other)?;
         let lookups = Lookups::new(settings.store.deadline);
+        let stores = Arc::new(Stores::new(settings.store, memory));
         let shared = Shared {
             policies: ArcSwap::default(),
             identifier: Identifier::new(
                 settings.token_cache_bytes,
-                KeyHasher::new(memory.key_secret()),
+                stores.hashing(),
                 KeyRing::start(clock.clone())?,
             ),
-            stores: Arc::new(Stores::new(settings.store, memory)),
+            stores,
             keeper: Some(Keeper::default()),
             clock,
             trusted_proxies: settings.trusted_proxies,
@@ -106,7 +107,7 @@ impl Shared {
     }
 
     fn with_ring(settings: Option<&Settings>, clock: Clock, ring: KeyRing) -> Shared {
-        let hasher = KeyHasher::new(NO_SECRET);
+        let hasher = Hashing::Fixed(KeyHasher::new(NO_SECRET));
         Shared {
             policies: ArcSwap::default(),
             identifier: Identifier::new(REHEARSED_TOKENS_BYTES, hasher, ring),
@@ -154,19 +155,15 @@ const REHEARSED_TOKENS_BYTES: u64 = 1 << 20;
 
 /// The counters in the process: those that were saved, if any were.
 fn counters(settings: &StoreSettings, now: Timestamp) -> Result<MemoryStore, NoRandomness> {
-    let secret = match settings.key_secret {
-        None if settings.is_shared() => Some(NO_SECRET),
-        secret => secret,
-    };
+    let secret = settings.key_secret;
     let saved = settings.snapshot.as_ref();
     let restored = saved.and_then(|saved| restore(&saved.file, settings.bounds, now));
     match restored {
         Some(store) if secret.is_none_or(|secret| secret == store.key_secret()) => Ok(store),
-        Some(_) => {
-            tracing::warn!("starting without the saved counters: they have another key secret");
-            Ok(MemoryStore::new(settings.bounds, secret.unwrap_or(NO_SECRET)))
-        }
-        None => {
+        restored => {
+            if restored.is_some() {
+                tracing::warn!("starting without the saved counters: they have another key secret");
+            }
             let mut random = [0; 16];
             aws_lc_rs::rand::fill(&mut random).map_err(|_| NoRandomness)?;
             Ok(MemoryStore::new(settings.bounds, secret.unwrap_or(random)))
@@ -174,7 +171,7 @@ fn counters(settings: &StoreSettings, now: Timestamp) -> Result<MemoryStore, NoR
     }
 }
 
-/// What keys are hashed with where proxies must agree and nobody has told them on what.
+/// What keys are hashed with in rehearsals, whose counters nobody else has.
 const NO_SECRET: [u8; 16] = *b"tollgate/counter";
 
 /// The system has no random numbers.

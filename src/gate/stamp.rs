@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue, Response};
 
 use super::{Passage, Shared, charges::Role, tally::Tally};
 use crate::{
-    limit::{DecidedBy, Key, KeyHasher, Quota, Retry},
+    limit::{DecidedBy, Hashing, Key, Quota, Retry},
     response::{Body, LimitHeaders, RateLimitFields, RateLimitItem, t},
 };
 
@@ -76,7 +76,7 @@ fn rate_limit_fields(tally: &Tally<'_>, shared: &Shared) -> Option<RateLimitFiel
 
 /// A name for a counter that says nothing about whose it is, nor where the store keeps it: whoever
 /// knew that could choose identities that crowd each other.
-fn partition(key: Key, hasher: &KeyHasher) -> [u8; 8] {
+fn partition(key: Key, hasher: &Hashing) -> [u8; 8] {
     let hash = hasher.hash([(b'k', key.entry.to_le_bytes().as_slice())]);
     (hash as u64).to_be_bytes()
 }

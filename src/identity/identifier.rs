@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     clock::{Throttle, Timestamp},
-    limit::KeyHasher,
+    limit::Hashing,
     policy::{AcceptedIssuers, Auth},
 };
 
@@ -26,7 +26,7 @@ pub struct Identifier {
     /// Tokens verified lately.
     pub tokens: TokenCache,
     /// Hashes callers for counter keys.
-    pub hasher: KeyHasher,
+    pub hasher: Hashing,
     /// Keys that issuers publish, and the way to ask issuers.
     pub ring: KeyRing,
     /// How often it is logged that one cannot be asked.
@@ -40,7 +40,7 @@ const UNFIT_CLAIM_PAUSE: Duration = Duration::from_secs(60);
 
 impl Identifier {
     /// With room for so many bytes of tokens, and these keys of hashes and issuers.
-    pub fn new(token_cache_bytes: u64, hasher: KeyHasher, ring: KeyRing) -> Self {
+    pub fn new(token_cache_bytes: u64, hasher: Hashing, ring: KeyRing) -> Self {
         let tokens = TokenCache::new(token_cache_bytes);
         let complaints = Throttle::new(verify::COMPLAINT_PAUSE);
         let unfit_claims = Throttle::new(UNFIT_CLAIM_PAUSE);
@@ -215,9 +215,12 @@ impl Identifier {
         let (rule, caller, claim, value) = claims.next().ok_or(IdentityError::NoCaller)?;
         let text = caller_value(value).ok_or(IdentityError::NoCaller)?;
         let parts = [(b'u', issuer.as_bytes()), (b'c', claim.as_bytes()), (b'v', text.as_bytes())];
+        // First: a hash under a secret that is replaced meanwhile is made again.
+        let hashed_under = self.hasher.version();
         Ok(Some(NamedCaller {
             rule,
             hash: self.hasher.hash(parts),
+            hashed_under,
             value: HeaderValue::from_bytes(text.as_bytes()).map_err(|_| IdentityError::NoCaller)?,
             tier: tier(rules, &caller.tier, Some(&token.claims)),
         }))

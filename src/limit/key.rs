@@ -2,7 +2,7 @@
 //!
 //! Every part is written with its kind and its length before it, so that the encoding is injective:
 //! a user named `1.2.3.4` is not the address, and no text that a client chooses can run into the
-//! part beside it. The hash key is drawn at start, so keys say nothing outside this process.
+//! part beside it. The hash key is a secret, so keys say nothing to who does not have it.
 
 use std::hash::Hasher;
 
@@ -35,7 +35,7 @@ impl LimitId {
     }
 }
 
-/// Hashes identities under a secret of this process.
+/// Hashes identities under a secret.
 #[derive(Clone)]
 pub struct KeyHasher(SipHasher13);
 

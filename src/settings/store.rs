@@ -23,7 +23,8 @@ pub struct StoreSettings {
     pub current: StoreKind,
     /// The store that callers are moved to, while they are.
     pub next: Option<Moving>,
-    /// What keys are hashed with. Proxies that share a store have it in common.
+    /// What keys are hashed with. Proxies that share a store have it in common. None: the process
+    /// makes one, and Redis keeps it for all proxies if they share counters there.
     pub key_secret: Option<[u8; 16]>,
     /// How long a decision may take; then each limit does what its `on_store_error` says.
     pub deadline: Duration,
@@ -132,7 +133,8 @@ pub(super) struct RawStore {
     #[schemars(extend("examples" = [4]))]
     pub(super) instances: Option<Spanned<u32>>,
     /// Environment variable with the secret that callers' names are hashed with, at least 16 bytes.
-    /// It is the same for all proxies that share a store.
+    /// It is the same for all proxies that share a store. Left out: Redis keeps one that the first
+    /// proxy makes, and who can read all of Redis can read it.
     #[schemars(extend("examples" = ["KEY_SECRET"]))]
     pub(super) key_secret_env: Option<Spanned<String>>,
     /// File with the secret that callers' names are hashed with, at least 16 bytes, from this

@@ -61,7 +61,7 @@ impl Checker<'_> {
         self.warn(Rule::WholeInternet, place, message, "list only the addresses of your proxies");
     }
 
-    /// Without a secret, a name can be tried: hash it, and look whether Redis has a counter for it.
+    /// Whoever has the secret can try a name: hash it, and look whether Redis has a counter for it.
     pub(super) fn warn_of_missing_key_secret(&mut self, raw: &RawStore) {
         if raw.key_secret_env.is_some() || raw.key_secret_file.is_some() {
             return;
@@ -70,9 +70,9 @@ impl Checker<'_> {
         let mut places = raw.redis.iter().chain(kinds.filter_map(|kind| kind.redis.as_ref()));
         let Some(redis) = places.next() else { return };
         let place = Spanned { value: (), span: Span { end: redis.span.start, ..redis.span } };
-        let message = "callers' names in Redis are hashed without a secret, so that a reader of \
-                       Redis can test whose counters it has";
-        let help = "add `key_secret_env` or `key_secret_file` to `store`";
+        let message = "the secret that callers' names are hashed with is kept in Redis itself, so \
+                       that whoever reads all of Redis can test whose counters it has";
+        let help = "to keep it apart, add `key_secret_env` or `key_secret_file` to `store`";
         self.warn(Rule::MissingKeySecret, &place, message, help);
     }
 }

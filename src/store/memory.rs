@@ -66,7 +66,7 @@ pub struct MemoryStore {
     /// grow.
     max_keys_a_shard: usize,
     /// The secret that its keys were hashed with: without it, they name nobody.
-    key_secret: [u8; 16],
+    key_secret: Mutex<[u8; 16]>,
     /// The shard that the next [`MemoryStore::sweep`] begins with.
     sweep_at: AtomicUsize,
     /// Until when, in microseconds since the epoch, no request looks for room in others' shards.
@@ -117,7 +117,7 @@ impl MemoryStore {
             shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(index))).collect(),
             room: Room::new(bounds),
             max_keys_a_shard: (bounds.max_keys / SHARDS * UNEVENNESS).max(MIN_KEYS_A_SHARD),
-            key_secret,
+            key_secret: Mutex::new(key_secret),
             sweep_at: AtomicUsize::new(0),
             idle_until: AtomicU64::new(0),
         }
@@ -211,7 +211,13 @@ impl MemoryStore {
 
     /// The secret that its keys are hashed with.
     pub fn key_secret(&self) -> [u8; 16] {
-        self.key_secret
+        *lock(&self.key_secret)
+    }
+
+    /// Keys are hashed with another secret from now on. Counters from before are nobody's; they are
+    /// swept when they are over.
+    pub fn rekey(&self, key_secret: [u8; 16]) {
+        *lock(&self.key_secret) = key_secret;
     }
 
     /// Counters in use.
@@ -364,8 +370,8 @@ fn untaken(standing: Standing) -> Outcome {
 }
 
 /// A panic cannot leave a shard half-written, so a poisoned lock is as good as any.
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

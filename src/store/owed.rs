@@ -176,6 +176,15 @@ impl Owed {
         self.ended.notify_waiters();
     }
 
+    /// Nothing is owed of any counter any more: their names are those of nobody.
+    pub(super) fn forget_all(&self) {
+        let mut debts = self.lock();
+        *debts = Debts::default();
+        self.count.store(0, Ordering::Relaxed);
+        drop(debts);
+        self.ended.notify_waiters();
+    }
+
     fn forget_locked(&self, debts: &mut Debts, entry: u128) {
         if debts.by_entry.remove(&entry).is_some() {
             self.count.fetch_sub(1, Ordering::Relaxed);

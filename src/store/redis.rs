@@ -12,6 +12,7 @@ mod breaker;
 mod node;
 mod refusal;
 mod script;
+mod secret;
 mod settlements;
 mod topology;
 mod upkeep;
@@ -34,11 +35,11 @@ use self::{
 use super::{Adjustment, Counts, Unanswered};
 use crate::{
     clock::Timestamp,
-    limit::{AnyState, Charge, Count},
+    limit::{AnyState, Charge, Count, KeptSecret, SecretStanding},
     settings::{RedisSettings, StoreClock},
 };
 
-pub(super) use self::{batch::Orphan, script::Reply, topology::Place};
+pub(super) use self::{batch::Orphan, script::Reply, secret::NoSecret, topology::Place};
 
 /// How often in a row a charge is sent where an answer says that it belongs.
 const MAX_REDIRECTIONS: usize = 5;
@@ -58,6 +59,8 @@ pub(super) struct RedisStore {
     settings: Arc<RedisSettings>,
     topology: Rc<Topology>,
     settlements: Rc<Settlements>,
+    /// What counters' names are hashed under, where Redis keeps that.
+    secret: Option<Arc<KeptSecret>>,
     counts: Arc<Counts>,
     /// When an error that is nobody's fault but the server's was last told.
     complained: Cell<Option<Instant>>,
@@ -65,14 +68,16 @@ pub(super) struct RedisStore {
 
 impl RedisStore {
     /// Connects, in the background, from tasks of this thread that end when the store is dropped.
-    /// A decision may take `patience`.
+    /// A decision may take `patience`. As long as `secret` is awaited, no counter can be named, and
+    /// Redis counts as away.
     pub(super) fn start(
         settings: &Arc<RedisSettings>,
         patience: Duration,
-        counts: Arc<Counts>,
+        (secret, counts): (Option<Arc<KeptSecret>>, Arc<Counts>),
     ) -> Rc<RedisStore> {
         let store = Rc::new(RedisStore {
             settings: Arc::clone(settings),
+            secret,
             topology: Topology::start(Arc::clone(settings), patience),
             settlements: Rc::default(),
             counts,
@@ -121,6 +126,7 @@ impl RedisStore {
         let Some(first) = charges.first() else { return Err(Unanswered::BadReply) };
         let call = script::peek(&self.settings.prefix, charges, self.clock(now), now);
         let place = self.place(first.key.owner);
+        self.can_name()?;
         let asked: SmallVec<[Charge<'_>; 2]> =
             charges.iter().map(|charge| Charge { cost: 0, ..*charge }).collect();
         if let Some(replica) = self.topology.replica(place) {
@@ -247,6 +253,7 @@ impl RedisStore {
         call: &Call,
         (deadline, orphan): (Instant, Option<&Rc<Orphan>>),
     ) -> Result<Value, Unanswered> {
+        self.can_name()?;
         let mut node = self.topology.primary(place).ok_or(Unanswered::Away)?;
         let (mut has_script, mut is_asking) = (true, false);
         let (mut redirections, mut pause) = (0, PAUSE);
@@ -304,6 +311,14 @@ impl RedisStore {
                 }
             };
             node = next.ok_or(Unanswered::Away)?;
+        }
+    }
+
+    /// Whether the names of counters are those that other proxies give them.
+    fn can_name(&self) -> Result<(), Unanswered> {
+        match &self.secret {
+            Some(secret) if secret.standing() == SecretStanding::Awaited => Err(Unanswered::Away),
+            _ => Ok(()),
         }
     }
 

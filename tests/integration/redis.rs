@@ -2,6 +2,7 @@
 
 mod access;
 mod newcomers;
+mod secret;
 mod servers;
 mod sharing;
 mod told;

@@ -69,6 +69,10 @@ impl Identifier {
         now: Timestamp,
     ) -> Option<Result<Arc<KnownToken>, IdentityError>> {
         if let Some(known) = self.tokens.find(digest) {
+            let named = known.named.as_ref();
+            if named.is_some_and(|named| named.hashed_under != self.hasher.version()) {
+                return None;
+            }
             let verdict = known.token.is_current(now).map_err(Into::into);
             let Some(issuer) = rules.issuers.get(known.token.issuer) else {
                 // An answer about an opaque token is asked for again when it has grown old.

@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use self::{
-    cluster::{Slots, slot_of},
+    cluster::{Slots, slot_of, slot_of_tag},
     primary::Election,
 };
 use super::node::{self, Node};
@@ -112,6 +112,16 @@ impl Topology {
                 Place(highest.map_or(0, |(index, _)| index as u16))
             }
             Placement::Cluster(_) => Place(slot_of(owner)),
+        }
+    }
+
+    /// The places where something that concerns all owners is kept, by its name: on each shard, or in
+    /// one slot.
+    pub(super) fn homes(&self, name: &str) -> Vec<Place> {
+        match &self.placement {
+            Placement::One(_) => vec![Place(0)],
+            Placement::Shards(shards) => (0..shards.len()).map(|at| Place(at as u16)).collect(),
+            Placement::Cluster(_) => vec![Place(slot_of_tag(name.as_bytes()))],
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{Folder, Running, assert_exit, send, text};
-use crate::support::{Response, Upstream, get};
+use crate::support::{Redis, Response, Upstream, get};
 
 const SNAPSHOT: &str = "store: { memory: { snapshot: { file: counters.snapshot } } }";
 const RATE: &str = "{ free: 10/hour, pro: 20/hour }";
@@ -40,6 +40,32 @@ fn restart_hands_out_no_fresh_window() {
     let after = run(&folder, 1);
     after.assert_field("x-ratelimit-used", "4");
     assert_eq!(before.field("x-ratelimit-reset"), after.field("x-ratelimit-reset"));
+}
+
+#[test]
+fn counters_that_were_saved_keep_their_names_in_redis() {
+    let (_upstream, folder) = saving();
+    let redis = Redis::start();
+    run(&folder, 3).assert_field("x-ratelimit-used", "3");
+    let file = folder.path().join("tollgate.yaml");
+    let settings = fs::read_to_string(&file).unwrap();
+    let change = |store: &str| {
+        assert!(settings.contains(SNAPSHOT), "{settings}");
+        fs::write(
+            &file,
+            settings.replace(SNAPSHOT, &format!("store: {{ {store}, deadline: 10s }}")),
+        )
+        .unwrap();
+    };
+    let in_redis = format!("{{ redis: {{ {} }} }}", redis.settings());
+    let memory = "{ memory: { snapshot: { file: counters.snapshot } } }";
+    // There, with what was counted in the process, and back, with what was counted there.
+    change(&format!("current: {memory}, next: {in_redis}, percent: 100, mode: move"));
+    run(&folder, 2).assert_field("x-ratelimit-used", "5");
+    change(&format!("current: {in_redis}, next: {memory}, percent: 100, mode: move"));
+    run(&folder, 1).assert_field("x-ratelimit-used", "6");
+    folder.write("tollgate.yaml", &settings);
+    run(&folder, 1).assert_field("x-ratelimit-used", "7");
 }
 
 #[test]

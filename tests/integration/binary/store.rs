@@ -69,7 +69,7 @@ fn callers_move_when_the_settings_file_says_so() {
     let mut served = Served::with_store(&upstream, &store);
     let first = served.ask();
     assert_eq!([served.used(), served.used()], [2, 3]);
-    assert_eq!(redis.ask::<u64>(&["DBSIZE"]), 0);
+    assert_eq!(redis.counters().len(), 0);
 
     served.edit("percent: 0", "percent: 100");
     let line = served.running.wait_for_event("callers move to the next store");
@@ -78,7 +78,7 @@ fn callers_move_when_the_settings_file_says_so() {
     moved.assert_status(200).assert_no_field("x-tollgate-store");
     moved.assert_field("x-ratelimit-used", "4");
     assert_eq!(moved.field("x-ratelimit-reset"), first.field("x-ratelimit-reset"));
-    assert_eq!(redis.ask::<u64>(&["DBSIZE"]), 1);
+    assert_eq!(redis.counters().len(), 1);
 
     // What cannot be read changes nothing.
     served.edit("percent: 100", "percent: 200");
@@ -106,7 +106,7 @@ fn log_tells_that_the_next_store_would_decide_otherwise() {
     for used in 1..=10 {
         assert_eq!(served.used(), used);
     }
-    eventually("the next store has counted", || (redis.ask::<u64>(&["DBSIZE"]) == 1).then_some(()));
+    eventually("the next store has counted", || (redis.counters().len() == 1).then_some(()));
     // It forgets, and lets pass what the present one does not.
     redis.command(&["FLUSHALL"]);
     served.ask().assert_status(429);
@@ -250,4 +250,38 @@ fn password_in_a_file_is_changed_without_a_restart() {
     });
     let log = served.into_log();
     assert!(!log.contains("first") && !log.contains("second"), "{log}");
+}
+
+#[test]
+fn redis_that_lets_nobody_keep_a_secret_is_told_of_once_with_what_to_do() {
+    let upstream = Upstream::start();
+    // It may do everything to counters, and nothing to the secret beside them.
+    let user = ["tollgate", "on", ">secret", "~tollgate:{*", "+@all"];
+    let redis = Redis::with().set("user", &user).start();
+    let store = format!(
+        "redis: {{ url: \"redis://tollgate:secret@127.0.0.1:{}\" }}, deadline: 10s",
+        redis.port()
+    );
+    let served = Served::with_store(&upstream, &store);
+    assert_eq!([served.used(), served.used()], [1, 2]);
+    assert_eq!(redis.counters().len(), 1);
+    let log = served.into_log();
+    let told: Vec<&str> = log.lines().filter(|line| line.contains("key secret")).collect();
+    assert_eq!(told.len(), 1, "{log}");
+    for part in ["tollgate:key-secret", "NOPERM", "key_secret_env", "not shared"] {
+        assert!(told[0].contains(part), "{part} is not in {}", told[0]);
+    }
+}
+
+#[test]
+fn secret_that_redis_keeps_is_told_of_once_and_not_told_itself() {
+    let upstream = Upstream::start();
+    let redis = Redis::start();
+    for _ in 0..2 {
+        let served = Served::with_store(&upstream, &format!("redis: {{ {} }}", redis.settings()));
+        let log = served.into_log();
+        assert_eq!(log.matches("redis keeps the key secret").count(), 1, "{log}");
+        let secret: String = redis.ask(&["GET", "tollgate:key-secret"]);
+        assert!(!log.contains(&secret), "{log}");
+    }
 }

@@ -50,7 +50,7 @@ fn key_of_another_type_is_no_counter() {
         let policy = Policy::before(&upstream).core(&fields);
         let proxy = Proxy::with_redis(&redis.settings(), &policy);
         assert_eq!(proxy.get_as("alice").number("x-ratelimit-used"), 1);
-        let keys: Vec<String> = redis.ask(&["KEYS", "*"]);
+        let keys = redis.counters();
         redis.command(&["DEL", &keys[0]]);
         redis.command(&["LPUSH", &keys[0], "mine"]);
         for used in 1..=2 {

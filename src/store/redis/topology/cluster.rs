@@ -11,7 +11,12 @@ const SLOTS: usize = 16_384;
 
 /// The slot of an owner's counters: that of the hash tag in their names.
 pub(super) fn slot_of(owner: u128) -> u16 {
-    crc16::State::<crc16::XMODEM>::calculate(slot_tag(owner).as_bytes()) % SLOTS as u16
+    slot_of_tag(slot_tag(owner).as_bytes())
+}
+
+/// The slot of a hash tag, or of a name that has none.
+pub(super) fn slot_of_tag(tag: &[u8]) -> u16 {
+    crc16::State::<crc16::XMODEM>::calculate(tag) % SLOTS as u16
 }
 
 /// Who has which slots.

@@ -204,6 +204,13 @@ impl Redis {
         answer
     }
 
+    /// The names of the counters that it has.
+    pub(crate) fn counters(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.ask(&["KEYS", "*"]);
+        names.retain(|name| !name.ends_with(":key-secret"));
+        names
+    }
+
     /// A connection of one's own.
     pub(crate) fn connect(&self) -> RedisResult<Connection> {
         let user = match &self.options.password {
