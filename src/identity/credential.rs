@@ -297,7 +297,9 @@ fn credential<'r>(
     }
     // More than RFC 6750 section 2.1 lets tokens have, for opaque ones; but nothing that some take for
     // white space, or for the end of the token.
-    if !token.iter().all(u8::is_ascii_graphic) {
+    // Without a way out of the loop, it takes many bytes at a time.
+    let is_visible = token.iter().fold(true, |so_far, byte| so_far & byte.is_ascii_graphic());
+    if !is_visible {
         return Err(CredentialError::Malformed);
     }
     Ok(Credential { token, place, kind })
