@@ -40,8 +40,9 @@ const WHOLE: [&str; 3] = ["tollgate::reload", "tollgate::policy::diff", "tollgat
 /// Whence it is told what was left out.
 const TALLY: &str = "tollgate::events";
 
-/// Fields that tell one kind from another: each upstream and server is named by the configuration.
-const ABOUT: [&str; 2] = ["upstream", "server"];
+/// Fields that tell one kind from another: each upstream and server is named by the configuration, and
+/// schemes by us.
+const ABOUT: [&str; 3] = ["upstream", "server", "scheme"];
 
 /// The longest part of a message that is told again.
 const MAX_MESSAGE_CHARS: usize = 200;

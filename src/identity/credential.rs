@@ -203,8 +203,17 @@ impl TokenSources {
     /// Takes out what is shown to nobody but this proxy, also where it looks at no credentials: those
     /// of other kinds may be the upstream's own.
     pub fn strip_keys(&self, headers: &mut HeaderMap) {
-        if let Some(name) = self.api_key.as_ref().filter(|_| !self.forward) {
+        if self.forward {
+            return;
+        }
+        if let Some(name) = &self.api_key {
             headers.remove(name);
+        }
+        let is_key = |credential: Credential<'_>| credential.kind == CredentialKind::ApiKey;
+        if !self.key_schemes.is_empty()
+            && self.in_authorization(headers).is_ok_and(|found| found.is_some_and(is_key))
+        {
+            headers.remove(header::AUTHORIZATION);
         }
     }
 

@@ -84,10 +84,13 @@ impl Store {
         charges: &[Charge<'_>],
         (now, deadline): (Timestamp, Instant),
     ) -> Result<Decision, StoreError> {
-        let ready = match (self.pay(charges, (now, deadline)).await, group.decided_by) {
-            (Ok(()), DecidedBy::Next) => self.carry_over(charges, (now, deadline)).await.map(drop),
-            (paid, _) => paid,
-        };
+        let ready =
+            match (self.pay(charges, group.decided_by, (now, deadline)).await, group.decided_by) {
+                (Ok(()), DecidedBy::Next) => {
+                    self.carry_over(charges, (now, deadline)).await.map(drop)
+                }
+                (paid, _) => paid,
+            };
         let answer = match (ready, self.backend(group.decided_by)) {
             (Ok(()), Some(Backend::Memory(memory))) => return memory.charge(charges, now),
             (Ok(()), Some(Backend::Redis(redis))) => redis.charge(charges, now, deadline).await,

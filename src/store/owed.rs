@@ -79,8 +79,8 @@ struct Debt {
 enum Payment {
     /// Nothing.
     Due,
-    /// Somebody waits for its reply.
-    OnItsWay,
+    /// Somebody waits for its reply, but not for longer than until this instant.
+    OnItsWay(Instant),
     /// The reply is late, and may come until this instant.
     InDoubt(Instant),
 }
@@ -107,20 +107,21 @@ impl Owed {
         !self.is_empty() && self.lock().by_entry.contains_key(&entry)
     }
 
-    /// None: nothing is owed of this counter.
-    fn payment(&self, entry: u128) -> Option<Payment> {
+    /// None: nothing is owed of this counter to this store.
+    fn payment(&self, entry: u128, to: DecidedBy) -> Option<Payment> {
         if self.is_empty() {
             return None;
         }
-        self.lock().by_entry.get(&entry).map(|debt| debt.payment)
+        let debts = self.lock();
+        debts.by_entry.get(&entry).filter(|debt| debt.to == to).map(|debt| debt.payment)
     }
 
     /// Waits until nobody is paying the debt of a counter.
-    async fn wait_for_payment(&self, entry: u128) {
+    async fn wait_for_payment(&self, entry: u128, to: DecidedBy) {
         loop {
             let mut ended = pin!(self.ended.notified());
             ended.as_mut().enable();
-            if self.payment(entry) != Some(Payment::OnItsWay) {
+            if !matches!(self.payment(entry, to), Some(Payment::OnItsWay(_))) {
                 return;
             }
             ended.await;
@@ -149,7 +150,7 @@ impl Owed {
     fn send(&self, entry: u128) -> Option<Bill> {
         let mut debts = self.lock();
         let debt = debts.by_entry.get_mut(&entry).filter(|debt| debt.payment.may_begin())?;
-        debt.payment = Payment::OnItsWay;
+        debt.payment = Payment::OnItsWay(Instant::now() + DOUBT);
         Some(Bill { charge: debt.charge.clone(), to: debt.to, base: debt.base.clone() })
     }
 
@@ -199,12 +200,17 @@ impl Owed {
         let mut debts = self.lock();
         let Debts { by_entry, queue } = &mut *debts;
         let due: Vec<u128> = queue.drain(..queue.len().min(A_LOOK)).collect();
-        for entry in &due {
-            if let Some(debt) = by_entry.get_mut(entry) {
-                debt.is_queued = false;
-            }
-        }
-        due
+        due.into_iter()
+            .filter(|entry| {
+                let Some(debt) = by_entry.get_mut(entry) else { return false };
+                let may_begin = debt.payment.may_begin();
+                debt.is_queued = !may_begin;
+                if !may_begin {
+                    queue.push_back(*entry);
+                }
+                may_begin
+            })
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Debts> {
@@ -229,8 +235,7 @@ impl Payment {
     fn may_begin(self) -> bool {
         match self {
             Payment::Due => true,
-            Payment::OnItsWay => false,
-            Payment::InDoubt(until) => Instant::now() >= until,
+            Payment::OnItsWay(until) | Payment::InDoubt(until) => Instant::now() >= until,
         }
     }
 }
@@ -250,13 +255,15 @@ impl Store {
         }
     }
 
-    /// Pays what is owed of these counters, before a store decides about them.
+    /// Pays what is owed of these counters to the store that is about to decide about them. What is
+    /// owed to another one is paid in the background: it need not answer for this.
     ///
     /// # Errors
     /// It is not known to have it in time.
     pub(super) async fn pay(
         self: &Rc<Self>,
         charges: &[Charge<'_>],
+        to: DecidedBy,
         (now, deadline): (Timestamp, Instant),
     ) -> Result<(), Unanswered> {
         if self.stores.owed.is_empty() {
@@ -265,8 +272,8 @@ impl Store {
         let owed = &self.stores.owed;
         let paying = async {
             for entry in charges.iter().map(|charge| charge.key.entry) {
-                owed.wait_for_payment(entry).await;
-                match owed.payment(entry) {
+                owed.wait_for_payment(entry, to).await;
+                match owed.payment(entry, to) {
                     None => {}
                     Some(payment) if payment.may_begin() => {
                         let payment = self.start_payment(entry, now).await;
@@ -340,7 +347,8 @@ async fn make_payment(store: Weak<Store>, entry: u128, now: Timestamp) -> Result
     };
     match paid {
         Ok(()) => store.settle_payment(&bill.charge, state),
-        Err(Unanswered::Timeout) => {
+        // Who else has the orphan would hand it the reply; without them, nothing was sent.
+        Err(Unanswered::Timeout) if Rc::strong_count(&orphan) > 1 => {
             owed.fail(entry, Payment::InDoubt(Instant::now() + DOUBT));
             let (store, charge) = (Rc::downgrade(&store), bill.charge);
             let _ = orphan.set(Box::new(move |reply| match (store.upgrade(), reply) {

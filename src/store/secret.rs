@@ -29,6 +29,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The longest of them: asking a server that is known to be away costs nothing.
 const LONGEST_PAUSE: Duration = Duration::from_millis(300);
 
+/// No look takes longer, whatever a decision may.
+const LONGEST_LOOK: Duration = Duration::from_secs(10);
+
 /// What to do about a Redis that keeps no secret.
 const ADVICE: &str = "set `key_secret_env` or `key_secret_file`, or let the user GET and SET this \
                       key, and delete it if no proxy wrote it";
@@ -58,7 +61,7 @@ impl Store {
     /// How long one look may take, over all servers: as long as a decision, and as first connections
     /// may.
     pub(super) fn look_timeout(&self) -> Duration {
-        FIRST_CONNECTIONS.max(self.stores.settings.deadline)
+        self.stores.settings.deadline.clamp(FIRST_CONNECTIONS, LONGEST_LOOK)
     }
 
     /// Asks Redis which secret it keeps, and takes that one.

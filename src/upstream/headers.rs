@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use smallvec::SmallVec;
 
+use self::names::Spelled;
 pub(super) use self::names::ends_here;
 pub use self::names::is_reserved;
 use self::names::{is_hop_by_hop, is_of_a_proxy};
@@ -59,7 +60,11 @@ pub fn check_connection(headers: &HeaderMap) -> Result<(), ConnectionNamesProtec
 /// anything.
 pub fn clean_request(headers: &mut HeaderMap, own: &OwnHeaders, forwarding: Forwarding<'_>) {
     remove_named_by_connection(headers);
-    let is_told = |name: &str| own.are_told(name);
+    // A credential may go on under its own name, and under no other that servers take for it.
+    let is_told = |name: &str, spelled| match spelled {
+        Spelled::Exactly => own.are_told(name),
+        Spelled::Alike => own.are_told_or_shown(name),
+    };
     remove_where(headers, |name| ends_here(name, forwarding.trusted_field, is_told));
     headers.reserve(FIELDS_SET);
     join_cookies(headers);

@@ -136,6 +136,7 @@ impl UpstreamError {
             UpstreamError::RequestBody(_)
                 | UpstreamError::RequestBodyTooLarge
                 | UpstreamError::RequestBodyTimeout
+                | UpstreamError::RequestBodyTooSlow
         )
     }
 

@@ -25,7 +25,7 @@ pub(super) fn with_trailers(
 /// Servers may merge trailers into the header (RFC 9110 section 6.5.1), where the gate has taken out
 /// what passes for somebody else or leads elsewhere: addresses, hosts, credentials, limits.
 pub(super) fn is_told_at_the_end(name: &HeaderName, own: &OwnHeaders) -> bool {
-    !is_of_a_head(name) && !ends_here(name.as_str(), None, |name| own.are_told_or_shown(name))
+    !is_of_a_head(name) && !ends_here(name.as_str(), None, |name, _| own.are_told_or_shown(name))
 }
 
 /// Whether a response's trailer ends here: no trailer says anything about framing, routing,
