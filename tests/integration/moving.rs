@@ -324,3 +324,19 @@ fn caller_who_goes_back_and_forth_is_charged_for_all_of_it() {
         }
     }
 }
+
+#[test]
+fn what_is_owed_to_a_store_that_is_away_holds_up_no_other() {
+    let upstream = Upstream::start();
+    let (current, next) = (Redis::start(), Redis::start());
+    let policy = Policy::before(&upstream).core("rate: 10/hour");
+    let proxy = proxy(&in_redis(&current), &in_redis(&next), &policy);
+    move_callers(&proxy, 100);
+    assert_eq!(used(&proxy, "alice"), 1);
+    next.kill();
+    let response = proxy.get_as("alice");
+    response.assert_status(200).assert_field("x-tollgate-store", "local");
+    assert_eq!(proxy.stores().owed(), 1);
+    move_callers(&proxy, 0);
+    assert_eq!(used(&proxy, "alice"), 1, "the store that she was moved from decides again");
+}

@@ -141,3 +141,17 @@ fn policy_that_a_reload_adds_protects_its_headers_under_the_others() {
     proxy.install(&[&silent]);
     assert_eq!(ask(&mut client), (Some("anybody".to_owned()), 1));
 }
+
+#[test]
+fn header_of_tokens_goes_on_under_no_other_spelling() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream)
+        .identity(&["token: { header: x-token, forward: true }"])
+        .routes(&["{ match: { path: /none }, auth: none, limits: [] }"]);
+    let proxy = Proxy::start(&policy);
+    for name in ["x_token", "x.token", "x~token"] {
+        proxy.send(get("/none").field(name, "forged")).assert_status(200);
+        let names = upstream.last().fields.names();
+        assert!(!names.iter().any(|name| name.ends_with("token")), "{names:?}");
+    }
+}
