@@ -386,6 +386,8 @@ fn api_key_may_come_by_a_scheme_too() {
             let seen = upstream.last().fields;
             assert_eq!(seen.one("x-tollgate-subject"), Some("acme"), "{value}");
             assert_eq!(seen.one("authorization"), None);
+            with(&proxy, "/none", value.as_bytes()).assert_status(200);
+            assert_eq!(upstream.last().fields.one("authorization"), None, "no key goes on");
         }
         // A token stays one, a key that is none is told as one, and both at once are one too many.
         proxy.send(get("/required").by("alice")).assert_status(200);
