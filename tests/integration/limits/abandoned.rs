@@ -217,6 +217,22 @@ fn body_that_is_broken_off_is_as_good_as_hanging_up() {
 }
 
 #[test]
+fn body_that_comes_too_slowly_is_as_good_as_hanging_up() {
+    let settings = "workers: 1\ntimeouts: { request_body: 1h, request_body_rate: 1000000, \
+                    rate_grace: 300ms }";
+    let cost = "cost: { reserve: 4, from_response_header: x-cost, abandoned: 7 }";
+    let upstream = Upstream::scripted_at_head(|exchange| exchange.wait_for_close());
+    let policy = policy(&upstream, &format!("rate: 1000/hour, {cost}"));
+    let proxy = Proxy::with_settings(settings, &[&policy]);
+    let mut client = proxy.connect();
+    let unfinished = Request::new("POST", "/").by("alice").field("content-length", "100");
+    client.write(unfinished.to_bytes());
+    client.write("some of it");
+    client.read().assert_status(408);
+    wait_for_use(&proxy, 7, "too slow");
+}
+
+#[test]
 fn request_that_was_never_sent_costs_what_was_reserved() {
     let upstream = Upstream::silent();
     let cost = "cost: { reserve: 4, from_response_header: x-cost, abandoned: 7 }";
