@@ -40,8 +40,8 @@ const MAX_DEBTS: usize = 65_536;
 /// Debts that a worker pays, or finds to be over, each time that it looks.
 const A_LOOK: usize = 256;
 
-/// How long a late reply to a payment is waited for. Who waits for it hears of a connection that
-/// breaks, so this is for what nobody has thought of.
+/// After this time a payment without a reply may be made again. A reply, or the end of the connection,
+/// ends it sooner; this is for a worker that has ended meanwhile.
 const DOUBT: Duration = Duration::from_secs(60);
 
 /// What the process owes, of all workers.
