@@ -125,6 +125,11 @@ impl Quota {
         with_algorithm!(self, algorithm => standing_of(algorithm, count, now))
     }
 
+    /// How a counter that was never charged stands at `now`.
+    pub fn standing_of_unused(&self, now: Timestamp) -> Standing {
+        with_algorithm!(self, algorithm => algorithm.standing(&Default::default(), now))
+    }
+
     /// The part of one of so many instances that decide each for itself, rounded up: nobody is
     /// locked out. What can be counted exactly still can, for no number grows.
     #[must_use]
@@ -270,6 +275,15 @@ mod tests {
         assert_eq!(quota.share(many).capacity(), 1);
         let quota = Quota::Gcra(Gcra::new(7, HOUR, 20, 1).unwrap());
         assert_eq!(quota.share(many).capacity(), 1);
+    }
+
+    #[test]
+    fn window_that_is_over_exceeds_none() {
+        let [over, open] = [NOW, NOW + HOUR].map(|reset| Window { used: 9, reset });
+        let fresh = Window { used: 1, ..open };
+        assert!(Count::from(&open).exceeds(&Count::from(&over), NOW));
+        assert!(!Count::from(&over).exceeds(&Count::from(&fresh), NOW));
+        assert!(Count::from(&open).exceeds(&Count::from(&fresh), NOW));
     }
 
     #[test]

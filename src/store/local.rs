@@ -104,17 +104,18 @@ impl Store {
     /// moved there.
     fn last_known(&self, charge: &Charge<'_>) -> Option<Count> {
         self.known(charge).or_else(|| match &self.current {
-            Backend::Memory(memory) => memory.count(charge),
-            Backend::Redis(_) => None,
+            Backend::Memory(memory) if !is_leased(charge) => memory.count(charge),
+            _ => None,
         })
     }
 
-    /// How the limits stand that are decided here while Redis does not tell.
+    /// How limits stand while Redis does not tell: those that are decided here by this proxy's part,
+    /// the others by what is known of them.
     pub(super) fn peek_locally(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
         let now = self.local_time(now);
         let outcomes = charges.iter().map(|charge| match charge.fallback {
             Fallback::Local => self.peek_alone(charge, now),
-            Fallback::Open | Fallback::Closed => undecided(charge, now),
+            Fallback::Open | Fallback::Closed => self.peek_known(charge, now),
         });
         Decision { verdict: Verdict::Allow, outcomes: outcomes.collect(), now }
     }
@@ -138,6 +139,14 @@ impl Store {
             Some(standing) => locally(Outcome { standing, ..undecided }),
             None => undecided,
         }
+    }
+
+    /// How a counter in Redis stood by what is known of it; if nothing is, as if it were unused.
+    fn peek_known(&self, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+        let known = self.last_known(charge);
+        let known = known.and_then(|count| charge.quota.standing_of(&count, now));
+        let standing = known.unwrap_or_else(|| charge.quota.standing_of_unused(now));
+        Outcome { standing, ..undecided(charge, now) }
     }
 
     /// Puts right what was decided here.
