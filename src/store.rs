@@ -10,6 +10,7 @@ mod groups;
 mod keeper;
 mod known;
 mod local;
+mod lost;
 mod memo;
 mod memory;
 mod moving;
@@ -31,7 +32,9 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use self::{memo::Memo, moving::Moved, newcomers::Newcomers, owed::Owed, redis::RedisStore};
+use self::{
+    lost::Lost, memo::Memo, moving::Moved, newcomers::Newcomers, owed::Owed, redis::RedisStore,
+};
 use crate::{
     clock::Timestamp,
     limit::{
@@ -140,6 +143,8 @@ pub struct Stores {
     newcomers: Newcomers,
     /// What was admitted here while Redis was away, and Redis does not have.
     owed: Owed,
+    /// What servers may have lost.
+    lost: Lost,
 }
 
 /// The stores, as one worker reaches them.
@@ -175,7 +180,9 @@ impl Stores {
         let newcomers = Newcomers::new(settings.new_per_minute);
         let is_kept = settings.is_shared() && settings.key_secret.is_none();
         let secret = is_kept.then(|| Arc::new(KeptSecret::new(memory.key_secret())));
+        let lost = Lost::new(memory.beside(), &settings);
         Stores {
+            lost,
             known: memory.beside(),
             alone: memory.beside(),
             memory: Arc::new(memory),
@@ -210,6 +217,11 @@ impl Stores {
     /// Counters that have something which Redis does not: it was admitted while Redis was away.
     pub fn owed(&self) -> usize {
         self.owed.len()
+    }
+
+    /// Counters that a server may have lost, and that were not brought to it yet.
+    pub fn lost(&self) -> usize {
+        self.lost.counters().own()
     }
 
     /// Whether responses say so when Redis did not decide about them.
@@ -331,9 +343,11 @@ impl Store {
     pub fn tick(self: &Rc<Self>, now: Timestamp) {
         self.look_after_secret(now);
         self.stores.memory.sweep(now);
-        for of_redis in [&self.stores.known, &self.stores.alone] {
+        let Stores { known, alone, lost, .. } = &*self.stores;
+        for of_redis in [known, alone, lost.counters()] {
             of_redis.sweep(self.local_time(now));
         }
+        self.bring_some(now);
         self.pay_some(now);
     }
 

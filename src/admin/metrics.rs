@@ -89,6 +89,9 @@ pub(super) fn text(context: &Context) -> String {
     let help = "Requests admitted without Redis that it will never hear of, for lack of room.";
     text.family("tollgate_store_unowed_total", Kind::Counter, help);
     text.sample(&[], counts.unowed());
+    let help = "Counters that a Redis server may have lost, and that were not brought to it yet.";
+    text.family("tollgate_store_lost_counters", Kind::Gauge, help);
+    text.sample(&[], context.shared.stores.lost() as u64);
     let help = "Decisions that were also asked of the next store.";
     text.family("tollgate_store_mirrored_total", Kind::Counter, help);
     text.sample(&[], counts.mirrored());

@@ -59,6 +59,9 @@ pub enum Primary {
     },
 }
 
+/// Slots of a cluster.
+const SLOTS: usize = 16_384;
+
 /// A part of the counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
@@ -94,6 +97,15 @@ impl RedisSettings {
 }
 
 impl Topology {
+    /// How many places there are whose counters may be on different servers.
+    pub(crate) fn places(&self) -> usize {
+        match self {
+            Topology::Single(_) => 1,
+            Topology::Sharded(shards) => shards.len(),
+            Topology::Cluster(_) => SLOTS,
+        }
+    }
+
     /// Every server and sentinel that is known by its URL.
     fn endpoints(&self) -> Vec<&Endpoint> {
         match self {

@@ -11,7 +11,10 @@ use std::rc::Rc;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
-use super::{Adjustment, Backend, Store, StoreError, Unanswered, adjusted, redis::Place};
+use super::{
+    Adjustment, Backend, Store, StoreError, Unanswered, adjusted,
+    redis::{Place, RedisStore, Reply},
+};
 use crate::{
     clock::Timestamp,
     limit::{Charge, DecidedBy, Decision, Outcome, Outcomes, Retry, Scope, Standing, Verdict},
@@ -84,23 +87,20 @@ impl Store {
         charges: &[Charge<'_>],
         (now, deadline): (Timestamp, Instant),
     ) -> Result<Decision, StoreError> {
-        let ready = match group.decided_by {
-            DecidedBy::Next => self.carry_over(charges, (now, deadline)).await.map(drop),
-            _ => Ok(()),
-        };
-        // What is owed comes on top of what is carried over.
-        let ready = match ready {
-            Ok(()) => self.pay(charges, group.decided_by, (now, deadline)).await,
-            error => error,
-        };
-        let answer = match (ready, self.backend(group.decided_by)) {
-            (Ok(()), Some(Backend::Memory(memory))) => {
-                self.come_home(charges, now);
-                return memory.charge(charges, now);
+        let answer = match self.backend(group.decided_by) {
+            Some(Backend::Memory(memory)) => {
+                match self.prepare(charges, group.decided_by, (now, deadline)).await {
+                    Ok(()) => {
+                        self.come_home(charges, now);
+                        return memory.charge(charges, now);
+                    }
+                    Err(reason) => Err(reason),
+                }
             }
-            (Ok(()), Some(Backend::Redis(redis))) => redis.charge(charges, now, deadline).await,
-            (Err(reason), _) => Err(reason),
-            (Ok(()), None) => Err(Unanswered::Away),
+            Some(Backend::Redis(redis)) => {
+                self.charge_redis((redis, group), charges, (now, deadline)).await
+            }
+            None => Err(Unanswered::Away),
         };
         match answer {
             Ok(reply) => {
@@ -114,31 +114,85 @@ impl Store {
         }
     }
 
+    /// Has Redis decide about the charges of a group.
+    async fn charge_redis(
+        self: &Rc<Self>,
+        (redis, group): (&Rc<RedisStore>, &Group),
+        charges: &[Charge<'_>],
+        (now, deadline): (Timestamp, Instant),
+    ) -> Result<Reply, Unanswered> {
+        let (to, Some(place)) = (group.decided_by, group.place) else {
+            return Err(Unanswered::Away);
+        };
+        let mut server = self.meet_server((redis, to), place, now);
+        loop {
+            self.prepare(charges, to, (now, deadline)).await?;
+            let answer = redis.charge(charges, (now, deadline), Some(server)).await;
+            if answer.as_ref().err() != Some(&Unanswered::Away) {
+                return answer;
+            }
+            // It was not sent to a server that took the other's place meanwhile.
+            let latest = self.meet_server((redis, to), place, now);
+            if latest == server || Instant::now() >= deadline {
+                return answer;
+            }
+            server = latest;
+        }
+    }
+
+    /// Makes sure that a store has all that there is of these counters: what was counted in the store
+    /// before, what it may have lost, and on top of that what it is owed.
+    ///
+    /// # Errors
+    /// It is not known to have it in time.
+    async fn prepare(
+        self: &Rc<Self>,
+        charges: &[Charge<'_>],
+        to: DecidedBy,
+        (now, deadline): (Timestamp, Instant),
+    ) -> Result<(), Unanswered> {
+        self.complete(charges, to, (now, deadline)).await?;
+        self.pay(charges, to, (now, deadline)).await
+    }
+
+    /// The same without what it is owed.
+    ///
+    /// # Errors
+    /// It is not known to have it in time.
+    pub(super) async fn complete(
+        &self,
+        charges: &[Charge<'_>],
+        to: DecidedBy,
+        (now, deadline): (Timestamp, Instant),
+    ) -> Result<(), Unanswered> {
+        if to == DecidedBy::Next {
+            self.carry_over(charges, (now, deadline)).await?;
+        }
+        self.bring(charges, to, (now, deadline)).await
+    }
+
     /// How the limits of `charges` stand.
     pub(super) async fn peek_groups(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
         let deadline = Instant::now() + self.stores.settings.deadline;
         let mut decision = unknown(charges, now);
         for group in self.groups(charges, |owner| self.decider(owner)) {
             let own = group.charges(charges);
-            if group.decided_by == DecidedBy::Next
-                && self.carry_over(&own, (now, deadline)).await.is_err()
-            {
-                continue;
-            }
-            let peeked = match self.backend(group.decided_by) {
-                Some(Backend::Memory(memory)) => {
+            let ready = self.complete(&own, group.decided_by, (now, deadline)).await;
+            let peeked = match (ready, self.backend(group.decided_by)) {
+                (Ok(()), Some(Backend::Memory(memory))) => {
                     self.come_home(&own, now);
-                    memory.peek(&own, now)
+                    Ok(memory.peek(&own, now))
                 }
-                Some(Backend::Redis(redis)) => match redis.peek(&own, now, deadline).await {
-                    Ok(reply) => reply.decision,
-                    Err(error) => {
-                        tracing::debug!(%error, "redis did not tell how limits stand");
-                        self.peek_locally(&own, now)
-                    }
-                },
-                None => continue,
+                (Ok(()), Some(Backend::Redis(redis))) => {
+                    redis.peek(&own, now, deadline).await.map(|reply| reply.decision)
+                }
+                (Ok(()), None) => Err(Unanswered::Away),
+                (Err(error), _) => Err(error),
             };
+            let peeked = peeked.unwrap_or_else(|error| {
+                tracing::debug!(%error, "redis did not tell how limits stand");
+                self.peek_locally(&own, now)
+            });
             decision.include(&group, &peeked);
         }
         decision

@@ -5,7 +5,7 @@
 //! (`local`), and what callers take along who go back from Redis to the process. Leases are not in it:
 //! only who holds them knows them.
 
-use super::{Adjustment, Backend, Store, redis::Reply};
+use super::{Adjustment, Backend, Store, Stores, redis::Reply};
 use crate::{
     clock::Timestamp,
     limit::{AnyState, Charge, Count, Quota},
@@ -14,7 +14,12 @@ use crate::{
 impl Store {
     /// What is known of a counter in Redis; none if nothing is, or it is of leases.
     pub(super) fn known(&self, charge: &Charge<'_>) -> Option<Count> {
-        self.stores.known.count(charge).filter(|_| !is_leased(charge))
+        if is_leased(charge) {
+            return None;
+        }
+        let lost = self.stores.lost.counters();
+        let is_lost = || lost.is_in_use().then(|| lost.count(charge)).flatten();
+        self.stores.known.count(charge).or_else(is_lost)
     }
 
     /// Keeps what Redis said when it was `now` here.
@@ -22,8 +27,8 @@ impl Store {
         let ahead = reply.decision.now.as_micros() as i64 - now.as_micros() as i64;
         self.ahead.set(ahead);
         for (charge, count) in charges.iter().zip(&reply.counts) {
-            if self.may_know(charge) {
-                self.stores.known.adopt(charge, count, reply.decision.now);
+            if self.may_know(charge) && self.stores.known.adopt(charge, count, reply.decision.now) {
+                self.stores.lost.remember(charge);
             }
             self.stop_alone(charge);
         }
@@ -31,8 +36,8 @@ impl Store {
 
     /// Redis was brought what it was owed.
     pub(super) fn know_paid(&self, charge: &Charge<'_>, paid: &AnyState, now: Timestamp) {
-        if self.may_know(charge) {
-            self.stores.known.add(charge, paid, self.local_time(now));
+        if self.may_know(charge) && self.stores.known.add(charge, paid, self.local_time(now)) {
+            self.stores.lost.remember(charge);
         }
     }
 
@@ -44,8 +49,11 @@ impl Store {
 
     /// Puts right what is known, until Redis says it anew.
     pub(super) fn settle_known(&self, charge: &Charge<'_>, adjustment: Adjustment, now: Timestamp) {
-        if self.known(charge).is_some() {
-            self.stores.known.settle(charge, adjustment, self.local_time(now));
+        let (now, lost) = (self.local_time(now), self.stores.lost.counters());
+        for known in [&self.stores.known, lost] {
+            if known.is_in_use() && !is_leased(charge) && known.count(charge).is_some() {
+                known.settle(charge, adjustment, now);
+            }
         }
     }
 
@@ -53,24 +61,24 @@ impl Store {
     /// which is about to decide about them: their callers were moved to Redis, and have come back.
     /// They take it along: nothing of it is owed to Redis any more.
     pub(super) fn come_home(&self, charges: &[Charge<'_>], now: Timestamp) {
-        let (known, alone) = (&self.stores.known, &self.stores.alone);
-        if !matches!(self.current, Backend::Memory(_)) || !(known.is_in_use() || alone.is_in_use())
-        {
+        let Stores { known, alone, lost, owed, memory, .. } = &*self.stores;
+        let of_redis =
+            [lost.counters(), known, alone].map(|store| store.is_in_use().then_some(store));
+        if !matches!(self.current, Backend::Memory(_)) || of_redis.iter().all(Option::is_none) {
             return;
         }
         for charge in charges.iter().filter(|charge| !is_leased(charge)) {
-            let away = || known.count(charge).into_iter().chain(alone.count(charge));
-            if away().next().is_none() {
+            let counts = || of_redis.iter().flatten().filter_map(|store| store.count(charge));
+            if counts().next().is_none() {
                 continue;
             }
             // One worker brings it, and others wait for that.
-            let mut debts = self.stores.owed.lock();
-            for count in away() {
-                self.stores.memory.seed(charge, &count, now);
+            let mut debts = owed.lock();
+            for count in counts() {
+                memory.seed(charge, &count, now);
             }
-            known.remove(charge);
-            alone.remove(charge);
-            self.stores.owed.forget(&mut debts, charge.key.entry);
+            of_redis.iter().flatten().for_each(|store| store.remove(charge));
+            owed.forget(&mut debts, charge.key.entry);
         }
     }
 }

@@ -247,9 +247,14 @@ impl MemoryStore {
         self.len() == 0
     }
 
+    /// Counters in use here, and not in the stores that share its bounds.
+    pub(super) fn own(&self) -> usize {
+        self.room.own()
+    }
+
     /// Whether it has counters of its own.
     pub(super) fn is_in_use(&self) -> bool {
-        self.room.own() > 0
+        self.own() > 0
     }
 
     /// Takes a charge, whether or not it fits.

@@ -255,7 +255,7 @@ impl Store {
         }
         match self.next.as_ref()? {
             Backend::Memory(memory) => memory.charge(&charges, now).ok(),
-            Backend::Redis(redis) => match redis.charge(&charges, now, deadline).await {
+            Backend::Redis(redis) => match redis.charge(&charges, (now, deadline), None).await {
                 Ok(reply) => Some(reply.decision),
                 Err(error) => {
                     tracing::debug!(%error, "a decision could not be mirrored");

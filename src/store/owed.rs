@@ -286,13 +286,18 @@ impl Store {
         orphan: &Rc<Orphan>,
     ) -> Result<(), Unanswered> {
         let charge = bill.charge.charge();
+        let server = match self.backend(bill.to) {
+            Some(Backend::Redis(redis)) => {
+                let place = redis.place(charge.key.owner);
+                self.meet_server((redis, bill.to), place, now)
+            }
+            _ => 0,
+        };
         // What is owed comes on top of what was there before.
-        if bill.to == DecidedBy::Next {
-            self.carry_over(&[charge], (now, deadline)).await?;
-        }
+        self.complete(&[charge], bill.to, (now, deadline)).await?;
         match self.backend(bill.to) {
             Some(Backend::Redis(redis)) => {
-                redis.add(&charge, &bill.beyond, (now, deadline), orphan).await
+                redis.add(&charge, &bill.beyond, (now, deadline), (server, orphan)).await
             }
             Some(Backend::Memory(memory)) => {
                 memory.add(&charge, &bill.beyond, now);

@@ -9,6 +9,7 @@
 mod abandoned;
 mod batch;
 mod breaker;
+mod identity;
 mod node;
 mod refusal;
 mod script;
@@ -39,7 +40,9 @@ use crate::{
     settings::{RedisSettings, StoreClock},
 };
 
-pub(super) use self::{batch::Orphan, script::Reply, secret::NoSecret, topology::Place};
+pub(super) use self::{
+    batch::Orphan, identity::is_unnamed, script::Reply, secret::NoSecret, topology::Place,
+};
 
 /// How often in a row a charge is sent where an answer says that it belongs.
 const MAX_REDIRECTIONS: usize = 5;
@@ -64,6 +67,15 @@ pub(super) struct RedisStore {
     counts: Arc<Counts>,
     /// When an error that is nobody's fault but the server's was last told.
     complained: Cell<Option<Instant>>,
+}
+
+/// How a call is made.
+struct Terms<'t> {
+    deadline: Instant,
+    /// Which server it is for; none: whichever the place has.
+    server: Option<u64>,
+    /// What is to become of a reply that comes when nobody waits for it.
+    orphan: Option<&'t Rc<Orphan>>,
 }
 
 impl RedisStore {
@@ -93,22 +105,29 @@ impl RedisStore {
         self.topology.place(owner)
     }
 
-    /// Takes all `charges`, which are of one place, or none. What is taken after this has returned,
-    /// or was dropped, is given back.
+    /// Which server a place has, as it is known by the latest connection; zero: by none yet.
+    pub(super) fn server(&self, place: Place) -> u64 {
+        self.topology.primary(place).map_or(0, |node| node.server())
+    }
+
+    /// Takes all `charges`, which are of one place, or none, if the place still has this `server`; if
+    /// none is named, whichever it has. What is taken after this has returned, or was dropped, is given
+    /// back.
     ///
     /// # Errors
     /// Why there is no answer.
     pub(super) async fn charge(
         self: &Rc<Self>,
         charges: &[Charge<'_>],
-        now: Timestamp,
-        deadline: Instant,
+        (now, deadline): (Timestamp, Instant),
+        server: Option<u64>,
     ) -> Result<Reply, Unanswered> {
         let Some(first) = charges.first() else { return Err(Unanswered::BadReply) };
         let call = script::charge(&self.settings.prefix, charges, self.clock(now), now);
         let place = self.place(first.key.owner);
         let pending = Pending::new(self, charges);
-        let reply = self.execute_or(place, &call, (deadline, Some(pending.orphan()))).await;
+        let terms = Terms { deadline, server, orphan: Some(pending.orphan()) };
+        let reply = self.execute_on(place, &call, terms).await;
         let reply = pending.finish(reply)?;
         self.read(charges, &reply)
     }
@@ -164,8 +183,8 @@ impl RedisStore {
         Ok(self.read(&charges, &reply)?.counts.into_iter().next())
     }
 
-    /// Adds what was taken elsewhere to what a counter holds. A reply that comes after the deadline
-    /// is the orphan's.
+    /// Adds what was taken elsewhere to what a counter holds, if its place still has this server. A
+    /// reply that comes after the deadline is the orphan's.
     ///
     /// # Errors
     /// Why it is not known to have it.
@@ -174,14 +193,15 @@ impl RedisStore {
         charge: &Charge<'_>,
         state: &AnyState,
         (now, deadline): (Timestamp, Instant),
-        orphan: &Rc<Orphan>,
+        (server, orphan): (u64, &Rc<Orphan>),
     ) -> Result<(), Unanswered> {
         let clock = (self.clock(now), now);
         let Some(call) = script::add(&self.settings.prefix, charge, state, clock) else {
             return Ok(());
         };
         let place = self.place(charge.key.owner);
-        self.execute_or(place, &call, (deadline, Some(orphan))).await.map(drop)
+        let terms = Terms { deadline, server: Some(server), orphan: Some(orphan) };
+        self.execute_on(place, &call, terms).await.map(drop)
     }
 
     /// Puts right what was charged, soon.
@@ -243,15 +263,15 @@ impl RedisStore {
         call: &Call,
         deadline: Instant,
     ) -> Result<Value, Unanswered> {
-        self.execute_or(place, call, (deadline, None)).await
+        self.execute_on(place, call, Terms { deadline, server: None, orphan: None }).await
     }
 
-    /// The same, with what is to become of a reply that comes when nobody waits for it.
-    async fn execute_or(
+    /// The same, on these terms.
+    async fn execute_on(
         &self,
         place: Place,
         call: &Call,
-        (deadline, orphan): (Instant, Option<&Rc<Orphan>>),
+        Terms { deadline, server, orphan }: Terms<'_>,
     ) -> Result<Value, Unanswered> {
         self.can_name()?;
         let mut node = self.topology.primary(place).ok_or(Unanswered::Away)?;
@@ -260,7 +280,9 @@ impl RedisStore {
         loop {
             let is_known = has_script && !node.introduce(call.sha());
             let command = if is_known { call.evalsha() } else { call.eval() };
-            let request = Request { command, is_asking, orphan: orphan.cloned() };
+            // What is being moved comes along with its slot.
+            let server = server.filter(|_| !is_asking);
+            let request = Request { command, is_asking, server, orphan: orphan.cloned() };
             let error = match node.call(request, deadline).await {
                 Ok(value) => return Ok(value),
                 Err(CallError::Refused(error)) => error,

@@ -2,6 +2,7 @@
 
 mod callers;
 mod cluster;
+mod emptied;
 mod load;
 mod owners;
 mod replicas;

@@ -1,6 +1,6 @@
 //! Counters that come from another store, or go to one.
 
-use super::{MemoryStore, shard::Shard, tag, tagged};
+use super::{MemoryStore, lock, shard::Shard, tag, tagged};
 use crate::{
     clock::Timestamp,
     limit::{Algorithm, AnyState, Charge, Count, Countable, Part, Quota},
@@ -26,7 +26,8 @@ impl MemoryStore {
     }
 
     /// Makes `count` what the counter holds, whatever it held; if there is no room for it, nothing.
-    pub fn adopt(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) {
+    /// Tells whether the counter is new.
+    pub fn adopt(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) -> bool {
         self.change(charge, now, |shard| {
             with_table!(shard, charge.quota, (_algorithm, table) => {
                 table.entry(tagged(charge)).map(|(state, is_new)| {
@@ -34,7 +35,7 @@ impl MemoryStore {
                     is_new
                 })
             })
-        });
+        })
     }
 
     /// Changes what a counter holds, where there is room for one more; `change` tells whether it is
@@ -44,17 +45,26 @@ impl MemoryStore {
         charge: &Charge<'_>,
         now: Timestamp,
         change: impl FnOnce(&mut Shard) -> Option<bool>,
-    ) {
+    ) -> bool {
         let charges = std::slice::from_ref(charge);
         let mut shards = self.lock(charges);
         // Leases are known to who holds them, and to nobody else.
         let is_lease = matches!(charge.quota, Quota::Concurrency(_));
         if is_lease || self.make_room(charges.iter(), &mut shards, now).is_err() {
-            return;
+            return false;
         }
-        let Ok(shard) = shards.of(charge) else { return };
-        if change(shard) == Some(true) {
+        let Ok(shard) = shards.of(charge) else { return false };
+        let is_new = change(shard) == Some(true);
+        if is_new {
             shard.count_new(tag(charge.origin), &self.room);
+        }
+        is_new
+    }
+
+    /// Gives all counters to another store, which keeps the greater of what both have.
+    pub(in crate::store) fn empty_into(&self, other: &MemoryStore, now: Timestamp) {
+        for (from, to) in self.shards.iter().zip(&other.shards) {
+            lock(from).empty_into(&mut lock(to), (&self.room, &other.room), now);
         }
     }
 
@@ -65,7 +75,8 @@ impl MemoryStore {
     }
 
     /// Adds what was taken elsewhere to what the counter holds; if there is no room for it, nothing.
-    pub fn add(&self, charge: &Charge<'_>, other: &AnyState, now: Timestamp) {
+    /// Tells whether the counter is new.
+    pub fn add(&self, charge: &Charge<'_>, other: &AnyState, now: Timestamp) -> bool {
         self.change(charge, now, |shard| {
             with_table!(shard, charge.quota, (algorithm, table) => {
                 let other = Part::of_any(other)?;
@@ -74,7 +85,7 @@ impl MemoryStore {
                     is_new
                 })
             })
-        });
+        })
     }
 
     /// Forgets a counter.

@@ -160,6 +160,12 @@ impl Room {
         }
     }
 
+    /// So many counters are another store's from now on, with which it is shared.
+    pub(super) fn hand_over(&self, other: &Room, count: usize) {
+        self.own.fetch_sub(count, Ordering::Relaxed);
+        other.own.fetch_add(count, Ordering::Relaxed);
+    }
+
     /// There is one less.
     pub(super) fn remove(&self, tag: Tag) {
         self.own.fetch_sub(1, Ordering::Relaxed);

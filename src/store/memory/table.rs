@@ -10,7 +10,10 @@
 
 use std::{array, mem};
 
-use crate::{clock::Timestamp, limit::State};
+use crate::{
+    clock::Timestamp,
+    limit::{Count, Countable, State},
+};
 
 /// By how much a table grows at once.
 const GROWTH: f64 = 1.25;
@@ -181,6 +184,29 @@ impl<S: State> Table<S> {
         }
         if size > self.size {
             self.resize(size);
+        }
+    }
+
+    /// Gives all entries to another table, and `twice` the tags of those that it has too: of these it
+    /// keeps the greater.
+    pub(super) fn empty_into(&mut self, other: &mut Self, now: Timestamp, twice: &mut Vec<u16>)
+    where
+        S: Countable,
+    {
+        if other.len == 0 {
+            mem::swap(self, other);
+            return;
+        }
+        let emptied = mem::replace(self, Table::new(0.0));
+        other.reserve(emptied.len);
+        for (key, state) in emptied.iter() {
+            let Some((there, is_new)) = other.entry(key) else { continue };
+            if is_new || Count::from(state).exceeds(&Count::from(&*there), now) {
+                *there = state.clone();
+            }
+            if !is_new {
+                twice.push(Place::of(key).tag());
+            }
         }
     }
 

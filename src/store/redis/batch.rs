@@ -12,6 +12,8 @@ pub(super) struct Request {
     pub(super) command: Cmd,
     /// Whether it follows `ASKING`: its slot is being moved to this server.
     pub(super) is_asking: bool,
+    /// Which server it is for; none: whichever there is.
+    pub(super) server: Option<u64>,
     /// What is done with the reply if it comes when nobody waits for it any more.
     pub(super) orphan: Option<Rc<Orphan>>,
 }
@@ -22,7 +24,7 @@ pub(in crate::store) type Orphan = OnceCell<Box<dyn Fn(Result<Value, CallError>)
 
 impl From<Cmd> for Request {
     fn from(command: Cmd) -> Self {
-        Request { command, is_asking: false, orphan: None }
+        Request { command, is_asking: false, server: None, orphan: None }
     }
 }
 

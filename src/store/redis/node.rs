@@ -78,6 +78,8 @@ pub(super) struct Node {
     is_known: Cell<bool>,
     /// When somebody last waited in vain for it to serve.
     gave_up: Cell<Option<Instant>>,
+    /// Which server the latest connection leads to; zero: there was none yet.
+    server: Cell<u64>,
     /// Hashes of the scripts that were sent on this connection.
     scripts: RefCell<Vec<&'static str>>,
 }
@@ -115,6 +117,7 @@ impl Node {
             is_known_away: Cell::new(false),
             is_known: Cell::new(false),
             gave_up: Cell::new(None),
+            server: Cell::new(0),
             scripts: RefCell::default(),
         });
         tokio::task::spawn_local(upkeep::keep_up(Rc::downgrade(&node)));
@@ -212,9 +215,15 @@ impl Node {
         is_new
     }
 
-    /// There is a new connection, perhaps to a server that knows no scripts.
-    pub(super) fn forget_scripts(&self) {
+    /// There is a new connection to this server, which perhaps knows no scripts.
+    pub(super) fn meet(&self, server: u64) {
+        self.server.set(server);
         self.scripts.borrow_mut().clear();
+    }
+
+    /// Which server the latest connection leads to; zero: there was none yet.
+    pub(super) fn server(&self) -> u64 {
+        self.server.get()
     }
 
     /// It is known not to answer: no call waits for it until it does.
@@ -263,13 +272,15 @@ impl Node {
         }
     }
 
-    /// All that is queued and still waited for.
+    /// All that is queued, still waited for, and meant for this server.
     pub(super) fn take_batch(self: &Rc<Self>) -> Option<Batch> {
         let mut batch = Batch { node: Rc::clone(self), calls: Vec::new() };
         batch.calls.reserve(self.queue.borrow().len());
         for queued in self.queue.take() {
             if queued.reply.is_closed() {
                 self.finish(queued, Err(CallError::Timeout));
+            } else if queued.request.server.is_some_and(|server| server != self.server.get()) {
+                self.finish(queued, Err(CallError::Away));
             } else {
                 batch.calls.push(queued);
             }

@@ -42,6 +42,18 @@ const REVIEW_TIMEOUT: Duration = Duration::from_millis(250);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Place(u16);
 
+impl Place {
+    /// The place with this number.
+    pub(in crate::store) fn at(index: usize) -> Place {
+        Place(index as u16)
+    }
+
+    /// Its number.
+    pub(in crate::store) fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
 /// All servers, as one worker sees them.
 pub(super) struct Topology {
     settings: Arc<RedisSettings>,

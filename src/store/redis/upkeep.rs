@@ -12,7 +12,10 @@ use tokio::{
     time::{Instant, interval_at, sleep, timeout},
 };
 
-use super::node::{IMPATIENCE, Node};
+use super::{
+    identity,
+    node::{IMPATIENCE, Node},
+};
 
 /// How long connecting may take, its handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -66,16 +69,18 @@ struct Line {
     connection: MultiplexedConnection,
     /// Notified when it is closed, even while nothing is sent: RESP3 brings that along.
     closed: Arc<Notify>,
+    /// Which server it leads to.
+    server: u64,
 }
 
 /// Sends what is queued for as long as the connection lasts and the server answers on it.
-async fn serve(node: &Weak<Node>, Line { connection, closed }: Line) {
+async fn serve(node: &Weak<Node>, Line { connection, closed, server }: Line) {
     // With it go all batches: whoever waits for a reply on this connection hears that it is lost.
     let mut flights = JoinSet::new();
     let connected = Instant::now();
     let mut checks = interval_at(connected + QUIET, QUIET);
     if let Some(node) = node.upgrade() {
-        node.forget_scripts();
+        node.meet(server);
         node.come_back();
     }
     loop {
@@ -152,7 +157,8 @@ impl Node {
                 connection.send_packed_command(greeting).await?.extract_error()?;
             }
             is_ready(connection.clone()).await?;
-            Ok(Line { connection, closed })
+            let server = identity::name(&mut connection).await;
+            Ok(Line { connection, closed, server })
         };
         match timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(result) => result,

@@ -4,6 +4,7 @@
 mod answers;
 mod connections;
 mod deadline;
+mod emptied;
 mod fallback;
 mod late;
 mod owed;
