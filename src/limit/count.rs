@@ -4,8 +4,8 @@
 use std::num::NonZeroU32;
 
 use super::{
-    Bucket, FixedWindow, Leases, Level, Log, Quota, SlidingLog, State, TokenBucket, Window,
-    Windows, concurrency::Concurrency,
+    AnyState, Bucket, FixedWindow, Leases, Level, Log, Part, Quota, SlidingLog, State, TokenBucket,
+    Window, Windows, concurrency::Concurrency,
 };
 use crate::clock::Timestamp;
 
@@ -54,22 +54,15 @@ impl Count {
         }
     }
 
-    /// Whether this holds more than another count of the same limit: then it counts what that does,
-    /// and more.
-    pub fn exceeds(&self, other: &Count, now: Timestamp) -> bool {
-        match (self, other) {
-            (Count::FixedWindow(this), Count::FixedWindow(other)) => {
-                other.is_over(now) || this.used > other.used
-            }
-            (Count::SlidingWindow(this), Count::SlidingWindow(other)) => {
-                (this.expires, this.current) > (other.expires, other.current)
-            }
-            // What is owed longer is more.
-            (Count::TokenBucket(this), Count::TokenBucket(other)) => {
-                (this.full, this.deficit) > (other.full, other.deficit)
-            }
-            (Count::Gcra(this), Count::Gcra(other)) => this.full > other.full,
-            _ => false,
+    /// The state that holds this; none of leases, which only who holds them knows.
+    pub fn state(&self) -> Option<AnyState> {
+        match self {
+            Count::FixedWindow(window) => Some(window.to_any()),
+            Count::SlidingWindow(windows) => Some(windows.to_any()),
+            Count::SlidingLog { .. } => Log::of(self).map(|log| log.to_any()),
+            Count::TokenBucket(bucket) => Some(bucket.to_any()),
+            Count::Gcra(level) => Some(level.to_any()),
+            Count::Concurrency { .. } => None,
         }
     }
 
