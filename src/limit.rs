@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 
 use crate::clock::Timestamp;
 
-pub(crate) use self::sliding_log::Tail;
+pub(crate) use self::sliding_log::{Entry, Tail};
 pub use self::{
     calendar::{Calendar, CalendarUnit},
     concurrency::{Concurrency, Leases},
@@ -87,6 +87,11 @@ pub trait Algorithm {
     /// Adds what was taken elsewhere under the same limit, whether or not it fits. Nothing of it
     /// counts for a shorter time than it did there; what no longer counts is left out.
     fn add(&self, state: &mut Self::State, other: &Self::State, now: Timestamp);
+
+    /// Has `state` count what `other` does too, where both are of the same charges and either may
+    /// have missed some: the greater of both, for what is in both is not counted twice. Tells
+    /// whether it counts more units of the present than it did.
+    fn join(&self, state: &mut Self::State, other: &Self::State, now: Timestamp) -> bool;
 }
 
 /// What is kept for a key.

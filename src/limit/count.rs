@@ -4,8 +4,8 @@
 use std::num::NonZeroU32;
 
 use super::{
-    Algorithm, Bucket, FixedWindow, Leases, Level, Log, Quota, SlidingLog, Standing, State,
-    TokenBucket, Window, Windows, concurrency::Concurrency, with_algorithm,
+    Algorithm, AnyState, Bucket, FixedWindow, Leases, Level, Log, Part, Quota, SlidingLog,
+    Standing, State, TokenBucket, Window, Windows, concurrency::Concurrency, with_algorithm,
 };
 use crate::clock::Timestamp;
 
@@ -54,24 +54,15 @@ impl Count {
         }
     }
 
-    /// Whether this holds more than another count of the same limit: then it counts what that does,
-    /// and more.
-    pub fn exceeds(&self, other: &Count, now: Timestamp) -> bool {
-        match (self, other) {
-            (Count::FixedWindow(this), Count::FixedWindow(other)) => {
-                !this.is_over(now) && (other.is_over(now) || this.used > other.used)
-            }
-            (Count::SlidingWindow(this), Count::SlidingWindow(other)) => {
-                (this.expires, this.current) > (other.expires, other.current)
-            }
-            // What is owed longer is more.
-            (Count::TokenBucket(this), Count::TokenBucket(other)) => {
-                (this.full, this.deficit) > (other.full, other.deficit)
-            }
-            (Count::Gcra(this), Count::Gcra(other)) => this.full > other.full,
-            // Summaries: whichever tells of more units has those of the other too.
-            (Count::SlidingLog { used, .. }, Count::SlidingLog { used: other, .. }) => used > other,
-            _ => false,
+    /// The state that holds this; none of leases, which only who holds them knows.
+    pub fn state(&self) -> Option<AnyState> {
+        match self {
+            Count::FixedWindow(window) => Some(window.to_any()),
+            Count::SlidingWindow(windows) => Some(windows.to_any()),
+            Count::SlidingLog { .. } => Log::of(self).map(|log| log.to_any()),
+            Count::TokenBucket(bucket) => Some(bucket.to_any()),
+            Count::Gcra(level) => Some(level.to_any()),
+            Count::Concurrency { .. } => None,
         }
     }
 
@@ -104,12 +95,12 @@ impl Count {
     }
 }
 
-fn standing_of<A: Algorithm<State: Countable>>(
+fn standing_of<A: Algorithm<State: Part>>(
     algorithm: &A,
-    count: &Count,
+    state: &AnyState,
     now: Timestamp,
 ) -> Option<Standing> {
-    Some(algorithm.standing(&A::State::of(count)?, now))
+    Some(algorithm.standing(Part::of_any(state)?, now))
 }
 
 impl<S: Countable> From<&S> for Count {
@@ -119,10 +110,9 @@ impl<S: Countable> From<&S> for Count {
 }
 
 impl Quota {
-    /// How a counter that holds this stands at `now`; none if it is the count of another algorithm, or
-    /// of leases.
-    pub fn standing_of(&self, count: &Count, now: Timestamp) -> Option<Standing> {
-        with_algorithm!(self, algorithm => standing_of(algorithm, count, now))
+    /// How a counter that holds this stands at `now`; none if it is the state of another algorithm.
+    pub fn standing_of(&self, state: &AnyState, now: Timestamp) -> Option<Standing> {
+        with_algorithm!(self, algorithm => standing_of(algorithm, state, now))
     }
 
     /// How a counter that was never charged stands at `now`.
@@ -275,15 +265,6 @@ mod tests {
         assert_eq!(quota.share(many).capacity(), 1);
         let quota = Quota::Gcra(Gcra::new(7, HOUR, 20, 1).unwrap());
         assert_eq!(quota.share(many).capacity(), 1);
-    }
-
-    #[test]
-    fn window_that_is_over_exceeds_none() {
-        let [over, open] = [NOW, NOW + HOUR].map(|reset| Window { used: 9, reset });
-        let fresh = Window { used: 1, ..open };
-        assert!(Count::from(&open).exceeds(&Count::from(&over), NOW));
-        assert!(!Count::from(&over).exceeds(&Count::from(&fresh), NOW));
-        assert!(Count::from(&open).exceeds(&Count::from(&fresh), NOW));
     }
 
     #[test]

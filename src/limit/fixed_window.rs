@@ -169,6 +169,15 @@ impl Algorithm for FixedWindow {
             *window = Window { used: used.saturating_add(other.used), ..open };
         }
     }
+
+    fn join(&self, window: &mut Window, other: &Window, now: Timestamp) -> bool {
+        let used = |window: &Window| if window.is_over(now) { 0 } else { window.used };
+        let is_more = used(other) > used(window);
+        if is_more {
+            *window = *other;
+        }
+        is_more
+    }
 }
 
 #[cfg(test)]

@@ -219,6 +219,16 @@ impl Algorithm for Gcra {
             *level = self.draining(rest.level.saturating_add(other.level), rest.at);
         }
     }
+
+    /// The one that is empty later.
+    fn join(&self, level: &mut Level, other: &Level, now: Timestamp) -> bool {
+        let [rest, other] = [&*level, other].map(|level| self.drain(level, now));
+        let is_more = other.full > rest.full;
+        if is_more {
+            *level = other;
+        }
+        is_more
+    }
 }
 
 #[cfg(test)]

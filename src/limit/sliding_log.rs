@@ -30,11 +30,13 @@ pub struct Log {
     expires: Timestamp,
 }
 
+/// A charge. Its instant and its number name it, and entries are in the order of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    at: Timestamp,
-    cost: u32,
-    number: u64,
+pub(crate) struct Entry {
+    pub(crate) at: Timestamp,
+    pub(crate) cost: u32,
+    /// Tells apart what was charged at the same instant.
+    pub(crate) number: u64,
 }
 
 /// What standings tell of a log: for a store that does not hand out the whole of it.
@@ -46,6 +48,12 @@ pub(crate) struct Tail {
     pub(crate) reset: Option<Timestamp>,
     /// If no unit fits: when so many will have left that one does.
     pub(crate) next: Option<Timestamp>,
+}
+
+impl Entry {
+    fn name(&self) -> (Timestamp, u64) {
+        (self.at, self.number)
+    }
 }
 
 impl State for Log {
@@ -88,9 +96,35 @@ impl Log {
         log
     }
 
-    /// When each entry was made, and what it costs; oldest first.
-    pub(crate) fn costs(&self) -> impl Iterator<Item = (Timestamp, u32)> + '_ {
-        self.entries.iter().map(|entry| (entry.at, entry.cost))
+    /// A log of these entries, oldest first, whose next charge has this number; none of those that
+    /// cost nothing.
+    pub(crate) fn of_entries(
+        entries: impl Iterator<Item = Entry>,
+        charges: u64,
+        window: Duration,
+    ) -> Log {
+        let entries: VecDeque<Entry> = entries.filter(|entry| entry.cost > 0).collect();
+        let units = entries.iter().map(|entry| u64::from(entry.cost)).sum();
+        let expires = entries.back().map_or(Timestamp::default(), |newest| newest.at + window);
+        Log { entries, units, charges, expires }
+    }
+
+    /// Its entries, oldest first, and the number of the next charge. Where there are more than
+    /// `most`, neighbours make up one, which counts for as long as the newest of them and has its
+    /// name.
+    pub(crate) fn condensed(&self, most: usize) -> (Vec<Entry>, u64) {
+        let size = self.entries.len().div_ceil(most.max(1)).max(1);
+        let newest_first: Vec<&Entry> = self.entries.iter().rev().collect();
+        let mut entries: Vec<Entry> = newest_first
+            .chunks(size)
+            .filter_map(|group| {
+                let newest = group.first()?;
+                let cost = group.iter().fold(0_u32, |sum, entry| sum.saturating_add(entry.cost));
+                Some(Entry { cost, ..**newest })
+            })
+            .collect();
+        entries.reverse();
+        (entries, self.charges)
     }
 
     /// Units of all entries, when the newest was made, and when it no longer counts.
@@ -240,13 +274,9 @@ impl Algorithm for SlidingLog {
     /// Takes it off the charge's own entry. An entry that was moved since, because a clock went back
     /// or another charge joined it, keeps what it has.
     fn give_back(&self, log: &mut Log, receipt: Receipt, cost: u32, _now: Timestamp) {
-        let Ok(index) = log.entries.binary_search_by_key(&receipt.number, |entry| entry.number)
-        else {
-            return;
-        };
-        let Some(entry) = log.entries.get_mut(index).filter(|entry| entry.at == receipt.at) else {
-            return;
-        };
+        let name = (receipt.at, receipt.number);
+        let Ok(index) = log.entries.binary_search_by_key(&name, Entry::name) else { return };
+        let Some(entry) = log.entries.get_mut(index) else { return };
         let cost = cost.min(entry.cost);
         entry.cost -= cost;
         log.units = log.units.saturating_sub(u64::from(cost));
@@ -292,6 +322,44 @@ impl Algorithm for SlidingLog {
                 }
             }
         }
+    }
+
+    /// From each instant on, as many units as the log of the two that has more since then. A charge
+    /// that both have is counted once, though their clocks may differ: it counts for as long as it
+    /// does in either. One that only one of them has is counted unless the other has as many that
+    /// are newer.
+    fn join(&self, log: &mut Log, other: &Log, now: Timestamp) -> bool {
+        let mut other = other.clone();
+        let time = log.time(now).max(other.time(now));
+        for log in [&mut *log, &mut other] {
+            self.heal(log, time);
+            self.forget(log, time);
+        }
+        let mut joined: VecDeque<Entry> = VecDeque::new();
+        let [mut ours, mut theirs, mut units] = [0_u64; 3];
+        let mut here = log.entries.iter().rev().peekable();
+        let mut there = other.entries.iter().rev().peekable();
+        loop {
+            let heads = [here.peek(), there.peek()].map(|head| head.map(|entry| entry.name()));
+            let Some(name) = heads.into_iter().flatten().max() else { break };
+            let is_next = |entry: &&Entry| entry.name() == name;
+            ours += here.next_if(is_next).map_or(0, |entry| u64::from(entry.cost));
+            theirs += there.next_if(is_next).map_or(0, |entry| u64::from(entry.cost));
+            let cost = u32::try_from(ours.max(theirs) - units).unwrap_or(u32::MAX);
+            if cost == 0 {
+                continue;
+            }
+            units += u64::from(cost);
+            // While so many entries count, nothing fits whatever is older: memory stays bounded.
+            let is_full = joined.len() >= self.limit.max(1) as usize;
+            match joined.front_mut().filter(|_| is_full) {
+                Some(oldest) => oldest.cost = oldest.cost.saturating_add(cost),
+                None => joined.push_front(Entry { at: name.0, cost, number: name.1 }),
+            }
+        }
+        let charges = log.charges.max(other.charges);
+        *log = Log::of_entries(joined.into_iter(), charges, self.window);
+        units > ours
     }
 }
 

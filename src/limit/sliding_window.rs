@@ -97,6 +97,19 @@ impl SlidingWindow {
         Open { current, previous, start, elapsed }
     }
 
+    /// The same when the window that begins at `start` is the present one: the clock may be a little
+    /// behind it.
+    fn reach(&self, open: Open, start: u64) -> Open {
+        let length = self.length() * self.unit;
+        match start.saturating_sub(open.start) {
+            0 => open,
+            ahead => {
+                let previous = if ahead == length { open.current } else { 0 };
+                Open { current: 0, previous, start, elapsed: 0 }
+            }
+        }
+    }
+
     /// What a window that has ended can count for: no more than the limit, lest one that was lowered
     /// deny for longer than a window.
     fn clamp(&self, used: u32) -> u32 {
@@ -225,6 +238,20 @@ impl Algorithm for SlidingWindow {
         let current = open.current.saturating_add(other.current);
         let previous = open.previous.saturating_add(other.previous);
         *windows = self.store(&Open { current, previous, ..open });
+    }
+
+    /// The greater of both for each of the two windows.
+    fn join(&self, windows: &mut Windows, other: &Windows, now: Timestamp) -> bool {
+        let [open, other] = [&*windows, other].map(|windows| self.open(windows, now));
+        let start = open.start.max(other.start);
+        let [open, other] = [open, other].map(|open| self.reach(open, start));
+        let is_more = other.current > open.current;
+        if is_more || other.previous > open.previous {
+            let current = open.current.max(other.current);
+            let previous = open.previous.max(other.previous);
+            *windows = self.store(&Open { current, previous, ..open });
+        }
+        is_more
     }
 }
 

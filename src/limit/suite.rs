@@ -73,6 +73,7 @@ macro_rules! owes {
             prop_no_input_panics_or_overflows,
             prop_what_was_taken_since_can_be_added,
             prop_sum_of_two_counters_holds_what_either_does,
+            prop_join_of_two_counters_holds_the_greater,
         ] }
     };
     ($subjects:expr => [$($property:ident),+ $(,)?]) => {

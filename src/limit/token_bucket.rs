@@ -209,6 +209,16 @@ impl Algorithm for TokenBucket {
             *bucket = self.refilling(rest.deficit.saturating_add(other.deficit), mark);
         }
     }
+
+    /// The one that lacks more; of two that lack as much, the one that is full later.
+    fn join(&self, bucket: &mut Bucket, other: &Bucket, now: Timestamp) -> bool {
+        let [rest, other] = [&*bucket, other].map(|bucket| self.refilled(bucket, now));
+        let is_more = (other.deficit, other.full) > (rest.deficit, rest.full);
+        if is_more {
+            *bucket = other;
+        }
+        is_more
+    }
 }
 
 #[cfg(test)]

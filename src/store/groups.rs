@@ -124,7 +124,7 @@ impl Store {
         let (to, Some(place)) = (group.decided_by, group.place) else {
             return Err(Unanswered::Away);
         };
-        let mut server = self.meet_server((redis, to), place, now);
+        let mut server = self.meet_server((redis, to), place);
         loop {
             self.prepare(charges, to, (now, deadline)).await?;
             let answer = redis.charge(charges, (now, deadline), Some(server)).await;
@@ -132,7 +132,7 @@ impl Store {
                 return answer;
             }
             // It was not sent to a server that took the other's place meanwhile.
-            let latest = self.meet_server((redis, to), place, now);
+            let latest = self.meet_server((redis, to), place);
             if latest == server || Instant::now() >= deadline {
                 return answer;
             }

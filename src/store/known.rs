@@ -68,14 +68,14 @@ impl Store {
             return;
         }
         for charge in charges.iter().filter(|charge| !is_leased(charge)) {
-            let counts = || of_redis.iter().flatten().filter_map(|store| store.count(charge));
-            if counts().next().is_none() {
+            let states = || of_redis.iter().flatten().filter_map(|store| store.state(charge));
+            if states().next().is_none() {
                 continue;
             }
             // One worker brings it, and others wait for that.
             let mut debts = owed.lock();
-            for count in counts() {
-                memory.seed(charge, &count, now);
+            for state in states() {
+                memory.seed(charge, &state, now);
             }
             of_redis.iter().flatten().for_each(|store| store.remove(charge));
             owed.forget(&mut debts, charge.key.entry);

@@ -128,7 +128,10 @@ impl Store {
             None => self.last_known(charge),
         };
         let standing = match count {
-            Some(count) => quota.standing_of(&count.share(self.instances()), now),
+            Some(count) => {
+                let share = count.share(self.instances()).state();
+                share.and_then(|share| quota.standing_of(&share, now))
+            }
             None => {
                 let peeked = alone.peek(&[Charge { quota, ..*charge }], now);
                 peeked.outcomes.first().map(|outcome| outcome.standing)
@@ -143,8 +146,8 @@ impl Store {
 
     /// How a counter in Redis stood by what is known of it; if nothing is, as if it were unused.
     fn peek_known(&self, charge: &Charge<'_>, now: Timestamp) -> Outcome {
-        let known = self.last_known(charge);
-        let known = known.and_then(|count| charge.quota.standing_of(&count, now));
+        let known = self.last_known(charge).and_then(|count| count.state());
+        let known = known.and_then(|state| charge.quota.standing_of(&state, now));
         let standing = known.unwrap_or_else(|| charge.quota.standing_of_unused(now));
         Outcome { standing, ..undecided(charge, now) }
     }

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
-    limit::{Charge, Count, DecidedBy, OwnedCharge},
+    limit::{AnyState, Charge, DecidedBy, OwnedCharge, Quota},
     settings::StoreKind,
 };
 
@@ -51,22 +51,14 @@ const ONE_CHANGE: Duration = Duration::from_secs(60);
 pub(super) struct Lost {
     /// Counters that are still to be brought.
     counters: MemoryStore,
-    /// The server of each place, in the present store and in the next one.
-    servers: [Box<[Server]>; 2],
+    /// By what name each place of the present store and of the next one has its server; zero: it has
+    /// none yet.
+    servers: [Box<[AtomicU64]>; 2],
     charges: Mutex<Charges>,
     /// The place that is looked at next.
     looked: AtomicUsize,
     /// Whether a place has another server since that was last looked at.
     has_changed: AtomicBool,
-}
-
-/// The server of a place.
-#[derive(Default)]
-struct Server {
-    /// Zero: there was none yet.
-    name: AtomicU64,
-    /// Whether it took another's place, and what that had is not all brought yet.
-    is_new: AtomicBool,
 }
 
 struct Charges {
@@ -76,8 +68,6 @@ struct Charges {
     waiting: VecDeque<OwnedCharge>,
     /// When one server took another's place.
     pairs: Recent<(u64, u64), Instant>,
-    /// Whether a server may be new.
-    is_unsettled: bool,
 }
 
 impl Lost {
@@ -87,7 +77,7 @@ impl Lost {
                 Some(StoreKind::Redis(redis)) => redis.topology.places(),
                 Some(StoreKind::Memory) | None => 0,
             };
-            (0..places).map(|_| Server::default()).collect()
+            (0..places).map(|_| AtomicU64::new(0)).collect()
         };
         let next = settings.next.as_ref().map(|moving| &moving.to);
         Lost {
@@ -97,7 +87,6 @@ impl Lost {
                 known: Recent::new(MAX_CHARGES),
                 waiting: VecDeque::new(),
                 pairs: Recent::new(MAX_PAIRS),
-                is_unsettled: false,
             }),
             looked: AtomicUsize::new(0),
             has_changed: AtomicBool::new(false),
@@ -114,45 +103,34 @@ impl Lost {
         self.lock().known.insert(charge.key.entry, charge.into());
     }
 
-    fn server(&self, decided_by: DecidedBy, place: Place) -> Option<&Server> {
+    fn servers(&self, decided_by: DecidedBy) -> &[AtomicU64] {
         let [current, next] = &self.servers;
-        let servers = if decided_by == DecidedBy::Next { next } else { current };
-        servers.get(place.index())
+        if decided_by == DecidedBy::Next { next } else { current }
     }
 
-    /// A place has the server of this name now. If it had another one, all that is known may be lost:
-    /// of which places it is turns out when it is brought.
-    fn meet(&self, (at, name): (&Server, u64), known: &MemoryStore, now: Timestamp) {
+    /// A place has the server of this name now. If that took another's place, all that is known may be
+    /// lost: what is known tells nothing of where it was.
+    fn meet(&self, (decided_by, place): (DecidedBy, Place), name: u64, known: &MemoryStore) {
         let mut charges = self.lock();
-        let before = at.name.load(Ordering::Relaxed);
-        if before != 0 && before != name {
-            at.is_new.store(true, Ordering::Relaxed);
-            if charges.is_change((before, name)) {
-                tracing::info!(
-                    counters = known.own(),
-                    "redis may have lost counters: a server is another one, or was restarted; it is \
-                     brought what is known here"
-                );
-                known.empty_into(&self.counters, now);
-                let Charges { known, waiting, .. } = &mut *charges;
-                let room = MAX_CHARGES.saturating_sub(waiting.len());
-                waiting.extend(known.drain().take(room));
-                self.has_changed.store(true, Ordering::Relaxed);
-            }
+        let servers = self.servers(decided_by);
+        let Some(at) = servers.get(place.index()) else { return };
+        let before = at.load(Ordering::Relaxed);
+        // A server that has other places already was given this one with all that is in it.
+        let is_moved = || servers.iter().any(|server| server.load(Ordering::Relaxed) == name);
+        if before != 0 && before != name && !is_moved() && charges.is_change((before, name)) {
+            tracing::info!(
+                counters = known.own(),
+                "redis may have lost counters: a server is another one, or was restarted; it is \
+                 brought what is known here"
+            );
+            known.empty_into(&self.counters);
+            let Charges { known, waiting, .. } = &mut *charges;
+            let room = MAX_CHARGES.saturating_sub(waiting.len());
+            waiting.extend(known.drain().take(room));
+            self.has_changed.store(true, Ordering::Relaxed);
         }
         // Only now, lest another worker take the place for settled.
-        at.name.store(name, Ordering::Release);
-    }
-
-    /// Once everything is brought, no server is new any more.
-    fn settle(&self) {
-        let mut charges = self.lock();
-        if charges.is_unsettled && !self.counters.is_in_use() {
-            charges.is_unsettled = false;
-            charges.waiting.clear();
-            let servers = self.servers.iter().flatten();
-            servers.for_each(|server| server.is_new.store(false, Ordering::Relaxed));
-        }
+        at.store(name, Ordering::Release);
     }
 
     /// Charges of counters whose turn it is.
@@ -173,7 +151,6 @@ impl Charges {
     fn is_change(&mut self, pair: (u64, u64)) -> bool {
         let is_unnamed = is_unnamed(pair.0) || is_unnamed(pair.1);
         let is_known = |at: &Instant| is_unnamed || at.elapsed() < ONE_CHANGE;
-        self.is_unsettled = true;
         let is_change = !self.pairs.get(&pair).is_some_and(is_known);
         if is_change {
             self.pairs.insert(pair, Instant::now());
@@ -189,17 +166,13 @@ impl Store {
         &self,
         (redis, decided_by): (&RedisStore, DecidedBy),
         place: Place,
-        now: Timestamp,
     ) -> u64 {
-        let server = redis.server(place);
-        let lost = &self.stores.lost;
-        if let Some(at) = lost.server(decided_by, place)
-            && server != 0
-            && at.name.load(Ordering::Acquire) != server
-        {
-            lost.meet((at, server), &self.stores.known, self.local_time(now));
+        let (name, lost) = (redis.server(place), &self.stores.lost);
+        let known = lost.servers(decided_by).get(place.index());
+        if name != 0 && known.is_some_and(|known| known.load(Ordering::Acquire) != name) {
+            lost.meet((decided_by, place), name, &self.stores.known);
         }
-        server
+        name
     }
 
     /// Brings what the servers of these counters may have lost of them.
@@ -212,40 +185,49 @@ impl Store {
         to: DecidedBy,
         (now, deadline): (Timestamp, Instant),
     ) -> Result<(), Unanswered> {
-        let lost = self.stores.lost.counters();
-        if !lost.is_in_use() {
+        let lost = &self.stores.lost;
+        if !lost.counters().is_in_use() {
             return Ok(());
         }
         let Some(Backend::Redis(redis)) = self.backend(to) else { return Ok(()) };
-        for charge in charges {
-            if let Some(count) = self.lost(charge, now) {
-                let place = redis.place(charge.key.owner);
-                self.meet_server((redis, to), place, now);
-                let server = self.stores.lost.server(to, place);
-                if server.is_some_and(|server| server.is_new.load(Ordering::Relaxed)) {
-                    redis.seed(charge, &count, (now, deadline)).await?;
-                }
-                // Known it is all the same, until the next reply.
-                self.stores.known.seed(charge, &count, self.local_time(now));
-                self.stores.lost.remember(charge);
-                lost.remove(charge);
+        for charge in charges.iter().filter(|charge| !is_leased(charge)) {
+            let Some(state) = lost.counters().state(charge) else { continue };
+            // A reply of the server from before may have come since.
+            let later = self.stores.known.state(charge);
+            for state in later.iter().chain([&state]) {
+                self.bring_state(redis, charge, (state, now, deadline)).await?;
             }
+            // Known it is all the same, until the next reply.
+            self.stores.known.seed(charge, &state, self.local_time(now));
+            lost.remember(charge);
+            lost.counters().remove(charge);
         }
         Ok(())
     }
 
-    /// What a server may have lost of a counter.
-    fn lost(&self, charge: &Charge<'_>, now: Timestamp) -> Option<Count> {
-        let lost = self.stores.lost.counters().count(charge).filter(|_| !is_leased(charge))?;
-        // A reply of the server from before may have come since.
-        let known = self.stores.known.count(charge);
-        let now = self.local_time(now);
-        Some(known.filter(|known| known.exceeds(&lost, now)).unwrap_or(lost))
+    /// Has a server count what is known of a counter.
+    async fn bring_state(
+        &self,
+        redis: &RedisStore,
+        charge: &Charge<'_>,
+        (state, now, deadline): (&AnyState, Timestamp, Instant),
+    ) -> Result<(), Unanswered> {
+        // Of a log all units are known as if they were as new as the newest. A server that has as many
+        // knows better.
+        if let Quota::SlidingLog(_) = charge.quota {
+            let local = self.local_time(now);
+            let used = |state| Some(charge.quota.standing_of(state, local)?.used);
+            let there = redis.state(charge, now, deadline).await?;
+            if there.as_ref().and_then(used) >= used(state) {
+                return Ok(());
+            }
+        }
+        redis.seed(charge, state, (now, deadline)).await.map(drop)
     }
 
     /// Looks whether places have other servers by now, and brings some of what nobody asks for.
     pub(super) fn bring_some(self: &Rc<Self>, now: Timestamp) {
-        self.meet_some(now);
+        self.meet_some();
         let lost = &self.stores.lost;
         // The secret that counters' names are hashed under may be lost with them.
         if lost.has_changed.load(Ordering::Relaxed)
@@ -254,7 +236,7 @@ impl Store {
             self.look_again_for_secret();
         }
         if !lost.counters().is_in_use() {
-            return lost.settle();
+            return;
         }
         for charge in lost.due() {
             let store = Rc::clone(self);
@@ -270,7 +252,7 @@ impl Store {
     }
 
     /// Looks at some places, others each time: a server may be another one though nobody asks it.
-    fn meet_some(&self, now: Timestamp) {
+    fn meet_some(&self) {
         let lost = &self.stores.lost;
         for (decided_by, places) in [DecidedBy::Current, DecidedBy::Next].iter().zip(&lost.servers)
         {
@@ -279,7 +261,7 @@ impl Store {
             let first = lost.looked.fetch_add(count, Ordering::Relaxed);
             for place in first..first + count {
                 let place = Place::at(place.checked_rem(places.len()).unwrap_or_default());
-                self.meet_server((redis, *decided_by), place, now);
+                self.meet_server((redis, *decided_by), place);
             }
         }
     }

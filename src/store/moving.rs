@@ -119,8 +119,8 @@ impl Store {
         self.next.as_ref().and_then(|_| self.stores.moving.of(owner))
     }
 
-    /// Makes sure that the next store has what the present one had of these counters. Tells which
-    /// of them it had nothing of until now.
+    /// Makes sure that the next store counts what the present one does of these counters. Tells of
+    /// which it counted less until now.
     ///
     /// # Errors
     /// One of the stores does not answer: nobody gets a fresh window for that.
@@ -141,16 +141,16 @@ impl Store {
                 carried.push(false);
                 continue;
             }
-            let count = match &self.current {
-                Backend::Memory(memory) => memory.count(charge),
-                Backend::Redis(redis) => redis.count(charge, now, deadline).await?,
+            let state = match &self.current {
+                Backend::Memory(memory) => memory.state(charge),
+                Backend::Redis(redis) => redis.state(charge, now, deadline).await?,
             };
-            // What was given back until now is not in this count.
+            // What was given back until now is not in this state.
             self.moved.borrow_mut().early.remove(&charge.key.entry);
-            carried.push(match (count, &self.next) {
-                (Some(count), Some(Backend::Memory(memory))) => memory.seed(charge, &count, now),
-                (Some(count), Some(Backend::Redis(redis))) => {
-                    redis.seed(charge, &count, (now, deadline)).await?
+            carried.push(match (state, &self.next) {
+                (Some(state), Some(Backend::Memory(memory))) => memory.seed(charge, &state, now),
+                (Some(state), Some(Backend::Redis(redis))) => {
+                    redis.seed(charge, &state, (now, deadline)).await?
                 }
                 _ => false,
             });

@@ -289,7 +289,7 @@ impl Store {
         let server = match self.backend(bill.to) {
             Some(Backend::Redis(redis)) => {
                 let place = redis.place(charge.key.owner);
-                self.meet_server((redis, bill.to), place, now)
+                self.meet_server((redis, bill.to), place)
             }
             _ => 0,
         };

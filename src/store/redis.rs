@@ -18,7 +18,7 @@ mod settlements;
 mod topology;
 mod upkeep;
 
-use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, fmt, rc::Rc, sync::Arc, time::Duration};
 
 use redis::{ServerError, Value};
 use smallvec::SmallVec;
@@ -36,7 +36,7 @@ use self::{
 use super::{Adjustment, Counts, Unanswered};
 use crate::{
     clock::Timestamp,
-    limit::{AnyState, Charge, Count, KeptSecret, SecretStanding},
+    limit::{AnyState, Charge, KeptSecret, SecretStanding},
     settings::{RedisSettings, StoreClock},
 };
 
@@ -166,21 +166,20 @@ impl RedisStore {
         self.read(&asked, &reply).map(Reply::told)
     }
 
-    /// What a counter holds, by the latest count.
+    /// The whole of what a counter holds, by the latest count; none if that cannot be known.
     ///
     /// # Errors
     /// Why there is no answer.
-    pub(super) async fn count(
+    pub(super) async fn state(
         &self,
         charge: &Charge<'_>,
         now: Timestamp,
         deadline: Instant,
-    ) -> Result<Option<Count>, Unanswered> {
-        let charges = [Charge { cost: 0, ..*charge }];
-        let call = script::peek(&self.settings.prefix, &charges, self.clock(now), now);
+    ) -> Result<Option<AnyState>, Unanswered> {
+        let call = script::state(&self.settings.prefix, charge, (self.clock(now), now));
         let place = self.place(charge.key.owner);
         let reply = self.execute(place, &call, deadline).await?;
-        Ok(self.read(&charges, &reply)?.counts.into_iter().next())
+        script::read_state(charge, &reply).map_err(|error| self.bad_reply(&error))
     }
 
     /// Adds what was taken elsewhere to what a counter holds, if its place still has this server. A
@@ -209,17 +208,18 @@ impl RedisStore {
         self.settlements.add(charge, adjustment, now);
     }
 
-    /// Makes `count` what the counter holds, unless it holds as much; tells whether it did.
+    /// Has the counter count what `state` does too; tells whether that is more than it counted.
     ///
     /// # Errors
-    /// Why it is not known to hold either.
+    /// Why it is not known to count both.
     pub(super) async fn seed(
         &self,
         charge: &Charge<'_>,
-        count: &Count,
+        state: &AnyState,
         (now, deadline): (Timestamp, Instant),
     ) -> Result<bool, Unanswered> {
-        let Some(call) = script::seed(&self.settings.prefix, charge, count, self.clock(now)) else {
+        let clock = (self.clock(now), now);
+        let Some(call) = script::seed(&self.settings.prefix, charge, state, clock) else {
             return Ok(false);
         };
         let place = self.place(charge.key.owner);
@@ -248,12 +248,14 @@ impl RedisStore {
     }
 
     fn read(&self, charges: &[Charge<'_>], reply: &Value) -> Result<Reply, Unanswered> {
-        script::read(charges, reply).map_err(|error| {
-            if self.may_complain() {
-                tracing::warn!(%error, "redis gave a reply that cannot be read");
-            }
-            Unanswered::BadReply
-        })
+        script::read(charges, reply).map_err(|error| self.bad_reply(&error))
+    }
+
+    fn bad_reply(&self, error: &dyn fmt::Display) -> Unanswered {
+        if self.may_complain() {
+            tracing::warn!(%error, "redis gave a reply that cannot be read");
+        }
+        Unanswered::BadReply
     }
 
     /// Has the server of a place execute a script, wherever the place may have moved to.

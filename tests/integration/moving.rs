@@ -1,5 +1,6 @@
 //! Moving callers from one store to another while they are served: nobody gets a fresh window.
 
+mod carried;
 mod mirror;
 
 use std::{

@@ -444,3 +444,26 @@ pub(crate) fn prop_sum_of_two_counters_holds_what_either_does<S: Subject>(
     prop_assert!(used <= mine + their, "{} and {} make {}", mine, their, used);
     Ok(())
 }
+
+/// What is joined counts no less than either and no more than both; a second time changes nothing.
+pub(crate) fn prop_join_of_two_counters_holds_the_greater<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let (ours, theirs) = history.steps.split_at(history.steps.len() / 2);
+    let (mut state, mut other) = (S::State::default(), S::State::default());
+    let mut now = run(subject, &mut state, ours, START);
+    now = now.max(run(subject, &mut other, theirs, START));
+    let [mine, their] = [&state, &other].map(|state| subject.standing(state, now).used);
+    let mut joined = state.clone();
+    subject.join(&mut joined, &other, now);
+    let used = subject.standing(&joined, now).used;
+    prop_assert!(used >= mine.max(their), "{} and {} make {}", mine, their, used);
+    prop_assert!(used <= mine + their, "{} and {} make {}", mine, their, used);
+    for state in [&state, &other] {
+        let mut again = joined.clone();
+        prop_assert!(!subject.join(&mut again, state, now));
+        prop_assert_eq!(subject.standing(&again, now), subject.standing(&joined, now));
+    }
+    Ok(())
+}

@@ -61,10 +61,10 @@ impl MemoryStore {
         is_new
     }
 
-    /// Gives all counters to another store, which keeps the greater of what both have.
-    pub(in crate::store) fn empty_into(&self, other: &MemoryStore, now: Timestamp) {
+    /// Gives all counters to another store, where they take the place of those that it has too.
+    pub(in crate::store) fn empty_into(&self, other: &MemoryStore) {
         for (from, to) in self.shards.iter().zip(&other.shards) {
-            lock(from).empty_into(&mut lock(to), (&self.room, &other.room), now);
+            lock(from).empty_into(&mut lock(to), (&self.room, &other.room));
         }
     }
 
@@ -100,12 +100,37 @@ impl MemoryStore {
         }
     }
 
-    /// Makes `count` what the counter holds, unless it holds as much; tells whether it did.
-    pub fn seed(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) -> bool {
-        let is_more = self.count(charge).is_none_or(|there| count.exceeds(&there, now));
-        if is_more {
-            self.adopt(charge, count, now);
+    /// Has the counter count what `other` does too; tells whether that is more than it counted.
+    pub fn seed(&self, charge: &Charge<'_>, other: &AnyState, now: Timestamp) -> bool {
+        let charges = std::slice::from_ref(charge);
+        let mut shards = self.lock(charges);
+        let has_room = self.make_room(charges.iter(), &mut shards, now).is_ok();
+        let Ok(shard) = shards.of(charge) else { return false };
+        let seeded = with_table!(shard, charge.quota, (algorithm, table) => {
+            let found = table.find(charge.key.entry).cloned();
+            joined(algorithm, found.unwrap_or_default(), other, now).filter(|_| has_room).and_then(
+                |(joined, is_more)| {
+                    let (state, is_new) = table.entry(tagged(charge))?;
+                    *state = joined;
+                    Some((is_new, is_more))
+                },
+            )
+        });
+        if let Some((true, _)) = seeded {
+            shard.count_new(tag(charge.origin), &self.room);
         }
-        is_more
+        seeded.is_some_and(|(_, is_more)| is_more)
     }
+}
+
+/// What counts what both do, if that is anything new, and whether it is more than `state` counts.
+fn joined<A: Algorithm<State: Part>>(
+    algorithm: &A,
+    state: A::State,
+    other: &AnyState,
+    now: Timestamp,
+) -> Option<(A::State, bool)> {
+    let mut joined = state.clone();
+    let is_more = algorithm.join(&mut joined, Part::of_any(other)?, now);
+    (joined != state).then_some((joined, is_more))
 }

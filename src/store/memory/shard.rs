@@ -133,15 +133,16 @@ impl Shard {
     }
 
     /// Gives all counters to the same shard of another store, which shares its room with this one's.
-    pub(super) fn empty_into(&mut self, other: &mut Shard, rooms: (&Room, &Room), now: Timestamp) {
+    pub(super) fn empty_into(&mut self, other: &mut Shard, rooms: (&Room, &Room)) {
         rooms.0.hand_over(rooms.1, self.len());
         other.unverified += std::mem::take(&mut self.unverified);
         let mut twice = Vec::new();
-        self.fixed_window.empty_into(&mut other.fixed_window, now, &mut twice);
-        self.sliding_window.empty_into(&mut other.sliding_window, now, &mut twice);
-        self.sliding_log.empty_into(&mut other.sliding_log, now, &mut twice);
-        self.token_bucket.empty_into(&mut other.token_bucket, now, &mut twice);
-        self.gcra.empty_into(&mut other.gcra, now, &mut twice);
+        self.fixed_window.empty_into(&mut other.fixed_window, &mut twice);
+        self.sliding_window.empty_into(&mut other.sliding_window, &mut twice);
+        self.sliding_log.empty_into(&mut other.sliding_log, &mut twice);
+        self.token_bucket.empty_into(&mut other.token_bucket, &mut twice);
+        self.gcra.empty_into(&mut other.gcra, &mut twice);
+        self.concurrency.empty_into(&mut other.concurrency, &mut twice);
         twice.into_iter().for_each(|tag| other.count_gone(tag, rooms.1));
     }
 

@@ -10,10 +10,7 @@
 
 use std::{array, mem};
 
-use crate::{
-    clock::Timestamp,
-    limit::{Count, Countable, State},
-};
+use crate::{clock::Timestamp, limit::State};
 
 /// By how much a table grows at once.
 const GROWTH: f64 = 1.25;
@@ -187,12 +184,9 @@ impl<S: State> Table<S> {
         }
     }
 
-    /// Gives all entries to another table, and `twice` the tags of those that it has too: of these it
-    /// keeps the greater.
-    pub(super) fn empty_into(&mut self, other: &mut Self, now: Timestamp, twice: &mut Vec<u16>)
-    where
-        S: Countable,
-    {
+    /// Gives all entries to another table, where they take the place of those that it has too; the
+    /// tags of these are pushed to `twice`.
+    pub(super) fn empty_into(&mut self, other: &mut Self, twice: &mut Vec<u16>) {
         if other.len == 0 {
             mem::swap(self, other);
             return;
@@ -201,9 +195,7 @@ impl<S: State> Table<S> {
         other.reserve(emptied.len);
         for (key, state) in emptied.iter() {
             let Some((there, is_new)) = other.entry(key) else { continue };
-            if is_new || Count::from(state).exceeds(&Count::from(&*there), now) {
-                *there = state.clone();
-            }
+            *there = state.clone();
             if !is_new {
                 twice.push(Place::of(key).tag());
             }

@@ -58,9 +58,13 @@ if word == GIVE_BACK then
 end
 
 if word == SEED then
-  algorithms[1].adopt = function(c, used, reset)
-    c.used, c.reset = used, reset
-    return c.reset
+  algorithms[1].join = function(c, numbers)
+    local used, reset = numbers[1], numbers[2]
+    local is_more = now < reset and used > (now < c.reset and c.used or 0)
+    if is_more then
+      c.used, c.reset = used, reset
+    end
+    return is_more, is_more
   end
 end
 

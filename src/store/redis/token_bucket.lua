@@ -84,9 +84,14 @@ if word == GIVE_BACK then
 end
 
 if word == SEED then
-  algorithms[4].adopt = function(c, deficit, mark, full)
-    c.deficit, c.mark, c.full = deficit, mark, full
-    return c.full
+  algorithms[4].join = function(c, numbers)
+    local rest, _, ends = refilled(c, c.deficit, c.mark, c.full)
+    local deficit, mark, full = refilled(c, numbers[1], numbers[2], numbers[3])
+    local is_more = deficit > rest or (deficit == rest and full > ends)
+    if is_more then
+      c.deficit, c.mark, c.full = deficit, mark, full
+    end
+    return is_more, is_more
   end
 end
 
