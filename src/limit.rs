@@ -20,6 +20,7 @@ mod sliding_window;
 #[cfg(test)]
 mod suite;
 mod token_bucket;
+mod when_full;
 
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ pub use self::{
     sliding_log::{Log, SlidingLog},
     sliding_window::{SlidingWindow, Windows},
     token_bucket::{Bucket, TokenBucket},
+    when_full::WhenFull,
 };
 
 /// A way to count: pure functions of a state, a cost and an instant.
@@ -189,6 +191,8 @@ pub struct Charge<'p> {
     pub origin: Origin,
     /// What becomes of it if the store does not answer.
     pub fallback: Fallback,
+    /// What becomes of it if the process has no room for its counter.
+    pub full: WhenFull,
 }
 
 impl<'p> Charge<'p> {
@@ -203,6 +207,7 @@ impl<'p> Charge<'p> {
             scope: Scope::Caller,
             origin: Origin::Verified,
             fallback: Fallback::Local,
+            full: WhenFull::default(),
         }
     }
 
@@ -223,20 +228,21 @@ pub struct OwnedCharge {
     scope: Scope,
     origin: Origin,
     fallback: Fallback,
+    full: WhenFull,
 }
 
 impl From<&Charge<'_>> for OwnedCharge {
     fn from(charge: &Charge<'_>) -> Self {
-        let Charge { key, quota, cost, stance, scope, origin, fallback } = *charge;
-        OwnedCharge { quota: quota.clone(), key, cost, stance, scope, origin, fallback }
+        let Charge { key, quota, cost, stance, scope, origin, fallback, full } = *charge;
+        OwnedCharge { quota: quota.clone(), key, cost, stance, scope, origin, fallback, full }
     }
 }
 
 impl OwnedCharge {
     /// The charge.
     pub fn charge(&self) -> Charge<'_> {
-        let &OwnedCharge { ref quota, key, cost, stance, scope, origin, fallback } = self;
-        Charge { key, quota, cost, stance, scope, origin, fallback }
+        let &OwnedCharge { ref quota, key, cost, stance, scope, origin, fallback, full } = self;
+        Charge { key, quota, cost, stance, scope, origin, fallback, full }
     }
 }
 
@@ -343,8 +349,8 @@ pub enum DecidedBy {
     Next,
     /// The process, because the store did not answer.
     Local,
-    /// Nobody, because the store did not answer and the limit is open then. Its standing is not
-    /// known.
+    /// Nobody, because the store did not answer or the process had no room for the counter, and the
+    /// limit is open then. Its standing is not known.
     Nobody,
 }
 

@@ -235,9 +235,9 @@ impl Store {
     /// Takes all `charges` or none, at `now`.
     ///
     /// # Errors
-    /// [`StoreError::NoRoom`] if a charge needs a new counter and there is no room for one, whatever
-    /// its limit says about outages: that is none, and a client that can bring it about must not get
-    /// past a limit by it. [`StoreError::Unanswered`] if Redis does not answer and a limit is closed
+    /// [`StoreError::NoRoom`] if a charge needs a new counter in the process and there is no room for
+    /// one, unless its limit is open then ([`WhenFull`](crate::limit::WhenFull)): a client that can
+    /// bring it about must not get past a limit by it. [`StoreError::Unanswered`] if Redis does not answer and a limit is closed
     /// then. What was taken until then is given back.
     pub async fn charge(
         self: &Rc<Self>,
@@ -245,7 +245,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
         let decision = match (&self.current, &self.next) {
-            (Backend::Memory(memory), None) => memory.charge(charges, now),
+            (Backend::Memory(memory), None) => self.charge_here(memory, charges, now),
             _ => self.charge_elsewhere(charges, now).await,
         };
         if let Err(StoreError::NoRoom(reason)) = &decision {
@@ -299,7 +299,9 @@ impl Store {
             DecidedBy::Current => &self.current,
             DecidedBy::Next => self.next.as_ref()?,
             DecidedBy::Local => {
-                if let Adjustment::Take = adjustment {
+                if let Adjustment::Take = adjustment
+                    && self.has_room(charge, now)
+                {
                     self.owe(std::slice::from_ref(charge), self.decider(charge.key.owner));
                 }
                 return self.settle_locally(charge, adjustment, now);

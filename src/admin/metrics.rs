@@ -74,6 +74,9 @@ pub(super) fn text(context: &Context) -> String {
     for reason in NoRoom::ALL {
         text.sample(&[("reason", reason.name())], counts.no_room(reason));
     }
+    let help = "Charges left out for want of room for their counters: their limits are open then.";
+    text.family("tollgate_store_uncounted_total", Kind::Counter, help);
+    text.sample(&[], counts.uncounted());
     let help = "Decisions that Redis did not make, by reason.";
     text.family("tollgate_store_unanswered_total", Kind::Counter, help);
     for reason in Unanswered::ALL {

@@ -145,7 +145,8 @@ pub(super) struct RawStore {
     #[serde(default)]
     #[schemars(extend("examples" = [{ "percent": 50 }]))]
     pub(super) unverified_keys: RawUnverifiedKeys,
-    /// Whether responses say (`x-tollgate-store`) that Redis did not decide. Default: false.
+    /// Whether responses say (`x-tollgate-store`) that Redis did not decide, or that a limit was open
+    /// for want of room. Default: false.
     #[serde(default)]
     pub(super) fallback_header: bool,
 }

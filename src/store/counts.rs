@@ -19,11 +19,13 @@ pub struct Counts {
     mirrored: Counter,
     disagreed: Counter,
     full: Counter,
+    part: Counter,
     addresses: Counter,
     networks: Counter,
     unverified: Counter,
     client: Counter,
     minute: Counter,
+    uncounted: Counter,
 }
 
 /// A number, and how much of it was told.
@@ -58,6 +60,15 @@ impl Counts {
     /// Requests refused for want of room for a counter, for this reason.
     pub fn no_room(&self, reason: NoRoom) -> u64 {
         self.lack(reason).total.load(Ordering::Relaxed)
+    }
+
+    /// Charges that were left out for want of room for their counters: their limits are open then.
+    pub fn uncounted(&self) -> u64 {
+        self.uncounted.total.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_uncounted(&self, charges: usize) {
+        self.uncounted.total.fetch_add(charges as u64, Ordering::Relaxed);
     }
 
     pub(super) fn count_no_room(&self, reason: NoRoom) {
@@ -111,6 +122,11 @@ impl Counts {
                 tracing::warn!(refused, %reason, advice, "no room for new counters");
             }
         }
+        let charges = self.uncounted.take_untold();
+        if charges > 0 {
+            let advice = NoRoom::Full.advice();
+            tracing::warn!(charges, advice, "no room for new counters: requests pass uncounted");
+        }
         let charges = self.unknown.take_untold();
         if charges > 0 {
             tracing::warn!(
@@ -145,6 +161,7 @@ impl Counts {
     fn lack(&self, reason: NoRoom) -> &Counter {
         match reason {
             NoRoom::Full => &self.full,
+            NoRoom::Part => &self.part,
             NoRoom::Addresses => &self.addresses,
             NoRoom::Networks => &self.networks,
             NoRoom::Unverified => &self.unverified,

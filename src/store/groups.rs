@@ -92,7 +92,9 @@ impl Store {
                 (paid, _) => paid,
             };
         let answer = match (ready, self.backend(group.decided_by)) {
-            (Ok(()), Some(Backend::Memory(memory))) => return memory.charge(charges, now),
+            (Ok(()), Some(Backend::Memory(memory))) => {
+                return self.charge_here(memory, charges, now);
+            }
             (Ok(()), Some(Backend::Redis(redis))) => redis.charge(charges, now, deadline).await,
             (Err(reason), _) => Err(reason),
             (Ok(()), None) => Err(Unanswered::Away),

@@ -8,7 +8,10 @@ use std::num::NonZeroU32;
 
 use smallvec::SmallVec;
 
-use super::{Adjustment, Backend, Store, StoreError, Unanswered, groups::undecided, redis::Reply};
+use super::{
+    Adjustment, Backend, MemoryStore, Store, StoreError, Unanswered, groups::undecided,
+    redis::Reply,
+};
 use crate::{
     clock::Timestamp,
     limit::{
@@ -54,15 +57,29 @@ impl Store {
         let is_local = |charge: &&Charge<'_>| charge.fallback == Fallback::Local;
         let shares: SmallVec<[Quota; 2]> =
             charges.iter().filter(is_local).map(|charge| self.share(charge)).collect();
-        let of_share = |(charge, quota): (&Charge<'_>, _)| Charge { quota, ..*charge };
+        let of_share = |(charge, quota): (&Charge<'_>, _)| {
+            let full = charge.full.while_alone();
+            Charge { quota, full, ..*charge }
+        };
         let locals: SmallVec<[Charge<'_>; 2]> =
             charges.iter().filter(is_local).zip(&shares).map(of_share).collect();
-        let owing: SmallVec<[Charge<'_>; 2]> = charges.iter().filter(is_local).copied().collect();
-        self.owe(&owing, asked);
+        // Nothing is owed of what there is no room to count.
+        let room = self.stores.memory.room_for(&locals, now);
+        let is_owed = room.is_ok();
+        if let Ok(has_room) = room {
+            let counted = charges.iter().filter(is_local).zip(has_room);
+            let owing: SmallVec<[Charge<'_>; 2]> =
+                counted.filter_map(|(charge, has_room)| has_room.then_some(*charge)).collect();
+            self.owe(&owing, asked);
+        }
         let decided = match locals.is_empty() {
             true => Decision { verdict: Verdict::Allow, outcomes: Outcomes::new(), now },
-            false => self.stores.memory.charge(&locals, now)?,
+            false => self.charge_here(&self.stores.memory, &locals, now)?,
         };
+        // There was room for it after all, a moment later.
+        if !is_owed && decided.verdict == Verdict::Allow {
+            self.stores.counts.count_unowed();
+        }
         let mut local = decided.outcomes.into_iter();
         let outcomes = charges
             .iter()
@@ -72,6 +89,28 @@ impl Store {
             })
             .collect();
         Ok(Decision { verdict: decided.verdict, outcomes, now })
+    }
+
+    /// Takes all `charges` or none in the process, and counts those that are left out for want of room.
+    pub(super) fn charge_here(
+        &self,
+        memory: &MemoryStore,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Result<Decision, StoreError> {
+        let decision = memory.charge(charges, now)?;
+        let is_left_out = |outcome: &&Outcome| outcome.decided_by == DecidedBy::Nobody;
+        let left_out = decision.outcomes.iter().filter(is_left_out).count();
+        if left_out > 0 {
+            self.stores.counts.count_uncounted(left_out);
+        }
+        Ok(decision)
+    }
+
+    /// Whether there is room here for the counter of a charge that Redis did not decide.
+    pub(super) fn has_room(&self, charge: &Charge<'_>, now: Timestamp) -> bool {
+        let has_room = self.stores.memory.room_for(&[*charge], self.local_time(now));
+        has_room.is_ok_and(|mut has_room| has_room.next() == Some(true))
     }
 
     /// How the limits stand that are decided here while Redis does not tell.
@@ -149,6 +188,10 @@ impl Store {
     }
 }
 
+/// What was decided here, but for what was left out.
 fn locally(outcome: Outcome) -> Outcome {
-    Outcome { decided_by: DecidedBy::Local, ..outcome }
+    match outcome.decided_by {
+        DecidedBy::Nobody => outcome,
+        _ => Outcome { decided_by: DecidedBy::Local, ..outcome },
+    }
 }

@@ -5,6 +5,7 @@ mod answers;
 mod connections;
 mod deadline;
 mod fallback;
+mod full;
 mod late;
 mod owed;
 mod recovery;
