@@ -6,8 +6,10 @@
 //! what it says (`local`).
 
 mod counts;
+mod full;
 mod groups;
 mod keeper;
+mod known;
 mod local;
 mod memo;
 mod memory;
@@ -120,8 +122,12 @@ pub enum Adjustment {
 
 /// What all workers share of the stores.
 pub struct Stores {
-    /// Counters in the process: all of them, or those that Redis is not there for.
+    /// Counters in the process, as a store of their own.
     pub memory: Arc<MemoryStore>,
+    /// Counters in Redis, as they are known here.
+    known: MemoryStore,
+    /// Counters in Redis that were decided about without it: this proxy's parts of them.
+    alone: MemoryStore,
     settings: StoreSettings,
     /// What keys are hashed under, where Redis keeps that.
     secret: Option<Arc<KeptSecret>>,
@@ -171,6 +177,8 @@ impl Stores {
         let is_kept = settings.is_shared() && settings.key_secret.is_none();
         let secret = is_kept.then(|| Arc::new(KeptSecret::new(memory.key_secret())));
         Stores {
+            known: memory.beside(),
+            alone: memory.beside(),
             memory: Arc::new(memory),
             settings,
             secret,
@@ -298,14 +306,7 @@ impl Store {
         let backend = match outcome.decided_by {
             DecidedBy::Current => &self.current,
             DecidedBy::Next => self.next.as_ref()?,
-            DecidedBy::Local => {
-                if let Adjustment::Take = adjustment
-                    && self.has_room(charge, now)
-                {
-                    self.owe(std::slice::from_ref(charge), self.decider(charge.key.owner));
-                }
-                return self.settle_locally(charge, adjustment, now);
-            }
+            DecidedBy::Local => return self.settle_locally(charge, adjustment, now),
             DecidedBy::Nobody => return None,
         };
         if outcome.decided_by == DecidedBy::Current {
@@ -315,7 +316,7 @@ impl Store {
             Backend::Memory(memory) => memory.settle(charge, adjustment, now),
             Backend::Redis(redis) => {
                 redis.settle(charge, adjustment, now);
-                self.settle_share(charge, adjustment, now);
+                self.settle_known(charge, adjustment, now);
                 Some(adjusted(outcome.standing, charge.cost, adjustment))
             }
         }
@@ -330,7 +331,10 @@ impl Store {
     /// that Redis keeps, and let Redis have what was admitted without it.
     pub fn tick(self: &Rc<Self>, now: Timestamp) {
         self.look_after_secret(now);
-        self.stores.memory.sweep(self.local_time(now));
+        self.stores.memory.sweep(now);
+        for of_redis in [&self.stores.known, &self.stores.alone] {
+            of_redis.sweep(self.local_time(now));
+        }
         self.pay_some(now);
     }
 

@@ -4,8 +4,8 @@
 use std::num::NonZeroU32;
 
 use super::{
-    Bucket, FixedWindow, Leases, Level, Log, Quota, SlidingLog, State, TokenBucket, Window,
-    Windows, concurrency::Concurrency,
+    Algorithm, Bucket, FixedWindow, Leases, Level, Log, Quota, SlidingLog, Standing, State,
+    TokenBucket, Window, Windows, concurrency::Concurrency, with_algorithm,
 };
 use crate::clock::Timestamp;
 
@@ -59,7 +59,7 @@ impl Count {
     pub fn exceeds(&self, other: &Count, now: Timestamp) -> bool {
         match (self, other) {
             (Count::FixedWindow(this), Count::FixedWindow(other)) => {
-                other.is_over(now) || this.used > other.used
+                !this.is_over(now) && (other.is_over(now) || this.used > other.used)
             }
             (Count::SlidingWindow(this), Count::SlidingWindow(other)) => {
                 (this.expires, this.current) > (other.expires, other.current)
@@ -69,6 +69,8 @@ impl Count {
                 (this.full, this.deficit) > (other.full, other.deficit)
             }
             (Count::Gcra(this), Count::Gcra(other)) => this.full > other.full,
+            // Summaries: whichever tells of more units has those of the other too.
+            (Count::SlidingLog { used, .. }, Count::SlidingLog { used: other, .. }) => used > other,
             _ => false,
         }
     }
@@ -102,6 +104,14 @@ impl Count {
     }
 }
 
+fn standing_of<A: Algorithm<State: Countable>>(
+    algorithm: &A,
+    count: &Count,
+    now: Timestamp,
+) -> Option<Standing> {
+    Some(algorithm.standing(&A::State::of(count)?, now))
+}
+
 impl<S: Countable> From<&S> for Count {
     fn from(state: &S) -> Count {
         state.count()
@@ -109,6 +119,12 @@ impl<S: Countable> From<&S> for Count {
 }
 
 impl Quota {
+    /// How a counter that holds this stands at `now`; none if it is the count of another algorithm, or
+    /// of leases.
+    pub fn standing_of(&self, count: &Count, now: Timestamp) -> Option<Standing> {
+        with_algorithm!(self, algorithm => standing_of(algorithm, count, now))
+    }
+
     /// The part of one of so many instances that decide each for itself, rounded up: nobody is
     /// locked out. What can be counted exactly still can, for no number grows.
     #[must_use]

@@ -84,15 +84,18 @@ impl Store {
         charges: &[Charge<'_>],
         (now, deadline): (Timestamp, Instant),
     ) -> Result<Decision, StoreError> {
-        let ready =
-            match (self.pay(charges, group.decided_by, (now, deadline)).await, group.decided_by) {
-                (Ok(()), DecidedBy::Next) => {
-                    self.carry_over(charges, (now, deadline)).await.map(drop)
-                }
-                (paid, _) => paid,
-            };
+        let ready = match group.decided_by {
+            DecidedBy::Next => self.carry_over(charges, (now, deadline)).await.map(drop),
+            _ => Ok(()),
+        };
+        // What is owed comes on top of what is carried over.
+        let ready = match ready {
+            Ok(()) => self.pay(charges, group.decided_by, (now, deadline)).await,
+            error => error,
+        };
         let answer = match (ready, self.backend(group.decided_by)) {
             (Ok(()), Some(Backend::Memory(memory))) => {
+                self.come_home(charges, now);
                 return self.charge_here(memory, charges, now);
             }
             (Ok(()), Some(Backend::Redis(redis))) => redis.charge(charges, now, deadline).await,
@@ -101,7 +104,7 @@ impl Store {
         };
         match answer {
             Ok(reply) => {
-                self.keep_share(charges, &reply, now);
+                self.learn(charges, &reply, now);
                 Ok(reply.decision)
             }
             Err(reason) => {
@@ -123,7 +126,10 @@ impl Store {
                 continue;
             }
             let peeked = match self.backend(group.decided_by) {
-                Some(Backend::Memory(memory)) => memory.peek(&own, now),
+                Some(Backend::Memory(memory)) => {
+                    self.come_home(&own, now);
+                    memory.peek(&own, now)
+                }
                 Some(Backend::Redis(redis)) => match redis.peek(&own, now, deadline).await {
                     Ok(reply) => reply.decision,
                     Err(error) => {

@@ -1,41 +1,26 @@
 //! What becomes of charges that Redis did not decide: each limit does what it says.
 //!
-//! Limits that are decided here start from what Redis last said, divided among the proxies that
-//! share them. While Redis answers, its answers are kept for that; so nothing has to be carried over
-//! at the moment at which it goes away, nor when it is back.
+//! Limits that are decided here start from what Redis last said (`known`), divided among the proxies
+//! that share them. From the first decision without Redis until its next reply, a counter is kept here
+//! as this proxy's own part: what is taken of it is owed (`owed`), and a reply ends it.
 
 use std::num::NonZeroU32;
 
 use smallvec::SmallVec;
 
 use super::{
-    Adjustment, Backend, MemoryStore, Store, StoreError, Unanswered, groups::undecided,
-    redis::Reply,
+    Adjustment, Backend, Store, StoreError, Unanswered, groups::undecided, known::is_leased,
+    owed::Debts,
 };
 use crate::{
     clock::Timestamp,
     limit::{
-        Charge, DecidedBy, Decision, Fallback, Outcome, Outcomes, Quota, Stance, Standing, Verdict,
+        Charge, Count, DecidedBy, Decision, Fallback, Outcome, Outcomes, Quota, Stance, Standing,
+        Verdict,
     },
 };
 
 impl Store {
-    /// Keeps this proxy's part of what Redis said when it was `now` here.
-    pub(super) fn keep_share(&self, charges: &[Charge<'_>], reply: &Reply, now: Timestamp) {
-        let ahead = reply.decision.now.as_micros() as i64 - now.as_micros() as i64;
-        self.ahead.set(ahead);
-        for (charge, count) in charges.iter().zip(&reply.counts) {
-            let memory = &self.stores.memory;
-            let has_room = || !memory.is_half_full(charge) || memory.count(charge).is_some();
-            // A counter that has what Redis has not is not lost.
-            let is_paid = || !self.stores.owed.contains(charge.key.entry);
-            if charge.fallback == Fallback::Local && has_room() && is_paid() {
-                let share = count.share(self.instances());
-                memory.adopt(charge, &share, reply.decision.now);
-            }
-        }
-    }
-
     /// Decides about charges that a store was asked for and did not decide.
     ///
     /// # Errors
@@ -63,23 +48,13 @@ impl Store {
         };
         let locals: SmallVec<[Charge<'_>; 2]> =
             charges.iter().filter(is_local).zip(&shares).map(of_share).collect();
-        // Nothing is owed of what there is no room to count.
-        let room = self.stores.memory.room_for(&locals, now);
-        let is_owed = room.is_ok();
-        if let Ok(has_room) = room {
-            let counted = charges.iter().filter(is_local).zip(has_room);
-            let owing: SmallVec<[Charge<'_>; 2]> =
-                counted.filter_map(|(charge, has_room)| has_room.then_some(*charge)).collect();
-            self.owe(&owing, asked);
-        }
         let decided = match locals.is_empty() {
             true => Decision { verdict: Verdict::Allow, outcomes: Outcomes::new(), now },
-            false => self.charge_here(&self.stores.memory, &locals, now)?,
+            false => {
+                let whole = charges.iter().filter(is_local);
+                self.charge_alone((whole, &locals), asked, now)?
+            }
         };
-        // There was room for it after all, a moment later.
-        if !is_owed && decided.verdict == Verdict::Allow {
-            self.stores.counts.count_unowed();
-        }
         let mut local = decided.outcomes.into_iter();
         let outcomes = charges
             .iter()
@@ -91,41 +66,78 @@ impl Store {
         Ok(Decision { verdict: decided.verdict, outcomes, now })
     }
 
-    /// Takes all `charges` or none in the process, and counts those that are left out for want of room.
-    pub(super) fn charge_here(
+    /// Makes sure that this proxy's own part of a counter is there to be decided about, if anything is
+    /// known of it, and that what is taken of it from now on is owed to the store that was `asked`.
+    pub(super) fn go_alone(
         &self,
-        memory: &MemoryStore,
-        charges: &[Charge<'_>],
+        debts: &mut Debts,
+        (charge, asked): (&Charge<'_>, DecidedBy),
         now: Timestamp,
-    ) -> Result<Decision, StoreError> {
-        let decision = memory.charge(charges, now)?;
-        let is_left_out = |outcome: &&Outcome| outcome.decided_by == DecidedBy::Nobody;
-        let left_out = decision.outcomes.iter().filter(is_left_out).count();
-        if left_out > 0 {
-            self.stores.counts.count_uncounted(left_out);
+    ) {
+        if is_leased(charge) || debts.contains(charge.key.entry) {
+            return;
         }
-        Ok(decision)
+        let alone = &self.stores.alone;
+        if alone.count(charge).is_none()
+            && let Some(count) = self.last_known(charge)
+        {
+            alone.adopt(charge, &count.share(self.instances()), now);
+        }
+        if !self.stores.owed.begin(debts, charge, (asked, alone.state(charge))) {
+            self.stores.counts.count_unowed();
+        }
     }
 
-    /// Whether there is room here for the counter of a charge that Redis did not decide.
-    pub(super) fn has_room(&self, charge: &Charge<'_>, now: Timestamp) -> bool {
-        let has_room = self.stores.memory.room_for(&[*charge], self.local_time(now));
-        has_room.is_ok_and(|mut has_room| has_room.next() == Some(true))
+    /// Redis has told how a counter stands: what comes without it begins from there, unless it does
+    /// not have all that was decided alone.
+    pub(super) fn stop_alone(&self, charge: &Charge<'_>) {
+        let alone = &self.stores.alone;
+        if alone.is_in_use() && !is_leased(charge) && alone.count(charge).is_some() {
+            let debts = self.stores.owed.lock();
+            if !debts.contains(charge.key.entry) {
+                alone.remove(charge);
+            }
+        }
+    }
+
+    /// What is known of a counter that Redis decides about: from Redis, or from before its caller was
+    /// moved there.
+    pub(super) fn last_known(&self, charge: &Charge<'_>) -> Option<Count> {
+        self.known(charge).or_else(|| match &self.current {
+            Backend::Memory(memory) => memory.count(charge),
+            Backend::Redis(_) => None,
+        })
     }
 
     /// How the limits stand that are decided here while Redis does not tell.
     pub(super) fn peek_locally(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
         let now = self.local_time(now);
-        let standing = |charge: &Charge<'_>| {
-            let quota = &self.share(charge);
-            let peeked = self.stores.memory.peek(&[Charge { quota, ..*charge }], now);
-            peeked.outcomes.first().copied().map(locally)
-        };
         let outcomes = charges.iter().map(|charge| match charge.fallback {
-            Fallback::Local => standing(charge).unwrap_or_else(|| undecided(charge, now)),
+            Fallback::Local => self.peek_alone(charge, now),
             Fallback::Open | Fallback::Closed => undecided(charge, now),
         });
         Decision { verdict: Verdict::Allow, outcomes: outcomes.collect(), now }
+    }
+
+    /// How this proxy's own part of a counter stands, or would if it were decided about now.
+    fn peek_alone(&self, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+        let (alone, quota) = (&self.stores.alone, &self.share(charge));
+        let count = match alone.count(charge) {
+            Some(_) => None,
+            None => self.last_known(charge),
+        };
+        let standing = match count {
+            Some(count) => quota.standing_of(&count.share(self.instances()), now),
+            None => {
+                let peeked = alone.peek(&[Charge { quota, ..*charge }], now);
+                peeked.outcomes.first().map(|outcome| outcome.standing)
+            }
+        };
+        let undecided = undecided(charge, now);
+        match standing {
+            Some(standing) => locally(Outcome { standing, ..undecided }),
+            None => undecided,
+        }
     }
 
     /// Puts right what was decided here.
@@ -136,44 +148,27 @@ impl Store {
         now: Timestamp,
     ) -> Option<Standing> {
         let (quota, now) = (&self.share(charge), self.local_time(now));
-        self.stores.memory.settle(&Charge { quota, ..*charge }, adjustment, now)
-    }
-
-    /// Puts right this proxy's part of what Redis said, which Redis has not said anew since.
-    pub(super) fn settle_share(&self, charge: &Charge<'_>, adjustment: Adjustment, now: Timestamp) {
-        let cost = match adjustment {
-            Adjustment::Take => charge.cost.div_ceil(self.instances().get()),
-            // Rounded down: no part gets back more than the whole does.
-            Adjustment::GiveBack(_) => charge.cost / self.instances(),
-            Adjustment::Renew(_) => 0,
-        };
-        let is_leased = matches!(charge.quota, Quota::Concurrency(_));
-        let is_kept = || {
-            let is_paid = !self.stores.owed.contains(charge.key.entry);
-            is_paid && self.stores.memory.count(charge).is_some()
-        };
-        if charge.fallback == Fallback::Local && cost > 0 && !is_leased && is_kept() {
-            self.settle_locally(&Charge { cost, ..*charge }, adjustment, now);
+        let mut debts = self.stores.owed.lock();
+        if let Adjustment::Take = adjustment
+            && self.has_room_alone(charge, now)
+        {
+            self.go_alone(&mut debts, (charge, self.decider(charge.key.owner)), now);
         }
+        self.stores.alone.settle(&Charge { quota, ..*charge }, adjustment, now)
     }
 
     /// What time it is for counters that are decided here while Redis does not: they are as Redis
     /// left them, by its clock.
     pub(super) fn local_time(&self, now: Timestamp) -> Timestamp {
-        match self.current {
-            Backend::Memory(_) => now,
-            Backend::Redis(_) => {
-                Timestamp::from_micros(now.as_micros().saturating_add_signed(self.ahead.get()))
-            }
-        }
+        Timestamp::from_micros(now.as_micros().saturating_add_signed(self.ahead.get()))
     }
 
-    /// How many proxies a quota is divided among. One whose own counters are a store in its own right,
-    /// while callers move to another or back, keeps them whole.
-    fn instances(&self) -> NonZeroU32 {
-        match (&self.current, &self.next) {
-            (Backend::Memory(_), _) | (_, Some(Backend::Memory(_))) => NonZeroU32::MIN,
-            _ => self.stores.settings.instances,
+    /// How many proxies a quota is divided among. While callers are moved from the process to Redis,
+    /// each proxy still has its own whole limit for those who are not, and may come back.
+    pub(super) fn instances(&self) -> NonZeroU32 {
+        match &self.current {
+            Backend::Memory(_) => NonZeroU32::MIN,
+            Backend::Redis(_) => self.stores.settings.instances,
         }
     }
 

@@ -125,6 +125,18 @@ impl MemoryStore {
         }
     }
 
+    /// An empty store with counters of its own: the bounds of this one hold for both together.
+    pub(super) fn beside(&self) -> MemoryStore {
+        MemoryStore {
+            shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(index))).collect(),
+            room: self.room.beside(),
+            max_keys_a_shard: self.max_keys_a_shard,
+            key_secret: Mutex::new(self.key_secret()),
+            sweep_at: AtomicUsize::new(0),
+            idle_until: AtomicU64::new(0),
+        }
+    }
+
     /// Takes all `charges` or none, at `now`. One that may be left out for want of room for its counter
     /// ([`WhenFull::Open`]) is decided by nobody then.
     ///
@@ -221,7 +233,7 @@ impl MemoryStore {
         *lock(&self.key_secret) = key_secret;
     }
 
-    /// Counters in use.
+    /// Counters in use, here and in the stores that share its bounds.
     pub fn len(&self) -> usize {
         self.room.len()
     }
@@ -234,6 +246,11 @@ impl MemoryStore {
     /// Whether no counter is in use.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether it has counters of its own.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.room.own() > 0
     }
 
     /// Takes a charge, whether or not it fits.

@@ -76,6 +76,12 @@ impl Shard {
         room.add(tag);
     }
 
+    /// Counts a counter that is gone, by its tag.
+    pub(super) fn count_gone(&mut self, tag: Tag, room: &Room) {
+        self.unverified = self.unverified.saturating_sub(usize::from(!is_verified(tag)));
+        room.remove(tag);
+    }
+
     pub(super) fn knows(&mut self, charge: &Charge<'_>) -> bool {
         with_table!(self, charge.quota, (_algorithm, table) => {
             table.find(charge.key.entry).is_some()

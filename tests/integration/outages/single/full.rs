@@ -3,7 +3,7 @@
 
 use tollgate::store::NoRoom;
 
-use super::{gone, used_in_redis, wait_until_decided};
+use super::{gone, used_here, used_in_redis, wait_until_decided, wait_until_paid};
 use crate::support::{
     Client, HOUR, Policy, Proxy, Redis, Response, Signal, Upstream, get, http2, token,
 };
@@ -97,6 +97,23 @@ fn redis_counts_the_caller_again_and_is_owed_nothing() {
     redis.restart();
     wait_until_decided(&proxy);
     proxy.get_as("dave").assert_status(200).assert_field("x-ratelimit-used", "1");
+}
+
+#[test]
+fn caller_whom_redis_knew_gets_past_no_limit_for_want_of_room() {
+    let (upstream, redis) = (Upstream::start(), Redis::start());
+    let proxy = start(&redis, 2, &Policy::before(&upstream).core("rate: 5/hour"));
+    for used in 1..=4 {
+        assert_eq!(used_in_redis(&proxy), used);
+    }
+    redis.kill();
+    proxy.get_as("bob").assert_status(200).assert_field("x-tollgate-store", "local");
+    assert_passed(&proxy.get_as("carol"));
+    assert_eq!(used_here(&proxy), 5);
+    proxy.get_as("alice").assert_status(429).assert_field("x-tollgate-store", "local");
+    redis.restart();
+    wait_until_decided(&proxy);
+    wait_until_paid(&proxy);
 }
 
 #[test]
