@@ -8,11 +8,11 @@
 
 mod abandoned;
 mod batch;
-mod breaker;
 mod node;
 mod refusal;
 mod script;
 mod secret;
+mod servers;
 mod settlements;
 mod topology;
 mod upkeep;
@@ -39,6 +39,7 @@ use crate::{
     settings::{RedisSettings, StoreClock},
 };
 
+pub use self::servers::{ReplicaLink, ServerHealth, ServerReport, ServerRole, Servers};
 pub(super) use self::{batch::Orphan, script::Reply, secret::NoSecret, topology::Place};
 
 /// How often in a row a charge is sent where an answer says that it belongs.
@@ -66,19 +67,30 @@ pub(super) struct RedisStore {
     complained: Cell<Option<Instant>>,
 }
 
+/// What all workers that reach the same Redis share.
+pub(super) struct SharedByWorkers {
+    /// What counters' names are hashed under, where Redis keeps that. As long as it is awaited, no
+    /// counter can be named, and Redis counts as away.
+    pub(super) secret: Option<Arc<KeptSecret>>,
+    /// What happened.
+    pub(super) counts: Arc<Counts>,
+    /// How the servers are.
+    pub(super) servers: Arc<Servers>,
+}
+
 impl RedisStore {
     /// Connects, in the background, from tasks of this thread that end when the store is dropped.
-    /// A decision may take `patience`. As long as `secret` is awaited, no counter can be named, and
-    /// Redis counts as away.
+    /// A decision may take `patience`.
     pub(super) fn start(
         settings: &Arc<RedisSettings>,
         patience: Duration,
-        (secret, counts): (Option<Arc<KeptSecret>>, Arc<Counts>),
+        shared: SharedByWorkers,
     ) -> Rc<RedisStore> {
+        let SharedByWorkers { secret, counts, servers } = shared;
         let store = Rc::new(RedisStore {
             settings: Arc::clone(settings),
             secret,
-            topology: Topology::start(Arc::clone(settings), patience),
+            topology: Topology::start(Arc::clone(settings), patience, servers),
             settlements: Rc::default(),
             counts,
             complained: Cell::new(None),

@@ -25,7 +25,10 @@ use self::{
     cluster::{Slots, slot_of, slot_of_tag},
     primary::Election,
 };
-use super::node::{self, Node};
+use super::{
+    node::{self, Node},
+    servers::{Server, ServerRole, Servers},
+};
 use crate::settings::{Endpoint, RedisSettings, Shard, Topology as Plan};
 
 /// How long what is known about the servers is good while all is well: a failover that no reply told
@@ -45,6 +48,10 @@ pub(in crate::store) struct Place(u16);
 /// All servers, as one worker sees them.
 pub(super) struct Topology {
     settings: Arc<RedisSettings>,
+    /// How they are, as all workers know it.
+    servers: Arc<Servers>,
+    /// Those of them that are known, whether or not there is a connection.
+    known: RefCell<Vec<Arc<Server>>>,
     /// How long a decision may take.
     patience: Duration,
     nodes: RefCell<HashMap<(Endpoint, Use), Rc<Node>>>,
@@ -78,7 +85,11 @@ enum Placement {
 impl Topology {
     /// Connects to all servers, and keeps what is known about them current for as long as it lives.
     /// A decision may take `patience`.
-    pub(super) fn start(settings: Arc<RedisSettings>, patience: Duration) -> Rc<Topology> {
+    pub(super) fn start(
+        settings: Arc<RedisSettings>,
+        patience: Duration,
+        servers: Arc<Servers>,
+    ) -> Rc<Topology> {
         let placement = match &settings.topology {
             Plan::Single(primary) => Placement::One(Election::new(primary, &[])),
             Plan::Sharded(shards) => {
@@ -91,12 +102,15 @@ impl Topology {
         };
         let topology = Rc::new(Topology {
             settings,
+            servers,
+            known: RefCell::default(),
             patience,
             nodes: RefCell::default(),
             placement,
             looked_up: RefCell::default(),
             trouble: Rc::new(Notify::new()),
         });
+        topology.note_roles();
         topology.connect_primaries();
         tokio::task::spawn_local(keep_current(Rc::downgrade(&topology)));
         topology
@@ -149,7 +163,7 @@ impl Topology {
             Placement::Cluster(slots) => slots.replicas(place.0),
         };
         let mut nodes = replicas.iter().map(|endpoint| self.node(endpoint, Use::Display));
-        nodes.find(|node| !node.is_away())
+        nodes.find(|node| !node.is_doubted())
     }
 
     /// Waits until it is known of all servers that take charges whether they are there, or
@@ -207,6 +221,7 @@ impl Topology {
             settings: Arc::clone(&self.settings),
             greeting,
             patience: self.patience,
+            server: self.servers.at(endpoint),
             trouble: Rc::clone(&self.trouble),
         });
         self.nodes.borrow_mut().insert(name, Rc::clone(&node));
@@ -218,6 +233,23 @@ impl Topology {
         for endpoint in self.primaries().into_iter().flatten() {
             self.node(&endpoint, Use::Charges);
         }
+    }
+
+    /// Lets all workers know what each server is for.
+    fn note_roles(&self) {
+        let roles = match &self.placement {
+            Placement::One(election) => election.roles(),
+            Placement::Shards(shards) => {
+                shards.iter().flat_map(|(_, election)| election.roles()).collect()
+            }
+            Placement::Cluster(slots) => slots.roles(),
+        };
+        let note = |(endpoint, role): (Endpoint, ServerRole)| {
+            let server = self.servers.at(&endpoint);
+            server.note_role(role);
+            server
+        };
+        self.known.replace(roles.into_iter().map(note).collect());
     }
 
     /// All servers that are asked for anything.
@@ -270,6 +302,7 @@ impl Topology {
         if !self.is_troubled() {
             self.nodes.borrow_mut().retain(|(endpoint, _), _| known.contains(endpoint));
         }
+        self.note_roles();
         self.connect_primaries();
     }
 

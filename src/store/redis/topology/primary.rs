@@ -9,7 +9,10 @@ use std::cell::RefCell;
 use redis::Value;
 
 use super::Topology;
-use crate::settings::{Endpoint, Primary};
+use crate::{
+    settings::{Endpoint, Primary},
+    store::redis::servers::ServerRole,
+};
 
 /// A shard's servers.
 pub(super) struct Election {
@@ -49,6 +52,16 @@ impl Election {
     /// The servers that follow it.
     pub(super) fn replicas(&self) -> Vec<Endpoint> {
         self.members.borrow().replicas.clone()
+    }
+
+    /// What each of its servers is for.
+    pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+        let members = self.members.borrow();
+        let sentinels = self.sentinels.iter().flat_map(|sentinels| &sentinels.endpoints);
+        let of = |role| move |endpoint: &Endpoint| (endpoint.clone(), role);
+        let primary = members.primary.iter().map(of(ServerRole::Primary));
+        let replicas = members.replicas.iter().map(of(ServerRole::Replica));
+        primary.chain(replicas).chain(sentinels.map(of(ServerRole::Sentinel))).collect()
     }
 
     /// All servers that are asked for anything.
