@@ -21,6 +21,7 @@ mod recent;
 mod redis;
 mod secret;
 mod snapshot;
+mod told;
 mod unsettled;
 
 use std::{

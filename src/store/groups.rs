@@ -131,7 +131,7 @@ impl Store {
                     memory.peek(&own, now)
                 }
                 Some(Backend::Redis(redis)) => match redis.peek(&own, now, deadline).await {
-                    Ok(reply) => reply.decision,
+                    Ok(told) => self.tell(&own, told, now),
                     Err(error) => {
                         tracing::debug!(%error, "redis did not tell how limits stand");
                         self.peek_locally(&own, now)

@@ -29,6 +29,13 @@ impl Store {
         }
     }
 
+    /// Keeps what some server of Redis said, if that is more than is known.
+    pub(super) fn know_at_least(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) {
+        if !is_leased(charge) && self.may_know(charge) {
+            self.stores.known.seed(charge, count, now);
+        }
+    }
+
     /// Redis was brought what it was owed.
     pub(super) fn know_paid(&self, charge: &Charge<'_>, paid: &AnyState, now: Timestamp) {
         if self.may_know(charge) {

@@ -9,7 +9,9 @@
 mod abandoned;
 mod batch;
 mod node;
+mod peek;
 mod refusal;
+mod replicas;
 mod script;
 mod secret;
 mod servers;
@@ -20,7 +22,6 @@ mod upkeep;
 use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
 use redis::{ServerError, Value};
-use smallvec::SmallVec;
 use tokio::time::{Instant, sleep};
 
 use self::{
@@ -40,7 +41,9 @@ use crate::{
 };
 
 pub use self::servers::{ReplicaLink, ServerHealth, ServerReport, ServerRole, Servers};
-pub(super) use self::{batch::Orphan, script::Reply, secret::NoSecret, topology::Place};
+pub(super) use self::{
+    batch::Orphan, peek::Told, script::Reply, secret::NoSecret, topology::Place,
+};
 
 /// How often in a row a charge is sent where an answer says that it belongs.
 const MAX_REDIRECTIONS: usize = 5;
@@ -123,40 +126,6 @@ impl RedisStore {
         let reply = self.execute_or(place, &call, (deadline, Some(pending.orphan()))).await;
         let reply = pending.finish(reply)?;
         self.read(charges, &reply)
-    }
-
-    /// How the limits of `charges`, which are of one place, stand; perhaps not by the latest count.
-    ///
-    /// # Errors
-    /// Why there is no answer.
-    pub(super) async fn peek(
-        &self,
-        charges: &[Charge<'_>],
-        now: Timestamp,
-        deadline: Instant,
-    ) -> Result<Reply, Unanswered> {
-        let Some(first) = charges.first() else { return Err(Unanswered::BadReply) };
-        let call = script::peek(&self.settings.prefix, charges, self.clock(now), now);
-        let place = self.place(first.key.owner);
-        self.can_name()?;
-        let asked: SmallVec<[Charge<'_>; 2]> =
-            charges.iter().map(|charge| Charge { cost: 0, ..*charge }).collect();
-        if let Some(replica) = self.topology.replica(place) {
-            // There must be time left for the primary.
-            let soon = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
-            let mut reply = replica.call(call.evalsha(), soon).await;
-            if let Err(CallError::Refused(error)) = &reply
-                && Refusal::of(error) == Refusal::NoScript
-            {
-                reply = replica.call(call.eval(), soon).await;
-            }
-            // A replica that cannot tell is none.
-            if let Ok(reply) = reply {
-                return self.read(&asked, &reply).map(Reply::told);
-            }
-        }
-        let reply = self.execute(place, &call, deadline).await?;
-        self.read(&asked, &reply).map(Reply::told)
     }
 
     /// What a counter holds, by the latest count.

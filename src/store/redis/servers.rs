@@ -18,6 +18,7 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
+use super::replicas::Written;
 use crate::settings::Endpoint;
 
 /// Characters of a reason that are kept.
@@ -33,6 +34,8 @@ pub(super) struct Server {
     /// The health among the notes, for those who have no time to wait for them.
     health: AtomicU8,
     notes: Mutex<Notes>,
+    /// How much it has written, if it is a primary with replicas.
+    written: Mutex<Written>,
     /// Told of each change of health.
     changed: Notify,
     /// How often it was found again.
@@ -48,6 +51,8 @@ struct Notes {
     last_error: Option<String>,
     role: ServerRole,
     link: ReplicaLink,
+    /// All that was written before then is in it, if it is a replica.
+    current_at: Option<Instant>,
 }
 
 /// How a server is.
@@ -144,7 +149,9 @@ impl Server {
                 last_error: None,
                 role: ServerRole::Unknown,
                 link: ReplicaLink::Unknown,
+                current_at: None,
             }),
+            written: Mutex::default(),
             changed: Notify::new(),
             returns: AtomicU32::new(0),
         }
@@ -247,10 +254,20 @@ impl Server {
         self.notes().role = role;
     }
 
-    /// Notes how far it is behind its primary.
-    #[expect(dead_code, reason = "replicas are not asked for it yet")]
-    pub(super) fn note_link(&self, link: ReplicaLink) {
-        self.notes().link = link;
+    /// Notes how far it is behind its primary, and before when nothing is missing in it.
+    pub(super) fn note_link(&self, link: ReplicaLink, current_at: Option<Instant>) {
+        let mut notes = self.notes();
+        (notes.link, notes.current_at) = (link, current_at);
+    }
+
+    /// Whether all that was written longer than `age` ago is known to be in it.
+    pub(super) fn is_current(&self, age: Duration) -> bool {
+        self.notes().current_at.is_some_and(|at| at.elapsed() <= age)
+    }
+
+    /// How much it has written, if it is a primary with replicas.
+    pub(super) fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn report(&self) -> ServerReport {

@@ -27,6 +27,7 @@ use self::{
 };
 use super::{
     node::{self, Node},
+    replicas,
     servers::{Server, ServerRole, Servers},
 };
 use crate::settings::{Endpoint, RedisSettings, Shard, Topology as Plan};
@@ -113,6 +114,7 @@ impl Topology {
         topology.note_roles();
         topology.connect_primaries();
         tokio::task::spawn_local(keep_current(Rc::downgrade(&topology)));
+        tokio::task::spawn_local(replicas::keep_watch(Rc::downgrade(&topology)));
         topology
     }
 
@@ -154,16 +156,57 @@ impl Topology {
         Some(node)
     }
 
-    /// A replica that answers, if there is one: it can tell how counters of a place stand, if not
-    /// always by the latest count.
+    /// A replica that answers and is not too far behind, if there is one: it can tell how counters of a
+    /// place stand, if not always by the latest count.
     pub(super) fn replica(&self, place: Place) -> Option<Rc<Node>> {
+        let mut replicas = self.replicas(place);
+        replicas.find(|node| node.server.is_current(self.settings.replica_lag))
+    }
+
+    /// A replica that answers, however far behind: all that there is while nobody takes charges.
+    pub(super) fn straggler(&self, place: Place) -> Option<Rc<Node>> {
+        self.replicas(place).next()
+    }
+
+    /// The replicas of a place that answer.
+    fn replicas(&self, place: Place) -> impl Iterator<Item = Rc<Node>> {
         let replicas = match &self.placement {
             Placement::One(election) => election.replicas(),
-            Placement::Shards(shards) => shards.get(usize::from(place.0))?.1.replicas(),
+            Placement::Shards(shards) => {
+                let shard = shards.get(usize::from(place.0));
+                shard.map(|(_, election)| election.replicas()).unwrap_or_default()
+            }
             Placement::Cluster(slots) => slots.replicas(place.0),
         };
-        let mut nodes = replicas.iter().map(|endpoint| self.node(endpoint, Use::Display));
-        nodes.find(|node| !node.is_doubted())
+        let nodes = replicas.into_iter().map(|endpoint| self.node(&endpoint, Use::Display));
+        // Nobody waits for a first connection.
+        nodes.filter(|node| node.is_settled() && !node.is_doubted())
+    }
+
+    /// How far behind a replica may be that is read.
+    pub(super) fn replica_lag(&self) -> Duration {
+        self.settings.replica_lag
+    }
+
+    /// The servers that take charges and have replicas, with these.
+    pub(super) fn followed(&self) -> Vec<(Endpoint, Vec<Endpoint>)> {
+        let of = |election: &Election| Some((election.primary()?, election.replicas()));
+        let mut groups: Vec<_> = match &self.placement {
+            Placement::One(election) => of(election).into_iter().collect(),
+            Placement::Shards(shards) => {
+                shards.iter().filter_map(|(_, election)| of(election)).collect()
+            }
+            Placement::Cluster(slots) => slots.groups(),
+        };
+        groups.retain(|(_, replicas)| !replicas.is_empty());
+        groups
+    }
+
+    /// Connects to replicas that are read, before anybody needs them.
+    pub(super) fn connect_replicas(&self, replicas: &[Endpoint]) {
+        for endpoint in replicas {
+            self.node(endpoint, Use::Display);
+        }
     }
 
     /// Waits until it is known of all servers that take charges whether they are there, or
@@ -307,9 +350,28 @@ impl Topology {
     }
 
     /// What a server answers, if it does so soon.
-    async fn ask(&self, endpoint: &Endpoint, command: redis::Cmd) -> Option<redis::Value> {
+    pub(super) async fn ask(
+        &self,
+        endpoint: &Endpoint,
+        command: redis::Cmd,
+    ) -> Option<redis::Value> {
         let deadline = Instant::now() + REVIEW_TIMEOUT;
         self.node(endpoint, Use::Charges).call(command, deadline).await.ok()
+    }
+
+    /// The same, of a replica that is only read.
+    pub(super) async fn ask_replica(
+        &self,
+        endpoint: &Endpoint,
+        command: redis::Cmd,
+    ) -> Option<redis::Value> {
+        let deadline = Instant::now() + REVIEW_TIMEOUT;
+        self.node(endpoint, Use::Display).call(command, deadline).await.ok()
+    }
+
+    /// How a server is, as all workers know it.
+    pub(super) fn server(&self, endpoint: &Endpoint) -> Arc<Server> {
+        self.servers.at(endpoint)
     }
 
     /// Whether a server is known to be away.

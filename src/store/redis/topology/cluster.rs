@@ -71,6 +71,12 @@ impl Slots {
         self.map.borrow().groups.iter().map(|group| group.primary.clone()).collect()
     }
 
+    /// The servers that take charges, each with those that follow it.
+    pub(super) fn groups(&self) -> Vec<(Endpoint, Vec<Endpoint>)> {
+        let map = self.map.borrow();
+        map.groups.iter().map(|group| (group.primary.clone(), group.replicas.clone())).collect()
+    }
+
     /// What each server is for.
     pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
         let map = self.map.borrow();

@@ -58,6 +58,10 @@ impl Gremlin {
         format!("redis://{}", self.address)
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     /// How many connections were made so far.
     pub(crate) fn connections(&self) -> usize {
         self.shared.mood.lock().unwrap().connections
