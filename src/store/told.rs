@@ -16,12 +16,12 @@ impl Store {
     /// What is told of `charges` by what Redis said.
     pub(super) fn tell(&self, charges: &[Charge<'_>], told: Told, now: Timestamp) -> Decision {
         let (reply, behind) = match told {
-            Told::ByPrimary(reply) => {
+            Told::Primary(reply) => {
                 self.learn_more(charges, &reply);
                 return reply.decision;
             }
-            Told::ByReplica { reply, behind } => (reply, Some(behind)),
-            Told::ByStraggler(reply) => (reply, None),
+            Told::Replica { reply, behind } => (reply, Some(behind)),
+            Told::Straggler(reply) => (reply, None),
         };
         self.learn_more(charges, &reply);
         let Reply { mut decision, .. } = reply;

@@ -26,16 +26,16 @@ const LONGEST_HEAD_START: Duration = Duration::from_millis(2);
 /// How limits stand, and who says so.
 pub(in crate::store) enum Told {
     /// The server that takes charges.
-    ByPrimary(Reply),
+    Primary(Reply),
     /// A replica that is not far behind.
-    ByReplica {
+    Replica {
         /// What it says.
         reply: Reply,
         /// What is older than this is in it.
         behind: Duration,
     },
     /// A replica that may be far behind: the primary does not answer.
-    ByStraggler(Reply),
+    Straggler(Reply),
 }
 
 impl RedisStore {
@@ -63,7 +63,7 @@ impl RedisStore {
         };
         let straggler = self.topology.straggler(question.place).ok_or(error)?;
         let reply = self.read_from(&straggler, &question).await;
-        reply.map(Told::ByStraggler).ok_or(error)
+        reply.map(Told::Straggler).ok_or(error)
     }
 
     /// What a replica that is not far behind says, or the primary.
@@ -75,7 +75,7 @@ impl RedisStore {
         let left = question.deadline.saturating_duration_since(Instant::now());
         let head_start = LONGEST_HEAD_START.min(left / HEAD_START_PART);
         let mut can_replica = match timeout(head_start, &mut by_replica).await {
-            Ok(Some(reply)) => return Ok(Told::ByReplica { reply, behind }),
+            Ok(Some(reply)) => return Ok(Told::Replica { reply, behind }),
             // One that cannot tell is none.
             Ok(None) => false,
             Err(_elapsed) => true,
@@ -84,13 +84,13 @@ impl RedisStore {
             tokio::select! {
                 biased;
                 reply = &mut by_replica, if can_replica => match reply {
-                    Some(reply) => return Ok(Told::ByReplica { reply, behind }),
+                    Some(reply) => return Ok(Told::Replica { reply, behind }),
                     None => can_replica = false,
                 },
                 told = &mut by_primary => return match told {
                     Err(error) if can_replica => {
                         let reply = by_replica.await.ok_or(error)?;
-                        Ok(Told::ByReplica { reply, behind })
+                        Ok(Told::Replica { reply, behind })
                     }
                     told => told,
                 },
@@ -100,7 +100,7 @@ impl RedisStore {
 
     async fn ask_primary(&self, question: &Question<'_>) -> Result<Told, Unanswered> {
         let reply = self.execute(question.place, &question.call, question.deadline).await?;
-        self.read(&question.charges, &reply).map(|reply| Told::ByPrimary(reply.told()))
+        self.read(&question.charges, &reply).map(|reply| Told::Primary(reply.told()))
     }
 
     /// What a replica says; none if it cannot.
