@@ -5,6 +5,7 @@
 //! back when one is denied (`groups`); where the store does not answer in time, each limit does
 //! what it says (`local`).
 
+mod alone;
 mod counts;
 mod groups;
 mod keeper;
@@ -47,6 +48,7 @@ use crate::{
 };
 
 pub use self::{
+    alone::Hindrance,
     counts::Counts,
     keeper::{Keeper, Saver, restore},
     memory::{Bounds, MemoryStore},

@@ -18,6 +18,7 @@ pub struct Counts {
     unowed: Counter,
     mirrored: Counter,
     disagreed: Counter,
+    unmirrored: Counter,
     full: Counter,
     addresses: Counter,
     networks: Counter,
@@ -55,6 +56,11 @@ impl Counts {
         self.disagreed.total.load(Ordering::Relaxed)
     }
 
+    /// Decisions that were to be asked of the next store, and that it did not make.
+    pub fn unmirrored(&self) -> u64 {
+        self.unmirrored.total.load(Ordering::Relaxed)
+    }
+
     /// Requests refused for want of room for a counter, for this reason.
     pub fn no_room(&self, reason: NoRoom) -> u64 {
         self.lack(reason).total.load(Ordering::Relaxed)
@@ -86,6 +92,10 @@ impl Counts {
         if !agrees {
             self.disagreed.add();
         }
+    }
+
+    pub(super) fn count_unmirrored(&self) {
+        self.unmirrored.add();
     }
 
     /// Logs what was not logged yet. Called once a second or so: a store that is away is told of as
@@ -128,6 +138,10 @@ impl Counts {
         let (decisions, disagreed) = (self.mirrored.take_untold(), self.disagreed.take_untold());
         if disagreed > 0 {
             tracing::warn!(decisions, disagreed, "the next store would decide otherwise");
+        }
+        let decisions = self.unmirrored.take_untold();
+        if decisions > 0 {
+            tracing::warn!(decisions, "the next store did not answer: nothing was mirrored");
         }
     }
 

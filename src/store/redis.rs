@@ -274,7 +274,12 @@ impl RedisStore {
             let command = if is_known { call.evalsha() } else { call.eval() };
             let request = Request { command, is_asking, orphan: orphan.cloned() };
             let error = match node.call(request, deadline).await {
-                Ok(value) => return Ok(value),
+                Ok(value) => {
+                    if orphan.is_some() {
+                        node.server.take();
+                    }
+                    return Ok(value);
+                }
                 Err(CallError::Refused(error)) => error,
                 // It said that it cannot serve, which then counts as being away. Nothing was sent,
                 // and who takes its place is being found out.
@@ -318,7 +323,9 @@ impl RedisStore {
                 _ => {
                     self.topology.doubt();
                     node.give_up();
-                    self.complain(&error);
+                    if self.complain(&error) && orphan.is_some() {
+                        node.server.refuse(error.details().unwrap_or_else(|| error.code()));
+                    }
                     return Err(Unanswered::Refused);
                 }
             };
@@ -334,13 +341,15 @@ impl RedisStore {
         }
     }
 
-    /// Tells of an error, unless one was told lately.
-    fn complain(&self, error: &ServerError) {
-        if self.may_complain() {
+    /// Tells of an error, unless one was told lately; whether it did.
+    fn complain(&self, error: &ServerError) -> bool {
+        let is_due = self.may_complain();
+        if is_due {
             let details = error.details().unwrap_or_default().chars().take(MAX_DETAILS);
             let (code, details) = (error.code(), details.collect::<String>());
             tracing::warn!(code, details, "redis refused");
         }
+        is_due
     }
 
     fn may_complain(&self) -> bool {

@@ -11,7 +11,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU8, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -23,9 +23,16 @@ use crate::settings::Endpoint;
 /// Characters of a reason that are kept.
 const MAX_REASON: usize = 200;
 
+/// A server that so long ago refused a charge, and has not been asked for one since, may take it.
+const REFUSAL_LASTS: Duration = Duration::from_secs(10);
+
 /// The servers of one store. It has those that some worker uses, and forgets the others.
 #[derive(Default)]
-pub struct Servers(Mutex<HashMap<Endpoint, Weak<Server>>>);
+pub struct Servers {
+    by_endpoint: Mutex<HashMap<Endpoint, Weak<Server>>>,
+    /// Whether it is not known who takes the charges of some callers.
+    lacks_primary: AtomicBool,
+}
 
 /// One server.
 pub(super) struct Server {
@@ -37,6 +44,8 @@ pub(super) struct Server {
     changed: Notify,
     /// How often it was found again.
     returns: AtomicU32,
+    /// Whether it has refused a charge since it last took one.
+    refuses: AtomicBool,
 }
 
 struct Notes {
@@ -46,6 +55,8 @@ struct Notes {
     /// Connections of all workers.
     lines: usize,
     last_error: Option<String>,
+    /// When it last refused a charge, and in which words.
+    refusal: Option<(Instant, String)>,
     role: ServerRole,
     link: ReplicaLink,
 }
@@ -100,6 +111,8 @@ pub struct ServerReport {
     pub lasted: Duration,
     /// Why it was last away.
     pub last_error: Option<String>,
+    /// In which words it has refused charges lately, and none since was taken.
+    pub refusal: Option<String>,
     /// How far it is behind its primary.
     pub link: ReplicaLink,
 }
@@ -127,8 +140,18 @@ impl Servers {
         reports
     }
 
+    /// Notes whether it is not known who takes the charges of some callers.
+    pub(super) fn note_lack(&self, lacks_primary: bool) {
+        self.lacks_primary.store(lacks_primary, Ordering::Relaxed);
+    }
+
+    /// Whether it is not known who takes the charges of some callers.
+    pub fn lacks_primary(&self) -> bool {
+        self.lacks_primary.load(Ordering::Relaxed)
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Endpoint, Weak<Server>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_endpoint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -142,11 +165,13 @@ impl Server {
                 since: Instant::now(),
                 lines: 0,
                 last_error: None,
+                refusal: None,
                 role: ServerRole::Unknown,
                 link: ReplicaLink::Unknown,
             }),
             changed: Notify::new(),
             returns: AtomicU32::new(0),
+            refuses: AtomicBool::new(false),
         }
     }
 
@@ -242,6 +267,21 @@ impl Server {
         }
     }
 
+    /// It has refused to take a charge, in these words.
+    pub(super) fn refuse(&self, words: &str) {
+        let words = words.chars().take(MAX_REASON).collect();
+        self.notes().refusal = Some((Instant::now(), words));
+        self.refuses.store(true, Ordering::Relaxed);
+    }
+
+    /// It has taken a charge.
+    pub(super) fn take(&self) {
+        if self.refuses.load(Ordering::Relaxed) {
+            self.refuses.store(false, Ordering::Relaxed);
+            self.notes().refusal = None;
+        }
+    }
+
     /// Notes what it is for.
     pub(super) fn note_role(&self, role: ServerRole) {
         self.notes().role = role;
@@ -255,12 +295,14 @@ impl Server {
 
     fn report(&self) -> ServerReport {
         let notes = self.notes();
+        let refusal = notes.refusal.as_ref().filter(|(at, _)| at.elapsed() < REFUSAL_LASTS);
         ServerReport {
             server: self.name.clone(),
             role: notes.role,
             health: notes.health,
             lasted: notes.since.elapsed(),
             last_error: notes.last_error.clone(),
+            refusal: refusal.map(|(_, words)| words.clone()),
             link: notes.link,
         }
     }

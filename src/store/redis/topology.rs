@@ -111,7 +111,7 @@ impl Topology {
             trouble: Rc::new(Notify::new()),
         });
         topology.note_roles();
-        topology.connect_primaries();
+        topology.connect();
         tokio::task::spawn_local(keep_current(Rc::downgrade(&topology)));
         topology
     }
@@ -228,28 +228,39 @@ impl Topology {
         node
     }
 
-    /// Connects to all servers that take charges, before anybody needs them.
-    fn connect_primaries(&self) {
+    /// Connects to all servers that take charges, and to those that may be read, before anybody needs
+    /// them; so it is known, too, how they are.
+    fn connect(&self) {
         for endpoint in self.primaries().into_iter().flatten() {
             self.node(&endpoint, Use::Charges);
         }
+        for (endpoint, role) in self.roles() {
+            if role == ServerRole::Replica {
+                self.node(&endpoint, Use::Display);
+            }
+        }
     }
 
-    /// Lets all workers know what each server is for.
-    fn note_roles(&self) {
-        let roles = match &self.placement {
+    /// What each server is for.
+    fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+        match &self.placement {
             Placement::One(election) => election.roles(),
             Placement::Shards(shards) => {
                 shards.iter().flat_map(|(_, election)| election.roles()).collect()
             }
             Placement::Cluster(slots) => slots.roles(),
-        };
+        }
+    }
+
+    /// Lets all workers know what each server is for.
+    fn note_roles(&self) {
         let note = |(endpoint, role): (Endpoint, ServerRole)| {
             let server = self.servers.at(&endpoint);
             server.note_role(role);
             server
         };
-        self.known.replace(roles.into_iter().map(note).collect());
+        self.known.replace(self.roles().into_iter().map(note).collect());
+        self.servers.note_lack(self.primaries().contains(&None));
     }
 
     /// All servers that are asked for anything.
@@ -303,7 +314,7 @@ impl Topology {
             self.nodes.borrow_mut().retain(|(endpoint, _), _| known.contains(endpoint));
         }
         self.note_roles();
-        self.connect_primaries();
+        self.connect();
     }
 
     /// What a server answers, if it does so soon.
