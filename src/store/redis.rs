@@ -274,12 +274,7 @@ impl RedisStore {
             let command = if is_known { call.evalsha() } else { call.eval() };
             let request = Request { command, is_asking, orphan: orphan.cloned() };
             let error = match node.call(request, deadline).await {
-                Ok(value) => {
-                    if orphan.is_some() {
-                        node.server.take();
-                    }
-                    return Ok(value);
-                }
+                Ok(value) => return Ok(value),
                 Err(CallError::Refused(error)) => error,
                 // It said that it cannot serve, which then counts as being away. Nothing was sent,
                 // and who takes its place is being found out.

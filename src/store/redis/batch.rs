@@ -73,7 +73,12 @@ impl Batch {
             }
             let result = match replies.next() {
                 Some(Value::ServerError(error)) => Err(CallError::Refused(error)),
-                Some(value) => Ok(value),
+                Some(value) => {
+                    if queued.request.orphan.is_some() {
+                        self.node.server.take();
+                    }
+                    Ok(value)
+                }
                 None => Err(CallError::Lost),
             };
             self.node.finish(queued, result);

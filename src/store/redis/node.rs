@@ -179,10 +179,13 @@ impl Node {
 
     /// It has not answered in time: it is in doubt, for all workers, until it does.
     pub(super) fn doubt(&self) {
-        self.doubt_reach();
-        self.server.doubt();
-        self.fail_queued();
-        self.trouble.notify_one();
+        // One that still waits on a connection in doubt finds out nothing new.
+        if self.reach.get() == Reach::Open {
+            self.doubt_reach();
+            self.server.doubt();
+            self.fail_queued();
+            self.trouble.notify_one();
+        }
     }
 
     /// Whether it turns out to be there in the little time that is left to wait for that.
@@ -226,31 +229,55 @@ impl Node {
         self.calls.get() > 0
     }
 
-    /// Has it execute a command.
+    /// Has it execute a command, for a request that waits.
     ///
     /// # Errors
     /// See [`CallError`].
     pub(super) async fn call(
-        self: &Rc<Self>,
+        &self,
         request: impl Into<Request>,
         deadline: Instant,
     ) -> Result<Value, CallError> {
         if self.is_doubted() && !self.is_found(deadline).await {
             return Err(CallError::Away);
         }
+        self.send(request.into(), deadline).await
+    }
+
+    /// The same for what nobody waits for: a server that is in doubt is given all the time there is.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub(super) async fn call_patiently(
+        &self,
+        request: impl Into<Request>,
+        deadline: Instant,
+    ) -> Result<Value, CallError> {
+        if self.reach.get() == Reach::Cut {
+            return Err(CallError::Away);
+        }
+        self.send(request.into(), deadline).await
+    }
+
+    async fn send(&self, request: Request, deadline: Instant) -> Result<Value, CallError> {
         if self.calls.get() >= MAX_CALLS {
             return Err(CallError::Busy);
         }
         let called = Instant::now();
         let (sender, reply) = oneshot::channel();
-        self.enqueue(Queued { request: request.into(), reply: sender });
+        self.enqueue(Queued { request, reply: sender });
         match timeout_at(deadline, reply).await {
             Ok(Ok(result)) => result,
             Ok(Err(_dropped)) => Err(CallError::Lost),
             Err(_elapsed) => {
-                // What had little time left says little about the server.
-                if called.elapsed() >= self.patience / 2 {
+                // What had little time left says little about the server, and so does what this
+                // thread had no time to look at: the reply may be there.
+                let is_busy = deadline.elapsed() >= self.patience / 2;
+                if called.elapsed() >= self.patience / 2 && !is_busy {
                     // Whether it is more than a pause is found out in the background.
+                    if self.reach.get() == Reach::Open {
+                        self.server.count_vain();
+                    }
                     self.doubt();
                 }
                 Err(CallError::Timeout)

@@ -6,6 +6,8 @@
 //! that finds it again tells the others. What happens to a server is logged once, whatever the
 //! number of workers.
 
+mod report;
+
 use std::{
     collections::HashMap,
     fmt,
@@ -16,12 +18,22 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
 
 use crate::settings::Endpoint;
 
+pub use self::report::{ReplicaLink, ServerHealth, ServerReport, ServerRole};
+
 /// Characters of a reason that are kept.
 const MAX_REASON: usize = 200;
+
+/// How long a server that tells that it is there, and in vain was asked for a charge twice in a row, is
+/// not asked for another; twice as long each time, and at most.
+const DISTRUST: Duration = Duration::from_millis(300);
+const LONGEST_DISTRUST: Duration = Duration::from_millis(1200);
 
 /// A server that so long ago refused a charge, and has not been asked for one since, may take it.
 const REFUSAL_LASTS: Duration = Duration::from_secs(10);
@@ -30,8 +42,8 @@ const REFUSAL_LASTS: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub struct Servers {
     by_endpoint: Mutex<HashMap<Endpoint, Weak<Server>>>,
-    /// Whether it is not known who takes the charges of some callers.
-    lacks_primary: AtomicBool,
+    /// Whether it is not known who takes the charges of some callers; none: nobody has looked.
+    lacks_primary: Mutex<Option<bool>>,
 }
 
 /// One server.
@@ -46,6 +58,8 @@ pub(super) struct Server {
     returns: AtomicU32,
     /// Whether it has refused a charge since it last took one.
     refuses: AtomicBool,
+    /// How often it was in doubt for a charge since it last took one.
+    vain: AtomicU32,
 }
 
 struct Notes {
@@ -59,62 +73,6 @@ struct Notes {
     refusal: Option<(Instant, String)>,
     role: ServerRole,
     link: ReplicaLink,
-}
-
-/// How a server is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ServerHealth {
-    /// Nobody has reached it yet.
-    Unknown,
-    /// It answers.
-    Serving,
-    /// Somebody has waited for it in vain, and it is being asked whether it is there.
-    Doubted,
-    /// It is not there, or takes too long to be of use.
-    Away,
-}
-
-/// What a server is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerRole {
-    /// It is not known.
-    Unknown,
-    /// It takes charges.
-    Primary,
-    /// It follows a primary.
-    Replica,
-    /// It knows who is primary.
-    Sentinel,
-}
-
-/// How far a replica is behind its primary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplicaLink {
-    /// It is not known, or the server is no replica.
-    Unknown,
-    /// It follows, so far behind.
-    Up(Duration),
-    /// It does not follow.
-    Down,
-}
-
-/// What is told of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerReport {
-    /// Its host and port, and its database unless that is 0.
-    pub server: String,
-    /// What it is for.
-    pub role: ServerRole,
-    /// How it is.
-    pub health: ServerHealth,
-    /// How long it has been so.
-    pub lasted: Duration,
-    /// Why it was last away.
-    pub last_error: Option<String>,
-    /// In which words it has refused charges lately, and none since was taken.
-    pub refusal: Option<String>,
-    /// How far it is behind its primary.
-    pub link: ReplicaLink,
 }
 
 impl Servers {
@@ -140,14 +98,23 @@ impl Servers {
         reports
     }
 
-    /// Notes whether it is not known who takes the charges of some callers.
+    /// Notes whether it is not known who takes the charges of some callers, as a worker has found.
     pub(super) fn note_lack(&self, lacks_primary: bool) {
-        self.lacks_primary.store(lacks_primary, Ordering::Relaxed);
+        *self.lack() = Some(lacks_primary);
+    }
+
+    /// The same for a worker that has asked nobody yet: others may know better.
+    pub(super) fn suppose_lack(&self, lacks_primary: bool) {
+        self.lack().get_or_insert(lacks_primary);
     }
 
     /// Whether it is not known who takes the charges of some callers.
     pub fn lacks_primary(&self) -> bool {
-        self.lacks_primary.load(Ordering::Relaxed)
+        self.lack().unwrap_or(true)
+    }
+
+    fn lack(&self) -> MutexGuard<'_, Option<bool>> {
+        self.lacks_primary.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Endpoint, Weak<Server>>> {
@@ -172,6 +139,7 @@ impl Server {
             changed: Notify::new(),
             returns: AtomicU32::new(0),
             refuses: AtomicBool::new(false),
+            vain: AtomicU32::new(0),
         }
     }
 
@@ -274,17 +242,48 @@ impl Server {
         self.refuses.store(true, Ordering::Relaxed);
     }
 
-    /// It has taken a charge.
+    /// A charge is waited for in vain, and has it in doubt.
+    pub(super) fn count_vain(&self) {
+        self.vain.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits until its word that it is there is enough to ask it for a charge: not at once when it
+    /// had said so before, and did not take one. It may let nobody write.
+    pub(super) async fn trusted(&self) {
+        let asked = Instant::now();
+        loop {
+            let changed = self.changed.notified();
+            let Some(times) = self.vain.load(Ordering::Relaxed).checked_sub(2) else { return };
+            let distrust = DISTRUST.saturating_mul(1 << times.min(16)).min(LONGEST_DISTRUST);
+            if !self.is_doubted() || timeout_at(asked + distrust, changed).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// It has taken a charge, in time or not.
     pub(super) fn take(&self) {
+        if self.vain.load(Ordering::Relaxed) > 0 {
+            self.vain.store(0, Ordering::Relaxed);
+            self.changed.notify_waiters();
+        }
         if self.refuses.load(Ordering::Relaxed) {
             self.refuses.store(false, Ordering::Relaxed);
             self.notes().refusal = None;
         }
     }
 
-    /// Notes what it is for.
+    /// Notes what it is for, as a worker has found.
     pub(super) fn note_role(&self, role: ServerRole) {
         self.notes().role = role;
+    }
+
+    /// The same for a worker that has asked nobody yet: others may know better.
+    pub(super) fn suppose_role(&self, role: ServerRole) {
+        let mut notes = self.notes();
+        if notes.role == ServerRole::Unknown {
+            notes.role = role;
+        }
     }
 
     /// Notes how far it is behind its primary.
@@ -329,30 +328,6 @@ impl Drop for Line {
     }
 }
 
-impl ServerHealth {
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            ServerHealth::Unknown => "unknown",
-            ServerHealth::Serving => "serving",
-            ServerHealth::Doubted => "doubted",
-            ServerHealth::Away => "away",
-        }
-    }
-}
-
-impl ServerRole {
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            ServerRole::Unknown => "unknown",
-            ServerRole::Primary => "primary",
-            ServerRole::Replica => "replica",
-            ServerRole::Sentinel => "sentinel",
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -384,7 +359,7 @@ mod tests {
         let kept = servers.at(&one);
         drop(servers.at(&other));
         let names: Vec<String> = servers.report().into_iter().map(|it| it.server).collect();
-        assert_eq!(names, [kept.name.clone()]);
+        assert_eq!(names, [kept.name.as_str()]);
         for port in 1..100 {
             drop(servers.at(&Endpoint::new("10.0.0.3", port)));
         }

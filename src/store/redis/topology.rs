@@ -110,7 +110,8 @@ impl Topology {
             looked_up: RefCell::default(),
             trouble: Rc::new(Notify::new()),
         });
-        topology.note_roles();
+        topology.tell_roles(Server::suppose_role);
+        topology.servers.suppose_lack(topology.lacks_primary());
         topology.connect();
         tokio::task::spawn_local(keep_current(Rc::downgrade(&topology)));
         topology
@@ -253,14 +254,18 @@ impl Topology {
     }
 
     /// Lets all workers know what each server is for.
-    fn note_roles(&self) {
-        let note = |(endpoint, role): (Endpoint, ServerRole)| {
+    fn tell_roles(&self, tell: fn(&Server, ServerRole)) {
+        let tell = |(endpoint, role): (Endpoint, ServerRole)| {
             let server = self.servers.at(&endpoint);
-            server.note_role(role);
+            tell(&server, role);
             server
         };
-        self.known.replace(self.roles().into_iter().map(note).collect());
-        self.servers.note_lack(self.primaries().contains(&None));
+        self.known.replace(self.roles().into_iter().map(tell).collect());
+    }
+
+    /// Whether it is not known who takes the charges of some callers.
+    fn lacks_primary(&self) -> bool {
+        self.primaries().contains(&None)
     }
 
     /// All servers that are asked for anything.
@@ -313,14 +318,15 @@ impl Topology {
         if !self.is_troubled() {
             self.nodes.borrow_mut().retain(|(endpoint, _), _| known.contains(endpoint));
         }
-        self.note_roles();
+        self.tell_roles(Server::note_role);
+        self.servers.note_lack(self.lacks_primary());
         self.connect();
     }
 
     /// What a server answers, if it does so soon.
     async fn ask(&self, endpoint: &Endpoint, command: redis::Cmd) -> Option<redis::Value> {
         let deadline = Instant::now() + REVIEW_TIMEOUT;
-        self.node(endpoint, Use::Charges).call(command, deadline).await.ok()
+        self.node(endpoint, Use::Charges).call_patiently(command, deadline).await.ok()
     }
 
     /// Whether a server is known to be away.

@@ -92,6 +92,7 @@ async fn serve(
     let mut checks = interval_at(connected + QUIET, QUIET);
     if let Some(node) = node.upgrade() {
         node.forget_scripts();
+        node.server.trusted().await;
         node.come_back();
     }
     loop {
@@ -152,7 +153,9 @@ impl Node {
         loop {
             let mut answer = pin!(is_ready(connection.clone()));
             if let Ok(answer) = timeout(self.patience, &mut answer).await {
-                return answer;
+                answer?;
+                self.server.trusted().await;
+                return Ok(());
             }
             self.doubt();
             answer.await?;

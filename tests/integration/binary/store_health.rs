@@ -252,6 +252,13 @@ fn replica_that_is_promoted_is_told_as_primary() {
     served.wait_until(new, "primary", "serving");
     served.wait_until(old, "replica", "away");
     served.wait_until_ready();
+
+    // Who explains a request begins with what the settings say, and changes nothing.
+    let admin = served.admin.to_string();
+    served.folder.run(&["explain", "--admin", &admin, "GET", "/"]);
+    let [new, old] = [new, old].map(|port| served.server(port).unwrap()["role"].clone());
+    assert_eq!((new, old), ("primary".into(), "replica".into()));
+    assert_eq!(served.readiness(), (200, vec![]));
 }
 
 #[test]

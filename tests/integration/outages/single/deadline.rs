@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tollgate::store::Unanswered;
 
 use super::{is_decided, undecided, used_in_redis, wait_until_decided};
-use crate::support::{Gremlin, Policy, Proxy, Redis, Upstream, eventually, get};
+use crate::support::{Client, Gremlin, Policy, Proxy, Redis, Upstream, eventually, get};
 
 /// How long a decision may take here.
 const DEADLINE: Duration = Duration::from_millis(200);
@@ -109,6 +109,37 @@ fn one_waits_for_all_workers() {
             is_decided(&client.send(&get("/").by("alice"))).then_some(())
         });
     }
+}
+
+#[test]
+fn few_wait_for_a_server_that_answers_and_takes_no_charges() {
+    const REQUESTS: usize = 20;
+    let upstream = Upstream::start();
+    let redis = Redis::start();
+    let store = format!(
+        "workers: 2\nstore: {{ redis: {{ {} }}, deadline: 200ms, fallback_header: true }}",
+        redis.settings()
+    );
+    let proxy = Proxy::with_settings(&store, &[&Policy::before(&upstream).rate("1000/hour")]);
+    let mut clients = [proxy.connect(), proxy.connect()];
+    let decide = |client: &mut Client| {
+        let mut ask = || is_decided(&client.send(&get("/").by("alice")));
+        eventually("redis decides", || ask().then_some(()));
+    };
+    clients.iter_mut().for_each(decide);
+    let before = undecided(&proxy, Unanswered::Timeout);
+    // It tells who asks that it is there, unless a charge of theirs waits.
+    redis.command(&["CLIENT", "PAUSE", "600000", "WRITE"]);
+    for _ in 0..REQUESTS {
+        for client in &mut clients {
+            let response = client.send(&get("/").by("alice"));
+            response.assert_status(200).assert_field("x-tollgate-store", "local");
+        }
+    }
+    let waited = undecided(&proxy, Unanswered::Timeout) - before;
+    assert!(waited <= 6, "{waited} requests waited");
+    redis.command(&["CLIENT", "UNPAUSE"]);
+    clients.iter_mut().for_each(decide);
 }
 
 #[test]
