@@ -41,7 +41,7 @@ use crate::{
 };
 
 pub use self::status::{
-    PolicyStatus, RefusedReload, Reloads, RemoteKeysStatus, Status, StoreStatus,
+    PolicyStatus, RefusedReload, Reloads, RemoteKeysStatus, RivalStatus, Status, StoreStatus,
 };
 pub use self::upstreams::{EndpointStatus, ServerStatus, UpstreamStatus};
 

@@ -17,6 +17,7 @@ mod no_room;
 mod owed;
 mod recent;
 mod redis;
+mod rivals;
 mod secret;
 mod snapshot;
 mod unsettled;
@@ -46,6 +47,7 @@ pub use self::{
     memory::{Bounds, MemoryStore},
     moving::Move,
     no_room::NoRoom,
+    rivals::{Rival, Rivals},
     unsettled::{Unsettled, UnsettledUnits},
 };
 
@@ -148,6 +150,8 @@ pub struct Store {
     ahead: Cell<i64>,
     /// Whether Redis was asked for the secret, or need not be.
     has_looked: Cell<bool>,
+    /// How often another server was primary when Redis was last asked for the secret.
+    elections: Cell<u64>,
 }
 
 /// Where counters are kept.
@@ -226,8 +230,9 @@ impl Store {
         let current = backend(&stores.settings.current);
         let next = stores.settings.next.as_ref().map(|moving| backend(&moving.to));
         let (memo, moved) = (RefCell::default(), RefCell::default());
-        let (ahead, has_looked) = (Cell::new(0), Cell::new(false));
-        let store = Rc::new(Store { stores, current, next, memo, moved, ahead, has_looked });
+        let (ahead, has_looked, elections) = (Cell::new(0), Cell::new(false), Cell::new(0));
+        let store =
+            Rc::new(Store { stores, current, next, memo, moved, ahead, has_looked, elections });
         store.learn_secret();
         store
     }

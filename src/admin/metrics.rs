@@ -82,6 +82,9 @@ pub(super) fn text(context: &Context) -> String {
     let help = "Charges that Redis may have taken: the connection broke before it answered.";
     text.family("tollgate_store_unknown_charges_total", Kind::Counter, help);
     text.sample(&[], counts.unknown());
+    let help = "Redis servers that say that they are primary, and are not used: another one is.";
+    text.family("tollgate_store_rival_primaries", Kind::Gauge, help);
+    text.sample(&[], counts.rivals().report().len() as u64);
     let help =
         "Counters with units that were admitted without Redis, and that it does not have yet.";
     text.family("tollgate_store_owed_counters", Kind::Gauge, help);

@@ -8,7 +8,7 @@ use super::{Context, Phase, UpstreamStatus, upstreams};
 use crate::{
     identity::RemoteStatus,
     policy::{HostPattern, Policy},
-    store::{Stores, Unanswered},
+    store::{Rival, Stores, Unanswered},
 };
 
 /// All that is told. Written by a proxy, and read by `tollgate status`.
@@ -92,6 +92,19 @@ pub struct StoreStatus {
     pub mirrored: u64,
     /// Those of them that it made otherwise.
     pub disagreed: u64,
+    /// Redis servers that say that they are primary, and are not used.
+    pub rivals: Vec<RivalStatus>,
+}
+
+/// A second primary of a shard: what it takes is lost.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct RivalStatus {
+    /// Where it is.
+    pub server: String,
+    /// The name of the shard, or of the service.
+    pub shard: String,
+    /// Where the server is that is used.
+    pub used: String,
 }
 
 /// Keys that are fetched from an issuer.
@@ -163,7 +176,15 @@ impl StoreStatus {
             unanswered: Unanswered::ALL.iter().map(counted).collect(),
             mirrored: stores.counts.mirrored(),
             disagreed: stores.counts.disagreed(),
+            rivals: stores.counts.rivals().report().into_iter().map(Into::into).collect(),
         }
+    }
+}
+
+impl From<Rival> for RivalStatus {
+    fn from(rival: Rival) -> Self {
+        let Rival { server, shard, used } = rival;
+        RivalStatus { server, shard, used }
     }
 }
 

@@ -14,7 +14,8 @@ use super::{
     reload::{read, write_problems},
 };
 use crate::admin::{
-    EndpointStatus, Phase, PolicyStatus, RemoteKeysStatus, Status, StoreStatus, UpstreamStatus,
+    EndpointStatus, Phase, PolicyStatus, RemoteKeysStatus, RivalStatus, Status, StoreStatus,
+    UpstreamStatus,
 };
 
 /// Ask a running proxy how it is
@@ -120,5 +121,9 @@ fn write_store(output: &mut dyn Write, store: &StoreStatus) -> std::io::Result<(
     if unanswered > 0 {
         write!(output, ", {unanswered} decisions that redis did not make")?;
     }
-    writeln!(output)
+    writeln!(output)?;
+    for RivalStatus { server, shard, used } in &store.rivals {
+        writeln!(output, "two primaries of {shard}: {used} is used, {server} is not")?;
+    }
+    Ok(())
 }

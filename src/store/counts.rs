@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{NoRoom, Unanswered};
+use super::{NoRoom, Unanswered, rivals::Rivals};
 
 /// Numbers since the start, by event.
 #[derive(Debug, Default)]
@@ -24,6 +24,7 @@ pub struct Counts {
     unverified: Counter,
     client: Counter,
     minute: Counter,
+    rivals: Rivals,
 }
 
 /// A number, and how much of it was told.
@@ -58,6 +59,11 @@ impl Counts {
     /// Requests refused for want of room for a counter, for this reason.
     pub fn no_room(&self, reason: NoRoom) -> u64 {
         self.lack(reason).total.load(Ordering::Relaxed)
+    }
+
+    /// Redis servers that say that they are primary, and are not used.
+    pub fn rivals(&self) -> &Rivals {
+        &self.rivals
     }
 
     pub(super) fn count_no_room(&self, reason: NoRoom) {
@@ -129,6 +135,7 @@ impl Counts {
         if disagreed > 0 {
             tracing::warn!(decisions, disagreed, "the next store would decide otherwise");
         }
+        self.rivals.remind();
     }
 
     fn of(&self, reason: Unanswered) -> &Counter {

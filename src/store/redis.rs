@@ -78,7 +78,7 @@ impl RedisStore {
         let store = Rc::new(RedisStore {
             settings: Arc::clone(settings),
             secret,
-            topology: Topology::start(Arc::clone(settings), patience),
+            topology: Topology::start(Arc::clone(settings), patience, Arc::clone(&counts)),
             settlements: Rc::default(),
             counts,
             complained: Cell::new(None),
@@ -210,6 +210,11 @@ impl RedisStore {
     /// Waits until it is known which servers are there, or `deadline`.
     pub(super) async fn ready(&self, deadline: Instant) {
         self.topology.ready(deadline).await;
+    }
+
+    /// How often another server was found to be primary.
+    pub(super) fn elections(&self) -> u64 {
+        self.topology.elections()
     }
 
     /// Waits until all settlements are on their way, or `deadline`.

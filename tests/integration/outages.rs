@@ -2,6 +2,7 @@
 
 mod callers;
 mod cluster;
+mod left_behind;
 mod load;
 mod owners;
 mod replicas;
@@ -9,3 +10,4 @@ mod reshard;
 mod shards;
 mod single;
 mod together;
+mod two_primaries;

@@ -6,10 +6,16 @@
 //! holds up nobody but the callers whose counters it has.
 
 mod cluster;
+mod history;
 mod primary;
+mod questions;
+mod rendezvous;
+mod sentinel;
+mod shard;
+mod verdict;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::HashMap,
     rc::{Rc, Weak},
     sync::Arc,
@@ -18,19 +24,27 @@ use std::{
 
 use tokio::{
     sync::Notify,
+    task::JoinSet,
     time::{Instant, sleep, timeout},
 };
 
 use self::{
     cluster::{Slots, slot_of, slot_of_tag},
     primary::Election,
+    rendezvous::{score, seed},
 };
 use super::node::{self, Node};
-use crate::settings::{Endpoint, RedisSettings, Shard, Topology as Plan};
+use crate::{
+    settings::{Endpoint, RedisSettings, Shard, Topology as Plan},
+    store::{Counts, rivals::Rivals},
+};
 
 /// How long what is known about the servers is good while all is well: a failover that no reply told
-/// of is noticed after this.
-const REVIEW: Duration = Duration::from_secs(10);
+/// of is noticed after this. Until then, proxies may use different servers.
+const REVIEW: Duration = Duration::from_secs(2);
+
+/// The same of a cluster: its nodes find out themselves when they are not to take charges any more.
+const REVIEW_OF_CLUSTER: Duration = Duration::from_secs(10);
 
 /// The same while something is wrong, and the least time between two looks.
 const REVIEW_IN_TROUBLE: Duration = Duration::from_millis(300);
@@ -53,6 +67,10 @@ pub(super) struct Topology {
     looked_up: RefCell<HashMap<u16, Rc<Node>>>,
     /// Something may have changed.
     trouble: Rc<Notify>,
+    /// How often another server was found to be primary.
+    elections: Cell<u64>,
+    /// Has the servers that say so too.
+    counts: Arc<Counts>,
 }
 
 /// What a connection is for.
@@ -68,9 +86,9 @@ enum Use {
 /// How owners are placed.
 enum Placement {
     /// All counters are on one server.
-    One(Election),
+    One(Rc<Election>),
     /// By the highest score among named shards.
-    Shards(Vec<(u64, Election)>),
+    Shards(Vec<(u64, Rc<Election>)>),
     /// By slot.
     Cluster(Slots),
 }
@@ -78,12 +96,17 @@ enum Placement {
 impl Topology {
     /// Connects to all servers, and keeps what is known about them current for as long as it lives.
     /// A decision may take `patience`.
-    pub(super) fn start(settings: Arc<RedisSettings>, patience: Duration) -> Rc<Topology> {
+    pub(super) fn start(
+        settings: Arc<RedisSettings>,
+        patience: Duration,
+        counts: Arc<Counts>,
+    ) -> Rc<Topology> {
         let placement = match &settings.topology {
-            Plan::Single(primary) => Placement::One(Election::new(primary, &[])),
+            Plan::Single(primary) => Placement::One(Rc::new(Election::new("", primary, &[]))),
             Plan::Sharded(shards) => {
                 let shard = |shard: &Shard| {
-                    (seed(&shard.name), Election::new(&shard.primary, &shard.replicas))
+                    let Shard { name, primary, replicas } = shard;
+                    (seed(name), Rc::new(Election::new(name, primary, replicas)))
                 };
                 Placement::Shards(shards.iter().map(shard).collect())
             }
@@ -96,6 +119,8 @@ impl Topology {
             placement,
             looked_up: RefCell::default(),
             trouble: Rc::new(Notify::new()),
+            elections: Cell::new(0),
+            counts,
         });
         topology.connect_primaries();
         tokio::task::spawn_local(keep_current(Rc::downgrade(&topology)));
@@ -253,14 +278,17 @@ impl Topology {
     }
 
     /// Asks the servers what has changed.
-    async fn review(&self) {
+    async fn review(self: &Rc<Self>) {
         match &self.placement {
             Placement::One(election) => election.review(self).await,
             Placement::Shards(shards) => {
+                // One that hangs holds up no other.
+                let mut reviews = JoinSet::new();
                 for (_, election) in shards {
-                    election.review(self).await;
-                    self.looked_up.borrow_mut().clear();
+                    let (topology, election) = (Rc::clone(self), Rc::clone(election));
+                    reviews.spawn_local(async move { election.review(&topology).await });
                 }
+                while reviews.join_next().await.is_some() {}
             }
             Placement::Cluster(slots) => slots.review(self).await,
         }
@@ -273,10 +301,26 @@ impl Topology {
         self.connect_primaries();
     }
 
-    /// What a server answers, if it does so soon.
-    async fn ask(&self, endpoint: &Endpoint, command: redis::Cmd) -> Option<redis::Value> {
-        let deadline = Instant::now() + REVIEW_TIMEOUT;
-        self.node(endpoint, Use::Charges).call(command, deadline).await.ok()
+    /// Another server is primary than before.
+    fn note_election(&self) {
+        self.elections.set(self.elections.get() + 1);
+        self.looked_up.borrow_mut().clear();
+    }
+
+    /// How often that was so.
+    pub(super) fn elections(&self) -> u64 {
+        self.elections.get()
+    }
+
+    /// Servers that say that they are primary, and are not used.
+    fn rivals(&self) -> &Rivals {
+        self.counts.rivals()
+    }
+
+    /// Where a shard has written down which line of its data is in use. No counter is called so: its
+    /// name has a brace after the colon.
+    fn roster_name(&self) -> String {
+        format!("{}:roster", self.settings.prefix)
     }
 
     /// Whether a server is known to be away.
@@ -288,15 +332,19 @@ impl Topology {
 /// Reviews what is known from time to time, and soon when something is wrong.
 async fn keep_current(topology: Weak<Topology>) {
     loop {
-        let (is_troubled, trouble) = {
+        let (is_troubled, review, trouble) = {
             let Some(topology) = topology.upgrade() else { return };
             topology.review().await;
-            (topology.is_troubled(), Rc::clone(&topology.trouble))
+            let review = match topology.placement {
+                Placement::One(_) | Placement::Shards(_) => REVIEW,
+                Placement::Cluster(_) => REVIEW_OF_CLUSTER,
+            };
+            (topology.is_troubled(), review, Rc::clone(&topology.trouble))
         };
         // However much goes wrong, the servers are not asked more often than this.
         sleep(REVIEW_IN_TROUBLE).await;
         if !is_troubled {
-            let _ = timeout(REVIEW, trouble.notified()).await;
+            let _ = timeout(review, trouble.notified()).await;
         }
     }
 }
@@ -309,62 +357,9 @@ fn redirected(address: &str, by: &Endpoint) -> Option<Endpoint> {
     Some(by.at(host, port.parse().ok()?))
 }
 
-/// What a shard's name contributes to its scores: FNV-1a, which is the same in every process.
-fn seed(name: &str) -> u64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
-}
-
-/// A shard's score for an owner: whoever scores highest has its counters (rendezvous hashing, Thaler
-/// and Ravishankar 1998). A shard that is added or taken away moves only what it wins or had.
-///
-/// The mixing steps are those of SplitMix64.
-fn score(seed: u64, owner: u128) -> u64 {
-    let mut hash = seed ^ (owner >> 64) as u64;
-    for factor in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xbf58_476d_1ce4_e5b9] {
-        hash = (hash ^ (hash >> 30)).wrapping_mul(factor);
-    }
-    hash ^ (hash >> 31)
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    fn winner(names: &[&str], owner: u128) -> String {
-        let highest = names.iter().max_by_key(|name| score(seed(name), owner));
-        (*highest.expect("there is a shard")).to_owned()
-    }
-
-    proptest! {
-        #[test]
-        fn prop_removing_a_shard_moves_only_its_own_owners(owner: u128) {
-            let all = winner(&["a", "b", "c", "d"], owner);
-            let fewer = winner(&["a", "b", "d"], owner);
-            prop_assert!(all == "c" || all == fewer);
-        }
-    }
-
-    #[test]
-    fn shards_have_equal_shares() {
-        let names = ["shard-1", "shard-2", "shard-3"];
-        let mut counts = std::collections::HashMap::new();
-        let hasher = crate::limit::KeyHasher::new([7; 16]);
-        for number in 0..30_000_u32 {
-            let owner = hasher.hash([(b'u', number.to_le_bytes().as_slice())]);
-            *counts.entry(winner(&names, owner)).or_insert(0) += 1;
-        }
-        assert!(counts.values().all(|count| (9_500..10_500).contains(count)), "{counts:?}");
-    }
-
-    #[test]
-    fn places_are_the_same_in_every_process() {
-        let owners = [1_u128 << 64, 0xDEAD_BEEF << 64, u128::MAX];
-        let places = owners.map(|owner| winner(&["a", "b", "c"], owner));
-        assert_eq!(places, ["a", "a", "a"].map(str::to_owned));
-    }
 
     #[test]
     fn redirection_without_a_host_is_to_the_host_that_was_asked() {

@@ -207,7 +207,9 @@ impl Redis {
     /// The names of the counters that it has.
     pub(crate) fn counters(&self) -> Vec<String> {
         let mut names: Vec<String> = self.ask(&["KEYS", "*"]);
-        names.retain(|name| !name.ends_with(":key-secret"));
+        let is_counter =
+            |name: &str| ![":key-secret", ":roster"].iter().any(|it| name.ends_with(it));
+        names.retain(|name| is_counter(name));
         names
     }
 
