@@ -5,6 +5,7 @@
 //! back when one is denied (`groups`); where the store does not answer in time, each limit does
 //! what it says (`local`).
 
+mod alone;
 mod counts;
 mod groups;
 mod keeper;
@@ -31,7 +32,13 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use self::{memo::Memo, moving::Moved, newcomers::Newcomers, owed::Owed, redis::RedisStore};
+use self::{
+    memo::Memo,
+    moving::Moved,
+    newcomers::Newcomers,
+    owed::Owed,
+    redis::{RedisStore, SharedByWorkers},
+};
 use crate::{
     clock::Timestamp,
     limit::{
@@ -42,11 +49,13 @@ use crate::{
 };
 
 pub use self::{
+    alone::Hindrance,
     counts::Counts,
     keeper::{Keeper, Saver, restore},
     memory::{Bounds, MemoryStore},
     moving::Move,
     no_room::NoRoom,
+    redis::{ReplicaLink, ServerHealth, ServerReport, ServerRole, Servers},
     rivals::{Rival, Rivals},
     unsettled::{Unsettled, UnsettledUnits},
 };
@@ -137,6 +146,10 @@ pub struct Stores {
     newcomers: Newcomers,
     /// What was admitted here while Redis was away, and Redis does not have.
     owed: Owed,
+    /// How the servers are of the store that decides, if it is in Redis.
+    pub current_servers: Arc<Servers>,
+    /// How the servers are of the next store, if that is in Redis.
+    pub next_servers: Arc<Servers>,
 }
 
 /// The stores, as one worker reaches them.
@@ -183,6 +196,8 @@ impl Stores {
             unsettled: Arc::default(),
             newcomers,
             owed: Owed::default(),
+            current_servers: Arc::default(),
+            next_servers: Arc::default(),
         }
     }
 
@@ -219,16 +234,17 @@ impl Store {
     /// A worker's own connections. They are made by tasks of this thread, which must run local
     /// tasks unless all counters are in the process.
     pub fn start(stores: Arc<Stores>) -> Rc<Store> {
-        let backend = |kind: &StoreKind| match kind {
+        let backend = |kind: &StoreKind, servers: &Arc<Servers>| match kind {
             StoreKind::Memory => Backend::Memory(Arc::clone(&stores.memory)),
             StoreKind::Redis(settings) => {
                 let (secret, counts) = (stores.secret.clone(), Arc::clone(&stores.counts));
-                let patience = stores.settings.deadline;
-                Backend::Redis(RedisStore::start(settings, patience, (secret, counts)))
+                let shared = SharedByWorkers { secret, counts, servers: Arc::clone(servers) };
+                Backend::Redis(RedisStore::start(settings, stores.settings.deadline, shared))
             }
         };
-        let current = backend(&stores.settings.current);
-        let next = stores.settings.next.as_ref().map(|moving| backend(&moving.to));
+        let current = backend(&stores.settings.current, &stores.current_servers);
+        let next = stores.settings.next.as_ref();
+        let next = next.map(|moving| backend(&moving.to, &stores.next_servers));
         let (memo, moved) = (RefCell::default(), RefCell::default());
         let (ahead, has_looked, elections) = (Cell::new(0), Cell::new(false), Cell::new(0));
         let store =

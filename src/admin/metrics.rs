@@ -1,8 +1,12 @@
 //! `GET /metrics`: numbers for Prometheus, in its text format.
 
-use std::{borrow::Cow, fmt::Write};
+use std::{
+    borrow::Cow,
+    fmt::{self, Write},
+    time::Duration,
+};
 
-use super::{Context, Phase, upstreams};
+use super::{Context, stores, upstreams};
 use crate::{
     clock::Timestamp,
     events::Unwritten,
@@ -30,8 +34,8 @@ pub(super) fn text(context: &Context) -> String {
     text.sample(&version, 1);
     text.family("tollgate_start_time_seconds", Kind::Gauge, "When the process was started.");
     text.sample(&[], seconds(context.started));
-    text.family("tollgate_ready", Kind::Gauge, "Whether new requests are taken.");
-    text.sample(&[], u64::from(context.phase.get() == Phase::Serving));
+    text.family("tollgate_ready", Kind::Gauge, "Whether new requests should come.");
+    text.sample(&[], u64::from(context.reasons_not_ready().is_empty()));
 
     let admission = &context.shared.admission;
     text.family("tollgate_connections", Kind::Gauge, "Connections of clients.");
@@ -98,6 +102,10 @@ pub(super) fn text(context: &Context) -> String {
     let help = "Decisions that the next store made otherwise.";
     text.family("tollgate_store_disagreed_total", Kind::Counter, help);
     text.sample(&[], counts.disagreed());
+    let help = "Decisions that were to be asked of the next store, which did not answer.";
+    text.family("tollgate_store_unmirrored_total", Kind::Counter, help);
+    text.sample(&[], counts.unmirrored());
+    stores::write_metrics(&mut text, &context.shared.stores, context.shared.clock.now());
 
     let refunds = &context.shared.refunds;
     let help = "Charges that a response's status gives back: given, or withheld by `at_most`.";
@@ -141,6 +149,15 @@ impl Text {
 
     /// A number of the family.
     pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: u64) {
+        self.line(labels, format_args!("{value}"));
+    }
+
+    /// A time of the family, in seconds.
+    pub(super) fn sample_time(&mut self, labels: &[(&str, &str)], time: Duration) {
+        self.line(labels, format_args!("{:.3}", time.as_secs_f64()));
+    }
+
+    fn line(&mut self, labels: &[(&str, &str)], value: fmt::Arguments<'_>) {
         self.text.push_str(self.name);
         for (at, (label, word)) in labels.iter().enumerate() {
             let word = escaped(word);

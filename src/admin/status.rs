@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Phase, UpstreamStatus, upstreams};
+use super::{Context, Phase, RedisStatus, UpstreamStatus, upstreams};
 use crate::{
+    clock::Timestamp,
     identity::RemoteStatus,
     policy::{HostPattern, Policy},
     store::{Rival, Stores, Unanswered},
@@ -84,6 +85,16 @@ pub struct StoreStatus {
     pub next: Option<String>,
     /// Callers of a hundred that are moved or compared.
     pub percent: Option<u8>,
+    /// `mirror`: they are compared; `move`: they are moved.
+    #[serde(default)]
+    pub mode: Option<String>,
+    /// The servers of stores in Redis.
+    #[serde(default)]
+    pub servers: Vec<RedisStatus>,
+    /// Why decisions are made without Redis at the moment, about some callers or all; nothing: they
+    /// are not.
+    #[serde(default)]
+    pub alone: Vec<String>,
     /// Counters in the process.
     pub counters: usize,
     /// Decisions that Redis did not make, by reason.
@@ -92,6 +103,18 @@ pub struct StoreStatus {
     pub mirrored: u64,
     /// Those of them that it made otherwise.
     pub disagreed: u64,
+    /// Decisions that were to be asked of the next store, which did not answer.
+    #[serde(default)]
+    pub unmirrored: u64,
+    /// Counters with units that Redis does not have yet.
+    #[serde(default)]
+    pub owed: usize,
+    /// Requests admitted without Redis that it will never hear of.
+    #[serde(default)]
+    pub unowed: u64,
+    /// Charges that Redis may have taken: the connection broke before it answered.
+    #[serde(default)]
+    pub unknown_charges: u64,
     /// Redis servers that say that they are primary, and are not used.
     pub rivals: Vec<RivalStatus>,
 }
@@ -141,7 +164,7 @@ impl Status {
             }),
             needs_restart: report.needs_restart.into_iter().map(str::to_owned).collect(),
             policies: policies.iter().map(PolicyStatus::of).collect(),
-            store: StoreStatus::of(&context.shared.stores),
+            store: StoreStatus::of(&context.shared.stores, context.shared.clock.now()),
             upstreams: upstreams::all(&context.shared).into_iter().map(Into::into).collect(),
             remote_keys: context.remote_keys().into_iter().map(Into::into).collect(),
         }
@@ -164,7 +187,7 @@ impl PolicyStatus {
 }
 
 impl StoreStatus {
-    fn of(stores: &Stores) -> StoreStatus {
+    fn of(stores: &Stores, now: Timestamp) -> StoreStatus {
         let counted =
             |reason: &Unanswered| (reason.name().into(), stores.counts.unanswered(*reason));
         let settings = stores.settings();
@@ -172,11 +195,18 @@ impl StoreStatus {
             current: settings.current.name().into(),
             next: settings.next.as_ref().map(|next| next.to.name().into()),
             percent: stores.moving.plan().map(|(percent, _)| percent),
+            mode: stores.moving.plan().map(|(_, mode)| mode.name().into()),
+            servers: RedisStatus::all(stores, now),
+            alone: stores.hindrances().iter().map(ToString::to_string).collect(),
             counters: stores.memory.len(),
             unanswered: Unanswered::ALL.iter().map(counted).collect(),
             mirrored: stores.counts.mirrored(),
             disagreed: stores.counts.disagreed(),
             rivals: stores.counts.rivals().report().into_iter().map(Into::into).collect(),
+            unmirrored: stores.counts.unmirrored(),
+            owed: stores.owed(),
+            unowed: stores.counts.unowed(),
+            unknown_charges: stores.counts.unknown(),
         }
     }
 }

@@ -23,6 +23,16 @@ pub enum MoveMode {
     Move,
 }
 
+impl MoveMode {
+    /// What the settings call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            MoveMode::Mirror => "mirror",
+            MoveMode::Move => "move",
+        }
+    }
+}
+
 impl Checker<'_> {
     /// How many callers move and how, if there is a store to move to.
     pub(super) fn pace(&mut self, raw: &RawStore) -> Option<(u8, MoveMode)> {

@@ -18,6 +18,7 @@ pub struct Counts {
     unowed: Counter,
     mirrored: Counter,
     disagreed: Counter,
+    unmirrored: Counter,
     full: Counter,
     addresses: Counter,
     networks: Counter,
@@ -56,6 +57,11 @@ impl Counts {
         self.disagreed.total.load(Ordering::Relaxed)
     }
 
+    /// Decisions that were to be asked of the next store, and that it did not make.
+    pub fn unmirrored(&self) -> u64 {
+        self.unmirrored.total.load(Ordering::Relaxed)
+    }
+
     /// Requests refused for want of room for a counter, for this reason.
     pub fn no_room(&self, reason: NoRoom) -> u64 {
         self.lack(reason).total.load(Ordering::Relaxed)
@@ -92,6 +98,10 @@ impl Counts {
         if !agrees {
             self.disagreed.add();
         }
+    }
+
+    pub(super) fn count_unmirrored(&self) {
+        self.unmirrored.add();
     }
 
     /// Logs what was not logged yet. Called once a second or so: a store that is away is told of as
@@ -136,6 +146,10 @@ impl Counts {
             tracing::warn!(decisions, disagreed, "the next store would decide otherwise");
         }
         self.rivals.remind();
+        let decisions = self.unmirrored.take_untold();
+        if decisions > 0 {
+            tracing::warn!(decisions, "the next store did not answer: nothing was mirrored");
+        }
     }
 
     fn of(&self, reason: Unanswered) -> &Counter {

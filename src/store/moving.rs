@@ -193,13 +193,14 @@ impl Store {
         now: Timestamp,
     ) {
         let deadline = Instant::now() + self.stores.settings.deadline;
-        let (mut agrees, mut is_answered) = (true, false);
+        let (mut agrees, mut is_answered, mut is_missed) = (true, false, false);
         for group in self.groups(charges, |_| DecidedBy::Next) {
             let (own, theirs) = (group.charges(charges), group.members(outcomes));
             let carried = match self.carry_over(&own, (now, deadline)).await {
                 Ok(carried) => carried,
                 Err(error) => {
                     tracing::debug!(%error, "a caller could not be mirrored");
+                    is_missed = true;
                     continue;
                 }
             };
@@ -218,7 +219,13 @@ impl Store {
                     (false, _) => asked.push((*charge, theirs)),
                 }
             }
-            let Some(answer) = self.ask_next(&asked, (now, deadline)).await else { continue };
+            if asked.is_empty() {
+                continue;
+            }
+            let Some(answer) = self.ask_next(&asked, (now, deadline)).await else {
+                is_missed = true;
+                continue;
+            };
             is_answered = true;
             for ((charge, theirs), ours) in asked.iter().zip(&answer.outcomes) {
                 agrees &= ours.fits() == theirs.fits();
@@ -240,19 +247,18 @@ impl Store {
         if is_answered {
             self.stores.counts.count_mirrored(agrees);
         }
+        if is_missed {
+            self.stores.counts.count_unmirrored();
+        }
     }
 
-    /// What the next store decides about charges of one place; none if there is nothing to decide,
-    /// or it does not answer.
+    /// What the next store decides about charges of one place; none if it does not answer.
     async fn ask_next(
         &self,
         asked: &[(Charge<'_>, &Outcome)],
         (now, deadline): (Timestamp, Instant),
     ) -> Option<Decision> {
         let charges: SmallVec<[Charge<'_>; 2]> = asked.iter().map(|(charge, _)| *charge).collect();
-        if charges.is_empty() {
-            return None;
-        }
         match self.next.as_ref()? {
             Backend::Memory(memory) => memory.charge(&charges, now).ok(),
             Backend::Redis(redis) => match redis.charge(&charges, now, deadline).await {

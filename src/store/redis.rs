@@ -8,11 +8,11 @@
 
 mod abandoned;
 mod batch;
-mod breaker;
 mod node;
 mod refusal;
 mod script;
 mod secret;
+mod servers;
 mod settlements;
 mod topology;
 mod upkeep;
@@ -39,6 +39,7 @@ use crate::{
     settings::{RedisSettings, StoreClock},
 };
 
+pub use self::servers::{ReplicaLink, ServerHealth, ServerReport, ServerRole, Servers};
 pub(super) use self::{batch::Orphan, script::Reply, secret::NoSecret, topology::Place};
 
 /// How often in a row a charge is sent where an answer says that it belongs.
@@ -66,19 +67,34 @@ pub(super) struct RedisStore {
     complained: Cell<Option<Instant>>,
 }
 
+/// What all workers that reach the same Redis share.
+pub(super) struct SharedByWorkers {
+    /// What counters' names are hashed under, where Redis keeps that. As long as it is awaited, no
+    /// counter can be named, and Redis counts as away.
+    pub(super) secret: Option<Arc<KeptSecret>>,
+    /// What happened.
+    pub(super) counts: Arc<Counts>,
+    /// How the servers are.
+    pub(super) servers: Arc<Servers>,
+}
+
 impl RedisStore {
     /// Connects, in the background, from tasks of this thread that end when the store is dropped.
-    /// A decision may take `patience`. As long as `secret` is awaited, no counter can be named, and
-    /// Redis counts as away.
+    /// A decision may take `patience`.
     pub(super) fn start(
         settings: &Arc<RedisSettings>,
         patience: Duration,
-        (secret, counts): (Option<Arc<KeptSecret>>, Arc<Counts>),
+        shared: SharedByWorkers,
     ) -> Rc<RedisStore> {
+        let SharedByWorkers { secret, counts, servers } = shared;
         let store = Rc::new(RedisStore {
             settings: Arc::clone(settings),
             secret,
-            topology: Topology::start(Arc::clone(settings), patience, Arc::clone(&counts)),
+            topology: Topology::start(
+                Arc::clone(settings),
+                patience,
+                (servers, Arc::clone(&counts)),
+            ),
             settlements: Rc::default(),
             counts,
             complained: Cell::new(None),
@@ -267,7 +283,12 @@ impl RedisStore {
             let command = if is_known { call.evalsha() } else { call.eval() };
             let request = Request { command, is_asking, orphan: orphan.cloned() };
             let error = match node.call(request, deadline).await {
-                Ok(value) => return Ok(value),
+                Ok(value) => {
+                    if orphan.is_some() {
+                        node.server.take();
+                    }
+                    return Ok(value);
+                }
                 Err(CallError::Refused(error)) => error,
                 // It said that it cannot serve, which then counts as being away. Nothing was sent,
                 // and who takes its place is being found out.
@@ -311,7 +332,9 @@ impl RedisStore {
                 _ => {
                     self.topology.doubt();
                     node.give_up();
-                    self.complain(&error);
+                    if self.complain(&error) && orphan.is_some() {
+                        node.server.refuse(error.details().unwrap_or_else(|| error.code()));
+                    }
                     return Err(Unanswered::Refused);
                 }
             };
@@ -327,13 +350,15 @@ impl RedisStore {
         }
     }
 
-    /// Tells of an error, unless one was told lately.
-    fn complain(&self, error: &ServerError) {
-        if self.may_complain() {
+    /// Tells of an error, unless one was told lately; whether it did.
+    fn complain(&self, error: &ServerError) -> bool {
+        let is_due = self.may_complain();
+        if is_due {
             let details = error.details().unwrap_or_default().chars().take(MAX_DETAILS);
             let (code, details) = (error.code(), details.collect::<String>());
             tracing::warn!(code, details, "redis refused");
         }
+        is_due
     }
 
     fn may_complain(&self) -> bool {

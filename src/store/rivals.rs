@@ -41,11 +41,11 @@ struct Noted {
 /// A server that says that it is primary, and is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rival {
-    /// Its host and port.
+    /// Its host and port, and its database unless that is 0.
     pub server: String,
     /// The name of the shard, or of the service.
     pub shard: String,
-    /// The host and port of the server that is used.
+    /// The server that is used, in the same form.
     pub used: String,
 }
 

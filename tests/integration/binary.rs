@@ -24,6 +24,7 @@ mod restart;
 mod run;
 mod running;
 mod store;
+mod store_health;
 mod token;
 mod unfit_claims;
 mod unread_scheme;

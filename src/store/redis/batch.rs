@@ -33,17 +33,12 @@ pub(super) struct Queued {
 }
 
 impl Queued {
-    /// Hands out what came of it; true if somebody waited for that.
-    pub(super) fn finish(self, result: Result<Value, CallError>) -> bool {
-        match (self.reply.send(result), self.request.orphan) {
-            (Ok(()), _) => true,
-            (Err(result), Some(orphan)) => {
-                if let Some(adopt) = orphan.get() {
-                    adopt(result);
-                }
-                false
-            }
-            (Err(_), None) => false,
+    /// Hands out what came of it.
+    pub(super) fn finish(self, result: Result<Value, CallError>) {
+        if let Err(result) = self.reply.send(result)
+            && let Some(adopt) = self.request.orphan.as_ref().and_then(|orphan| orphan.get())
+        {
+            adopt(result);
         }
     }
 }
@@ -72,7 +67,6 @@ impl Batch {
         }
         let count = pipeline.len();
         let mut replies = connection.send_packed_commands(&pipeline, 0, count).await?.into_iter();
-        let mut is_in_time = false;
         for queued in std::mem::take(&mut self.calls) {
             if queued.request.is_asking {
                 replies.next();
@@ -82,9 +76,9 @@ impl Batch {
                 Some(value) => Ok(value),
                 None => Err(CallError::Lost),
             };
-            is_in_time |= self.node.finish(queued, result);
+            self.node.finish(queued, result);
         }
-        self.node.hear(is_in_time);
+        self.node.hear();
         Ok(())
     }
 }

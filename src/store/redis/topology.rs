@@ -33,10 +33,13 @@ use self::{
     primary::Election,
     rendezvous::{score, seed},
 };
-use super::node::{self, Node};
+use super::{
+    node::{self, Node},
+    servers::{Server, ServerRole, Servers},
+};
 use crate::{
     settings::{Endpoint, RedisSettings, Shard, Topology as Plan},
-    store::{Counts, rivals::Rivals},
+    store::Counts,
 };
 
 /// How long what is known about the servers is good while all is well: a failover that no reply told
@@ -59,6 +62,10 @@ pub(in crate::store) struct Place(u16);
 /// All servers, as one worker sees them.
 pub(super) struct Topology {
     settings: Arc<RedisSettings>,
+    /// How they are, as all workers know it.
+    servers: Arc<Servers>,
+    /// Those of them that are known, whether or not there is a connection.
+    known: RefCell<Vec<Arc<Server>>>,
     /// How long a decision may take.
     patience: Duration,
     nodes: RefCell<HashMap<(Endpoint, Use), Rc<Node>>>,
@@ -99,7 +106,7 @@ impl Topology {
     pub(super) fn start(
         settings: Arc<RedisSettings>,
         patience: Duration,
-        counts: Arc<Counts>,
+        (servers, counts): (Arc<Servers>, Arc<Counts>),
     ) -> Rc<Topology> {
         let placement = match &settings.topology {
             Plan::Single(primary) => Placement::One(Rc::new(Election::new("", primary, &[]))),
@@ -114,6 +121,8 @@ impl Topology {
         };
         let topology = Rc::new(Topology {
             settings,
+            servers,
+            known: RefCell::default(),
             patience,
             nodes: RefCell::default(),
             placement,
@@ -122,7 +131,8 @@ impl Topology {
             elections: Cell::new(0),
             counts,
         });
-        topology.connect_primaries();
+        topology.note_roles();
+        topology.connect();
         tokio::task::spawn_local(keep_current(Rc::downgrade(&topology)));
         topology
     }
@@ -174,7 +184,7 @@ impl Topology {
             Placement::Cluster(slots) => slots.replicas(place.0),
         };
         let mut nodes = replicas.iter().map(|endpoint| self.node(endpoint, Use::Display));
-        nodes.find(|node| !node.is_away())
+        nodes.find(|node| !node.is_doubted())
     }
 
     /// Waits until it is known of all servers that take charges whether they are there, or
@@ -232,17 +242,46 @@ impl Topology {
             settings: Arc::clone(&self.settings),
             greeting,
             patience: self.patience,
+            server: self.servers.at(endpoint),
             trouble: Rc::clone(&self.trouble),
         });
         self.nodes.borrow_mut().insert(name, Rc::clone(&node));
         node
     }
 
-    /// Connects to all servers that take charges, before anybody needs them.
-    fn connect_primaries(&self) {
+    /// Connects to all servers that take charges, and to those that may be read, before anybody needs
+    /// them; so it is known, too, how they are.
+    fn connect(&self) {
         for endpoint in self.primaries().into_iter().flatten() {
             self.node(&endpoint, Use::Charges);
         }
+        for (endpoint, role) in self.roles() {
+            if role == ServerRole::Replica {
+                self.node(&endpoint, Use::Display);
+            }
+        }
+    }
+
+    /// What each server is for.
+    fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+        match &self.placement {
+            Placement::One(election) => election.roles(),
+            Placement::Shards(shards) => {
+                shards.iter().flat_map(|(_, election)| election.roles()).collect()
+            }
+            Placement::Cluster(slots) => slots.roles(),
+        }
+    }
+
+    /// Lets all workers know what each server is for.
+    fn note_roles(&self) {
+        let note = |(endpoint, role): (Endpoint, ServerRole)| {
+            let server = self.servers.at(&endpoint);
+            server.note_role(role);
+            server
+        };
+        self.known.replace(self.roles().into_iter().map(note).collect());
+        self.servers.note_lack(self.primaries().contains(&None));
     }
 
     /// All servers that are asked for anything.
@@ -298,7 +337,8 @@ impl Topology {
         if !self.is_troubled() {
             self.nodes.borrow_mut().retain(|(endpoint, _), _| known.contains(endpoint));
         }
-        self.connect_primaries();
+        self.note_roles();
+        self.connect();
     }
 
     /// Another server is primary than before.
@@ -310,17 +350,6 @@ impl Topology {
     /// How often that was so.
     pub(super) fn elections(&self) -> u64 {
         self.elections.get()
-    }
-
-    /// Servers that say that they are primary, and are not used.
-    fn rivals(&self) -> &Rivals {
-        self.counts.rivals()
-    }
-
-    /// Where a shard has written down which line of its data is in use. No counter is called so: its
-    /// name has a brace after the colon.
-    fn roster_name(&self) -> String {
-        format!("{}:roster", self.settings.prefix)
     }
 
     /// Whether a server is known to be away.

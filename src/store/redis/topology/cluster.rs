@@ -11,7 +11,10 @@ use super::{
     Topology,
     questions::{Answer, is_outdated},
 };
-use crate::{settings::Endpoint, store::redis::script::slot_tag};
+use crate::{
+    settings::Endpoint,
+    store::redis::{script::slot_tag, servers::ServerRole},
+};
 
 const SLOTS: usize = 16_384;
 
@@ -84,6 +87,20 @@ impl Slots {
     /// All servers that take charges.
     pub(super) fn primaries(&self) -> Vec<Endpoint> {
         self.map.borrow().groups.iter().map(|group| group.primary.clone()).collect()
+    }
+
+    /// What each server is for.
+    pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+        let map = self.map.borrow();
+        if map.groups.is_empty() {
+            return self.seeds.iter().map(|seed| (seed.clone(), ServerRole::Unknown)).collect();
+        }
+        let of_group = |group: &Group| {
+            let replicas = group.replicas.iter().map(|it| (it.clone(), ServerRole::Replica));
+            let primary = (group.primary.clone(), ServerRole::Primary);
+            std::iter::once(primary).chain(replicas).collect::<Vec<_>>()
+        };
+        map.groups.iter().flat_map(of_group).collect()
     }
 
     /// All servers that are known.

@@ -2,7 +2,10 @@
 //! whom Sentinels name. The servers have the last word.
 
 use super::{Topology, sentinel::Service, shard::Servers};
-use crate::settings::{Endpoint, Primary};
+use crate::{
+    settings::{Endpoint, Primary},
+    store::redis::servers::ServerRole,
+};
 
 /// Where the primary of a part of the counters is found.
 pub(super) enum Election {
@@ -34,6 +37,14 @@ impl Election {
         match self {
             Election::Servers(servers) => servers.replicas(),
             Election::Sentinels(_) => Vec::new(),
+        }
+    }
+
+    /// What each of its servers is for.
+    pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+        match self {
+            Election::Servers(servers) => servers.roles(),
+            Election::Sentinels(service) => service.roles(),
         }
     }
 

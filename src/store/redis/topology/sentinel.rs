@@ -11,7 +11,10 @@ use super::{
     Topology,
     questions::{Answer, is_outdated},
 };
-use crate::{settings::Endpoint, store::rivals::Rival};
+use crate::{
+    settings::Endpoint,
+    store::{redis::servers::ServerRole, rivals::Rival},
+};
 
 /// What Sentinels watch under a name.
 pub(super) struct Service {
@@ -48,6 +51,13 @@ impl Service {
         self.primary.borrow().clone()
     }
 
+    /// What it and the Sentinels are for.
+    pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+        let primary = self.primary().into_iter().map(|primary| (primary, ServerRole::Primary));
+        let sentinels = self.sentinels.iter().cloned().map(|it| (it, ServerRole::Sentinel));
+        primary.chain(sentinels).collect()
+    }
+
     /// It, and the Sentinels.
     pub(super) fn endpoints(&self) -> Vec<Endpoint> {
         self.primary().into_iter().chain(self.sentinels.iter().cloned()).collect()
@@ -75,19 +85,23 @@ impl Service {
         let roles = topology.ask_all(&servers, [redis::cmd("ROLE")]).await;
         let roles: Vec<Option<bool>> = roles.iter().flatten().map(Answer::is_primary).collect();
         for (server, is_primary) in servers.iter().zip(&roles).skip(1) {
-            let (rival, used) = (server.to_string(), first.server.to_string());
+            let (rival, used) = (server.name(), first.server.name());
             match is_primary {
                 Some(true) => {
-                    topology.rivals().note(Rival { server: rival, shard: self.name.clone(), used });
+                    topology.counts.rivals().note(Rival {
+                        server: rival,
+                        shard: self.name.clone(),
+                        used,
+                    });
                 }
-                Some(false) => topology.rivals().settle(&rival),
+                Some(false) => topology.counts.rivals().settle(&rival),
                 None => {}
             }
         }
         // One that was named and is not yet primary is about to be. Whoever else says so was.
         if roles.first() == Some(&Some(true)) {
             self.epoch.set(first.epoch);
-            topology.rivals().settle(&first.server.to_string());
+            topology.counts.rivals().settle(&first.server.name());
             self.elect(&first.server, topology);
         }
     }

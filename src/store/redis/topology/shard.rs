@@ -14,7 +14,10 @@ use super::{
     questions::Answer,
     verdict::{Hearing, Known, RosterRead, Verdict, judge},
 };
-use crate::{settings::Endpoint, store::rivals::Rival};
+use crate::{
+    settings::Endpoint,
+    store::{redis::servers::ServerRole, rivals::Rival},
+};
 
 /// How long a server with older data is not used in place of one that does not answer. Requests are
 /// decided without Redis meanwhile; a server that hangs, or is started again with its data, is back
@@ -77,6 +80,18 @@ impl Servers {
         all.filter(|(at, _)| is_replica(*at)).map(|(_, endpoint)| endpoint.clone()).collect()
     }
 
+    /// What each of them is for.
+    pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+        let state = self.state.borrow();
+        let role = |at: usize| match at {
+            at if state.rivals.contains(&at) => ServerRole::Rival,
+            at if at == state.present => ServerRole::Primary,
+            _ => ServerRole::Replica,
+        };
+        let all = self.all.iter().enumerate();
+        all.map(|(at, endpoint)| (endpoint.clone(), role(at))).collect()
+    }
+
     pub(super) fn all(&self) -> &[Endpoint] {
         &self.all
     }
@@ -87,7 +102,7 @@ impl Servers {
             return;
         }
         let (mut info, mut get) = (redis::cmd("INFO"), redis::cmd("GET"));
-        let roster = topology.roster_name();
+        let roster = roster_name(topology);
         info.arg("replication");
         get.arg(&roster);
         let answers = topology.ask_all(&self.all, [redis::cmd("ROLE"), info, get]).await;
@@ -157,19 +172,25 @@ impl Servers {
     fn tell(&self, hearings: &[Hearing], verdict: &Verdict, topology: &Topology) {
         let used = verdict.winner.unwrap_or(self.state.borrow().present);
         let Some(used) = self.all.get(used) else { return };
-        let rivals = topology.rivals();
+        let rivals = topology.counts.rivals();
         for (at, (server, hearing)) in self.all.iter().zip(hearings).enumerate() {
             if verdict.rivals.contains(&at) {
-                let (server, used) = (server.to_string(), used.to_string());
+                let (server, used) = (server.name(), used.name());
                 rivals.note(Rival { server, shard: self.shard.clone(), used });
             } else if hearing.is_primary.is_some() {
-                rivals.settle(&server.to_string());
+                rivals.settle(&server.name());
             }
         }
         if verdict.is_blind {
-            rivals.tell_blindness(&topology.roster_name());
+            rivals.tell_blindness(&roster_name(topology));
         }
     }
+}
+
+/// Where a shard has written down which line of its data is in use. No counter is called so: its name
+/// has a brace after the colon.
+fn roster_name(topology: &Topology) -> String {
+    format!("{}:roster", topology.settings.prefix)
 }
 
 /// What a server says to `ROLE`, `INFO replication` and `GET`.
