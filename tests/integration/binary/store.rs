@@ -310,6 +310,9 @@ fn second_primary_of_a_shard_is_told_of_until_one_is_left() {
         assert!(line.contains(field), "{line}");
     }
     assert!(told("/metrics").text().contains(&format!("{metric} 1\n")));
+    let role = format!("server=\"{unused}\",role=\"rival\"}} 1\n");
+    let is_told = || told("/metrics").text().contains(&role);
+    eventually("its role is told", || is_told().then_some(()));
     let status = told("/status").json();
     let expected = serde_json::json!([{ "server": unused, "shard": "shard-0", "used": used }]);
     assert_eq!(status["store"]["rivals"], expected);
