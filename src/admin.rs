@@ -258,7 +258,10 @@ impl Context {
         };
         match reload.read().await {
             Ok(Ok(generation)) => {
-                json_response(StatusCode::OK, &json!({ "generation": generation }))
+                let waits_for = self.shared.stores.moving.obstacle();
+                let waits_for = waits_for.map(|obstacle| obstacle.to_string());
+                let told = json!({ "generation": generation, "move_waits_for": waits_for });
+                json_response(StatusCode::OK, &told)
             }
             Ok(Err(Refused { at, problems, more })) => {
                 let refused = RefusedReload { at: at.to_string(), problems, more };

@@ -165,6 +165,25 @@ impl Quota {
     pub fn capacity(&self) -> u32 {
         with_algorithm!(self, algorithm => algorithm.capacity())
     }
+
+    /// For how long a unit counts at most where no more are used than there are; the longest time
+    /// there is if it never ceases to.
+    pub fn longest(&self) -> Duration {
+        match self {
+            Quota::FixedWindow(quota) => quota.align.max_length(),
+            Quota::SlidingWindow(quota) => quota.window.saturating_mul(2),
+            Quota::SlidingLog(quota) => quota.window,
+            Quota::TokenBucket(quota) => match quota.refill {
+                0 => Duration::MAX,
+                refill => quota.interval.saturating_mul(quota.capacity.div_ceil(refill)),
+            },
+            Quota::Gcra(quota) => match quota.limit {
+                0 => quota.window,
+                limit => quota.window.saturating_mul(quota.burst.div_ceil(limit)),
+            },
+            Quota::Concurrency(quota) => quota.lease,
+        }
+    }
 }
 
 /// What a later [`Algorithm::give_back`] needs to know of a charge. What the two say is the

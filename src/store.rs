@@ -14,6 +14,7 @@ mod memory;
 mod moving;
 mod newcomers;
 mod no_room;
+mod others;
 mod owed;
 mod recent;
 mod redis;
@@ -30,7 +31,9 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use self::{memo::Memo, moving::Moved, newcomers::Newcomers, owed::Owed, redis::RedisStore};
+use self::{
+    memo::Memo, moving::Moved, newcomers::Newcomers, others::Others, owed::Owed, redis::RedisStore,
+};
 use crate::{
     clock::Timestamp,
     limit::{
@@ -44,7 +47,7 @@ pub use self::{
     counts::Counts,
     keeper::{Keeper, Saver, restore},
     memory::{Bounds, MemoryStore},
-    moving::Move,
+    moving::{Move, Obstacle},
     no_room::NoRoom,
     unsettled::{Unsettled, UnsettledUnits},
 };
@@ -135,6 +138,8 @@ pub struct Stores {
     newcomers: Newcomers,
     /// What was admitted here while Redis was away, and Redis does not have.
     owed: Owed,
+    /// Other proxies.
+    others: Others,
 }
 
 /// The stores, as one worker reaches them.
@@ -179,6 +184,7 @@ impl Stores {
             unsettled: Arc::default(),
             newcomers,
             owed: Owed::default(),
+            others: Others::default(),
         }
     }
 
@@ -306,9 +312,7 @@ impl Store {
             }
             DecidedBy::Nobody => return None,
         };
-        if outcome.decided_by == DecidedBy::Current {
-            self.settle_mirrored(charge, adjustment, now);
-        }
+        self.settle_mirrored((charge, outcome.decided_by), adjustment, now);
         match backend {
             Backend::Memory(memory) => memory.settle(charge, adjustment, now),
             Backend::Redis(redis) => {
@@ -325,22 +329,26 @@ impl Store {
     }
 
     /// What is due from time to time: drop counters in the process that are over, see to the secret
-    /// that Redis keeps, and let Redis have what was admitted without it.
+    /// that Redis keeps, tell other proxies about this one, and let Redis have what was admitted
+    /// without it.
     pub fn tick(self: &Rc<Self>, now: Timestamp) {
         self.look_after_secret(now);
+        self.look_at_others(now);
         self.stores.memory.sweep(self.local_time(now));
         self.pay_some(now);
     }
 
-    /// Waits until it is known whether Redis is there, and what it keeps, before the worker begins:
-    /// what comes first need not be decided without it.
-    pub async fn ready(&self) {
+    /// Waits until it is known whether Redis is there, and what it keeps, and until other proxies
+    /// know of this one, before the worker begins: what comes first need not be decided without
+    /// that.
+    pub async fn ready(self: &Rc<Self>, now: Timestamp) {
         let begun = Instant::now();
+        self.look_at_others(now);
         for redis in self.redis() {
             redis.ready(begun + FIRST_CONNECTIONS).await;
         }
         let deadline = begun + self.look_timeout();
-        while !self.has_looked.get() && Instant::now() < deadline {
+        while !(self.has_looked.get() && self.has_looked_at_others()) && Instant::now() < deadline {
             sleep(Duration::from_millis(1)).await;
         }
     }
@@ -348,6 +356,7 @@ impl Store {
     /// Sends what is still to be put right, before the worker ends.
     pub async fn finish(self: &Rc<Self>, now: Timestamp) {
         let deadline = Instant::now() + LAST_WORDS;
+        self.leave_others(deadline).await;
         self.pay_all(now, deadline).await;
         for redis in self.redis() {
             redis.finish(deadline).await;

@@ -89,6 +89,13 @@ pub(super) fn text(context: &Context) -> String {
     let help = "Requests admitted without Redis that it will never hear of, for lack of room.";
     text.family("tollgate_store_unowed_total", Kind::Counter, help);
     text.sample(&[], counts.unowed());
+    let moving = &context.shared.stores.moving;
+    let help = "Callers of a hundred about whom the next store decides.";
+    text.family("tollgate_store_moved_percent", Kind::Gauge, help);
+    text.sample(&[], moving.moved().into());
+    let help = "1 while callers are mirrored who are to be moved.";
+    text.family("tollgate_store_move_waits", Kind::Gauge, help);
+    text.sample(&[], moving.obstacle().is_some().into());
     let help = "Decisions that were also asked of the next store.";
     text.family("tollgate_store_mirrored_total", Kind::Counter, help);
     text.sample(&[], counts.mirrored());

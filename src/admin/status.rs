@@ -84,6 +84,18 @@ pub struct StoreStatus {
     pub next: Option<String>,
     /// Callers of a hundred that are moved or compared.
     pub percent: Option<u8>,
+    /// What becomes of them: `mirror`, `move` or `move_now`, as the settings say.
+    #[serde(default)]
+    pub mode: Option<String>,
+    /// Callers of a hundred about whom the next store decides.
+    #[serde(default)]
+    pub moved: u8,
+    /// Why others are mirrored who are to be moved.
+    #[serde(default)]
+    pub move_waits_for: Option<String>,
+    /// For how long that will be so at least, in seconds, if that is known.
+    #[serde(default)]
+    pub move_seconds_left: Option<u64>,
     /// Counters in the process.
     pub counters: usize,
     /// Decisions that Redis did not make, by reason.
@@ -154,11 +166,15 @@ impl StoreStatus {
     fn of(stores: &Stores) -> StoreStatus {
         let counted =
             |reason: &Unanswered| (reason.name().into(), stores.counts.unanswered(*reason));
-        let settings = stores.settings();
+        let (settings, obstacle) = (stores.settings(), stores.moving.obstacle());
         StoreStatus {
             current: settings.current.name().into(),
             next: settings.next.as_ref().map(|next| next.to.name().into()),
             percent: stores.moving.plan().map(|(percent, _)| percent),
+            mode: stores.moving.plan().map(|(_, mode)| mode.name().into()),
+            moved: stores.moving.moved(),
+            move_waits_for: obstacle.as_ref().map(ToString::to_string),
+            move_seconds_left: obstacle.and_then(|obstacle| obstacle.seconds_left()),
             counters: stores.memory.len(),
             unanswered: Unanswered::ALL.iter().map(counted).collect(),
             mirrored: stores.counts.mirrored(),

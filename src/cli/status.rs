@@ -120,5 +120,10 @@ fn write_store(output: &mut dyn Write, store: &StoreStatus) -> std::io::Result<(
     if unanswered > 0 {
         write!(output, ", {unanswered} decisions that redis did not make")?;
     }
-    writeln!(output)
+    writeln!(output)?;
+    if let Some(obstacle) = &store.move_waits_for {
+        let moved = store.moved;
+        writeln!(output, "{moved} % are moved, and others are mirrored for now: {obstacle}")?;
+    }
+    Ok(())
 }

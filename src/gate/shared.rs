@@ -136,6 +136,7 @@ impl Shared {
         if let Some(keeper) = &self.keeper {
             keeper.adopt(&mut policies);
         }
+        self.stores.moving.set_longest(policies.longest());
         self.policies.swap(Arc::new(policies))
     }
 }

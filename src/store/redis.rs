@@ -7,6 +7,7 @@
 //! request was decided otherwise.
 
 mod abandoned;
+mod announcements;
 mod batch;
 mod breaker;
 mod node;

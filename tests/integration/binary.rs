@@ -17,6 +17,7 @@ mod ignored_chain;
 mod key;
 mod key_rotation;
 mod literal_secrets;
+mod moving;
 mod readme;
 mod rehearsals;
 mod reload;

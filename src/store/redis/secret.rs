@@ -143,7 +143,12 @@ impl RedisStore {
     }
 
     /// Has the server of a place execute a command, wherever the place may have moved to.
-    async fn ask(&self, place: Place, command: Cmd, deadline: Instant) -> Result<Value, NoSecret> {
+    pub(super) async fn ask(
+        &self,
+        place: Place,
+        command: Cmd,
+        deadline: Instant,
+    ) -> Result<Value, NoSecret> {
         let mut node = self.topology.primary(place).ok_or(NoSecret::Away)?;
         let mut is_asking = false;
         for _ in 0..=MAX_REDIRECTIONS {

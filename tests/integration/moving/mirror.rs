@@ -190,7 +190,7 @@ fn callers_who_are_mirrored_are_moved_from_where_they_are() {
         assert_eq!(used(&mirror.proxy, "alice"), expected);
     }
     assert_eq!(mirror.disagreed_of(3), 0);
-    mirror.proxy.stores().moving.set(100, MoveMode::Move);
+    mirror.proxy.stores().moving.set(100, MoveMode::MoveNow);
     assert_eq!([used(&mirror.proxy, "alice"), used(&mirror.proxy, "alice")], [4, 5]);
     assert_eq!(mirror.next.used("alice", "core"), 5);
 }

@@ -103,11 +103,7 @@ fn lease_that_is_granted_when_nobody_waits_is_ended() {
     let inflight = "inflight: { per: caller, concurrent: 2, lease: 1h, on_store_error: open }";
     let policy = Policy::before(&upstream).on_all_routes(&[inflight]);
     let proxy = proxy(&format!("url: {}", gremlin.url()), &policy);
-    let calls = || -> u64 {
-        let stats: String = redis.ask(&["INFO", "commandstats"]);
-        let of = |line: &str| line.split(['=', ',']).nth(1)?.parse::<u64>().ok();
-        stats.lines().filter(|line| line.starts_with("cmdstat_eval")).filter_map(of).sum()
-    };
+    let calls = || redis.scripts_for_requests();
     let leases = || redis.counters().len();
     // Both scripts are known to the server after this.
     for _ in 0..3 {
