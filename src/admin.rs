@@ -41,7 +41,7 @@ use crate::{
 };
 
 pub use self::status::{
-    PolicyStatus, RefusedReload, Reloads, RemoteKeysStatus, Status, StoreStatus,
+    ClockStatus, PolicyStatus, RefusedReload, Reloads, RemoteKeysStatus, Status, StoreStatus,
 };
 pub use self::upstreams::{EndpointStatus, ServerStatus, UpstreamStatus};
 

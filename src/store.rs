@@ -30,9 +30,15 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use self::{memo::Memo, moving::Moved, newcomers::Newcomers, owed::Owed, redis::RedisStore};
+use self::{
+    memo::Memo,
+    moving::Moved,
+    newcomers::Newcomers,
+    owed::Owed,
+    redis::{Clocks, RedisStore},
+};
 use crate::{
-    clock::Timestamp,
+    clock::{Clock, Timestamp},
     limit::{
         Charge, DecidedBy, Decision, Hashing, KeptSecret, KeyHasher, Outcome, Receipt,
         SecretStanding, Standing, Verdict,
@@ -46,6 +52,7 @@ pub use self::{
     memory::{Bounds, MemoryStore},
     moving::Move,
     no_room::NoRoom,
+    redis::Skew,
     unsettled::{Unsettled, UnsettledUnits},
 };
 
@@ -135,6 +142,8 @@ pub struct Stores {
     newcomers: Newcomers,
     /// What was admitted here while Redis was away, and Redis does not have.
     owed: Owed,
+    /// This process' clock beside those of Redis' servers.
+    clocks: Arc<Clocks>,
 }
 
 /// The stores, as one worker reaches them.
@@ -164,8 +173,9 @@ const FIRST_CONNECTIONS: Duration = Duration::from_millis(500);
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 impl Stores {
-    /// What `settings` describe; `memory` has the counters that are kept in the process.
-    pub fn new(settings: StoreSettings, memory: MemoryStore) -> Self {
+    /// What `settings` describe; `memory` has the counters that are kept in the process. The instants
+    /// that stores are told are by `clock`.
+    pub fn new(settings: StoreSettings, memory: MemoryStore, clock: Clock) -> Self {
         let moving = Move::new(settings.next.as_ref());
         let newcomers = Newcomers::new(settings.new_per_minute);
         let is_kept = settings.is_shared() && settings.key_secret.is_none();
@@ -179,6 +189,7 @@ impl Stores {
             unsettled: Arc::default(),
             newcomers,
             owed: Owed::default(),
+            clocks: Arc::new(Clocks::new(clock)),
         }
     }
 
@@ -205,6 +216,11 @@ impl Stores {
         self.owed.len()
     }
 
+    /// How far this process' clock and those of Redis' servers are apart, as far as that is known.
+    pub fn skews(&self) -> Vec<Skew> {
+        self.clocks.all()
+    }
+
     /// Whether responses say so when Redis did not decide about them.
     pub fn tells_fallback(&self) -> bool {
         self.settings.tells_fallback
@@ -219,8 +235,9 @@ impl Store {
             StoreKind::Memory => Backend::Memory(Arc::clone(&stores.memory)),
             StoreKind::Redis(settings) => {
                 let (secret, counts) = (stores.secret.clone(), Arc::clone(&stores.counts));
+                let shared = (secret, counts, Arc::clone(&stores.clocks));
                 let patience = stores.settings.deadline;
-                Backend::Redis(RedisStore::start(settings, patience, (secret, counts)))
+                Backend::Redis(RedisStore::start(settings, patience, shared))
             }
         };
         let current = backend(&stores.settings.current);

@@ -1,6 +1,9 @@
 //! `GET /metrics`: numbers for Prometheus, in its text format.
 
-use std::{borrow::Cow, fmt::Write};
+use std::{
+    borrow::Cow,
+    fmt::{Display, Write},
+};
 
 use super::{Context, Phase, upstreams};
 use crate::{
@@ -96,6 +99,18 @@ pub(super) fn text(context: &Context) -> String {
     text.family("tollgate_store_disagreed_total", Kind::Counter, help);
     text.sample(&[], counts.disagreed());
 
+    let skews = context.shared.stores.skews();
+    let help = "By how much the clock is ahead of that of a Redis server.";
+    text.family("tollgate_store_clock_skew_seconds", Kind::Gauge, help);
+    for skew in &skews {
+        text.sample_real(&[("server", &skew.server)], skew.ahead_seconds());
+    }
+    let help = "Whether Redis' clock counts because this one is too far off.";
+    text.family("tollgate_store_clock_overruled", Kind::Gauge, help);
+    for skew in &skews {
+        text.sample(&[("server", &skew.server)], u64::from(skew.is_overruled));
+    }
+
     let refunds = &context.shared.refunds;
     let help = "Charges that a response's status gives back: given, or withheld by `at_most`.";
     text.family("tollgate_refunds_total", Kind::Counter, help);
@@ -138,6 +153,15 @@ impl Text {
 
     /// A number of the family.
     pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: u64) {
+        self.write(labels, &value);
+    }
+
+    /// The same where it is not whole, or may be negative.
+    pub(super) fn sample_real(&mut self, labels: &[(&str, &str)], value: f64) {
+        self.write(labels, &value);
+    }
+
+    fn write(&mut self, labels: &[(&str, &str)], value: &dyn Display) {
         self.text.push_str(self.name);
         for (at, (label, word)) in labels.iter().enumerate() {
             let word = escaped(word);

@@ -8,7 +8,8 @@ use super::{Context, Phase, UpstreamStatus, upstreams};
 use crate::{
     identity::RemoteStatus,
     policy::{HostPattern, Policy},
-    store::{Stores, Unanswered},
+    settings::StoreClock,
+    store::{Skew, Stores, Unanswered},
 };
 
 /// All that is told. Written by a proxy, and read by `tollgate status`.
@@ -92,6 +93,22 @@ pub struct StoreStatus {
     pub mirrored: u64,
     /// Those of them that it made otherwise.
     pub disagreed: u64,
+    /// How far the proxy's clock and those of Redis' servers are apart.
+    #[serde(default)]
+    pub clocks: Vec<ClockStatus>,
+}
+
+/// The proxy's clock beside that of a Redis server.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct ClockStatus {
+    /// The server.
+    pub server: String,
+    /// By how much the proxy's clock is ahead.
+    pub ahead_seconds: f64,
+    /// Whose time counts: `redis` or `proxy`.
+    pub clock: String,
+    /// Whether that is the server's because the proxy's clock is too far off.
+    pub overruled: bool,
 }
 
 /// Keys that are fetched from an issuer.
@@ -163,6 +180,22 @@ impl StoreStatus {
             unanswered: Unanswered::ALL.iter().map(counted).collect(),
             mirrored: stores.counts.mirrored(),
             disagreed: stores.counts.disagreed(),
+            clocks: stores.skews().into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<Skew> for ClockStatus {
+    fn from(skew: Skew) -> Self {
+        let clock = match skew.clock {
+            StoreClock::Redis => "redis",
+            StoreClock::Proxy => "proxy",
+        };
+        ClockStatus {
+            ahead_seconds: skew.ahead_seconds(),
+            server: skew.server,
+            clock: clock.into(),
+            overruled: skew.is_overruled,
         }
     }
 }

@@ -120,5 +120,11 @@ fn write_store(output: &mut dyn Write, store: &StoreStatus) -> std::io::Result<(
     if unanswered > 0 {
         write!(output, ", {unanswered} decisions that redis did not make")?;
     }
-    writeln!(output)
+    writeln!(output)?;
+    for clock in store.clocks.iter().filter(|clock| clock.overruled) {
+        let (server, apart) = (&clock.server, clock.ahead_seconds.abs());
+        let word = if clock.ahead_seconds > 0.0 { "ahead" } else { "behind" };
+        writeln!(output, "  {server}: limits go by its clock; the proxy's is {apart:.1} s {word}")?;
+    }
+    Ok(())
 }

@@ -14,6 +14,7 @@ mod refusal;
 mod script;
 mod secret;
 mod settlements;
+mod skew;
 mod topology;
 mod upkeep;
 
@@ -39,7 +40,10 @@ use crate::{
     settings::{RedisSettings, StoreClock},
 };
 
-pub(super) use self::{batch::Orphan, script::Reply, secret::NoSecret, topology::Place};
+pub use self::skew::Skew;
+pub(super) use self::{
+    batch::Orphan, script::Reply, secret::NoSecret, skew::Clocks, topology::Place,
+};
 
 /// How often in a row a charge is sent where an answer says that it belongs.
 const MAX_REDIRECTIONS: usize = 5;
@@ -73,12 +77,12 @@ impl RedisStore {
     pub(super) fn start(
         settings: &Arc<RedisSettings>,
         patience: Duration,
-        (secret, counts): (Option<Arc<KeptSecret>>, Arc<Counts>),
+        (secret, counts, clocks): (Option<Arc<KeptSecret>>, Arc<Counts>, Arc<Clocks>),
     ) -> Rc<RedisStore> {
         let store = Rc::new(RedisStore {
             settings: Arc::clone(settings),
             secret,
-            topology: Topology::start(Arc::clone(settings), patience),
+            topology: Topology::start(Arc::clone(settings), patience, clocks),
             settlements: Rc::default(),
             counts,
             complained: Cell::new(None),
@@ -105,8 +109,8 @@ impl RedisStore {
         deadline: Instant,
     ) -> Result<Reply, Unanswered> {
         let Some(first) = charges.first() else { return Err(Unanswered::BadReply) };
-        let call = script::charge(&self.settings.prefix, charges, self.clock(now), now);
         let place = self.place(first.key.owner);
+        let call = script::charge(&self.settings.prefix, charges, self.clock(place, now));
         let pending = Pending::new(self, charges);
         let reply = self.execute_or(place, &call, (deadline, Some(pending.orphan()))).await;
         let reply = pending.finish(reply)?;
@@ -124,8 +128,8 @@ impl RedisStore {
         deadline: Instant,
     ) -> Result<Reply, Unanswered> {
         let Some(first) = charges.first() else { return Err(Unanswered::BadReply) };
-        let call = script::peek(&self.settings.prefix, charges, self.clock(now), now);
         let place = self.place(first.key.owner);
+        let call = script::peek(&self.settings.prefix, charges, self.clock(place, now));
         self.can_name()?;
         let asked: SmallVec<[Charge<'_>; 2]> =
             charges.iter().map(|charge| Charge { cost: 0, ..*charge }).collect();
@@ -158,8 +162,8 @@ impl RedisStore {
         deadline: Instant,
     ) -> Result<Option<Count>, Unanswered> {
         let charges = [Charge { cost: 0, ..*charge }];
-        let call = script::peek(&self.settings.prefix, &charges, self.clock(now), now);
         let place = self.place(charge.key.owner);
+        let call = script::peek(&self.settings.prefix, &charges, self.clock(place, now));
         let reply = self.execute(place, &call, deadline).await?;
         Ok(self.read(&charges, &reply)?.counts.into_iter().next())
     }
@@ -176,11 +180,11 @@ impl RedisStore {
         (now, deadline): (Timestamp, Instant),
         orphan: &Rc<Orphan>,
     ) -> Result<(), Unanswered> {
-        let clock = (self.clock(now), now);
-        let Some(call) = script::add(&self.settings.prefix, charge, state, clock) else {
+        let place = self.place(charge.key.owner);
+        let time = self.clock(place, now);
+        let Some(call) = script::add(&self.settings.prefix, charge, state, time) else {
             return Ok(());
         };
-        let place = self.place(charge.key.owner);
         self.execute_or(place, &call, (deadline, Some(orphan))).await.map(drop)
     }
 
@@ -199,10 +203,11 @@ impl RedisStore {
         count: &Count,
         (now, deadline): (Timestamp, Instant),
     ) -> Result<bool, Unanswered> {
-        let Some(call) = script::seed(&self.settings.prefix, charge, count, self.clock(now)) else {
+        let place = self.place(charge.key.owner);
+        let (clock, _) = self.clock(place, now);
+        let Some(call) = script::seed(&self.settings.prefix, charge, count, clock) else {
             return Ok(false);
         };
-        let place = self.place(charge.key.owner);
         let reply = self.execute(place, &call, deadline).await?;
         Ok(reply == Value::Int(1))
     }
@@ -220,10 +225,13 @@ impl RedisStore {
         self.topology.finish(deadline).await;
     }
 
-    fn clock(&self, now: Timestamp) -> ScriptClock {
-        match self.settings.clock {
-            StoreClock::Redis => ScriptClock::Redis,
-            StoreClock::Proxy => ScriptClock::Proxy(now),
+    /// What time it is for the scripts of a place when it is `now` here, and what the server's own
+    /// clock says then, as far as that is known.
+    fn clock(&self, place: Place, now: Timestamp) -> (ScriptClock, Timestamp) {
+        let Some(node) = self.topology.primary(place) else { return (ScriptClock::Redis, now) };
+        match node.clock.counts() {
+            StoreClock::Redis => (ScriptClock::Redis, node.clock.at_server(now)),
+            StoreClock::Proxy => (ScriptClock::Proxy(now), now),
         }
     }
 

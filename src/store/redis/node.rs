@@ -24,6 +24,7 @@ use tokio::{
 use super::{
     batch::{Batch, Queued, Request},
     breaker::Breaker,
+    skew::ServerClock,
     upkeep,
 };
 use crate::settings::{Endpoint, RedisSettings};
@@ -54,6 +55,8 @@ pub(in crate::store) enum CallError {
 pub(super) struct Node {
     pub(super) endpoint: Endpoint,
     pub(super) settings: Arc<RedisSettings>,
+    /// This process' clock beside the server's.
+    pub(super) clock: Arc<ServerClock>,
     /// Said first on each connection: what a replica of a cluster needs before it may be read.
     pub(super) greeting: Option<Cmd>,
     /// How long a decision may take.
@@ -86,6 +89,8 @@ pub(super) struct Node {
 pub(super) struct Plan {
     pub(super) endpoint: Endpoint,
     pub(super) settings: Arc<RedisSettings>,
+    /// This process' clock beside the server's.
+    pub(super) clock: Arc<ServerClock>,
     /// What is said first on each connection.
     pub(super) greeting: Option<Cmd>,
     /// How long a decision may take.
@@ -97,10 +102,11 @@ pub(super) struct Plan {
 impl Node {
     /// A server whose connection is kept up by a task of this thread, for as long as the node lives.
     pub(super) fn start(plan: Plan) -> Rc<Node> {
-        let Plan { endpoint, settings, greeting, patience, trouble } = plan;
+        let Plan { endpoint, settings, clock, greeting, patience, trouble } = plan;
         let node = Rc::new(Node {
             endpoint,
             settings,
+            clock,
             greeting,
             patience,
             // Calls may wait for the first connection: whether it will come is not known yet.

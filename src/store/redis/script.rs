@@ -93,13 +93,12 @@ impl Call {
     }
 }
 
-/// Takes all `charges`, whose counters are in one slot, or none. `now` is this process' instant,
-/// which says what calendar windows may be open, whatever `clock` it is.
+/// Takes all `charges`, whose counters are in one slot, or none. `now` is about what `clock` says: it
+/// tells what calendar windows may be open.
 pub(super) fn charge(
     prefix: &str,
     charges: &[Charge<'_>],
-    clock: ScriptClock,
-    now: Timestamp,
+    (clock, now): (ScriptClock, Timestamp),
 ) -> Call {
     let deed = match charges {
         [charge] if is_commonest(charge) => Deed::ChargeFixedWindow,
@@ -113,8 +112,7 @@ pub(super) fn charge(
 pub(super) fn peek(
     prefix: &str,
     charges: &[Charge<'_>],
-    clock: ScriptClock,
-    now: Timestamp,
+    (clock, now): (ScriptClock, Timestamp),
 ) -> Call {
     decide(Deed::Peek, prefix, charges, (clock, now))
 }

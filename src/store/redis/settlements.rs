@@ -45,7 +45,10 @@ pub(super) struct Settlements {
 
 struct Settlement {
     charge: OwnedCharge,
+    /// By this process' clock, when it was added.
     now: Timestamp,
+    /// It may wait for longer than clocks may be apart.
+    added: Instant,
 }
 
 impl Settlements {
@@ -57,7 +60,7 @@ impl Settlements {
         if let Some(same) = waiting.get_mut(&name) {
             same.charge.cost = same.charge.cost.saturating_add(charge.cost);
         } else if waiting.len() + self.under_way.get() < MAX_WAITING {
-            waiting.insert(name, Settlement { charge: charge.into(), now });
+            waiting.insert(name, Settlement { charge: charge.into(), now, added: Instant::now() });
             self.added.notify_one();
         } else {
             tracing::debug!("too many settlements wait: one was dropped");
@@ -101,8 +104,8 @@ impl Settlement {
         loop {
             let Some(store) = store.upgrade() else { return };
             let place = store.place(charge.key.owner);
-            let clock = (store.clock(self.now), self.now);
-            let call = script::settle(&store.settings.prefix, &charge, adjustment, clock);
+            let time = store.clock(place, self.now + self.added.elapsed());
+            let call = script::settle(&store.settings.prefix, &charge, adjustment, time);
             let soon = deadline.min(Instant::now() + ATTEMPT);
             let error = match store.execute(place, &call, soon).await {
                 Ok(_) => return,

@@ -25,7 +25,10 @@ use self::{
     cluster::{Slots, slot_of, slot_of_tag},
     primary::Election,
 };
-use super::node::{self, Node};
+use super::{
+    node::{self, Node},
+    skew::Clocks,
+};
 use crate::settings::{Endpoint, RedisSettings, Shard, Topology as Plan};
 
 /// How long what is known about the servers is good while all is well: a failover that no reply told
@@ -45,6 +48,8 @@ pub(in crate::store) struct Place(u16);
 /// All servers, as one worker sees them.
 pub(super) struct Topology {
     settings: Arc<RedisSettings>,
+    /// This process' clock beside those of the servers.
+    clocks: Arc<Clocks>,
     /// How long a decision may take.
     patience: Duration,
     nodes: RefCell<HashMap<(Endpoint, Use), Rc<Node>>>,
@@ -78,7 +83,11 @@ enum Placement {
 impl Topology {
     /// Connects to all servers, and keeps what is known about them current for as long as it lives.
     /// A decision may take `patience`.
-    pub(super) fn start(settings: Arc<RedisSettings>, patience: Duration) -> Rc<Topology> {
+    pub(super) fn start(
+        settings: Arc<RedisSettings>,
+        patience: Duration,
+        clocks: Arc<Clocks>,
+    ) -> Rc<Topology> {
         let placement = match &settings.topology {
             Plan::Single(primary) => Placement::One(Election::new(primary, &[])),
             Plan::Sharded(shards) => {
@@ -91,6 +100,7 @@ impl Topology {
         };
         let topology = Rc::new(Topology {
             settings,
+            clocks,
             patience,
             nodes: RefCell::default(),
             placement,
@@ -205,6 +215,7 @@ impl Topology {
         let node = Node::start(node::Plan {
             endpoint: endpoint.clone(),
             settings: Arc::clone(&self.settings),
+            clock: self.clocks.beside(endpoint, self.settings.clock),
             greeting,
             patience: self.patience,
             trouble: Rc::clone(&self.trouble),

@@ -74,9 +74,11 @@ async fn serve(node: &Weak<Node>, Line { connection, closed }: Line) {
     let mut flights = JoinSet::new();
     let connected = Instant::now();
     let mut checks = interval_at(connected + QUIET, QUIET);
+    let mut measuring = JoinSet::new();
     if let Some(node) = node.upgrade() {
         node.forget_scripts();
         node.come_back();
+        measuring.spawn_local(Arc::clone(&node.clock).keep_measuring(connection.clone()));
     }
     loop {
         // Between two looks at it, a node that nobody uses any more is dropped.
@@ -152,6 +154,8 @@ impl Node {
                 connection.send_packed_command(greeting).await?.extract_error()?;
             }
             is_ready(connection.clone()).await?;
+            // Whose time counts is known before anything is decided.
+            self.clock.measure(&mut connection).await?;
             Ok(Line { connection, closed })
         };
         match timeout(CONNECT_TIMEOUT, connecting).await {

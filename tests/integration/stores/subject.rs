@@ -23,7 +23,7 @@ use tokio::{
     time::sleep,
 };
 use tollgate::{
-    clock::Timestamp,
+    clock::{Clock, Timestamp},
     limit::{
         Align, Calendar, CalendarUnit, Charge, Concurrency, DecidedBy, Decision, FixedWindow, Gcra,
         Key, KeyHasher, LimitId, Outcome, OwnedCharge, Quota, Receipt, Retry, SlidingLog,
@@ -91,7 +91,8 @@ fn stores(settings: &str) -> Arc<Stores> {
         format!("version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\nstore: {{ {settings} }}\n");
     let settings = Settings::parse(Path::new("tollgate.yaml"), &text, &Sources::system());
     let settings = settings.unwrap_or_else(|problems| panic!("{}\n{text}", problems[0]));
-    Arc::new(Stores::new(settings.store, MemoryStore::new(1_000_000, [7; 16])))
+    let clock = Clock::Manual(Arc::new(START.as_micros().into()));
+    Arc::new(Stores::new(settings.store, MemoryStore::new(1_000_000, [7; 16]), clock))
 }
 
 /// The store, as one worker of a proxy has it, and a clock that only the test moves.

@@ -44,7 +44,7 @@ fn one_of_each() -> [Quota; 6] {
 
 fn charge_at(server: &mut Server, charge: Charge<'_>, now: Timestamp) -> Reply {
     let charges = [charge];
-    server.read(&charges, &super::charge("test", &charges, proxy(now), now))
+    server.read(&charges, &super::charge("test", &charges, (proxy(now), now)))
 }
 
 #[test]
@@ -105,11 +105,11 @@ fn denial_and_peek_write_nothing() {
         .map(|(entry, quota)| Charge::new(key(entry), quota, 1))
         .chain([too_much])
         .collect();
-    let reply = server.read(&charges, &super::charge("test", &charges, proxy(NOW), NOW));
+    let reply = server.read(&charges, &super::charge("test", &charges, (proxy(NOW), NOW)));
     assert_eq!(reply.decision.verdict, Verdict::Deny);
     assert!(reply.decision.outcomes.iter().all(|outcome| outcome.receipt.is_none()));
     charge_at(&mut server, too_much, NOW);
-    server.run(&peek("test", &charges, proxy(NOW), NOW));
+    server.run(&peek("test", &charges, (proxy(NOW), NOW)));
     assert_eq!(server.command(&["DBSIZE"]), Value::Int(0));
 }
 
@@ -155,7 +155,7 @@ fn clock_of_the_server_decides_without_another() {
         let charge = Charge::new(key(entry), &quota, 1);
         let charges = [charge];
         let mut decide = |expected| {
-            let call = super::charge("test", &charges, ScriptClock::Redis, NOW);
+            let call = super::charge("test", &charges, (ScriptClock::Redis, NOW));
             let reply = server.read(&charges, &call);
             assert_eq!(reply.decision.verdict, expected, "{quota:?}");
             server.expect_ttl(&charge, "charge");
@@ -189,7 +189,8 @@ fn calendar_window_ends_by_the_calendar_whatever_the_clocks_say() {
             Timestamp::from_micros(end.as_micros().checked_add_signed(millis * 1000).unwrap())
         };
         let charges = [Charge::new(key(entry), &quota, 1)];
-        let call = super::charge("test", &charges, proxy(at(millis_of_redis)), at(millis_of_proxy));
+        let call =
+            super::charge("test", &charges, (proxy(at(millis_of_redis)), at(millis_of_proxy)));
         let standing = server.read(&charges, &call).decision.outcomes[0].standing;
         let next = Timestamp::from_secs(1_798_761_600);
         let expected = if millis_of_redis < 0 { end } else { next };
