@@ -45,7 +45,8 @@ pub use self::{
 /// A way to count: pure functions of a state, a cost and an instant.
 ///
 /// Whatever they are given, these functions neither panic nor overflow. A clock that is behind the
-/// state by up to [`MAX_SKEW`] never moves a state back: the state's own time counts as now.
+/// state by no more than [`borne`] never moves a state back: the state's own time counts as now. So
+/// clocks that are no further apart, however many take turns, count as one that never goes back.
 pub trait Algorithm {
     /// What is kept for a key. The default is that of a key that was never charged, and a state that
     /// is over decides as the default does.
@@ -68,7 +69,7 @@ pub trait Algorithm {
     fn retry(&self, state: &Self::State, cost: u32, now: Timestamp) -> Retry;
 
     /// What a denial of `cost` by this limit writes, for it writes nothing else: a state whose time
-    /// is more than [`MAX_SKEW`] ahead of the clock is healed, lest every look heal it anew and the
+    /// is further ahead of the clock than is [`borne`] is healed, lest every look heal it anew and the
     /// caller stay blocked until the wrong time comes; and a strict bucket starts its wait over.
     fn penalize(&self, state: &mut Self::State, cost: u32, now: Timestamp);
 
@@ -376,6 +377,19 @@ pub enum Retry {
     Never,
 }
 
-/// How far a stored time may lie ahead of the clock before it is taken for a clock that jumped
-/// back, and healed.
+/// How far a stored time may at least lie ahead of the clock before it is taken for a clock that
+/// jumped back, and healed.
 pub const MAX_SKEW: Duration = Duration::from_secs(5);
+
+/// The most by which clocks differ that are not plainly wrong.
+const ORDINARY_SKEW: Duration = Duration::from_secs(120);
+
+/// How far a state of a limit with this window may lie ahead of the clock before it is healed.
+///
+/// To heal is to take the later time for one that never was. If it was another proxy's, who then goes
+/// on from the earlier one, all that lies between counts as time gone by, each time that the two take
+/// turns. Not to heal is to have the caller wait that much longer where a clock did jump back: for no
+/// more than a window, then, and the time that any limit bears.
+pub(crate) fn borne(window: Duration) -> Duration {
+    MAX_SKEW + window.min(ORDINARY_SKEW)
+}

@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::{Algorithm, Bytes, MAX_SKEW, Receipt, Retry, Standing, State};
+use super::{Algorithm, Bytes, Receipt, Retry, Standing, State, borne};
 use crate::clock::Timestamp;
 
 /// `limit` units in any `window`.
@@ -98,20 +98,20 @@ impl Log {
         let newest = self.entries.back().map_or(Timestamp::default(), |newest| newest.at);
         (u32::try_from(self.units).unwrap_or(u32::MAX), newest, self.expires)
     }
-
-    /// Now, as the log sees it. A clock that is a little behind the newest entry is taken to be at
-    /// it. If it is further behind, it went back, and entries ahead of it count as of now.
-    fn time(&self, now: Timestamp) -> Timestamp {
-        match self.entries.back() {
-            Some(newest) if newest.at <= now + MAX_SKEW => newest.at.max(now),
-            _ => now,
-        }
-    }
 }
 
 impl SlidingLog {
     /// Most units that a log can hold: one entry may be needed for each.
     pub const MAX_LIMIT: u32 = 10_000;
+
+    /// Now, as the log sees it. A clock that is a little behind the newest entry is taken to be at
+    /// it. If it is further behind, it went back, and entries ahead of it count as of now.
+    fn time(&self, log: &Log, now: Timestamp) -> Timestamp {
+        match log.entries.back() {
+            Some(newest) if newest.at <= now + borne(self.window) => newest.at.max(now),
+            _ => now,
+        }
+    }
 
     fn has_left(&self, entry: &Entry, time: Timestamp) -> bool {
         time.saturating_since(entry.at) >= self.window
@@ -200,21 +200,21 @@ impl Algorithm for SlidingLog {
     fn admits(&self, log: &Log, cost: u32, now: Timestamp) -> bool {
         // What has left needs a look only if it could make the difference.
         let fits = |used: u64| used + u64::from(cost) <= u64::from(self.limit);
-        fits(log.units) || fits(self.used(log, log.time(now)))
+        fits(log.units) || fits(self.used(log, self.time(log, now)))
     }
 
     /// A charge that is admitted has an entry of its own. What is taken beyond the limit has one
     /// while there are fewer than `limit`; from then on it joins the newest entry, so that it is
     /// counted in bounded memory, and none of it for too short a time.
     fn take(&self, log: &mut Log, cost: u32, now: Timestamp) -> Receipt {
-        let time = log.time(now);
+        let time = self.time(log, now);
         self.heal(log, time);
         self.forget(log, time);
         self.append(log, cost, time)
     }
 
     fn standing(&self, log: &Log, now: Timestamp) -> Standing {
-        let time = log.time(now);
+        let time = self.time(log, now);
         let used = self.used(log, time);
         let newest = log.entries.back().filter(|_| used > 0);
         let excess = (used + 1).saturating_sub(self.limit.into());
@@ -227,13 +227,13 @@ impl Algorithm for SlidingLog {
     }
 
     fn retry(&self, log: &Log, cost: u32, now: Timestamp) -> Retry {
-        let time = log.time(now);
+        let time = self.time(log, now);
         let excess = (self.used(log, time) + u64::from(cost)).saturating_sub(self.limit.into());
         self.retry_after(self.freed(log, excess, time), cost, now)
     }
 
     fn penalize(&self, log: &mut Log, _cost: u32, now: Timestamp) {
-        let time = log.time(now);
+        let time = self.time(log, now);
         self.heal(log, time);
     }
 
@@ -259,7 +259,7 @@ impl Algorithm for SlidingLog {
 
     /// The entries that came since, and what joined the newest that there was.
     fn beyond(&self, log: &Log, base: &Log, now: Timestamp) -> Option<Log> {
-        let time = log.time(now);
+        let time = self.time(log, now);
         let mut beyond = Log::default();
         for entry in log.entries.iter().filter(|entry| !self.has_left(entry, time)) {
             let known = base.entries.back().filter(|newest| newest.number == entry.number);
@@ -276,7 +276,7 @@ impl Algorithm for SlidingLog {
     /// An entry joins the first one that is not older, so that entries keep their order and their
     /// numbers; those that are newer than all come after them.
     fn add(&self, log: &mut Log, other: &Log, now: Timestamp) {
-        let time = log.time(now);
+        let time = self.time(log, now);
         self.heal(log, time);
         self.forget(log, time);
         for entry in other.entries.iter().filter(|entry| !self.has_left(entry, time)) {

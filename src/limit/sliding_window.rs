@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, Bytes, MAX_SKEW, Receipt, Retry, Standing, State};
+use super::{Algorithm, Bytes, Receipt, Retry, Standing, State, borne};
 use crate::clock::Timestamp;
 
 /// `limit` units in any `window`, by estimate.
@@ -86,7 +86,7 @@ impl SlidingWindow {
 
         let (start, current, previous) = if windows.is_over(now) {
             (start, 0, 0)
-        } else if last > (now + MAX_SKEW).as_micros() {
+        } else if last > (now + borne(self.window)).as_micros() {
             (start, windows.current, 0)
         } else if last >= start {
             (last, windows.current, windows.previous)

@@ -13,6 +13,7 @@
 //! Histories advance by microseconds up to a few seconds: subjects have windows of about as much,
 //! and capacities of about ten.
 
+pub(super) mod apart;
 pub(super) mod history;
 mod model;
 pub(super) mod properties;

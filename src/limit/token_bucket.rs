@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, Bytes, MAX_SKEW, Receipt, Retry, Standing, State};
+use super::{Algorithm, Bytes, Receipt, Retry, Standing, State, borne};
 use crate::clock::Timestamp;
 
 /// Up to `capacity` units, and `refill` more every interval.
@@ -77,7 +77,7 @@ impl TokenBucket {
         if bucket.is_over(now) {
             return full;
         }
-        if bucket.mark > now + MAX_SKEW {
+        if bucket.mark > now + borne(self.interval) {
             return self.refilling(bucket.deficit, now);
         }
         let interval = self.interval_micros();
@@ -175,7 +175,7 @@ impl Algorithm for TokenBucket {
         if starts_over {
             let Bucket { deficit, mark, .. } = self.refilled(bucket, now);
             *bucket = self.refilling(deficit, mark.max(now));
-        } else if bucket.mark > now + MAX_SKEW {
+        } else if bucket.mark > now + borne(self.interval) {
             *bucket = self.refilled(bucket, now);
         }
     }

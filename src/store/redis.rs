@@ -62,6 +62,8 @@ const MAX_DETAILS: usize = 200;
 pub(super) struct RedisStore {
     settings: Arc<RedisSettings>,
     topology: Rc<Topology>,
+    /// This process' clock beside those of the servers.
+    clocks: Arc<Clocks>,
     settlements: Rc<Settlements>,
     /// What counters' names are hashed under, where Redis keeps that.
     secret: Option<Arc<KeptSecret>>,
@@ -82,7 +84,8 @@ impl RedisStore {
         let store = Rc::new(RedisStore {
             settings: Arc::clone(settings),
             secret,
-            topology: Topology::start(Arc::clone(settings), patience, clocks),
+            topology: Topology::start(Arc::clone(settings), patience, Arc::clone(&clocks)),
+            clocks,
             settlements: Rc::default(),
             counts,
             complained: Cell::new(None),

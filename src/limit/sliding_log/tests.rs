@@ -15,6 +15,16 @@ impl Subject for SlidingLog {
     }
 }
 
+impl suite::apart::Bounded for SlidingLog {
+    fn most(&self, span: Duration) -> u64 {
+        suite::apart::in_windows(self.limit, self.window, span)
+    }
+
+    fn window(&self) -> Duration {
+        self.window
+    }
+}
+
 fn any_sliding_log() -> impl Strategy<Value = SlidingLog> {
     let millis = prop_oneof![1_u64..20_000, (1_u64..20).prop_map(|seconds| seconds * 1000)];
     (0_u32..12, millis)
@@ -22,6 +32,12 @@ fn any_sliding_log() -> impl Strategy<Value = SlidingLog> {
 }
 
 suite::owes! { any_sliding_log() }
+
+mod apart {
+    use super::*;
+
+    suite::owes! { any_sliding_log() => [prop_clocks_that_are_apart_count_once] }
+}
 
 #[test]
 fn decisions_equal_the_model() {

@@ -13,6 +13,8 @@ use crate::{
     limit::{Bytes, MAX_SKEW, Receipt, Retry, Standing, State},
 };
 
+pub(crate) use super::apart::prop_clocks_that_are_apart_count_once;
+
 /// Remaining is the largest cost that fits, and is what was not used.
 pub(crate) fn prop_used_and_remaining_make_up_the_limit<S: Subject>(
     subject: &S,

@@ -9,8 +9,8 @@
 local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 
--- A state whose time is further ahead of the clock is healed.
-local SKEW = 5000000
+-- How far a state may be ahead of the clock where windows are short, and what is added where not.
+local SKEW, ORDINARY = 5000000, 120000000
 -- The end of time, and of what doubles count exactly.
 local NEVER = 9007199254740992
 -- The largest count.
@@ -37,6 +37,11 @@ local function ttl(ends)
     return '34560000000'
   end
   return string.format('%.0f', ceil(max(0, ends - now) / 1000) + 1000)
+end
+
+-- How far a state of a limit with this window may be ahead of the clock before it is healed.
+local function borne(window)
+  return SKEW + min(window, ORDINARY)
 end
 
 -- A state is what its algorithm packed; of any other length it is none.

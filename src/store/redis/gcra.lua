@@ -14,7 +14,7 @@ local function drain(c)
   local step = floor(now / c.x)
   if step >= c.full then
     c.level, c.at, c.full = 0, step, step
-  elseif c.at > step + SKEW / c.x then
+  elseif c.at > step + borne(c.span * c.x) / c.x then
     c.at, c.full, c.healed = step, drained(c, c.level, step), true
   else
     local at = max(c.at, step)

@@ -45,10 +45,8 @@ pub(super) struct Settlements {
 
 struct Settlement {
     charge: OwnedCharge,
-    /// By this process' clock, when it was added.
+    /// When it was added.
     now: Timestamp,
-    /// It may wait for longer than clocks may be apart.
-    added: Instant,
 }
 
 impl Settlements {
@@ -60,7 +58,7 @@ impl Settlements {
         if let Some(same) = waiting.get_mut(&name) {
             same.charge.cost = same.charge.cost.saturating_add(charge.cost);
         } else if waiting.len() + self.under_way.get() < MAX_WAITING {
-            waiting.insert(name, Settlement { charge: charge.into(), now, added: Instant::now() });
+            waiting.insert(name, Settlement { charge: charge.into(), now });
             self.added.notify_one();
         } else {
             tracing::debug!("too many settlements wait: one was dropped");
@@ -104,7 +102,8 @@ impl Settlement {
         loop {
             let Some(store) = store.upgrade() else { return };
             let place = store.place(charge.key.owner);
-            let time = store.clock(place, self.now + self.added.elapsed());
+            // It may have waited for longer than clocks may be apart.
+            let time = store.clock(place, store.clocks.since(self.now));
             let call = script::settle(&store.settings.prefix, &charge, adjustment, time);
             let soon = deadline.min(Instant::now() + ATTEMPT);
             let error = match store.execute(place, &call, soon).await {

@@ -138,6 +138,15 @@ impl Clocks {
         new
     }
 
+    /// The present instant, a while after `then`.
+    pub(super) fn since(&self, then: Timestamp) -> Timestamp {
+        match self.clock.goes() {
+            true => self.clock.now(),
+            // One that is moved by hand stands still as far as stores can tell.
+            false => then,
+        }
+    }
+
     /// All skews that are known, by server.
     pub(in crate::store) fn all(&self) -> Vec<Skew> {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);

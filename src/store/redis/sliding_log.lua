@@ -86,7 +86,7 @@ algorithms[3] = {
 
   open = function(c)
     c.time, c.used = now, c.units
-    if c.first <= c.count and c.newest <= now + SKEW then
+    if c.first <= c.count and c.newest <= now + borne(c.span) then
       c.time = max(c.newest, now)
     end
     c.is_ahead = c.first <= c.count and c.newest > c.time

@@ -15,7 +15,7 @@ algorithms[2] = {
     local last = max(0, c.expires - 2 * length)
     if now >= c.expires then
       c.current, c.previous = 0, 0
-    elseif last > now + SKEW then
+    elseif last > now + borne(length) then
       c.previous, c.healed = 0, true
     elseif last >= start then
       start = last

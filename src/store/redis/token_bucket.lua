@@ -15,7 +15,7 @@ end
 local function refilled(c, deficit, mark, full)
   if now >= full then
     return 0, now, now
-  elseif mark > now + SKEW then
+  elseif mark > now + borne(c.span) then
     return deficit, now, come(c, deficit, now)
   end
   local refills = floor(max(0, now - mark) / c.span)
@@ -37,7 +37,7 @@ algorithms[4] = {
   end,
 
   open = function(c)
-    c.healed = c.mark > now + SKEW
+    c.healed = c.mark > now + borne(c.span)
     c.deficit, c.mark, c.full = refilled(c, c.deficit, c.mark, c.full)
     c.fits = c.deficit + c.cost <= c.limit
   end,
