@@ -75,7 +75,7 @@ pub struct Shard {
 pub enum StoreClock {
     /// That of Redis: the same for all proxies.
     Redis,
-    /// The proxy's.
+    /// The proxy's, unless it is too far off.
     Proxy,
 }
 
@@ -162,7 +162,8 @@ pub(super) struct RawRedis {
     #[schemars(regex(pattern = "^[A-Za-z0-9_.:-]{1,64}$"))]
     #[schemars(extend("examples" = ["tollgate"]))]
     prefix: Option<Spanned<String>>,
-    /// Whose time counts: `redis`, the same for all proxies, or `proxy`. Default: redis.
+    /// Whose time counts: `redis`, the same for all proxies, or `proxy`, unless it is more than two
+    /// seconds off. Default: redis.
     #[schemars(extend("enum" = ["redis", "proxy"]))]
     clock: Option<Spanned<String>>,
 }

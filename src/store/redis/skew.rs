@@ -48,7 +48,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const WAS_SET: Duration = Duration::from_millis(250);
 
 /// A reply that took longer says too little about when it was made.
-const SLOWEST: Duration = Duration::from_secs(1);
+const SLOWEST: Duration = Duration::from_millis(500);
 
 /// This process' clock beside those of all servers, for all workers.
 pub(in crate::store) struct Clocks {
@@ -172,60 +172,63 @@ impl ServerClock {
         }
     }
 
-    /// Asks the server for its time.
+    /// Asks the server for its time. True: it has told, or never will.
     ///
     /// # Errors
     /// The connection has broken.
     pub(super) async fn measure(
         &self,
         connection: &mut MultiplexedConnection,
-    ) -> Result<(), RedisError> {
-        if self.standing() == Standing::Unmeasurable && !self.clock.goes() {
-            return Ok(());
+    ) -> Result<bool, RedisError> {
+        if !self.clock.goes() {
+            return Ok(true);
         }
         let (asked, before) = (Instant::now(), self.clock.now());
         let time = redis::cmd("TIME");
         let Ok(reply) = timeout(SLOWEST, connection.send_packed_command(&time)).await else {
-            return Ok(());
+            return Ok(false);
         };
         let reply = reply?;
         if let Value::ServerError(error) = &reply
             && error.code() == "NOPERM"
         {
             self.give_up();
+            return Ok(true);
         }
-        // One that cannot tell for the moment is asked again.
-        if let Some(server) = read_time(reply) {
+        let told = read_time(reply);
+        if let Some(server) = told {
             // It has looked at its clock about half-way.
             self.learn(before + asked.elapsed() / 2, server);
         }
-        Ok(())
+        Ok(told.is_some())
     }
 
     /// Goes on comparing the clocks, for as long as the connection lasts.
     pub(super) async fn keep_measuring(self: Arc<Self>, mut connection: MultiplexedConnection) {
+        let mut is_told = self.standing() != Standing::Unmeasured;
         while self.clock.goes() {
+            // One that could not tell in time is asked again soon.
+            let period = if is_told { PERIOD } else { LOOK };
             let (begun, at) = (Instant::now(), self.clock.now());
             let was_set = || {
                 let expected = at + begun.elapsed();
                 let differs = expected.as_micros().abs_diff(self.clock.now().as_micros());
                 u128::from(differs) > WAS_SET.as_micros()
             };
-            while begun.elapsed() < PERIOD && !was_set() {
+            while begun.elapsed() < period && !was_set() {
                 sleep(LOOK).await;
             }
-            if self.measure(&mut connection).await.is_err() {
-                return;
-            }
+            let Ok(told) = self.measure(&mut connection).await else { return };
+            is_told = told;
         }
     }
 
     fn learn(&self, here: Timestamp, server: Timestamp) {
         let ahead = here.as_micros() as i64 - server.as_micros() as i64;
         self.ahead.store(ahead, Ordering::Relaxed);
-        let before = self.standing();
-        let after = before.after(Duration::from_micros(ahead.unsigned_abs()));
-        self.standing.store(after as u8, Ordering::Relaxed);
+        let after = self.standing().after(Duration::from_micros(ahead.unsigned_abs()));
+        // Of several workers that find out, one tells.
+        let before = Standing::of(self.standing.swap(after as u8, Ordering::Relaxed));
         if self.counts == StoreClock::Proxy && before != after {
             self.tell(before, after, ahead as f64 / 1e6);
         }
@@ -275,6 +278,12 @@ impl ServerClock {
     }
 
     fn standing(&self) -> Standing {
+        Standing::of(self.standing.load(Ordering::Relaxed))
+    }
+}
+
+impl Standing {
+    fn of(number: u8) -> Standing {
         const ALL: [Standing; 5] = [
             Standing::Unmeasured,
             Standing::Unmeasurable,
@@ -282,12 +291,9 @@ impl ServerClock {
             Standing::Apart,
             Standing::TooFar,
         ];
-        let standing = self.standing.load(Ordering::Relaxed);
-        ALL.into_iter().find(|it| *it as u8 == standing).unwrap_or(Standing::Unmeasured)
+        ALL.into_iter().find(|it| *it as u8 == number).unwrap_or(Standing::Unmeasured)
     }
-}
 
-impl Standing {
     /// What is made of a skew after this. It takes less of one to stay than to come, so that a clock
     /// that is about as far off as matters is not told of again and again.
     fn after(self, skew: Duration) -> Standing {

@@ -285,3 +285,33 @@ fn secret_that_redis_keeps_is_told_of_once_and_not_told_itself() {
         assert!(!log.contains(&secret), "{log}");
     }
 }
+
+#[test]
+fn how_far_clocks_are_apart_is_told() {
+    let upstream = Upstream::start();
+    let redis = Redis::start();
+    let server = format!("127.0.0.1:{}", redis.port());
+    for (clock, counts) in [("redis", "redis"), ("proxy", "proxy")] {
+        let settings = format!(
+            "admin: {{ address: 127.0.0.1:0 }}\nstore: {{ redis: {{ {}, clock: {clock} }} }}",
+            redis.settings()
+        );
+        let folder = Folder::with_settings(&upstream, &settings);
+        let (mut running, _) = Running::serve(&folder);
+        let line = running.wait_for_event("admin listener is open");
+        let admin = line.split("address=").nth(1).unwrap().trim().parse().unwrap();
+        let ask = |path: &str| send(admin, get(path).host("localhost"));
+        let told = eventually("the clocks were compared", || {
+            ask("/status").json()["store"]["clocks"].get(0).cloned()
+        });
+        assert_eq!((&told["server"], &told["clock"]), (&server.as_str().into(), &counts.into()));
+        assert_eq!(told["overruled"], false);
+        assert!(told["ahead_seconds"].as_f64().unwrap().abs() < 1.0, "{told}");
+        let metrics = ask("/metrics").text();
+        let overruled = format!("\ntollgate_store_clock_overruled{{server=\"{server}\"}} 0\n");
+        let skew = format!("\ntollgate_store_clock_skew_seconds{{server=\"{server}\"}} ");
+        assert!(metrics.contains(&overruled), "{metrics}");
+        let skew = metrics.split(&skew).nth(1).unwrap().lines().next().unwrap();
+        assert!(skew.parse::<f64>().unwrap().abs() < 1.0, "{skew}");
+    }
+}

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use crate::support::{Policy, Proxy, Redis, Upstream, eventually};
+use crate::support::{Cluster, Policy, Proxy, Redis, Shards, Upstream, eventually};
 
 const ALGORITHMS: [&str; 5] =
     ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"];
 
 /// A store whose counters go by the clocks of its proxies.
-fn by_proxy_clock(redis: &Redis) -> String {
-    let redis = redis.settings();
+fn by_proxy_clock(redis: &str) -> String {
     format!(
         "workers: 1\nstore: {{ redis: {{ {redis}, clock: proxy }}, deadline: 10s, fallback_header: true }}"
     )
@@ -17,8 +16,11 @@ fn by_proxy_clock(redis: &Redis) -> String {
 
 /// Proxies whose clocks are so many seconds ahead.
 fn start(redis: &Redis, policy: &Policy, seconds: &[i64]) -> Vec<Proxy> {
-    let settings = by_proxy_clock(redis);
-    let start = |seconds: &i64| Proxy::with_clock_ahead(*seconds, &settings, policy);
+    start_with(&by_proxy_clock(&redis.settings()), policy, seconds)
+}
+
+fn start_with(settings: &str, policy: &Policy, seconds: &[i64]) -> Vec<Proxy> {
+    let start = |seconds: &i64| Proxy::with_clock_ahead(*seconds, settings, policy);
     seconds.iter().map(start).collect()
 }
 
@@ -38,6 +40,25 @@ fn proxies_whose_clocks_are_far_apart_share_a_limit_from_their_first_request_on(
                 passed += usize::from(response.status == 200);
             }
             assert_eq!(passed, 20, "{algorithm} with clocks {seconds} s off");
+        }
+    }
+}
+
+#[test]
+fn callers_of_many_servers_are_limited_alike_by_proxies_whose_clocks_are_apart() {
+    let upstream = Upstream::start();
+    let (shards, cluster) = (Shards::start(3), Cluster::start());
+    let policy = Policy::before(&upstream).core("rate: 3/hour, algorithm: gcra");
+    for redis in [shards.settings(), cluster.settings()] {
+        let proxies = start_with(&by_proxy_clock(&redis), &policy, &[0, 60, -60]);
+        for caller in 0..20 {
+            let caller = format!("caller-{caller}");
+            let passed = (0..12).filter(|request| {
+                let response = proxies[request % 3].get_as(&caller);
+                response.assert_no_field("x-tollgate-store");
+                response.status == 200
+            });
+            assert_eq!(passed.count(), 3, "{caller} in {redis}");
         }
     }
 }
@@ -76,12 +97,16 @@ fn calendar_window_ends_by_redis_clock_where_that_counts() {
     let fields = "rate: 20/hour, algorithm: fixed_window, align: calendar";
     let policy = Policy::before(&upstream).core(fields);
     let time = || redis.ask::<(u64, u64)>(&["TIME"]).0;
-    for seconds in [-7200, 0, 7200] {
-        let proxy = &start(&redis, &policy, &[seconds])[0];
-        let before = time();
-        let reset = proxy.get_as("alice").number("x-ratelimit-reset");
-        let ends = [before, time()].map(|time| (time / 3600 + 1) * 3600);
-        assert!(ends.contains(&reset), "{reset} is none of {ends:?}, with a clock {seconds} s off");
+    let by_proxy = by_proxy_clock(&redis.settings());
+    let by_redis = by_proxy.replace("clock: proxy", "clock: redis");
+    for (clock, settings) in [("proxy", &by_proxy), ("redis", &by_redis)] {
+        for seconds in [-7200, 0, 7200] {
+            let proxy = &start_with(settings, &policy, &[seconds])[0];
+            let before = time();
+            let reset = proxy.get_as(&format!("{clock}{seconds}")).number("x-ratelimit-reset");
+            let ends = [before, time()].map(|time| (time / 3600 + 1) * 3600);
+            assert!(ends.contains(&reset), "{reset} is none of {ends:?}: {clock}, {seconds} s");
+        }
     }
 }
 
