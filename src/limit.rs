@@ -390,6 +390,6 @@ const ORDINARY_SKEW: Duration = Duration::from_secs(120);
 /// on from the earlier one, all that lies between counts as time gone by, each time that the two take
 /// turns. Not to heal is to have the caller wait that much longer where a clock did jump back: for no
 /// more than a window, then, and the time that any limit bears.
-pub(crate) fn borne(window: Duration) -> Duration {
+pub fn borne(window: Duration) -> Duration {
     MAX_SKEW + window.min(ORDINARY_SKEW)
 }
