@@ -249,9 +249,9 @@ pub enum Stance {
     Observe,
 }
 
-/// Whose counter a charge is for. Charges that one store call cannot decide together are taken in
-/// this order: those that are cheapest to deny and shared by the fewest come first, so that little
-/// has to be given back.
+/// Whose counter a charge is for. Charges that may deny, and that one store call cannot decide
+/// together, are asked for in this order: those that are cheapest to deny and shared by the fewest
+/// come first, so that little has to be given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// An address'.

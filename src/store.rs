@@ -1,7 +1,7 @@
 //! Where counters live: in the process, or in Redis.
 //!
 //! A store takes all charges of a request or none, and answers with the standing of each limit from
-//! that one read. Where one call cannot decide about all of them, they are taken in order and given
+//! that one read. Where one call cannot decide about all of them, they are asked for at once and given
 //! back when one is denied (`groups`); where the store does not answer in time, each limit does
 //! what it says (`local`).
 
@@ -17,6 +17,7 @@ mod no_room;
 mod owed;
 mod recent;
 mod redis;
+mod rooms;
 mod secret;
 mod snapshot;
 mod unsettled;
@@ -30,7 +31,9 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use self::{memo::Memo, moving::Moved, newcomers::Newcomers, owed::Owed, redis::RedisStore};
+use self::{
+    memo::Memo, moving::Moved, newcomers::Newcomers, owed::Owed, redis::RedisStore, rooms::Rooms,
+};
 use crate::{
     clock::Timestamp,
     limit::{
@@ -135,6 +138,8 @@ pub struct Stores {
     newcomers: Newcomers,
     /// What was admitted here while Redis was away, and Redis does not have.
     owed: Owed,
+    /// Which counters may deny a request, of requests that no one call decides about.
+    rooms: Rooms,
 }
 
 /// The stores, as one worker reaches them.
@@ -168,6 +173,7 @@ impl Stores {
     pub fn new(settings: StoreSettings, memory: MemoryStore) -> Self {
         let moving = Move::new(settings.next.as_ref());
         let newcomers = Newcomers::new(settings.new_per_minute);
+        let rooms = Rooms::new(settings.instances);
         let is_kept = settings.is_shared() && settings.key_secret.is_none();
         let secret = is_kept.then(|| Arc::new(KeptSecret::new(memory.key_secret())));
         Stores {
@@ -179,6 +185,7 @@ impl Stores {
             unsettled: Arc::default(),
             newcomers,
             owed: Owed::default(),
+            rooms,
         }
     }
 

@@ -77,7 +77,13 @@ impl Home {
 
     /// A proxy's way there.
     pub(super) fn open(&self) -> Subject {
-        let stores = self.stores.clone().unwrap_or_else(|| stores(&self.settings));
+        self.open_one_of(1)
+    }
+
+    /// The same for one of so many proxies.
+    pub(super) fn open_one_of(&self, instances: usize) -> Subject {
+        let start = || stores(&format!("{}, instances: {instances}", self.settings));
+        let stores = self.stores.clone().unwrap_or_else(start);
         let (jobs, work) = unbounded_channel();
         let worker = Some(thread::spawn(move || run_worker(stores, work)));
         let subject = Subject { jobs: Some(jobs), worker, now: Cell::new(START) };
@@ -131,18 +137,26 @@ impl Subject {
     }
 
     /// Charges many requests at the same time, and tells what became of each.
-    pub(super) fn charge_at_once(&self, requests: &[Charge<'_>]) -> Vec<Decision> {
-        let (requests, now) = (owned(requests), self.now());
+    pub(super) fn charge_at_once<'c>(
+        &self,
+        requests: impl IntoIterator<Item = &'c [Charge<'c>]>,
+    ) -> Vec<Decision> {
+        let (requests, now): (Vec<_>, _) = (requests.into_iter().map(owned).collect(), self.now());
         let decisions = self.run(async move |store| {
-            let decide = |request: OwnedCharge| {
+            let decide = |request: Vec<OwnedCharge>| {
                 let store = Rc::clone(&store);
-                async move { store.charge(&[request.charge()], now).await.unwrap() }
+                async move {
+                    let charges: Vec<_> = request.iter().map(OwnedCharge::charge).collect();
+                    store.charge(&charges, now).await.unwrap()
+                }
             };
             let deciding = requests.into_iter().map(|request| spawn_local(decide(request)));
             let mut decisions = Vec::new();
             for decision in deciding.collect::<Vec<_>>() {
                 decisions.push(decision.await.unwrap());
             }
+            // What was given back for denials must have arrived before the test goes on.
+            store.finish(now).await;
             decisions
         });
         decisions.iter().for_each(assert_decided);
