@@ -351,11 +351,11 @@ async fn make_payment(store: Weak<Store>, entry: u128, now: Timestamp) -> Result
         Err(Unanswered::Timeout) if Rc::strong_count(&orphan) > 1 => {
             owed.fail(entry, Payment::InDoubt(Instant::now() + DOUBT));
             let (store, charge) = (Rc::downgrade(&store), bill.charge);
-            let _ = orphan.set(Box::new(move |reply| match (store.upgrade(), reply) {
+            orphan.adopt(move |reply| match (store.upgrade(), reply) {
                 (Some(store), Ok(_)) => store.settle_payment(&charge, state.clone()),
                 (Some(store), Err(_)) => store.stores.owed.fail(entry, Payment::Due),
                 (None, _) => {}
-            }));
+            });
         }
         Err(_) => owed.fail(entry, Payment::Due),
     }

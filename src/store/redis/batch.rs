@@ -1,9 +1,15 @@
 //! Calls that leave for a server in one write, and the hand-over of their replies.
 
-use std::{cell::OnceCell, rc::Rc};
+use std::{
+    cell::{Cell, OnceCell},
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
 
 use redis::{Cmd, Pipeline, RedisError, Value, aio::MultiplexedConnection};
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::RecvError};
 
 use super::node::{CallError, Node};
 
@@ -16,9 +22,36 @@ pub(super) struct Request {
     pub(super) orphan: Option<Rc<Orphan>>,
 }
 
+/// What comes of a call.
+pub(super) type CallResult = Result<Value, CallError>;
+
 /// What is done with a reply, or with the news that none will come, when nobody waits for it any
-/// more. Whoever stops waiting fills it in.
-pub(in crate::store) type Orphan = OnceCell<Box<dyn Fn(Result<Value, CallError>)>>;
+/// more. Whoever stops waiting says what that is.
+#[derive(Default)]
+pub(in crate::store) struct Orphan {
+    care: OnceCell<Box<dyn Fn(CallResult)>>,
+    /// It came just before, and nobody has read it.
+    unread: Cell<Option<CallResult>>,
+}
+
+impl Orphan {
+    /// Has `care` taken of what comes, or has come already. Said once.
+    pub(in crate::store) fn adopt(&self, care: impl Fn(CallResult) + 'static) {
+        if let Some(result) = self.unread.take() {
+            care(result);
+        }
+        // Nobody else has said what.
+        let _ = self.care.set(Box::new(care));
+    }
+
+    /// Nobody has read this.
+    fn leave(&self, result: CallResult) {
+        match self.care.get() {
+            Some(care) => care(result),
+            None => self.unread.set(Some(result)),
+        }
+    }
+}
 
 impl From<Cmd> for Request {
     fn from(command: Cmd) -> Self {
@@ -29,21 +62,49 @@ impl From<Cmd> for Request {
 /// A call on its way.
 pub(super) struct Queued {
     pub(super) request: Request,
-    pub(super) reply: oneshot::Sender<Result<Value, CallError>>,
+    pub(super) reply: oneshot::Sender<CallResult>,
 }
 
 impl Queued {
+    /// A call, and its reply.
+    pub(super) fn new(request: Request) -> (Queued, Reply) {
+        let (sender, receiver) = oneshot::channel();
+        let reply = Reply { receiver, orphan: request.orphan.clone() };
+        (Queued { request, reply: sender }, reply)
+    }
+
     /// Hands out what came of it; true if somebody waited for that.
-    pub(super) fn finish(self, result: Result<Value, CallError>) -> bool {
+    pub(super) fn finish(self, result: CallResult) -> bool {
         match (self.reply.send(result), self.request.orphan) {
             (Ok(()), _) => true,
             (Err(result), Some(orphan)) => {
-                if let Some(adopt) = orphan.get() {
-                    adopt(result);
-                }
+                orphan.leave(result);
                 false
             }
             (Err(_), None) => false,
+        }
+    }
+}
+
+/// A reply that is waited for. If this is dropped when the reply is there and was not read, because
+/// the client has gone in that very moment, it is the orphan's.
+pub(super) struct Reply {
+    receiver: oneshot::Receiver<CallResult>,
+    orphan: Option<Rc<Orphan>>,
+}
+
+impl Future for Reply {
+    type Output = Result<CallResult, RecvError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.receiver).poll(context)
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let (Some(orphan), Ok(result)) = (&self.orphan, self.receiver.try_recv()) {
+            orphan.leave(result);
         }
     }
 }

@@ -17,7 +17,7 @@ use std::{
 
 use redis::{Cmd, ServerError, Value};
 use tokio::{
-    sync::{Notify, oneshot},
+    sync::Notify,
     time::{Instant, timeout_at},
 };
 
@@ -175,8 +175,8 @@ impl Node {
             return Err(CallError::Busy);
         }
         let called = Instant::now();
-        let (sender, reply) = oneshot::channel();
-        self.enqueue(Queued { request: request.into(), reply: sender });
+        let (queued, reply) = Queued::new(request.into());
+        self.enqueue(queued);
         match timeout_at(deadline, reply).await {
             Ok(Ok(result)) => result,
             Ok(Err(_dropped)) => Err(CallError::Lost),

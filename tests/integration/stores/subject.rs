@@ -4,14 +4,15 @@ use std::{
     cell::Cell,
     panic::resume_unwind,
     path::Path,
-    pin::Pin,
+    pin::{Pin, pin},
     rc::Rc,
     slice,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
         mpsc,
     },
+    task::{Context, Wake, Waker},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -108,6 +109,16 @@ pub(super) struct Subject {
     now: Cell<Timestamp>,
 }
 
+/// Whether a task that waits was called.
+#[derive(Default)]
+struct Called(AtomicBool);
+
+impl Wake for Called {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// What a worker does with its store.
 type Job = Box<dyn FnOnce(Rc<Store>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
@@ -161,6 +172,22 @@ impl Subject {
         });
         decisions.iter().for_each(assert_decided);
         decisions
+    }
+
+    /// Charges, and goes away when a reply is there that nobody has read yet.
+    pub(super) fn abandon(&self, charges: &[Charge<'_>]) {
+        let (charges, now) = (owned(charges), self.now());
+        self.run(async move |store| {
+            let charges: Vec<_> = charges.iter().map(OwnedCharge::charge).collect();
+            let mut charging = pin!(store.charge(&charges, now));
+            let called = Arc::new(Called::default());
+            let waker = Waker::from(Arc::clone(&called));
+            let polled = charging.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending(), "it need not be asked: {polled:?}");
+            while !called.0.load(Ordering::Relaxed) {
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
     }
 
     /// What `GET /rate_limit` would tell: perhaps not by the latest count.
