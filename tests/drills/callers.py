@@ -108,6 +108,7 @@ class Crowd:
     """
 
     def __init__(self, proxies):
+        self.proxies = proxies
         self.ports = [proxy.port for proxy in proxies]
         self.pace = CALM
         self.accounts = collections.defaultdict(Account)
@@ -135,9 +136,10 @@ class Crowd:
         self.is_over = True
         self.thread.join()
 
-    def send(self, name, count=CALLERS):
-        """From now on these callers ask, and no others."""
-        callers = [f"{name}-{number}" for number in range(count)]
+    def send(self, name, busy=None):
+        """From now on these callers ask, and no others. The first one is busy, or `busy` is."""
+        callers = [busy or f"{name}-0"]
+        callers += [f"{name}-{number}" for number in range(1, CALLERS)]
         self.tokens |= {caller: token(caller) for caller in callers}
         self.callers = callers
 
@@ -190,7 +192,9 @@ class Crowd:
         self.tokens[caller] = token(caller)
         self.probes.append(probe)
         while not self.is_over:
-            if port not in self.avoided and (answer := await self.ask(connection, "/probe", caller)):
+            if port in self.avoided:
+                connection.close()
+            elif answer := await self.ask(connection, "/probe", caller):
                 is_decided = b"\r\nx-tollgate-store:" not in answer[1]
                 probe.seen.append((time.monotonic(), is_decided))
             await asyncio.sleep(PROBE_PAUSE_SECONDS)
@@ -233,6 +237,12 @@ class Caller:
         self.account.admitted += status == 200
         self.account.alone += status == 200 and "x-tollgate-store" in headers
         return headers
+
+    def is_counted_by(self, server):
+        """Whether a server has a counter more after this caller's first request."""
+        before = server.ask("DBSIZE")
+        self.ask()
+        return server.ask("DBSIZE") > before
 
     def ask_times(self, count):
         """Asks so often."""

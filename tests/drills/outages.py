@@ -1,10 +1,12 @@
 """Redis is away for a while, in every way and everywhere: what is admitted meanwhile is bounded."""
 
+import contextlib
 import functools
+import itertools
 import subprocess
 import time
 
-from callers import BUSY, CALM, FULL, Crowd
+from callers import BUSY, CALM, FULL, Caller, Crowd
 from found import of_crowd
 from proxies import fleet
 from topologies import FAULTS, TOPOLOGIES, Single
@@ -22,7 +24,7 @@ def outages(crowd, topology, faults, pace=BUSY, seconds=OUTAGE_SECONDS):
 
     Gives how long each took until the store decided again; None: it never did.
     """
-    crowd.send("caller")
+    crowd.send("caller", find_caller(crowd, topology.victim))
     times = []
     for fault in faults:
         crowd.pace = CALM
@@ -40,6 +42,16 @@ def outages(crowd, topology, faults, pace=BUSY, seconds=OUTAGE_SECONDS):
     crowd.pace = pace
     time.sleep(AFTER_SECONDS)
     return [crowd.seconds_from(begun, back) for begun, back in times]
+
+
+def find_caller(crowd, server):
+    """The name of a caller whose counter is on a server, and who has asked once."""
+    for number in itertools.count():
+        name = f"busy-{number}"
+        with contextlib.closing(Caller(crowd.proxies, name)) as caller:
+            if caller.is_counted_by(server):
+                crowd.accounts[name] = caller.account
+                return name
 
 
 def row(name, crowd, proxies, found, **more):

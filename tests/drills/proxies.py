@@ -20,9 +20,9 @@ from stage import PATIENCE_SECONDS, TESTS, Tally, free_port, running, stop, wait
 START_ATTEMPTS = 3
 WORKERS = 2
 LIMIT = 200
-CORE = {"per": "caller", "rate": f"{LIMIT}/hour", "on_store_error": "local"}
+CORE = {"per": "caller", "rate": f"{LIMIT}/day", "on_store_error": "local"}
 # Of callers that only look who decides: they never come to its end.
-PROBE = {"per": "caller", "rate": "1_000_000/hour", "on_store_error": "local"}
+PROBE = {"per": "caller", "rate": "1_000_000/day", "on_store_error": "local"}
 SECRET = "a secret of the drills that is long enough to sign with"
 
 

@@ -41,6 +41,13 @@ class Relay:
         self.process.stdout.close()
 
 
+def start_relay(stage, port):
+    """Starts a relay that ends with the drill."""
+    relay = Relay(port)
+    stage.callback(relay.stop)
+    return relay
+
+
 class Way:
     """What the process does with connections."""
 

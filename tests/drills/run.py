@@ -12,11 +12,17 @@ import fnmatch
 import subprocess
 import sys
 
+import clocks
+import moves
 import outages
+import replicas
+import splits
 from found import COLUMNS
-from stage import Programs, Stage, Tally, give_up_after
+from stage import Missing, Programs, Stage, Tally, give_up_after
 
-DRILLS = outages.DRILLS
+DRILLS = {}
+for part in (outages, splits, replicas, moves, clocks):
+    DRILLS |= part.DRILLS
 # No drill takes longer, on a machine that does much else.
 DRILL_SECONDS = 180
 
@@ -69,6 +75,8 @@ def attempt(name, programs, table, tally):
             for found in DRILLS[name](name, stage):
                 table.print(found)
                 tally.record(found.name, found.broken())
+    except Missing as missing:
+        print(f"{name} is skipped: {missing}")
     except (RuntimeError, OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
         tally.record(name, [f"broke off: {error!r}"])
 
@@ -91,7 +99,7 @@ class Table:
         if self.is_markdown:
             print("|", " | ".join(cells), "|", flush=True)
         else:
-            widths = (26, 14, 9, 8, 20, 12, 0)
+            widths = (40, 15, 10, 9, 21, 13, 0)
             padded = (cell.ljust(width) for cell, width in zip(cells, widths))
             print("".join(padded).rstrip(), flush=True)
 

@@ -142,6 +142,13 @@ class Server:
             thread.join()
 
 
+def start_server(stage, *options, **how):
+    """Starts a server that ends with the drill."""
+    started = Server(stage.programs.server, stage.new_folder("server"), options, **how)
+    stage.callback(started.kill)
+    return started
+
+
 def command(words):
     """A command as RESP has it."""
     encoded = [str(word).encode() for word in words]

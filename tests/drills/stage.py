@@ -22,6 +22,10 @@ from harness import (  # noqa: F401
 PAUSE_SECONDS = 0.02
 
 
+class Missing(Exception):
+    """A program that a drill needs is not installed: it is skipped."""
+
+
 @dataclass
 class Programs:
     """What is tried, and what it is tried with."""
@@ -45,6 +49,10 @@ class Stage(contextlib.ExitStack):
         super().__enter__()
         self.folder = Path(self.enter_context(tempfile.TemporaryDirectory(prefix="drill-")))
         return self
+
+    def part(self):
+        """Another stage, which ends before this one."""
+        return Stage(self.programs)
 
     def new_folder(self, name):
         """A path at which nothing is yet."""

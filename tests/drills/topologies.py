@@ -6,8 +6,8 @@ server takes charges again, the old one or another.
 
 import contextlib
 
-from relay import Relay
-from servers import Server, wait_for_link
+from relay import start_relay
+from servers import start_server, wait_for_link
 from stage import free_port, wait_for
 
 FAULTS = ("kill", "pause", "blackhole", "slow")
@@ -27,23 +27,9 @@ class Topology:
     forgets_by = ()
 
     def __init__(self, stage):
-        self.stage = stage
         self.relay = None
         self.ends_busy = contextlib.ExitStack()
         stage.enter_context(self.ends_busy)
-
-    def server(self, *options, **how):
-        """Starts a server that ends with the drill."""
-        folder = self.stage.new_folder("server")
-        started = Server(self.stage.programs.server, folder, options, **how)
-        self.stage.callback(started.kill)
-        return started
-
-    def relay_to(self, port):
-        """Starts a relay to a server."""
-        relay = Relay(port)
-        self.stage.callback(relay.stop)
-        return relay
 
     def hurt(self, fault):
         """Does it to the victim."""
@@ -82,8 +68,8 @@ class Single(Topology):
     def __init__(self, stage, keeps=True, certificates=None):
         super().__init__(stage)
         self.certificates = certificates
-        self.victim = self.server(keeps=keeps, certificates=certificates)
-        self.relay = self.relay_to(self.victim.tls_port or self.victim.port)
+        self.victim = start_server(stage, keeps=keeps, certificates=certificates)
+        self.relay = start_relay(stage, self.victim.tls_port or self.victim.port)
 
     def settings(self):
         """The proxies' `store.redis`."""
@@ -101,10 +87,10 @@ class Watched(Topology):
 
     def __init__(self, stage):
         super().__init__(stage)
-        self.victim = self.server()
-        self.relay = self.relay_to(self.victim.port)
+        self.victim = start_server(stage)
+        self.relay = start_relay(stage, self.victim.port)
         following = ("--replicaof", f"127.0.0.1 {self.relay.port}")
-        replicas = [self.server(*following) for _ in range(2)]
+        replicas = [start_server(stage, *following) for _ in range(2)]
         for replica in replicas:
             wait_for_link(replica)
         watch = (
@@ -112,7 +98,7 @@ class Watched(Topology):
             f"sentinel down-after-milliseconds {SERVICE} {SILENCE_MILLISECONDS}\n"
             f"sentinel failover-timeout {SERVICE} 5000\n"
         )
-        self.sentinels = [self.server(sentinel=watch) for _ in range(SENTINELS)]
+        self.sentinels = [start_server(stage, sentinel=watch) for _ in range(SENTINELS)]
         for sentinel in self.sentinels:
             wait_for("the sentinels know each other", lambda one=sentinel: self.knows_all(one))
 
@@ -153,11 +139,11 @@ class Sharded(Topology):
 
     def __init__(self, stage, shards=2):
         super().__init__(stage)
-        self.primaries = [self.server() for _ in range(shards)]
+        self.primaries = [start_server(stage) for _ in range(shards)]
         self.victim = self.primaries[0]
-        self.relay = self.relay_to(self.victim.port)
+        self.relay = start_relay(stage, self.victim.port)
         self.replicas = [
-            self.server("--replicaof", f"127.0.0.1 {primary.port}") for primary in self.primaries
+            start_server(stage, "--replicaof", f"127.0.0.1 {primary.port}") for primary in self.primaries
         ]
         for replica in self.replicas:
             wait_for_link(replica)
@@ -188,15 +174,17 @@ class Clustered(Topology):
 
     def __init__(self, stage):
         super().__init__(stage)
-        self.nodes = [self.node() for _ in range(6)]
+        self.nodes = [self.node(stage) for _ in range(6)]
         self.victim = self.nodes[0]
-        self.relay = self.relay_to(self.victim.port)
+        self.relay = start_relay(stage, self.victim.port)
         self.victim.ask("CONFIG", "SET", "cluster-announce-port", self.relay.port)
         self.form()
 
-    def node(self):
+    @staticmethod
+    def node(stage):
         """Starts one that is alone yet."""
-        return self.server(
+        return start_server(
+            stage,
             *("--cluster-enabled", "yes", "--cluster-node-timeout", SILENCE_MILLISECONDS),
             *("--cluster-announce-ip", "127.0.0.1", "--cluster-port", free_port()),
             *("--cluster-require-full-coverage", "no", "--cluster-migration-barrier", "9"),
