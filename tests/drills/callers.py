@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field
 
 from proxies import token
-from stage import PATIENCE_SECONDS, wait_for
+from stage import eventually, wait_for
 
 CALLERS = 30
 # To each proxy, as many connections as there are requests that wait a deadline at this pace.
@@ -153,9 +153,15 @@ class Crowd:
         self.avoided.discard(proxy.port)
 
     def seconds_from(self, begun, back):
-        """How long after `back` the store decided for every proxy again; None: never."""
-        found = [probe.seconds_from(begun, back) for probe in self.probes]
-        return None if None in found else max(found)
+        """How long after `back` the store decided for every proxy again. It is waited for, and None
+        if it never happens."""
+
+        def found():
+            return [probe.seconds_from(begun, back) for probe in self.probes]
+
+        eventually(lambda: None not in found())
+        seconds = found()
+        return None if None in seconds else max(seconds)
 
     async def run(self):
         """All requests, until it is over."""

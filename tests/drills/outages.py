@@ -9,6 +9,7 @@ import time
 from callers import BUSY, CALM, FULL, Caller, Crowd
 from found import of_crowd
 from proxies import fleet
+from stage import Missing
 from topologies import FAULTS, TOPOLOGIES, Single
 
 OUTAGE_SECONDS = 2.5
@@ -37,6 +38,9 @@ def outages(crowd, topology, faults, pace=BUSY, seconds=OUTAGE_SECONDS):
         # What another server takes over by itself is measured from the beginning.
         back = begun if fault in topology.replaced_by else time.monotonic()
         times.append((begun, back))
+        if fault in topology.replaced_by and len(times) < len(faults):
+            crowd.pace = CALM
+            topology.turn()
     crowd.pace = CALM
     time.sleep(CALM_SECONDS)
     crowd.pace = pace
@@ -92,6 +96,15 @@ def one_outage(kind, fault, pace, name, stage):
     )
 
 
+def failovers(kind, name, stage):
+    """Five primaries in a row are stopped, replaced, and come back as replicas."""
+    topology = kind(stage)
+    proxies = fleet(stage, {"redis": topology.settings()})
+    with Crowd(proxies) as crowd:
+        found = outages(crowd, topology, ["pause"] * 5)
+    yield row(name, crowd, proxies, found, forgets=True)
+
+
 def empty_restarts(name, stage):
     """A server that keeps nothing is killed twice, and comes back at once."""
     topology = Single(stage, keeps=False)
@@ -113,7 +126,12 @@ def empty_restarts(name, stage):
 
 def tls(name, stage):
     """The way to Redis is encrypted, and is hurt in every way."""
-    topology = Single(stage, certificates=certificates(stage.new_folder("certificates")))
+    try:
+        topology = Single(stage, certificates=certificates(stage.new_folder("certificates")))
+    except RuntimeError as error:
+        if "tls" not in str(error):
+            raise
+        raise Missing("this server knows no TLS") from None
     proxies = fleet(stage, {"redis": topology.settings()})
     with Crowd(proxies) as crowd:
         found = outages(crowd, topology, FAULTS)
@@ -142,6 +160,8 @@ def openssl(folder, *words):
 DRILLS = {
     "short": short,
     "six-outages": six_outages,
+    "sentinel-failovers": functools.partial(failovers, TOPOLOGIES["sentinel"]),
+    "cluster-failovers": functools.partial(failovers, TOPOLOGIES["cluster"]),
     "empty-restarts": empty_restarts,
     "tls": tls,
 }

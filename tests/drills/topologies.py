@@ -89,14 +89,18 @@ class Watched(Topology):
         super().__init__(stage)
         self.victim = start_server(stage)
         self.relay = start_relay(stage, self.victim.port)
+        # Sentinels would take it for two servers if it had two addresses.
+        self.victim.ask("CONFIG", "SET", "replica-announce-port", self.relay.port)
         following = ("--replicaof", f"127.0.0.1 {self.relay.port}")
         replicas = [start_server(stage, *following) for _ in range(2)]
         for replica in replicas:
             wait_for_link(replica)
+        self.by_port = {replica.port: replica for replica in replicas}
+        self.by_port[self.relay.port] = self.victim
         watch = (
             f"sentinel monitor {SERVICE} 127.0.0.1 {self.relay.port} {SENTINELS // 2 + 1}\n"
             f"sentinel down-after-milliseconds {SERVICE} {SILENCE_MILLISECONDS}\n"
-            f"sentinel failover-timeout {SERVICE} 5000\n"
+            f"sentinel failover-timeout {SERVICE} 1000\n"
         )
         self.sentinels = [start_server(stage, sentinel=watch) for _ in range(SENTINELS)]
         for sentinel in self.sentinels:
@@ -126,9 +130,17 @@ class Watched(Topology):
 
     def wait_for_another(self):
         """Waits until a Sentinel names another primary than the victim."""
-        asking = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
-        old = str(self.relay.port)
-        wait_for("another primary", lambda: self.sentinels[0].ask(*asking)[1] != old)
+        wait_for("another primary", lambda: self.primary() is not self.victim)
+
+    def primary(self):
+        """The one that a Sentinel names."""
+        name = self.sentinels[0].ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+        return self.by_port[int(name[1])]
+
+    def turn(self):
+        """Hurts the new primary from now on; returns when the old one follows it."""
+        wait_for_link(self.victim)
+        self.victim = self.primary()
 
 
 class Sharded(Topology):
@@ -237,8 +249,17 @@ class Clustered(Topology):
 
     def wait_for_another(self):
         """Waits until the victim's replica has its slots."""
-        replica = self.nodes[3]
-        wait_for("another primary", lambda: replica.ask("ROLE")[0] == "master")
+        wait_for("another primary", lambda: self.heir().ask("ROLE")[0] == "master")
+
+    def heir(self):
+        """The other one of the two that have the victim's slots in turn."""
+        first, second = self.nodes[0], self.nodes[3]
+        return second if self.victim is first else first
+
+    def turn(self):
+        """Hurts the new primary from now on; returns when the old one follows it."""
+        wait_for_link(self.victim)
+        self.victim = self.heir()
 
 
 def bus_port(node):
