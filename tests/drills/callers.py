@@ -127,8 +127,10 @@ class Crowd:
         self.thread.start()
         wait_for(
             "the store decides about all probes",
-            lambda: len(self.probes) == PROBES * len(self.ports)
-            and all(probe.is_decided() for probe in self.probes),
+            lambda: (
+                len(self.probes) == PROBES * len(self.ports)
+                and all(probe.is_decided() for probe in self.probes)
+            ),
         )
         return self
 

@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 
 from proxies import LIMIT
 
-COLUMNS = ("drill", "client errors", "admitted", "at most", "Redis decides after", "log lines/s", "")
+COLUMNS = (
+    "drill",
+    "client errors",
+    "admitted",
+    "at most",
+    "Redis decides after",
+    "log lines/s",
+    "",
+)
 
 
 def shares(proxies):

@@ -21,7 +21,8 @@ AFTER_SECONDS = 3
 
 
 def outages(crowd, topology, faults, pace=BUSY, seconds=OUTAGE_SECONDS):
-    """One outage after the other, and then the crowd until each has used up its limit.
+    """One outage after the other, and then the crowd for a while, so that the busy one comes to its
+    limit.
 
     Gives how long each took until the store decided again; None: it never did.
     """
@@ -89,11 +90,10 @@ def one_outage(kind, fault, pace, name, stage):
     proxies = fleet(stage, {"redis": topology.settings()})
     with Crowd(proxies) as crowd:
         found = outages(crowd, topology, [fault], pace)
+    forgets = fault in topology.forgets_by
     asked = sum(account.asked for account in crowd.accounts.values())
     remarks = [f"{asked} requests"] if pace is FULL else []
-    yield row(
-        name, crowd, proxies, found, forgets=fault in topology.forgets_by, remarks=remarks
-    )
+    yield row(name, crowd, proxies, found, forgets=forgets, remarks=remarks)
 
 
 def failovers(kind, name, stage):
@@ -141,20 +141,18 @@ def tls(name, stage):
 def certificates(folder):
     """The folder, with an authority's certificate and one for loopback in it."""
     folder.mkdir()
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    authority = ("-x509", "-days", "2", "-subj", "/CN=drills", "-keyout", "ca.key", "-out", "ca.pem")
-    openssl(folder, "req", *key, *authority)
-    request = ("-subj", "/CN=127.0.0.1", "-keyout", "server.key", "-out", "server.csr")
-    openssl(folder, "req", *key, *request)
+    key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+    openssl(folder, f"req -x509 {key} -days 2 -subj /CN=drills -keyout ca.key -out ca.pem")
+    openssl(folder, f"req {key} -subj /CN=127.0.0.1 -keyout server.key -out server.csr")
     (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
-    signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-days", "2", "-extfile", "names")
-    openssl(folder, "x509", "-req", "-in", "server.csr", *signed, "-out", "server.pem")
+    signed = "-CA ca.pem -CAkey ca.key -days 2 -extfile names"
+    openssl(folder, f"x509 -req -in server.csr {signed} -out server.pem")
     return folder
 
 
-def openssl(folder, *words):
+def openssl(folder, words):
     """One of its commands."""
-    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+    subprocess.run(["openssl", *words.split()], cwd=folder, check=True, capture_output=True)
 
 
 DRILLS = {

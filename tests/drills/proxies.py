@@ -30,7 +30,12 @@ class Proxy:
     """One proxy, which can be ended and started anew on its ports."""
 
     def __init__(self, binary, folder, store, policy, environment):
-        self.command = [str(Path(binary).resolve()), "run", "--config", str(folder / "tollgate.yaml")]
+        self.command = [
+            str(Path(binary).resolve()),
+            "run",
+            "--config",
+            str(folder / "tollgate.yaml"),
+        ]
         self.folder = folder
         self.store = store
         self.environment = os.environ | environment
@@ -158,7 +163,12 @@ def token(subject):
     def encode(content):
         return base64.urlsafe_b64encode(content).rstrip(b"=")
 
-    claims = {"iss": "https://id.test", "aud": "api", "sub": subject, "exp": int(time.time()) + 3600}
+    claims = {
+        "iss": "https://id.test",
+        "aud": "api",
+        "sub": subject,
+        "exp": int(time.time()) + 3600,
+    }
     parts = ({"alg": "HS256", "typ": "JWT"}, claims)
     signed = b".".join(encode(json.dumps(part).encode()) for part in parts)
     return (signed + b"." + encode(hmac.digest(SECRET.encode(), signed, hashlib.sha256))).decode()

@@ -23,7 +23,11 @@ class Relay:
     def __init__(self, port):
         command = [sys.executable, "-B", __file__, str(port)]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         self.port = int(self.process.stdout.readline())
 
@@ -84,9 +88,7 @@ class Way:
             return
         ends = {writer, there_writer}
         self.writers |= ends
-        await asyncio.gather(
-            self.carry(reader, there_writer), self.carry(there_reader, writer)
-        )
+        await asyncio.gather(self.carry(reader, there_writer), self.carry(there_reader, writer))
         self.writers -= ends
 
     async def carry(self, reader, writer):

@@ -29,9 +29,7 @@ class Server:
     TLS on another port, too. `sentinel`: what a Sentinel watches, which it is then.
     """
 
-    def __init__(
-        self, program, folder, options=(), keeps=False, certificates=None, sentinel=None
-    ):
+    def __init__(self, program, folder, options=(), keeps=False, certificates=None, sentinel=None):
         self.program = program
         self.folder = Path(folder)
         self.folder.mkdir()

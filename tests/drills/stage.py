@@ -9,7 +9,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS / "httpbin"))
-from harness import (  # noqa: F401
+from harness import (
     PATIENCE_SECONDS,
     Tally,
     free_port,
@@ -20,6 +20,7 @@ from harness import (  # noqa: F401
 )
 
 PAUSE_SECONDS = 0.02
+LOG_LINES = 20
 
 
 class Missing(Exception):
@@ -49,6 +50,14 @@ class Stage(contextlib.ExitStack):
         super().__enter__()
         self.folder = Path(self.enter_context(tempfile.TemporaryDirectory(prefix="drill-")))
         return self
+
+    def __exit__(self, kind, error, trace):
+        # What is wrong may be in the logs, which are about to go.
+        if kind is not None and issubclass(kind, Exception) and kind is not Missing:
+            for log in sorted(self.folder.glob("*/log")):
+                print(f"--- the last lines of {log.parent.name} ---")
+                print(*log.read_text(errors="replace").splitlines()[-LOG_LINES:], sep="\n")
+        return super().__exit__(kind, error, trace)
 
     def part(self):
         """Another stage, which ends before this one."""

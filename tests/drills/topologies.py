@@ -155,7 +155,8 @@ class Sharded(Topology):
         self.victim = self.primaries[0]
         self.relay = start_relay(stage, self.victim.port)
         self.replicas = [
-            start_server(stage, "--replicaof", f"127.0.0.1 {primary.port}") for primary in self.primaries
+            start_server(stage, "--replicaof", f"127.0.0.1 {primary.port}")
+            for primary in self.primaries
         ]
         for replica in self.replicas:
             wait_for_link(replica)
