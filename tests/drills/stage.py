@@ -54,7 +54,7 @@ class Stage(contextlib.ExitStack):
     def __exit__(self, kind, error, trace):
         # What is wrong may be in the logs, which are about to go.
         if kind is not None and issubclass(kind, Exception) and kind is not Missing:
-            for log in sorted(self.folder.glob("*/log")):
+            for log in sorted(self.folder.glob("proxy-*/log")):
                 print(f"--- the last lines of {log.parent.name} ---")
                 print(*log.read_text(errors="replace").splitlines()[-LOG_LINES:], sep="\n")
         return super().__exit__(kind, error, trace)
