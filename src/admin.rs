@@ -9,6 +9,7 @@ mod guard;
 mod metrics;
 mod page;
 mod status;
+mod stores;
 mod upstreams;
 
 use std::{
@@ -38,11 +39,14 @@ use crate::{
     gate::Shared,
     identity::RemoteStatus,
     reload::{Refused, ReloadHandle, ReloadState},
+    settings::ReadyStore,
 };
 
 pub use self::status::{
-    PolicyStatus, RefusedReload, Reloads, RemoteKeysStatus, Status, StoreStatus,
+    ClockStatus, PolicyStatus, RefusedReload, Reloads, RemoteKeysStatus, RivalStatus, Status,
+    StoreStatus,
 };
+pub use self::stores::RedisStatus;
 pub use self::upstreams::{EndpointStatus, ServerStatus, UpstreamStatus};
 
 /// What the listener tells of.
@@ -57,6 +61,8 @@ pub struct Context {
     pub phase: Arc<PhaseCell>,
     /// When it was started.
     pub started: Timestamp,
+    /// What the store has to do with whether it is ready.
+    pub ready_store: ReadyStore,
 }
 
 /// What the process is in the middle of.
@@ -69,6 +75,16 @@ pub enum Phase {
     Serving,
     /// It finishes those that it has, and takes no others.
     Draining,
+}
+
+/// Whether new requests should come.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Readiness {
+    /// What the process is in the middle of.
+    pub status: Phase,
+    /// Why they should not; nothing: they should.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
 }
 
 /// The phase, for who changes it and for who tells of it.
@@ -244,12 +260,28 @@ impl Context {
     }
 
     fn ready(&self) -> Response<Full<Bytes>> {
-        let phase = self.phase.get();
-        let status = match phase {
-            Phase::Serving => StatusCode::OK,
-            Phase::Starting | Phase::Draining => StatusCode::SERVICE_UNAVAILABLE,
+        let reasons = self.reasons_not_ready();
+        let status = match reasons.is_empty() {
+            true => StatusCode::OK,
+            false => StatusCode::SERVICE_UNAVAILABLE,
         };
-        json_response(status, &json!({ "status": phase }))
+        json_response(status, &Readiness { status: self.phase.get(), reasons })
+    }
+
+    /// Why new requests should go elsewhere; nothing: they need not.
+    fn reasons_not_ready(&self) -> Vec<String> {
+        match self.phase.get() {
+            Phase::Starting => vec!["it does not take requests yet".into()],
+            Phase::Draining => vec!["it is about to end".into()],
+            Phase::Serving => match self.ready_store {
+                ReadyStore::Ignore => Vec::new(),
+                ReadyStore::Require => {
+                    let hindrances = self.shared.stores.hindrances().into_iter();
+                    let lasting = hindrances.filter(|hindrance| !hindrance.is_fleeting());
+                    lasting.map(|hindrance| hindrance.to_string()).collect()
+                }
+            },
+        }
     }
 
     async fn reload(&self) -> Response<Full<Bytes>> {
@@ -258,7 +290,10 @@ impl Context {
         };
         match reload.read().await {
             Ok(Ok(generation)) => {
-                json_response(StatusCode::OK, &json!({ "generation": generation }))
+                let waits_for = self.shared.stores.moving.obstacle();
+                let waits_for = waits_for.map(|obstacle| obstacle.to_string());
+                let told = json!({ "generation": generation, "move_waits_for": waits_for });
+                json_response(StatusCode::OK, &told)
             }
             Ok(Err(Refused { at, problems, more })) => {
                 let refused = RefusedReload { at: at.to_string(), problems, more };

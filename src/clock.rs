@@ -10,7 +10,7 @@ use std::{
     ops::Add,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -40,6 +40,11 @@ impl Timestamp {
     /// Seconds since the epoch, rounded up: a client that waits until then is never early.
     pub const fn ceil_secs(self) -> u64 {
         self.0.div_ceil(1_000_000)
+    }
+
+    /// The instant that lies so many microseconds later, or earlier if they are negative.
+    pub const fn saturating_add_signed(self, micros: i64) -> Self {
+        Self(self.0.saturating_add_signed(micros))
     }
 
     /// Time from `earlier` to `self`, zero if `earlier` is later.
@@ -125,6 +130,8 @@ pub enum Clock {
     System,
     /// Microseconds since the epoch, moved by whoever holds the other end: for tests.
     Manual(Arc<AtomicU64>),
+    /// The system's wall clock, so many microseconds ahead: for tests of clocks that differ.
+    Ahead(Arc<AtomicI64>),
 }
 
 impl Clock {
@@ -137,7 +144,15 @@ impl Clock {
                 Timestamp(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX))
             }
             Clock::Manual(micros) => Timestamp(micros.load(Ordering::Relaxed)),
+            Clock::Ahead(micros) => {
+                Clock::System.now().saturating_add_signed(micros.load(Ordering::Relaxed))
+            }
         }
+    }
+
+    /// Whether it goes by itself, so that it can be compared with another clock.
+    pub fn goes(&self) -> bool {
+        !matches!(self, Clock::Manual(_))
     }
 }
 

@@ -149,7 +149,7 @@ impl Gate {
 
     /// What is due before the worker begins.
     pub async fn ready(&self) {
-        self.judge.store.ready().await;
+        self.judge.store.ready(self.judge.shared.clock.now()).await;
     }
 
     /// What is due when the worker ends.

@@ -20,6 +20,7 @@ mod sliding_window;
 #[cfg(test)]
 mod suite;
 mod token_bucket;
+mod when_full;
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ use smallvec::SmallVec;
 
 use crate::clock::Timestamp;
 
-pub(crate) use self::sliding_log::Tail;
+pub(crate) use self::sliding_log::{Entry, Tail};
 pub use self::{
     calendar::{Calendar, CalendarUnit},
     concurrency::{Concurrency, Leases},
@@ -40,12 +41,14 @@ pub use self::{
     sliding_log::{Log, SlidingLog},
     sliding_window::{SlidingWindow, Windows},
     token_bucket::{Bucket, TokenBucket},
+    when_full::WhenFull,
 };
 
 /// A way to count: pure functions of a state, a cost and an instant.
 ///
 /// Whatever they are given, these functions neither panic nor overflow. A clock that is behind the
-/// state by up to [`MAX_SKEW`] never moves a state back: the state's own time counts as now.
+/// state by no more than [`borne`] never moves a state back: the state's own time counts as now. So
+/// clocks that are no further apart, however many take turns, count as one that never goes back.
 pub trait Algorithm {
     /// What is kept for a key. The default is that of a key that was never charged, and a state that
     /// is over decides as the default does.
@@ -68,7 +71,7 @@ pub trait Algorithm {
     fn retry(&self, state: &Self::State, cost: u32, now: Timestamp) -> Retry;
 
     /// What a denial of `cost` by this limit writes, for it writes nothing else: a state whose time
-    /// is more than [`MAX_SKEW`] ahead of the clock is healed, lest every look heal it anew and the
+    /// is further ahead of the clock than is [`borne`] is healed, lest every look heal it anew and the
     /// caller stay blocked until the wrong time comes; and a strict bucket starts its wait over.
     fn penalize(&self, state: &mut Self::State, cost: u32, now: Timestamp);
 
@@ -87,6 +90,11 @@ pub trait Algorithm {
     /// Adds what was taken elsewhere under the same limit, whether or not it fits. Nothing of it
     /// counts for a shorter time than it did there; what no longer counts is left out.
     fn add(&self, state: &mut Self::State, other: &Self::State, now: Timestamp);
+
+    /// Has `state` count what `other` does too, where both are of the same charges and either may
+    /// have missed some: the greater of both, for what is in both is not counted twice. Tells
+    /// whether it counts more units of the present than it did.
+    fn join(&self, state: &mut Self::State, other: &Self::State, now: Timestamp) -> bool;
 }
 
 /// What is kept for a key.
@@ -160,6 +168,25 @@ impl Quota {
     pub fn capacity(&self) -> u32 {
         with_algorithm!(self, algorithm => algorithm.capacity())
     }
+
+    /// For how long a unit counts at most where no more are used than there are; the longest time
+    /// there is if it never ceases to.
+    pub fn longest(&self) -> Duration {
+        match self {
+            Quota::FixedWindow(quota) => quota.align.max_length(),
+            Quota::SlidingWindow(quota) => quota.window.saturating_mul(2),
+            Quota::SlidingLog(quota) => quota.window,
+            Quota::TokenBucket(quota) => match quota.refill {
+                0 => Duration::MAX,
+                refill => quota.interval.saturating_mul(quota.capacity.div_ceil(refill)),
+            },
+            Quota::Gcra(quota) => match quota.limit {
+                0 => quota.window,
+                limit => quota.window.saturating_mul(quota.burst.div_ceil(limit)),
+            },
+            Quota::Concurrency(quota) => quota.lease,
+        }
+    }
 }
 
 /// What a later [`Algorithm::give_back`] needs to know of a charge. What the two say is the
@@ -189,6 +216,8 @@ pub struct Charge<'p> {
     pub origin: Origin,
     /// What becomes of it if the store does not answer.
     pub fallback: Fallback,
+    /// What becomes of it if the process has no room for its counter.
+    pub full: WhenFull,
 }
 
 impl<'p> Charge<'p> {
@@ -203,6 +232,7 @@ impl<'p> Charge<'p> {
             scope: Scope::Caller,
             origin: Origin::Verified,
             fallback: Fallback::Local,
+            full: WhenFull::default(),
         }
     }
 
@@ -223,20 +253,21 @@ pub struct OwnedCharge {
     scope: Scope,
     origin: Origin,
     fallback: Fallback,
+    full: WhenFull,
 }
 
 impl From<&Charge<'_>> for OwnedCharge {
     fn from(charge: &Charge<'_>) -> Self {
-        let Charge { key, quota, cost, stance, scope, origin, fallback } = *charge;
-        OwnedCharge { quota: quota.clone(), key, cost, stance, scope, origin, fallback }
+        let Charge { key, quota, cost, stance, scope, origin, fallback, full } = *charge;
+        OwnedCharge { quota: quota.clone(), key, cost, stance, scope, origin, fallback, full }
     }
 }
 
 impl OwnedCharge {
     /// The charge.
     pub fn charge(&self) -> Charge<'_> {
-        let &OwnedCharge { ref quota, key, cost, stance, scope, origin, fallback } = self;
-        Charge { key, quota, cost, stance, scope, origin, fallback }
+        let &OwnedCharge { ref quota, key, cost, stance, scope, origin, fallback, full } = self;
+        Charge { key, quota, cost, stance, scope, origin, fallback, full }
     }
 }
 
@@ -249,9 +280,9 @@ pub enum Stance {
     Observe,
 }
 
-/// Whose counter a charge is for. Charges that one store call cannot decide together are taken in
-/// this order: those that are cheapest to deny and shared by the fewest come first, so that little
-/// has to be given back.
+/// Whose counter a charge is for. Charges that may deny, and that one store call cannot decide
+/// together, are asked for in this order: those that are cheapest to deny and shared by the fewest
+/// come first, so that little has to be given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// An address'.
@@ -343,8 +374,8 @@ pub enum DecidedBy {
     Next,
     /// The process, because the store did not answer.
     Local,
-    /// Nobody, because the store did not answer and the limit is open then. Its standing is not
-    /// known.
+    /// Nobody, because the store did not answer or the process had no room for the counter, and the
+    /// limit is open then. Its standing is not known.
     Nobody,
 }
 
@@ -376,6 +407,19 @@ pub enum Retry {
     Never,
 }
 
-/// How far a stored time may lie ahead of the clock before it is taken for a clock that jumped
-/// back, and healed.
+/// How far a stored time may at least lie ahead of the clock before it is taken for a clock that
+/// jumped back, and healed.
 pub const MAX_SKEW: Duration = Duration::from_secs(5);
+
+/// The most by which clocks differ that are not plainly wrong.
+const ORDINARY_SKEW: Duration = Duration::from_secs(120);
+
+/// How far a state of a limit with this window may lie ahead of the clock before it is healed.
+///
+/// To heal is to take the later time for one that never was. If it was another proxy's, who then goes
+/// on from the earlier one, all that lies between counts as time gone by, each time that the two take
+/// turns. Not to heal is to have the caller wait that much longer where a clock did jump back: for no
+/// more than a window, then, and the time that any limit bears.
+pub fn borne(window: Duration) -> Duration {
+    MAX_SKEW + window.min(ORDINARY_SKEW)
+}

@@ -67,6 +67,16 @@ pub struct Policies {
 }
 
 impl Policies {
+    /// For how long a unit counts at most, by any limit.
+    pub fn longest(&self) -> Duration {
+        let limits = self.policies.iter().flat_map(|policy| &policy.limits);
+        let allowances = limits.flat_map(|limit| {
+            let overrides = limit.overrides.0.iter().map(|other| &other.allowances);
+            limit.rates.iter().chain(&limit.candidate).chain(overrides).flatten()
+        });
+        allowances.map(|allowance| allowance.quota.longest()).max().unwrap_or_default()
+    }
+
     /// Indexes policies by their hosts, and has the upstreams of each protected from what clients say
     /// in the headers of any. That no two claim the same host is checked at load.
     pub fn new(mut policies: Vec<Policy>) -> Self {

@@ -320,14 +320,16 @@ impl Reloader {
         refused
     }
 
-    /// How many callers move to the next store, and how, changes at once; where that is does not.
+    /// How many callers move to the next store, and how, changes; where that is does not.
     fn move_callers(&self, settings: &Settings) {
         let (running, wanted) = (&self.origin.settings.store.next, &settings.store.next);
         let (Some(running), Some(wanted)) = (running, wanted) else { return };
         let plan = (wanted.percent, wanted.mode);
         let moving = &self.shared.stores.moving;
-        if running.to == wanted.to && moving.plan() != Some(plan) {
-            moving.set(wanted.percent, wanted.mode);
+        if running.to == wanted.to
+            && moving.plan() != Some(plan)
+            && moving.set(wanted.percent, wanted.mode)
+        {
             tracing::info!(
                 percent = wanted.percent,
                 mode = ?wanted.mode,

@@ -190,7 +190,11 @@ impl Rejection {
             Rejection::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Rejection::Store(
                 StoreError::NoRoom(
-                    NoRoom::Full | NoRoom::Addresses | NoRoom::Networks | NoRoom::Unverified,
+                    NoRoom::Full
+                    | NoRoom::Part
+                    | NoRoom::Addresses
+                    | NoRoom::Networks
+                    | NoRoom::Unverified,
                 )
                 | StoreError::Unanswered(_),
             ) => StatusCode::SERVICE_UNAVAILABLE,

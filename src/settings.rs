@@ -38,7 +38,7 @@ use crate::{
 };
 
 pub use self::{
-    admin::admin_address,
+    admin::{AdminSettings, ReadyStore, admin_address},
     configuration::{Configuration, read_policies, read_policies_of, read_text},
     limits::{Http2Limits, Limits},
     listener::{
@@ -97,7 +97,7 @@ pub struct Settings {
     /// How much clients may send and hold.
     pub limits: Limits,
     /// Where whoever runs the proxy can ask how it is; none: nowhere.
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<AdminSettings>,
     /// How changes of files are noticed.
     pub reload: ReloadSettings,
     /// What is surely not meant, in the order of the file.

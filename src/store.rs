@@ -1,24 +1,32 @@
 //! Where counters live: in the process, or in Redis.
 //!
 //! A store takes all charges of a request or none, and answers with the standing of each limit from
-//! that one read. Where one call cannot decide about all of them, they are taken in order and given
+//! that one read. Where one call cannot decide about all of them, they are asked for at once and given
 //! back when one is denied (`groups`); where the store does not answer in time, each limit does
 //! what it says (`local`).
 
+mod alone;
 mod counts;
+mod full;
 mod groups;
 mod keeper;
+mod known;
 mod local;
+mod lost;
 mod memo;
 mod memory;
 mod moving;
 mod newcomers;
 mod no_room;
+mod others;
 mod owed;
 mod recent;
 mod redis;
+mod rivals;
+mod rooms;
 mod secret;
 mod snapshot;
+mod told;
 mod unsettled;
 
 use std::{
@@ -30,9 +38,18 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use self::{memo::Memo, moving::Moved, newcomers::Newcomers, owed::Owed, redis::RedisStore};
+use self::{
+    lost::Lost,
+    memo::Memo,
+    moving::Moved,
+    newcomers::Newcomers,
+    others::Others,
+    owed::Owed,
+    redis::{Clocks, RedisStore, SharedByWorkers},
+    rooms::Rooms,
+};
 use crate::{
-    clock::Timestamp,
+    clock::{Clock, Timestamp},
     limit::{
         Charge, DecidedBy, Decision, Hashing, KeptSecret, KeyHasher, Outcome, Receipt,
         SecretStanding, Standing, Verdict,
@@ -41,11 +58,14 @@ use crate::{
 };
 
 pub use self::{
+    alone::Hindrance,
     counts::Counts,
     keeper::{Keeper, Saver, restore},
     memory::{Bounds, MemoryStore},
-    moving::Move,
+    moving::{Move, Obstacle},
     no_room::NoRoom,
+    redis::{ReplicaLink, ServerHealth, ServerReport, ServerRole, Servers, Skew},
+    rivals::{Rival, Rivals},
     unsettled::{Unsettled, UnsettledUnits},
 };
 
@@ -120,8 +140,12 @@ pub enum Adjustment {
 
 /// What all workers share of the stores.
 pub struct Stores {
-    /// Counters in the process: all of them, or those that Redis is not there for.
+    /// Counters in the process, as a store of their own.
     pub memory: Arc<MemoryStore>,
+    /// Counters in Redis, as they are known here.
+    known: MemoryStore,
+    /// Counters in Redis that were decided about without it: this proxy's parts of them.
+    alone: MemoryStore,
     settings: StoreSettings,
     /// What keys are hashed under, where Redis keeps that.
     secret: Option<Arc<KeptSecret>>,
@@ -135,6 +159,18 @@ pub struct Stores {
     newcomers: Newcomers,
     /// What was admitted here while Redis was away, and Redis does not have.
     owed: Owed,
+    /// How the servers are of the store that decides, if it is in Redis.
+    pub current_servers: Arc<Servers>,
+    /// How the servers are of the next store, if that is in Redis.
+    pub next_servers: Arc<Servers>,
+    /// Which counters may deny a request, of requests that no one call decides about.
+    rooms: Rooms,
+    /// This process' clock beside those of Redis' servers.
+    clocks: Arc<Clocks>,
+    /// Other proxies.
+    others: Others,
+    /// What servers may have lost.
+    lost: Lost,
 }
 
 /// The stores, as one worker reaches them.
@@ -148,6 +184,8 @@ pub struct Store {
     ahead: Cell<i64>,
     /// Whether Redis was asked for the secret, or need not be.
     has_looked: Cell<bool>,
+    /// How often another server was primary when Redis was last asked for the secret.
+    elections: Cell<u64>,
 }
 
 /// Where counters are kept.
@@ -164,13 +202,19 @@ const FIRST_CONNECTIONS: Duration = Duration::from_millis(500);
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 impl Stores {
-    /// What `settings` describe; `memory` has the counters that are kept in the process.
-    pub fn new(settings: StoreSettings, memory: MemoryStore) -> Self {
+    /// What `settings` describe; `memory` has the counters that are kept in the process. The instants
+    /// that stores are told are by `clock`.
+    pub fn new(settings: StoreSettings, memory: MemoryStore, clock: Clock) -> Self {
         let moving = Move::new(settings.next.as_ref());
         let newcomers = Newcomers::new(settings.new_per_minute);
+        let rooms = Rooms::new(settings.instances);
         let is_kept = settings.is_shared() && settings.key_secret.is_none();
         let secret = is_kept.then(|| Arc::new(KeptSecret::new(memory.key_secret())));
+        let lost = Lost::new(memory.beside(), &settings);
         Stores {
+            lost,
+            known: memory.beside(),
+            alone: memory.beside(),
             memory: Arc::new(memory),
             settings,
             secret,
@@ -179,6 +223,11 @@ impl Stores {
             unsettled: Arc::default(),
             newcomers,
             owed: Owed::default(),
+            current_servers: Arc::default(),
+            next_servers: Arc::default(),
+            rooms,
+            clocks: Arc::new(Clocks::new(clock)),
+            others: Others::default(),
         }
     }
 
@@ -205,6 +254,16 @@ impl Stores {
         self.owed.len()
     }
 
+    /// How far this process' clock and those of Redis' servers are apart, as far as that is known.
+    pub fn skews(&self) -> Vec<Skew> {
+        self.clocks.all()
+    }
+
+    /// Counters that a server may have lost, and that were not brought to it yet.
+    pub fn lost(&self) -> usize {
+        self.lost.counters().own()
+    }
+
     /// Whether responses say so when Redis did not decide about them.
     pub fn tells_fallback(&self) -> bool {
         self.settings.tells_fallback
@@ -215,19 +274,22 @@ impl Store {
     /// A worker's own connections. They are made by tasks of this thread, which must run local
     /// tasks unless all counters are in the process.
     pub fn start(stores: Arc<Stores>) -> Rc<Store> {
-        let backend = |kind: &StoreKind| match kind {
+        let backend = |kind: &StoreKind, servers: &Arc<Servers>| match kind {
             StoreKind::Memory => Backend::Memory(Arc::clone(&stores.memory)),
             StoreKind::Redis(settings) => {
                 let (secret, counts) = (stores.secret.clone(), Arc::clone(&stores.counts));
-                let patience = stores.settings.deadline;
-                Backend::Redis(RedisStore::start(settings, patience, (secret, counts)))
+                let (servers, clocks) = (Arc::clone(servers), Arc::clone(&stores.clocks));
+                let shared = SharedByWorkers { secret, counts, servers, clocks };
+                Backend::Redis(RedisStore::start(settings, stores.settings.deadline, shared))
             }
         };
-        let current = backend(&stores.settings.current);
-        let next = stores.settings.next.as_ref().map(|moving| backend(&moving.to));
+        let current = backend(&stores.settings.current, &stores.current_servers);
+        let next = stores.settings.next.as_ref();
+        let next = next.map(|moving| backend(&moving.to, &stores.next_servers));
         let (memo, moved) = (RefCell::default(), RefCell::default());
-        let (ahead, has_looked) = (Cell::new(0), Cell::new(false));
-        let store = Rc::new(Store { stores, current, next, memo, moved, ahead, has_looked });
+        let (ahead, has_looked, elections) = (Cell::new(0), Cell::new(false), Cell::new(0));
+        let store =
+            Rc::new(Store { stores, current, next, memo, moved, ahead, has_looked, elections });
         store.learn_secret();
         store
     }
@@ -235,9 +297,9 @@ impl Store {
     /// Takes all `charges` or none, at `now`.
     ///
     /// # Errors
-    /// [`StoreError::NoRoom`] if a charge needs a new counter and there is no room for one, whatever
-    /// its limit says about outages: that is none, and a client that can bring it about must not get
-    /// past a limit by it. [`StoreError::Unanswered`] if Redis does not answer and a limit is closed
+    /// [`StoreError::NoRoom`] if a charge needs a new counter in the process and there is no room for
+    /// one, unless its limit is open then ([`WhenFull`](crate::limit::WhenFull)): a client that can
+    /// bring it about must not get past a limit by it. [`StoreError::Unanswered`] if Redis does not answer and a limit is closed
     /// then. What was taken until then is given back.
     pub async fn charge(
         self: &Rc<Self>,
@@ -245,7 +307,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
         let decision = match (&self.current, &self.next) {
-            (Backend::Memory(memory), None) => memory.charge(charges, now),
+            (Backend::Memory(memory), None) => self.charge_here(memory, charges, now),
             _ => self.charge_elsewhere(charges, now).await,
         };
         if let Err(StoreError::NoRoom(reason)) = &decision {
@@ -298,22 +360,15 @@ impl Store {
         let backend = match outcome.decided_by {
             DecidedBy::Current => &self.current,
             DecidedBy::Next => self.next.as_ref()?,
-            DecidedBy::Local => {
-                if let Adjustment::Take = adjustment {
-                    self.owe(std::slice::from_ref(charge), self.decider(charge.key.owner));
-                }
-                return self.settle_locally(charge, adjustment, now);
-            }
+            DecidedBy::Local => return self.settle_locally(charge, adjustment, now),
             DecidedBy::Nobody => return None,
         };
-        if outcome.decided_by == DecidedBy::Current {
-            self.settle_mirrored(charge, adjustment, now);
-        }
+        self.settle_mirrored((charge, outcome.decided_by), adjustment, now);
         match backend {
             Backend::Memory(memory) => memory.settle(charge, adjustment, now),
             Backend::Redis(redis) => {
                 redis.settle(charge, adjustment, now);
-                self.settle_share(charge, adjustment, now);
+                self.settle_known(charge, adjustment, now);
                 Some(adjusted(outcome.standing, charge.cost, adjustment))
             }
         }
@@ -325,22 +380,31 @@ impl Store {
     }
 
     /// What is due from time to time: drop counters in the process that are over, see to the secret
-    /// that Redis keeps, and let Redis have what was admitted without it.
+    /// that Redis keeps, tell other proxies about this one, and let Redis have what was admitted
+    /// without it.
     pub fn tick(self: &Rc<Self>, now: Timestamp) {
         self.look_after_secret(now);
-        self.stores.memory.sweep(self.local_time(now));
+        self.look_at_others(now);
+        self.stores.memory.sweep(now);
+        let Stores { known, alone, lost, .. } = &*self.stores;
+        for of_redis in [known, alone, lost.counters()] {
+            of_redis.sweep(self.local_time(now));
+        }
+        self.bring_some(now);
         self.pay_some(now);
     }
 
-    /// Waits until it is known whether Redis is there, and what it keeps, before the worker begins:
-    /// what comes first need not be decided without it.
-    pub async fn ready(&self) {
+    /// Waits until it is known whether Redis is there, and what it keeps, and until other proxies
+    /// know of this one, before the worker begins: what comes first need not be decided without
+    /// that.
+    pub async fn ready(self: &Rc<Self>, now: Timestamp) {
         let begun = Instant::now();
+        self.look_at_others(now);
         for redis in self.redis() {
             redis.ready(begun + FIRST_CONNECTIONS).await;
         }
         let deadline = begun + self.look_timeout();
-        while !self.has_looked.get() && Instant::now() < deadline {
+        while !(self.has_looked.get() && self.has_looked_at_others()) && Instant::now() < deadline {
             sleep(Duration::from_millis(1)).await;
         }
     }
@@ -348,6 +412,7 @@ impl Store {
     /// Sends what is still to be put right, before the worker ends.
     pub async fn finish(self: &Rc<Self>, now: Timestamp) {
         let deadline = Instant::now() + LAST_WORDS;
+        self.leave_others(deadline).await;
         self.pay_all(now, deadline).await;
         for redis in self.redis() {
             redis.finish(deadline).await;

@@ -146,6 +146,8 @@ black_box() {
     for script in "${scripts[@]}"; do
         part "$script" run_script "$script" --tollgate "$binary" || true
     done
+    # The others are run by hand, and take some minutes.
+    part drills run_script tests/drills/run.py --tollgate "$binary" short || true
     if [ -n "${TOLLGATE_SCANNERS:-}" ]; then
         script=tests/edge/scanners.py
         part "$script" run_script "$script" --tollgate "$binary" || true

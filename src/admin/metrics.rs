@@ -1,8 +1,12 @@
 //! `GET /metrics`: numbers for Prometheus, in its text format.
 
-use std::{borrow::Cow, fmt::Write};
+use std::{
+    borrow::Cow,
+    fmt::{self, Write},
+    time::Duration,
+};
 
-use super::{Context, Phase, upstreams};
+use super::{Context, stores, upstreams};
 use crate::{
     clock::Timestamp,
     events::Unwritten,
@@ -30,8 +34,8 @@ pub(super) fn text(context: &Context) -> String {
     text.sample(&version, 1);
     text.family("tollgate_start_time_seconds", Kind::Gauge, "When the process was started.");
     text.sample(&[], seconds(context.started));
-    text.family("tollgate_ready", Kind::Gauge, "Whether new requests are taken.");
-    text.sample(&[], u64::from(context.phase.get() == Phase::Serving));
+    text.family("tollgate_ready", Kind::Gauge, "Whether new requests should come.");
+    text.sample(&[], u64::from(context.reasons_not_ready().is_empty()));
 
     let admission = &context.shared.admission;
     text.family("tollgate_connections", Kind::Gauge, "Connections of clients.");
@@ -74,6 +78,9 @@ pub(super) fn text(context: &Context) -> String {
     for reason in NoRoom::ALL {
         text.sample(&[("reason", reason.name())], counts.no_room(reason));
     }
+    let help = "Charges left out for want of room for their counters: their limits are open then.";
+    text.family("tollgate_store_uncounted_total", Kind::Counter, help);
+    text.sample(&[], counts.uncounted());
     let help = "Decisions that Redis did not make, by reason.";
     text.family("tollgate_store_unanswered_total", Kind::Counter, help);
     for reason in Unanswered::ALL {
@@ -82,6 +89,9 @@ pub(super) fn text(context: &Context) -> String {
     let help = "Charges that Redis may have taken: the connection broke before it answered.";
     text.family("tollgate_store_unknown_charges_total", Kind::Counter, help);
     text.sample(&[], counts.unknown());
+    let help = "Redis servers that say that they are primary, and are not used: another one is.";
+    text.family("tollgate_store_rival_primaries", Kind::Gauge, help);
+    text.sample(&[], counts.rivals().report().len() as u64);
     let help =
         "Counters with units that were admitted without Redis, and that it does not have yet.";
     text.family("tollgate_store_owed_counters", Kind::Gauge, help);
@@ -89,12 +99,38 @@ pub(super) fn text(context: &Context) -> String {
     let help = "Requests admitted without Redis that it will never hear of, for lack of room.";
     text.family("tollgate_store_unowed_total", Kind::Counter, help);
     text.sample(&[], counts.unowed());
+    let help = "Counters that a Redis server may have lost, and that were not brought to it yet.";
+    text.family("tollgate_store_lost_counters", Kind::Gauge, help);
+    text.sample(&[], context.shared.stores.lost() as u64);
+    let moving = &context.shared.stores.moving;
+    let help = "Callers of a hundred about whom the next store decides.";
+    text.family("tollgate_store_moved_percent", Kind::Gauge, help);
+    text.sample(&[], moving.moved().into());
+    let help = "1 while callers are mirrored who are to be moved.";
+    text.family("tollgate_store_move_waits", Kind::Gauge, help);
+    text.sample(&[], moving.obstacle().is_some().into());
     let help = "Decisions that were also asked of the next store.";
     text.family("tollgate_store_mirrored_total", Kind::Counter, help);
     text.sample(&[], counts.mirrored());
     let help = "Decisions that the next store made otherwise.";
     text.family("tollgate_store_disagreed_total", Kind::Counter, help);
     text.sample(&[], counts.disagreed());
+    let help = "Decisions that were to be asked of the next store, which did not answer.";
+    text.family("tollgate_store_unmirrored_total", Kind::Counter, help);
+    text.sample(&[], counts.unmirrored());
+    stores::write_metrics(&mut text, &context.shared.stores, context.shared.clock.now());
+
+    let skews = context.shared.stores.skews();
+    let help = "By how much the clock is ahead of that of a Redis server.";
+    text.family("tollgate_store_clock_skew_seconds", Kind::Gauge, help);
+    for skew in &skews {
+        text.sample_real(&[("server", &skew.server)], skew.ahead_seconds());
+    }
+    let help = "Whether Redis' clock counts because this one is too far off.";
+    text.family("tollgate_store_clock_overruled", Kind::Gauge, help);
+    for skew in &skews {
+        text.sample(&[("server", &skew.server)], u64::from(skew.is_overruled));
+    }
 
     let refunds = &context.shared.refunds;
     let help = "Charges that a response's status gives back: given, or withheld by `at_most`.";
@@ -138,6 +174,20 @@ impl Text {
 
     /// A number of the family.
     pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: u64) {
+        self.line(labels, format_args!("{value}"));
+    }
+
+    /// The same where it is not whole, or may be negative.
+    pub(super) fn sample_real(&mut self, labels: &[(&str, &str)], value: f64) {
+        self.line(labels, format_args!("{value}"));
+    }
+
+    /// A time of the family, in seconds.
+    pub(super) fn sample_time(&mut self, labels: &[(&str, &str)], time: Duration) {
+        self.line(labels, format_args!("{:.3}", time.as_secs_f64()));
+    }
+
+    fn line(&mut self, labels: &[(&str, &str)], value: fmt::Arguments<'_>) {
         self.text.push_str(self.name);
         for (at, (label, word)) in labels.iter().enumerate() {
             let word = escaped(word);

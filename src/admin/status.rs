@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Phase, UpstreamStatus, upstreams};
+use super::{Context, Phase, RedisStatus, UpstreamStatus, upstreams};
 use crate::{
+    clock::Timestamp,
     identity::RemoteStatus,
     policy::{HostPattern, Policy},
-    store::{Stores, Unanswered},
+    settings::StoreClock,
+    store::{Rival, Skew, Stores, Unanswered},
 };
 
 /// All that is told. Written by a proxy, and read by `tollgate status`.
@@ -84,6 +86,25 @@ pub struct StoreStatus {
     pub next: Option<String>,
     /// Callers of a hundred that are moved or compared.
     pub percent: Option<u8>,
+    /// What becomes of them: `mirror`, `move` or `move_now`, as the settings say.
+    #[serde(default)]
+    pub mode: Option<String>,
+    /// Callers of a hundred about whom the next store decides.
+    #[serde(default)]
+    pub moved: u8,
+    /// Why others are mirrored who are to be moved.
+    #[serde(default)]
+    pub move_waits_for: Option<String>,
+    /// For how long that will be so at least, in seconds, if that is known.
+    #[serde(default)]
+    pub move_seconds_left: Option<u64>,
+    /// The servers of stores in Redis.
+    #[serde(default)]
+    pub servers: Vec<RedisStatus>,
+    /// Why decisions are made without Redis at the moment, about some callers or all; nothing: they
+    /// are not.
+    #[serde(default)]
+    pub alone: Vec<String>,
     /// Counters in the process.
     pub counters: usize,
     /// Decisions that Redis did not make, by reason.
@@ -92,6 +113,48 @@ pub struct StoreStatus {
     pub mirrored: u64,
     /// Those of them that it made otherwise.
     pub disagreed: u64,
+    /// Decisions that were to be asked of the next store, which did not answer.
+    #[serde(default)]
+    pub unmirrored: u64,
+    /// Counters with units that Redis does not have yet.
+    #[serde(default)]
+    pub owed: usize,
+    /// Requests admitted without Redis that it will never hear of.
+    #[serde(default)]
+    pub unowed: u64,
+    /// Charges that Redis may have taken: the connection broke before it answered.
+    #[serde(default)]
+    pub unknown_charges: u64,
+    /// How far the proxy's clock and those of Redis' servers are apart.
+    #[serde(default)]
+    pub clocks: Vec<ClockStatus>,
+    /// Redis servers that say that they are primary, and are not used.
+    #[serde(default)]
+    pub rivals: Vec<RivalStatus>,
+}
+
+/// The proxy's clock beside that of a Redis server.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct ClockStatus {
+    /// The server.
+    pub server: String,
+    /// By how much the proxy's clock is ahead.
+    pub ahead_seconds: f64,
+    /// Whose time counts: `redis` or `proxy`.
+    pub clock: String,
+    /// Whether that is the server's because the proxy's clock is too far off.
+    pub overruled: bool,
+}
+
+/// A second primary of a shard: what it takes is lost.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct RivalStatus {
+    /// Where it is.
+    pub server: String,
+    /// The name of the shard, or of the service.
+    pub shard: String,
+    /// Where the server is that is used.
+    pub used: String,
 }
 
 /// Keys that are fetched from an issuer.
@@ -128,7 +191,7 @@ impl Status {
             }),
             needs_restart: report.needs_restart.into_iter().map(str::to_owned).collect(),
             policies: policies.iter().map(PolicyStatus::of).collect(),
-            store: StoreStatus::of(&context.shared.stores),
+            store: StoreStatus::of(&context.shared.stores, context.shared.clock.now()),
             upstreams: upstreams::all(&context.shared).into_iter().map(Into::into).collect(),
             remote_keys: context.remote_keys().into_iter().map(Into::into).collect(),
         }
@@ -151,19 +214,53 @@ impl PolicyStatus {
 }
 
 impl StoreStatus {
-    fn of(stores: &Stores) -> StoreStatus {
+    fn of(stores: &Stores, now: Timestamp) -> StoreStatus {
         let counted =
             |reason: &Unanswered| (reason.name().into(), stores.counts.unanswered(*reason));
-        let settings = stores.settings();
+        let (settings, obstacle) = (stores.settings(), stores.moving.obstacle());
         StoreStatus {
             current: settings.current.name().into(),
             next: settings.next.as_ref().map(|next| next.to.name().into()),
             percent: stores.moving.plan().map(|(percent, _)| percent),
+            mode: stores.moving.plan().map(|(_, mode)| mode.name().into()),
+            moved: stores.moving.moved(),
+            move_waits_for: obstacle.as_ref().map(ToString::to_string),
+            move_seconds_left: obstacle.and_then(|obstacle| obstacle.seconds_left()),
+            servers: RedisStatus::all(stores, now),
+            alone: stores.hindrances().iter().map(ToString::to_string).collect(),
             counters: stores.memory.len(),
             unanswered: Unanswered::ALL.iter().map(counted).collect(),
             mirrored: stores.counts.mirrored(),
             disagreed: stores.counts.disagreed(),
+            rivals: stores.counts.rivals().report().into_iter().map(Into::into).collect(),
+            unmirrored: stores.counts.unmirrored(),
+            owed: stores.owed(),
+            unowed: stores.counts.unowed(),
+            unknown_charges: stores.counts.unknown(),
+            clocks: stores.skews().into_iter().map(Into::into).collect(),
         }
+    }
+}
+
+impl From<Skew> for ClockStatus {
+    fn from(skew: Skew) -> Self {
+        let clock = match skew.clock {
+            StoreClock::Redis => "redis",
+            StoreClock::Proxy => "proxy",
+        };
+        ClockStatus {
+            ahead_seconds: skew.ahead_seconds(),
+            server: skew.server,
+            clock: clock.into(),
+            overruled: skew.is_overruled,
+        }
+    }
+}
+
+impl From<Rival> for RivalStatus {
+    fn from(rival: Rival) -> Self {
+        let Rival { server, shard, used } = rival;
+        RivalStatus { server, shard, used }
     }
 }
 

@@ -17,6 +17,7 @@ use super::{
     call::{call, reachable, resolve},
 };
 use crate::{
+    admin::Readiness,
     policy::Sources,
     settings::{ListenerSettings, Settings, read_text},
 };
@@ -77,7 +78,7 @@ impl Asked {
         let (file, sources) = (&arguments.config, Sources::system());
         let settings = Settings::parse(file, &read_text(file, &sources)?, &sources)?;
         if let Some(admin) = settings.admin {
-            return Ok(Asked::Admin(reachable(admin)));
+            return Ok(Asked::Admin(reachable(admin.address)));
         }
         let is_askable = |listener: &&ListenerSettings| {
             listener.tls.is_none()
@@ -95,9 +96,13 @@ impl Asked {
 
 /// Who drains takes no new requests, and is to get none.
 fn ask_admin(address: SocketAddr) -> anyhow::Result<()> {
-    let (status, _) = call(&[address], (Method::GET, "/readyz"), Bytes::new(), PATIENCE)?;
+    let (status, body) = call(&[address], (Method::GET, "/readyz"), Bytes::new(), PATIENCE)?;
     if !status.is_success() {
-        bail!("{address} is not healthy: the answer is {}", status.as_u16());
+        // Another program may answer there.
+        let told: Option<Readiness> = serde_json::from_slice(&body).ok();
+        let reasons = told.map(|told| told.reasons).unwrap_or_default();
+        let why: String = reasons.iter().map(|reason| format!("; {reason}")).collect();
+        bail!("{address} is not healthy: the answer is {}{why}", status.as_u16());
     }
     Ok(())
 }

@@ -29,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Deserialize)]
 struct Done {
     generation: u64,
+    /// Why callers are not moved yet who are to be.
+    move_waits_for: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -41,8 +43,11 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let (status, body) = call(&addresses, (Method::POST, "/reload"), Bytes::new(), PATIENCE)?;
     match status {
         StatusCode::OK => {
-            let Done { generation } = read(&body)?;
+            let Done { generation, move_waits_for } = read(&body)?;
             writeln!(output, "reloaded: generation {generation} is in force")?;
+            if let Some(obstacle) = move_waits_for {
+                writeln!(output, "callers are mirrored, and not moved yet: {obstacle}")?;
+            }
             Ok(())
         }
         StatusCode::UNPROCESSABLE_ENTITY => {

@@ -100,12 +100,13 @@ pub(super) fn serve(
     });
     let access_log = settings.access_log.map(|own| AccessLog::new(own, pipe.clone()));
     let snapshot = settings.store.snapshot.clone();
+    let ready_store = settings.admin.map(|admin| admin.ready_store).unwrap_or_default();
     let shared = Arc::new(Shared::new(configuration, Clock::System).context("cannot start")?);
     let store = Arc::clone(&shared.stores.memory);
     let keeper = snapshot
         .map(|snapshot| Keeper::start(store, snapshot.file, snapshot.every, Clock::System))
         .transpose()?;
-    let mut upkeep = Upkeep::start(&shared, origin, admin)?;
+    let mut upkeep = Upkeep::start(&shared, origin, (admin, ready_store))?;
     let told = Arc::clone(&shared);
     let server = Server { shared, listeners, workers, access_log, drain };
 

@@ -154,6 +154,12 @@ mod tests {
             "on_store_error",
         ),
         (
+            "limits: { core: { per: host, rate: 5/hour, WORD } }",
+            Kind::Policy,
+            "limit",
+            "on_store_full",
+        ),
+        (
             "limits: { core: { per: host, rate: 5/hour, refund: { WORD } } }",
             Kind::Policy,
             "refund_section",

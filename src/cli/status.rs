@@ -14,7 +14,8 @@ use super::{
     reload::{read, write_problems},
 };
 use crate::admin::{
-    EndpointStatus, Phase, PolicyStatus, RemoteKeysStatus, Status, StoreStatus, UpstreamStatus,
+    EndpointStatus, Phase, PolicyStatus, RedisStatus, RemoteKeysStatus, RivalStatus, Status,
+    StoreStatus, UpstreamStatus,
 };
 
 /// Ask a running proxy how it is
@@ -113,12 +114,56 @@ fn write_upstream(output: &mut dyn Write, upstream: &UpstreamStatus) -> std::io:
 fn write_store(output: &mut dyn Write, store: &StoreStatus) -> std::io::Result<()> {
     write!(output, "store: {}", store.current)?;
     if let Some(next) = &store.next {
-        write!(output, ", {} % of the callers to {next}", store.percent.unwrap_or_default())?;
+        let (percent, mode) = (store.percent.unwrap_or_default(), store.mode.as_deref());
+        write!(output, ", {percent} % of the callers to {next} ({})", mode.unwrap_or("move"))?;
+        if store.unmirrored > 0 {
+            write!(output, ", {} decisions that it was not asked for in time", store.unmirrored)?;
+        }
     }
     write!(output, ", {} counters in the process", store.counters)?;
     let unanswered: u64 = store.unanswered.values().sum();
     if unanswered > 0 {
         write!(output, ", {unanswered} decisions that redis did not make")?;
+    }
+    if store.owed > 0 {
+        write!(output, ", {} counters with something that redis does not have yet", store.owed)?;
+    }
+    writeln!(output)?;
+    for why in &store.alone {
+        writeln!(output, "limits are decided without redis: {why}")?;
+    }
+    for server in &store.servers {
+        write_redis(output, server)?;
+    }
+    for clock in store.clocks.iter().filter(|clock| clock.overruled) {
+        let (server, apart) = (&clock.server, clock.ahead_seconds.abs());
+        let word = if clock.ahead_seconds > 0.0 { "ahead" } else { "behind" };
+        writeln!(output, "  {server}: limits go by its clock; the proxy's is {apart:.1} s {word}")?;
+    }
+    for RivalStatus { server, shard, used } in &store.rivals {
+        writeln!(output, "two primaries of {shard}: {used} is used, {server} is not")?;
+    }
+    if let Some(obstacle) = &store.move_waits_for {
+        let moved = store.moved;
+        writeln!(output, "{moved} % are moved, and others are mirrored for now: {obstacle}")?;
+    }
+    Ok(())
+}
+
+fn write_redis(output: &mut dyn Write, redis: &RedisStatus) -> std::io::Result<()> {
+    let RedisStatus { store, server, role, health, since, .. } = redis;
+    write!(output, "redis {server} of the {store} store: {role}, {health} since {since}")?;
+    match (redis.follows, redis.lag) {
+        (Some(true), Some(lag)) => write!(output, ", {lag:.1} s behind")?,
+        (Some(false), _) => write!(output, ", does not follow its primary")?,
+        _ => {}
+    }
+    if let Some(words) = &redis.refusal {
+        write!(output, ", refuses charges: {words}")?;
+    } else if health != "serving"
+        && let Some(error) = &redis.last_error
+    {
+        write!(output, ": {error}")?;
     }
     writeln!(output)
 }

@@ -222,6 +222,7 @@ impl<'r, 'p> Charges<'r, 'p> {
                 scope: limit.scope(),
                 origin,
                 fallback: limit.fallback,
+                full: limit.full,
             };
             asked.charges.push(charge);
             let bound = allowance.refunds.as_ref().filter(|_| may_be_refunded && charge.takes());

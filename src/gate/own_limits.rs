@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     identity::Identity,
-    limit::{Align, Charge, Fallback, FixedWindow, Key, LimitId, Quota},
+    limit::{Align, Charge, Fallback, FixedWindow, Key, LimitId, Quota, WhenFull},
     policy::{
         Allowance, Cost, Enforcement, KeyPart, Limit, OnMissing, OpenParts, Overrides, Per, Refund,
         Statuses,
@@ -53,6 +53,7 @@ impl OwnLimit {
             count_when: None,
             enforcement: Enforcement::Everybody,
             fallback: Fallback::Local,
+            full: WhenFull::default(),
             candidate: Vec::new(),
             open: OpenParts::default(),
         };
@@ -88,6 +89,7 @@ impl OwnLimit {
             stance: role.stance(),
             scope: limit.scope(),
             fallback: limit.fallback,
+            full: limit.full,
             origin: keys.origin(limit.open),
         });
     }

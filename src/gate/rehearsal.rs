@@ -100,7 +100,7 @@ impl Rehearsal {
     /// Over the counters that a proxy has. It starts local tasks of this thread if they are in Redis.
     pub async fn of_running(shared: Arc<Shared>) -> Rehearsal {
         let store = Store::start(Arc::clone(&shared.stores));
-        store.ready().await;
+        store.ready(shared.clock.now()).await;
         Rehearsal::over(shared, store)
     }
 

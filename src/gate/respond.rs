@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use http::{HeaderValue, Response, StatusCode, request::Parts};
 
 use super::{
-    X_REQUEST_ID, cors,
+    X_REQUEST_ID,
+    charges::Role,
+    cors,
     head::Head,
     judge::{Judge, Passage},
     stamp::stamp,
@@ -139,17 +141,19 @@ impl Judge {
     }
 }
 
-/// How the caller of a judged request stands, as it asked.
+/// How the caller of a judged request stands, as it asked, on all limits that are enforced: one that
+/// nobody decides about for the moment is one all the same.
 pub(super) fn standings_of(passage: &Passage<'_>) -> Response<Body> {
     let Some(tally) = &passage.tally else { return standings([], None) };
     // Of several windows, the last is the one that a limit is known by.
     let mut resources: Vec<(&str, &Standing)> = Vec::new();
-    for item in tally.enforced() {
+    for item in tally.asked_for() {
         let name = &*item.asked.limit.name;
         match resources.last_mut() {
             Some(last) if last.0 == name => last.1 = item.standing(),
             _ => resources.push((name, item.standing())),
         }
     }
-    standings(resources, tally.told().map(|item| item.standing()))
+    let rate = tally.asked_for().filter(|item| item.asked.role == Role::Primary).last();
+    standings(resources, rate.map(|item| item.standing()))
 }

@@ -64,7 +64,7 @@ impl Shared {
         let Configuration { settings, policies } = configuration;
         let memory = counters(&settings.store, clock.now()).map_err(io::Error::other)?;
         let lookups = Lookups::new(settings.store.deadline);
-        let stores = Arc::new(Stores::new(settings.store, memory));
+        let stores = Arc::new(Stores::new(settings.store, memory, clock.clone()));
         let shared = Shared {
             policies: ArcSwap::default(),
             identifier: Identifier::new(
@@ -136,6 +136,7 @@ impl Shared {
         if let Some(keeper) = &self.keeper {
             keeper.adopt(&mut policies);
         }
+        self.stores.moving.set_longest(policies.longest());
         self.policies.swap(Arc::new(policies))
     }
 }
@@ -144,7 +145,7 @@ impl Shared {
 pub(super) fn fresh_stores() -> Arc<Stores> {
     let settings = StoreSettings::in_process();
     let memory = MemoryStore::new(settings.bounds, NO_SECRET);
-    Arc::new(Stores::new(settings, memory))
+    Arc::new(Stores::new(settings, memory, Clock::System))
 }
 
 /// Whoever has put a proxy in front reads the log within the hour; whoever fakes a chain fills none.

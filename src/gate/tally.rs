@@ -120,11 +120,19 @@ impl<'p> Tally<'p> {
 
     /// All charges about which anything is known, in order, but for those that bound refunds.
     pub(super) fn items(&self) -> impl Iterator<Item = Item<'_, 'p>> {
+        let is_known = |item: &Item<'_, '_>| item.outcome.decided_by != DecidedBy::Nobody;
+        self.all().filter(is_known).filter(|item| item.asked.role != Role::Refund)
+    }
+
+    fn all(&self) -> impl Iterator<Item = Item<'_, 'p>> {
         let asked = self.asked.limits.iter().zip(&self.asked.charges);
         let items = asked.zip(&self.outcomes);
-        let items = items.map(|((asked, charge), outcome)| Item { asked, charge, outcome });
-        let is_known = |item: &Item<'_, '_>| item.outcome.decided_by != DecidedBy::Nobody;
-        items.filter(is_known).filter(|item| item.asked.role != Role::Refund)
+        items.map(|((asked, charge), outcome)| Item { asked, charge, outcome })
+    }
+
+    /// The limits that are more than counted, those among them about which nobody decides.
+    pub(super) fn asked_for(&self) -> impl Iterator<Item = Item<'_, 'p>> {
+        self.all().filter(|item| matches!(item.asked.role, Role::Primary | Role::Secondary))
     }
 
     /// Units that the request has cost one of them in the end: none if it was denied, or if that one

@@ -161,6 +161,11 @@ impl Algorithm for Concurrency {
     }
 
     fn add(&self, _leases: &mut Leases, _other: &Leases, _now: Timestamp) {}
+
+    /// Nothing, for the same reason.
+    fn join(&self, _leases: &mut Leases, _other: &Leases, _now: Timestamp) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 use std::num::NonZeroU32;
 
 use super::{
-    Bucket, FixedWindow, Leases, Level, Log, Quota, SlidingLog, State, TokenBucket, Window,
-    Windows, concurrency::Concurrency,
+    Algorithm, AnyState, Bucket, FixedWindow, Leases, Level, Log, Part, Quota, SlidingLog,
+    Standing, State, TokenBucket, Window, Windows, concurrency::Concurrency, with_algorithm,
 };
 use crate::clock::Timestamp;
 
@@ -54,22 +54,15 @@ impl Count {
         }
     }
 
-    /// Whether this holds more than another count of the same limit: then it counts what that does,
-    /// and more.
-    pub fn exceeds(&self, other: &Count, now: Timestamp) -> bool {
-        match (self, other) {
-            (Count::FixedWindow(this), Count::FixedWindow(other)) => {
-                other.is_over(now) || this.used > other.used
-            }
-            (Count::SlidingWindow(this), Count::SlidingWindow(other)) => {
-                (this.expires, this.current) > (other.expires, other.current)
-            }
-            // What is owed longer is more.
-            (Count::TokenBucket(this), Count::TokenBucket(other)) => {
-                (this.full, this.deficit) > (other.full, other.deficit)
-            }
-            (Count::Gcra(this), Count::Gcra(other)) => this.full > other.full,
-            _ => false,
+    /// The state that holds this; none of leases, which only who holds them knows.
+    pub fn state(&self) -> Option<AnyState> {
+        match self {
+            Count::FixedWindow(window) => Some(window.to_any()),
+            Count::SlidingWindow(windows) => Some(windows.to_any()),
+            Count::SlidingLog { .. } => Log::of(self).map(|log| log.to_any()),
+            Count::TokenBucket(bucket) => Some(bucket.to_any()),
+            Count::Gcra(level) => Some(level.to_any()),
+            Count::Concurrency { .. } => None,
         }
     }
 
@@ -102,6 +95,14 @@ impl Count {
     }
 }
 
+fn standing_of<A: Algorithm<State: Part>>(
+    algorithm: &A,
+    state: &AnyState,
+    now: Timestamp,
+) -> Option<Standing> {
+    Some(algorithm.standing(Part::of_any(state)?, now))
+}
+
 impl<S: Countable> From<&S> for Count {
     fn from(state: &S) -> Count {
         state.count()
@@ -109,6 +110,16 @@ impl<S: Countable> From<&S> for Count {
 }
 
 impl Quota {
+    /// How a counter that holds this stands at `now`; none if it is the state of another algorithm.
+    pub fn standing_of(&self, state: &AnyState, now: Timestamp) -> Option<Standing> {
+        with_algorithm!(self, algorithm => standing_of(algorithm, state, now))
+    }
+
+    /// How a counter that was never charged stands at `now`.
+    pub fn standing_of_unused(&self, now: Timestamp) -> Standing {
+        with_algorithm!(self, algorithm => algorithm.standing(&Default::default(), now))
+    }
+
     /// The part of one of so many instances that decide each for itself, rounded up: nobody is
     /// locked out. What can be counted exactly still can, for no number grows.
     #[must_use]

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, Bytes, Calendar, MAX_SKEW, Receipt, Retry, Standing, State};
+use super::{Algorithm, Bytes, Calendar, MAX_SKEW, Receipt, Retry, Standing, State, borne};
 use crate::clock::Timestamp;
 
 /// `limit` units in each window.
@@ -89,16 +89,23 @@ impl State for Window {
 impl FixedWindow {
     /// The window at `now`: the stored one while it is open, else a fresh one.
     ///
-    /// An end further away than a window and the tolerated skew means that the clock went back; the
-    /// end is moved to where it would be now, and the count kept.
+    /// One that is ahead means that the clock went back; its end is moved to where it would be now, and
+    /// the count kept.
     fn open(&self, window: &Window, now: Timestamp) -> Window {
         if window.is_over(now) {
             Window { used: 0, reset: self.align.end(now) }
-        } else if window.reset > now + self.align.max_length() + MAX_SKEW {
+        } else if self.is_ahead(window, now) {
             Window { used: window.used, reset: self.align.end(now) }
         } else {
             *window
         }
+    }
+
+    /// Whether no clock that is as far ahead as is borne could have opened it.
+    fn is_ahead(&self, window: &Window, now: Timestamp) -> bool {
+        let length = self.align.max_length();
+        // Ends of calendars take time to find out, and hardly ever does one matter.
+        window.reset > now + length && window.reset > self.align.end(now + borne(length))
     }
 
     /// The receipt of the charge that made `window` what it is.
@@ -168,6 +175,15 @@ impl Algorithm for FixedWindow {
             let used = if is_over { 0 } else { open.used };
             *window = Window { used: used.saturating_add(other.used), ..open };
         }
+    }
+
+    fn join(&self, window: &mut Window, other: &Window, now: Timestamp) -> bool {
+        let used = |window: &Window| if window.is_over(now) { 0 } else { window.used };
+        let is_more = used(other) > used(window);
+        if is_more {
+            *window = *other;
+        }
+        is_more
     }
 }
 

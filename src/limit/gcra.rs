@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, Bytes, MAX_SKEW, Receipt, Retry, Standing, State};
+use super::{Algorithm, Bytes, Receipt, Retry, Standing, State, borne};
 use crate::clock::Timestamp;
 
 /// `burst` units at once, and `limit` in each window in the long run.
@@ -90,7 +90,7 @@ impl Gcra {
         if level.is_over(now) {
             return Level { level: 0, at: now_rounded, full: now_rounded };
         }
-        if level.at > now + MAX_SKEW {
+        if level.at > now + borne(self.window) {
             return self.draining(level.level, now_rounded);
         }
         let at = level.at.max(now_rounded);
@@ -185,7 +185,7 @@ impl Algorithm for Gcra {
     }
 
     fn penalize(&self, level: &mut Level, _cost: u32, now: Timestamp) {
-        if level.at > now + MAX_SKEW {
+        if level.at > now + borne(self.window) {
             *level = self.drain(level, now);
         }
     }
@@ -218,6 +218,16 @@ impl Algorithm for Gcra {
         if other.level > 0 {
             *level = self.draining(rest.level.saturating_add(other.level), rest.at);
         }
+    }
+
+    /// The one that is empty later.
+    fn join(&self, level: &mut Level, other: &Level, now: Timestamp) -> bool {
+        let [rest, other] = [&*level, other].map(|level| self.drain(level, now));
+        let is_more = other.full > rest.full;
+        if is_more {
+            *level = other;
+        }
+        is_more
     }
 }
 

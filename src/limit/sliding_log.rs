@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::{Algorithm, Bytes, MAX_SKEW, Receipt, Retry, Standing, State};
+use super::{Algorithm, Bytes, Receipt, Retry, Standing, State, borne};
 use crate::clock::Timestamp;
 
 /// `limit` units in any `window`.
@@ -30,11 +30,13 @@ pub struct Log {
     expires: Timestamp,
 }
 
+/// A charge. Its instant and its number name it, and entries are in the order of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    at: Timestamp,
-    cost: u32,
-    number: u64,
+pub(crate) struct Entry {
+    pub(crate) at: Timestamp,
+    pub(crate) cost: u32,
+    /// Tells apart what was charged at the same instant.
+    pub(crate) number: u64,
 }
 
 /// What standings tell of a log: for a store that does not hand out the whole of it.
@@ -46,6 +48,12 @@ pub(crate) struct Tail {
     pub(crate) reset: Option<Timestamp>,
     /// If no unit fits: when so many will have left that one does.
     pub(crate) next: Option<Timestamp>,
+}
+
+impl Entry {
+    fn name(&self) -> (Timestamp, u64) {
+        (self.at, self.number)
+    }
 }
 
 impl State for Log {
@@ -88,9 +96,35 @@ impl Log {
         log
     }
 
-    /// When each entry was made, and what it costs; oldest first.
-    pub(crate) fn costs(&self) -> impl Iterator<Item = (Timestamp, u32)> + '_ {
-        self.entries.iter().map(|entry| (entry.at, entry.cost))
+    /// A log of these entries, oldest first, whose next charge has this number; none of those that
+    /// cost nothing.
+    pub(crate) fn of_entries(
+        entries: impl Iterator<Item = Entry>,
+        charges: u64,
+        window: Duration,
+    ) -> Log {
+        let entries: VecDeque<Entry> = entries.filter(|entry| entry.cost > 0).collect();
+        let units = entries.iter().map(|entry| u64::from(entry.cost)).sum();
+        let expires = entries.back().map_or(Timestamp::default(), |newest| newest.at + window);
+        Log { entries, units, charges, expires }
+    }
+
+    /// Its entries, oldest first, and the number of the next charge. Where there are more than
+    /// `most`, neighbours make up one, which counts for as long as the newest of them and has its
+    /// name.
+    pub(crate) fn condensed(&self, most: usize) -> (Vec<Entry>, u64) {
+        let size = self.entries.len().div_ceil(most.max(1)).max(1);
+        let newest_first: Vec<&Entry> = self.entries.iter().rev().collect();
+        let mut entries: Vec<Entry> = newest_first
+            .chunks(size)
+            .filter_map(|group| {
+                let newest = group.first()?;
+                let cost = group.iter().fold(0_u32, |sum, entry| sum.saturating_add(entry.cost));
+                Some(Entry { cost, ..**newest })
+            })
+            .collect();
+        entries.reverse();
+        (entries, self.charges)
     }
 
     /// Units of all entries, when the newest was made, and when it no longer counts.
@@ -98,20 +132,20 @@ impl Log {
         let newest = self.entries.back().map_or(Timestamp::default(), |newest| newest.at);
         (u32::try_from(self.units).unwrap_or(u32::MAX), newest, self.expires)
     }
-
-    /// Now, as the log sees it. A clock that is a little behind the newest entry is taken to be at
-    /// it. If it is further behind, it went back, and entries ahead of it count as of now.
-    fn time(&self, now: Timestamp) -> Timestamp {
-        match self.entries.back() {
-            Some(newest) if newest.at <= now + MAX_SKEW => newest.at.max(now),
-            _ => now,
-        }
-    }
 }
 
 impl SlidingLog {
     /// Most units that a log can hold: one entry may be needed for each.
     pub const MAX_LIMIT: u32 = 10_000;
+
+    /// Now, as the log sees it. A clock that is a little behind the newest entry is taken to be at
+    /// it. If it is further behind, it went back, and entries ahead of it count as of now.
+    fn time(&self, log: &Log, now: Timestamp) -> Timestamp {
+        match log.entries.back() {
+            Some(newest) if newest.at <= now + borne(self.window) => newest.at.max(now),
+            _ => now,
+        }
+    }
 
     fn has_left(&self, entry: &Entry, time: Timestamp) -> bool {
         time.saturating_since(entry.at) >= self.window
@@ -200,21 +234,21 @@ impl Algorithm for SlidingLog {
     fn admits(&self, log: &Log, cost: u32, now: Timestamp) -> bool {
         // What has left needs a look only if it could make the difference.
         let fits = |used: u64| used + u64::from(cost) <= u64::from(self.limit);
-        fits(log.units) || fits(self.used(log, log.time(now)))
+        fits(log.units) || fits(self.used(log, self.time(log, now)))
     }
 
     /// A charge that is admitted has an entry of its own. What is taken beyond the limit has one
     /// while there are fewer than `limit`; from then on it joins the newest entry, so that it is
     /// counted in bounded memory, and none of it for too short a time.
     fn take(&self, log: &mut Log, cost: u32, now: Timestamp) -> Receipt {
-        let time = log.time(now);
+        let time = self.time(log, now);
         self.heal(log, time);
         self.forget(log, time);
         self.append(log, cost, time)
     }
 
     fn standing(&self, log: &Log, now: Timestamp) -> Standing {
-        let time = log.time(now);
+        let time = self.time(log, now);
         let used = self.used(log, time);
         let newest = log.entries.back().filter(|_| used > 0);
         let excess = (used + 1).saturating_sub(self.limit.into());
@@ -227,26 +261,22 @@ impl Algorithm for SlidingLog {
     }
 
     fn retry(&self, log: &Log, cost: u32, now: Timestamp) -> Retry {
-        let time = log.time(now);
+        let time = self.time(log, now);
         let excess = (self.used(log, time) + u64::from(cost)).saturating_sub(self.limit.into());
         self.retry_after(self.freed(log, excess, time), cost, now)
     }
 
     fn penalize(&self, log: &mut Log, _cost: u32, now: Timestamp) {
-        let time = log.time(now);
+        let time = self.time(log, now);
         self.heal(log, time);
     }
 
     /// Takes it off the charge's own entry. An entry that was moved since, because a clock went back
     /// or another charge joined it, keeps what it has.
     fn give_back(&self, log: &mut Log, receipt: Receipt, cost: u32, _now: Timestamp) {
-        let Ok(index) = log.entries.binary_search_by_key(&receipt.number, |entry| entry.number)
-        else {
-            return;
-        };
-        let Some(entry) = log.entries.get_mut(index).filter(|entry| entry.at == receipt.at) else {
-            return;
-        };
+        let name = (receipt.at, receipt.number);
+        let Ok(index) = log.entries.binary_search_by_key(&name, Entry::name) else { return };
+        let Some(entry) = log.entries.get_mut(index) else { return };
         let cost = cost.min(entry.cost);
         entry.cost -= cost;
         log.units = log.units.saturating_sub(u64::from(cost));
@@ -259,7 +289,7 @@ impl Algorithm for SlidingLog {
 
     /// The entries that came since, and what joined the newest that there was.
     fn beyond(&self, log: &Log, base: &Log, now: Timestamp) -> Option<Log> {
-        let time = log.time(now);
+        let time = self.time(log, now);
         let mut beyond = Log::default();
         for entry in log.entries.iter().filter(|entry| !self.has_left(entry, time)) {
             let known = base.entries.back().filter(|newest| newest.number == entry.number);
@@ -276,7 +306,7 @@ impl Algorithm for SlidingLog {
     /// An entry joins the first one that is not older, so that entries keep their order and their
     /// numbers; those that are newer than all come after them.
     fn add(&self, log: &mut Log, other: &Log, now: Timestamp) {
-        let time = log.time(now);
+        let time = self.time(log, now);
         self.heal(log, time);
         self.forget(log, time);
         for entry in other.entries.iter().filter(|entry| !self.has_left(entry, time)) {
@@ -292,6 +322,44 @@ impl Algorithm for SlidingLog {
                 }
             }
         }
+    }
+
+    /// From each instant on, as many units as the log of the two that has more since then. A charge
+    /// that both have is counted once, though their clocks may differ: it counts for as long as it
+    /// does in either. One that only one of them has is counted unless the other has as many that
+    /// are newer.
+    fn join(&self, log: &mut Log, other: &Log, now: Timestamp) -> bool {
+        let mut other = other.clone();
+        let time = self.time(log, now).max(self.time(&other, now));
+        for log in [&mut *log, &mut other] {
+            self.heal(log, time);
+            self.forget(log, time);
+        }
+        let mut joined: VecDeque<Entry> = VecDeque::new();
+        let [mut ours, mut theirs, mut units] = [0_u64; 3];
+        let mut here = log.entries.iter().rev().peekable();
+        let mut there = other.entries.iter().rev().peekable();
+        loop {
+            let heads = [here.peek(), there.peek()].map(|head| head.map(|entry| entry.name()));
+            let Some(name) = heads.into_iter().flatten().max() else { break };
+            let is_next = |entry: &&Entry| entry.name() == name;
+            ours += here.next_if(is_next).map_or(0, |entry| u64::from(entry.cost));
+            theirs += there.next_if(is_next).map_or(0, |entry| u64::from(entry.cost));
+            let cost = u32::try_from(ours.max(theirs) - units).unwrap_or(u32::MAX);
+            if cost == 0 {
+                continue;
+            }
+            units += u64::from(cost);
+            // While so many entries count, nothing fits whatever is older: memory stays bounded.
+            let is_full = joined.len() >= self.limit.max(1) as usize;
+            match joined.front_mut().filter(|_| is_full) {
+                Some(oldest) => oldest.cost = oldest.cost.saturating_add(cost),
+                None => joined.push_front(Entry { at: name.0, cost, number: name.1 }),
+            }
+        }
+        let charges = log.charges.max(other.charges);
+        *log = Log::of_entries(joined.into_iter(), charges, self.window);
+        units > ours
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, Bytes, MAX_SKEW, Receipt, Retry, Standing, State};
+use super::{Algorithm, Bytes, Receipt, Retry, Standing, State, borne};
 use crate::clock::Timestamp;
 
 /// `limit` units in any `window`, by estimate.
@@ -86,7 +86,7 @@ impl SlidingWindow {
 
         let (start, current, previous) = if windows.is_over(now) {
             (start, 0, 0)
-        } else if last > (now + MAX_SKEW).as_micros() {
+        } else if last > (now + borne(self.window)).as_micros() {
             (start, windows.current, 0)
         } else if last >= start {
             (last, windows.current, windows.previous)
@@ -95,6 +95,19 @@ impl SlidingWindow {
         };
         let elapsed = (now.as_micros().saturating_sub(start) / self.unit).min(self.length());
         Open { current, previous, start, elapsed }
+    }
+
+    /// The same when the window that begins at `start` is the present one: the clock may be a little
+    /// behind it.
+    fn reach(&self, open: Open, start: u64) -> Open {
+        let length = self.length() * self.unit;
+        match start.saturating_sub(open.start) {
+            0 => open,
+            ahead => {
+                let previous = if ahead == length { open.current } else { 0 };
+                Open { current: 0, previous, start, elapsed: 0 }
+            }
+        }
     }
 
     /// What a window that has ended can count for: no more than the limit, lest one that was lowered
@@ -225,6 +238,20 @@ impl Algorithm for SlidingWindow {
         let current = open.current.saturating_add(other.current);
         let previous = open.previous.saturating_add(other.previous);
         *windows = self.store(&Open { current, previous, ..open });
+    }
+
+    /// The greater of both for each of the two windows.
+    fn join(&self, windows: &mut Windows, other: &Windows, now: Timestamp) -> bool {
+        let [open, other] = [&*windows, other].map(|windows| self.open(windows, now));
+        let start = open.start.max(other.start);
+        let [open, other] = [open, other].map(|open| self.reach(open, start));
+        let is_more = other.current > open.current;
+        if is_more || other.previous > open.previous {
+            let current = open.current.max(other.current);
+            let previous = open.previous.max(other.previous);
+            *windows = self.store(&Open { current, previous, ..open });
+        }
+        is_more
     }
 }
 

@@ -13,6 +13,7 @@
 //! Histories advance by microseconds up to a few seconds: subjects have windows of about as much,
 //! and capacities of about ten.
 
+pub(super) mod apart;
 pub(super) mod history;
 mod model;
 pub(super) mod properties;
@@ -73,6 +74,7 @@ macro_rules! owes {
             prop_no_input_panics_or_overflows,
             prop_what_was_taken_since_can_be_added,
             prop_sum_of_two_counters_holds_what_either_does,
+            prop_join_of_two_counters_holds_the_greater,
         ] }
     };
     ($subjects:expr => [$($property:ident),+ $(,)?]) => {

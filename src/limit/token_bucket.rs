@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, Bytes, MAX_SKEW, Receipt, Retry, Standing, State};
+use super::{Algorithm, Bytes, Receipt, Retry, Standing, State, borne};
 use crate::clock::Timestamp;
 
 /// Up to `capacity` units, and `refill` more every interval.
@@ -77,7 +77,7 @@ impl TokenBucket {
         if bucket.is_over(now) {
             return full;
         }
-        if bucket.mark > now + MAX_SKEW {
+        if bucket.mark > now + borne(self.interval) {
             return self.refilling(bucket.deficit, now);
         }
         let interval = self.interval_micros();
@@ -175,7 +175,7 @@ impl Algorithm for TokenBucket {
         if starts_over {
             let Bucket { deficit, mark, .. } = self.refilled(bucket, now);
             *bucket = self.refilling(deficit, mark.max(now));
-        } else if bucket.mark > now + MAX_SKEW {
+        } else if bucket.mark > now + borne(self.interval) {
             *bucket = self.refilled(bucket, now);
         }
     }
@@ -208,6 +208,16 @@ impl Algorithm for TokenBucket {
             let mark = if rest.deficit > 0 { rest.mark } else { other.mark };
             *bucket = self.refilling(rest.deficit.saturating_add(other.deficit), mark);
         }
+    }
+
+    /// The one that lacks more; of two that lack as much, the one that is full later.
+    fn join(&self, bucket: &mut Bucket, other: &Bucket, now: Timestamp) -> bool {
+        let [rest, other] = [&*bucket, other].map(|bucket| self.refilled(bucket, now));
+        let is_more = (other.deficit, other.full) > (rest.deficit, rest.full);
+        if is_more {
+            *bucket = other;
+        }
+        is_more
     }
 }
 

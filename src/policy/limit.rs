@@ -3,7 +3,7 @@
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::Overrides;
-use crate::limit::{Fallback, LimitId, Quota, Scope};
+use crate::limit::{Fallback, LimitId, Quota, Scope, WhenFull};
 
 /// A named rule: how much, by tier, and what it is counted per.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct Limit {
     pub enforcement: Enforcement,
     /// What becomes of its charges if the store does not answer: `on_store_error`.
     pub fallback: Fallback,
+    /// What becomes of them if the process has no room for a counter: `on_store_full`.
+    pub full: WhenFull,
     /// Rates that are tried out beside those in force, by the tier's position; empty: none are.
     pub candidate: Vec<Allowances>,
 }

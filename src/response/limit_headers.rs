@@ -30,10 +30,12 @@ pub struct LimitHeaders {
 }
 
 impl LimitHeaders {
-    /// What `standing` says about `limit`.
+    /// What `standing` says about `limit`. Where that is told by another limit than the policy's, such
+    /// as a lone proxy's share, it is that one.
     pub fn new(limit: &Limit, allowance: &Allowance, standing: &Standing) -> Self {
+        let is_whole = standing.limit == allowance.quota.capacity();
         LimitHeaders {
-            limit: allowance.limit.clone(),
+            limit: if is_whole { allowance.limit.clone() } else { standing.limit.into() },
             remaining: standing.remaining.into(),
             used: standing.used.into(),
             reset: told_reset(standing).ceil_secs().into(),

@@ -14,6 +14,26 @@ use crate::{
     yaml::{Document, Problem, Spanned, Value},
 };
 
+/// Where whoever runs the proxy can ask how it is, and what it answers there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdminSettings {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What the store has to do with whether the proxy is ready.
+    pub ready_store: ReadyStore,
+}
+
+/// What the store has to do with whether the proxy is ready.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadyStore {
+    /// The proxy is not ready while Redis does not decide.
+    Require,
+    /// Nothing: each limit says what becomes of it while Redis does not decide. All proxies of a fleet
+    /// share a store, and when it is away a load balancer would have nobody left to send to.
+    #[default]
+    Ignore,
+}
+
 /// Where whoever runs the proxy can ask how it is.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "admin section")]
@@ -22,14 +42,33 @@ pub(super) struct RawAdmin {
     /// Whoever reaches it needs no password.
     #[schemars(extend("examples" = ["127.0.0.1:9901"]))]
     pub(super) address: Spanned<String>,
+    /// When `/readyz` says that the proxy is ready.
+    #[serde(default)]
+    #[schemars(extend("examples" = [{ "store": "require" }]))]
+    ready: RawReady,
+}
+
+/// When the proxy is ready to take requests.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "ready section")]
+struct RawReady {
+    /// `require`: not while Redis does not decide about some callers; for limits that are `closed`
+    /// then, and a load balancer with somewhere else to send to. `ignore`: limits do as their
+    /// `on_store_error` says. Default: ignore.
+    #[schemars(extend("enum" = ["require", "ignore"]))]
+    store: Option<Spanned<String>>,
 }
 
 impl Checker<'_> {
-    pub(super) fn admin(&mut self, raw: Option<&RawAdmin>) -> Option<SocketAddr> {
-        let raw = &raw?.address;
+    pub(super) fn admin(&mut self, raw: Option<&RawAdmin>) -> Option<AdminSettings> {
+        let RawAdmin { address: raw, ready } = raw?;
+        let ready_store = ready.store.as_ref().and_then(|word| {
+            let words = [("require", ReadyStore::Require), ("ignore", ReadyStore::Ignore)];
+            self.one_of(word, &words)
+        });
         let address = self.address(raw)?;
         self.warn_of_public_admin(raw, address);
-        Some(address)
+        Some(AdminSettings { address, ready_store: ready_store.unwrap_or_default() })
     }
 }
 

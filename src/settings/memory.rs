@@ -24,7 +24,8 @@ pub struct SnapshotSettings {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "memory section")]
 pub(super) struct RawMemory {
-    /// Counters in use at most. Past it, new callers get 503. Addresses leave an eighth of them to
+    /// Counters in use at most. Past it, new callers get 503, or pass where a limit is open then
+    /// (`on_store_full`). Addresses leave an eighth of them to
     /// verified callers, and IPv6 networks another to IPv4 addresses. Default: 2000000.
     #[schemars(range(min = 1))]
     #[schemars(extend("examples" = [2000000]))]

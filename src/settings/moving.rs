@@ -19,8 +19,22 @@ pub struct Moving {
 pub enum MoveMode {
     /// Both stores are charged, the current one decides, and disagreements are counted.
     Mirror,
-    /// The next store decides, from where the caller stood in the current one.
+    /// The next store decides, from where the caller stood in the current one, once every proxy that
+    /// shares one of them charges both.
     Move,
+    /// The same at once, whatever other proxies do.
+    MoveNow,
+}
+
+impl MoveMode {
+    /// What the settings call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            MoveMode::Mirror => "mirror",
+            MoveMode::Move => "move",
+            MoveMode::MoveNow => "move_now",
+        }
+    }
 }
 
 impl Checker<'_> {
@@ -33,7 +47,11 @@ impl Checker<'_> {
         {
             self.refuse(place, "more than all callers", "write 0 to 100");
         }
-        let modes = [("mirror", MoveMode::Mirror), ("move", MoveMode::Move)];
+        let modes = [
+            ("mirror", MoveMode::Mirror),
+            ("move", MoveMode::Move),
+            ("move_now", MoveMode::MoveNow),
+        ];
         let mode = raw.mode.as_ref().and_then(|raw| self.one_of(raw, &modes));
         let Some(next) = &raw.next else {
             if let Some(percent) = &raw.percent {

@@ -3,7 +3,7 @@
 mod access;
 mod endpoint;
 
-use std::{collections::HashSet, fmt, hash::Hash};
+use std::{collections::HashSet, fmt, hash::Hash, ops::RangeInclusive, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -22,6 +22,8 @@ pub struct RedisSettings {
     pub prefix: String,
     /// Whose time counts.
     pub clock: StoreClock,
+    /// How far behind a replica may be that is read.
+    pub replica_lag: Duration,
     /// How to get in.
     pub access: CurrentAccess,
 }
@@ -29,7 +31,9 @@ pub struct RedisSettings {
 /// All but how to get in, which changes while traffic flows.
 impl PartialEq for RedisSettings {
     fn eq(&self, other: &Self) -> bool {
-        self.has_same_keys(other) && self.clock == other.clock
+        self.has_same_keys(other)
+            && self.clock == other.clock
+            && self.replica_lag == other.replica_lag
     }
 }
 
@@ -59,6 +63,9 @@ pub enum Primary {
     },
 }
 
+/// Slots of a cluster.
+const SLOTS: usize = 16_384;
+
 /// A part of the counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
@@ -75,7 +82,7 @@ pub struct Shard {
 pub enum StoreClock {
     /// That of Redis: the same for all proxies.
     Redis,
-    /// The proxy's.
+    /// The proxy's, unless it is too far off.
     Proxy,
 }
 
@@ -94,6 +101,15 @@ impl RedisSettings {
 }
 
 impl Topology {
+    /// How many places there are whose counters may be on different servers.
+    pub(crate) fn places(&self) -> usize {
+        match self {
+            Topology::Single(_) => 1,
+            Topology::Sharded(shards) => shards.len(),
+            Topology::Cluster(_) => SLOTS,
+        }
+    }
+
     /// Every server and sentinel that is known by its URL.
     fn endpoints(&self) -> Vec<&Endpoint> {
         match self {
@@ -162,9 +178,13 @@ pub(super) struct RawRedis {
     #[schemars(regex(pattern = "^[A-Za-z0-9_.:-]{1,64}$"))]
     #[schemars(extend("examples" = ["tollgate"]))]
     prefix: Option<Spanned<String>>,
-    /// Whose time counts: `redis`, the same for all proxies, or `proxy`. Default: redis.
+    /// Whose time counts: `redis`, the same for all proxies, or `proxy`, unless it is more than two
+    /// seconds off. Default: redis.
     #[schemars(extend("enum" = ["redis", "proxy"]))]
     clock: Option<Spanned<String>>,
+    /// How far behind a replica may be that is read, 100ms to 60s. Default: 1s.
+    #[schemars(extend("examples" = ["1s"]))]
+    replica_lag: Option<Spanned<String>>,
 }
 
 /// A part of the counters. Exactly one of `primary` and `service` says where it is.
@@ -189,6 +209,8 @@ struct RawShard {
 }
 
 const DEFAULT_PREFIX: &str = "tollgate";
+const DEFAULT_REPLICA_LAG: Duration = Duration::from_secs(1);
+const REPLICA_LAGS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
 /// Longest prefix and name of a shard.
 const MAX_NAME: usize = 64;
 const ADD_SENTINELS: &str = "add `sentinels: [redis://10.0.0.1:26379]` beside it";
@@ -210,7 +232,19 @@ impl Checker<'_> {
                 self.one_of(word, &[("redis", StoreClock::Redis), ("proxy", StoreClock::Proxy)])
             }
         };
-        Some(RedisSettings { topology: topology?, prefix, clock: clock?, access: access.into() })
+        let replica_lag = self.replica_lag(raw.replica_lag.as_ref());
+        let access = access.into();
+        Some(RedisSettings { topology: topology?, prefix, clock: clock?, replica_lag, access })
+    }
+
+    fn replica_lag(&mut self, raw: Option<&Spanned<String>>) -> Duration {
+        let Some(raw) = raw else { return DEFAULT_REPLICA_LAG };
+        let lag = humantime::parse_duration(&raw.value).ok();
+        lag.filter(|lag| REPLICA_LAGS.contains(lag)).unwrap_or_else(|| {
+            let message = format!("`{}` is not how far behind a replica may be", raw.value);
+            self.refuse(raw, message, "write a number and a unit, 100ms to 60s: 1s");
+            DEFAULT_REPLICA_LAG
+        })
     }
 
     fn topology(&mut self, raw: &Spanned<RawRedis>) -> Option<Topology> {

@@ -120,8 +120,10 @@ pub(super) struct RawStore {
     #[schemars(range(min = 0, max = 100))]
     pub(super) percent: Option<Spanned<u8>>,
     /// What becomes of the callers to move. `mirror`: both stores are charged, the current one
-    /// decides, and they are compared; `move`: the next store decides.
-    #[schemars(extend("enum" = ["mirror", "move"]))]
+    /// decides, and they are compared; `move`: the next store decides, once every other proxy that
+    /// shares Redis has mirrored as many for the longest window, and they are mirrored until then;
+    /// `move_now`: it decides at once.
+    #[schemars(extend("enum" = ["mirror", "move", "move_now"]))]
     pub(super) mode: Option<Spanned<String>>,
     /// How long a decision may take, 1ms to 10s. Past it, a limit does as its `on_store_error`
     /// says. Default: 25ms.
@@ -145,7 +147,8 @@ pub(super) struct RawStore {
     #[serde(default)]
     #[schemars(extend("examples" = [{ "percent": 50 }]))]
     pub(super) unverified_keys: RawUnverifiedKeys,
-    /// Whether responses say (`x-tollgate-store`) that Redis did not decide. Default: false.
+    /// Whether responses say (`x-tollgate-store`) that Redis did not decide, or that a limit was open
+    /// for want of room. Default: false.
     #[serde(default)]
     pub(super) fallback_header: bool,
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{NoRoom, Unanswered};
+use super::{NoRoom, Unanswered, rivals::Rivals};
 
 /// Numbers since the start, by event.
 #[derive(Debug, Default)]
@@ -18,12 +18,16 @@ pub struct Counts {
     unowed: Counter,
     mirrored: Counter,
     disagreed: Counter,
+    unmirrored: Counter,
     full: Counter,
+    part: Counter,
     addresses: Counter,
     networks: Counter,
     unverified: Counter,
     client: Counter,
     minute: Counter,
+    uncounted: Counter,
+    rivals: Rivals,
 }
 
 /// A number, and how much of it was told.
@@ -55,9 +59,28 @@ impl Counts {
         self.disagreed.total.load(Ordering::Relaxed)
     }
 
+    /// Decisions that were to be asked of the next store, and that it did not make.
+    pub fn unmirrored(&self) -> u64 {
+        self.unmirrored.total.load(Ordering::Relaxed)
+    }
+
     /// Requests refused for want of room for a counter, for this reason.
     pub fn no_room(&self, reason: NoRoom) -> u64 {
         self.lack(reason).total.load(Ordering::Relaxed)
+    }
+
+    /// Charges that were left out for want of room for their counters: their limits are open then.
+    pub fn uncounted(&self) -> u64 {
+        self.uncounted.total.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_uncounted(&self, charges: usize) {
+        self.uncounted.total.fetch_add(charges as u64, Ordering::Relaxed);
+    }
+
+    /// Redis servers that say that they are primary, and are not used.
+    pub fn rivals(&self) -> &Rivals {
+        &self.rivals
     }
 
     pub(super) fn count_no_room(&self, reason: NoRoom) {
@@ -88,6 +111,10 @@ impl Counts {
         }
     }
 
+    pub(super) fn count_unmirrored(&self) {
+        self.unmirrored.add();
+    }
+
     /// Logs what was not logged yet. Called once a second or so: a store that is away is told of as
     /// often, and not with every request.
     pub fn report(&self) {
@@ -111,6 +138,11 @@ impl Counts {
                 tracing::warn!(refused, %reason, advice, "no room for new counters");
             }
         }
+        let charges = self.uncounted.take_untold();
+        if charges > 0 {
+            let advice = NoRoom::Full.advice();
+            tracing::warn!(charges, advice, "no room for new counters: requests pass uncounted");
+        }
         let charges = self.unknown.take_untold();
         if charges > 0 {
             tracing::warn!(
@@ -129,6 +161,11 @@ impl Counts {
         if disagreed > 0 {
             tracing::warn!(decisions, disagreed, "the next store would decide otherwise");
         }
+        self.rivals.remind();
+        let decisions = self.unmirrored.take_untold();
+        if decisions > 0 {
+            tracing::warn!(decisions, "the next store did not answer: nothing was mirrored");
+        }
     }
 
     fn of(&self, reason: Unanswered) -> &Counter {
@@ -145,6 +182,7 @@ impl Counts {
     fn lack(&self, reason: NoRoom) -> &Counter {
         match reason {
             NoRoom::Full => &self.full,
+            NoRoom::Part => &self.part,
             NoRoom::Addresses => &self.addresses,
             NoRoom::Networks => &self.networks,
             NoRoom::Unverified => &self.unverified,

@@ -1,17 +1,26 @@
 //! Decides about charges that one call cannot decide together: those of different servers, of
 //! different slots, of different stores.
 //!
-//! They are taken group by group, those that are cheapest to deny first. When one group is denied,
-//! or does not answer and is closed then, what the earlier ones took is given back. So no limit ever
-//! lets too much through; a request that comes while something waits to be given back may be denied
-//! though it need not have been.
+//! Groups of them are taken at once, so that a request waits no longer than for the slowest of them.
+//! When one group denies, or does not answer and is closed then, what the others took is given back
+//! (`taken`). So no limit ever lets too much through; a request that comes while something waits to be
+//! given back may be denied though it need not have been. A group that may deny is therefore taken
+//! before the others and alone (`rooms`); of several, the one that is shared by the fewest. What
+//! denies again and again costs one call then, and nobody else notices.
+
+mod taken;
 
 use std::rc::Rc;
 
+use futures_util::future::{join_all, try_join_all};
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
-use super::{Adjustment, Backend, Store, StoreError, Unanswered, adjusted, redis::Place};
+use self::taken::Taken;
+use super::{
+    Backend, Store, StoreError, Unanswered,
+    redis::{Place, RedisStore, Reply},
+};
 use crate::{
     clock::Timestamp,
     limit::{Charge, DecidedBy, Decision, Outcome, Outcomes, Retry, Scope, Standing, Verdict},
@@ -28,12 +37,14 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Who made a decision that the store of this group was asked for.
-    fn decider(&self, outcome: &Outcome) -> DecidedBy {
-        match outcome.decided_by {
-            DecidedBy::Current => self.decided_by,
-            other => other,
+    /// A decision that the store of this group made, if it did, with its name to it.
+    fn sign(&self, mut decision: Decision) -> Decision {
+        for outcome in &mut decision.outcomes {
+            if outcome.decided_by == DecidedBy::Current {
+                outcome.decided_by = self.decided_by;
+            }
         }
+        decision
     }
 
     /// Its part of all charges.
@@ -56,26 +67,64 @@ impl Store {
     ) -> Result<Decision, StoreError> {
         let deadline = Instant::now() + self.stores.settings.deadline;
         let groups = self.groups(charges, |owner| self.decider(owner));
-        if let [group] = groups.as_slice() {
-            let mut decision = self.charge_group(group, charges, (now, deadline)).await?;
-            for outcome in &mut decision.outcomes {
-                outcome.decided_by = group.decider(outcome);
-            }
-            self.mirror(charges, &decision, now);
-            return Ok(decision);
-        }
-        let mut taken = Taken::new(self, charges, now);
-        for group in groups {
-            let own = group.charges(charges);
-            let decision = self.charge_group(&group, &own, (now, deadline)).await?;
-            taken.decision.include(&group, &decision);
-            if taken.decision.verdict == Verdict::Deny {
-                break;
-            }
-        }
-        let decision = taken.finish();
+        let decision = match groups.as_slice() {
+            [group] => self.charge_group(group, charges, (now, deadline)).await?,
+            _ => self.charge_at_once(groups, charges, (now, deadline)).await?,
+        };
         self.mirror(charges, &decision, now);
         Ok(decision)
+    }
+
+    /// Takes the charges of several groups or none. If this is dropped, because the client has gone,
+    /// none.
+    async fn charge_at_once(
+        self: &Rc<Self>,
+        mut groups: SmallVec<[Group; 2]>,
+        charges: &[Charge<'_>],
+        (now, deadline): (Timestamp, Instant),
+    ) -> Result<Decision, StoreError> {
+        let mut taken: SmallVec<[Taken<'_, '_>; 2]> = SmallVec::new();
+        while !groups.is_empty() && !taken.iter().any(Taken::is_denied) {
+            let taking = self.next(&mut groups, charges, now).into_iter();
+            let taking = taking.map(|group| self.take(group, charges, (now, deadline)));
+            taken.extend(try_join_all(taking).await?);
+        }
+        let is_denied = taken.iter().any(Taken::is_denied);
+        let mut decision = unknown(charges, now);
+        for part in &mut taken {
+            let own = part.finish(is_denied);
+            decision.include(&part.group, &own);
+        }
+        Ok(decision)
+    }
+
+    /// The groups that are taken next: one that may deny, or all that are left.
+    fn next(
+        &self,
+        groups: &mut SmallVec<[Group; 2]>,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> SmallVec<[Group; 2]> {
+        let may_deny = |group: &Group| self.stores.rooms.may_deny(group.members(charges), now);
+        match groups.iter().position(may_deny) {
+            Some(first) => smallvec![groups.remove(first)],
+            None => std::mem::take(groups),
+        }
+    }
+
+    /// Takes the charges of one of several groups.
+    async fn take<'t, 'c>(
+        self: &'t Rc<Self>,
+        group: Group,
+        all: &[Charge<'c>],
+        (now, deadline): (Timestamp, Instant),
+    ) -> Result<Taken<'t, 'c>, StoreError> {
+        let charges = group.charges(all);
+        let asked = self.stores.rooms.ask(&charges);
+        let decision = self.charge_group(&group, &charges, (now, deadline)).await?;
+        drop(asked);
+        self.stores.rooms.learn(&charges, &decision, now);
+        Ok(Taken::new(self, (group, charges), decision, now))
     }
 
     async fn charge_group(
@@ -84,23 +133,26 @@ impl Store {
         charges: &[Charge<'_>],
         (now, deadline): (Timestamp, Instant),
     ) -> Result<Decision, StoreError> {
-        let ready =
-            match (self.pay(charges, group.decided_by, (now, deadline)).await, group.decided_by) {
-                (Ok(()), DecidedBy::Next) => {
-                    self.carry_over(charges, (now, deadline)).await.map(drop)
+        let answer = match self.backend(group.decided_by) {
+            Some(Backend::Memory(memory)) => {
+                match self.prepare(charges, group.decided_by, (now, deadline)).await {
+                    Ok(()) => {
+                        self.come_home(charges, now);
+                        let decision = self.charge_here(memory, charges, now);
+                        return decision.map(|decision| group.sign(decision));
+                    }
+                    Err(reason) => Err(reason),
                 }
-                (paid, _) => paid,
-            };
-        let answer = match (ready, self.backend(group.decided_by)) {
-            (Ok(()), Some(Backend::Memory(memory))) => return memory.charge(charges, now),
-            (Ok(()), Some(Backend::Redis(redis))) => redis.charge(charges, now, deadline).await,
-            (Err(reason), _) => Err(reason),
-            (Ok(()), None) => Err(Unanswered::Away),
+            }
+            Some(Backend::Redis(redis)) => {
+                self.charge_redis((redis, group), charges, (now, deadline)).await
+            }
+            None => Err(Unanswered::Away),
         };
         match answer {
             Ok(reply) => {
-                self.keep_share(charges, &reply, now);
-                Ok(reply.decision)
+                self.learn(charges, &reply, now);
+                Ok(group.sign(reply.decision))
             }
             Err(reason) => {
                 self.stores.counts.count_unanswered(reason);
@@ -109,34 +161,103 @@ impl Store {
         }
     }
 
+    /// Has Redis decide about the charges of a group.
+    async fn charge_redis(
+        self: &Rc<Self>,
+        (redis, group): (&Rc<RedisStore>, &Group),
+        charges: &[Charge<'_>],
+        (now, deadline): (Timestamp, Instant),
+    ) -> Result<Reply, Unanswered> {
+        let (to, Some(place)) = (group.decided_by, group.place) else {
+            return Err(Unanswered::Away);
+        };
+        let mut server = self.meet_server((redis, to), place);
+        loop {
+            self.prepare(charges, to, (now, deadline)).await?;
+            let answer = redis.charge(charges, (now, deadline), Some(server)).await;
+            if answer.as_ref().err() != Some(&Unanswered::Away) {
+                return answer;
+            }
+            // It was not sent to a server that took the other's place meanwhile.
+            let latest = self.meet_server((redis, to), place);
+            if latest == server || Instant::now() >= deadline {
+                return answer;
+            }
+            server = latest;
+        }
+    }
+
+    /// Makes sure that a store has all that there is of these counters: what was counted in the store
+    /// before, what it may have lost, and on top of that what it is owed.
+    ///
+    /// # Errors
+    /// It is not known to have it in time.
+    async fn prepare(
+        self: &Rc<Self>,
+        charges: &[Charge<'_>],
+        to: DecidedBy,
+        (now, deadline): (Timestamp, Instant),
+    ) -> Result<(), Unanswered> {
+        self.complete(charges, to, (now, deadline)).await?;
+        self.pay(charges, to, (now, deadline)).await
+    }
+
+    /// The same without what it is owed.
+    ///
+    /// # Errors
+    /// It is not known to have it in time.
+    pub(super) async fn complete(
+        &self,
+        charges: &[Charge<'_>],
+        to: DecidedBy,
+        (now, deadline): (Timestamp, Instant),
+    ) -> Result<(), Unanswered> {
+        if to == DecidedBy::Next {
+            self.carry_over(charges, (now, deadline)).await?;
+        }
+        self.bring(charges, to, (now, deadline)).await
+    }
+
     /// How the limits of `charges` stand.
     pub(super) async fn peek_groups(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
         let deadline = Instant::now() + self.stores.settings.deadline;
+        let groups = self.groups(charges, |owner| self.decider(owner));
+        let peeking = groups.iter().map(|group| self.peek_group(group, charges, (now, deadline)));
+        let peeked = join_all(peeking).await;
         let mut decision = unknown(charges, now);
-        for group in self.groups(charges, |owner| self.decider(owner)) {
-            let own = group.charges(charges);
-            if group.decided_by == DecidedBy::Next
-                && self.carry_over(&own, (now, deadline)).await.is_err()
-            {
-                continue;
-            }
-            let peeked = match self.backend(group.decided_by) {
-                Some(Backend::Memory(memory)) => memory.peek(&own, now),
-                Some(Backend::Redis(redis)) => match redis.peek(&own, now, deadline).await {
-                    Ok(reply) => reply.decision,
-                    Err(error) => {
-                        tracing::debug!(%error, "redis did not tell how limits stand");
-                        self.peek_locally(&own, now)
-                    }
-                },
-                None => continue,
-            };
-            decision.include(&group, &peeked);
+        for (group, peeked) in groups.iter().zip(peeked) {
+            decision.include(group, &peeked);
         }
         decision
     }
 
-    /// The groups, in the order in which they are charged.
+    /// How the limits of one group stand.
+    async fn peek_group(
+        &self,
+        group: &Group,
+        all: &[Charge<'_>],
+        (now, deadline): (Timestamp, Instant),
+    ) -> Decision {
+        let charges = group.charges(all);
+        let ready = self.complete(&charges, group.decided_by, (now, deadline)).await;
+        let peeked = match (ready, self.backend(group.decided_by)) {
+            (Ok(()), Some(Backend::Memory(memory))) => {
+                self.come_home(&charges, now);
+                Ok(memory.peek(&charges, now))
+            }
+            (Ok(()), Some(Backend::Redis(redis))) => {
+                redis.peek(&charges, now, deadline).await.map(|told| self.tell(&charges, told, now))
+            }
+            (Ok(()), None) => Err(Unanswered::Away),
+            (Err(error), _) => Err(error),
+        };
+        group.sign(peeked.unwrap_or_else(|error| {
+            tracing::debug!(%error, "redis did not tell how limits stand");
+            self.peek_locally(&charges, now)
+        }))
+    }
+
+    /// The groups, those that are shared by the fewest first.
     pub(super) fn groups(
         &self,
         charges: &[Charge<'_>],
@@ -172,7 +293,7 @@ impl Decision {
     fn include(&mut self, group: &Group, decision: &Decision) {
         for (member, outcome) in group.members.iter().zip(&decision.outcomes) {
             if let Some(place) = self.outcomes.get_mut(*member) {
-                *place = Outcome { decided_by: group.decider(outcome), ..*outcome };
+                *place = *outcome;
             }
         }
         // What the client is told is told by the clock of what it is told about.
@@ -182,48 +303,6 @@ impl Decision {
         if decision.verdict == Verdict::Deny {
             self.verdict = Verdict::Deny;
         }
-    }
-}
-
-/// What was taken so far. If it is dropped before all groups were decided, because one is closed or
-/// the client has gone, everything is given back.
-struct Taken<'t, 'c> {
-    store: &'t Rc<Store>,
-    charges: &'t [Charge<'c>],
-    decision: Decision,
-    now: Timestamp,
-}
-
-impl<'t, 'c> Taken<'t, 'c> {
-    fn new(store: &'t Rc<Store>, charges: &'t [Charge<'c>], now: Timestamp) -> Self {
-        Taken { store, charges, decision: unknown(charges, now), now }
-    }
-
-    /// The decision about all groups; if it is a denial, nothing stays taken.
-    fn finish(mut self) -> Decision {
-        if self.decision.verdict == Verdict::Deny {
-            self.give_back();
-        }
-        let (now, verdict) = (self.decision.now, self.decision.verdict);
-        let outcomes = std::mem::take(&mut self.decision.outcomes);
-        Decision { verdict, outcomes, now }
-    }
-
-    fn give_back(&mut self) {
-        for (charge, outcome) in self.charges.iter().zip(&mut self.decision.outcomes) {
-            if let Some(receipt) = outcome.receipt {
-                let adjustment = Adjustment::GiveBack(receipt);
-                self.store.settle((charge, outcome), adjustment, self.now);
-                outcome.standing = adjusted(outcome.standing, charge.cost, adjustment);
-                outcome.receipt = None;
-            }
-        }
-    }
-}
-
-impl Drop for Taken<'_, '_> {
-    fn drop(&mut self) {
-        self.give_back();
     }
 }
 

@@ -1,38 +1,26 @@
 //! What becomes of charges that Redis did not decide: each limit does what it says.
 //!
-//! Limits that are decided here start from what Redis last said, divided among the proxies that
-//! share them. While Redis answers, its answers are kept for that; so nothing has to be carried over
-//! at the moment at which it goes away, nor when it is back.
+//! Limits that are decided here start from what Redis last said (`known`), divided among the proxies
+//! that share them. From the first decision without Redis until its next reply, a counter is kept here
+//! as this proxy's own part: what is taken of it is owed (`owed`), and a reply ends it.
 
 use std::num::NonZeroU32;
 
 use smallvec::SmallVec;
 
-use super::{Adjustment, Backend, Store, StoreError, Unanswered, groups::undecided, redis::Reply};
+use super::{
+    Adjustment, Backend, Store, StoreError, Unanswered, groups::undecided, known::is_leased,
+    owed::Debts,
+};
 use crate::{
     clock::Timestamp,
     limit::{
-        Charge, DecidedBy, Decision, Fallback, Outcome, Outcomes, Quota, Stance, Standing, Verdict,
+        Charge, Count, DecidedBy, Decision, Fallback, Outcome, Outcomes, Quota, Stance, Standing,
+        Verdict,
     },
 };
 
 impl Store {
-    /// Keeps this proxy's part of what Redis said when it was `now` here.
-    pub(super) fn keep_share(&self, charges: &[Charge<'_>], reply: &Reply, now: Timestamp) {
-        let ahead = reply.decision.now.as_micros() as i64 - now.as_micros() as i64;
-        self.ahead.set(ahead);
-        for (charge, count) in charges.iter().zip(&reply.counts) {
-            let memory = &self.stores.memory;
-            let has_room = || !memory.is_half_full(charge) || memory.count(charge).is_some();
-            // A counter that has what Redis has not is not lost.
-            let is_paid = || !self.stores.owed.contains(charge.key.entry);
-            if charge.fallback == Fallback::Local && has_room() && is_paid() {
-                let share = count.share(self.instances());
-                memory.adopt(charge, &share, reply.decision.now);
-            }
-        }
-    }
-
     /// Decides about charges that a store was asked for and did not decide.
     ///
     /// # Errors
@@ -54,14 +42,18 @@ impl Store {
         let is_local = |charge: &&Charge<'_>| charge.fallback == Fallback::Local;
         let shares: SmallVec<[Quota; 2]> =
             charges.iter().filter(is_local).map(|charge| self.share(charge)).collect();
-        let of_share = |(charge, quota): (&Charge<'_>, _)| Charge { quota, ..*charge };
+        let of_share = |(charge, quota): (&Charge<'_>, _)| {
+            let full = charge.full.while_alone();
+            Charge { quota, full, ..*charge }
+        };
         let locals: SmallVec<[Charge<'_>; 2]> =
             charges.iter().filter(is_local).zip(&shares).map(of_share).collect();
-        let owing: SmallVec<[Charge<'_>; 2]> = charges.iter().filter(is_local).copied().collect();
-        self.owe(&owing, asked);
         let decided = match locals.is_empty() {
             true => Decision { verdict: Verdict::Allow, outcomes: Outcomes::new(), now },
-            false => self.stores.memory.charge(&locals, now)?,
+            false => {
+                let whole = charges.iter().filter(is_local);
+                self.charge_alone((whole, &locals), asked, now)?
+            }
         };
         let mut local = decided.outcomes.into_iter();
         let outcomes = charges
@@ -74,19 +66,90 @@ impl Store {
         Ok(Decision { verdict: decided.verdict, outcomes, now })
     }
 
-    /// How the limits stand that are decided here while Redis does not tell.
+    /// Makes sure that this proxy's own part of a counter is there to be decided about, if anything is
+    /// known of it, and that what is taken of it from now on is owed to the store that was `asked`.
+    pub(super) fn go_alone(
+        &self,
+        debts: &mut Debts,
+        (charge, asked): (&Charge<'_>, DecidedBy),
+        now: Timestamp,
+    ) {
+        if is_leased(charge) || debts.contains(charge.key.entry) {
+            return;
+        }
+        let alone = &self.stores.alone;
+        if alone.count(charge).is_none()
+            && let Some(count) = self.last_known(charge)
+        {
+            alone.adopt(charge, &count.share(self.instances()), now);
+        }
+        if !self.stores.owed.begin(debts, charge, (asked, alone.state(charge))) {
+            self.stores.counts.count_unowed();
+        }
+    }
+
+    /// Redis has told how a counter stands: what comes without it begins from there, unless it does
+    /// not have all that was decided alone.
+    pub(super) fn stop_alone(&self, charge: &Charge<'_>) {
+        let alone = &self.stores.alone;
+        if alone.is_in_use() && !is_leased(charge) && alone.count(charge).is_some() {
+            let debts = self.stores.owed.lock();
+            if !debts.contains(charge.key.entry) {
+                alone.remove(charge);
+            }
+        }
+    }
+
+    /// What is known of a counter that Redis decides about: from Redis, or from before its caller was
+    /// moved there.
+    pub(super) fn last_known(&self, charge: &Charge<'_>) -> Option<Count> {
+        self.known(charge).or_else(|| match &self.current {
+            Backend::Memory(memory) if !is_leased(charge) => memory.count(charge),
+            _ => None,
+        })
+    }
+
+    /// How limits stand while Redis does not tell: those that are decided here by this proxy's part,
+    /// the others by what is known of them.
     pub(super) fn peek_locally(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
         let now = self.local_time(now);
-        let standing = |charge: &Charge<'_>| {
-            let quota = &self.share(charge);
-            let peeked = self.stores.memory.peek(&[Charge { quota, ..*charge }], now);
-            peeked.outcomes.first().copied().map(locally)
-        };
         let outcomes = charges.iter().map(|charge| match charge.fallback {
-            Fallback::Local => standing(charge).unwrap_or_else(|| undecided(charge, now)),
-            Fallback::Open | Fallback::Closed => undecided(charge, now),
+            Fallback::Local => self.peek_alone(charge, now),
+            Fallback::Open | Fallback::Closed => self.peek_known(charge, now),
         });
         Decision { verdict: Verdict::Allow, outcomes: outcomes.collect(), now }
+    }
+
+    /// How this proxy's own part of a counter stands, or would if it were decided about now.
+    fn peek_alone(&self, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+        let (alone, quota) = (&self.stores.alone, &self.share(charge));
+        let count = match alone.count(charge) {
+            Some(_) => None,
+            None => self.last_known(charge),
+        };
+        let standing = match count {
+            Some(count) => {
+                let share = count.share(self.instances()).state();
+                share.and_then(|share| quota.standing_of(&share, now))
+            }
+            None => {
+                let peeked = alone.peek(&[Charge { quota, ..*charge }], now);
+                peeked.outcomes.first().map(|outcome| outcome.standing)
+            }
+        };
+        let undecided = undecided(charge, now);
+        match standing {
+            Some(standing) => locally(Outcome { standing, ..undecided }),
+            None => undecided,
+        }
+    }
+
+    /// How a counter in Redis stood by what is known of it; if nothing is, as if it were unused.
+    fn peek_known(&self, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+        let known = self.last_known(charge).and_then(|count| count.state());
+        let known = known.and_then(|state| charge.quota.standing_of(&state, now));
+        let standing = known.unwrap_or_else(|| charge.quota.standing_of_unused(now));
+        Outcome { standing, ..undecided(charge, now) }
     }
 
     /// Puts right what was decided here.
@@ -97,44 +160,27 @@ impl Store {
         now: Timestamp,
     ) -> Option<Standing> {
         let (quota, now) = (&self.share(charge), self.local_time(now));
-        self.stores.memory.settle(&Charge { quota, ..*charge }, adjustment, now)
-    }
-
-    /// Puts right this proxy's part of what Redis said, which Redis has not said anew since.
-    pub(super) fn settle_share(&self, charge: &Charge<'_>, adjustment: Adjustment, now: Timestamp) {
-        let cost = match adjustment {
-            Adjustment::Take => charge.cost.div_ceil(self.instances().get()),
-            // Rounded down: no part gets back more than the whole does.
-            Adjustment::GiveBack(_) => charge.cost / self.instances(),
-            Adjustment::Renew(_) => 0,
-        };
-        let is_leased = matches!(charge.quota, Quota::Concurrency(_));
-        let is_kept = || {
-            let is_paid = !self.stores.owed.contains(charge.key.entry);
-            is_paid && self.stores.memory.count(charge).is_some()
-        };
-        if charge.fallback == Fallback::Local && cost > 0 && !is_leased && is_kept() {
-            self.settle_locally(&Charge { cost, ..*charge }, adjustment, now);
+        let mut debts = self.stores.owed.lock();
+        if let Adjustment::Take = adjustment
+            && self.has_room_alone(charge, now)
+        {
+            self.go_alone(&mut debts, (charge, self.decider(charge.key.owner)), now);
         }
+        self.stores.alone.settle(&Charge { quota, ..*charge }, adjustment, now)
     }
 
     /// What time it is for counters that are decided here while Redis does not: they are as Redis
     /// left them, by its clock.
     pub(super) fn local_time(&self, now: Timestamp) -> Timestamp {
-        match self.current {
-            Backend::Memory(_) => now,
-            Backend::Redis(_) => {
-                Timestamp::from_micros(now.as_micros().saturating_add_signed(self.ahead.get()))
-            }
-        }
+        Timestamp::from_micros(now.as_micros().saturating_add_signed(self.ahead.get()))
     }
 
-    /// How many proxies a quota is divided among. One whose own counters are a store in its own right,
-    /// while callers move to another or back, keeps them whole.
-    fn instances(&self) -> NonZeroU32 {
-        match (&self.current, &self.next) {
-            (Backend::Memory(_), _) | (_, Some(Backend::Memory(_))) => NonZeroU32::MIN,
-            _ => self.stores.settings.instances,
+    /// How many proxies a quota is divided among. While callers are moved from the process to Redis,
+    /// each proxy still has its own whole limit for those who are not, and may come back.
+    pub(super) fn instances(&self) -> NonZeroU32 {
+        match &self.current {
+            Backend::Memory(_) => NonZeroU32::MIN,
+            Backend::Redis(_) => self.stores.settings.instances,
         }
     }
 
@@ -149,6 +195,10 @@ impl Store {
     }
 }
 
+/// What was decided here, but for what was left out.
 fn locally(outcome: Outcome) -> Outcome {
-    Outcome { decided_by: DecidedBy::Local, ..outcome }
+    match outcome.decided_by {
+        DecidedBy::Nobody => outcome,
+        _ => Outcome { decided_by: DecidedBy::Local, ..outcome },
+    }
 }

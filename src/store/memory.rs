@@ -9,6 +9,7 @@
 //! identities could lift, or that threw out the busiest counters, would not be a limit. How much room
 //! there is goes by whose word it takes to have a counter (`room`).
 
+mod lacking;
 mod persist;
 mod room;
 mod table;
@@ -24,11 +25,12 @@ use std::{
 use smallvec::SmallVec;
 
 use self::{
+    lacking::LeftOut,
     room::{Needs, Room, Tag, tag},
     shard::Shard,
     table::TAG_BITS,
 };
-use super::{Adjustment, NoRoom, StoreError};
+use super::{Adjustment, NoRoom, StoreError, groups::undecided};
 use crate::{
     clock::Timestamp,
     limit::{
@@ -123,11 +125,24 @@ impl MemoryStore {
         }
     }
 
-    /// Takes all `charges` or none, at `now`.
+    /// An empty store with counters of its own: the bounds of this one hold for both together.
+    pub(super) fn beside(&self) -> MemoryStore {
+        MemoryStore {
+            shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(index))).collect(),
+            room: self.room.beside(),
+            max_keys_a_shard: self.max_keys_a_shard,
+            key_secret: Mutex::new(self.key_secret()),
+            sweep_at: AtomicUsize::new(0),
+            idle_until: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes all `charges` or none, at `now`. One that may be left out for want of room for its counter
+    /// ([`WhenFull::Open`]) is decided by nobody then.
     ///
     /// # Errors
-    /// [`StoreError::NoRoom`] if a charge needs a new counter and there is no room for one; nothing
-    /// was taken then.
+    /// [`StoreError::NoRoom`] if another charge needs a new counter and there is no room for one;
+    /// nothing was taken then.
     pub fn charge(&self, charges: &[Charge<'_>], now: Timestamp) -> Result<Decision, StoreError> {
         let mut shards = self.lock(charges);
         let mut verdict = Verdict::Allow;
@@ -139,25 +154,23 @@ impl MemoryStore {
             }
             fits.push(fits_in);
         }
-        let has_room = verdict == Verdict::Deny
-            || self
-                .make_room(charges.iter().filter(|charge| charge.takes()), &mut shards, now)
-                .is_ok();
-        let is_enforced = |charge: &&Charge<'_>| charge.stance == Stance::Enforce;
-        if !has_room {
-            // What only counts is left out rather than keep a request from its way.
-            let enforced = charges.iter().filter(|charge| charge.takes()).filter(is_enforced);
-            self.make_room(enforced, &mut shards, now)?;
-        }
+        let left_out = match verdict {
+            Verdict::Allow => self.find_room(charges, &mut shards, now)?,
+            Verdict::Deny => LeftOut::new(),
+        };
 
         let mut outcomes = Outcomes::new();
-        for (charge, fits) in charges.iter().zip(fits) {
+        for (position, (charge, fits)) in charges.iter().zip(fits).enumerate() {
             let shard = shards.of(charge)?;
-            let is_taken =
-                charge.takes() && (has_room || is_enforced(&charge) || shard.knows(charge));
+            let is_left_out = left_out.contains(&position);
             outcomes.push(match (fits, verdict) {
                 (false, _) => shard.deny(charge, now),
-                (true, Verdict::Allow) if is_taken => self.take(shard, charge, now),
+                (true, Verdict::Allow) if is_left_out && charge.stance == Stance::Enforce => {
+                    undecided(charge, now)
+                }
+                (true, Verdict::Allow) if charge.takes() && !is_left_out => {
+                    self.take(shard, charge, now)
+                }
                 (true, _) => untaken(shard.standing(charge, now)),
             });
         }
@@ -220,7 +233,7 @@ impl MemoryStore {
         *lock(&self.key_secret) = key_secret;
     }
 
-    /// Counters in use.
+    /// Counters in use, here and in the stores that share its bounds.
     pub fn len(&self) -> usize {
         self.room.len()
     }
@@ -233,6 +246,16 @@ impl MemoryStore {
     /// Whether no counter is in use.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Counters in use here, and not in the stores that share its bounds.
+    pub(super) fn own(&self) -> usize {
+        self.room.own()
+    }
+
+    /// Whether it has counters of its own.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.own() > 0
     }
 
     /// Takes a charge, whether or not it fits.
@@ -298,7 +321,7 @@ impl MemoryStore {
         for charge in new {
             let shard = shards.of(charge).map_err(|_| NoRoom::Full)?;
             if shard.len_beside(tag(charge.origin)) >= self.max_keys_a_shard {
-                return Err(NoRoom::Full);
+                return Err(NoRoom::Part);
             }
         }
         self.room.admit(needs)

@@ -12,11 +12,10 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::{Backend, NoRoom, Store, StoreError, groups::undecided};
+use super::{Backend, NoRoom, Store, StoreError, groups::undecided, moving::Way};
 use crate::{
     clock::Timestamp,
     limit::{Charge, Decision, Origin, Stance},
-    settings::MoveMode,
 };
 
 /// Counters by what clients choose that were asked for in a minute.
@@ -150,10 +149,10 @@ impl Store {
 
     fn may_be_made_in_redis(&self, charge: &Charge<'_>) -> bool {
         let is_redis = |backend: Option<&Backend>| matches!(backend, Some(Backend::Redis(_)));
-        match self.move_of(charge.key.owner) {
+        match self.way_of(charge.key.owner) {
             None => is_redis(Some(&self.current)),
-            Some(MoveMode::Move) => is_redis(self.next.as_ref()),
-            Some(MoveMode::Mirror) => is_redis(Some(&self.current)) || is_redis(self.next.as_ref()),
+            Some(Way::Moved) => is_redis(self.next.as_ref()),
+            Some(Way::Mirrored) => is_redis(Some(&self.current)) || is_redis(self.next.as_ref()),
         }
     }
 }

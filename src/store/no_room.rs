@@ -6,6 +6,9 @@ pub enum NoRoom {
     /// Every counter is in use.
     #[error("every counter is in use")]
     Full,
+    /// Counters of those that are kept together with this one fill the part of the store that they may.
+    #[error("the part of the store that is for this caller is full")]
+    Part,
     /// Counters by address fill the part of the store that they may.
     #[error("counters by address are as many as there may be")]
     Addresses,
@@ -25,8 +28,9 @@ pub enum NoRoom {
 
 impl NoRoom {
     /// Every reason.
-    pub const ALL: [NoRoom; 6] = [
+    pub const ALL: [NoRoom; 7] = [
         NoRoom::Full,
+        NoRoom::Part,
         NoRoom::Addresses,
         NoRoom::Networks,
         NoRoom::Unverified,
@@ -38,6 +42,7 @@ impl NoRoom {
     pub fn name(self) -> &'static str {
         match self {
             NoRoom::Full => "full",
+            NoRoom::Part => "part",
             NoRoom::Addresses => "addresses",
             NoRoom::Networks => "networks",
             NoRoom::Unverified => "unverified",
@@ -50,6 +55,9 @@ impl NoRoom {
     pub(super) fn advice(self) -> &'static str {
         match self {
             NoRoom::Full | NoRoom::Addresses | NoRoom::Networks => "raise store.memory.max_keys",
+            NoRoom::Part => {
+                "one caller or address has counters without number: what is it counted per?"
+            }
             NoRoom::Unverified => {
                 "list a limit by client.ip beside limits by what clients choose, or raise \
                  store.unverified_keys.percent or store.memory.max_keys"
@@ -62,6 +70,15 @@ impl NoRoom {
                 "is it many clients behind one address? see \
                                store.unverified_keys.new_per_minute and trusted_proxies"
             }
+        }
+    }
+
+    /// Whether it is for all that there are, and no client can bring it about by what it chooses: a
+    /// limit may be open then.
+    pub(super) fn is_for_all(self) -> bool {
+        match self {
+            NoRoom::Full | NoRoom::Addresses | NoRoom::Networks => true,
+            NoRoom::Part | NoRoom::Unverified | NoRoom::Client | NoRoom::Minute => false,
         }
     }
 

@@ -1,10 +1,10 @@
 //! What this process has admitted alone, until the store has it.
 //!
-//! While a store does not answer, limits are decided here by this process' share. What is taken then
-//! is owed: the difference between what the counter here holds and what it held before. The first
-//! request that the store can decide about pays it first, and what nobody asks for is paid in the
-//! background. Until it is paid the counter here goes on from where it is: a second outage gives
-//! nobody a second share.
+//! While a store does not answer, limits are decided here by this process' share (`local`). What is
+//! taken then is owed: the difference between what the counter here holds and what it held before. The
+//! first request that the store can decide about pays it first, and what nobody asks for is paid in
+//! the background. Until the store has told how it stands then, the counter here goes on from where it
+//! is: a second outage gives nobody a second share.
 //!
 //! Nothing is owed for windows that have ended, nor for requests in flight, whose leases end here.
 //! A payment whose reply is late is waited for, and nobody else waits. One whose connection broke is
@@ -31,7 +31,7 @@ use tokio::{
 use super::{Backend, Store, Unanswered, redis::Orphan};
 use crate::{
     clock::Timestamp,
-    limit::{AnyState, Charge, DecidedBy, OwnedCharge, Quota},
+    limit::{AnyState, Charge, DecidedBy, OwnedCharge},
 };
 
 /// Counters of which something is owed, at most. What is admitted alone on others is not owed.
@@ -54,8 +54,9 @@ pub(super) struct Owed {
     ended: Notify,
 }
 
+/// Whoever has these decides alone, and nobody pays or forgets a debt meanwhile.
 #[derive(Debug, Default)]
-struct Debts {
+pub(super) struct Debts {
     /// By counter.
     by_entry: HashMap<u128, Debt>,
     /// The order in which they are paid in the background.
@@ -85,11 +86,14 @@ enum Payment {
     InDoubt(Instant),
 }
 
-/// What is needed to pay a debt.
+/// A payment of a debt.
 struct Bill {
     charge: OwnedCharge,
     to: DecidedBy,
-    base: Option<AnyState>,
+    /// What is paid.
+    beyond: AnyState,
+    /// What the counter here held then.
+    state: AnyState,
 }
 
 impl Owed {
@@ -100,11 +104,6 @@ impl Owed {
 
     fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Whether something is owed of a counter.
-    pub(super) fn contains(&self, entry: u128) -> bool {
-        !self.is_empty() && self.lock().by_entry.contains_key(&entry)
     }
 
     /// None: nothing is owed of this counter to this store.
@@ -128,10 +127,15 @@ impl Owed {
         }
     }
 
-    /// From now on, what the counter here holds beyond `base` is owed; false if there is no room.
-    fn begin(&self, charge: &Charge<'_>, to: DecidedBy, base: Option<AnyState>) -> bool {
-        let mut debts = self.lock();
-        let Debts { by_entry, queue } = &mut *debts;
+    /// From now on, what the counter here holds beyond `base` is owed `to` a store; false if there is
+    /// no room.
+    pub(super) fn begin(
+        &self,
+        debts: &mut Debts,
+        charge: &Charge<'_>,
+        (to, base): (DecidedBy, Option<AnyState>),
+    ) -> bool {
+        let Debts { by_entry, queue } = debts;
         let (entry, has_room) = (charge.key.entry, by_entry.len() < MAX_DEBTS);
         match by_entry.entry(entry) {
             Entry::Occupied(_) => true,
@@ -146,35 +150,18 @@ impl Owed {
         }
     }
 
-    /// Has a debt on its way, unless it is already.
-    fn send(&self, entry: u128) -> Option<Bill> {
-        let mut debts = self.lock();
-        let debt = debts.by_entry.get_mut(&entry).filter(|debt| debt.payment.may_begin())?;
-        debt.payment = Payment::OnItsWay(Instant::now() + DOUBT);
-        Some(Bill { charge: debt.charge.clone(), to: debt.to, base: debt.base.clone() })
-    }
-
     /// A payment has ended, and it is not known that the store has it.
     fn fail(&self, entry: u128, payment: Payment) {
-        self.lock().end(entry, |debt| debt.payment = payment);
-        self.ended.notify_waiters();
-    }
-
-    /// What the counter here held when it was `paid` is owed no more. It holds this `now`.
-    fn settle(&self, entry: u128, paid: AnyState, now: Option<&AnyState>) {
-        let mut debts = self.lock();
-        if now == Some(&paid) {
-            self.forget_locked(&mut debts, entry);
-        } else {
-            debts.end(entry, |debt| (debt.base, debt.payment) = (Some(paid), Payment::Due));
-        }
+        self.lock().end(entry, payment);
         self.ended.notify_waiters();
     }
 
     /// Nothing is owed of a counter any more.
-    fn forget(&self, entry: u128) {
-        self.forget_locked(&mut self.lock(), entry);
-        self.ended.notify_waiters();
+    pub(super) fn forget(&self, debts: &mut Debts, entry: u128) {
+        if debts.by_entry.remove(&entry).is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+            self.ended.notify_waiters();
+        }
     }
 
     /// Nothing is owed of any counter any more: their names are those of nobody.
@@ -184,12 +171,6 @@ impl Owed {
         self.count.store(0, Ordering::Relaxed);
         drop(debts);
         self.ended.notify_waiters();
-    }
-
-    fn forget_locked(&self, debts: &mut Debts, entry: u128) {
-        if debts.by_entry.remove(&entry).is_some() {
-            self.count.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 
     /// Debts whose turn it is.
@@ -213,16 +194,22 @@ impl Owed {
             .collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Debts> {
+    /// For as long as it takes to decide or settle one request.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Debts> {
         self.debts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Debts {
+    /// Whether something is owed of a counter.
+    pub(super) fn contains(&self, entry: u128) -> bool {
+        self.by_entry.contains_key(&entry)
+    }
+
     /// Notes how a payment ended that left something owed, and queues the rest.
-    fn end(&mut self, entry: u128, note: impl FnOnce(&mut Debt)) {
+    fn end(&mut self, entry: u128, payment: Payment) {
         if let Some(debt) = self.by_entry.get_mut(&entry) {
-            note(debt);
+            debt.payment = payment;
             if !std::mem::replace(&mut debt.is_queued, true) {
                 self.queue.push_back(entry);
             }
@@ -241,20 +228,6 @@ impl Payment {
 }
 
 impl Store {
-    /// Has what is taken here from now on of these counters owed to a store.
-    pub(super) fn owe(&self, charges: &[Charge<'_>], to: DecidedBy) {
-        for charge in charges {
-            let is_lease = matches!(charge.quota, Quota::Concurrency(_));
-            if is_lease || self.stores.owed.contains(charge.key.entry) {
-                continue;
-            }
-            let base = self.stores.memory.state(charge);
-            if !self.stores.owed.begin(charge, to, base) {
-                self.stores.counts.count_unowed();
-            }
-        }
-    }
-
     /// Pays what is owed of these counters to the store that is about to decide about them. What is
     /// owed to another one is paid in the background: it need not answer for this.
     ///
@@ -302,6 +275,38 @@ impl Store {
         }
     }
 
+    /// Brings a store what it is owed.
+    ///
+    /// # Errors
+    /// It is not known to have it.
+    async fn pay_bill(
+        &self,
+        bill: &Bill,
+        (now, deadline): (Timestamp, Instant),
+        orphan: &Rc<Orphan>,
+    ) -> Result<(), Unanswered> {
+        let charge = bill.charge.charge();
+        let server = match self.backend(bill.to) {
+            Some(Backend::Redis(redis)) => {
+                let place = redis.place(charge.key.owner);
+                self.meet_server((redis, bill.to), place)
+            }
+            _ => 0,
+        };
+        // What is owed comes on top of what was there before.
+        self.complete(&[charge], bill.to, (now, deadline)).await?;
+        match self.backend(bill.to) {
+            Some(Backend::Redis(redis)) => {
+                redis.add(&charge, &bill.beyond, (now, deadline), (server, orphan)).await
+            }
+            Some(Backend::Memory(memory)) => {
+                memory.add(&charge, &bill.beyond, now);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     fn start_payment(
         self: &Rc<Self>,
         entry: u128,
@@ -310,52 +315,58 @@ impl Store {
         tokio::task::spawn_local(make_payment(Rc::downgrade(self), entry, now))
     }
 
-    /// The store has what the counter here held then.
-    fn settle_payment(&self, charge: &OwnedCharge, paid: AnyState) {
-        let charge = charge.charge();
-        let state = self.stores.memory.state(&charge);
-        self.stores.owed.settle(charge.key.entry, paid, state.as_ref());
+    /// Has a debt on its way, unless it is already. A debt of nothing is none any more.
+    fn take_bill(&self, entry: u128, now: Timestamp) -> Option<Bill> {
+        let owed = &self.stores.owed;
+        let mut debts = owed.lock();
+        let debt = debts.by_entry.get_mut(&entry).filter(|debt| debt.payment.may_begin())?;
+        let charge = debt.charge.charge();
+        let (quota, now) = (self.share(&charge), self.local_time(now));
+        let beyond = |state| Some((quota.beyond(&state, debt.base.as_ref(), now)?, state));
+        let Some((beyond, state)) = self.stores.alone.state(&charge).and_then(beyond) else {
+            owed.forget(&mut debts, entry);
+            return None;
+        };
+        debt.payment = Payment::OnItsWay(Instant::now() + DOUBT);
+        Some(Bill { charge: debt.charge.clone(), to: debt.to, beyond, state })
     }
 
-    /// What the counter here holds, and what of it is owed at `now`.
-    fn owed_of(&self, bill: &Bill, now: Timestamp) -> Option<(AnyState, AnyState)> {
-        let charge = bill.charge.charge();
-        let quota = self.share(&charge);
-        let state = self.stores.memory.state(&Charge { quota: &quota, ..charge })?;
-        let owed = quota.beyond(&state, bill.base.as_ref(), self.local_time(now))?;
-        Some((state, owed))
+    /// The store has what was owed.
+    fn settle_bill(&self, bill: &Bill, now: Timestamp) {
+        let (charge, owed) = (bill.charge.charge(), &self.stores.owed);
+        let (entry, mut debts) = (charge.key.entry, owed.lock());
+        let Some(debt) = debts.by_entry.get_mut(&entry) else { return };
+        debt.base = Some(bill.state.clone());
+        self.know_paid(&charge, &bill.beyond, now);
+        if self.stores.alone.state(&charge).is_none_or(|state| state == bill.state) {
+            owed.forget(&mut debts, entry);
+        } else {
+            debts.end(entry, Payment::Due);
+        }
+        drop(debts);
+        owed.ended.notify_waiters();
     }
 }
 
 /// Pays the debt of one counter, unless that is being done. It goes on when nobody waits for it.
 async fn make_payment(store: Weak<Store>, entry: u128, now: Timestamp) -> Result<(), Unanswered> {
     let Some(store) = store.upgrade() else { return Ok(()) };
-    let owed = &store.stores.owed;
-    let Some(bill) = owed.send(entry) else { return Ok(()) };
-    let Some((state, beyond)) = store.owed_of(&bill, now) else {
-        owed.forget(entry);
-        return Ok(());
-    };
-    let charge = bill.charge.charge();
+    let Some(bill) = store.take_bill(entry, now) else { return Ok(()) };
     let orphan = Rc::<Orphan>::default();
-    let paid = match store.backend(bill.to) {
-        Some(Backend::Redis(redis)) => {
-            let deadline = Instant::now() + store.stores.settings.deadline;
-            redis.add(&charge, &beyond, (now, deadline), &orphan).await
-        }
-        Some(Backend::Memory(_)) | None => Ok(()),
-    };
+    let deadline = Instant::now() + store.stores.settings.deadline;
+    let paid = store.pay_bill(&bill, (now, deadline), &orphan).await;
+    let owed = &store.stores.owed;
     match paid {
-        Ok(()) => store.settle_payment(&bill.charge, state),
+        Ok(()) => store.settle_bill(&bill, now),
         // Who else has the orphan would hand it the reply; without them, nothing was sent.
         Err(Unanswered::Timeout) if Rc::strong_count(&orphan) > 1 => {
             owed.fail(entry, Payment::InDoubt(Instant::now() + DOUBT));
-            let (store, charge) = (Rc::downgrade(&store), bill.charge);
-            let _ = orphan.set(Box::new(move |reply| match (store.upgrade(), reply) {
-                (Some(store), Ok(_)) => store.settle_payment(&charge, state.clone()),
+            let store = Rc::downgrade(&store);
+            orphan.adopt(move |reply| match (store.upgrade(), reply) {
+                (Some(store), Ok(_)) => store.settle_bill(&bill, now),
                 (Some(store), Err(_)) => store.stores.owed.fail(entry, Payment::Due),
                 (None, _) => {}
-            }));
+            });
         }
         Err(_) => owed.fail(entry, Payment::Due),
     }

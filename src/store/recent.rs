@@ -55,6 +55,13 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
         self.entries.entry(name).or_default()
     }
 
+    /// Takes everything out, the oldest first.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = V> {
+        let (order, mut entries) =
+            (std::mem::take(&mut self.order), std::mem::take(&mut self.entries));
+        order.into_iter().filter_map(move |name| entries.remove(&name))
+    }
+
     pub(super) fn remove(&mut self, name: &K) -> Option<V> {
         self.entries.remove(name)
     }
@@ -72,6 +79,17 @@ mod tests {
         }
         assert!(recent.get(&"a").is_none());
         assert!(recent.get(&"b").is_some() && recent.get(&"c").is_some());
+    }
+
+    #[test]
+    fn what_is_taken_out_comes_in_order() {
+        let mut recent = Recent::new(3);
+        for name in ["a", "b", "c", "d"] {
+            recent.insert(name, name);
+        }
+        recent.remove(&"c");
+        assert!(recent.drain().eq(["b", "d"]));
+        assert!(recent.is_empty() && recent.drain().next().is_none());
     }
 
     #[test]

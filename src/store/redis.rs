@@ -7,20 +7,24 @@
 //! request was decided otherwise.
 
 mod abandoned;
+mod announcements;
 mod batch;
-mod breaker;
+mod identity;
 mod node;
+mod peek;
 mod refusal;
+mod replicas;
 mod script;
 mod secret;
+mod servers;
 mod settlements;
+mod skew;
 mod topology;
 mod upkeep;
 
-use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, fmt, rc::Rc, sync::Arc, time::Duration};
 
 use redis::{ServerError, Value};
-use smallvec::SmallVec;
 use tokio::time::{Instant, sleep};
 
 use self::{
@@ -35,11 +39,18 @@ use self::{
 use super::{Adjustment, Counts, Unanswered};
 use crate::{
     clock::Timestamp,
-    limit::{AnyState, Charge, Count, KeptSecret, SecretStanding},
+    limit::{AnyState, Charge, KeptSecret, SecretStanding},
     settings::{RedisSettings, StoreClock},
 };
 
-pub(super) use self::{batch::Orphan, script::Reply, secret::NoSecret, topology::Place};
+pub(super) use self::{
+    batch::Orphan, identity::is_unnamed, peek::Told, script::Reply, secret::NoSecret, skew::Clocks,
+    topology::Place,
+};
+pub use self::{
+    servers::{ReplicaLink, ServerHealth, ServerReport, ServerRole, Servers},
+    skew::Skew,
+};
 
 /// How often in a row a charge is sent where an answer says that it belongs.
 const MAX_REDIRECTIONS: usize = 5;
@@ -58,6 +69,8 @@ const MAX_DETAILS: usize = 200;
 pub(super) struct RedisStore {
     settings: Arc<RedisSettings>,
     topology: Rc<Topology>,
+    /// This process' clock beside those of the servers.
+    clocks: Arc<Clocks>,
     settlements: Rc<Settlements>,
     /// What counters' names are hashed under, where Redis keeps that.
     secret: Option<Arc<KeptSecret>>,
@@ -66,21 +79,43 @@ pub(super) struct RedisStore {
     complained: Cell<Option<Instant>>,
 }
 
+/// What all workers that reach the same Redis share.
+pub(super) struct SharedByWorkers {
+    /// What counters' names are hashed under, where Redis keeps that. As long as it is awaited, no
+    /// counter can be named, and Redis counts as away.
+    pub(super) secret: Option<Arc<KeptSecret>>,
+    /// What happened.
+    pub(super) counts: Arc<Counts>,
+    /// How the servers are.
+    pub(super) servers: Arc<Servers>,
+    /// This process' clock beside theirs.
+    pub(super) clocks: Arc<Clocks>,
+}
+
+/// How a call is made.
+struct Terms<'t> {
+    deadline: Instant,
+    /// Which server it is for; none: whichever the place has.
+    server: Option<u64>,
+    /// What is to become of a reply that comes when nobody waits for it.
+    orphan: Option<&'t Rc<Orphan>>,
+}
+
 impl RedisStore {
     /// Connects, in the background, from tasks of this thread that end when the store is dropped.
-    /// A decision may take `patience`. As long as `secret` is awaited, no counter can be named, and
-    /// Redis counts as away.
+    /// A decision may take `patience`.
     pub(super) fn start(
         settings: &Arc<RedisSettings>,
         patience: Duration,
-        (secret, counts): (Option<Arc<KeptSecret>>, Arc<Counts>),
+        shared: SharedByWorkers,
     ) -> Rc<RedisStore> {
         let store = Rc::new(RedisStore {
             settings: Arc::clone(settings),
-            secret,
-            topology: Topology::start(Arc::clone(settings), patience),
+            topology: Topology::start(Arc::clone(settings), patience, &shared),
+            clocks: shared.clocks,
             settlements: Rc::default(),
-            counts,
+            secret: shared.secret,
+            counts: shared.counts,
             complained: Cell::new(None),
         });
         let settlements = Rc::clone(&store.settlements);
@@ -93,79 +128,51 @@ impl RedisStore {
         self.topology.place(owner)
     }
 
-    /// Takes all `charges`, which are of one place, or none. What is taken after this has returned,
-    /// or was dropped, is given back.
+    /// Which server a place has, as it is known by the latest connection; zero: by none yet.
+    pub(super) fn server(&self, place: Place) -> u64 {
+        self.topology.primary(place).map_or(0, |node| node.met())
+    }
+
+    /// Takes all `charges`, which are of one place, or none, if the place still has this `server`; if
+    /// none is named, whichever it has. What is taken after this has returned, or was dropped, is given
+    /// back.
     ///
     /// # Errors
     /// Why there is no answer.
     pub(super) async fn charge(
         self: &Rc<Self>,
         charges: &[Charge<'_>],
-        now: Timestamp,
-        deadline: Instant,
+        (now, deadline): (Timestamp, Instant),
+        server: Option<u64>,
     ) -> Result<Reply, Unanswered> {
         let Some(first) = charges.first() else { return Err(Unanswered::BadReply) };
-        let call = script::charge(&self.settings.prefix, charges, self.clock(now), now);
         let place = self.place(first.key.owner);
+        let call = script::charge(&self.settings.prefix, charges, self.clock(place, now));
         let pending = Pending::new(self, charges);
-        let reply = self.execute_or(place, &call, (deadline, Some(pending.orphan()))).await;
+        let terms = Terms { deadline, server, orphan: Some(pending.orphan()) };
+        let reply = self.execute_on(place, &call, terms).await;
         let reply = pending.finish(reply)?;
         self.read(charges, &reply)
     }
 
-    /// How the limits of `charges`, which are of one place, stand; perhaps not by the latest count.
+    /// The whole of what a counter holds, by the latest count; none if that cannot be known.
     ///
     /// # Errors
     /// Why there is no answer.
-    pub(super) async fn peek(
-        &self,
-        charges: &[Charge<'_>],
-        now: Timestamp,
-        deadline: Instant,
-    ) -> Result<Reply, Unanswered> {
-        let Some(first) = charges.first() else { return Err(Unanswered::BadReply) };
-        let call = script::peek(&self.settings.prefix, charges, self.clock(now), now);
-        let place = self.place(first.key.owner);
-        self.can_name()?;
-        let asked: SmallVec<[Charge<'_>; 2]> =
-            charges.iter().map(|charge| Charge { cost: 0, ..*charge }).collect();
-        if let Some(replica) = self.topology.replica(place) {
-            // There must be time left for the primary.
-            let soon = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
-            let mut reply = replica.call(call.evalsha(), soon).await;
-            if let Err(CallError::Refused(error)) = &reply
-                && Refusal::of(error) == Refusal::NoScript
-            {
-                reply = replica.call(call.eval(), soon).await;
-            }
-            // A replica that cannot tell is none.
-            if let Ok(reply) = reply {
-                return self.read(&asked, &reply).map(Reply::told);
-            }
-        }
-        let reply = self.execute(place, &call, deadline).await?;
-        self.read(&asked, &reply).map(Reply::told)
-    }
-
-    /// What a counter holds, by the latest count.
-    ///
-    /// # Errors
-    /// Why there is no answer.
-    pub(super) async fn count(
+    pub(super) async fn state(
         &self,
         charge: &Charge<'_>,
         now: Timestamp,
         deadline: Instant,
-    ) -> Result<Option<Count>, Unanswered> {
-        let charges = [Charge { cost: 0, ..*charge }];
-        let call = script::peek(&self.settings.prefix, &charges, self.clock(now), now);
+    ) -> Result<Option<AnyState>, Unanswered> {
         let place = self.place(charge.key.owner);
+        let call = script::state(&self.settings.prefix, charge, self.clock(place, now));
         let reply = self.execute(place, &call, deadline).await?;
-        Ok(self.read(&charges, &reply)?.counts.into_iter().next())
+        script::read_state(charge, &reply).map_err(|error| self.bad_reply(&error))
     }
 
-    /// Adds what was taken elsewhere to what a counter holds. A reply that comes after the deadline
-    /// is the orphan's.
+    /// Adds what was taken elsewhere to what a counter holds, if its place still has this server. A
+    /// reply that comes after the deadline is the orphan's.
     ///
     /// # Errors
     /// Why it is not known to have it.
@@ -174,14 +181,15 @@ impl RedisStore {
         charge: &Charge<'_>,
         state: &AnyState,
         (now, deadline): (Timestamp, Instant),
-        orphan: &Rc<Orphan>,
+        (server, orphan): (u64, &Rc<Orphan>),
     ) -> Result<(), Unanswered> {
-        let clock = (self.clock(now), now);
-        let Some(call) = script::add(&self.settings.prefix, charge, state, clock) else {
+        let place = self.place(charge.key.owner);
+        let time = self.clock(place, now);
+        let Some(call) = script::add(&self.settings.prefix, charge, state, time) else {
             return Ok(());
         };
-        let place = self.place(charge.key.owner);
-        self.execute_or(place, &call, (deadline, Some(orphan))).await.map(drop)
+        let terms = Terms { deadline, server: Some(server), orphan: Some(orphan) };
+        self.execute_on(place, &call, terms).await.map(drop)
     }
 
     /// Puts right what was charged, soon.
@@ -189,20 +197,21 @@ impl RedisStore {
         self.settlements.add(charge, adjustment, now);
     }
 
-    /// Makes `count` what the counter holds, unless it holds as much; tells whether it did.
+    /// Has the counter count what `state` does too; tells whether that is more than it counted.
     ///
     /// # Errors
-    /// Why it is not known to hold either.
+    /// Why it is not known to count both.
     pub(super) async fn seed(
         &self,
         charge: &Charge<'_>,
-        count: &Count,
+        state: &AnyState,
         (now, deadline): (Timestamp, Instant),
     ) -> Result<bool, Unanswered> {
-        let Some(call) = script::seed(&self.settings.prefix, charge, count, self.clock(now)) else {
+        let place = self.place(charge.key.owner);
+        let clock = self.clock(place, now);
+        let Some(call) = script::seed(&self.settings.prefix, charge, state, clock) else {
             return Ok(false);
         };
-        let place = self.place(charge.key.owner);
         let reply = self.execute(place, &call, deadline).await?;
         Ok(reply == Value::Int(1))
     }
@@ -210,6 +219,11 @@ impl RedisStore {
     /// Waits until it is known which servers are there, or `deadline`.
     pub(super) async fn ready(&self, deadline: Instant) {
         self.topology.ready(deadline).await;
+    }
+
+    /// How often another server was found to be primary.
+    pub(super) fn elections(&self) -> u64 {
+        self.topology.elections()
     }
 
     /// Waits until all settlements are on their way, or `deadline`.
@@ -220,20 +234,25 @@ impl RedisStore {
         self.topology.finish(deadline).await;
     }
 
-    fn clock(&self, now: Timestamp) -> ScriptClock {
-        match self.settings.clock {
-            StoreClock::Redis => ScriptClock::Redis,
-            StoreClock::Proxy => ScriptClock::Proxy(now),
+    /// What time it is for the scripts of a place when it is `now` here, and what the server's own
+    /// clock says then, as far as that is known.
+    fn clock(&self, place: Place, now: Timestamp) -> (ScriptClock, Timestamp) {
+        let Some(node) = self.topology.primary(place) else { return (ScriptClock::Redis, now) };
+        match node.clock.counts() {
+            StoreClock::Redis => (ScriptClock::Redis, node.clock.at_server(now)),
+            StoreClock::Proxy => (ScriptClock::Proxy(now), now),
         }
     }
 
     fn read(&self, charges: &[Charge<'_>], reply: &Value) -> Result<Reply, Unanswered> {
-        script::read(charges, reply).map_err(|error| {
-            if self.may_complain() {
-                tracing::warn!(%error, "redis gave a reply that cannot be read");
-            }
-            Unanswered::BadReply
-        })
+        script::read(charges, reply).map_err(|error| self.bad_reply(&error))
+    }
+
+    fn bad_reply(&self, error: &dyn fmt::Display) -> Unanswered {
+        if self.may_complain() {
+            tracing::warn!(%error, "redis gave a reply that cannot be read");
+        }
+        Unanswered::BadReply
     }
 
     /// Has the server of a place execute a script, wherever the place may have moved to.
@@ -243,15 +262,15 @@ impl RedisStore {
         call: &Call,
         deadline: Instant,
     ) -> Result<Value, Unanswered> {
-        self.execute_or(place, call, (deadline, None)).await
+        self.execute_on(place, call, Terms { deadline, server: None, orphan: None }).await
     }
 
-    /// The same, with what is to become of a reply that comes when nobody waits for it.
-    async fn execute_or(
+    /// The same, on these terms.
+    async fn execute_on(
         &self,
         place: Place,
         call: &Call,
-        (deadline, orphan): (Instant, Option<&Rc<Orphan>>),
+        Terms { deadline, server, orphan }: Terms<'_>,
     ) -> Result<Value, Unanswered> {
         self.can_name()?;
         let mut node = self.topology.primary(place).ok_or(Unanswered::Away)?;
@@ -260,7 +279,9 @@ impl RedisStore {
         loop {
             let is_known = has_script && !node.introduce(call.sha());
             let command = if is_known { call.evalsha() } else { call.eval() };
-            let request = Request { command, is_asking, orphan: orphan.cloned() };
+            // What is being moved comes along with its slot.
+            let server = server.filter(|_| !is_asking);
+            let request = Request { command, is_asking, server, orphan: orphan.cloned() };
             let error = match node.call(request, deadline).await {
                 Ok(value) => return Ok(value),
                 Err(CallError::Refused(error)) => error,
@@ -306,7 +327,9 @@ impl RedisStore {
                 _ => {
                     self.topology.doubt();
                     node.give_up();
-                    self.complain(&error);
+                    if self.complain(&error) && orphan.is_some() {
+                        node.server.refuse(error.details().unwrap_or_else(|| error.code()));
+                    }
                     return Err(Unanswered::Refused);
                 }
             };
@@ -322,13 +345,15 @@ impl RedisStore {
         }
     }
 
-    /// Tells of an error, unless one was told lately.
-    fn complain(&self, error: &ServerError) {
-        if self.may_complain() {
+    /// Tells of an error, unless one was told lately; whether it did.
+    fn complain(&self, error: &ServerError) -> bool {
+        let is_due = self.may_complain();
+        if is_due {
             let details = error.details().unwrap_or_default().chars().take(MAX_DETAILS);
             let (code, details) = (error.code(), details.collect::<String>());
             tracing::warn!(code, details, "redis refused");
         }
+        is_due
     }
 
     fn may_complain(&self) -> bool {

@@ -47,11 +47,23 @@ impl Store {
         }
     }
 
-    /// Looks in the background whether Redis still keeps the secret, once in a while.
+    /// Looks in the background whether Redis still keeps the secret: once in a while, and when
+    /// another server is primary, which may have another one.
     pub(super) fn look_after_secret(self: &Rc<Self>, now: Timestamp) {
+        let elections = self.redis().map(|redis| redis.elections()).sum();
+        let is_changed = self.elections.replace(elections) != elections;
+        let is_due = |kept: &Arc<KeptSecret>| {
+            kept.standing() != SecretStanding::Awaited && kept.is_due(now, PERIOD_MICROS)
+        };
+        if is_changed || self.stores.secret.as_ref().is_some_and(is_due) {
+            self.look_again_for_secret();
+        }
+    }
+
+    /// Looks in the background whether Redis still keeps the secret that was learnt.
+    pub(super) fn look_again_for_secret(self: &Rc<Self>) {
         if let Some(kept) = &self.stores.secret
             && kept.standing() != SecretStanding::Awaited
-            && kept.is_due(now, PERIOD_MICROS)
         {
             let (store, kept) = (Rc::clone(self), Arc::clone(kept));
             tokio::task::spawn_local(async move { store.look_for_secret(&kept).await });

@@ -2,6 +2,8 @@
 
 mod callers;
 mod cluster;
+mod emptied;
+mod left_behind;
 mod load;
 mod owners;
 mod replicas;
@@ -9,3 +11,4 @@ mod reshard;
 mod shards;
 mod single;
 mod together;
+mod two_primaries;

@@ -5,4 +5,5 @@ mod newcomers;
 mod secret;
 mod servers;
 mod sharing;
+mod skew;
 mod told;

@@ -31,11 +31,9 @@ impl Asked {
         Asked { proxy: Proxy::with_settings(&settings, &[policy]), redis }
     }
 
-    /// Scripts that Redis has run.
+    /// Scripts that Redis has run for requests.
     fn calls(&self) -> u64 {
-        let stats: String = self.redis.ask(&["INFO", "commandstats"]);
-        let calls = |line: &str| line.split(['=', ',']).nth(1)?.parse::<u64>().ok();
-        stats.lines().filter(|line| line.starts_with("cmdstat_eval")).filter_map(calls).sum()
+        self.redis.scripts_for_requests()
     }
 
     fn send(&self, request: Request) -> u16 {

@@ -22,6 +22,7 @@ macro_rules! for_each_store {
     };
 }
 
+mod abandoned;
 mod adjustments;
 mod all_or_nothing;
 mod changes;

@@ -38,7 +38,8 @@ impl Sockets {
             opened.with_context(|| format!("cannot listen on {}", listener.address))
         });
         let listeners = listeners.collect::<anyhow::Result<Vec<_>>>()?;
-        let admin = settings.admin.map(|address| {
+        let address = settings.admin.map(|admin| admin.address);
+        let admin = address.map(|address| {
             let socket = match inherited.take(&ListenAddress::Tcp(address))? {
                 Some(socket) => Ok(TcpListener::from(socket)),
                 None => Server::bind(address),
@@ -50,7 +51,7 @@ impl Sockets {
             let handover = Handover::open(path, &mut inherited).with_context(|| at(path))?;
             let mut sockets: Vec<SharedSocket> =
                 listeners.iter().map(Listener::share).collect::<Result<_, _>>()?;
-            if let (Some(address), Some(socket)) = (settings.admin, &admin) {
+            if let (Some(address), Some(socket)) = (address, &admin) {
                 sockets.push((ListenAddress::Tcp(address), socket.try_clone()?.into()));
             }
             Ok::<_, anyhow::Error>(Succession { handover, sockets })

@@ -10,6 +10,7 @@ use crate::{
     admin::{Admin, Context, Phase, PhaseCell},
     gate::Shared,
     reload::{Origin, Reload, ReloadHandle, ReloadState},
+    settings::ReadyStore,
 };
 
 /// Both, until this is dropped.
@@ -21,11 +22,12 @@ pub(super) struct Upkeep {
 }
 
 impl Upkeep {
-    /// Follows the files of `origin`, if there are any, and answers at `listener`, if there is one.
+    /// Follows the files of `origin`, if there are any, and answers at `listener`, if there is one; what the
+    /// store has to do with being ready is said beside it.
     pub(super) fn start(
         shared: &Arc<Shared>,
         origin: Option<Origin>,
-        listener: Option<TcpListener>,
+        (listener, ready_store): (Option<TcpListener>, ReadyStore),
     ) -> io::Result<Upkeep> {
         let started = shared.clock.now();
         let digest = origin.as_ref().map(|origin| origin.inputs.policies_digest());
@@ -40,6 +42,7 @@ impl Upkeep {
             reload: reload.as_ref().map(Reload::handle),
             phase: Arc::clone(&phase),
             started,
+            ready_store,
         };
         let admin = match listener {
             Some(listener) => Some((listener.local_addr()?, Admin::start(listener, context)?)),

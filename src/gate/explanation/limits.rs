@@ -12,7 +12,7 @@ use crate::{
         unfit_claims::unfit_claim,
     },
     identity::Identity,
-    limit::{Charge, DecidedBy, Quota},
+    limit::{Charge, DecidedBy, Quota, WhenFull},
     policy::{KeyPart, Limit, OnMissing, Per, words},
 };
 
@@ -199,6 +199,15 @@ fn notes(
     }
     if let Some(percent) = limit.refund.at_most {
         notes.push(format!("at most {percent}% of it is given back in a window"));
+    }
+    match limit.full {
+        WhenFull::OpenWhileAlone => {}
+        WhenFull::Open => {
+            notes.push("without room for its counter in the process, it is left out".into());
+        }
+        WhenFull::Closed => notes.push(
+            "without room for its counter in the process, the request is refused, also while redis is away".into(),
+        ),
     }
     if asked.role == Role::Shadow {
         notes.push("it denies nobody here".into());

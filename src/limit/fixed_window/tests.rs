@@ -17,6 +17,16 @@ impl Subject for FixedWindow {
     }
 }
 
+impl suite::apart::Bounded for FixedWindow {
+    fn most(&self, span: Duration) -> u64 {
+        suite::apart::in_windows(self.limit, self.align.max_length(), span)
+    }
+
+    fn window(&self) -> Duration {
+        self.align.max_length()
+    }
+}
+
 fn any_fixed_window() -> impl Strategy<Value = FixedWindow> {
     let millis = prop_oneof![1_u64..20_000, (1_u64..20).prop_map(|seconds| seconds * 1000)];
     (0_u32..12, millis, any::<bool>()).prop_map(|(limit, millis, aligned)| {
@@ -26,6 +36,12 @@ fn any_fixed_window() -> impl Strategy<Value = FixedWindow> {
 }
 
 suite::owes! { any_fixed_window() }
+
+mod apart {
+    use super::*;
+
+    suite::owes! { any_fixed_window() => [prop_clocks_that_are_apart_count_once] }
+}
 
 #[test]
 fn decisions_equal_the_model() {
@@ -171,12 +187,32 @@ fn clock_that_went_back_a_day_is_healed_by_a_denial() {
 #[test]
 fn clock_that_is_behind_by_more_than_the_skew_went_back() {
     let (quota, mut window) = (from_first_request(1), Window::default());
-    decide(&quota, &mut window, 1, START + MAX_SKEW);
+    let ahead = START + borne(MINUTE);
+    decide(&quota, &mut window, 1, ahead);
     decide(&quota, &mut window, 1, START);
-    assert_eq!(window.reset, START + MAX_SKEW + MINUTE);
+    assert_eq!(window.reset, ahead + MINUTE);
     let further = before(START, Duration::from_micros(1));
     decide(&quota, &mut window, 1, further);
     assert_eq!(window.reset, further + MINUTE);
+}
+
+#[test]
+fn next_window_that_a_clock_ahead_has_opened_is_borne() {
+    let hour = Duration::from_secs(3600);
+    let month = Calendar::new(crate::limit::CalendarUnit::Month, "UTC").unwrap();
+    for (align, far) in [(Align::Epoch(hour), 1000), (Align::Calendar(month), 86_400)] {
+        let quota = FixedWindow { limit: 3, align };
+        let end = quota.align.end(START);
+        for (behind, is_borne) in [(100, true), (125, true), (far, false)] {
+            let mut window = Window::default();
+            quota.take(&mut window, 3, end);
+            let next = window.reset;
+            let earlier = before(end, Duration::from_secs(behind));
+            decide(&quota, &mut window, 1, earlier);
+            let expected = if is_borne { next } else { end };
+            assert_eq!(window, Window { used: 3, reset: expected }, "{behind} s before the end");
+        }
+    }
 }
 
 #[test]

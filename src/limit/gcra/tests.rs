@@ -21,6 +21,17 @@ impl Subject for Gcra {
     }
 }
 
+impl suite::apart::Bounded for Gcra {
+    fn most(&self, span: Duration) -> u64 {
+        let drained = u128::from(self.limit) * span.as_micros() / self.window.as_micros();
+        u64::from(self.burst) + drained as u64
+    }
+
+    fn window(&self) -> Duration {
+        self.window
+    }
+}
+
 /// Meters that drain within seconds or at once, in either grain.
 fn any_gcra() -> impl Strategy<Value = Gcra> {
     let limit = prop_oneof![4 => 1_u32..20, 1 => 1_u32..100_000];
@@ -35,6 +46,12 @@ fn any_gcra() -> impl Strategy<Value = Gcra> {
 }
 
 suite::owes! { any_gcra() }
+
+mod apart {
+    use super::*;
+
+    suite::owes! { any_gcra() => [prop_clocks_that_are_apart_count_once] }
+}
 
 /// GCRA as textbooks have it: a theoretical arrival time, here as an exact fraction of a grain.
 struct Textbook {

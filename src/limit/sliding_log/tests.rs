@@ -15,6 +15,16 @@ impl Subject for SlidingLog {
     }
 }
 
+impl suite::apart::Bounded for SlidingLog {
+    fn most(&self, span: Duration) -> u64 {
+        suite::apart::in_windows(self.limit, self.window, span)
+    }
+
+    fn window(&self) -> Duration {
+        self.window
+    }
+}
+
 fn any_sliding_log() -> impl Strategy<Value = SlidingLog> {
     let millis = prop_oneof![1_u64..20_000, (1_u64..20).prop_map(|seconds| seconds * 1000)];
     (0_u32..12, millis)
@@ -22,6 +32,12 @@ fn any_sliding_log() -> impl Strategy<Value = SlidingLog> {
 }
 
 suite::owes! { any_sliding_log() }
+
+mod apart {
+    use super::*;
+
+    suite::owes! { any_sliding_log() => [prop_clocks_that_are_apart_count_once] }
+}
 
 #[test]
 fn decisions_equal_the_model() {
@@ -162,4 +178,71 @@ fn clock_that_went_back_a_day_is_healed_by_a_denial() {
     assert!(!decide(&quota, &mut log, 1, START).0);
     assert!(decide(&quota, &mut log.clone(), 2, START + quota.window).0);
     assert!(log.is_over(START + quota.window));
+}
+
+proptest! {
+    #[test]
+    fn prop_joined_logs_count_the_greater_of_both_at_any_time(
+        charges in prop::collection::vec((0..900_000_u64, 1..3_u32, 0..4_u8, 0..3_000_u64), 0..20),
+        wait in 0..12_000_000_u64,
+    ) {
+        let quota = SlidingLog { limit: 100, window: Duration::from_secs(6) };
+        let (mut ours, mut theirs, mut now) = (Log::default(), Log::default(), START);
+        for (advance, cost, who, late) in charges {
+            now = now + Duration::from_micros(advance);
+            // Some are charged in both, where the clocks may differ; some are missed by one.
+            if who != 0 {
+                quota.take(&mut ours, cost, now);
+            }
+            if who != 1 {
+                quota.take(&mut theirs, cost, now + Duration::from_micros(late));
+            }
+        }
+        now = now + Duration::from_millis(3);
+        let mut joined = ours.clone();
+        let is_more = quota.join(&mut joined, &theirs, now);
+        let [mine, their] = [&ours, &theirs].map(|log| quota.standing(log, now).used);
+        prop_assert_eq!(is_more, their > mine);
+        for at in [now, now + Duration::from_micros(wait), now + quota.window] {
+            let [joined, mine, their] =
+                [&joined, &ours, &theirs].map(|log| quota.standing(log, at).used);
+            prop_assert_eq!(joined, mine.max(their), "at {:?}", at);
+        }
+    }
+}
+
+#[test]
+fn charge_that_both_logs_have_is_given_back_once_they_are_joined() {
+    let quota = SlidingLog { limit: 10, window: Duration::from_secs(60) };
+    let (mut ours, mut theirs) = (Log::default(), Log::default());
+    for seconds in 0..5 {
+        quota.take(&mut theirs, 1, START + Duration::from_secs(seconds));
+    }
+    let second = Duration::from_secs(1);
+    let early = quota.take(&mut ours, 1, START + 6 * second);
+    let late = quota.take(&mut ours, 2, START + 7 * second);
+    assert!(quota.join(&mut ours, &theirs, START + 8 * second));
+    // Three of the five are taken for what is here already.
+    let used = |log: &Log| quota.standing(log, START + 8 * second).used;
+    assert_eq!(used(&ours), 5);
+    quota.give_back(&mut ours, late, 2, START + 8 * second);
+    assert_eq!(used(&ours), 3);
+    quota.give_back(&mut ours, early, 1, START + 8 * second);
+    assert_eq!(used(&ours), 2);
+    quota.give_back(&mut ours, early, 1, START + 8 * second);
+    assert_eq!(used(&ours), 2);
+}
+
+#[test]
+fn joined_log_has_no_more_entries_than_the_limit() {
+    let quota = SlidingLog { limit: 5, window: Duration::from_secs(60) };
+    let (mut ours, mut theirs) = (Log::default(), Log::default());
+    for number in 0..5 {
+        let at = START + Duration::from_millis(number);
+        quota.take(&mut ours, 3, at);
+        quota.take(&mut theirs, 2, at + Duration::from_micros(10));
+    }
+    quota.join(&mut ours, &theirs, START);
+    assert!(ours.entries.len() <= 5, "{ours:?}");
+    assert_eq!(quota.standing(&ours, START).used, 15);
 }

@@ -19,6 +19,16 @@ impl Subject for SlidingWindow {
     }
 }
 
+impl suite::apart::Bounded for SlidingWindow {
+    fn most(&self, span: Duration) -> u64 {
+        suite::apart::in_windows(self.limit, self.window, span)
+    }
+
+    fn window(&self) -> Duration {
+        self.window
+    }
+}
+
 /// Windows of up to 20 seconds, often a whole number of them, counted in either unit.
 fn any_sliding_window() -> impl Strategy<Value = SlidingWindow> {
     let millis = prop_oneof![1_u64..20_000, (1_u64..20).prop_map(|seconds| seconds * 1000)];
@@ -28,6 +38,12 @@ fn any_sliding_window() -> impl Strategy<Value = SlidingWindow> {
 }
 
 suite::owes! { any_sliding_window() }
+
+mod apart {
+    use super::*;
+
+    suite::owes! { any_sliding_window() => [prop_clocks_that_are_apart_count_once] }
+}
 
 #[test]
 fn decisions_equal_the_model() {

@@ -13,6 +13,8 @@ use crate::{
     limit::{Bytes, MAX_SKEW, Receipt, Retry, Standing, State},
 };
 
+pub(crate) use super::apart::prop_clocks_that_are_apart_count_once;
+
 /// Remaining is the largest cost that fits, and is what was not used.
 pub(crate) fn prop_used_and_remaining_make_up_the_limit<S: Subject>(
     subject: &S,
@@ -398,7 +400,9 @@ pub(crate) fn prop_no_input_panics_or_overflows<S: Subject>(
     Ok(())
 }
 
-/// What a counter holds beyond what it was earlier, added to that, makes up the whole of it.
+/// What a counter holds beyond what it was earlier, added to that, makes up the whole of it. Units of
+/// a full log that a later charge has joined count for as long as that one; added to the log as it
+/// was, they are gone when they would have been.
 pub(crate) fn prop_what_was_taken_since_can_be_added<S: Subject>(
     subject: &S,
     history: &History,
@@ -406,6 +410,8 @@ pub(crate) fn prop_what_was_taken_since_can_be_added<S: Subject>(
     let (earlier, later) = history.steps.split_at(history.steps.len() / 2);
     let (mut base, mut now) = (S::State::default(), START);
     now = run(subject, &mut base, earlier, now);
+    let at_first = subject.standing(&base, now);
+    let is_full = at_first.used >= at_first.limit;
     let mut state = base.clone();
     now = run(subject, &mut state, later, now);
 
@@ -419,11 +425,13 @@ pub(crate) fn prop_what_was_taken_since_can_be_added<S: Subject>(
         ),
     }
     for instant in history.instants(subject, &state, now) {
-        let [whole, sum] = [&state, &sum].map(|state| subject.standing(state, instant).used);
+        let [whole, sum, base] =
+            [&state, &sum, &base].map(|state| subject.standing(state, instant).used);
+        let gone = if is_full { at_first.used.saturating_sub(base) } else { 0 };
         if instant == now {
-            prop_assert_eq!(sum, whole, "at {:?}", instant);
+            prop_assert!(sum <= whole, "{} of {} at {:?}", sum, whole, instant);
         }
-        prop_assert!(sum >= whole, "{} of {} at {:?}", sum, whole, instant);
+        prop_assert!(sum + gone >= whole, "{} of {} at {:?}", sum, whole, instant);
     }
     Ok(())
 }
@@ -442,5 +450,28 @@ pub(crate) fn prop_sum_of_two_counters_holds_what_either_does<S: Subject>(
     let used = subject.standing(&sum, now).used;
     prop_assert!(used >= mine.max(their), "{} and {} make {}", mine, their, used);
     prop_assert!(used <= mine + their, "{} and {} make {}", mine, their, used);
+    Ok(())
+}
+
+/// What is joined counts no less than either and no more than both; a second time changes nothing.
+pub(crate) fn prop_join_of_two_counters_holds_the_greater<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    let (ours, theirs) = history.steps.split_at(history.steps.len() / 2);
+    let (mut state, mut other) = (S::State::default(), S::State::default());
+    let mut now = run(subject, &mut state, ours, START);
+    now = now.max(run(subject, &mut other, theirs, START));
+    let [mine, their] = [&state, &other].map(|state| subject.standing(state, now).used);
+    let mut joined = state.clone();
+    subject.join(&mut joined, &other, now);
+    let used = subject.standing(&joined, now).used;
+    prop_assert!(used >= mine.max(their), "{} and {} make {}", mine, their, used);
+    prop_assert!(used <= mine + their, "{} and {} make {}", mine, their, used);
+    for state in [&state, &other] {
+        let mut again = joined.clone();
+        prop_assert!(!subject.join(&mut again, state, now));
+        prop_assert_eq!(subject.standing(&again, now), subject.standing(&joined, now));
+    }
     Ok(())
 }

@@ -4,7 +4,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::limit::suite::{self, Model, START, Subject, decide};
+use crate::limit::{
+    MAX_SKEW,
+    suite::{self, Model, START, Subject, decide},
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -17,6 +20,17 @@ impl Subject for TokenBucket {
 
     fn with_capacity(&self, capacity: u32) -> TokenBucket {
         TokenBucket { capacity, ..self.clone() }
+    }
+}
+
+impl suite::apart::Bounded for TokenBucket {
+    fn most(&self, span: Duration) -> u64 {
+        let refills = span.as_micros() / self.interval.as_micros() + 1;
+        u64::from(self.capacity) + u64::from(self.refill) * refills as u64
+    }
+
+    fn window(&self) -> Duration {
+        self.interval
     }
 }
 
@@ -37,6 +51,12 @@ fn any_bucket(strict: bool) -> impl Strategy<Value = TokenBucket> {
 
 suite::owes! { any_bucket(false) }
 
+mod apart {
+    use super::*;
+
+    suite::owes! { any_bucket(false) => [prop_clocks_that_are_apart_count_once] }
+}
+
 mod strict {
     use super::*;
 
@@ -44,6 +64,7 @@ mod strict {
     // not take penalties back. Its wait starts over at the clock's time, so that of a clock that is
     // behind is the shorter by as much.
     suite::owes! { any_bucket(true) => [
+        prop_clocks_that_are_apart_count_once,
         prop_used_and_remaining_make_up_the_limit,
         prop_waiting_until_retry_is_enough_and_less_is_not,
         prop_cost_above_the_capacity_is_never_admitted,

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     identity::Tiers,
-    limit::{Fallback, Quota},
+    limit::{Fallback, Quota, WhenFull},
     policy::{
         Allowance, Allowances, Enforcement, Limit, OpenParts, Overrides,
         file::{RawLimit, RawMeasure},
@@ -48,6 +48,7 @@ impl Compiler<'_> {
         let count_when = self.count_when(raw);
         let enforcement = self.enforcement(raw);
         let fallback = self.fallback(raw.on_store_error.as_ref());
+        let full = self.when_full(raw.on_store_full.as_ref());
         Some(Limit {
             name: name.value.as_str().into(),
             resource: HeaderValue::from_str(&name.value).ok()?,
@@ -60,6 +61,7 @@ impl Compiler<'_> {
             count_when: count_when?,
             enforcement: enforcement?,
             fallback: fallback?,
+            full: full?,
             candidate: candidate?,
         })
     }
@@ -164,6 +166,11 @@ impl Compiler<'_> {
             raw,
             &[("local", Fallback::Local), ("open", Fallback::Open), ("closed", Fallback::Closed)],
         )
+    }
+
+    fn when_full(&mut self, raw: Option<&Spanned<String>>) -> Option<WhenFull> {
+        let Some(raw) = raw else { return Some(WhenFull::default()) };
+        self.one_of(raw, &[("open", WhenFull::Open), ("closed", WhenFull::Closed)])
     }
 
     /// Clients tell limits apart by name: a window's name is short enough, and no other limit's.

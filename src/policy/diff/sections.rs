@@ -259,6 +259,7 @@ pub(super) fn limits(old: &Policy, new: &Policy) -> Vec<Change> {
                 ),
                 ("mode", words::enforcement(limit.enforcement)),
                 ("on store error", format!("{:?}", limit.fallback).to_lowercase()),
+                ("on store full", words::when_full(limit.full).into()),
                 (
                     "on missing",
                     match limit.per.on_missing {

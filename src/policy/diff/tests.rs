@@ -223,6 +223,18 @@ fn bound_on_refunds_is_told() {
 }
 
 #[test]
+fn what_outages_and_full_stores_mean_is_told() {
+    let saying =
+        |says: &str| format!("limits: {{ core: {{ per: caller, rate: 5000/hour{says} }} }}\n");
+    assert_told(
+        &saying(""),
+        &saying(", on_store_error: closed, on_store_full: open"),
+        "  limits\n    core: on store error: local -> closed\n    \
+         core: on store full: open while redis is away -> open\n",
+    );
+}
+
+#[test]
 fn what_hanging_up_costs_is_told() {
     let costing = |cost: &str| {
         format!("limits: {{ core: {{ per: caller, rate: 5000/hour, cost: {{ {cost} }} }} }}\n")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::seats::{Source, place};
 use crate::{
     identity::{Caller, CallerKey, ClaimRules, IdentityRules, TierSource, Tiers},
-    limit::{Align, FixedWindow, Quota},
+    limit::{Align, FixedWindow, Quota, WhenFull},
     policy::{
         AcceptedIssuers, Auth, Cors, Cost, Enforcement, HeaderEdits, HostPattern, KeyPart,
         OriginPattern, Origins, Per, Period, Policy, Preflight, Refund, Statuses,
@@ -233,6 +233,15 @@ pub(super) fn enforcement(enforcement: Enforcement) -> String {
         Enforcement::Everybody => "enforced".into(),
         Enforcement::Nobody => "shadow".into(),
         Enforcement::Percent(percent) => format!("enforced for {percent} %"),
+    }
+}
+
+/// What becomes of who finds no room for a counter.
+pub(super) fn when_full(full: WhenFull) -> &'static str {
+    match full {
+        WhenFull::OpenWhileAlone => "open while redis is away",
+        WhenFull::Open => "open",
+        WhenFull::Closed => "closed",
     }
 }
 

@@ -95,6 +95,11 @@ pub(in crate::policy) struct RawLimit {
     /// process; `open`: as if there were no such limit; `closed`: it is refused. Default: local.
     #[schemars(extend("enum" = ["local", "open", "closed"]))]
     pub(in crate::policy) on_store_error: Option<Spanned<String>>,
+    /// What becomes of a request if the process has no room for another counter. `open`: as if there
+    /// were no such limit; `closed`: it is refused. Default: open while Redis does not answer, and
+    /// closed where counters are in the process anyway.
+    #[schemars(extend("enum" = ["open", "closed"]))]
+    pub(in crate::policy) on_store_full: Option<Spanned<String>>,
     /// Another measure, tried out beside this one: what it would deny is counted and told, and
     /// never denied. What it does not say is as the limit says.
     #[schemars(extend("examples" = [{ "rate": "5000/hour" }]))]

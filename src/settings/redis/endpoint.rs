@@ -97,6 +97,14 @@ impl Endpoint {
         &self.host
     }
 
+    /// Its host and port, and its database unless that is 0: what tells it from other servers.
+    pub fn name(&self) -> String {
+        match self.database {
+            0 => self.to_string(),
+            database => format!("{self}/{database}"),
+        }
+    }
+
     /// The server at another address that is reached in the same way. What a sentinel tells of is a
     /// server, where the sentinel's own user is unknown.
     #[must_use]

@@ -103,6 +103,15 @@ fn cluster_is_some_of_its_nodes() {
 }
 
 #[test]
+fn replicas_may_be_so_far_behind() {
+    for (text, millis) in [("", 1_000), ("100ms", 100), ("2500ms", 2_500), ("1m", 60_000)] {
+        let lag = if text.is_empty() { String::new() } else { format!("\n  replica_lag: {text}") };
+        let redis = good(&format!("  cluster: [redis://10.0.0.1:7000]{lag}"));
+        assert_eq!(redis.replica_lag, std::time::Duration::from_millis(millis), "{text}");
+    }
+}
+
+#[test]
 fn who_to_be_is_in_the_url_or_beside_it() {
     let hunter = || Some("hunter2".to_owned());
     for (text, user, password) in [
@@ -296,6 +305,11 @@ fn every_mistake_is_told_with_its_place() {
             "6:13 not a prefix: write 1 to 64 of A-Z a-z 0-9 _ . : -",
         ),
         ("  url: redis://a\n  clock: wall", "6:12 unknown value `wall`: one of: redis, proxy"),
+        (
+            "  url: redis://a\n  replica_lag: 2m",
+            "6:18 `2m` is not how far behind a replica may be: \
+             write a number and a unit, 100ms to 60s: 1s",
+        ),
         ("  uri: redis://a", "5:5 unknown field `uri` in a redis section: did you mean `url`?"),
     ] {
         let problems = parse(redis).expect_err(redis);

@@ -5,7 +5,10 @@
 //! those behind it, and the last rank is bounded by client besides. No live counter is evicted for
 //! another: what does not fit is refused, and a rank that is full takes nothing from those before it.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, AtomicUsize, Ordering},
+};
 
 use smallvec::SmallVec;
 
@@ -53,8 +56,15 @@ const CLIENTS: usize = (Tag::MAX - FIRST_CLIENT) as usize;
 /// What part of the store addresses leave to verified callers, and networks to addresses.
 const RESERVE: usize = 8;
 
-/// How many counters there are, and may be.
+/// How many counters a store has, and may have beside those that it shares its room with.
 pub(super) struct Room {
+    shared: Arc<Shared>,
+    /// Counters of this store alone.
+    own: AtomicUsize,
+}
+
+/// How many counters there are, and may be.
+struct Shared {
     /// How many there may be of a rank and those behind it.
     ceilings: [usize; RANKS],
     taken: [AtomicUsize; RANKS],
@@ -72,15 +82,26 @@ impl Room {
         let reserve = max_keys / RESERVE;
         let (addresses, networks) = (max_keys - reserve, max_keys - 2 * reserve);
         let chosen = (max_keys as u128 * u128::from(unverified_percent)).div_ceil(100) as usize;
-        Room {
+        let shared = Shared {
             ceilings: [max_keys, addresses, networks, chosen.min(networks)],
             taken: Default::default(),
             per_address,
             by_client: (0..CLIENTS).map(|_| AtomicU32::new(0)).collect(),
-        }
+        };
+        Room { shared: Arc::new(shared), own: AtomicUsize::new(0) }
     }
 
-    /// Counters of all ranks.
+    /// The same room, for another store: its bounds hold for both together.
+    pub(super) fn beside(&self) -> Room {
+        Room { shared: Arc::clone(&self.shared), own: AtomicUsize::new(0) }
+    }
+
+    /// Counters of this store alone.
+    pub(super) fn own(&self) -> usize {
+        self.own.load(Ordering::Relaxed)
+    }
+
+    /// Counters of all ranks, of all stores that share the room.
     pub(super) fn len(&self) -> usize {
         self.taken_from(0)
     }
@@ -102,13 +123,14 @@ impl Room {
             }
             if let Some(made) = self.made_by(*tag) {
                 let own = needs.iter().filter(|other| *other == tag).count() as u32;
-                if made.load(Ordering::Relaxed).saturating_add(own) > self.per_address {
+                if made.load(Ordering::Relaxed).saturating_add(own) > self.shared.per_address {
                     return Err(NoRoom::Client);
                 }
             }
         }
         let (mut there, mut more) = (0, 0);
-        let ranks = self.taken.iter().zip(needed).zip(self.ceilings.iter().zip(REFUSALS)).rev();
+        let Shared { taken, ceilings, .. } = &*self.shared;
+        let ranks = taken.iter().zip(needed).zip(ceilings.iter().zip(REFUSALS)).rev();
         for ((taken, needed), (ceiling, refusal)) in ranks {
             there += taken.load(Ordering::Relaxed);
             more += needed;
@@ -121,13 +143,16 @@ impl Room {
 
     /// Whether counters that nobody needs yet would take room from those that somebody will.
     pub(super) fn is_half_full(&self, tag: Tag) -> bool {
-        let mut ceilings = self.ceilings.iter().enumerate().take(rank(tag) + 1);
+        let mut ceilings = self.shared.ceilings.iter().enumerate().take(rank(tag) + 1);
+        let half = self.shared.per_address / 2;
         ceilings.any(|(rank, ceiling)| self.taken_from(rank) >= ceiling / 2)
+            || self.made_by(tag).is_some_and(|made| made.load(Ordering::Relaxed) >= half)
     }
 
     /// There is one more.
     pub(super) fn add(&self, tag: Tag) {
-        if let Some(taken) = self.taken.get(rank(tag)) {
+        self.own.fetch_add(1, Ordering::Relaxed);
+        if let Some(taken) = self.shared.taken.get(rank(tag)) {
             taken.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(made) = self.made_by(tag) {
@@ -135,9 +160,16 @@ impl Room {
         }
     }
 
+    /// So many counters are another store's from now on, with which it is shared.
+    pub(super) fn hand_over(&self, other: &Room, count: usize) {
+        self.own.fetch_sub(count, Ordering::Relaxed);
+        other.own.fetch_add(count, Ordering::Relaxed);
+    }
+
     /// There is one less.
     pub(super) fn remove(&self, tag: Tag) {
-        if let Some(taken) = self.taken.get(rank(tag)) {
+        self.own.fetch_sub(1, Ordering::Relaxed);
+        if let Some(taken) = self.shared.taken.get(rank(tag)) {
             taken.fetch_sub(1, Ordering::Relaxed);
         }
         if let Some(made) = self.made_by(tag) {
@@ -146,12 +178,12 @@ impl Room {
     }
 
     fn taken_from(&self, rank: usize) -> usize {
-        self.taken.iter().skip(rank).map(|taken| taken.load(Ordering::Relaxed)).sum()
+        self.shared.taken.iter().skip(rank).map(|taken| taken.load(Ordering::Relaxed)).sum()
     }
 
     /// How many counters the client of a tag has made; none: it is the tag of no client.
     fn made_by(&self, tag: Tag) -> Option<&AtomicU32> {
-        self.by_client.get(usize::from(tag.checked_sub(FIRST_CLIENT)?))
+        self.shared.by_client.get(usize::from(tag.checked_sub(FIRST_CLIENT)?))
     }
 }
 
@@ -237,12 +269,34 @@ mod tests {
     #[test]
     fn spare_copies_of_what_clients_choose_leave_half_of_the_spare_room() {
         let room = room();
-        for by in 0..20 {
+        for by in 10..30 {
             assert!(!room.is_half_full(tag(CHOSEN)));
             room.add(tag(Origin::Chosen { by }));
         }
         assert!(room.is_half_full(tag(CHOSEN)));
         assert!(!room.is_half_full(tag(Origin::Verified)));
+    }
+
+    #[test]
+    fn spare_copies_leave_each_client_half_of_what_it_may_make() {
+        let room = room();
+        for _ in 0..5 {
+            assert!(!room.is_half_full(tag(CHOSEN)));
+            room.add(tag(CHOSEN));
+        }
+        assert!(room.is_half_full(tag(CHOSEN)));
+        assert!(!room.is_half_full(tag(Origin::Chosen { by: 8 })));
+    }
+
+    #[test]
+    fn stores_that_share_a_room_fill_it_together() {
+        let room = room();
+        let other = room.beside();
+        for _ in 0..79 {
+            other.add(tag(Origin::Verified));
+        }
+        assert_eq!(fill(&room, |_| Origin::Verified), (1, NoRoom::Full));
+        assert_eq!((room.own(), other.own(), room.len(), other.len()), (1, 79, 80, 80));
     }
 
     #[test]

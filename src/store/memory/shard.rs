@@ -76,6 +76,12 @@ impl Shard {
         room.add(tag);
     }
 
+    /// Counts a counter that is gone, by its tag.
+    pub(super) fn count_gone(&mut self, tag: Tag, room: &Room) {
+        self.unverified = self.unverified.saturating_sub(usize::from(!is_verified(tag)));
+        room.remove(tag);
+    }
+
     pub(super) fn knows(&mut self, charge: &Charge<'_>) -> bool {
         with_table!(self, charge.quota, (_algorithm, table) => {
             table.find(charge.key.entry).is_some()
@@ -124,6 +130,20 @@ impl Shard {
             algorithm.give_back(state, receipt, charge.cost, now);
             Some(algorithm.standing(state, now))
         })
+    }
+
+    /// Gives all counters to the same shard of another store, which shares its room with this one's.
+    pub(super) fn empty_into(&mut self, other: &mut Shard, rooms: (&Room, &Room)) {
+        rooms.0.hand_over(rooms.1, self.len());
+        other.unverified += std::mem::take(&mut self.unverified);
+        let mut twice = Vec::new();
+        self.fixed_window.empty_into(&mut other.fixed_window, &mut twice);
+        self.sliding_window.empty_into(&mut other.sliding_window, &mut twice);
+        self.sliding_log.empty_into(&mut other.sliding_log, &mut twice);
+        self.token_bucket.empty_into(&mut other.token_bucket, &mut twice);
+        self.gcra.empty_into(&mut other.gcra, &mut twice);
+        self.concurrency.empty_into(&mut other.concurrency, &mut twice);
+        twice.into_iter().for_each(|tag| other.count_gone(tag, rooms.1));
     }
 
     /// Whether it was not swept lately.

@@ -128,6 +128,25 @@ impl<S: State> Table<S> {
         Some((&mut slot.state, is_new))
     }
 
+    /// Forgets `key`, and tells its tag; none if it had no state. Those behind it move up, as far as
+    /// their homes let them.
+    pub(super) fn remove(&mut self, key: u128) -> Option<u16> {
+        let place = Place::of(key);
+        let mut at = self.position(place);
+        let slot = self.slots.get_mut(at).filter(|slot| slot.place.is_same_key(place))?;
+        let tag = mem::replace(slot, Slot::free()).place.tag();
+        self.len -= 1;
+        while let Some(next) = self.slots.get_mut(at + 1)
+            && !next.is_free()
+            && next.place.home(self.homes) <= at
+        {
+            let entry = mem::replace(next, Slot::free());
+            self.slots.put(at, entry);
+            at += 1;
+        }
+        Some(tag)
+    }
+
     /// Forgets what is over, gives memory back when few entries are left, and tells `dropped` the tag
     /// of each that went.
     pub(super) fn sweep(&mut self, now: Timestamp, mut dropped: impl FnMut(u16)) {
@@ -162,6 +181,24 @@ impl<S: State> Table<S> {
         }
         if size > self.size {
             self.resize(size);
+        }
+    }
+
+    /// Gives all entries to another table, where they take the place of those that it has too; the
+    /// tags of these are pushed to `twice`.
+    pub(super) fn empty_into(&mut self, other: &mut Self, twice: &mut Vec<u16>) {
+        if other.len == 0 {
+            mem::swap(self, other);
+            return;
+        }
+        let emptied = mem::replace(self, Table::new(0.0));
+        other.reserve(emptied.len);
+        for (key, state) in emptied.iter() {
+            let Some((there, is_new)) = other.entry(key) else { continue };
+            *there = state.clone();
+            if !is_new {
+                twice.push(Place::of(key).tag());
+            }
         }
     }
 

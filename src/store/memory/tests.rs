@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::limit::{
     Align, Bucket, Concurrency, FixedWindow, Gcra, Key, KeyHasher, Leases, Level, LimitId, Log,
-    Origin, Retry, SlidingLog, SlidingWindow, TokenBucket, Window, Windows,
+    Origin, Retry, SlidingLog, SlidingWindow, TokenBucket, WhenFull, Window, Windows,
 };
 
 const START: Timestamp = Timestamp::from_secs(1_790_000_000);
@@ -140,6 +140,54 @@ fn full_store_refuses_new_callers_and_serves_known_ones() {
 }
 
 #[test]
+fn full_store_leaves_out_what_may_be_left_out() {
+    let five = fixed(5);
+    let store = MemoryStore::new(8, [0; 16]);
+    let open = |owner: u32| Charge { full: WhenFull::Open, ..charge(owner, "core", &five) };
+    let by_address = |owner: u32| Charge { origin: Origin::Address, ..open(owner) };
+    for owner in 0..7 {
+        assert!(allowed(&store, &[by_address(owner)], START));
+    }
+    // One place is left, and it is for verified callers.
+    let observed = Charge { stance: Stance::Observe, ..open(10) };
+    let decided = store.charge(&[by_address(7), observed, open(8)], START).unwrap();
+    let deciders: Vec<DecidedBy> = decided.outcomes.iter().map(|own| own.decided_by).collect();
+    assert_eq!(deciders, [DecidedBy::Nobody, DecidedBy::Current, DecidedBy::Current]);
+    let taken: Vec<bool> = decided.outcomes.iter().map(|own| own.receipt.is_some()).collect();
+    assert_eq!(taken, [false, false, true], "what is enforced comes first");
+
+    // Known counters decide, and what must have room keeps the others from being taken.
+    assert!(allowed(&store, &[open(9), by_address(0)], START));
+    assert_eq!(store.peek(&[by_address(0)], START).outcomes[0].standing.used, 2);
+    let must = [by_address(0), charge(9, "core", &five)];
+    assert_eq!(store.charge(&must, START).unwrap_err(), FULL);
+    assert_eq!(store.peek(&[by_address(0)], START).outcomes[0].standing.used, 2);
+    let over = Charge { cost: 6, ..open(8) };
+    assert_eq!(store.charge(&[over, open(9)], START).unwrap().verdict, Verdict::Deny);
+    assert_eq!(store.len(), 8);
+}
+
+#[test]
+fn no_client_gets_past_a_limit_by_what_it_chooses() {
+    let five = fixed(5);
+    let bounds = Bounds { max_keys: 100, unverified_percent: 50, per_address: 2 };
+    let store = MemoryStore::new(bounds, [0; 16]);
+    let chosen = |owner: u32, by: u128| Charge {
+        origin: Origin::Chosen { by },
+        full: WhenFull::Open,
+        ..charge(owner, "core", &five)
+    };
+    for owner in 0..2 {
+        assert!(allowed(&store, &[chosen(owner, 7)], START));
+    }
+    assert_eq!(store.charge(&[chosen(2, 7)], START), Err(NoRoom::Client.into()));
+    for owner in 2..50 {
+        assert!(allowed(&store, &[chosen(owner, 1_000 + u128::from(owner))], START));
+    }
+    assert_eq!(store.charge(&[chosen(99, 99)], START), Err(NoRoom::Unverified.into()));
+}
+
+#[test]
 fn counters_that_are_over_make_room() {
     let store = MemoryStore::new(6 * SHARDS, [0; 16]);
     let quotas = quotas();
@@ -178,6 +226,8 @@ fn owner_with_counters_without_number_leaves_room_for_others() {
         store.charge(&[Charge { key, ..charge(1, "", &five) }], START).is_ok()
     });
     assert_eq!(made.count(), MIN_KEYS_A_SHARD);
+    let open = Charge { full: WhenFull::Open, ..charge(1, "core", &five) };
+    assert_eq!(store.charge(&[open], START), Err(NoRoom::Part.into()), "the owner's own doing");
     assert!(allowed(&store, &[charge(2, "core", &five)], START));
 }
 
@@ -311,5 +361,37 @@ proptest! {
             }
             store.sweep(now);
         }
+    }
+}
+
+#[test]
+fn store_that_is_emptied_into_another_leaves_it_all_that_it_had() {
+    for quota in &quotas() {
+        let store = MemoryStore::new(100, [0; 16]);
+        let other = store.beside();
+        let charges: Vec<Charge<'_>> = (0..20).map(|owner| charge(owner, "core", quota)).collect();
+        for charge in &charges {
+            assert!(allowed(&store, &[*charge], START));
+        }
+        store.empty_into(&other);
+        assert_eq!((store.own(), other.own(), store.len()), (0, 20, 20));
+
+        // Now it has some of them anew.
+        for charge in &charges[..2] {
+            assert!(allowed(&store, &[*charge], START));
+        }
+        assert!(allowed(&store, &charges[..1], START));
+        assert_eq!(store.len(), 22);
+        store.empty_into(&other);
+        assert_eq!((store.own(), other.own(), store.len()), (0, 20, 20));
+        let found = charges.iter().map(|charge| used(&other, charge, START));
+        assert!(found.eq([2].into_iter().chain([1; 19])), "{quota:?}");
+
+        other.remove(&charges[0]);
+        assert_eq!((other.own(), used(&other, &charges[0], START)), (19, 0));
+        for _ in 0..SHARDS / SHARDS_A_SWEEP {
+            other.sweep(START + MINUTE * 3);
+        }
+        assert!(other.is_empty() && !other.is_in_use());
     }
 }

@@ -26,7 +26,7 @@ impl<'p, 'c> Pending<'p, 'c> {
         Pending { store, charges, orphan: Rc::default(), is_known: false }
     }
 
-    /// What becomes of a late reply: empty for as long as somebody waits.
+    /// What becomes of a late reply: nothing for as long as somebody waits.
     pub(super) fn orphan(&self) -> &Rc<Orphan> {
         &self.orphan
     }
@@ -47,8 +47,7 @@ impl Drop for Pending<'_, '_> {
         if !self.is_known {
             let charges: Vec<OwnedCharge> = self.charges.iter().map(OwnedCharge::from).collect();
             let store = Rc::downgrade(self.store);
-            // It is empty: nobody else fills it in.
-            let _ = self.orphan.set(Box::new(move |result| give_back(&store, &charges, result)));
+            self.orphan.adopt(move |result| give_back(&store, &charges, result));
         }
     }
 }

@@ -3,12 +3,8 @@
 -- KEYS[1]: the counter. ARGV[1] ends with the numbers of the state that is added.
 local c = charge_on(1)
 local algorithm = algorithms[c.kind]
-local numbers = {}
-for position = 44, #ARGV[1], 8 do
-  numbers[#numbers + 1] = unpack('<d', ARGV[1], position)
-end
 algorithm.load(c)
-if algorithm.add(c, numbers) then
+if algorithm.add(c, numbers_after(1)) then
   algorithm.save(c)
 end
 return 1

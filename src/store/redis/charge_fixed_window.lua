@@ -17,7 +17,7 @@ if value and #value == 12 then
   used, reset = unpack('<I4d', value)
 end
 -- An end that is further ahead than this means that the clock went back.
-local is_healed = reset > now + span + 5000000
+local is_healed = reset > now + span + 5000000 + math.min(span, 120000000)
 local is_new = now >= reset
 if is_new then
   used = 0

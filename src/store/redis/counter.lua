@@ -9,8 +9,8 @@
 local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 
--- A state whose time is further ahead of the clock is healed.
-local SKEW = 5000000
+-- How far a state may be ahead of the clock where windows are short, and what is added where not.
+local SKEW, ORDINARY = 5000000, 120000000
 -- The end of time, and of what doubles count exactly.
 local NEVER = 9007199254740992
 -- The largest count.
@@ -30,6 +30,15 @@ local function charge_on(i)
   return c
 end
 
+-- The numbers that follow so many charges.
+local function numbers_after(charges)
+  local numbers = {}
+  for position = 10 + 34 * charges, #ARGV[1], 8 do
+    numbers[#numbers + 1] = unpack('<d', ARGV[1], position)
+  end
+  return numbers
+end
+
 -- Milliseconds until a counter may be forgotten: a second after it is over. One that is never over
 -- may be after 400 days without use.
 local function ttl(ends)
@@ -37,6 +46,11 @@ local function ttl(ends)
     return '34560000000'
   end
   return string.format('%.0f', ceil(max(0, ends - now) / 1000) + 1000)
+end
+
+-- How far a state of a limit with this window may be ahead of the clock before it is healed.
+local function borne(window)
+  return SKEW + min(window, ORDINARY)
 end
 
 -- A state is what its algorithm packed; of any other length it is none.
@@ -61,10 +75,11 @@ end
 -- and only where the word asks for it, for a function that is made takes time:
 --   give_back(c, at, n)  gives back what is loaded of the charge with this receipt; true: something
 --   renew(c, at, n)      renews the lease with this receipt; true: it is there
---   adopt(c, p, q, r)    makes it what these say, and returns when that is over
---   add(c, numbers)      adds a state that these say; true: there was something to save
+--   add(c, numbers)      adds a state that these say; true: there is something to save
+--   join(c, numbers)     counts what a state does that these say too; true: there is something to
+--                        save, and true: it counts more now
 local algorithms = {}
 
 -- The words. The first two are of charge.lua, the next three of settle.lua, then come those of
--- seed.lua and of add.lua.
-local CHARGE, PEEK, TAKE, GIVE_BACK, RENEW, SEED, ADD = 0, 1, 2, 3, 4, 5, 6
+-- seed.lua, of add.lua and of tell.lua.
+local CHARGE, PEEK, TAKE, GIVE_BACK, RENEW, SEED, ADD, STATE = 0, 1, 2, 3, 4, 5, 6, 7

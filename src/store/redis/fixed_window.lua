@@ -1,5 +1,20 @@
 -- limit: units a window. span: no window is longer. x, y: both 0, windows begin with a charge; x is
 -- -1, they begin at multiples of the span; else the ends of two windows, one of them open now.
+
+-- The end of a window that is open at an instant near now.
+local function end_of(c, at)
+  if c.x == 0 then
+    return at + c.span
+  elseif c.x == -1 then
+    return (floor(at / c.span) + 1) * c.span
+  elseif c.x > at then
+    return c.x
+  elseif c.y > at then
+    return c.y
+  end
+  return at + c.span
+end
+
 algorithms[1] = {
   load = function(c)
     local value = get(c, 12)
@@ -12,22 +27,12 @@ algorithms[1] = {
 
   open = function(c)
     local is_over = now >= c.reset
-    c.healed = c.reset > now + c.span + SKEW
+    c.healed = c.reset > now + c.span and c.reset > end_of(c, now + borne(c.span))
     if is_over then
       c.used = 0
     end
     if is_over or c.healed then
-      if c.x == 0 then
-        c.reset = now + c.span
-      elseif c.x == -1 then
-        c.reset = (floor(now / c.span) + 1) * c.span
-      elseif c.x > now then
-        c.reset = c.x
-      elseif c.y > now then
-        c.reset = c.y
-      else
-        c.reset = now + c.span
-      end
+      c.reset = end_of(c, now)
     end
     c.fits = c.used + c.cost <= c.limit
   end,
@@ -58,9 +63,13 @@ if word == GIVE_BACK then
 end
 
 if word == SEED then
-  algorithms[1].adopt = function(c, used, reset)
-    c.used, c.reset = used, reset
-    return c.reset
+  algorithms[1].join = function(c, numbers)
+    local used, reset = numbers[1], numbers[2]
+    local is_more = now < reset and used > (now < c.reset and c.used or 0)
+    if is_more then
+      c.used, c.reset = used, reset
+    end
+    return is_more, is_more
   end
 end
 

@@ -14,7 +14,7 @@ local function drain(c)
   local step = floor(now / c.x)
   if step >= c.full then
     c.level, c.at, c.full = 0, step, step
-  elseif c.at > step + SKEW / c.x then
+  elseif c.at > step + borne(c.span * c.x) / c.x then
     c.at, c.full, c.healed = step, drained(c, c.level, step), true
   else
     local at = max(c.at, step)
@@ -81,19 +81,28 @@ if word == GIVE_BACK then
   end
 end
 
-if word == SEED then
-  algorithms[5].adopt = function(c, level, at, full)
-    c.level, c.at, c.full = level, floor(at / c.x), ceil(full / c.x)
-    return c.full * c.x
-  end
-end
-
-if word == ADD then
-  algorithms[5].add = function(c, numbers)
+if word == SEED or word == ADD then
+  -- What has not drained of the state that the numbers say.
+  local function drained_of(c, numbers)
     local other = { limit = c.limit, span = c.span, x = c.x, level = numbers[1] }
     other.at, other.full = floor(numbers[2] / c.x), ceil(numbers[3] / c.x)
-    drain(c)
     drain(other)
+    return other
+  end
+
+  algorithms[5].join = function(c, numbers)
+    local other = drained_of(c, numbers)
+    drain(c)
+    local is_more = other.full > c.full
+    if is_more then
+      c.level, c.at, c.full = other.level, other.at, other.full
+    end
+    return is_more, is_more
+  end
+
+  algorithms[5].add = function(c, numbers)
+    local other = drained_of(c, numbers)
+    drain(c)
     if other.level == 0 then
       return false
     end

@@ -17,13 +17,14 @@ use std::{
 
 use redis::{Cmd, ServerError, Value};
 use tokio::{
-    sync::{Notify, oneshot},
+    sync::Notify,
     time::{Instant, timeout_at},
 };
 
 use super::{
     batch::{Batch, Queued, Request},
-    breaker::Breaker,
+    servers::Server,
+    skew::ServerClock,
     upkeep,
 };
 use crate::settings::{Endpoint, RedisSettings};
@@ -34,6 +35,12 @@ const MAX_CALLS: usize = 4096;
 
 /// How long nobody waits for a server to be able to serve after somebody has in vain.
 pub(super) const IMPATIENCE: Duration = Duration::from_millis(300);
+
+/// How long requests wait for a server to turn out to be there, once it is in doubt: a part of what a
+/// decision may take, and no longer than this. After that nobody waits until it is known. So a server
+/// that only paused decides about all requests but the one that has waited in vain.
+const GRACE_PART: u32 = 4;
+const LONGEST_GRACE: Duration = Duration::from_millis(25);
 
 /// Why a call has no result.
 #[derive(Clone, Debug)]
@@ -50,46 +57,71 @@ pub(in crate::store) enum CallError {
     Refused(ServerError),
 }
 
+/// A worker that so often in a row cannot reach a server which others can is told of.
+const TELLING_TIMES: u32 = 5;
+
 /// A server.
 pub(super) struct Node {
     pub(super) endpoint: Endpoint,
     pub(super) settings: Arc<RedisSettings>,
+    /// This process' clock beside the server's.
+    pub(super) clock: Arc<ServerClock>,
     /// Said first on each connection: what a replica of a cluster needs before it may be read.
     pub(super) greeting: Option<Cmd>,
     /// How long a decision may take.
     pub(super) patience: Duration,
-    pub(super) breaker: Breaker,
+    /// How it is, as all workers know it.
+    pub(super) server: Arc<Server>,
+    /// How it is on the connection of this worker.
+    reach: Cell<Reach>,
     queue: RefCell<VecDeque<Queued>>,
     /// Calls in the queue, and those whose reply is awaited.
     calls: Cell<usize>,
     /// There is something in the queue.
     pub(super) queued: Notify,
-    /// The breaker has opened.
+    /// The server is in doubt.
     pub(super) doubted: Notify,
+    /// It turned out whether it is there.
+    resolved: Notify,
     /// Another connection is wanted in place of the one that there is.
     pub(super) renewed: Notify,
     /// Whether a reply came since this was last looked at.
     pub(super) was_heard: Cell<bool>,
     /// Told when the server may have gone.
     trouble: Rc<Notify>,
-    /// Whether it was said that it is away.
-    is_known_away: Cell<bool>,
     /// Whether it was ever known to be there.
     is_known: Cell<bool>,
     /// When somebody last waited in vain for it to serve.
     gave_up: Cell<Option<Instant>>,
+    /// Which server the latest connection leads to; zero: there was none yet.
+    met: Cell<u64>,
     /// Hashes of the scripts that were sent on this connection.
     scripts: RefCell<Vec<&'static str>>,
+}
+
+/// Whether a server can be reached on the connection of one worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// It can, or that is not known yet.
+    Open,
+    /// It has not answered, since this instant at least, and is asked whether it is there.
+    Doubted(Instant),
+    /// There is no connection, and the latest attempt to have one failed.
+    Cut,
 }
 
 /// What a node is started with.
 pub(super) struct Plan {
     pub(super) endpoint: Endpoint,
     pub(super) settings: Arc<RedisSettings>,
+    /// This process' clock beside the server's.
+    pub(super) clock: Arc<ServerClock>,
     /// What is said first on each connection.
     pub(super) greeting: Option<Cmd>,
     /// How long a decision may take.
     pub(super) patience: Duration,
+    /// How the server is, as all workers know it.
+    pub(super) server: Arc<Server>,
     /// Notified when the server may have gone.
     pub(super) trouble: Rc<Notify>,
 }
@@ -97,24 +129,27 @@ pub(super) struct Plan {
 impl Node {
     /// A server whose connection is kept up by a task of this thread, for as long as the node lives.
     pub(super) fn start(plan: Plan) -> Rc<Node> {
-        let Plan { endpoint, settings, greeting, patience, trouble } = plan;
+        let Plan { endpoint, settings, clock, greeting, patience, server, trouble } = plan;
         let node = Rc::new(Node {
             endpoint,
             settings,
+            clock,
             greeting,
             patience,
+            server,
             // Calls may wait for the first connection: whether it will come is not known yet.
-            breaker: Breaker::default(),
+            reach: Cell::new(Reach::Open),
             queue: RefCell::default(),
             calls: Cell::new(0),
             queued: Notify::new(),
             doubted: Notify::new(),
+            resolved: Notify::new(),
             renewed: Notify::new(),
             was_heard: Cell::new(false),
             trouble,
-            is_known_away: Cell::new(false),
             is_known: Cell::new(false),
             gave_up: Cell::new(None),
+            met: Cell::new(0),
             scripts: RefCell::default(),
         });
         tokio::task::spawn_local(upkeep::keep_up(Rc::downgrade(&node)));
@@ -126,9 +161,53 @@ impl Node {
         &self.endpoint
     }
 
-    /// Whether it counts as away.
+    /// Whether it counts as away: nobody has heard of it for a while. One that has only paused is not.
     pub(super) fn is_away(&self) -> bool {
-        self.breaker.is_open()
+        let is_cut_off = match self.reach.get() {
+            Reach::Open => false,
+            Reach::Doubted(since) => since.elapsed() >= IMPATIENCE,
+            Reach::Cut => true,
+        };
+        is_cut_off || self.server.is_away_or_doubted_for(IMPATIENCE)
+    }
+
+    /// Whether it may be away, so that nobody should wait for it.
+    pub(super) fn is_doubted(&self) -> bool {
+        if self.server.is_doubted() {
+            self.doubt_reach();
+        }
+        self.reach.get() != Reach::Open
+    }
+
+    fn doubt_reach(&self) {
+        if self.reach.get() == Reach::Open {
+            self.reach.set(Reach::Doubted(Instant::now()));
+            self.doubted.notify_one();
+        }
+    }
+
+    /// It has not answered in time: it is in doubt, for all workers, until it does.
+    pub(super) fn doubt(&self) {
+        // One that still waits on a connection in doubt finds out nothing new.
+        if self.reach.get() == Reach::Open {
+            self.doubt_reach();
+            self.server.doubt();
+            self.fail_queued();
+            self.trouble.notify_one();
+        }
+    }
+
+    /// Whether it turns out to be there in the little time that is left to wait for that.
+    async fn is_found(&self, deadline: Instant) -> bool {
+        let Reach::Doubted(since) = self.reach.get() else { return false };
+        let grace = LONGEST_GRACE.min(self.patience / GRACE_PART);
+        let until = deadline.min(since + grace);
+        let resolved = async {
+            while matches!(self.reach.get(), Reach::Doubted(_)) {
+                self.resolved.notified().await;
+            }
+        };
+        timeout_at(until, resolved).await.is_ok() && !self.is_doubted()
     }
 
     /// Whether a server that cannot serve for the moment may be able to soon. One that nobody waited
@@ -151,7 +230,7 @@ impl Node {
 
     /// Whether it is known to be there, or to be away.
     pub(super) fn is_settled(&self) -> bool {
-        self.is_known.get() || self.is_known_away.get()
+        self.is_known.get() || self.reach.get() == Reach::Cut
     }
 
     /// Whether a reply is still awaited.
@@ -159,35 +238,56 @@ impl Node {
         self.calls.get() > 0
     }
 
-    /// Has it execute a command.
+    /// Has it execute a command, for a request that waits.
     ///
     /// # Errors
     /// See [`CallError`].
     pub(super) async fn call(
-        self: &Rc<Self>,
+        &self,
         request: impl Into<Request>,
         deadline: Instant,
     ) -> Result<Value, CallError> {
-        if self.breaker.is_open() {
+        if self.is_doubted() && !self.is_found(deadline).await {
             return Err(CallError::Away);
         }
+        self.send(request.into(), deadline).await
+    }
+
+    /// The same for what nobody waits for: a server that is in doubt is given all the time there is.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub(super) async fn call_patiently(
+        &self,
+        request: impl Into<Request>,
+        deadline: Instant,
+    ) -> Result<Value, CallError> {
+        if self.reach.get() == Reach::Cut {
+            return Err(CallError::Away);
+        }
+        self.send(request.into(), deadline).await
+    }
+
+    async fn send(&self, request: Request, deadline: Instant) -> Result<Value, CallError> {
         if self.calls.get() >= MAX_CALLS {
             return Err(CallError::Busy);
         }
         let called = Instant::now();
-        let (sender, reply) = oneshot::channel();
-        self.enqueue(Queued { request: request.into(), reply: sender });
+        let (queued, reply) = Queued::new(request);
+        self.enqueue(queued);
         match timeout_at(deadline, reply).await {
             Ok(Ok(result)) => result,
             Ok(Err(_dropped)) => Err(CallError::Lost),
             Err(_elapsed) => {
-                // What had little time left says little about the server.
-                let had_time = called.elapsed() >= self.patience / 2;
-                if had_time && self.breaker.fail() {
+                // What had little time left says little about the server, and so does what this
+                // thread had no time to look at: the reply may be there.
+                let is_busy = deadline.elapsed() >= self.patience / 2;
+                if called.elapsed() >= self.patience / 2 && !is_busy {
                     // Whether it is more than a pause is found out in the background.
-                    self.fail_queued();
-                    self.doubted.notify_one();
-                    self.trouble.notify_one();
+                    if self.reach.get() == Reach::Open {
+                        self.server.count_vain();
+                    }
+                    self.doubt();
                 }
                 Err(CallError::Timeout)
             }
@@ -212,17 +312,25 @@ impl Node {
         is_new
     }
 
-    /// There is a new connection, perhaps to a server that knows no scripts.
-    pub(super) fn forget_scripts(&self) {
+    /// There is a new connection to this server, which perhaps knows no scripts.
+    pub(super) fn meet(&self, server: u64) {
+        self.met.set(server);
         self.scripts.borrow_mut().clear();
     }
 
-    /// It is known not to answer: no call waits for it until it does.
-    pub(super) fn go_away(&self, reason: &dyn fmt::Display) {
-        if !self.is_known_away.replace(true) {
-            tracing::warn!(server = %self.endpoint, %reason, "redis is away");
+    /// Which server the latest connection leads to; zero: there was none yet.
+    pub(super) fn met(&self) -> u64 {
+        self.met.get()
+    }
+
+    /// It cannot be reached, now for so many times in a row: no call waits for it until it can.
+    pub(super) fn go_away(&self, reason: &dyn fmt::Display, times: u32) {
+        self.reach.set(Reach::Cut);
+        // At first, others may not have noticed yet.
+        if self.server.miss(reason) && times == TELLING_TIMES {
+            tracing::warn!(server = %self.endpoint, %reason, "redis lets only some workers in");
         }
-        self.breaker.trip();
+        self.resolved.notify_waiters();
         self.fail_queued();
         self.trouble.notify_one();
     }
@@ -230,10 +338,9 @@ impl Node {
     /// It is known to answer.
     pub(super) fn come_back(&self) {
         self.is_known.set(true);
-        if self.is_known_away.replace(false) {
-            tracing::info!(server = %self.endpoint, "redis is back");
-        }
-        self.breaker.close();
+        self.reach.set(Reach::Open);
+        self.server.answer();
+        self.resolved.notify_waiters();
     }
 
     /// Its connection broke, which may mean nothing.
@@ -249,27 +356,26 @@ impl Node {
         }
     }
 
-    /// Hands out what came of a call; true if somebody waited for that.
-    pub(super) fn finish(&self, queued: Queued, result: Result<Value, CallError>) -> bool {
+    /// Hands out what came of a call.
+    pub(super) fn finish(&self, queued: Queued, result: Result<Value, CallError>) {
         self.calls.set(self.calls.get().saturating_sub(1));
-        queued.finish(result)
+        queued.finish(result);
     }
 
-    /// Replies came, and perhaps in time for somebody.
-    pub(super) fn hear(&self, is_in_time: bool) {
+    /// Replies came.
+    pub(super) fn hear(&self) {
         self.was_heard.set(true);
-        if is_in_time {
-            self.breaker.succeed();
-        }
     }
 
-    /// All that is queued and still waited for.
+    /// All that is queued, still waited for, and meant for this server.
     pub(super) fn take_batch(self: &Rc<Self>) -> Option<Batch> {
         let mut batch = Batch { node: Rc::clone(self), calls: Vec::new() };
         batch.calls.reserve(self.queue.borrow().len());
         for queued in self.queue.take() {
             if queued.reply.is_closed() {
                 self.finish(queued, Err(CallError::Timeout));
+            } else if queued.request.server.is_some_and(|server| server != self.met.get()) {
+                self.finish(queued, Err(CallError::Away));
             } else {
                 batch.calls.push(queued);
             }

@@ -20,14 +20,17 @@ use redis::Cmd;
 use smallvec::SmallVec;
 
 pub(in crate::store) use self::reply::Reply;
-pub(super) use self::{key::slot_tag, reply::read};
+pub(super) use self::{
+    key::slot_tag,
+    reply::{read, read_state},
+};
 use self::{
     key::{KeyName, key_name},
     source::{Deed, Script},
 };
 use crate::{
     clock::Timestamp,
-    limit::{Align, AnyState, Charge, Count, Quota, Receipt, Stance},
+    limit::{Align, AnyState, Charge, Entry, Quota, Receipt, Stance},
     store::Adjustment,
 };
 
@@ -53,6 +56,10 @@ type Bytes = SmallVec<[u8; 80]>;
 /// Doubles are exact below this. An instant that is not stands for the end of time.
 const NEVER: u64 = 1 << 53;
 
+/// Entries of a log that one call hands to a server, which is busy with them for a part of a
+/// millisecond. In a longer log, neighbours make up one.
+const MAX_ENTRIES: usize = 1000;
+
 /// What a script is to do, as counter.lua names it.
 mod word {
     pub(super) const CHARGE: u8 = 0;
@@ -62,6 +69,7 @@ mod word {
     pub(super) const RENEW: u8 = 4;
     pub(super) const SEED: u8 = 5;
     pub(super) const ADD: u8 = 6;
+    pub(super) const STATE: u8 = 7;
 }
 
 impl Call {
@@ -93,13 +101,12 @@ impl Call {
     }
 }
 
-/// Takes all `charges`, whose counters are in one slot, or none. `now` is this process' instant,
-/// which says what calendar windows may be open, whatever `clock` it is.
+/// Takes all `charges`, whose counters are in one slot, or none. `now` is about what `clock` says: it
+/// tells what calendar windows may be open.
 pub(super) fn charge(
     prefix: &str,
     charges: &[Charge<'_>],
-    clock: ScriptClock,
-    now: Timestamp,
+    (clock, now): (ScriptClock, Timestamp),
 ) -> Call {
     let deed = match charges {
         [charge] if is_commonest(charge) => Deed::ChargeFixedWindow,
@@ -113,8 +120,7 @@ pub(super) fn charge(
 pub(super) fn peek(
     prefix: &str,
     charges: &[Charge<'_>],
-    clock: ScriptClock,
-    now: Timestamp,
+    (clock, now): (ScriptClock, Timestamp),
 ) -> Call {
     decide(Deed::Peek, prefix, charges, (clock, now))
 }
@@ -139,51 +145,60 @@ pub(super) fn settle(
     call
 }
 
-/// Makes `count` what the counter of `charge` holds, unless it holds something; none if the count is
-/// another algorithm's, or of leases, which only who holds them can carry over.
+/// Asks for the whole of what the counter of `charge` holds, by the latest count.
+pub(super) fn state(
+    prefix: &str,
+    charge: &Charge<'_>,
+    (clock, now): (ScriptClock, Timestamp),
+) -> Call {
+    let charges = std::slice::from_ref(charge);
+    let mut call = Call::new(Deed::Tell, prefix, charges, (clock, word::STATE));
+    call.argument.record(charge, 0, now);
+    call
+}
+
+/// Has the counter of `charge` count what `state` does too; none if the state is another
+/// algorithm's, or of leases, which only who holds them knows.
 pub(super) fn seed(
     prefix: &str,
     charge: &Charge<'_>,
-    count: &Count,
-    clock: ScriptClock,
+    state: &AnyState,
+    clock: (ScriptClock, Timestamp),
 ) -> Option<Call> {
-    let numbers = match (count, charge.quota) {
-        (Count::FixedWindow(window), Quota::FixedWindow(_)) => {
-            [window.used.into(), window.reset.as_micros(), 0]
-        }
-        (Count::SlidingWindow(windows), Quota::SlidingWindow(_)) => {
-            [windows.current.into(), windows.previous.into(), windows.expires.as_micros()]
-        }
-        (Count::SlidingLog { used, newest, .. }, Quota::SlidingLog(_)) => {
-            [(*used).into(), newest.as_micros(), 0]
-        }
-        (Count::TokenBucket(bucket), Quota::TokenBucket(_)) => {
-            [bucket.deficit.into(), bucket.mark.as_micros(), bucket.full.as_micros()]
-        }
-        (Count::Gcra(level), Quota::Gcra(quota)) => {
-            let steps = level.level.div_ceil(quota.grain());
-            [steps, level.at.as_micros(), level.full.as_micros()]
-        }
-        _ => return None,
-    };
-    let charges = std::slice::from_ref(charge);
-    let mut call = Call::new(Deed::Seed, prefix, charges, (clock, word::SEED));
-    call.argument.record(charge, 0, Timestamp::default());
+    carry((Deed::Seed, word::SEED), prefix, (charge, state), clock)
+}
+
+/// Adds what was taken elsewhere to the counter of `charge`, whether or not it fits. None if the
+/// state is another algorithm's, or of leases, which stay where they are.
+pub(super) fn add(
+    prefix: &str,
+    charge: &Charge<'_>,
+    state: &AnyState,
+    clock: (ScriptClock, Timestamp),
+) -> Option<Call> {
+    carry((Deed::Add, word::ADD), prefix, (charge, state), clock)
+}
+
+/// Hands a state to the counter of `charge`; `now` is as in [`charge`].
+fn carry(
+    (deed, word): (Deed, u8),
+    prefix: &str,
+    (charge, state): (&Charge<'_>, &AnyState),
+    (clock, now): (ScriptClock, Timestamp),
+) -> Option<Call> {
+    let numbers = numbers(charge.quota, state)?;
+    let mut call = Call::new(deed, prefix, std::slice::from_ref(charge), (clock, word));
+    call.argument.record(charge, 0, now);
     for number in numbers {
         call.argument.number(number.min(NEVER));
     }
     Some(call)
 }
 
-/// Adds what was taken elsewhere to the counter of `charge`, whether or not it fits; `now` is as in
-/// [`charge`]. None if the state is another algorithm's, or of leases, which stay where they are.
-pub(super) fn add(
-    prefix: &str,
-    charge: &Charge<'_>,
-    state: &AnyState,
-    (clock, now): (ScriptClock, Timestamp),
-) -> Option<Call> {
-    let numbers: SmallVec<[u64; 4]> = match (state, charge.quota) {
+/// A state as scripts read it. A log is the number of its next charge and then three numbers for each
+/// entry.
+fn numbers(quota: &Quota, state: &AnyState) -> Option<SmallVec<[u64; 4]>> {
+    Some(match (state, quota) {
         (AnyState::FixedWindow(window), Quota::FixedWindow(_)) => {
             SmallVec::from_slice(&[window.used.into(), window.reset.as_micros()])
         }
@@ -192,7 +207,11 @@ pub(super) fn add(
             SmallVec::from_slice(&[current, previous, windows.expires.as_micros()])
         }
         (AnyState::SlidingLog(log), Quota::SlidingLog(_)) => {
-            log.costs().flat_map(|(at, cost)| [at.as_micros(), cost.into()]).collect()
+            let (entries, charges) = log.condensed(MAX_ENTRIES);
+            let numbers = entries
+                .into_iter()
+                .flat_map(|Entry { at, cost, number }| [at.as_micros(), u64::from(cost), number]);
+            [charges].into_iter().chain(numbers).collect()
         }
         (AnyState::TokenBucket(bucket), Quota::TokenBucket(_)) => {
             let (mark, full) = (bucket.mark.as_micros(), bucket.full.as_micros());
@@ -203,14 +222,7 @@ pub(super) fn add(
             SmallVec::from_slice(&[steps, level.at.as_micros(), level.full.as_micros()])
         }
         _ => return None,
-    };
-    let charges = std::slice::from_ref(charge);
-    let mut call = Call::new(Deed::Add, prefix, charges, (clock, word::ADD));
-    call.argument.record(charge, 0, now);
-    for number in numbers {
-        call.argument.number(number.min(NEVER));
-    }
-    Some(call)
+    })
 }
 
 /// Whether the script for the commonest charge can decide.

@@ -143,11 +143,16 @@ impl RedisStore {
     }
 
     /// Has the server of a place execute a command, wherever the place may have moved to.
-    async fn ask(&self, place: Place, command: Cmd, deadline: Instant) -> Result<Value, NoSecret> {
+    pub(super) async fn ask(
+        &self,
+        place: Place,
+        command: Cmd,
+        deadline: Instant,
+    ) -> Result<Value, NoSecret> {
         let mut node = self.topology.primary(place).ok_or(NoSecret::Away)?;
         let mut is_asking = false;
         for _ in 0..=MAX_REDIRECTIONS {
-            let request = Request { command: command.clone(), is_asking, orphan: None };
+            let request = Request { is_asking, ..Request::from(command.clone()) };
             let error = match node.call(request, deadline).await {
                 Ok(value) => return Ok(value),
                 Err(CallError::Refused(error)) => error,

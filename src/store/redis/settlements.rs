@@ -45,6 +45,7 @@ pub(super) struct Settlements {
 
 struct Settlement {
     charge: OwnedCharge,
+    /// When it was added.
     now: Timestamp,
 }
 
@@ -101,8 +102,9 @@ impl Settlement {
         loop {
             let Some(store) = store.upgrade() else { return };
             let place = store.place(charge.key.owner);
-            let clock = (store.clock(self.now), self.now);
-            let call = script::settle(&store.settings.prefix, &charge, adjustment, clock);
+            // It may have waited for longer than clocks may be apart.
+            let time = store.clock(place, store.clocks.since(self.now));
+            let call = script::settle(&store.settings.prefix, &charge, adjustment, time);
             let soon = deadline.min(Instant::now() + ATTEMPT);
             let error = match store.execute(place, &call, soon).await {
                 Ok(_) => return,

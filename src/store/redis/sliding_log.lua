@@ -86,7 +86,7 @@ algorithms[3] = {
 
   open = function(c)
     c.time, c.used = now, c.units
-    if c.first <= c.count and c.newest <= now + SKEW then
+    if c.first <= c.count and c.newest <= now + borne(c.span) then
       c.time = max(c.newest, now)
     end
     c.is_ahead = c.first <= c.count and c.newest > c.time
@@ -166,8 +166,8 @@ if word == GIVE_BACK then
     local low, high = c.first, c.count
     while low < high do
       local middle = floor((low + high) / 2)
-      local _, _, of_middle = entry(c, middle)
-      if of_middle < number then
+      local of_middle, _, number_of_middle = entry(c, middle)
+      if of_middle < at or (of_middle == at and number_of_middle < number) then
         low = middle + 1
       else
         high = middle
@@ -187,17 +187,95 @@ if word == GIVE_BACK then
   end
 end
 
+if word == STATE then
+  -- The number of the next charge, and the slots of the entries that count.
+  algorithms[3].tell = function(c)
+    if c.first > c.count then
+      return pack('<d', c.next)
+    end
+    local slots = call('GETRANGE', c.key, text(SLOT * c.first), text(SLOT * c.count + SLOT - 1))
+    return pack('<d', c.next) .. slots
+  end
+end
+
+-- Below, the numbers of another log are that of its next charge, and then an instant, a cost and a
+-- number for each entry, oldest first. The log is written whole.
+
+-- Has a log consist of these slots, each with an instant, a cost and a number.
+local function write(c, slots)
+  local units, packed = 0, {}
+  for i, slot in ipairs(slots) do
+    units = units + slot[2]
+    packed[i] = pack('<dI4d', slot[1], slot[2], slot[3])
+  end
+  local header = pack('<ddI4', units, c.next, 0)
+  set(c, header .. table.concat(packed), slots[#slots][1] + c.span)
+end
+
 if word == SEED then
-  algorithms[3].adopt = function(c, used, newest)
-    c.pages, c.units, c.next, c.forgotten, c.first, c.count = { [0] = '' }, used, 1, 0, 1, 1
-    c.newest, c.newest_cost, c.newest_number = newest, used, 0
-    return newest + c.span
+  algorithms[3].join = function(c, numbers)
+    local n = #numbers - 2
+    algorithms[3].open(c)
+    if n > 1 and numbers[n] <= now + SKEW then
+      c.time = max(c.time, numbers[n])
+    end
+    local joined, is_new = {}, false
+    local i, ours, theirs, units = c.count, 0, 0, 0
+    -- From the newest to the oldest of both: -1 is before all of them.
+    local function ours_at(i)
+      if i < c.first then
+        return -1, 0, -1
+      end
+      local at, cost, number = entry(c, i)
+      if c.time - at >= c.span then
+        return -1, 0, -1
+      end
+      return min(at, c.time), cost, number
+    end
+    local function theirs_at(n)
+      if n < 2 or c.time - numbers[n] >= c.span then
+        return -1, 0, -1
+      end
+      return min(numbers[n], c.time), numbers[n + 1], numbers[n + 2]
+    end
+    while true do
+      local our_at, our_cost, our_number = ours_at(i)
+      local at, cost, number = theirs_at(n)
+      if our_at > at or (our_at == at and our_number > number) then
+        at, number, i, ours = our_at, our_number, i - 1, ours + our_cost
+      elseif our_at == at and our_number == number then
+        i, n, ours, theirs = i - 1, n - 3, ours + our_cost, theirs + cost
+      else
+        n, theirs = n - 3, theirs + cost
+      end
+      if at < 0 then
+        break
+      end
+      local missing, oldest = min(max(ours, theirs) - units, MOST), joined[#joined]
+      is_new = is_new or (missing > 0 and theirs > ours)
+      units = units + missing
+      -- While so many entries count, nothing fits whatever is older: memory stays bounded.
+      if missing > 0 and oldest and #joined >= c.limit then
+        oldest[2] = min(oldest[2] + missing, MOST)
+      elseif missing > 0 then
+        joined[#joined + 1] = { at, missing, number }
+      end
+    end
+    if is_new then
+      local slots, count = {}, #joined
+      for k, slot in ipairs(joined) do
+        slots[count + 1 - k] = slot
+      end
+      c.next = max(c.next, numbers[1])
+      write(c, slots)
+    end
+    return false, units > ours
   end
 end
 
 if word == ADD then
-  -- The numbers are pairs, an instant and a cost, oldest first. An entry joins the first one that is
-  -- not older, so that entries keep their order and their numbers. The log is written whole.
+  -- An entry joins the first one that is not older, so that entries keep their order and their
+  -- numbers.
   algorithms[3].add = function(c, numbers)
     algorithms[3].open(c)
     local log = {}
@@ -205,8 +283,8 @@ if word == ADD then
       local at, cost, number = entry(c, i)
       log[#log + 1] = { min(at, c.time), cost, number }
     end
-    local units, i, newest = c.used, 1, log[#log]
-    for n = 1, #numbers, 2 do
+    local i, newest = 1, log[#log]
+    for n = 2, #numbers, 3 do
       local at, cost = numbers[n], numbers[n + 1]
       while log[i] and log[i][1] < at do
         i = i + 1
@@ -214,23 +292,16 @@ if word == ADD then
       if c.time - at >= c.span then
         cost = 0
       elseif log[i] then
-        cost = min(cost, MOST - log[i][2])
-        log[i][2] = log[i][2] + cost
+        log[i][2] = log[i][2] + min(cost, MOST - log[i][2])
       elseif newest and #log >= c.limit then
-        cost = min(cost, MOST - newest[2])
-        newest[1], newest[2] = min(at, c.time), newest[2] + cost
+        newest[1], newest[2] = min(at, c.time), newest[2] + min(cost, MOST - newest[2])
       else
         newest = { min(at, c.time), cost, c.next }
         log[#log + 1], c.next = newest, c.next + 1
       end
-      units = units + cost
     end
     if newest then
-      local slots = { pack('<ddI4', units, c.next, 0) }
-      for _, slot in ipairs(log) do
-        slots[#slots + 1] = pack('<dI4d', slot[1], slot[2], slot[3])
-      end
-      set(c, table.concat(slots), newest[1] + c.span)
+      write(c, log)
     end
     return false
   end

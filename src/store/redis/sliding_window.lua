@@ -15,7 +15,7 @@ algorithms[2] = {
     local last = max(0, c.expires - 2 * length)
     if now >= c.expires then
       c.current, c.previous = 0, 0
-    elseif last > now + SKEW then
+    elseif last > now + borne(length) then
       c.previous, c.healed = 0, true
     elseif last >= start then
       start = last
@@ -60,9 +60,26 @@ if word == GIVE_BACK then
 end
 
 if word == SEED then
-  algorithms[2].adopt = function(c, current, previous, expires)
-    c.current, c.previous, c.expires = current, previous, expires
-    return c.expires
+  -- The same windows when those that expire then are the present ones: the clock may be a little
+  -- behind them.
+  local function reach(c, expires)
+    local ahead = expires - c.expires
+    if ahead > 0 then
+      c.previous = ahead == c.span * c.x and c.current or 0
+      c.current, c.expires = 0, expires
+    end
+  end
+
+  algorithms[2].join = function(c, numbers)
+    local other = { limit = c.limit, span = c.span, x = c.x, cost = 0 }
+    other.current, other.previous, other.expires = numbers[1], numbers[2], numbers[3]
+    algorithms[2].open(c)
+    algorithms[2].open(other)
+    reach(c, other.expires)
+    reach(other, c.expires)
+    local is_more, weighs_more = other.current > c.current, other.previous > c.previous
+    c.current, c.previous = max(c.current, other.current), max(c.previous, other.previous)
+    return is_more or weighs_more, is_more
   end
 end
 

@@ -15,7 +15,7 @@ end
 local function refilled(c, deficit, mark, full)
   if now >= full then
     return 0, now, now
-  elseif mark > now + SKEW then
+  elseif mark > now + borne(c.span) then
     return deficit, now, come(c, deficit, now)
   end
   local refills = floor(max(0, now - mark) / c.span)
@@ -37,7 +37,7 @@ algorithms[4] = {
   end,
 
   open = function(c)
-    c.healed = c.mark > now + SKEW
+    c.healed = c.mark > now + borne(c.span)
     c.deficit, c.mark, c.full = refilled(c, c.deficit, c.mark, c.full)
     c.fits = c.deficit + c.cost <= c.limit
   end,
@@ -84,9 +84,14 @@ if word == GIVE_BACK then
 end
 
 if word == SEED then
-  algorithms[4].adopt = function(c, deficit, mark, full)
-    c.deficit, c.mark, c.full = deficit, mark, full
-    return c.full
+  algorithms[4].join = function(c, numbers)
+    local rest, _, ends = refilled(c, c.deficit, c.mark, c.full)
+    local deficit, mark, full = refilled(c, numbers[1], numbers[2], numbers[3])
+    local is_more = deficit > rest or (deficit == rest and full > ends)
+    if is_more then
+      c.deficit, c.mark, c.full = deficit, mark, full
+    end
+    return is_more, is_more
   end
 end
 

@@ -6,10 +6,17 @@
 //! holds up nobody but the callers whose counters it has.
 
 mod cluster;
+mod followers;
+mod history;
 mod primary;
+mod questions;
+mod rendezvous;
+mod sentinel;
+mod shard;
+mod verdict;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::HashMap,
     rc::{Rc, Weak},
     sync::Arc,
@@ -18,19 +25,34 @@ use std::{
 
 use tokio::{
     sync::Notify,
+    task::JoinSet,
     time::{Instant, sleep, timeout},
 };
 
+pub(super) use self::questions::Answer;
 use self::{
     cluster::{Slots, slot_of, slot_of_tag},
     primary::Election,
+    rendezvous::{score, seed},
 };
-use super::node::{self, Node};
-use crate::settings::{Endpoint, RedisSettings, Shard, Topology as Plan};
+use super::{
+    SharedByWorkers,
+    node::{self, Node},
+    replicas,
+    servers::{Server, ServerRole, Servers},
+    skew::Clocks,
+};
+use crate::{
+    settings::{Endpoint, RedisSettings, Shard, Topology as Plan},
+    store::Counts,
+};
 
 /// How long what is known about the servers is good while all is well: a failover that no reply told
-/// of is noticed after this.
-const REVIEW: Duration = Duration::from_secs(10);
+/// of is noticed after this. Until then, proxies may use different servers.
+const REVIEW: Duration = Duration::from_secs(2);
+
+/// The same of a cluster: its nodes find out themselves when they are not to take charges any more.
+const REVIEW_OF_CLUSTER: Duration = Duration::from_secs(10);
 
 /// The same while something is wrong, and the least time between two looks.
 const REVIEW_IN_TROUBLE: Duration = Duration::from_millis(300);
@@ -42,9 +64,27 @@ const REVIEW_TIMEOUT: Duration = Duration::from_millis(250);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Place(u16);
 
+impl Place {
+    /// The place with this number.
+    pub(in crate::store) fn at(index: usize) -> Place {
+        Place(index as u16)
+    }
+
+    /// Its number.
+    pub(in crate::store) fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
 /// All servers, as one worker sees them.
 pub(super) struct Topology {
     settings: Arc<RedisSettings>,
+    /// How they are, as all workers know it.
+    servers: Arc<Servers>,
+    /// Those of them that are known, whether or not there is a connection.
+    known: RefCell<Vec<Arc<Server>>>,
+    /// This process' clock beside those of the servers.
+    clocks: Arc<Clocks>,
     /// How long a decision may take.
     patience: Duration,
     nodes: RefCell<HashMap<(Endpoint, Use), Rc<Node>>>,
@@ -53,6 +93,10 @@ pub(super) struct Topology {
     looked_up: RefCell<HashMap<u16, Rc<Node>>>,
     /// Something may have changed.
     trouble: Rc<Notify>,
+    /// How often another server was found to be primary.
+    elections: Cell<u64>,
+    /// Has the servers that say so too.
+    counts: Arc<Counts>,
 }
 
 /// What a connection is for.
@@ -68,9 +112,9 @@ enum Use {
 /// How owners are placed.
 enum Placement {
     /// All counters are on one server.
-    One(Election),
+    One(Rc<Election>),
     /// By the highest score among named shards.
-    Shards(Vec<(u64, Election)>),
+    Shards(Vec<(u64, Rc<Election>)>),
     /// By slot.
     Cluster(Slots),
 }
@@ -78,12 +122,17 @@ enum Placement {
 impl Topology {
     /// Connects to all servers, and keeps what is known about them current for as long as it lives.
     /// A decision may take `patience`.
-    pub(super) fn start(settings: Arc<RedisSettings>, patience: Duration) -> Rc<Topology> {
+    pub(super) fn start(
+        settings: Arc<RedisSettings>,
+        patience: Duration,
+        shared: &SharedByWorkers,
+    ) -> Rc<Topology> {
         let placement = match &settings.topology {
-            Plan::Single(primary) => Placement::One(Election::new(primary, &[])),
+            Plan::Single(primary) => Placement::One(Rc::new(Election::new("", primary, &[]))),
             Plan::Sharded(shards) => {
                 let shard = |shard: &Shard| {
-                    (seed(&shard.name), Election::new(&shard.primary, &shard.replicas))
+                    let Shard { name, primary, replicas } = shard;
+                    (seed(name), Rc::new(Election::new(name, primary, replicas)))
                 };
                 Placement::Shards(shards.iter().map(shard).collect())
             }
@@ -91,14 +140,22 @@ impl Topology {
         };
         let topology = Rc::new(Topology {
             settings,
+            servers: Arc::clone(&shared.servers),
+            known: RefCell::default(),
+            clocks: Arc::clone(&shared.clocks),
             patience,
             nodes: RefCell::default(),
             placement,
             looked_up: RefCell::default(),
             trouble: Rc::new(Notify::new()),
+            elections: Cell::new(0),
+            counts: Arc::clone(&shared.counts),
         });
-        topology.connect_primaries();
+        topology.tell_roles(Server::suppose_role);
+        topology.servers.suppose_lack(topology.lacks_primary());
+        topology.connect();
         tokio::task::spawn_local(keep_current(Rc::downgrade(&topology)));
+        tokio::task::spawn_local(replicas::keep_watch(Rc::downgrade(&topology)));
         topology
     }
 
@@ -138,18 +195,6 @@ impl Topology {
         let node = self.node(&endpoint, Use::Charges);
         self.looked_up.borrow_mut().insert(place.0, Rc::clone(&node));
         Some(node)
-    }
-
-    /// A replica that answers, if there is one: it can tell how counters of a place stand, if not
-    /// always by the latest count.
-    pub(super) fn replica(&self, place: Place) -> Option<Rc<Node>> {
-        let replicas = match &self.placement {
-            Placement::One(election) => election.replicas(),
-            Placement::Shards(shards) => shards.get(usize::from(place.0))?.1.replicas(),
-            Placement::Cluster(slots) => slots.replicas(place.0),
-        };
-        let mut nodes = replicas.iter().map(|endpoint| self.node(endpoint, Use::Display));
-        nodes.find(|node| !node.is_away())
     }
 
     /// Waits until it is known of all servers that take charges whether they are there, or
@@ -205,19 +250,53 @@ impl Topology {
         let node = Node::start(node::Plan {
             endpoint: endpoint.clone(),
             settings: Arc::clone(&self.settings),
+            clock: self.clocks.beside(endpoint, self.settings.clock),
             greeting,
             patience: self.patience,
+            server: self.servers.at(endpoint),
             trouble: Rc::clone(&self.trouble),
         });
         self.nodes.borrow_mut().insert(name, Rc::clone(&node));
         node
     }
 
-    /// Connects to all servers that take charges, before anybody needs them.
-    fn connect_primaries(&self) {
+    /// Connects to all servers that take charges, and to those that may be read, before anybody needs
+    /// them; so it is known, too, how they are.
+    fn connect(&self) {
         for endpoint in self.primaries().into_iter().flatten() {
             self.node(&endpoint, Use::Charges);
         }
+        for (endpoint, role) in self.roles() {
+            if role == ServerRole::Replica {
+                self.node(&endpoint, Use::Display);
+            }
+        }
+    }
+
+    /// What each server is for.
+    fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+        match &self.placement {
+            Placement::One(election) => election.roles(),
+            Placement::Shards(shards) => {
+                shards.iter().flat_map(|(_, election)| election.roles()).collect()
+            }
+            Placement::Cluster(slots) => slots.roles(),
+        }
+    }
+
+    /// Lets all workers know what each server is for.
+    fn tell_roles(&self, tell: fn(&Server, ServerRole)) {
+        let tell = |(endpoint, role): (Endpoint, ServerRole)| {
+            let server = self.servers.at(&endpoint);
+            tell(&server, role);
+            server
+        };
+        self.known.replace(self.roles().into_iter().map(tell).collect());
+    }
+
+    /// Whether it is not known who takes the charges of some callers.
+    fn lacks_primary(&self) -> bool {
+        self.primaries().contains(&None)
     }
 
     /// All servers that are asked for anything.
@@ -253,14 +332,17 @@ impl Topology {
     }
 
     /// Asks the servers what has changed.
-    async fn review(&self) {
+    async fn review(self: &Rc<Self>) {
         match &self.placement {
             Placement::One(election) => election.review(self).await,
             Placement::Shards(shards) => {
+                // One that hangs holds up no other.
+                let mut reviews = JoinSet::new();
                 for (_, election) in shards {
-                    election.review(self).await;
-                    self.looked_up.borrow_mut().clear();
+                    let (topology, election) = (Rc::clone(self), Rc::clone(election));
+                    reviews.spawn_local(async move { election.review(&topology).await });
                 }
+                while reviews.join_next().await.is_some() {}
             }
             Placement::Cluster(slots) => slots.review(self).await,
         }
@@ -270,13 +352,25 @@ impl Topology {
         if !self.is_troubled() {
             self.nodes.borrow_mut().retain(|(endpoint, _), _| known.contains(endpoint));
         }
-        self.connect_primaries();
+        self.tell_roles(Server::note_role);
+        self.servers.note_lack(self.lacks_primary());
+        self.connect();
     }
 
-    /// What a server answers, if it does so soon.
-    async fn ask(&self, endpoint: &Endpoint, command: redis::Cmd) -> Option<redis::Value> {
-        let deadline = Instant::now() + REVIEW_TIMEOUT;
-        self.node(endpoint, Use::Charges).call(command, deadline).await.ok()
+    /// How a server is, as all workers know it.
+    pub(super) fn server(&self, endpoint: &Endpoint) -> Arc<Server> {
+        self.servers.at(endpoint)
+    }
+
+    /// Another server is primary than before.
+    fn note_election(&self) {
+        self.elections.set(self.elections.get() + 1);
+        self.looked_up.borrow_mut().clear();
+    }
+
+    /// How often that was so.
+    pub(super) fn elections(&self) -> u64 {
+        self.elections.get()
     }
 
     /// Whether a server is known to be away.
@@ -288,15 +382,19 @@ impl Topology {
 /// Reviews what is known from time to time, and soon when something is wrong.
 async fn keep_current(topology: Weak<Topology>) {
     loop {
-        let (is_troubled, trouble) = {
+        let (is_troubled, review, trouble) = {
             let Some(topology) = topology.upgrade() else { return };
             topology.review().await;
-            (topology.is_troubled(), Rc::clone(&topology.trouble))
+            let review = match topology.placement {
+                Placement::One(_) | Placement::Shards(_) => REVIEW,
+                Placement::Cluster(_) => REVIEW_OF_CLUSTER,
+            };
+            (topology.is_troubled(), review, Rc::clone(&topology.trouble))
         };
         // However much goes wrong, the servers are not asked more often than this.
         sleep(REVIEW_IN_TROUBLE).await;
         if !is_troubled {
-            let _ = timeout(REVIEW, trouble.notified()).await;
+            let _ = timeout(review, trouble.notified()).await;
         }
     }
 }
@@ -309,62 +407,9 @@ fn redirected(address: &str, by: &Endpoint) -> Option<Endpoint> {
     Some(by.at(host, port.parse().ok()?))
 }
 
-/// What a shard's name contributes to its scores: FNV-1a, which is the same in every process.
-fn seed(name: &str) -> u64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
-}
-
-/// A shard's score for an owner: whoever scores highest has its counters (rendezvous hashing, Thaler
-/// and Ravishankar 1998). A shard that is added or taken away moves only what it wins or had.
-///
-/// The mixing steps are those of SplitMix64.
-fn score(seed: u64, owner: u128) -> u64 {
-    let mut hash = seed ^ (owner >> 64) as u64;
-    for factor in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xbf58_476d_1ce4_e5b9] {
-        hash = (hash ^ (hash >> 30)).wrapping_mul(factor);
-    }
-    hash ^ (hash >> 31)
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    fn winner(names: &[&str], owner: u128) -> String {
-        let highest = names.iter().max_by_key(|name| score(seed(name), owner));
-        (*highest.expect("there is a shard")).to_owned()
-    }
-
-    proptest! {
-        #[test]
-        fn prop_removing_a_shard_moves_only_its_own_owners(owner: u128) {
-            let all = winner(&["a", "b", "c", "d"], owner);
-            let fewer = winner(&["a", "b", "d"], owner);
-            prop_assert!(all == "c" || all == fewer);
-        }
-    }
-
-    #[test]
-    fn shards_have_equal_shares() {
-        let names = ["shard-1", "shard-2", "shard-3"];
-        let mut counts = std::collections::HashMap::new();
-        let hasher = crate::limit::KeyHasher::new([7; 16]);
-        for number in 0..30_000_u32 {
-            let owner = hasher.hash([(b'u', number.to_le_bytes().as_slice())]);
-            *counts.entry(winner(&names, owner)).or_insert(0) += 1;
-        }
-        assert!(counts.values().all(|count| (9_500..10_500).contains(count)), "{counts:?}");
-    }
-
-    #[test]
-    fn places_are_the_same_in_every_process() {
-        let owners = [1_u128 << 64, 0xDEAD_BEEF << 64, u128::MAX];
-        let places = owners.map(|owner| winner(&["a", "b", "c"], owner));
-        assert_eq!(places, ["a", "a", "a"].map(str::to_owned));
-    }
 
     #[test]
     fn redirection_without_a_host_is_to_the_host_that_was_asked() {

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use super::{Folder, Running, assert_exit, send, text};
-use crate::support::{Redis, Response, Upstream, eventually, get};
+use crate::support::{Redis, Response, Shards, Upstream, eventually, get};
 
 /// The program, with a user who asks.
 struct Served {
@@ -284,4 +284,76 @@ fn secret_that_redis_keeps_is_told_of_once_and_not_told_itself() {
         let secret: String = redis.ask(&["GET", "tollgate:key-secret"]);
         assert!(!log.contains(&secret), "{log}");
     }
+}
+
+#[test]
+fn how_far_clocks_are_apart_is_told() {
+    let upstream = Upstream::start();
+    let redis = Redis::start();
+    let server = format!("127.0.0.1:{}", redis.port());
+    for (clock, counts) in [("redis", "redis"), ("proxy", "proxy")] {
+        let settings = format!(
+            "admin: {{ address: 127.0.0.1:0 }}\nstore: {{ redis: {{ {}, clock: {clock} }} }}",
+            redis.settings()
+        );
+        let folder = Folder::with_settings(&upstream, &settings);
+        let (mut running, _) = Running::serve(&folder);
+        let line = running.wait_for_event("admin listener is open");
+        let admin = line.split("address=").nth(1).unwrap().trim().parse().unwrap();
+        let ask = |path: &str| send(admin, get(path).host("localhost"));
+        let told = eventually("the clocks were compared", || {
+            ask("/status").json()["store"]["clocks"].get(0).cloned()
+        });
+        assert_eq!((&told["server"], &told["clock"]), (&server.as_str().into(), &counts.into()));
+        assert_eq!(told["overruled"], false);
+        assert!(told["ahead_seconds"].as_f64().unwrap().abs() < 1.0, "{told}");
+        let metrics = ask("/metrics").text();
+        let overruled = format!("\ntollgate_store_clock_overruled{{server=\"{server}\"}} 0\n");
+        let skew = format!("\ntollgate_store_clock_skew_seconds{{server=\"{server}\"}} ");
+        assert!(metrics.contains(&overruled), "{metrics}");
+        let skew = metrics.split(&skew).nth(1).unwrap().lines().next().unwrap();
+        assert!(skew.parse::<f64>().unwrap().abs() < 1.0, "{skew}");
+    }
+}
+
+#[test]
+fn second_primary_of_a_shard_is_told_of_until_one_is_left() {
+    let (upstream, shards) = (Upstream::start(), Shards::start(1));
+    let settings = format!(
+        "admin: {{ address: 127.0.0.1:0 }}\nstore: {{ redis: {{ {} }}, deadline: 10s }}",
+        shards.settings()
+    );
+    let folder = Folder::with_settings(&upstream, &settings);
+    let (mut running, _) = Running::serve(&folder);
+    let line = running.wait_for_event("admin listener is open");
+    let admin: SocketAddr = line.split("address=").nth(1).unwrap().trim().parse().unwrap();
+    let told = |path: &str| send(admin, get(path).host("localhost"));
+    let metric = "\ntollgate_store_rival_primaries";
+    assert!(told("/metrics").text().contains(&format!("{metric} 0\n")));
+
+    shards.promote(0);
+    let line = running.wait_for_event("two redis servers are primary of one shard");
+    let server = |server: &Redis| format!("127.0.0.1:{}", server.port());
+    let (unused, used) = (server(shards.primary(0)), server(shards.replica(0)));
+    for field in ["shard=\"shard-0\"", &format!("used=\"{used}\""), &format!("unused=\"{unused}\"")]
+    {
+        assert!(line.contains(field), "{line}");
+    }
+    assert!(told("/metrics").text().contains(&format!("{metric} 1\n")));
+    let role = format!("server=\"{unused}\",role=\"rival\"}} 1\n");
+    let is_told = || told("/metrics").text().contains(&role);
+    eventually("its role is told", || is_told().then_some(()));
+    let status = told("/status").json();
+    let expected = serde_json::json!([{ "server": unused, "shard": "shard-0", "used": used }]);
+    assert_eq!(status["store"]["rivals"], expected);
+    let output = folder.run(&["status", "--admin", &admin.to_string()]);
+    let expected = format!("two primaries of shard-0: {used} is used, {unused} is not\n");
+    assert!(text(&output.stdout).contains(&expected), "{output:#?}");
+
+    let port = shards.replica(0).port().to_string();
+    shards.primary(0).command(&["REPLICAOF", "127.0.0.1", &port]);
+    running.wait_for_event("no second primary any more");
+    assert!(told("/metrics").text().contains(&format!("{metric} 0\n")));
+    running.signal("TERM");
+    assert_exit(&running.finish(), 0);
 }

@@ -54,6 +54,33 @@ fn both_stores_count_alike() {
 }
 
 #[test]
+fn process_that_mirrors_redis_counts_each_charge_once() {
+    let upstream = Upstream::start();
+    for algorithm in ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"] {
+        let policy =
+            Policy::before(&upstream).core(&format!("rate: 5/hour, algorithm: {algorithm}"));
+        let redis = Redis::start();
+        let store = format!("current: {{ {} }}, next: {{ {MEMORY} }}", in_redis(&redis));
+        let store = format!("{store}, percent: 100, mode: mirror, deadline: 10s");
+        let proxy = Proxy::with_store(&store, &policy);
+        let counts = &proxy.stores().counts;
+        let deny = |mirrored: u64| {
+            proxy.get_as("alice").assert_status(429).assert_field("x-ratelimit-used", "5");
+            eventually("it was mirrored", || (counts.mirrored() == mirrored).then_some(()));
+            proxy.advance(SECOND);
+        };
+        for expected in 1..=5 {
+            assert_eq!(used(&proxy, "alice"), expected, "{algorithm}");
+        }
+        (6..=8).for_each(deny);
+        assert_eq!(counts.disagreed(), 0, "{algorithm}");
+        proxy.stores().moving.set(100, MoveMode::Move);
+        let told = proxy.get_as("alice");
+        told.assert_status(429).assert_field("x-ratelimit-used", "5");
+    }
+}
+
+#[test]
 fn disagreement_is_counted_and_changes_nothing() {
     let upstream = Upstream::start();
     let mirror = Mirror::new(&Policy::before(&upstream).rate("4/hour"));
@@ -190,7 +217,7 @@ fn callers_who_are_mirrored_are_moved_from_where_they_are() {
         assert_eq!(used(&mirror.proxy, "alice"), expected);
     }
     assert_eq!(mirror.disagreed_of(3), 0);
-    mirror.proxy.stores().moving.set(100, MoveMode::Move);
+    mirror.proxy.stores().moving.set(100, MoveMode::MoveNow);
     assert_eq!([used(&mirror.proxy, "alice"), used(&mirror.proxy, "alice")], [4, 5]);
     assert_eq!(mirror.next.used("alice", "core"), 5);
 }

@@ -1,23 +1,31 @@
 //! Requests whose limits are of several owners, and so on several nodes of a cluster: all are
 //! charged or none.
 
+mod at_once;
+
 use super::callers::{find_counter, primaries, settings};
 use crate::support::{Cluster, Policy, Proxy, Redis, Request, Upstream, eventually, get};
 
-/// All limits on GET; each alone on another method, so that its counter can be made first.
+/// So many requests an hour of a caller, of an address and to a page: all three on GET, each alone on
+/// another method, so that its counter can be made first.
+fn policy(upstream: &Upstream, [caller, address, page]: [u32; 3], on_store_error: &str) -> Policy {
+    let limits = [
+        format!("core: {{ per: caller, rate: {caller}/hour, on_store_error: {on_store_error} }}"),
+        format!(
+            "address: {{ per: client.ip, rate: {address}/hour, on_store_error: {on_store_error} }}"
+        ),
+        format!("page: {{ per: path, rate: {page}/hour, on_store_error: {on_store_error} }}"),
+    ];
+    Policy::before(upstream).limits(&limits.each_ref().map(String::as_str)).routes(&[
+        "{ match: { path: /**, methods: [GET] }, limits: [core, address, page] }",
+        "{ match: { path: /**, methods: [PUT] }, limits: [core] }",
+        "{ match: { path: /**, methods: [DELETE] }, limits: [address] }",
+        "{ match: { path: /**, methods: [PATCH] }, limits: [page] }",
+    ])
+}
+
 fn start(cluster: &Cluster, upstream: &Upstream) -> Proxy {
-    let policy = Policy::before(upstream)
-        .limits(&[
-            "core: { per: caller, rate: 5/hour, on_store_error: closed }",
-            "address: { per: client.ip, rate: 8/hour, on_store_error: closed }",
-            "page: { per: path, rate: 20/hour, on_store_error: closed }",
-        ])
-        .routes(&[
-            "{ match: { path: /**, methods: [GET] }, limits: [core, address, page] }",
-            "{ match: { path: /**, methods: [PUT] }, limits: [core] }",
-            "{ match: { path: /**, methods: [DELETE] }, limits: [address] }",
-            "{ match: { path: /**, methods: [PATCH] }, limits: [page] }",
-        ]);
+    let policy = policy(upstream, [5, 8, 20], "closed");
     Proxy::with_settings(&settings(&cluster.settings()), &[&policy])
 }
 
@@ -60,15 +68,41 @@ fn denial_by_one_owner_gives_back_what_the_others_were_charged() {
     assert_eq!(upstream.count(), 20);
 }
 
-/// A value, of many, whose counter is on this server.
-fn find(servers: &[&Redis], home: usize, proxy: &Proxy, value: impl Fn(usize) -> Request) -> usize {
+/// A request, of many, that makes a counter on this server; and the counter's name.
+fn find(
+    servers: &[&Redis],
+    home: usize,
+    proxy: &Proxy,
+    request: impl Fn(usize) -> Request,
+) -> (usize, String) {
     const MANY: usize = 60;
-    let request = |number| {
-        let response = proxy.send(value(number));
-        response.assert_status(200);
+    let send = |number| {
+        proxy.send(request(number)).assert_status(200);
     };
-    let mut homes = (0..MANY).map(|number| (number, find_counter(servers, || request(number)).0));
-    homes.find(|(_, is)| *is == home).expect("each server has some").0
+    let mut made = (0..MANY).map(|number| (number, find_counter(servers, || send(number))));
+    let found = made.find(|(_, (is, _))| *is == home).expect("each server has some");
+    (found.0, found.1.1)
+}
+
+/// A caller, an address and a page whose counters are on these servers, and the counters' names. All
+/// three have been charged once.
+fn find_owners(
+    servers: &[&Redis],
+    [caller, address, page]: [usize; 3],
+    (proxy, salt): (&Proxy, &str),
+) -> [(String, String); 3] {
+    let named = |(number, counter), name: &dyn Fn(usize) -> String| (name(number), counter);
+    let caller_of = |number| format!("{salt}-{number}");
+    let address_of = |number| format!("203.0.113.{number}");
+    let page_of = |number| format!("/{salt}-{number}");
+    let by = |number| Request::new("PUT", "/").by(&caller_of(number));
+    let from = |number| Request::new("DELETE", "/").from(&address_of(number));
+    let to = |number| Request::new("PATCH", &page_of(number));
+    [
+        named(find(servers, caller, proxy, by), &caller_of),
+        named(find(servers, address, proxy, from), &address_of),
+        named(find(servers, page, proxy, to), &page_of),
+    ]
 }
 
 #[test]
@@ -77,19 +111,14 @@ fn owner_whose_node_is_dead_leaves_the_others_as_they_were() {
     let (upstream, cluster) = (Upstream::start(), Cluster::start());
     let proxy = start(&cluster, &upstream);
     let servers = primaries(&cluster);
-    let caller = |home, salt: &str| {
-        let name = |number| format!("{salt}-{number}");
-        name(find(&servers, home, &proxy, |it| Request::new("PUT", "/").by(&name(it))))
-    };
-    let page = |home, salt: &str| {
-        let name = |number| format!("/{salt}-{number}");
-        name(find(&servers, home, &proxy, |it| Request::new("PATCH", &name(it))))
-    };
-    let address = |number| format!("203.0.113.{number}");
-    let address =
-        address(find(&servers, 2, &proxy, |it| Request::new("DELETE", "/").from(&address(it))));
-    let (lost, found) = (caller(DEAD, "lost"), caller(0, "found"));
-    let (lost_page, found_page) = (page(DEAD, "lost"), page(0, "found"));
+    let [(lost, _), (address, _), (lost_page, _)] =
+        find_owners(&servers, [DEAD, 2, DEAD], (&proxy, "lost"));
+    let caller = |number| format!("found-{number}");
+    let page = |number| format!("/found-{number}");
+    let found = |number| Request::new("PUT", "/").by(&caller(number));
+    let found = caller(find(&servers, 0, &proxy, found).0);
+    let found_page = |number| Request::new("PATCH", &page(number));
+    let found_page = page(find(&servers, 0, &proxy, found_page).0);
     let send = |caller: &str, page: &str| proxy.send(get(page).by(caller).from(&address)).status;
     assert_eq!([send(&lost, &lost_page), send(&found, &found_page)], [200, 200]);
     assert_used(&proxy, &found, &address, [2, 3]);
@@ -98,9 +127,7 @@ fn owner_whose_node_is_dead_leaves_the_others_as_they_were() {
     cluster.node(cluster.replica_of(DEAD)).kill();
     cluster.node(DEAD).kill();
     for _ in 0..3 {
-        // Its own counter is charged after the address', and before the page's.
         assert_eq!(send(&lost, &found_page), 503);
-        // The page's is charged last.
         assert_eq!(send(&found, &lost_page), 503);
         assert_used(&proxy, &found, &address, [2, 3]);
     }

@@ -1,19 +1,23 @@
-//! Replicas that are behind, or away: they tell how limits stand, and never decide.
+//! Replicas that are behind, or away: they tell how limits stand while they know it, and never decide.
+
+use std::time::Instant;
 
 use super::callers::{
-    Caller, cut_link, decided, find_callers, primaries, primaries_of, wait_for_replica,
+    Caller, cut_link, find_callers, primaries, primaries_of, settings, wait_for_replica,
 };
-use crate::support::{Cluster, MINUTE, Policy, Proxy, Redis, SECOND, Shards, Upstream, eventually};
+use crate::support::{
+    Cluster, Gremlin, MINUTE, Policy, Proxy, Redis, SECOND, Shards, Upstream, eventually,
+};
 
 fn start(servers: &str, deadline: &str, upstream: &Upstream) -> Proxy {
-    let policy = Policy::before(upstream).core("rate: 5/minute, on_store_error: closed");
+    let policy = Policy::before(upstream).core("rate: 100/minute, on_store_error: closed");
     let settings = format!(
         "workers: 1\nstore: {{ redis: {{ {servers}, clock: proxy }}, deadline: {deadline} }}"
     );
     Proxy::with_settings(&settings, &[&policy])
 }
 
-/// A caller of the first server, who has used one of five.
+/// A caller of the first server, who has used one.
 fn caller(proxy: &Proxy, servers: &[&Redis]) -> Caller {
     find_callers(proxy, servers, 1).into_iter().find(|caller| caller.home == 0).unwrap()
 }
@@ -22,47 +26,147 @@ fn told(proxy: &Proxy, caller: &Caller) -> u64 {
     proxy.used(&caller.sub, "core")
 }
 
-/// A replica that is cut off with three of five used shows that until the window ends, lets nobody
-/// pass, and shows nothing after.
-fn check_stale_replica(proxy: &Proxy, caller: &Caller, [primary, replica]: [&Redis; 2]) {
-    let charge = || proxy.send(caller.request());
-    for used in ["2", "3"] {
-        decided(&charge()).assert_status(200).assert_field("x-ratelimit-used", used);
-    }
+/// Fifty charges of one proxy while the replica is cut off. That proxy tells all of them at once, and
+/// another one, which has charged nothing, as soon as it knows that the replica is cut off.
+fn check_cut_replica(
+    [charging, reading]: [&Proxy; 2],
+    caller: &Caller,
+    [primary, replica]: [&Redis; 2],
+) {
+    wait_until_read(reading, caller, replica);
+    assert_eq!(told(reading, caller), 1);
     cut_link(primary, replica);
-    for used in ["4", "5"] {
-        decided(&charge()).assert_status(200).assert_field("x-ratelimit-used", used);
+    charge_until(charging, caller, 50);
+    assert_eq!(told(charging, caller), 50, "it was told so before");
+    eventually("the replica is left out", || (told(reading, caller) == 50).then_some(()));
+    assert_eq!(told(reading, caller), 50);
+
+    for proxy in [charging, reading] {
+        proxy.advance(MINUTE + SECOND);
+        assert_eq!(told(proxy, caller), 0, "a window that has ended");
     }
-    assert_eq!(told(proxy, caller), 3, "the replica was not asked");
-    decided(&charge()).assert_status(429).assert_field("x-ratelimit-used", "5");
-    assert_eq!(told(proxy, caller), 3);
-
-    proxy.advance(MINUTE + SECOND);
-    assert_eq!(told(proxy, caller), 0, "a window that has ended");
-    decided(&charge()).assert_status(200).assert_field("x-ratelimit-used", "1");
-    assert_eq!(told(proxy, caller), 0);
-
+    charge_until(charging, caller, 1);
+    assert_eq!(told(charging, caller), 1);
+    // Who asks that often is told what was so a moment ago.
+    eventually("it is told anew", || (told(reading, caller) == 1).then_some(()));
     replica.kill();
-    assert_eq!(told(proxy, caller), 1, "the primary tells as well");
-    assert_eq!(told(proxy, caller), 1);
-    decided(&charge()).assert_field("x-ratelimit-used", "2");
+    for proxy in [charging, reading] {
+        assert_eq!(told(proxy, caller), 1, "the primary tells as well");
+    }
+}
+
+/// Charges a caller until so much is used.
+fn charge_until(proxy: &Proxy, caller: &Caller, used: u64) {
+    while caller.count_one(proxy) < used {}
+}
+
+/// Waits until a replica is asked how this caller stands.
+fn wait_until_read(proxy: &Proxy, caller: &Caller, replica: &Redis) {
+    let before = reads(replica);
+    let is_read = || {
+        told(proxy, caller);
+        reads(replica) > before
+    };
+    eventually("the replica is read", || is_read().then_some(()));
+}
+
+/// How often a server was asked about counters.
+fn reads(server: &Redis) -> u64 {
+    let stats: String = server.ask(&["INFO", "commandstats"]);
+    let calls = |line: &str| line.split(['=', ',']).nth(1)?.parse::<u64>().ok();
+    stats.lines().filter(|line| line.starts_with("cmdstat_eval")).filter_map(calls).sum()
 }
 
 #[test]
-fn stale_replica_of_a_shard_shows_no_window_that_has_ended_and_admits_nobody() {
+fn cut_replica_of_a_shard_is_not_read() {
     let (upstream, shards) = (Upstream::start(), Shards::start(2));
-    let proxy = start(&shards.settings(), "3s", &upstream);
-    let caller = caller(&proxy, &primaries_of(&shards));
-    check_stale_replica(&proxy, &caller, [shards.primary(0), shards.replica(0)]);
+    let [charging, reading] = [(); 2].map(|()| start(&shards.settings(), "3s", &upstream));
+    let caller = caller(&charging, &primaries_of(&shards));
+    wait_for_replica(shards.primary(0), shards.replica(0));
+    check_cut_replica([&charging, &reading], &caller, [shards.primary(0), shards.replica(0)]);
 }
 
 #[test]
-fn stale_replica_of_a_cluster_shows_no_window_that_has_ended_and_admits_nobody() {
+fn cut_replica_of_a_cluster_is_not_read() {
     let (upstream, cluster) = (Upstream::start(), Cluster::start());
     let caller = caller(&start(&cluster.settings(), "3s", &upstream), &primaries(&cluster));
     wait_until_named(&cluster, 3);
-    let proxy = start(&cluster.settings(), "3s", &upstream);
-    check_stale_replica(&proxy, &caller, [cluster.node(0), cluster.node(3)]);
+    wait_for_replica(cluster.node(0), cluster.node(3));
+    let [charging, reading] = [(); 2].map(|()| start(&cluster.settings(), "3s", &upstream));
+    check_cut_replica([&charging, &reading], &caller, [cluster.node(0), cluster.node(3)]);
+}
+
+/// A shard whose replica follows it through a bad network.
+fn shard_behind_a_gremlin() -> (Redis, Gremlin, Redis, String) {
+    let primary = Redis::start();
+    let gremlin = Gremlin::before(primary.port());
+    let replica = Redis::with().replica_of(gremlin.port()).start();
+    wait_for_replica(&primary, &replica);
+    let servers = format!(
+        "shards: [{{ name: a, primary: {}, replicas: [{}] }}]",
+        primary.url(),
+        replica.url()
+    );
+    (primary, gremlin, replica, servers)
+}
+
+#[test]
+fn replica_whose_link_is_silent_is_not_read_before_it_has_caught_up() {
+    let upstream = Upstream::start();
+    let (primary, gremlin, replica, servers) = shard_behind_a_gremlin();
+    let [charging, reading] = [(); 2].map(|()| start(&servers, "3s", &upstream));
+    let caller = caller(&charging, &[&primary]);
+    wait_until_read(&reading, &caller, &replica);
+
+    // To both servers the link is as good as ever.
+    gremlin.stall();
+    charge_until(&charging, &caller, 50);
+    assert_eq!(told(&charging, &caller), 50);
+    eventually("the replica is left out", || (told(&reading, &caller) == 50).then_some(()));
+    assert_eq!(replica.info("master_link_status"), "up");
+    let before = reads(&replica);
+    for _ in 0..5 {
+        assert_eq!(told(&reading, &caller), 50);
+    }
+    assert_eq!(reads(&replica), before, "it is not asked");
+
+    gremlin.behave();
+    wait_until_read(&reading, &caller, &replica);
+    assert_eq!(told(&reading, &caller), 50);
+}
+
+#[test]
+fn caller_is_told_no_less_than_it_was_told_before_by_any_algorithm() {
+    for algorithm in ["sliding_window", "sliding_log", "token_bucket", "gcra"] {
+        let upstream = Upstream::start();
+        let (primary, gremlin, replica, servers) = shard_behind_a_gremlin();
+        let limit = format!("rate: 100/day, algorithm: {algorithm}");
+        let settings = settings(&servers);
+        let proxy = Proxy::with_settings(&settings, &[&Policy::before(&upstream).core(&limit)]);
+        let caller = caller(&proxy, &[&primary]);
+        wait_until_read(&proxy, &caller, &replica);
+        gremlin.stall();
+        for used in 2..=20 {
+            assert_eq!(caller.count_one(&proxy), used);
+            assert_eq!(told(&proxy, &caller), used, "{algorithm}");
+        }
+        gremlin.behave();
+    }
+}
+
+#[test]
+fn refund_is_told_though_a_replica_has_not_heard_of_it() {
+    let upstream = Upstream::as_asked();
+    let (primary, gremlin, replica, servers) = shard_behind_a_gremlin();
+    let proxy = start(&servers, "3s", &upstream);
+    let caller = caller(&proxy, &[&primary]);
+    wait_until_read(&proxy, &caller, &replica);
+    gremlin.stall();
+    charge_until(&proxy, &caller, 5);
+    let refunded = proxy.send(caller.request().wants(304).revalidating());
+    refunded.assert_status(304).assert_field("x-ratelimit-used", "5");
+    assert_eq!(told(&proxy, &caller), 5);
+    gremlin.behave();
 }
 
 /// Waits until all primaries tell of a replica. They do not before they have heard from it that it has
@@ -76,14 +180,18 @@ fn wait_until_named(cluster: &Cluster, replica: usize) {
 }
 
 #[test]
-fn replica_that_hangs_does_not_hide_what_its_primary_can_tell() {
+fn replica_that_hangs_costs_no_wait() {
     let (upstream, shards) = (Upstream::start(), Shards::start(2));
-    let proxy = start(&shards.settings(), "500ms", &upstream);
+    let proxy = start(&shards.settings(), "10s", &upstream);
     let caller = caller(&proxy, &primaries_of(&shards));
+    wait_for_replica(shards.primary(0), shards.replica(0));
+    wait_until_read(&proxy, &caller, shards.replica(0));
     shards.replica(0).pause();
+    let begun = Instant::now();
     for _ in 0..8 {
         assert_eq!(told(&proxy, &caller), 1);
     }
+    assert!(begun.elapsed() < 4 * SECOND, "somebody has waited for the replica");
     shards.replica(0).resume();
 }
 

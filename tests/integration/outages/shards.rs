@@ -2,11 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use tollgate::store::Unanswered;
+
 use super::{
-    callers::{Caller, find_callers, primaries_of, settings, split, wait_for_replica},
+    callers::{
+        Caller, decided, find_callers, primaries_of, settings, split, wait_for_replica,
+        with_deadline,
+    },
     load::{CONNECTIONS, Decider, Load, tell},
 };
-use crate::support::{Policy, Proxy, Redis, Shards, Upstream, eventually, get};
+use crate::support::{Policy, Proxy, Redis, Response, Shards, Upstream, eventually, get};
 
 /// The shard that fails.
 const VICTIM: usize = 1;
@@ -94,6 +99,37 @@ fn shard_that_is_down_keeps_out_its_own_callers_until_its_replica_is_promoted() 
     assert!(balance.not_counted <= CONNECTIONS as u64, "{balance:?}");
     assert_eq!(untouched.balance(&proxy, &others), Default::default());
     assert_eq!(shards.primary(VICTIM).counters().len(), 0, "the old primary was believed");
+}
+
+#[test]
+fn one_waits_for_a_shard_that_hangs_and_nobody_for_the_others() {
+    let (upstream, shards) = (Upstream::start(), Shards::start(3));
+    let settings = with_deadline(&shards.settings(), "1s").replace("workers: 1", "workers: 2");
+    let proxy = Proxy::with_settings(&settings, &[&policy(&upstream)]);
+    let (victims, others) = find_victims(&proxy, &shards);
+    // Connections go to workers in turn.
+    let mut clients = [proxy.connect(), proxy.connect()];
+    let counts = &proxy.stores().counts;
+    let before = counts.unanswered(Unanswered::Timeout);
+    shards.primary(VICTIM).pause();
+    for caller in &victims {
+        for client in &mut clients {
+            client.send(&caller.request()).assert_status(503);
+        }
+    }
+    let waited = counts.unanswered(Unanswered::Timeout) - before;
+    assert!(waited <= 1, "{waited} requests waited");
+    for caller in &others {
+        for client in &mut clients {
+            decided(&client.send(&caller.request())).assert_status(200);
+        }
+    }
+    shards.primary(VICTIM).resume();
+    for client in &mut clients {
+        let is_decided = |response: &Response| Decider::of(response) == Decider::Redis;
+        let mut ask = || is_decided(&client.send(&victims[0].request()));
+        eventually("it decides again", || ask().then_some(()));
+    }
 }
 
 /// Has a primary and its replica change places under load. Tells how many requests passed that the

@@ -4,7 +4,9 @@
 mod answers;
 mod connections;
 mod deadline;
+mod emptied;
 mod fallback;
+mod full;
 mod late;
 mod owed;
 mod recovery;

@@ -134,7 +134,7 @@ fn process_that_decides_in_place_of_redis_has_the_same_bounds() {
 #[test]
 fn client_is_bounded_while_callers_are_moved() {
     let upstream = Upstream::start();
-    for (mode, name) in [(MoveMode::Move, "move"), (MoveMode::Mirror, "mirror")] {
+    for (mode, name) in [(MoveMode::MoveNow, "move_now"), (MoveMode::Mirror, "mirror")] {
         let redis = Redis::start();
         let store = format!(
             "current: {{ memory: {{}} }}, next: {{ redis: {{ {} }} }}, percent: 100, mode: {name}",

@@ -194,7 +194,7 @@ fn counters_keep_their_names_through_a_move() {
     let alone = |redis: &Redis| proxy(&redis.settings(), &upstream);
     assert_eq!(used(&alone(&first)), 1);
     let moving = |current: &str, next: &str| {
-        let store = format!("current: {current}, next: {next}, percent: 100, mode: move");
+        let store = format!("current: {current}, next: {next}, percent: 100, mode: move_now");
         Proxy::with_store(&format!("{store}, deadline: 10s"), &policy)
     };
     assert_eq!(used(&moving(&kind(&first), &kind(&second))), 2);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::limit::Quota;
+use tollgate::limit::{Quota, Verdict};
 
 use super::subject::{Home, fixed, one, places, quotas};
 use crate::support::{HOUR, MINUTE, SECOND};
@@ -11,6 +11,7 @@ for_each_store! {
     clock_that_is_a_little_behind_gives_nothing_back,
     clock_that_was_wrong_by_a_day_denies_for_no_day,
     proxies_with_skewed_clocks_share_one_window,
+    proxies_whose_clocks_are_apart_let_no_more_through_by_taking_turns,
 }
 
 fn clock_that_is_a_little_behind_gives_nothing_back(home: &Home) {
@@ -63,4 +64,25 @@ fn proxies_with_skewed_clocks_share_one_window(home: &Home) {
     first.advance(MINUTE);
     second.advance(MINUTE + 2 * SECOND);
     first.take(&one("alice", "core", &all[0]));
+}
+
+fn proxies_whose_clocks_are_apart_let_no_more_through_by_taking_turns(home: &Home) {
+    for seconds in [2, 6, 60] {
+        let (ahead, behind) = (home.open(), home.open());
+        behind.turn_back(seconds * SECOND);
+        for (begins, order) in [("ahead", [&ahead, &behind]), ("behind", [&behind, &ahead])] {
+            for (name, quota) in &quotas(20) {
+                if matches!(quota, Quota::Concurrency(_)) {
+                    continue;
+                }
+                let caller = format!("{begins}-{seconds}");
+                let charge = one(&caller, name, quota);
+                let decisions = (0..100).map(|turn| order[turn % 2].charge(&[charge]).verdict);
+                let passed = decisions.filter(|verdict| *verdict == Verdict::Allow).count();
+                // By the clock that is ahead, so much time has gone by when its turn comes.
+                let most = if begins == "ahead" { 20 } else { 40 };
+                assert!((20..=most).contains(&passed), "{passed} by {name}, {seconds} s, {begins}");
+            }
+        }
+    }
 }

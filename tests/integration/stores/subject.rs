@@ -4,14 +4,15 @@ use std::{
     cell::Cell,
     panic::resume_unwind,
     path::Path,
-    pin::Pin,
+    pin::{Pin, pin},
     rc::Rc,
     slice,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
         mpsc,
     },
+    task::{Context, Wake, Waker},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -23,7 +24,7 @@ use tokio::{
     time::sleep,
 };
 use tollgate::{
-    clock::Timestamp,
+    clock::{Clock, Timestamp},
     limit::{
         Align, Calendar, CalendarUnit, Charge, Concurrency, DecidedBy, Decision, FixedWindow, Gcra,
         Key, KeyHasher, LimitId, Outcome, OwnedCharge, Quota, Receipt, Retry, SlidingLog,
@@ -77,7 +78,13 @@ impl Home {
 
     /// A proxy's way there.
     pub(super) fn open(&self) -> Subject {
-        let stores = self.stores.clone().unwrap_or_else(|| stores(&self.settings));
+        self.open_one_of(1)
+    }
+
+    /// The same for one of so many proxies.
+    pub(super) fn open_one_of(&self, instances: usize) -> Subject {
+        let start = || stores(&format!("{}, instances: {instances}", self.settings));
+        let stores = self.stores.clone().unwrap_or_else(start);
         let (jobs, work) = unbounded_channel();
         let worker = Some(thread::spawn(move || run_worker(stores, work)));
         let subject = Subject { jobs: Some(jobs), worker, now: Cell::new(START) };
@@ -91,7 +98,8 @@ fn stores(settings: &str) -> Arc<Stores> {
         format!("version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\nstore: {{ {settings} }}\n");
     let settings = Settings::parse(Path::new("tollgate.yaml"), &text, &Sources::system());
     let settings = settings.unwrap_or_else(|problems| panic!("{}\n{text}", problems[0]));
-    Arc::new(Stores::new(settings.store, MemoryStore::new(1_000_000, [7; 16])))
+    let clock = Clock::Manual(Arc::new(START.as_micros().into()));
+    Arc::new(Stores::new(settings.store, MemoryStore::new(1_000_000, [7; 16]), clock))
 }
 
 /// The store, as one worker of a proxy has it, and a clock that only the test moves.
@@ -100,6 +108,16 @@ pub(super) struct Subject {
     jobs: Option<UnboundedSender<Job>>,
     worker: Option<JoinHandle<()>>,
     now: Cell<Timestamp>,
+}
+
+/// Whether a task that waits was called.
+#[derive(Default)]
+struct Called(AtomicBool);
+
+impl Wake for Called {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What a worker does with its store.
@@ -131,22 +149,46 @@ impl Subject {
     }
 
     /// Charges many requests at the same time, and tells what became of each.
-    pub(super) fn charge_at_once(&self, requests: &[Charge<'_>]) -> Vec<Decision> {
-        let (requests, now) = (owned(requests), self.now());
+    pub(super) fn charge_at_once<'c>(
+        &self,
+        requests: impl IntoIterator<Item = &'c [Charge<'c>]>,
+    ) -> Vec<Decision> {
+        let (requests, now): (Vec<_>, _) = (requests.into_iter().map(owned).collect(), self.now());
         let decisions = self.run(async move |store| {
-            let decide = |request: OwnedCharge| {
+            let decide = |request: Vec<OwnedCharge>| {
                 let store = Rc::clone(&store);
-                async move { store.charge(&[request.charge()], now).await.unwrap() }
+                async move {
+                    let charges: Vec<_> = request.iter().map(OwnedCharge::charge).collect();
+                    store.charge(&charges, now).await.unwrap()
+                }
             };
             let deciding = requests.into_iter().map(|request| spawn_local(decide(request)));
             let mut decisions = Vec::new();
             for decision in deciding.collect::<Vec<_>>() {
                 decisions.push(decision.await.unwrap());
             }
+            // What was given back for denials must have arrived before the test goes on.
+            store.finish(now).await;
             decisions
         });
         decisions.iter().for_each(assert_decided);
         decisions
+    }
+
+    /// Charges, and goes away when a reply is there that nobody has read yet.
+    pub(super) fn abandon(&self, charges: &[Charge<'_>]) {
+        let (charges, now) = (owned(charges), self.now());
+        self.run(async move |store| {
+            let charges: Vec<_> = charges.iter().map(OwnedCharge::charge).collect();
+            let mut charging = pin!(store.charge(&charges, now));
+            let called = Arc::new(Called::default());
+            let waker = Waker::from(Arc::clone(&called));
+            let polled = charging.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending(), "it need not be asked: {polled:?}");
+            while !called.0.load(Ordering::Relaxed) {
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
     }
 
     /// What `GET /rate_limit` would tell: perhaps not by the latest count.

@@ -6,7 +6,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Condvar, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -41,7 +41,7 @@ pub(crate) fn seconds(instant: &str) -> u64 {
 /// A proxy on a port of its own, with one worker unless its settings say otherwise.
 pub(crate) struct Proxy {
     address: SocketAddr,
-    clock: Arc<AtomicU64>,
+    clock: Clock,
     stores: Arc<Stores>,
     shared: Arc<Shared>,
     settings: Settings,
@@ -141,6 +141,14 @@ impl Proxy {
         Proxy::serve(Configuration { settings, policies })
     }
 
+    /// With these settings and a clock that goes by itself: the system's, so many seconds ahead.
+    pub(crate) fn with_clock_ahead(seconds: i64, settings: &str, policy: &Policy) -> Proxy {
+        let settings = parse("[{ address: 127.0.0.1:0 }]", settings);
+        let settings = settings.unwrap_or_else(|problems| panic!("{problems}"));
+        let clock = Clock::Ahead(Arc::new(AtomicI64::new(seconds * 1_000_000)));
+        Proxy::serve_by(clock, Configuration { settings, policies: compile(&[policy]) })
+    }
+
     /// Reads these listeners as a reload does, and has the running ones take over their certificates.
     /// Tells how many had others.
     pub(crate) fn renew_certificates(&self, listeners: &str) -> Result<usize, String> {
@@ -149,15 +157,18 @@ impl Proxy {
     }
 
     fn serve(configuration: Configuration) -> Proxy {
-        let clock = Arc::new(AtomicU64::new(START.as_micros()));
+        let clock = Clock::Manual(Arc::new(AtomicU64::new(START.as_micros())));
+        Proxy::serve_by(clock, configuration)
+    }
+
+    fn serve_by(clock: Clock, configuration: Configuration) -> Proxy {
         let bind = |settings| Listener::bind(settings).unwrap();
         let listeners: Vec<Listener> = configuration.settings.listeners.iter().map(bind).collect();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let address = listeners[0].address().unwrap().tcp().unwrap_or(nowhere);
         let settings = configuration.settings.clone();
         let (workers, drain) = (configuration.settings.workers, configuration.settings.drain);
-        let clock_of_proxy = Clock::Manual(Arc::clone(&clock));
-        let shared = Arc::new(Shared::new(configuration, clock_of_proxy).unwrap());
+        let shared = Arc::new(Shared::new(configuration, clock.clone()).unwrap());
         let stores = Arc::clone(&shared.stores);
         let log = Log::default();
         let pipe = Pipe::start(log.clone(), |lost| panic!("{lost} log lines were dropped"));
@@ -245,19 +256,32 @@ impl Proxy {
 
     /// Lets time pass.
     pub(crate) fn advance(&self, time: Duration) {
-        self.clock.fetch_add(time.as_micros() as u64, Ordering::SeqCst);
+        match &self.clock {
+            Clock::Manual(clock) => clock.fetch_add(time.as_micros() as u64, Ordering::SeqCst),
+            Clock::Ahead(ahead) => {
+                ahead.fetch_add(time.as_micros() as i64, Ordering::SeqCst) as u64
+            }
+            Clock::System => panic!("nobody moves the system's clock"),
+        };
     }
 
     /// Lets time pass until this instant, as RFC 3339 writes it.
     pub(crate) fn advance_to(&self, instant: &str) {
-        let micros = Timestamp::from_secs(seconds(instant)).as_micros();
-        let before = self.clock.swap(micros, Ordering::SeqCst);
-        assert!(before <= micros, "{instant} has passed");
+        let instant = Timestamp::from_secs(seconds(instant));
+        let now = self.clock.now();
+        assert!(now <= instant, "it has passed");
+        self.advance(instant.saturating_since(now));
     }
 
     /// Has the clock jump back.
     pub(crate) fn turn_back(&self, time: Duration) {
-        self.clock.fetch_sub(time.as_micros() as u64, Ordering::SeqCst);
+        match &self.clock {
+            Clock::Manual(clock) => clock.fetch_sub(time.as_micros() as u64, Ordering::SeqCst),
+            Clock::Ahead(ahead) => {
+                ahead.fetch_sub(time.as_micros() as i64, Ordering::SeqCst) as u64
+            }
+            Clock::System => panic!("nobody moves the system's clock"),
+        };
     }
 
     /// How the caller of this request stands on all limits, as `GET /rate_limit` tells it.

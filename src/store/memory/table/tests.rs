@@ -218,6 +218,7 @@ fn key_is_found_whatever_its_tag_and_goes_with_the_one_that_it_was_made_with() {
 enum Step {
     Enter(u128, u64),
     Find(u128),
+    Remove(u128),
     Sweep(u64),
     Reserve(usize),
 }
@@ -237,6 +238,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         60 => (keys(), 1..500_u64).prop_map(|(key, secs)| Step::Enter(key, secs)),
         15 => keys().prop_map(Step::Find),
+        15 => keys().prop_map(Step::Remove),
         1 => (1..100_u64).prop_map(Step::Sweep),
         1 => (0..600_usize).prop_map(Step::Reserve),
     ];
@@ -263,6 +265,10 @@ proptest! {
                     let known = map.get(&Place::of(key)).copied();
                     prop_assert_eq!(table.find(key).copied(), known);
                     prop_assert_eq!(table.find_mut(key).copied(), known);
+                }
+                Step::Remove(key) => {
+                    let known = map.remove(&Place::of(key)).is_some();
+                    prop_assert_eq!(table.remove(key).is_some(), known);
                 }
                 Step::Sweep(secs) => {
                     now += secs;

@@ -8,9 +8,9 @@ use super::NEVER;
 use crate::{
     clock::Timestamp,
     limit::{
-        Algorithm, Bucket, Charge, Concurrency, Count, DecidedBy, Decision, Level, Outcome,
-        Outcomes, Quota, Receipt, Retry, SlidingLog, Stance, Standing, Tail, Verdict, Window,
-        Windows,
+        Algorithm, AnyState, Bucket, Charge, Concurrency, Count, DecidedBy, Decision, Entry, Level,
+        Log, Outcome, Outcomes, Part, Quota, Receipt, Retry, SlidingLog, Stance, Standing, Tail,
+        Verdict, Window, Windows,
     },
 };
 
@@ -79,6 +79,24 @@ pub(in crate::store::redis) fn read(
         reply.decision.outcomes.iter_mut().for_each(|outcome| outcome.receipt = None);
     }
     rest.bytes.is_empty().then_some(reply).ok_or(BadReply::Length(rest.length))
+}
+
+/// Reads the reply to [`state`](super::state), for the same charge; none of leases.
+///
+/// # Errors
+/// If no script replied that.
+pub(in crate::store::redis) fn read_state(
+    charge: &Charge<'_>,
+    reply: &Value,
+) -> Result<Option<AnyState>, BadReply> {
+    let Value::BulkString(bytes) = reply else { return Err(BadReply::Kind) };
+    let mut rest = Rest { bytes, length: bytes.len() };
+    let now = rest.instant()?;
+    let state = match charge.quota {
+        Quota::SlidingLog(quota) => Some(rest.log(quota)?.to_any()),
+        _ => Told { charge, fits: true, now }.read(&mut rest)?.0.state(),
+    };
+    rest.bytes.is_empty().then_some(state).ok_or(BadReply::Length(rest.length))
 }
 
 /// What is known of a charge before its counter is.
@@ -203,6 +221,16 @@ impl Rest<'_> {
             return self.double().map(|_| None);
         }
         self.instant().map(Some)
+    }
+
+    /// A whole log: the number of its next charge, and all entries.
+    fn log(&mut self, quota: &SlidingLog) -> Result<Log, BadReply> {
+        let (charges, mut entries) = (self.number()?, Vec::new());
+        while !self.bytes.is_empty() {
+            let (at, cost) = (self.instant()?, u32::from_le_bytes(self.take()?));
+            entries.push(Entry { at, cost, number: self.number()? });
+        }
+        Ok(Log::of_entries(entries.into_iter(), charges, quota.window))
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], BadReply> {

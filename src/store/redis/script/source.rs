@@ -17,6 +17,7 @@ pub(super) enum Deed {
     Charge,
     Peek,
     Settle,
+    Tell,
     Seed,
     Add,
 }
@@ -42,6 +43,7 @@ type Scripts = LazyLock<[Script; SETS]>;
 
 static CHARGE: Scripts = LazyLock::new(|| Script::ending_with(include_str!("../charge.lua")));
 static SETTLE: Scripts = LazyLock::new(|| Script::ending_with(include_str!("../settle.lua")));
+static TELL: Scripts = LazyLock::new(|| Script::ending_with(include_str!("../tell.lua")));
 static SEED: Scripts = LazyLock::new(|| Script::ending_with(include_str!("../seed.lua")));
 static ADD: Scripts = LazyLock::new(|| Script::ending_with(include_str!("../add.lua")));
 static CHARGE_FIXED_WINDOW: LazyLock<Script> =
@@ -54,6 +56,7 @@ impl Script {
             Deed::ChargeFixedWindow => return &CHARGE_FIXED_WINDOW,
             Deed::Charge | Deed::Peek => &CHARGE,
             Deed::Settle => &SETTLE,
+            Deed::Tell => &TELL,
             Deed::Seed => &SEED,
             Deed::Add => &ADD,
         };

@@ -11,8 +11,8 @@ use redis::Value;
 use self::server::Server;
 use super::{reply::BadReply, *};
 use crate::limit::{
-    Algorithm, Bucket, Concurrency, Countable, FixedWindow, Gcra, Key, Level, Part, Retry,
-    SlidingLog, SlidingWindow, Standing, TokenBucket, Verdict, Window, Windows,
+    Algorithm, Bucket, Concurrency, Countable, FixedWindow, Gcra, Key, Leases, Level, Log, Part,
+    Retry, SlidingLog, SlidingWindow, Standing, TokenBucket, Verdict, Window, Windows,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_790_000_000);
@@ -44,7 +44,7 @@ fn one_of_each() -> [Quota; 6] {
 
 fn charge_at(server: &mut Server, charge: Charge<'_>, now: Timestamp) -> Reply {
     let charges = [charge];
-    server.read(&charges, &super::charge("test", &charges, proxy(now), now))
+    server.read(&charges, &super::charge("test", &charges, (proxy(now), now)))
 }
 
 #[test]
@@ -105,11 +105,11 @@ fn denial_and_peek_write_nothing() {
         .map(|(entry, quota)| Charge::new(key(entry), quota, 1))
         .chain([too_much])
         .collect();
-    let reply = server.read(&charges, &super::charge("test", &charges, proxy(NOW), NOW));
+    let reply = server.read(&charges, &super::charge("test", &charges, (proxy(NOW), NOW)));
     assert_eq!(reply.decision.verdict, Verdict::Deny);
     assert!(reply.decision.outcomes.iter().all(|outcome| outcome.receipt.is_none()));
     charge_at(&mut server, too_much, NOW);
-    server.run(&peek("test", &charges, proxy(NOW), NOW));
+    server.run(&peek("test", &charges, (proxy(NOW), NOW)));
     assert_eq!(server.command(&["DBSIZE"]), Value::Int(0));
 }
 
@@ -155,7 +155,7 @@ fn clock_of_the_server_decides_without_another() {
         let charge = Charge::new(key(entry), &quota, 1);
         let charges = [charge];
         let mut decide = |expected| {
-            let call = super::charge("test", &charges, ScriptClock::Redis, NOW);
+            let call = super::charge("test", &charges, (ScriptClock::Redis, NOW));
             let reply = server.read(&charges, &call);
             assert_eq!(reply.decision.verdict, expected, "{quota:?}");
             server.expect_ttl(&charge, "charge");
@@ -189,7 +189,8 @@ fn calendar_window_ends_by_the_calendar_whatever_the_clocks_say() {
             Timestamp::from_micros(end.as_micros().checked_add_signed(millis * 1000).unwrap())
         };
         let charges = [Charge::new(key(entry), &quota, 1)];
-        let call = super::charge("test", &charges, proxy(at(millis_of_redis)), at(millis_of_proxy));
+        let call =
+            super::charge("test", &charges, (proxy(at(millis_of_redis)), at(millis_of_proxy)));
         let standing = server.read(&charges, &call).decision.outcomes[0].standing;
         let next = Timestamp::from_secs(1_798_761_600);
         let expected = if millis_of_redis < 0 { end } else { next };
@@ -201,50 +202,48 @@ fn calendar_window_ends_by_the_calendar_whatever_the_clocks_say() {
 fn seed_is_what_the_counter_holds_unless_it_holds_as_much() {
     let mut server = Server::start();
     let later = NOW + HOUR;
-    let counts = [
-        Count::FixedWindow(Window { used: 4, reset: later }),
-        Count::SlidingWindow(Windows {
-            current: 4,
-            previous: 0,
-            expires: Timestamp::from_secs(1_790_000_000 / 3600 * 3600) + 2 * HOUR,
-        }),
-        Count::SlidingLog { used: 4, newest: NOW, expires: later },
-        Count::TokenBucket(Bucket { deficit: 4, mark: NOW, full: NOW + 4 * HOUR }),
-        Count::Gcra(Level { level: 4 * 3_600_000_000, at: NOW, full: NOW + 4 * HOUR / 10 }),
-    ];
-    for ((entry, quota), count) in (0..).zip(one_of_each()).zip(counts) {
+    let log = |cost| Log::of_entries([Entry { at: NOW, cost, number: 0 }].into_iter(), 1, HOUR);
+    let windows = |current| Windows {
+        current,
+        previous: 0,
+        expires: Timestamp::from_secs(1_790_000_000 / 3600 * 3600) + 2 * HOUR,
+    };
+    let meter = |units| Level {
+        level: u64::from(units) * 3_600_000_000,
+        at: NOW,
+        full: NOW + units * HOUR / 10,
+    };
+    let bucket = |deficit| Bucket { deficit, mark: NOW, full: NOW + deficit * HOUR };
+    let holding = |units: u32| {
+        [
+            Window { used: units, reset: later }.to_any(),
+            windows(units).to_any(),
+            log(units).to_any(),
+            bucket(units).to_any(),
+            meter(units).to_any(),
+        ]
+    };
+    for (((entry, quota), four), nine) in (0..).zip(one_of_each()).zip(holding(4)).zip(holding(9)) {
         let charge = Charge::new(key(entry), &quota, 1);
-        let seed = |count: &Count| super::seed("test", &charge, count, proxy(NOW)).unwrap();
-        assert_eq!(server.run(&seed(&count)), Value::Int(1));
+        let seed = |state: &AnyState| super::seed("test", &charge, state, (proxy(NOW), NOW));
+        assert_eq!(server.run(&seed(&four).unwrap()), Value::Int(1));
         server.expect_ttl(&charge, "seed");
-        let reply = charge_at(&mut server, Charge { cost: 0, ..charge }, NOW);
-        assert_eq!(reply.counts[0], count);
+        assert_eq!(state_of(&mut server, &charge), four);
 
         charge_at(&mut server, charge, NOW);
-        assert_eq!(server.run(&seed(&count)), Value::Int(0), "{count:?}");
+        assert_eq!(server.run(&seed(&four).unwrap()), Value::Int(0), "{four:?}");
         assert_eq!(charge_at(&mut server, charge, NOW).decision.outcomes[0].standing.used, 6);
 
         // Elsewhere it has gone on.
-        let Some(more) = more_than(&count) else { continue };
-        assert_eq!(server.run(&seed(&more)), Value::Int(1), "{more:?}");
-        let reply = charge_at(&mut server, Charge { cost: 0, ..charge }, NOW);
-        assert_eq!(reply.counts[0], more);
+        assert_eq!(server.run(&seed(&nine).unwrap()), Value::Int(1), "{nine:?}");
+        let used = charge_at(&mut server, charge, NOW).decision.outcomes[0].standing.used;
+        assert_eq!(used, 10, "{nine:?}");
     }
 }
 
-/// Nine units in place of four; none of a log, which is carried over once.
-fn more_than(count: &Count) -> Option<Count> {
-    Some(match count {
-        Count::FixedWindow(window) => Count::FixedWindow(Window { used: 9, ..*window }),
-        Count::SlidingWindow(windows) => Count::SlidingWindow(Windows { current: 9, ..*windows }),
-        Count::TokenBucket(bucket) => {
-            Count::TokenBucket(Bucket { deficit: 9, full: NOW + 9 * HOUR, ..*bucket })
-        }
-        Count::Gcra(level) => {
-            Count::Gcra(Level { level: 9 * 3_600_000_000, full: NOW + 9 * HOUR / 10, ..*level })
-        }
-        Count::SlidingLog { .. } | Count::Concurrency { .. } => return None,
-    })
+fn state_of(server: &mut Server, charge: &Charge<'_>) -> AnyState {
+    let reply = server.run(&super::state("test", charge, (proxy(NOW), NOW)));
+    read_state(charge, &reply).unwrap().unwrap()
 }
 
 #[test]
@@ -255,9 +254,8 @@ fn seed_of_a_meter_with_a_coarse_grain_is_exact() {
     quota.take(&mut level, 999_999, NOW);
     let quota = Quota::Gcra(quota);
     let charge = Charge::new(key(0), &quota, 1);
-    server.run(&seed("test", &charge, &Count::Gcra(level), proxy(NOW)).unwrap());
-    let reply = charge_at(&mut server, Charge { cost: 0, ..charge }, NOW);
-    assert_eq!(reply.counts[0], Count::Gcra(level));
+    server.run(&seed("test", &charge, &level.to_any(), (proxy(NOW), NOW)).unwrap());
+    assert_eq!(state_of(&mut server, &charge), level.to_any());
 }
 
 #[test]
@@ -265,11 +263,41 @@ fn seed_that_is_over_is_none() {
     let mut server = Server::start();
     let quota = per_hour(10);
     let charge = Charge::new(key(0), &quota, 1);
-    let over = Count::FixedWindow(Window { used: 4, reset: NOW });
-    let call = seed("test", &charge, &over, proxy(NOW)).unwrap();
+    let over = Window { used: 4, reset: NOW }.to_any();
+    let call = seed("test", &charge, &over, (proxy(NOW), NOW)).unwrap();
     assert_eq!(server.run(&call), Value::Int(0));
     assert_eq!(server.command(&["DBSIZE"]), Value::Int(0));
-    assert!(seed("test", &charge, &Count::Concurrency { used: 1 }, proxy(NOW)).is_none());
+    let leases = AnyState::Concurrency(Leases::default());
+    assert!(seed("test", &charge, &leases, (proxy(NOW), NOW)).is_none());
+}
+
+#[test]
+fn log_is_carried_with_its_receipts_and_a_long_one_in_a_bounded_call() {
+    let mut server = Server::start();
+    let quota = SlidingLog { limit: 10_000, window: HOUR };
+    let (mut log, mut now) = (Log::default(), NOW);
+    let mut receipts = Vec::new();
+    for _ in 0..7_000 {
+        receipts.push(quota.take(&mut log, 1, now));
+        now = now + Duration::from_millis(1);
+    }
+    let last = *receipts.last().unwrap();
+    let quota = Quota::SlidingLog(quota);
+    let charge = Charge::new(key(0), &quota, 1);
+    let call = seed("test", &charge, &log.to_any(), (proxy(now), now)).unwrap();
+    assert!(call.argument.len() <= 24 * (MAX_ENTRIES + 3), "{}", call.argument.len());
+    assert_eq!(server.run(&call), Value::Int(1));
+    let used_at = |server: &mut Server, now| {
+        charge_at(server, Charge { cost: 0, ..charge }, now).decision.outcomes[0].standing.used
+    };
+    assert_eq!(used_at(&mut server, now), 7_000);
+    // Seven make up one, and leave with the last of them.
+    assert_eq!(used_at(&mut server, NOW + HOUR + Duration::from_millis(699)), 6_300);
+    assert_eq!(used_at(&mut server, NOW + HOUR + Duration::from_millis(705)), 6_300);
+    assert_eq!(used_at(&mut server, NOW + HOUR + Duration::from_millis(706)), 6_293);
+    let back = Adjustment::GiveBack(last);
+    assert_eq!(server.run(&settle("test", &charge, back, (proxy(now), now))), Value::Int(1));
+    assert_eq!(used_at(&mut server, now), 6_999);
 }
 
 #[test]
@@ -353,12 +381,12 @@ fn any_value() -> impl Strategy<Value = Value> {
 /// before.
 type Costs = [Vec<(u64, u32)>; 2];
 
-/// That what the other counter has can be added in Redis as it is here.
-fn assert_added<A: Algorithm<State: Part + Countable>>(
+/// That what the other counter has can be added, or joined, in Redis as it is here.
+fn assert_carried<A: Algorithm<State: Part + Countable>>(
     server: &mut Server,
     (algorithm, charge): (&A, Charge<'_>),
     [ours, theirs]: &Costs,
-    wait: Duration,
+    (deed, wait): (Deed, Duration),
 ) {
     let (mut state, mut other, mut end) = (A::State::default(), A::State::default(), NOW);
     let mut now = NOW;
@@ -373,18 +401,44 @@ fn assert_added<A: Algorithm<State: Part + Countable>>(
         algorithm.take(&mut other, *cost, end);
     }
     let now = now.max(end) + wait;
-    algorithm.add(&mut state, &other, now);
-    let other = other.to_any();
-    server.run(&super::add("test", &charge, &other, (proxy(now), now)).unwrap());
+    let clock = (proxy(now), now);
+    let is_more = match deed {
+        Deed::Add => {
+            algorithm.add(&mut state, &other, now);
+            server.run(&super::add("test", &charge, &other.to_any(), clock).unwrap());
+            None
+        }
+        _ => {
+            let is_more = algorithm.join(&mut state, &other, now);
+            let call = super::seed("test", &charge, &other.to_any(), clock).unwrap();
+            Some((server.run(&call), Value::Int(is_more.into())))
+        }
+    };
+    let place = format!("{charge:?} {ours:?} {theirs:?} {deed:?} at {now:?}");
+    if let Some((found, expected)) = is_more {
+        assert_eq!(found, expected, "{place}");
+    }
+    let found = server.run(&super::state("test", &charge, clock));
+    let found = read_state(&charge, &found).unwrap().unwrap();
+    let found: &A::State = Part::of_any(&found).unwrap();
+    for wait in [0, 700, 1_500, 3_000, 4_500, 6_500] {
+        let at = now + Duration::from_millis(wait);
+        let [found, expected] = [found, &state].map(|state| {
+            let Standing { used, reset, .. } = algorithm.standing(state, at);
+            // A window that is over begins anew, whichever it was.
+            (used, (used > 0).then_some(reset))
+        });
+        assert_eq!(found, expected, "{place} and {wait} ms later");
+    }
     let found = charge_at(server, Charge { cost: 0, ..charge }, now).decision.outcomes[0];
     let found = Standing { retry: Retry::Now, ..found.standing };
-    assert_eq!(found, algorithm.standing(&state, now), "{charge:?} {ours:?} {theirs:?}");
+    assert_eq!(found, algorithm.standing(&state, now), "{place}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
-    fn prop_scripts_add_as_the_algorithms_do(
+    fn prop_scripts_add_and_join_as_the_algorithms_do(
         ours in prop::collection::vec((0..2_000_u64, 1..4_u32), 0..9),
         theirs in prop::collection::vec((0..2_000_u64, 1..4_u32), 1..9),
         wait in 0..9_000_u64,
@@ -393,28 +447,31 @@ proptest! {
         const WINDOW: Duration = Duration::from_secs(6);
         let (mut server, costs) = (Server::start(), [ours, theirs]);
         let wait = Duration::from_millis(wait);
-        let mut server = |index: u128, quota: &Quota, assert: &dyn Fn(&mut Server, Charge<'_>)| {
-            assert(&mut server, Charge::new(key(entry ^ index), quota, 1));
+        let mut each = |index: u128, quota: &Quota, assert: &dyn Fn(&mut Server, Charge<'_>, Deed)| {
+            for (number, deed) in [Deed::Add, Deed::Seed].into_iter().enumerate() {
+                let key = key(entry ^ (10 * number as u128 + index));
+                assert(&mut server, Charge::new(key, quota, 1), deed);
+            }
         };
         let window = FixedWindow { limit: 10, align: Align::FirstRequest(WINDOW) };
-        server(1, &Quota::FixedWindow(window.clone()), &|server, charge| {
-            assert_added(server, (&window, charge), &costs, wait);
+        each(1, &Quota::FixedWindow(window.clone()), &|server, charge, deed| {
+            assert_carried(server, (&window, charge), &costs, (deed, wait));
         });
         let windows = SlidingWindow::new(10, WINDOW).unwrap();
-        server(2, &Quota::SlidingWindow(windows.clone()), &|server, charge| {
-            assert_added(server, (&windows, charge), &costs, wait);
+        each(2, &Quota::SlidingWindow(windows.clone()), &|server, charge, deed| {
+            assert_carried(server, (&windows, charge), &costs, (deed, wait));
         });
         let log = SlidingLog { limit: 5, window: WINDOW };
-        server(3, &Quota::SlidingLog(log.clone()), &|server, charge| {
-            assert_added(server, (&log, charge), &costs, wait);
+        each(3, &Quota::SlidingLog(log.clone()), &|server, charge, deed| {
+            assert_carried(server, (&log, charge), &costs, (deed, wait));
         });
         let bucket = TokenBucket { capacity: 10, refill: 2, interval: WINDOW / 3, strict: false };
-        server(4, &Quota::TokenBucket(bucket.clone()), &|server, charge| {
-            assert_added(server, (&bucket, charge), &costs, wait);
+        each(4, &Quota::TokenBucket(bucket.clone()), &|server, charge, deed| {
+            assert_carried(server, (&bucket, charge), &costs, (deed, wait));
         });
         let meter = Gcra::new(10, WINDOW, 10, 10).unwrap();
-        server(5, &Quota::Gcra(meter.clone()), &|server, charge| {
-            assert_added(server, (&meter, charge), &costs, wait);
+        each(5, &Quota::Gcra(meter.clone()), &|server, charge, deed| {
+            assert_carried(server, (&meter, charge), &costs, (deed, wait));
         });
     }
 }

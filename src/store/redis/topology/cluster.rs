@@ -1,11 +1,20 @@
 //! The slots of a Redis Cluster: which server has each, as the cluster tells it.
 
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    cmp::Reverse,
+};
 
 use redis::Value;
 
-use super::Topology;
-use crate::{settings::Endpoint, store::redis::script::slot_tag};
+use super::{
+    Topology,
+    questions::{Answer, is_outdated},
+};
+use crate::{
+    settings::Endpoint,
+    store::redis::{script::slot_tag, servers::ServerRole},
+};
 
 const SLOTS: usize = 16_384;
 
@@ -24,9 +33,20 @@ pub(super) struct Slots {
     /// Where to ask first, and whenever nobody else answers.
     seeds: Vec<Endpoint>,
     map: RefCell<Map>,
-    /// Whom to ask first the next time: one that is cut off from the others must not be asked for
-    /// ever.
+    /// The epoch of those who told this map.
+    epoch: Cell<u64>,
+    /// Who tells first the next time of several that know as much.
     turn: Cell<usize>,
+}
+
+/// What a node says of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum View {
+    /// It serves. The newest epoch that it knows of; each failover has a newer one, and one that is
+    /// cut off does not hear of it. Zero if it does not let us ask.
+    Well(u64),
+    /// It has lost the others, or they have lost slots: it does not serve.
+    Failing,
 }
 
 /// What a cluster says about itself.
@@ -46,7 +66,8 @@ struct Group {
 
 impl Slots {
     pub(super) fn new(seeds: &[Endpoint]) -> Self {
-        Slots { seeds: seeds.to_vec(), map: RefCell::default(), turn: Cell::new(0) }
+        let (epoch, turn) = (Cell::new(0), Cell::new(0));
+        Slots { seeds: seeds.to_vec(), map: RefCell::default(), epoch, turn }
     }
 
     /// The server that takes charges for a slot.
@@ -68,14 +89,32 @@ impl Slots {
         self.map.borrow().groups.iter().map(|group| group.primary.clone()).collect()
     }
 
+    /// The servers that take charges, each with those that follow it.
+    pub(super) fn groups(&self) -> Vec<(Endpoint, Vec<Endpoint>)> {
+        let map = self.map.borrow();
+        map.groups.iter().map(|group| (group.primary.clone(), group.replicas.clone())).collect()
+    }
+
+    /// What each server is for.
+    pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+        let map = self.map.borrow();
+        if map.groups.is_empty() {
+            return self.seeds.iter().map(|seed| (seed.clone(), ServerRole::Unknown)).collect();
+        }
+        let of_group = |group: &Group| {
+            let replicas = group.replicas.iter().map(|it| (it.clone(), ServerRole::Replica));
+            let primary = (group.primary.clone(), ServerRole::Primary);
+            std::iter::once(primary).chain(replicas).collect::<Vec<_>>()
+        };
+        map.groups.iter().flat_map(of_group).collect()
+    }
+
     /// All servers that are known.
     pub(super) fn endpoints(&self) -> Vec<Endpoint> {
         let map = self.map.borrow();
-        if map.groups.is_empty() {
-            return self.seeds.clone();
-        }
         let of_group = |group: &Group| [vec![group.primary.clone()], group.replicas.clone()];
-        map.groups.iter().flat_map(of_group).flatten().collect()
+        let known = map.groups.iter().flat_map(of_group).flatten();
+        known.chain(self.seeds.iter().cloned()).collect()
     }
 
     /// A server was told to have a slot.
@@ -83,27 +122,86 @@ impl Slots {
         self.map.borrow_mut().give(slot, endpoint);
     }
 
-    /// Asks the servers, one after the other, until one tells.
+    /// Asks those who take charges, and the seeds, who has which slots; else all others. Of several
+    /// answers the newest is right.
     pub(super) async fn review(&self, topology: &Topology) {
-        let mut known = self.primaries();
+        let mut first = self.primaries();
         let turn = self.turn.replace(self.turn.get().wrapping_add(1));
-        if let Some(first) = turn.checked_rem(known.len()) {
-            known.rotate_left(first);
+        if let Some(turn) = turn.checked_rem(first.len()) {
+            first.rotate_left(turn);
         }
-        let others = self.endpoints().into_iter().chain(self.seeds.clone());
-        for endpoint in others {
-            if !known.contains(&endpoint) {
-                known.push(endpoint);
-            }
+        add_new(&mut first, &self.seeds);
+        if self.ask(topology, &first).await {
+            return;
         }
-        for endpoint in &known {
+        let mut others = Vec::new();
+        add_new(&mut others, &self.endpoints());
+        others.retain(|endpoint| !first.contains(endpoint));
+        if !others.is_empty() {
+            self.ask(topology, &others).await;
+        }
+    }
+
+    /// Takes the map of the one that knows most. False if nobody tells.
+    async fn ask(&self, topology: &Topology, endpoints: &[Endpoint]) -> bool {
+        let command = |word: &str| {
             let mut command = redis::cmd("CLUSTER");
-            command.arg("SLOTS");
-            let Some(reply) = topology.ask(endpoint, command).await else { continue };
+            command.arg(word);
+            command
+        };
+        let answers = topology.ask_all(endpoints, [command("INFO")]).await;
+        let views: Vec<Option<View>> = answers.iter().map(|[answer]| View::read(answer)).collect();
+        let answered = views.iter().flatten().count();
+        let well = endpoints.iter().zip(&views).filter_map(|(endpoint, view)| match view {
+            Some(View::Well(epoch)) => Some((*epoch, endpoint)),
+            Some(View::Failing) | None => None,
+        });
+        let mut well: Vec<(u64, &Endpoint)> = well.collect();
+        // Those that know as much stay in their order.
+        well.sort_by_key(|(epoch, _)| Reverse(*epoch));
+        for (epoch, endpoint) in well {
+            if is_outdated(epoch, self.epoch.get(), (answered, endpoints.len())) {
+                break;
+            }
+            let Answer::Said(reply) = topology.ask(endpoint, command("SLOTS")).await else {
+                continue;
+            };
             if let Some(map) = Map::read(&reply, endpoint) {
                 self.map.replace(map);
-                return;
+                self.epoch.set(epoch);
+                return true;
             }
+        }
+        false
+    }
+}
+
+/// Adds those that are not there yet.
+fn add_new(endpoints: &mut Vec<Endpoint>, more: &[Endpoint]) {
+    for endpoint in more {
+        if !endpoints.contains(endpoint) {
+            endpoints.push(endpoint.clone());
+        }
+    }
+}
+
+impl View {
+    /// Reads the answer to `CLUSTER INFO`; none if there is none.
+    fn read(answer: &Answer) -> Option<View> {
+        let info = match answer {
+            Answer::Silent => return None,
+            Answer::Refused => return Some(View::Well(0)),
+            Answer::Said(_) => answer.text()?,
+        };
+        let field = |name: &str| {
+            info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
+        };
+        match field("cluster_state") {
+            Some("ok") => {
+                let epoch = field("cluster_current_epoch").and_then(|epoch| epoch.parse().ok());
+                Some(View::Well(epoch.unwrap_or(0)))
+            }
+            Some(_) | None => Some(View::Failing),
         }
     }
 }
@@ -212,6 +310,22 @@ mod tests {
             Value::Array(vec![slots(0, 5, &[])]),
         ] {
             assert_eq!(Map::read(&reply, &asked), None, "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn view_of_a_node_is_read() {
+        let said = |text: &str| Answer::Said(Value::BulkString(text.as_bytes().to_vec()));
+        let fields = "cluster_state:ok\r\ncluster_my_epoch:2\r\ncluster_current_epoch:7\r\n";
+        for (answer, expected) in [
+            (said(fields), Some(View::Well(7))),
+            (said(&fields.replace("ok", "fail")), Some(View::Failing)),
+            (said("cluster_state:ok\r\n"), Some(View::Well(0))),
+            (said(""), Some(View::Failing)),
+            (Answer::Refused, Some(View::Well(0))),
+            (Answer::Silent, None),
+        ] {
+            assert_eq!(View::read(&answer), expected, "{answer:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 use tollgate::store::Unanswered;
 
 use super::{all_undecided, gone, is_decided, ten, undecided, used_here, used_in_redis};
-use crate::support::{HOUR, Policy, Proxy, Redis, Upstream, get, post};
+use crate::support::{HOUR, Policy, Proxy, Redis, Response, Upstream, get, post};
 
 /// A proxy in front of a server that has gone, before it began or after alice was served once.
 fn proxies_without_redis(policy: &Policy) -> [(Redis, Proxy); 2] {
@@ -20,7 +20,7 @@ fn proxies_without_redis(policy: &Policy) -> [(Redis, Proxy); 2] {
 fn open_limit_lets_everybody_through_and_tells_nothing_of_itself() {
     let upstream = Upstream::start();
     let policy = Policy::before(&upstream).core("rate: 1/hour, on_store_error: open");
-    for (_redis, proxy) in proxies_without_redis(&policy) {
+    for ((_redis, proxy), used) in proxies_without_redis(&policy).into_iter().zip([0, 1]) {
         let before = upstream.count();
         for _ in 0..5 {
             let response = proxy.get_as("alice");
@@ -29,8 +29,7 @@ fn open_limit_lets_everybody_through_and_tells_nothing_of_itself() {
         }
         assert_eq!(upstream.count() - before, 5);
         assert_eq!(all_undecided(&proxy), 5, "each is counted once");
-        let standings = proxy.standings(get("/rate_limit").by("alice"));
-        assert_eq!(standings, serde_json::json!({}), "nobody knows");
+        assert_eq!(proxy.used("alice", "core"), used, "it is told as it was last known");
     }
 }
 
@@ -47,6 +46,79 @@ fn closed_limit_refuses_and_says_when_to_come_back() {
         assert_eq!(upstream.count(), before);
         assert_eq!(all_undecided(&proxy), 5);
     }
+}
+
+/// What each place that tells of a limit says: its limit, what was used, and what remains.
+fn told(response: &Response) -> Vec<[u64; 3]> {
+    let github = ["limit", "used", "remaining"];
+    let mut told = vec![github.map(|name| response.number(&format!("x-ratelimit-{name}")))];
+    let parameter = |field: &str, name: &str| -> u64 {
+        let value = response.field(field).unwrap_or_else(|| panic!("{response:?}"));
+        let value = value.split(';').find_map(|part| part.strip_prefix(name)).unwrap();
+        value.parse().unwrap()
+    };
+    let (limit, remaining) = (parameter("ratelimit-policy", "q="), parameter("ratelimit", "r="));
+    told.push([limit, limit - remaining, remaining]);
+    told
+}
+
+#[test]
+fn share_is_the_limit_wherever_a_lone_proxy_tells_of_it() {
+    let upstream = Upstream::start();
+    for algorithm in ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"] {
+        let redis = Redis::start();
+        let store = format!("redis: {{ {} }}, deadline: 10s, instances: 2", redis.settings());
+        let policy = Policy::before(&upstream)
+            .core(&format!("rate: 200/day, algorithm: {algorithm}"))
+            .responses(&["headers: both"]);
+        let proxy = Proxy::with_store(&store, &policy);
+        let standing = |proxy: &Proxy| {
+            let all = proxy.standings(get("/rate_limit").by("alice"));
+            ["limit", "used", "remaining"].map(|name| all["core"][name].as_u64().unwrap())
+        };
+        for used in 1..=20 {
+            let response = proxy.get_as("alice");
+            assert_eq!(told(&response), [[200, used, 200 - used]; 2], "{algorithm}");
+        }
+        redis.kill();
+        super::wait_until_undecided(&proxy);
+        assert_eq!(standing(&proxy), [100, 10, 90], "{algorithm}: before anything is decided");
+        let response = proxy.get_as("alice");
+        assert_eq!(told(&response), [[100, 11, 89]; 2], "{algorithm}");
+        assert_eq!(standing(&proxy), [100, 11, 89], "{algorithm}");
+        proxy.wait_until_logged(" core=11/100 ");
+        for _ in 0..89 {
+            proxy.get_as("alice").assert_status(200);
+        }
+        let denied = proxy.get_as("alice");
+        denied.assert_status(429);
+        assert_eq!(told(&denied), [[100, 100, 0]; 2], "{algorithm}");
+    }
+}
+
+#[test]
+fn limits_that_nobody_decides_about_are_told_as_they_were_last_known() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream).on_all_routes(&[
+        "core: { per: caller, rate: 10/day, on_store_error: open }",
+        "search: { per: caller, rate: 20/day, on_store_error: closed }",
+        "login: { per: caller, rate: 30/day, on_store_error: local }",
+    ]);
+    let redis = Redis::start();
+    let proxy = Proxy::with_redis(&redis.settings(), &policy);
+    for _ in 0..3 {
+        proxy.get_as("alice").assert_status(200);
+    }
+    redis.kill();
+    let of = |sub: &str| {
+        let all = proxy.standings(get("/rate_limit").by(sub));
+        ["core", "search", "login"].map(|name| {
+            ["limit", "used", "remaining"].map(|part| all[name][part].as_u64().unwrap())
+        })
+    };
+    proxy.get_as("bob").assert_status(503);
+    assert_eq!(of("alice"), [[10, 3, 7], [20, 3, 17], [30, 3, 27]]);
+    assert_eq!(of("bob"), [[10, 0, 10], [20, 0, 20], [30, 0, 30]]);
 }
 
 #[test]

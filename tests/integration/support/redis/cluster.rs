@@ -113,6 +113,18 @@ impl Cluster {
         begun.elapsed()
     }
 
+    /// Has a primary forget all others, and its replica take its slots over without a word to it: it
+    /// goes on serving them to whoever asks.
+    pub(crate) fn leave_behind(&self, primary: usize) {
+        let replica = self.replica_of(primary);
+        for other in see(&self.nodes[primary]) {
+            if !other.is("myself") {
+                self.nodes[primary].command(&["CLUSTER", "FORGET", &other.id]);
+            }
+        }
+        self.nodes[replica].command(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
+    }
+
     /// Waits until a node that has come back follows the one that took its place.
     pub(crate) fn wait_for_return(&self, number: usize) {
         self.wait_until_all_see("a node come back", |seen| {

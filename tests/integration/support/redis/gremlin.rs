@@ -30,6 +30,8 @@ struct Mood {
     is_stalled: bool,
     /// Whether a request came since then.
     has_kept: bool,
+    /// Whether what the server answers stays here.
+    keeps_answers: bool,
     is_stopping: bool,
     refuses: bool,
     /// How long each piece of an answer takes.
@@ -58,6 +60,10 @@ impl Gremlin {
         format!("redis://{}", self.address)
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     /// How many connections were made so far.
     pub(crate) fn connections(&self) -> usize {
         self.shared.mood.lock().unwrap().connections
@@ -77,6 +83,11 @@ impl Gremlin {
     /// Keeps everything to itself from now on; connections stay open, and new ones are taken.
     pub(crate) fn stall(&self) {
         self.shared.change(|mood| (mood.is_stalled, mood.has_kept) = (true, false));
+    }
+
+    /// Keeps answers to itself from now on: the server does what it is told, and nobody hears of it.
+    pub(crate) fn keep_answers(&self) {
+        self.shared.change(|mood| mood.keeps_answers = true);
     }
 
     /// Whether it keeps something that the client has sent.
@@ -100,7 +111,7 @@ impl Gremlin {
     /// Passes everything on again, first of all what it has kept.
     pub(crate) fn behave(&self) {
         self.shared.change(|mood| {
-            (mood.is_stalled, mood.refuses) = (false, false);
+            (mood.is_stalled, mood.keeps_answers, mood.refuses) = (false, false, false);
             (mood.delay, mood.left) = (Duration::ZERO, None);
         });
     }
@@ -133,10 +144,17 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Waits while nothing may pass.
+    /// Waits while no request may pass.
     fn wait(&self) {
         let is_stalled = |mood: &mut Mood| mood.is_stalled && !mood.is_stopping;
         drop(self.changed.wait_while(self.mood.lock().unwrap(), is_stalled).unwrap());
+    }
+
+    /// Waits while no answer may pass.
+    fn wait_to_answer(&self) {
+        let is_kept =
+            |mood: &mut Mood| (mood.is_stalled || mood.keeps_answers) && !mood.is_stopping;
+        drop(self.changed.wait_while(self.mood.lock().unwrap(), is_kept).unwrap());
     }
 
     /// Waits as long as an answer takes.
@@ -210,7 +228,7 @@ fn pass_answers([mut client, mut server]: [TcpStream; 2], shared: &Shared) {
     let mut bytes = [0; 16 * 1024];
     while let Ok(count @ 1..) = server.read(&mut bytes) {
         shared.linger();
-        shared.wait();
+        shared.wait_to_answer();
         let allowed = shared.allowed(count);
         if client.write_all(&bytes[..allowed]).is_err() || allowed < count {
             break;

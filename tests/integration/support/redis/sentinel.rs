@@ -30,6 +30,15 @@ impl Sentinels {
         sentinels
     }
 
+    /// One that knows no other, and names this primary, by a configuration of this epoch.
+    pub(crate) fn alone(primary: &Redis, epoch: u64) -> Sentinels {
+        let (name, port) = (Sentinels::SERVICE, primary.port());
+        let options = Options::sentinel(&format!(
+            "sentinel monitor {name} 127.0.0.1 {port} 1\nsentinel config-epoch {name} {epoch}\n"
+        ));
+        Sentinels { all: vec![options.start()] }
+    }
+
     pub(crate) fn urls(&self) -> Vec<String> {
         self.all.iter().map(Redis::url).collect()
     }

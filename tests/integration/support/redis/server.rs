@@ -207,8 +207,22 @@ impl Redis {
     /// The names of the counters that it has.
     pub(crate) fn counters(&self) -> Vec<String> {
         let mut names: Vec<String> = self.ask(&["KEYS", "*"]);
-        names.retain(|name| !name.ends_with(":key-secret"));
+        let is_counter = |name: &str| {
+            ![":key-secret", ":proxies", ":roster"].iter().any(|it| name.ends_with(it))
+        };
+        names.retain(|name| is_counter(name));
         names
+    }
+
+    /// How many scripts it has run for requests: all, but for those by which proxies announce
+    /// themselves, each of which sets a field once.
+    pub(crate) fn scripts_for_requests(&self) -> u64 {
+        let stats: String = self.ask(&["INFO", "commandstats"]);
+        let calls = |name: &str| -> u64 {
+            let of = |line: &str| line.split(['=', ',']).nth(1)?.parse::<u64>().ok();
+            stats.lines().filter(|line| line.starts_with(name)).filter_map(of).sum()
+        };
+        calls("cmdstat_eval") - calls("cmdstat_hset:")
     }
 
     /// A connection of one's own.

@@ -150,9 +150,9 @@ impl History {
                 Charge { stance, ..Charge::new(self.key(*counter), quota, cost) }
             })
             .collect();
-        let mut calls = vec![charge("test", &charges, proxy(self.now), self.now)];
+        let mut calls = vec![charge("test", &charges, (proxy(self.now), self.now))];
         if is_peek {
-            calls.insert(0, peek("test", &charges, proxy(self.now), self.now));
+            calls.insert(0, peek("test", &charges, (proxy(self.now), self.now)));
         }
         let decision = self.memory.charge(&charges, self.now).unwrap();
         let charges = charges.iter().map(OwnedCharge::from).collect();

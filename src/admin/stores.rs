@@ -1,0 +1,141 @@
+//! Redis on the admin pages: how its servers are, who decides at the moment, and how callers move.
+//!
+//! What metrics are labelled by is bounded by the settings, and by what a cluster tells of itself.
+
+use serde::{Deserialize, Serialize};
+
+use super::metrics::{Kind, Text};
+use crate::{
+    clock::Timestamp,
+    settings::{MoveMode, StoreKind},
+    store::{ReplicaLink, ServerHealth, ServerReport, Servers, Stores},
+};
+
+/// A server of a store in Redis.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct RedisStatus {
+    /// The store that it belongs to: `current`, or `next`.
+    pub store: String,
+    /// Its host and port, and its database unless that is 0.
+    pub server: String,
+    /// `primary`, `rival` (it says that it is primary, and is not used), `replica`, `sentinel` or
+    /// `unknown`.
+    pub role: String,
+    /// `serving`, `doubted`, `away` or `unknown`.
+    pub health: String,
+    /// Since when it is so.
+    pub since: String,
+    /// Why it was last away.
+    pub last_error: Option<String>,
+    /// In which words it refuses charges, if it does.
+    pub refusal: Option<String>,
+    /// Whether a replica follows its primary, if that is known.
+    pub follows: Option<bool>,
+    /// How far it is behind, in seconds.
+    pub lag: Option<f64>,
+}
+
+impl RedisStatus {
+    /// How all servers are.
+    pub(super) fn all(stores: &Stores, now: Timestamp) -> Vec<RedisStatus> {
+        let of = |(store, report)| RedisStatus::of(store, report, now);
+        all(stores).into_iter().map(of).collect()
+    }
+
+    fn of(store: &str, report: ServerReport, now: Timestamp) -> RedisStatus {
+        let since = report.began(now).to_string();
+        let ServerReport { server, role, health, lasted: _, last_error, refusal, link } = report;
+        let (follows, lag) = match link {
+            ReplicaLink::Unknown => (None, None),
+            ReplicaLink::Up(lag) => (Some(true), Some(lag.as_secs_f64())),
+            ReplicaLink::Down => (Some(false), None),
+        };
+        RedisStatus {
+            store: store.into(),
+            server,
+            role: role.name().into(),
+            health: health.name().into(),
+            since,
+            last_error,
+            refusal,
+            follows,
+            lag,
+        }
+    }
+}
+
+impl ServerReport {
+    /// Since when it is as it is at `now`.
+    fn began(&self, now: Timestamp) -> Timestamp {
+        let lasted = u64::try_from(self.lasted.as_micros()).unwrap_or(u64::MAX);
+        Timestamp::from_micros(now.as_micros().saturating_sub(lasted))
+    }
+}
+
+/// All servers, by the store that they belong to.
+fn all(stores: &Stores) -> Vec<(&'static str, ServerReport)> {
+    let settings = stores.settings();
+    let of = |store: &'static str, kind: &StoreKind, servers: &Servers| match kind {
+        StoreKind::Memory => Vec::new(),
+        StoreKind::Redis(_) => servers.report().into_iter().map(|it| (store, it)).collect(),
+    };
+    let mut reports = of("current", &settings.current, &stores.current_servers);
+    if let Some(next) = &settings.next {
+        reports.extend(of("next", &next.to, &stores.next_servers));
+    }
+    reports
+}
+
+/// What Prometheus is told.
+pub(super) fn write_metrics(text: &mut Text, stores: &Stores, now: Timestamp) {
+    let help = "Whether decisions are made without Redis, about some callers or all.";
+    text.family("tollgate_store_alone", Kind::Gauge, help);
+    text.sample(&[], u64::from(!stores.hindrances().is_empty()));
+    let help = "Callers of a hundred that are compared with the next store, or moved to it.";
+    text.family("tollgate_store_move_percent", Kind::Gauge, help);
+    let plan = stores.moving.plan();
+    for mode in [MoveMode::Mirror, MoveMode::Move, MoveMode::MoveNow] {
+        let percent =
+            plan.filter(|(_, planned)| *planned == mode).map_or(0, |(percent, _)| percent);
+        text.sample(&[("mode", mode.name())], percent.into());
+    }
+
+    let reports = all(stores);
+    let each = |text: &mut Text, number: &dyn Fn(&ServerReport) -> u64| {
+        for (store, report) in &reports {
+            let labels = labels(store, report);
+            text.sample(&labels, number(report));
+        }
+    };
+    let help = "Whether a server of a store in Redis answers.";
+    text.family("tollgate_store_server_up", Kind::Gauge, help);
+    each(text, &|report| u64::from(report.health == ServerHealth::Serving));
+    let help = "Whether a server refuses the charges that it is asked to take.";
+    text.family("tollgate_store_server_refuses", Kind::Gauge, help);
+    each(text, &|report| u64::from(report.refusal.is_some()));
+    let help = "Since when a server answers, or does not.";
+    text.family("tollgate_store_server_changed_timestamp_seconds", Kind::Gauge, help);
+    each(text, &|report| report.began(now).as_micros() / 1_000_000);
+
+    let help = "Whether a replica follows its primary.";
+    text.family("tollgate_store_replica_follows", Kind::Gauge, help);
+    for (store, report) in &reports {
+        let follows = match report.link {
+            ReplicaLink::Unknown => continue,
+            ReplicaLink::Up(_) => 1,
+            ReplicaLink::Down => 0,
+        };
+        text.sample(&[("store", store), ("server", &report.server)], follows);
+    }
+    let help = "How far a replica is behind its primary.";
+    text.family("tollgate_store_replica_lag_seconds", Kind::Gauge, help);
+    for (store, report) in &reports {
+        if let ReplicaLink::Up(lag) = report.link {
+            text.sample_time(&[("store", store), ("server", &report.server)], lag);
+        }
+    }
+}
+
+fn labels<'r>(store: &'r str, report: &'r ServerReport) -> [(&'static str, &'r str); 3] {
+    [("store", store), ("server", &report.server), ("role", report.role.name())]
+}

@@ -1,0 +1,45 @@
+//! Clocks that are apart: proxies that take turns, each by its own.
+
+use std::time::Duration;
+
+use proptest::{prelude::*, test_runner::TestCaseError};
+
+use super::{START, Subject, decide, history::History};
+use crate::limit::{MAX_SKEW, borne};
+
+/// What an algorithm promises to whom it protects.
+pub(crate) trait Bounded: Subject {
+    /// Units that it admits at most in a time so long, whatever came before, by a clock that never
+    /// goes back.
+    fn most(&self, span: Duration) -> u64;
+
+    /// The window by which it is told how far apart clocks may be.
+    fn window(&self) -> Duration;
+}
+
+/// However often three clocks take turns, as far apart as is borne: that they are counts as time gone
+/// by, once.
+pub(crate) fn prop_clocks_that_are_apart_count_once<S: Bounded>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    const TURNS: usize = 400;
+    let apart = borne(subject.window()).mul_f64(history.behind.div_duration_f64(MAX_SKEW));
+    let (mut state, mut time, mut admitted) = (S::State::default(), START, 0);
+    for (turn, step) in history.unforced().iter().cycle().take(TURNS).enumerate() {
+        time = time + step.advance / 100;
+        let clock = (turn as u32 * 7 + step.cost) % 3;
+        if decide(subject, &mut state, step.cost, time + apart * clock / 2).0 {
+            admitted += u64::from(step.cost);
+        }
+        let most = subject.most(time.saturating_since(START) + apart);
+        prop_assert!(admitted <= most, "{} of {} with clocks {:?} apart", admitted, most, apart);
+    }
+    Ok(())
+}
+
+/// Units of `limit` in so many windows, each of which may have been begun.
+pub(crate) fn in_windows(limit: u32, window: Duration, span: Duration) -> u64 {
+    let whole = span.as_micros() / window.as_micros().max(1);
+    u64::from(limit) * (whole as u64 + 2)
+}

@@ -1,0 +1,95 @@
+//! Which charges are left out where there is no room for all of their counters.
+
+use smallvec::SmallVec;
+
+use super::{
+    LockedShards, MemoryStore,
+    room::{Needs, tag},
+};
+use crate::{
+    clock::Timestamp,
+    limit::{Charge, Stance, WhenFull},
+    store::NoRoom,
+};
+
+/// Positions of charges that find no room and are left out.
+pub(super) type LeftOut = SmallVec<[usize; 4]>;
+
+impl MemoryStore {
+    /// Whether there is room for each counter that a charge needs, if it may be left out.
+    ///
+    /// # Errors
+    /// Why there is none for one that may not be left out.
+    pub fn room_for(
+        &self,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Result<impl Iterator<Item = bool> + use<>, NoRoom> {
+        let mut shards = self.lock(charges);
+        let left_out = self.find_room(charges, &mut shards, now)?;
+        Ok((0..charges.len()).map(move |position| !left_out.contains(&position)))
+    }
+
+    /// Makes sure of room for the counters that `charges` need, and tells which are left out for want
+    /// of it: those that only count, rather than keep a request from its way, and those of limits that
+    /// are open then.
+    ///
+    /// # Errors
+    /// Why there is no room for another one.
+    pub(super) fn find_room(
+        &self,
+        charges: &[Charge<'_>],
+        shards: &mut LockedShards<'_>,
+        now: Timestamp,
+    ) -> Result<LeftOut, NoRoom> {
+        let mut left_out = LeftOut::new();
+        let takes = |charge: &&Charge<'_>| charge.takes();
+        if self.make_room(charges.iter().filter(takes), shards, now).is_ok() {
+            return Ok(left_out);
+        }
+        let needed = charges.iter().filter(takes).filter(|charge| need(charge) == Need::Must);
+        self.make_room(needed.clone(), shards, now)?;
+        let is_new = |charge: &Charge<'_>, shards: &mut LockedShards<'_>| {
+            shards.of(charge).is_ok_and(|shard| !shard.knows(charge))
+        };
+        let mut new: SmallVec<[&Charge<'_>; 4]> =
+            needed.filter(|charge| is_new(charge, shards)).collect();
+        for need_now in [Need::MayPass, Need::Counts] {
+            for (position, charge) in charges.iter().enumerate().filter(|(_, own)| own.takes()) {
+                if need(charge) != need_now || !is_new(charge, shards) {
+                    continue;
+                }
+                new.push(charge);
+                let needs: Needs = new.iter().map(|charge| tag(charge.origin)).collect();
+                match self.admit(&new, &needs, shards) {
+                    Ok(()) => continue,
+                    Err(reason) if need_now == Need::MayPass && !reason.is_for_all() => {
+                        return Err(reason);
+                    }
+                    Err(_) => left_out.push(position),
+                }
+                new.pop();
+            }
+        }
+        Ok(left_out)
+    }
+}
+
+/// How much a request needs one of its counters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// Without it, the request is refused.
+    Must,
+    /// Without it, the request passes, unless the client has brought that about.
+    MayPass,
+    /// It only counts.
+    Counts,
+}
+
+fn need(charge: &Charge<'_>) -> Need {
+    match (charge.stance, charge.full) {
+        (Stance::Observe, _) => Need::Counts,
+        (Stance::Enforce, WhenFull::Open) => Need::MayPass,
+        (Stance::Enforce, WhenFull::Closed | WhenFull::OpenWhileAlone) => Need::Must,
+    }
+}

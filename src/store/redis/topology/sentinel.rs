@@ -1,0 +1,164 @@
+//! The primary of a service that Sentinels watch. Each of them is asked: one that is cut off from
+//! the others names the old one, with an older epoch of its configuration.
+
+use std::{
+    cell::{Cell, RefCell},
+    cmp::Reverse,
+    collections::HashMap,
+};
+
+use super::{
+    Topology,
+    questions::{Answer, is_outdated},
+};
+use crate::{
+    settings::Endpoint,
+    store::{redis::servers::ServerRole, rivals::Rival},
+};
+
+/// What Sentinels watch under a name.
+pub(super) struct Service {
+    name: String,
+    sentinels: Vec<Endpoint>,
+    /// None: no Sentinel has told yet.
+    primary: RefCell<Option<Endpoint>>,
+    /// The newest epoch in which one was believed.
+    epoch: Cell<u64>,
+}
+
+/// A server that some Sentinels name.
+#[derive(Debug, PartialEq, Eq)]
+struct Candidate<S> {
+    server: S,
+    /// The newest epoch of those who name it.
+    epoch: u64,
+    /// How many do.
+    voices: usize,
+}
+
+impl Service {
+    pub(super) fn new(name: &str, sentinels: &[Endpoint]) -> Self {
+        Service {
+            name: name.to_owned(),
+            sentinels: sentinels.to_vec(),
+            primary: RefCell::default(),
+            epoch: Cell::new(0),
+        }
+    }
+
+    /// The server that takes charges.
+    pub(super) fn primary(&self) -> Option<Endpoint> {
+        self.primary.borrow().clone()
+    }
+
+    /// What it and the Sentinels are for.
+    pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+        let primary = self.primary().into_iter().map(|primary| (primary, ServerRole::Primary));
+        let sentinels = self.sentinels.iter().cloned().map(|it| (it, ServerRole::Sentinel));
+        primary.chain(sentinels).collect()
+    }
+
+    /// It, and the Sentinels.
+    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
+        self.primary().into_iter().chain(self.sentinels.iter().cloned()).collect()
+    }
+
+    /// Asks the Sentinels who is primary, and that one whether it is.
+    pub(super) async fn review(&self, topology: &Topology) {
+        let question = |word: &str| {
+            let mut command = redis::cmd("SENTINEL");
+            command.arg(word).arg(&self.name);
+            command
+        };
+        let commands = [question("get-master-addr-by-name"), question("MASTER")];
+        let answers = topology.ask_all(&self.sentinels, commands).await;
+        let said = self.sentinels.iter().zip(answers);
+        let named: Vec<(Endpoint, u64)> =
+            said.filter_map(|(sentinel, answer)| read(sentinel, answer)).collect();
+        let answered = named.len();
+        let candidates = candidates(named);
+        let Some(first) = candidates.first() else { return };
+        if is_outdated(first.epoch, self.epoch.get(), (answered, self.sentinels.len())) {
+            return;
+        }
+        let servers: Vec<Endpoint> = candidates.iter().map(|it| it.server.clone()).collect();
+        let roles = topology.ask_all(&servers, [redis::cmd("ROLE")]).await;
+        let roles: Vec<Option<bool>> = roles.iter().flatten().map(Answer::is_primary).collect();
+        for (server, is_primary) in servers.iter().zip(&roles).skip(1) {
+            let (rival, used) = (server.name(), first.server.name());
+            match is_primary {
+                Some(true) => {
+                    topology.counts.rivals().note(Rival {
+                        server: rival,
+                        shard: self.name.clone(),
+                        used,
+                    });
+                }
+                Some(false) => topology.counts.rivals().settle(&rival),
+                None => {}
+            }
+        }
+        // One that was named and is not yet primary is about to be. Whoever else says so was.
+        if roles.first() == Some(&Some(true)) {
+            self.epoch.set(first.epoch);
+            topology.counts.rivals().settle(&first.server.name());
+            self.elect(&first.server, topology);
+        }
+    }
+
+    fn elect(&self, server: &Endpoint, topology: &Topology) {
+        if self.primary.borrow().as_ref() == Some(server) {
+            return;
+        }
+        if let Some(deposed) = self.primary.replace(Some(server.clone())) {
+            tracing::warn!(%server, %deposed, "another redis server is primary");
+        }
+        topology.note_election();
+    }
+}
+
+/// The server that a Sentinel names, and the epoch of its configuration: zero if it does not tell.
+fn read(sentinel: &Endpoint, [address, master]: [Answer; 2]) -> Option<(Endpoint, u64)> {
+    let Answer::Said(address) = address else { return None };
+    let (host, port) = redis::from_redis_value::<(String, u16)>(address).ok()?;
+    let epoch = match master {
+        Answer::Said(fields) => redis::from_redis_value::<HashMap<String, String>>(fields)
+            .ok()
+            .and_then(|fields| fields.get("config-epoch")?.parse().ok()),
+        Answer::Refused | Answer::Silent => None,
+    };
+    Some((sentinel.at(&host, port), epoch.unwrap_or(0)))
+}
+
+/// The servers that are named, the one to believe first: that of the newest epoch, then the one that
+/// most name, then the one that is named first.
+fn candidates<S: PartialEq>(named: Vec<(S, u64)>) -> Vec<Candidate<S>> {
+    let mut candidates: Vec<Candidate<S>> = Vec::new();
+    for (server, epoch) in named {
+        match candidates.iter_mut().find(|known| known.server == server) {
+            Some(known) => {
+                known.epoch = known.epoch.max(epoch);
+                known.voices += 1;
+            }
+            None => candidates.push(Candidate { server, epoch, voices: 1 }),
+        }
+    }
+    // Those that are alike stay in their order.
+    candidates.sort_by_key(|it| Reverse((it.epoch, it.voices)));
+    candidates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newest_epoch_is_believed_and_then_the_majority() {
+        let first = |named: &[(char, u64)]| candidates(named.to_vec())[0].server;
+        assert_eq!(first(&[('a', 3), ('a', 3), ('b', 4)]), 'b');
+        assert_eq!(first(&[('a', 4), ('b', 4), ('b', 2)]), 'b');
+        assert_eq!(first(&[('a', 4), ('b', 4)]), 'a');
+        assert_eq!(first(&[('a', 0)]), 'a');
+        assert_eq!(candidates::<char>(Vec::new()), []);
+    }
+}

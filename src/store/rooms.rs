@@ -1,0 +1,240 @@
+//! How much room counters have left, as far as this process knows: which of them may deny a request.
+//!
+//! Counters of several owners are asked at once, and what one of them took of a request that another
+//! denies is given back. Until then a request that comes meanwhile finds less room than there is, and
+//! a caller that is denied again and again could keep others out of what they share with it. So a
+//! counter that may have no room is asked before the others. What is remembered for that is what its
+//! store said last, and what was asked for since: of many requests at once, no more go to all counters
+//! together than there is room for. Each proxy lets so many go as its share of that; what the others
+//! do meanwhile it does not know, and where it is wrong some calls are made in vain, and a request may
+//! be denied that need not have been.
+
+use std::{
+    num::NonZeroU32,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::recent::Recent;
+use crate::{
+    clock::Timestamp,
+    limit::{Charge, DecidedBy, Decision, Stance, Standing},
+};
+
+/// Counters that are remembered at most. One that is not counts as unused.
+const CAPACITY: usize = 10_000;
+
+/// Counters of requests with several owners, for all workers.
+#[derive(Debug)]
+pub(super) struct Rooms {
+    by_entry: Mutex<Recent<u128, Room>>,
+    /// How many proxies there are.
+    instances: NonZeroU32,
+}
+
+#[derive(Debug, Default)]
+struct Room {
+    /// What a store said last.
+    told: Option<Told>,
+    /// Units that were asked for and not answered yet.
+    pending: u32,
+}
+
+/// Units that are left, by this process' clock.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    left: u32,
+    /// When there is one more.
+    next: Timestamp,
+    /// When all are there again.
+    full: Timestamp,
+}
+
+/// Charges that a store was asked for, until it is known what came of them or nobody waits any more.
+pub(super) struct Asked<'a, 'c> {
+    rooms: &'a Rooms,
+    charges: &'a [Charge<'c>],
+}
+
+impl Rooms {
+    /// Of counters that so many proxies share.
+    pub(super) fn new(instances: NonZeroU32) -> Self {
+        Rooms { by_entry: Mutex::new(Recent::new(CAPACITY)), instances }
+    }
+
+    /// Whether one of these charges may deny its request.
+    pub(super) fn may_deny<'c>(
+        &self,
+        charges: impl Iterator<Item = &'c Charge<'c>>,
+        now: Timestamp,
+    ) -> bool {
+        let rooms = self.lock();
+        let fits = |charge: &Charge<'_>| match rooms.get(&charge.key.entry) {
+            Some(room) => room.fits(charge, self.instances, now),
+            None => Room::default().fits(charge, self.instances, now),
+        };
+        charges.filter(|charge| may_matter(charge)).any(|charge| !fits(charge))
+    }
+
+    /// A store is about to be asked for these charges.
+    pub(super) fn ask<'a, 'c>(&'a self, charges: &'a [Charge<'c>]) -> Asked<'a, 'c> {
+        let mut rooms = self.lock();
+        for charge in charges.iter().filter(|charge| may_matter(charge)) {
+            let pending = &mut rooms.entry(charge.key.entry).pending;
+            *pending = pending.saturating_add(charge.cost);
+        }
+        Asked { rooms: self, charges }
+    }
+
+    /// What a store that was asked at `now` has said about `charges`.
+    pub(super) fn learn(&self, charges: &[Charge<'_>], decision: &Decision, now: Timestamp) {
+        let mut rooms = self.lock();
+        for (charge, outcome) in charges.iter().zip(&decision.outcomes) {
+            let is_of_store = matches!(outcome.decided_by, DecidedBy::Current | DecidedBy::Next);
+            if is_of_store && may_matter(charge) {
+                let Standing { remaining, next, reset, .. } = outcome.standing;
+                let here = |instant: Timestamp| now + instant.saturating_since(decision.now);
+                let told = Told { left: remaining, next: here(next), full: here(reset) };
+                rooms.entry(charge.key.entry).told = Some(told);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Recent<u128, Room>> {
+        self.by_entry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Room {
+    /// Whether a charge fits, with those that are asked for, into this proxy's part of what is left.
+    /// A part that is too small for one lets one go all the same.
+    fn fits(&self, charge: &Charge<'_>, instances: NonZeroU32, now: Timestamp) -> bool {
+        let left = match self.told {
+            Some(told) if now < told.next => told.left,
+            Some(told) if now < told.full => told.left.max(1),
+            Some(_) | None => charge.quota.capacity(),
+        };
+        let part = left / instances;
+        let wanted = self.pending.saturating_add(charge.cost);
+        wanted <= part || (self.pending == 0 && wanted <= left)
+    }
+}
+
+impl Drop for Asked<'_, '_> {
+    fn drop(&mut self) {
+        let mut rooms = self.rooms.lock();
+        for charge in self.charges.iter().filter(|charge| may_matter(charge)) {
+            if let Some(room) = rooms.get_mut(&charge.key.entry) {
+                room.pending = room.pending.saturating_sub(charge.cost);
+            }
+        }
+    }
+}
+
+/// Whether a charge can deny at all.
+fn may_matter(charge: &Charge<'_>) -> bool {
+    charge.stance == Stance::Enforce && charge.takes()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::limit::{
+        Align, FixedWindow, Key, LimitId, Outcome, Quota, Retry, TokenBucket, Verdict,
+    };
+
+    const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn key(entry: u128) -> Key {
+        Key::new(entry, entry, LimitId::new("p", "l", "", 0))
+    }
+
+    fn ten() -> Quota {
+        Quota::FixedWindow(FixedWindow { limit: 10, align: Align::FirstRequest(HOUR) })
+    }
+
+    fn rooms(instances: u32) -> Rooms {
+        Rooms::new(NonZeroU32::new(instances).unwrap())
+    }
+
+    fn may_deny(rooms: &Rooms, charge: &Charge<'_>, now: Timestamp) -> bool {
+        rooms.may_deny([charge].into_iter(), now)
+    }
+
+    /// Has a store, whose clock is a minute ahead, say what is left, and when there is more.
+    fn tell(rooms: &Rooms, charge: &Charge<'_>, left: u32, [next, full]: [Duration; 2]) {
+        let now = NOW + Duration::from_secs(60);
+        let standing = Standing {
+            limit: 10,
+            remaining: left,
+            used: 10 - left,
+            next: now + next,
+            reset: now + full,
+            retry: Retry::Now,
+        };
+        let outcome = Outcome { standing, receipt: None, decided_by: DecidedBy::Current };
+        let outcomes = [outcome].into_iter().collect();
+        let decision = Decision { verdict: Verdict::Allow, outcomes, now };
+        rooms.learn(&[*charge], &decision, NOW);
+    }
+
+    #[test]
+    fn no_more_are_let_go_at_once_than_there_is_room_for() {
+        let (quota, rooms) = (ten(), rooms(1));
+        let charge = Charge::new(key(1), &quota, 4);
+        let charges = [charge];
+        assert!(!may_deny(&rooms, &charge, NOW));
+        let first = rooms.ask(&charges);
+        assert!(!may_deny(&rooms, &charge, NOW));
+        let second = rooms.ask(&charges);
+        assert!(may_deny(&rooms, &charge, NOW));
+        assert!(!may_deny(&rooms, &Charge { cost: 2, ..charge }, NOW));
+        assert!(!may_deny(&rooms, &Charge::new(key(2), &quota, 10), NOW), "of another counter");
+        drop((first, second));
+        assert!(!may_deny(&rooms, &charge, NOW));
+        assert!(may_deny(&rooms, &Charge { cost: 11, ..charge }, NOW), "it never fits");
+    }
+
+    #[test]
+    fn proxy_lets_go_its_part_and_at_least_one() {
+        let (quota, rooms) = (ten(), rooms(4));
+        let charge = Charge::new(key(1), &quota, 1);
+        let charges = [charge];
+        let first = rooms.ask(&charges);
+        assert!(!may_deny(&rooms, &charge, NOW));
+        let second = rooms.ask(&charges);
+        assert!(may_deny(&rooms, &charge, NOW));
+        drop(second);
+        tell(&rooms, &charge, 3, [Duration::ZERO, HOUR]);
+        assert!(may_deny(&rooms, &charge, NOW));
+        drop(first);
+        assert!(!may_deny(&rooms, &charge, NOW));
+        assert!(!may_deny(&rooms, &Charge { cost: 3, ..charge }, NOW));
+    }
+
+    #[test]
+    fn counter_that_was_used_up_has_room_when_its_store_said_that_it_will() {
+        let bucket = TokenBucket { capacity: 10, refill: 1, interval: HOUR, strict: false };
+        let (quota, rooms) = (Quota::TokenBucket(bucket), rooms(1));
+        let charge = Charge::new(key(1), &quota, 1);
+        tell(&rooms, &charge, 0, [HOUR, 10 * HOUR]);
+        let just_before = NOW + (HOUR - Duration::from_micros(1));
+        assert!(may_deny(&rooms, &charge, just_before));
+        assert!(!may_deny(&rooms, &charge, NOW + HOUR));
+        let two = Charge { cost: 2, ..charge };
+        assert!(may_deny(&rooms, &two, NOW + HOUR));
+        assert!(!may_deny(&rooms, &two, NOW + 10 * HOUR));
+    }
+
+    #[test]
+    fn what_is_only_observed_or_costs_nothing_denies_nobody() {
+        let (quota, rooms) = (ten(), rooms(1));
+        let charge = Charge::new(key(1), &quota, 1);
+        tell(&rooms, &charge, 0, [HOUR, HOUR]);
+        assert!(may_deny(&rooms, &charge, NOW));
+        assert!(!may_deny(&rooms, &Charge { stance: Stance::Observe, ..charge }, NOW));
+        assert!(!may_deny(&rooms, &Charge { cost: 0, ..charge }, NOW));
+    }
+}

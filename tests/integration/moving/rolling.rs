@@ -1,0 +1,219 @@
+//! Several proxies, of which some are told to move callers before others are: a limit is one limit
+//! all the while.
+
+use std::time::Duration;
+
+use tollgate::{settings::MoveMode, store::Obstacle};
+
+use super::{MEMORY, in_redis};
+use crate::support::{Cluster, HOUR, Policy, Proxy, Redis, Shards, Upstream, eventually};
+
+const LIMIT: u32 = 200;
+
+fn policy(upstream: &Upstream, algorithm: &str) -> Policy {
+    let fields = format!("rate: {LIMIT}/hour, algorithm: {algorithm}, on_store_error: closed");
+    Policy::before(upstream).core(&fields)
+}
+
+/// A proxy that mirrors nobody yet.
+fn proxy(current: &str, next: &str, policy: &Policy) -> Proxy {
+    let store = format!("current: {{ {current} }}, next: {{ {next} }}, mode: mirror");
+    let proxy = Proxy::with_store(&format!("{store}, deadline: 10s"), policy);
+    // Before it serves anybody, others know of it.
+    proxy.get_as("bob").assert_status(200);
+    proxy
+}
+
+/// Asks, and waits until all stores that are to know of it do. Tells whether the request passed.
+fn passes(proxy: &Proxy) -> bool {
+    let counts = &proxy.stores().counts;
+    let before = counts.mirrored();
+    let response = proxy.get_as("alice");
+    response.assert_no_field("x-tollgate-store");
+    // A denial that is remembered is asked of neither.
+    if response.status == 200 && is_mirrored(proxy) {
+        eventually("the other store has answered", || (counts.mirrored() > before).then_some(()));
+    }
+    response.status == 200
+}
+
+fn is_mirrored(proxy: &Proxy) -> bool {
+    let moving = &proxy.stores().moving;
+    let percent = moving.plan().map_or(0, |(percent, _)| percent);
+    moving.moved() < percent || moving.charges_both()
+}
+
+/// How many of so many requests pass, by turns.
+fn passed_of(requests: u32, proxies: [&Proxy; 2]) -> u32 {
+    (0..requests).map(|number| u32::from(passes(proxies[number as usize % 2]))).sum()
+}
+
+fn set(proxy: &Proxy, percent: u8, mode: MoveMode) {
+    proxy.stores().moving.set(percent, mode);
+}
+
+fn wait_for_obstacle(proxy: &Proxy, what: &str, is_it: impl Fn(&Option<Obstacle>) -> bool) {
+    eventually(what, || is_it(&proxy.stores().moving.obstacle()).then_some(()));
+}
+
+fn wait_until_moved(proxy: &Proxy) {
+    wait_for_obstacle(proxy, "callers are moved", Option::is_none);
+    assert_eq!(proxy.stores().moving.moved(), 100);
+}
+
+/// Waits until a proxy charges both stores, or no longer.
+fn wait_until_charging_both(proxy: &Proxy, is_so: bool) {
+    eventually("it is known how others decide", || {
+        (proxy.stores().moving.charges_both() == is_so).then_some(())
+    });
+}
+
+#[test]
+fn move_on_one_proxy_only_admits_no_more_than_the_limit() {
+    let upstream = Upstream::start();
+    let (first, second) = (Redis::start(), Redis::start());
+    for algorithm in ["fixed_window", "sliding_log"] {
+        let policy = policy(&upstream, algorithm);
+        first.command(&["FLUSHALL"]);
+        second.command(&["FLUSHALL"]);
+        let proxies = [(); 2].map(|()| proxy(&in_redis(&first), &in_redis(&second), &policy));
+        let [told, other] = &proxies;
+        assert_eq!(passed_of(50, [told, other]), 50);
+
+        // The other one does not even mirror.
+        set(told, 100, MoveMode::Move);
+        wait_for_obstacle(told, "the other is seen", |found| *found == Some(Obstacle::Behind(1)));
+        assert_eq!(passed_of(50, [told, other]), 50, "{algorithm}");
+        set(other, 100, MoveMode::Mirror);
+        let is_recent = |found: &Option<Obstacle>| matches!(found, Some(Obstacle::Recent(_)));
+        wait_for_obstacle(told, "the window is waited for", is_recent);
+        assert_eq!(passed_of(50, [told, other]), 50, "{algorithm}");
+        let passed = passed_of(100, [told, other]);
+        assert_eq!(passed, LIMIT - 150, "{algorithm}");
+
+        // One decides by the one store, and the other by the other.
+        proxies.iter().for_each(|proxy| proxy.advance(HOUR));
+        wait_until_moved(told);
+        wait_until_charging_both(told, true);
+        assert_eq!(passed_of(2 * LIMIT, [told, other]), LIMIT, "{algorithm}");
+
+        // Where others have moved, nobody has to wait.
+        proxies.iter().for_each(|proxy| proxy.advance(HOUR));
+        set(other, 100, MoveMode::Move);
+        wait_until_moved(other);
+        wait_until_charging_both(told, false);
+        assert_eq!(passed_of(2 * LIMIT, [told, other]), LIMIT, "{algorithm}");
+    }
+}
+
+#[test]
+fn proxy_that_knows_of_no_next_store_is_waited_for() {
+    let upstream = Upstream::start();
+    let (first, second) = (Redis::start(), Redis::start());
+    let policy = policy(&upstream, "fixed_window");
+    let old = Proxy::with_redis(&first.settings(), &policy);
+    let told = proxy(&in_redis(&first), &in_redis(&second), &policy);
+    set(&told, 100, MoveMode::Move);
+    wait_for_obstacle(&told, "the old one is seen", |found| *found == Some(Obstacle::Behind(1)));
+    assert_eq!(passed_of(2 * LIMIT, [&told, &old]), LIMIT);
+    drop(old);
+    // It has said that it goes.
+    wait_until_moved(&told);
+    assert_eq!(told.used("alice", "core"), u64::from(LIMIT));
+}
+
+#[test]
+fn proxy_that_is_told_to_goes_on_at_once() {
+    let upstream = Upstream::start();
+    let (first, second) = (Redis::start(), Redis::start());
+    let policy = policy(&upstream, "fixed_window");
+    let [told, other] = [(); 2].map(|()| proxy(&in_redis(&first), &in_redis(&second), &policy));
+    assert!(passes(&other));
+    set(&told, 100, MoveMode::Move);
+    wait_for_obstacle(&told, "the other is seen", |found| *found == Some(Obstacle::Behind(1)));
+    set(&told, 100, MoveMode::MoveNow);
+    assert_eq!((told.stores().moving.moved(), told.stores().moving.obstacle()), (100, None));
+    // The store that the other one decides by is charged too.
+    wait_until_charging_both(&told, true);
+    assert!(passes(&told));
+    eventually("it is there too", || (other.used("alice", "core") == 2).then_some(()));
+}
+
+#[test]
+fn what_a_moved_caller_is_given_back_is_given_back_in_both_stores() {
+    let upstream = Upstream::as_asked();
+    let (first, second) = (Redis::start(), Redis::start());
+    let policy = policy(&upstream, "fixed_window");
+    let [told, other] = [(); 2].map(|()| proxy(&in_redis(&first), &in_redis(&second), &policy));
+    set(&told, 100, MoveMode::MoveNow);
+    wait_until_charging_both(&told, true);
+    assert!(passes(&told));
+    let free = told.send(crate::support::get("/").by("alice").wants(304));
+    free.assert_status(304).assert_field("x-ratelimit-used", "1");
+    eventually("it is given back", || {
+        (told.stores().counts.mirrored() == 2 && other.used("alice", "core") == 1).then_some(())
+    });
+    assert_eq!(told.used("alice", "core"), 1);
+}
+
+#[test]
+fn move_waits_while_redis_does_not_tell_who_else_is_there() {
+    let upstream = Upstream::start();
+    let (first, second) = (Redis::start(), Redis::start());
+    let policy = policy(&upstream, "fixed_window");
+    let told = proxy(&in_redis(&first), &in_redis(&second), &policy);
+    assert!(passes(&told));
+    second.save();
+    second.kill();
+    set(&told, 100, MoveMode::Move);
+    let is_untold = |found: &Option<Obstacle>| matches!(found, Some(Obstacle::Untold(_)));
+    wait_for_obstacle(&told, "it is known that it is away", is_untold);
+    told.get_as("alice").assert_status(200);
+    second.restart();
+    wait_until_moved(&told);
+    eventually("both are there", || (told.get_as("bob").status == 200).then_some(()));
+    assert_eq!(told.used("alice", "core"), 2);
+}
+
+#[test]
+fn counters_of_several_processes_are_one_after_they_were_mirrored() {
+    let upstream = Upstream::start();
+    let redis = Redis::start();
+    let policy = policy(&upstream, "fixed_window");
+    let proxies = [(); 2].map(|()| proxy(MEMORY, &in_redis(&redis), &policy));
+    let [told, other] = &proxies;
+    set(told, 100, MoveMode::Move);
+    wait_for_obstacle(told, "the other is seen", |found| *found == Some(Obstacle::Behind(1)));
+    set(other, 100, MoveMode::Mirror);
+    let left = |found: &Option<Obstacle>| matches!(found, Some(Obstacle::Recent(_)));
+    wait_for_obstacle(told, "the window is waited for", left);
+    proxies.iter().for_each(|proxy| proxy.advance(HOUR - Duration::from_secs(60)));
+    eventually("a minute is left", || {
+        let is_it =
+            told.stores().moving.obstacle() == Some(Obstacle::Recent(Duration::from_secs(60)));
+        is_it.then_some(())
+    });
+    proxies.iter().for_each(|proxy| proxy.advance(Duration::from_secs(60)));
+    wait_until_moved(told);
+    set(other, 100, MoveMode::Move);
+    wait_until_moved(other);
+    wait_until_charging_both(told, false);
+    assert_eq!(passed_of(2 * LIMIT, [told, other]), LIMIT);
+}
+
+#[test]
+fn proxies_of_a_cluster_and_of_shards_see_each_other() {
+    let upstream = Upstream::start();
+    let next = Redis::start();
+    let policy = policy(&upstream, "fixed_window");
+    let (shards, cluster) = (Shards::start(2), Cluster::start());
+    for current in [shards.settings(), cluster.settings()] {
+        next.command(&["FLUSHALL"]);
+        let current = format!("redis: {{ {current}, clock: proxy }}");
+        let [told, other] = [(); 2].map(|()| proxy(&current, &in_redis(&next), &policy));
+        set(&told, 100, MoveMode::Move);
+        let is_seen = |found: &Option<Obstacle>| *found == Some(Obstacle::Behind(1));
+        wait_for_obstacle(&told, "the other is seen", is_seen);
+        assert_eq!(passed_of(2 * LIMIT, [&told, &other]), LIMIT, "{current}");
+    }
+}
