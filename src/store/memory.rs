@@ -138,7 +138,7 @@ impl MemoryStore {
     }
 
     /// Takes all `charges` or none, at `now`. One that may be left out for want of room for its counter
-    /// ([`WhenFull::Open`]) is decided by nobody then.
+    /// ([`WhenFull::Open`](crate::limit::WhenFull::Open)) is decided by nobody then.
     ///
     /// # Errors
     /// [`StoreError::NoRoom`] if another charge needs a new counter and there is no room for one;
