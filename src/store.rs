@@ -299,8 +299,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoRoom`] if a charge needs a new counter in the process and there is no room for
     /// one, unless its limit is open then ([`WhenFull`](crate::limit::WhenFull)): a client that can
-    /// bring it about must not get past a limit by it. [`StoreError::Unanswered`] if Redis does not answer and a limit is closed
-    /// then. What was taken until then is given back.
+    /// bring it about must not get past a limit by it. [`StoreError::Unanswered`] if Redis does not
+    /// answer and a limit is closed then. What was taken until then is given back.
     pub async fn charge(
         self: &Rc<Self>,
         charges: &[Charge<'_>],
@@ -339,7 +339,7 @@ impl Store {
 
     /// How the limits of `charges` stand, with nothing taken; perhaps not by the latest count. What
     /// is not known is [`DecidedBy::Nobody`]'s.
-    pub async fn peek(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+    pub async fn peek(self: &Rc<Self>, charges: &[Charge<'_>], now: Timestamp) -> Decision {
         if let (Backend::Memory(memory), None) = (&self.current, &self.next) {
             return memory.peek(charges, now);
         }
@@ -354,6 +354,17 @@ impl Store {
         adjustment: Adjustment,
         now: Timestamp,
     ) -> Option<Standing> {
+        self.settle_mirrored((charge, outcome.decided_by), adjustment, now);
+        self.settle_unmirrored((charge, outcome), adjustment, now)
+    }
+
+    /// The same for what is not mirrored, or not yet.
+    fn settle_unmirrored(
+        self: &Rc<Self>,
+        (charge, outcome): (&Charge<'_>, &Outcome),
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) -> Option<Standing> {
         if let Adjustment::GiveBack(_) = adjustment {
             self.memo.borrow_mut().forget(charge.key);
         }
@@ -363,7 +374,6 @@ impl Store {
             DecidedBy::Local => return self.settle_locally(charge, adjustment, now),
             DecidedBy::Nobody => return None,
         };
-        self.settle_mirrored((charge, outcome.decided_by), adjustment, now);
         match backend {
             Backend::Memory(memory) => memory.settle(charge, adjustment, now),
             Backend::Redis(redis) => {

@@ -198,6 +198,10 @@ impl Store {
         to: DecidedBy,
         (now, deadline): (Timestamp, Instant),
     ) -> Result<(), Unanswered> {
+        if to == DecidedBy::Next && !self.are_carried(charges) {
+            // What is carried over is all that there is.
+            self.pay(charges, DecidedBy::Current, (now, deadline)).await?;
+        }
         self.complete(charges, to, (now, deadline)).await?;
         self.pay(charges, to, (now, deadline)).await
     }
@@ -219,7 +223,11 @@ impl Store {
     }
 
     /// How the limits of `charges` stand.
-    pub(super) async fn peek_groups(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+    pub(super) async fn peek_groups(
+        self: &Rc<Self>,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Decision {
         let deadline = Instant::now() + self.stores.settings.deadline;
         let groups = self.groups(charges, |owner| self.decider(owner));
         let peeking = groups.iter().map(|group| self.peek_group(group, charges, (now, deadline)));
@@ -233,13 +241,13 @@ impl Store {
 
     /// How the limits of one group stand.
     async fn peek_group(
-        &self,
+        self: &Rc<Self>,
         group: &Group,
         all: &[Charge<'_>],
         (now, deadline): (Timestamp, Instant),
     ) -> Decision {
         let charges = group.charges(all);
-        let ready = self.complete(&charges, group.decided_by, (now, deadline)).await;
+        let ready = self.prepare(&charges, group.decided_by, (now, deadline)).await;
         let peeked = match (ready, self.backend(group.decided_by)) {
             (Ok(()), Some(Backend::Memory(memory))) => {
                 self.come_home(&charges, now);

@@ -55,8 +55,8 @@ pub(super) struct Lost {
     /// none yet.
     servers: [Box<[AtomicU64]>; 2],
     charges: Mutex<Charges>,
-    /// The place that is looked at next.
-    looked: AtomicUsize,
+    /// The place of each store that is looked at next.
+    looked: [AtomicUsize; 2],
     /// Whether a place has another server since that was last looked at.
     has_changed: AtomicBool,
 }
@@ -88,7 +88,7 @@ impl Lost {
                 waiting: VecDeque::new(),
                 pairs: Recent::new(MAX_PAIRS),
             }),
-            looked: AtomicUsize::new(0),
+            looked: Default::default(),
             has_changed: AtomicBool::new(false),
         }
     }
@@ -152,9 +152,8 @@ impl Charges {
         let is_unnamed = is_unnamed(pair.0) || is_unnamed(pair.1);
         let is_known = |at: &Instant| is_unnamed || at.elapsed() < ONE_CHANGE;
         let is_change = !self.pairs.get(&pair).is_some_and(is_known);
-        if is_change {
-            self.pairs.insert(pair, Instant::now());
-        }
+        // Connections of several workers may go on to know one server by two names.
+        self.pairs.insert(pair, Instant::now());
         is_change
     }
 }
@@ -254,11 +253,11 @@ impl Store {
     /// Looks at some places, others each time: a server may be another one though nobody asks it.
     fn meet_some(&self) {
         let lost = &self.stores.lost;
-        for (decided_by, places) in [DecidedBy::Current, DecidedBy::Next].iter().zip(&lost.servers)
-        {
+        let stores = [DecidedBy::Current, DecidedBy::Next].iter().zip(&lost.servers);
+        for ((decided_by, places), looked) in stores.zip(&lost.looked) {
             let Some(Backend::Redis(redis)) = self.backend(*decided_by) else { continue };
             let count = places.len().min(PLACES_A_LOOK);
-            let first = lost.looked.fetch_add(count, Ordering::Relaxed);
+            let first = looked.fetch_add(count, Ordering::Relaxed);
             for place in first..first + count {
                 let place = Place::at(place.checked_rem(places.len()).unwrap_or_default());
                 self.meet_server((redis, *decided_by), place);

@@ -106,12 +106,7 @@ impl Store {
         charges: &[Charge<'_>],
         (now, deadline): (Timestamp, Instant),
     ) -> Result<SmallVec<[bool; 2]>, Unanswered> {
-        let changes = self.stores.moving.changes();
-        if self.moved.borrow().changes != changes {
-            // Callers may have gone back meanwhile, and gone on there.
-            let mut moved = self.moved.borrow_mut();
-            (moved.changes, moved.carried) = (changes, Recent::new(KNOWN));
-        }
+        self.keep_carried_current();
         let mut carried = SmallVec::new();
         for charge in charges {
             if self.is_carried(charge) {
@@ -134,6 +129,21 @@ impl Store {
             self.moved.borrow_mut().carried.insert(charge.key.entry, ());
         }
         Ok(carried)
+    }
+
+    /// Whether all of these counters are known to be carried over.
+    pub(super) fn are_carried(&self, charges: &[Charge<'_>]) -> bool {
+        self.keep_carried_current();
+        charges.iter().all(|charge| self.is_carried(charge))
+    }
+
+    /// Forgets what was carried over when the plan has changed: callers may have gone back meanwhile,
+    /// and gone on there.
+    fn keep_carried_current(&self) {
+        let (changes, mut moved) = (self.stores.moving.changes(), self.moved.borrow_mut());
+        if moved.changes != changes {
+            (moved.changes, moved.carried) = (changes, Recent::new(KNOWN));
+        }
     }
 
     fn is_carried(&self, charge: &Charge<'_>) -> bool {

@@ -118,6 +118,11 @@ impl Store {
     async fn announce(&self, now: Timestamp) {
         let (others, moving) = (&self.stores.others, &self.stores.moving);
         let deadline = Instant::now() + self.look_timeout();
+        if !others.has_looked.load(Ordering::Relaxed) {
+            for redis in self.redis() {
+                redis.ready(deadline).await;
+            }
+        }
         let looks = moving.looks_at_others();
         let words = to_words(&moving.announcement(now));
         let (mut found, mut untold) = (HashMap::new(), None);

@@ -285,6 +285,10 @@ impl RedisStore {
             let error = match node.call(request, deadline).await {
                 Ok(value) => return Ok(value),
                 Err(CallError::Refused(error)) => error,
+                // It is for a server that is there no more: who decides about it begins anew.
+                Err(CallError::Away) if server.is_some_and(|server| server != node.met()) => {
+                    return Err(Unanswered::Away);
+                }
                 // It said that it cannot serve, which then counts as being away. Nothing was sent,
                 // and who takes its place is being found out.
                 Err(CallError::Away) if pause > PAUSE && Instant::now() + pause < deadline => {

@@ -52,7 +52,8 @@ impl<'t, 'c> Taken<'t, 'c> {
         for (charge, outcome) in self.charges.iter().zip(&mut self.decision.outcomes) {
             if let Some(receipt) = outcome.receipt {
                 let adjustment = Adjustment::GiveBack(receipt);
-                self.store.settle((charge, outcome), adjustment, self.now);
+                // A request is mirrored once all of it is decided.
+                self.store.settle_unmirrored((charge, outcome), adjustment, self.now);
                 outcome.standing = adjusted(outcome.standing, charge.cost, adjustment);
                 outcome.receipt = None;
             }

@@ -7,6 +7,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use redis::{Value, aio::MultiplexedConnection};
+use tokio::join;
 
 /// The part of a name that tells that it was made up.
 const UNNAMED: u64 = 1 << 63;
@@ -17,9 +18,10 @@ pub(in crate::store) fn is_unnamed(server: u64) -> bool {
 }
 
 /// The name of the server that a connection leads to. It is never zero.
-pub(super) async fn name(connection: &mut MultiplexedConnection) -> u64 {
-    let run_id = ask(connection, "server", "run_id:").await;
-    let history = ask(connection, "replication", "master_replid:").await;
+pub(super) async fn name(connection: &MultiplexedConnection) -> u64 {
+    let run_id = ask(connection.clone(), "server", "run_id:");
+    let history = ask(connection.clone(), "replication", "master_replid:");
+    let (run_id, history) = join!(run_id, history);
     match (run_id, history) {
         (Some(run_id), Some(history)) => {
             let mut hasher = DefaultHasher::new();
@@ -36,7 +38,7 @@ pub(super) async fn name(connection: &mut MultiplexedConnection) -> u64 {
 }
 
 /// What a server says of itself under this name.
-async fn ask(connection: &mut MultiplexedConnection, section: &str, name: &str) -> Option<String> {
+async fn ask(mut connection: MultiplexedConnection, section: &str, name: &str) -> Option<String> {
     let mut command = redis::cmd("INFO");
     command.arg(section);
     match connection.send_packed_command(&command).await {

@@ -273,6 +273,7 @@ impl Node {
             return Err(CallError::Busy);
         }
         let called = Instant::now();
+        let is_charge = request.orphan.is_some();
         let (queued, reply) = Queued::new(request);
         self.enqueue(queued);
         match timeout_at(deadline, reply).await {
@@ -284,7 +285,7 @@ impl Node {
                 let is_busy = deadline.elapsed() >= self.patience / 2;
                 if called.elapsed() >= self.patience / 2 && !is_busy {
                     // Whether it is more than a pause is found out in the background.
-                    if self.reach.get() == Reach::Open {
+                    if is_charge && self.reach.get() == Reach::Open {
                         self.server.count_vain();
                     }
                     self.doubt();

@@ -115,7 +115,7 @@ impl Clocks {
     /// The clock beside that of a server, whose counters go by `counts`. All workers have the same.
     pub(super) fn beside(&self, server: &Endpoint, counts: StoreClock) -> Arc<ServerClock> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = server.to_string();
+        let name = server.name();
         // A server may be in two stores; there is one skew, and one clock that counts in each.
         let key = format!("{name} {counts:?}");
         if let Some(known) = servers.get(&key).and_then(Weak::upgrade) {
@@ -147,10 +147,15 @@ impl Clocks {
         }
     }
 
-    /// All skews that are known, by server.
+    /// All skews that are known, by server. Of one that is in two stores, that of the store which is
+    /// to count by this clock.
     pub(in crate::store) fn all(&self) -> Vec<Skew> {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        servers.values().filter_map(Weak::upgrade).filter_map(|server| server.skew()).collect()
+        let known = servers.values().filter_map(Weak::upgrade);
+        let mut skews: Vec<Skew> = known.filter_map(|server| server.skew()).collect();
+        // `Proxy` comes before `Redis` in the names of the map.
+        skews.dedup_by(|next, first| next.server == first.server);
+        skews
     }
 }
 
@@ -189,10 +194,8 @@ impl ServerClock {
             return Ok(false);
         };
         let reply = reply?;
-        if let Value::ServerError(error) = &reply
-            && error.code() == "NOPERM"
-        {
-            self.give_up();
+        if let Value::ServerError(error) = &reply {
+            self.give_up(error.code() == "NOPERM");
             return Ok(true);
         }
         let told = read_time(reply);
@@ -234,11 +237,13 @@ impl ServerClock {
         }
     }
 
-    /// The server does not tell what time it is: there is nothing to compare with.
-    fn give_up(&self) {
+    /// The server does not tell what time it is: there is nothing to compare with. Sentinels have no
+    /// such command, and nothing to be charged; only a right that is missing is worth a line.
+    fn give_up(&self, is_worth_telling: bool) {
         let before = self.standing.swap(Standing::Unmeasurable as u8, Ordering::Relaxed);
         self.ahead.store(UNKNOWN, Ordering::Relaxed);
-        if self.counts == StoreClock::Proxy && before != Standing::Unmeasurable as u8 {
+        let is_new = before != Standing::Unmeasurable as u8;
+        if self.counts == StoreClock::Proxy && is_new && is_worth_telling {
             let server = &self.server;
             tracing::warn!(%server, "redis does not tell its time: no clock is compared with it");
         }
@@ -361,7 +366,7 @@ mod tests {
         let skews = clocks.all();
         assert_eq!((skews.len(), skews[0].ahead_micros), (1, -60_000_000));
         assert!(skews[0].is_overruled);
-        clock.give_up();
+        clock.give_up(true);
         assert_eq!((clock.counts(), clocks.all()), (StoreClock::Proxy, Vec::new()));
         drop(clock);
         assert!(clocks.all().is_empty());

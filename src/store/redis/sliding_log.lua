@@ -216,7 +216,7 @@ if word == SEED then
   algorithms[3].join = function(c, numbers)
     local n = #numbers - 2
     algorithms[3].open(c)
-    if n > 1 and numbers[n] <= now + SKEW then
+    if n > 1 and numbers[n] <= now + borne(c.span) then
       c.time = max(c.time, numbers[n])
     end
     local joined, is_new = {}, false

@@ -7,6 +7,7 @@ use redis::{
     AsyncConnectionConfig, PushInfo, PushKind, RedisError, Value, aio::MultiplexedConnection,
 };
 use tokio::{
+    join,
     sync::Notify,
     task::JoinSet,
     time::{Instant, interval_at, sleep, timeout},
@@ -196,8 +197,10 @@ impl Node {
             }
             is_ready(connection.clone()).await?;
             // Whose time counts is known before anything is decided.
-            self.clock.measure(&mut connection).await?;
-            let server = identity::name(&mut connection).await;
+            let mut same = connection.clone();
+            let measuring = self.clock.measure(&mut same);
+            let (measured, server) = join!(measuring, identity::name(&connection));
+            measured?;
             Ok(Connection { connection, closed, line: Line::new(&self.server), server })
         };
         match timeout(CONNECT_TIMEOUT, connecting).await {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tollgate::settings::MoveMode;
 
 use super::{MEMORY, in_redis, used};
-use crate::support::{Gremlin, Policy, Proxy, Redis, SECOND, Signal, Upstream, eventually, get};
+use crate::support::{
+    Gremlin, Policy, Proxy, Redis, Request, SECOND, Shards, Signal, Upstream, eventually, get,
+};
 
 /// A proxy whose callers are all mirrored, and one that has its counters in the next store alone.
 struct Mirror {
@@ -220,4 +222,58 @@ fn callers_who_are_mirrored_are_moved_from_where_they_are() {
     mirror.proxy.stores().moving.set(100, MoveMode::MoveNow);
     assert_eq!([used(&mirror.proxy, "alice"), used(&mirror.proxy, "alice")], [4, 5]);
     assert_eq!(mirror.next.used("alice", "core"), 5);
+}
+
+#[test]
+fn what_another_limit_takes_back_is_not_taken_from_the_next_store() {
+    let (upstream, shards, redis) = (Upstream::start(), Shards::start(2), Redis::start());
+    let closed = |name: &str, per: &str| {
+        format!("{name}: {{ per: {per}, rate: 50/hour, on_store_error: closed }}")
+    };
+    let limits = [closed("core", "caller"), closed("address", "client.ip")];
+    let policy =
+        Policy::before(&upstream).limits(&limits.each_ref().map(String::as_str)).routes(&[
+            "{ match: { path: /**, methods: [GET] }, limits: [core, address] }",
+            "{ match: { path: /**, methods: [PUT] }, limits: [core] }",
+            "{ match: { path: /**, methods: [DELETE] }, limits: [address] }",
+        ]);
+    let settings = format!(
+        "trusted_proxies: [127.0.0.1]\nstore: {{ current: {{ redis: {{ {} }} }}, \
+         next: {{ {} }}, percent: 100, mode: mirror, deadline: 3s }}",
+        shards.settings(),
+        in_redis(&redis)
+    );
+    let proxy = Proxy::with_settings(&settings, &[&policy]);
+    let next = Proxy::with_redis(&redis.settings(), &policy);
+    let counters = || [0, 1].map(|shard| shards.primary(shard).counters().len());
+    let home = |request: &Request| {
+        let [before, _] = counters();
+        proxy.send(request.clone()).assert_status(200);
+        usize::from(counters()[0] == before)
+    };
+    let put = Request::new("PUT", "/").by("alice");
+    let here = home(&put);
+    let address = (1..200)
+        .map(|last| format!("203.0.113.{last}"))
+        .find(|address| home(&Request::new("DELETE", "/").from(address)) != here)
+        .unwrap();
+    let both = get("/").by("alice").from(&address);
+    for _ in 0..3 {
+        proxy.send(both.clone()).assert_status(200);
+    }
+    let used = |expected: u64| {
+        let is_so = || next.used("alice", "core") == expected;
+        eventually("the next store has counted", || is_so().then_some(()));
+    };
+    used(4);
+
+    let there = 1 - here;
+    shards.replica(there).kill();
+    shards.primary(there).kill();
+    for _ in 0..5 {
+        proxy.send(both.clone()).assert_status(503);
+    }
+    let response = proxy.send(put);
+    response.assert_status(200).assert_field("x-ratelimit-used", "5");
+    used(5);
 }

@@ -106,6 +106,12 @@ impl Servers {
         info.arg("replication");
         get.arg(&roster);
         let answers = topology.ask_all(&self.all, [redis::cmd("ROLE"), info, get]).await;
+        let is_heard = |[role, ..]: &[Answer; 3]| !matches!(role, Answer::Silent);
+        let is_away = |endpoint: &Endpoint| topology.is_away(endpoint);
+        if !answers.iter().any(is_heard) && !self.all.iter().all(is_away) {
+            // They may only be slow to be reached.
+            return;
+        }
         let hearings: Vec<Hearing> = answers.iter().map(hear).collect();
         let verdict = self.judge(&hearings, topology);
         self.tell(&hearings, &verdict, topology);
