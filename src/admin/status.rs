@@ -119,6 +119,9 @@ pub struct StoreStatus {
     /// Counters with units that Redis does not have yet.
     #[serde(default)]
     pub owed: usize,
+    /// Counters that a server may have lost, and that were not brought to it yet.
+    #[serde(default)]
+    pub lost: usize,
     /// Requests admitted without Redis that it will never hear of.
     #[serde(default)]
     pub unowed: u64,
@@ -235,6 +238,7 @@ impl StoreStatus {
             rivals: stores.counts.rivals().report().into_iter().map(Into::into).collect(),
             unmirrored: stores.counts.unmirrored(),
             owed: stores.owed(),
+            lost: stores.lost(),
             unowed: stores.counts.unowed(),
             unknown_charges: stores.counts.unknown(),
             clocks: stores.skews().into_iter().map(Into::into).collect(),

@@ -91,7 +91,7 @@ pub(super) fn write_metrics(text: &mut Text, stores: &Stores, now: Timestamp) {
     let help = "Whether decisions are made without Redis, about some callers or all.";
     text.family("tollgate_store_alone", Kind::Gauge, help);
     text.sample(&[], u64::from(!stores.hindrances().is_empty()));
-    let help = "Callers of a hundred that are compared with the next store, or moved to it.";
+    let help = "Callers of a hundred that are to be compared with the next store, or moved to it.";
     text.family("tollgate_store_move_percent", Kind::Gauge, help);
     let plan = stores.moving.plan();
     for mode in [MoveMode::Mirror, MoveMode::Move, MoveMode::MoveNow] {

@@ -60,7 +60,7 @@ def moving(way, algorithm, name, stage):
     late.ask_times(TOO_MANY)
     disagreed = sum(proxy.metric("tollgate_store_disagreed_total") for proxy in proxies)
     for proxy in proxies:
-        proxy.change_store(mode="move")
+        proxy.change_store(mode="move_now")
     problems = [f"{disagreed:.0f} decisions disagreed"] if disagreed else []
     problems += told_after(algorithm, early)
     for caller in callers:

@@ -70,7 +70,7 @@ fn server_that_loads_its_data_decides_when_it_has() {
 }
 
 #[test]
-fn server_that_is_full_still_tells_what_it_has() {
+fn what_a_server_that_is_full_was_not_told_is_told_all_the_same() {
     let upstream = Upstream::start();
     let redis = Redis::with().max_memory(1).start();
     let proxy = Proxy::with_redis(&redis.settings(), &ten(&upstream, ""));
@@ -78,14 +78,14 @@ fn server_that_is_full_still_tells_what_it_has() {
         assert_eq!(used_here(&proxy), used);
     }
     assert_eq!(undecided(&proxy, Unanswered::Refused), 4);
-    assert_eq!(proxy.used("alice", "core"), 0, "nothing, in redis");
+    assert_eq!(proxy.used("alice", "core"), 4, "as they were decided");
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
     for used in 5..=6 {
         assert_eq!(used_in_redis(&proxy), used);
     }
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     assert_eq!(used_here(&proxy), 7);
-    assert_eq!(proxy.used("alice", "core"), 6);
+    assert_eq!(proxy.used("alice", "core"), 7);
 }
 
 #[test]
