@@ -271,7 +271,9 @@ impl Redis {
 
     /// Writes its data down, for when it is started again.
     pub(crate) fn save(&self) {
-        self.command(&["SAVE"]);
+        // One that goes on for a replica comes first.
+        let save = || self.try_ask::<Value>(&["SAVE"]).ok();
+        eventually("its data are saved", save);
     }
 
     /// Kills it, if it still runs, and starts it again on the same port, with what it has saved.
