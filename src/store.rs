@@ -9,6 +9,7 @@ mod alone;
 mod counts;
 mod full;
 mod groups;
+mod headroom;
 mod keeper;
 mod known;
 mod local;
@@ -23,10 +24,10 @@ mod owed;
 mod recent;
 mod redis;
 mod rivals;
-mod rooms;
 mod secret;
 mod snapshot;
 mod told;
+mod unanswered;
 mod unsettled;
 
 use std::{
@@ -39,6 +40,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 use self::{
+    headroom::Headrooms,
     lost::Lost,
     memo::Memo,
     moving::Moved,
@@ -46,7 +48,6 @@ use self::{
     others::Others,
     owed::Owed,
     redis::{Clocks, RedisStore, SharedByWorkers},
-    rooms::Rooms,
 };
 use crate::{
     clock::{Clock, Timestamp},
@@ -66,6 +67,7 @@ pub use self::{
     no_room::NoRoom,
     redis::{ReplicaLink, ServerHealth, ServerReport, ServerRole, Servers, Skew},
     rivals::{Rival, Rivals},
+    unanswered::Unanswered,
     unsettled::{Unsettled, UnsettledUnits},
 };
 
@@ -78,53 +80,6 @@ pub enum StoreError {
     /// Redis did not decide, and a limit is closed then.
     #[error("the store did not decide: {0}")]
     Unanswered(#[from] Unanswered),
-}
-
-/// Why Redis did not decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswered {
-    /// It is known to be away, and nobody waited for it.
-    #[error("it is away")]
-    Away,
-    /// Too many requests wait for it.
-    #[error("too many requests wait for it")]
-    Busy,
-    /// It did not answer in time.
-    #[error("it did not answer in time")]
-    Timeout,
-    /// The connection broke before it answered.
-    #[error("the connection to it broke")]
-    Lost,
-    /// It answered that it cannot.
-    #[error("it refused")]
-    Refused,
-    /// Its answer makes no sense.
-    #[error("its answer cannot be read")]
-    BadReply,
-}
-
-impl Unanswered {
-    /// Every reason.
-    pub const ALL: [Unanswered; 6] = [
-        Unanswered::Away,
-        Unanswered::Busy,
-        Unanswered::Timeout,
-        Unanswered::Lost,
-        Unanswered::Refused,
-        Unanswered::BadReply,
-    ];
-
-    /// The reason in a word, for machines.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unanswered::Away => "away",
-            Unanswered::Busy => "busy",
-            Unanswered::Timeout => "timeout",
-            Unanswered::Lost => "lost",
-            Unanswered::Refused => "refused",
-            Unanswered::BadReply => "bad_reply",
-        }
-    }
 }
 
 /// What is put right about a charge after its decision.
@@ -164,7 +119,7 @@ pub struct Stores {
     /// How the servers are of the next store, if that is in Redis.
     pub next_servers: Arc<Servers>,
     /// Which counters may deny a request, of requests that no one call decides about.
-    rooms: Rooms,
+    headrooms: Headrooms,
     /// This process' clock beside those of Redis' servers.
     clocks: Arc<Clocks>,
     /// Other proxies.
@@ -207,7 +162,7 @@ impl Stores {
     pub fn new(settings: StoreSettings, memory: MemoryStore, clock: Clock) -> Self {
         let moving = Move::new(settings.next.as_ref());
         let newcomers = Newcomers::new(settings.new_per_minute);
-        let rooms = Rooms::new(settings.instances);
+        let headrooms = Headrooms::new(settings.instances);
         let is_kept = settings.is_shared() && settings.key_secret.is_none();
         let secret = is_kept.then(|| Arc::new(KeptSecret::new(memory.key_secret())));
         let lost = Lost::new(memory.beside(), &settings);
@@ -225,7 +180,7 @@ impl Stores {
             owed: Owed::default(),
             current_servers: Arc::default(),
             next_servers: Arc::default(),
-            rooms,
+            headrooms,
             clocks: Arc::new(Clocks::new(clock)),
             others: Others::default(),
         }

@@ -5,7 +5,7 @@
 //! When one group denies, or does not answer and is closed then, what the others took is given back
 //! (`taken`). So no limit ever lets too much through; a request that comes while something waits to be
 //! given back may be denied though it need not have been. A group that may deny is therefore taken
-//! before the others and alone (`rooms`); of several, the one that is shared by the fewest. What
+//! before the others and alone (`headroom`); of several, the one that is shared by the fewest. What
 //! denies again and again costs one call then, and nobody else notices.
 
 mod taken;
@@ -105,7 +105,7 @@ impl Store {
         charges: &[Charge<'_>],
         now: Timestamp,
     ) -> SmallVec<[Group; 2]> {
-        let may_deny = |group: &Group| self.stores.rooms.may_deny(group.members(charges), now);
+        let may_deny = |group: &Group| self.stores.headrooms.may_deny(group.members(charges), now);
         match groups.iter().position(may_deny) {
             Some(first) => smallvec![groups.remove(first)],
             None => std::mem::take(groups),
@@ -120,10 +120,10 @@ impl Store {
         (now, deadline): (Timestamp, Instant),
     ) -> Result<Taken<'t, 'c>, StoreError> {
         let charges = group.charges(all);
-        let asked = self.stores.rooms.ask(&charges);
+        let asked = self.stores.headrooms.ask(&charges);
         let decision = self.charge_group(&group, &charges, (now, deadline)).await?;
         drop(asked);
-        self.stores.rooms.learn(&charges, &decision, now);
+        self.stores.headrooms.learn(&charges, &decision, now);
         Ok(Taken::new(self, (group, charges), decision, now))
     }
 

@@ -27,6 +27,17 @@ fn proxy_with(store: &str, policy: &Policy) -> Proxy {
 
 const MEMORY: &str = "memory: {}";
 
+/// All whose counters can be carried over.
+const ALGORITHMS: [&str; 7] = [
+    "fixed_window",
+    "fixed_window, align: epoch",
+    "fixed_window, align: calendar",
+    "sliding_window",
+    "sliding_log",
+    "token_bucket",
+    "gcra",
+];
+
 fn in_redis(redis: &Redis) -> String {
     format!("redis: {{ {}, clock: proxy }}", redis.settings())
 }
@@ -51,15 +62,7 @@ fn used(proxy: &Proxy, sub: &str) -> u64 {
 #[test]
 fn caller_who_is_moved_is_told_what_would_have_been_told_without_the_move() {
     let upstream = Upstream::start();
-    for algorithm in [
-        "fixed_window",
-        "fixed_window, align: epoch",
-        "fixed_window, align: calendar",
-        "sliding_window",
-        "sliding_log",
-        "token_bucket",
-        "gcra",
-    ] {
+    for algorithm in ALGORITHMS {
         let policy =
             Policy::before(&upstream).core(&format!("rate: 5/hour, algorithm: {algorithm}"));
         let (first, second) = (Redis::start(), Redis::start());

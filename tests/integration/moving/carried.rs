@@ -3,18 +3,8 @@
 
 use tollgate::settings::MoveMode;
 
-use super::{MEMORY, in_redis, move_callers, proxy, used};
+use super::{ALGORITHMS, MEMORY, in_redis, move_callers, proxy, used};
 use crate::support::{MINUTE, Policy, Proxy, Redis, Upstream, eventually};
-
-const ALGORITHMS: [&str; 7] = [
-    "fixed_window",
-    "fixed_window, align: epoch",
-    "fixed_window, align: calendar",
-    "sliding_window",
-    "sliding_log",
-    "token_bucket",
-    "gcra",
-];
 
 /// A limit that is decided by the store or by nobody: what a process knows of Redis is in no way.
 fn policy(upstream: &Upstream, algorithm: &str) -> Policy {

@@ -25,23 +25,23 @@ const CAPACITY: usize = 10_000;
 
 /// Counters of requests with several owners, for all workers.
 #[derive(Debug)]
-pub(super) struct Rooms {
-    by_entry: Mutex<Recent<u128, Room>>,
+pub(super) struct Headrooms {
+    by_entry: Mutex<Recent<u128, Headroom>>,
     /// How many proxies there are.
     instances: NonZeroU32,
 }
 
 #[derive(Debug, Default)]
-struct Room {
+struct Headroom {
     /// What a store said last.
-    told: Option<Told>,
+    last: Option<LastAnswer>,
     /// Units that were asked for and not answered yet.
     pending: u32,
 }
 
 /// Units that are left, by this process' clock.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct LastAnswer {
     left: u32,
     /// When there is one more.
     next: Timestamp,
@@ -50,15 +50,15 @@ struct Told {
 }
 
 /// Charges that a store was asked for, until it is known what came of them or nobody waits any more.
-pub(super) struct Asked<'a, 'c> {
-    rooms: &'a Rooms,
+pub(super) struct InFlight<'a, 'c> {
+    headrooms: &'a Headrooms,
     charges: &'a [Charge<'c>],
 }
 
-impl Rooms {
+impl Headrooms {
     /// Of counters that so many proxies share.
     pub(super) fn new(instances: NonZeroU32) -> Self {
-        Rooms { by_entry: Mutex::new(Recent::new(CAPACITY)), instances }
+        Headrooms { by_entry: Mutex::new(Recent::new(CAPACITY)), instances }
     }
 
     /// Whether one of these charges may deny its request.
@@ -67,50 +67,50 @@ impl Rooms {
         charges: impl Iterator<Item = &'c Charge<'c>>,
         now: Timestamp,
     ) -> bool {
-        let rooms = self.lock();
-        let fits = |charge: &Charge<'_>| match rooms.get(&charge.key.entry) {
+        let headrooms = self.lock();
+        let fits = |charge: &Charge<'_>| match headrooms.get(&charge.key.entry) {
             Some(room) => room.fits(charge, self.instances, now),
-            None => Room::default().fits(charge, self.instances, now),
+            None => Headroom::default().fits(charge, self.instances, now),
         };
         charges.filter(|charge| may_matter(charge)).any(|charge| !fits(charge))
     }
 
     /// A store is about to be asked for these charges.
-    pub(super) fn ask<'a, 'c>(&'a self, charges: &'a [Charge<'c>]) -> Asked<'a, 'c> {
-        let mut rooms = self.lock();
+    pub(super) fn ask<'a, 'c>(&'a self, charges: &'a [Charge<'c>]) -> InFlight<'a, 'c> {
+        let mut headrooms = self.lock();
         for charge in charges.iter().filter(|charge| may_matter(charge)) {
-            let pending = &mut rooms.entry(charge.key.entry).pending;
+            let pending = &mut headrooms.entry(charge.key.entry).pending;
             *pending = pending.saturating_add(charge.cost);
         }
-        Asked { rooms: self, charges }
+        InFlight { headrooms: self, charges }
     }
 
     /// What a store that was asked at `now` has said about `charges`.
     pub(super) fn learn(&self, charges: &[Charge<'_>], decision: &Decision, now: Timestamp) {
-        let mut rooms = self.lock();
+        let mut headrooms = self.lock();
         for (charge, outcome) in charges.iter().zip(&decision.outcomes) {
             let is_of_store = matches!(outcome.decided_by, DecidedBy::Current | DecidedBy::Next);
             if is_of_store && may_matter(charge) {
                 let Standing { remaining, next, reset, .. } = outcome.standing;
                 let here = |instant: Timestamp| now + instant.saturating_since(decision.now);
-                let told = Told { left: remaining, next: here(next), full: here(reset) };
-                rooms.entry(charge.key.entry).told = Some(told);
+                let last = LastAnswer { left: remaining, next: here(next), full: here(reset) };
+                headrooms.entry(charge.key.entry).last = Some(last);
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Recent<u128, Room>> {
+    fn lock(&self) -> MutexGuard<'_, Recent<u128, Headroom>> {
         self.by_entry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Room {
+impl Headroom {
     /// Whether a charge fits, with those that are asked for, into this proxy's part of what is left.
     /// A part that is too small for one lets one go all the same.
     fn fits(&self, charge: &Charge<'_>, instances: NonZeroU32, now: Timestamp) -> bool {
-        let left = match self.told {
-            Some(told) if now < told.next => told.left,
-            Some(told) if now < told.full => told.left.max(1),
+        let left = match self.last {
+            Some(last) if now < last.next => last.left,
+            Some(last) if now < last.full => last.left.max(1),
             Some(_) | None => charge.quota.capacity(),
         };
         let part = left / instances;
@@ -119,11 +119,11 @@ impl Room {
     }
 }
 
-impl Drop for Asked<'_, '_> {
+impl Drop for InFlight<'_, '_> {
     fn drop(&mut self) {
-        let mut rooms = self.rooms.lock();
+        let mut headrooms = self.headrooms.lock();
         for charge in self.charges.iter().filter(|charge| may_matter(charge)) {
-            if let Some(room) = rooms.get_mut(&charge.key.entry) {
+            if let Some(room) = headrooms.get_mut(&charge.key.entry) {
                 room.pending = room.pending.saturating_sub(charge.cost);
             }
         }
@@ -155,16 +155,16 @@ mod tests {
         Quota::FixedWindow(FixedWindow { limit: 10, align: Align::FirstRequest(HOUR) })
     }
 
-    fn rooms(instances: u32) -> Rooms {
-        Rooms::new(NonZeroU32::new(instances).unwrap())
+    fn headrooms(instances: u32) -> Headrooms {
+        Headrooms::new(NonZeroU32::new(instances).unwrap())
     }
 
-    fn may_deny(rooms: &Rooms, charge: &Charge<'_>, now: Timestamp) -> bool {
-        rooms.may_deny([charge].into_iter(), now)
+    fn may_deny(headrooms: &Headrooms, charge: &Charge<'_>, now: Timestamp) -> bool {
+        headrooms.may_deny([charge].into_iter(), now)
     }
 
     /// Has a store, whose clock is a minute ahead, say what is left, and when there is more.
-    fn tell(rooms: &Rooms, charge: &Charge<'_>, left: u32, [next, full]: [Duration; 2]) {
+    fn tell(headrooms: &Headrooms, charge: &Charge<'_>, left: u32, [next, full]: [Duration; 2]) {
         let now = NOW + Duration::from_secs(60);
         let standing = Standing {
             limit: 10,
@@ -177,64 +177,64 @@ mod tests {
         let outcome = Outcome { standing, receipt: None, decided_by: DecidedBy::Current };
         let outcomes = [outcome].into_iter().collect();
         let decision = Decision { verdict: Verdict::Allow, outcomes, now };
-        rooms.learn(&[*charge], &decision, NOW);
+        headrooms.learn(&[*charge], &decision, NOW);
     }
 
     #[test]
     fn no_more_are_let_go_at_once_than_there_is_room_for() {
-        let (quota, rooms) = (ten(), rooms(1));
+        let (quota, headrooms) = (ten(), headrooms(1));
         let charge = Charge::new(key(1), &quota, 4);
         let charges = [charge];
-        assert!(!may_deny(&rooms, &charge, NOW));
-        let first = rooms.ask(&charges);
-        assert!(!may_deny(&rooms, &charge, NOW));
-        let second = rooms.ask(&charges);
-        assert!(may_deny(&rooms, &charge, NOW));
-        assert!(!may_deny(&rooms, &Charge { cost: 2, ..charge }, NOW));
-        assert!(!may_deny(&rooms, &Charge::new(key(2), &quota, 10), NOW), "of another counter");
+        assert!(!may_deny(&headrooms, &charge, NOW));
+        let first = headrooms.ask(&charges);
+        assert!(!may_deny(&headrooms, &charge, NOW));
+        let second = headrooms.ask(&charges);
+        assert!(may_deny(&headrooms, &charge, NOW));
+        assert!(!may_deny(&headrooms, &Charge { cost: 2, ..charge }, NOW));
+        assert!(!may_deny(&headrooms, &Charge::new(key(2), &quota, 10), NOW), "of another counter");
         drop((first, second));
-        assert!(!may_deny(&rooms, &charge, NOW));
-        assert!(may_deny(&rooms, &Charge { cost: 11, ..charge }, NOW), "it never fits");
+        assert!(!may_deny(&headrooms, &charge, NOW));
+        assert!(may_deny(&headrooms, &Charge { cost: 11, ..charge }, NOW), "it never fits");
     }
 
     #[test]
     fn proxy_lets_go_its_part_and_at_least_one() {
-        let (quota, rooms) = (ten(), rooms(4));
+        let (quota, headrooms) = (ten(), headrooms(4));
         let charge = Charge::new(key(1), &quota, 1);
         let charges = [charge];
-        let first = rooms.ask(&charges);
-        assert!(!may_deny(&rooms, &charge, NOW));
-        let second = rooms.ask(&charges);
-        assert!(may_deny(&rooms, &charge, NOW));
+        let first = headrooms.ask(&charges);
+        assert!(!may_deny(&headrooms, &charge, NOW));
+        let second = headrooms.ask(&charges);
+        assert!(may_deny(&headrooms, &charge, NOW));
         drop(second);
-        tell(&rooms, &charge, 3, [Duration::ZERO, HOUR]);
-        assert!(may_deny(&rooms, &charge, NOW));
+        tell(&headrooms, &charge, 3, [Duration::ZERO, HOUR]);
+        assert!(may_deny(&headrooms, &charge, NOW));
         drop(first);
-        assert!(!may_deny(&rooms, &charge, NOW));
-        assert!(!may_deny(&rooms, &Charge { cost: 3, ..charge }, NOW));
+        assert!(!may_deny(&headrooms, &charge, NOW));
+        assert!(!may_deny(&headrooms, &Charge { cost: 3, ..charge }, NOW));
     }
 
     #[test]
     fn counter_that_was_used_up_has_room_when_its_store_said_that_it_will() {
         let bucket = TokenBucket { capacity: 10, refill: 1, interval: HOUR, strict: false };
-        let (quota, rooms) = (Quota::TokenBucket(bucket), rooms(1));
+        let (quota, headrooms) = (Quota::TokenBucket(bucket), headrooms(1));
         let charge = Charge::new(key(1), &quota, 1);
-        tell(&rooms, &charge, 0, [HOUR, 10 * HOUR]);
+        tell(&headrooms, &charge, 0, [HOUR, 10 * HOUR]);
         let just_before = NOW + (HOUR - Duration::from_micros(1));
-        assert!(may_deny(&rooms, &charge, just_before));
-        assert!(!may_deny(&rooms, &charge, NOW + HOUR));
+        assert!(may_deny(&headrooms, &charge, just_before));
+        assert!(!may_deny(&headrooms, &charge, NOW + HOUR));
         let two = Charge { cost: 2, ..charge };
-        assert!(may_deny(&rooms, &two, NOW + HOUR));
-        assert!(!may_deny(&rooms, &two, NOW + 10 * HOUR));
+        assert!(may_deny(&headrooms, &two, NOW + HOUR));
+        assert!(!may_deny(&headrooms, &two, NOW + 10 * HOUR));
     }
 
     #[test]
     fn what_is_only_observed_or_costs_nothing_denies_nobody() {
-        let (quota, rooms) = (ten(), rooms(1));
+        let (quota, headrooms) = (ten(), headrooms(1));
         let charge = Charge::new(key(1), &quota, 1);
-        tell(&rooms, &charge, 0, [HOUR, HOUR]);
-        assert!(may_deny(&rooms, &charge, NOW));
-        assert!(!may_deny(&rooms, &Charge { stance: Stance::Observe, ..charge }, NOW));
-        assert!(!may_deny(&rooms, &Charge { cost: 0, ..charge }, NOW));
+        tell(&headrooms, &charge, 0, [HOUR, HOUR]);
+        assert!(may_deny(&headrooms, &charge, NOW));
+        assert!(!may_deny(&headrooms, &Charge { stance: Stance::Observe, ..charge }, NOW));
+        assert!(!may_deny(&headrooms, &Charge { cost: 0, ..charge }, NOW));
     }
 }
