@@ -20,7 +20,7 @@ use std::{
 use http::StatusCode;
 
 use self::{json::write_json, text::write_text};
-use crate::{pipe::Pipe, settings::AccessLogSettings};
+use crate::pipe::Pipe;
 
 pub use self::entry::{Decision, Denied, Entry, LimitStanding, Mode};
 
@@ -42,6 +42,15 @@ pub enum Only {
     All,
     /// Those that were denied, or would be if a limit that only counts were enforced.
     Denied,
+}
+
+/// The access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessLogSettings {
+    /// How lines look.
+    pub format: Format,
+    /// Which requests have one.
+    pub only: Only,
 }
 
 /// The log: where workers get their buffers from.

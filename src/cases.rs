@@ -277,7 +277,8 @@ mod tests {
     use super::*;
     use crate::{
         identity::{Algorithm, SigningKey},
-        policy::{Sources, load},
+        policy::load,
+        yaml::Sources,
     };
 
     /// What is said of a policy with these tests, the first of them on line 12.

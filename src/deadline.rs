@@ -14,8 +14,6 @@ use std::{
     time::Duration,
 };
 
-use crate::settings::Timeouts;
-
 pub use self::least_rate::{Arrears, LeastRate};
 
 /// How far apart ticks are.
@@ -63,19 +61,14 @@ impl Watch {
     }
 }
 
-impl Default for Ticker {
-    fn default() -> Self {
-        Ticker::new(&Timeouts::default())
-    }
-}
-
 impl Ticker {
-    /// At tick 0; it knows what `timeouts` ask of clients' bodies, whichever connection they come by.
-    pub fn new(timeouts: &Timeouts) -> Self {
+    /// At tick 0, with the rules for the bodies of requests: how long one may make no progress, and
+    /// how fast it has to come on average, if that is bounded.
+    pub fn new(patience: Duration, body_rate: Option<LeastRate>) -> Self {
         Ticker {
             now: Cell::new(0),
-            patience: timeouts.request_body,
-            body_rate: timeouts.request_body_rate,
+            patience,
+            body_rate,
             leave: Cell::new(None),
             last_call: Cell::new(NEVER),
             watches: RefCell::default(),
@@ -203,7 +196,7 @@ mod tests {
 
     #[test]
     fn deadline_passes_after_its_time_and_not_before() {
-        let ticker = Rc::new(Ticker::default());
+        let ticker = Rc::new(Ticker::new(Duration::MAX, None));
         let deadline = ticker.deadline();
         deadline.set(Duration::from_millis(250));
         for _ in 0..3 {
@@ -221,7 +214,7 @@ mod tests {
 
     #[test]
     fn dropped_deadlines_are_forgotten() {
-        let ticker = Rc::new(Ticker::default());
+        let ticker = Rc::new(Ticker::new(Duration::MAX, None));
         drop(ticker.deadline());
         ticker.tick();
         assert!(ticker.watches.borrow().is_empty());

@@ -178,6 +178,6 @@ fn sample_host(policies: &Policies) -> Result<String, QuestionError> {
 
 /// The policy for the host of a URL, as the proxy will read it.
 fn policy_for<'p>(host: &str, policies: &'p Policies) -> Option<&'p Policy> {
-    let host = crate::target::Host::parse(host.as_bytes()).ok()?;
+    let host = crate::wire::target::Host::parse(host.as_bytes()).ok()?;
     policies.for_host(Some(host.as_str()))
 }

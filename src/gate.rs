@@ -68,12 +68,13 @@ use self::{
 use crate::{
     access_log::LogBuffer,
     clock::Timestamp,
+    downstream::{Fault, Peer, client_number},
     identity::{Client, address_behind},
     policy::{Balance, Policies, Protocol, Sharing, Upstream, UpstreamPlace},
     response::{Body, Format, Rejection, grpc_status, options_asterisk, preflight_answer},
-    server::{Fault, Peer, Violation, client_number},
     store::Store,
     upstream::{ClientBody, Sender, Switch, UpstreamError, Upstreams, clean_response},
+    wire::Violation,
 };
 
 pub use self::{

@@ -2,6 +2,7 @@
 
 mod address;
 mod api_keys;
+mod auth;
 mod cache;
 mod certificate;
 mod claims;
@@ -31,6 +32,7 @@ pub use self::{
         client_address,
     },
     api_keys::{ApiKey, ApiKeyError, ApiKeys, MAX_API_KEYS_BYTES, MintError, MintedKey, NewKey},
+    auth::{AcceptedIssuers, Auth},
     cache::{Digest, TokenCache},
     certificate::{CertificateName, ClientCertificate},
     claims::Claims,

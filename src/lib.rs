@@ -4,7 +4,7 @@
 //!
 //! 1. [`server`] accepts a connection and hands it to a worker; hyper parses a request, and the
 //!    framing check beside it has seen every byte.
-//! 2. [`gate`] takes it from there, and reads from top to bottom: the request's form ([`target`]),
+//! 2. [`gate`] takes it from there, and reads from top to bottom: the request's form ([`wire`]),
 //!    its route ([`policy`]), who is calling ([`identity`]).
 //! 3. The route's limits become charges, and the [`store`] takes all of them or none, by the pure
 //!    rules of [`limit`].
@@ -26,6 +26,7 @@ pub mod cases;
 pub mod cli;
 pub mod clock;
 pub mod deadline;
+pub mod downstream;
 pub mod events;
 pub mod explain;
 pub mod gate;
@@ -39,7 +40,7 @@ pub mod response;
 pub mod server;
 pub mod settings;
 pub mod store;
-pub mod target;
 pub mod upstream;
 pub mod warning;
+pub mod wire;
 pub mod yaml;

@@ -17,7 +17,6 @@ mod own_headers;
 mod published;
 mod rate;
 mod rewrite;
-mod sources;
 mod upstream;
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
@@ -25,9 +24,9 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 use http::{HeaderName, StatusCode};
 
 use crate::{
-    identity::{IdentityRules, KeyRing, Scheme},
-    target::EncodedSlash,
+    identity::{Auth, IdentityRules, KeyRing, Scheme},
     warning::Warning,
+    wire::target::EncodedSlash,
 };
 
 pub use self::{
@@ -47,7 +46,6 @@ pub use self::{
     own_headers::OwnHeaders,
     rate::{Period, Rate, RateError},
     rewrite::{HeaderEdits, PathRewrite},
-    sources::{Endings, Inputs, Sources},
     upstream::{
         Balance, Bounds, Ejection, HealthCheck, Protocol, Retries, Server, Sharing, Transport,
         Upstream, UpstreamTls,
@@ -260,37 +258,6 @@ pub struct Route {
     pub request_headers: HeaderEdits,
     /// What is changed about the head of an upstream's response, at first.
     pub response_headers: HeaderEdits,
-}
-
-/// Whether a route looks at tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Auth {
-    /// It does not; credentials are the upstream's own affair.
-    None,
-    /// A token may be missing, not bad.
-    Optional(AcceptedIssuers),
-    /// A good token is needed.
-    Required(AcceptedIssuers),
-}
-
-/// Whose tokens a route takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AcceptedIssuers {
-    /// Every issuer of the policy.
-    All,
-    /// Only these, by position: those of [`IdentityRules::issuers`], then whoever is asked about opaque
-    /// tokens, then the API keys.
-    Only(Vec<usize>),
-}
-
-impl AcceptedIssuers {
-    /// Whether tokens of the issuer at this position are taken.
-    pub fn contains(&self, issuer: usize) -> bool {
-        match self {
-            AcceptedIssuers::All => true,
-            AcceptedIssuers::Only(issuers) => issuers.contains(&issuer),
-        }
-    }
 }
 
 /// What clients are told.

@@ -39,9 +39,9 @@ use crate::{
     cases::verify,
     clock::Timestamp,
     gate::Shared,
-    policy::{Inputs, Policies, Sources, diff},
+    policy::{Policies, diff},
     settings::{Configuration, Settings},
-    yaml::Problem,
+    yaml::{Inputs, Problem, Sources},
 };
 
 pub use self::{

@@ -14,12 +14,12 @@ mod standings;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
 
 use crate::{
+    downstream::NotGood,
     identity::{CredentialError, IdentityError, Scheme},
     policy::{AddressRefusal, HeaderProfile, Responses},
-    server::{NotGood, Violation, ViolationKind},
     store::{NoRoom, StoreError},
-    target::TargetError,
     upstream::{ConnectionNamesProtectedField, UpstreamError},
+    wire::{Violation, ViolationKind, target::TargetError},
 };
 
 use self::{

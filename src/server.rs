@@ -8,101 +8,27 @@
 //! `SO_REUSEPORT`: connections are spread evenly even when they are few, and starting the program
 //! twice on one port fails instead of splitting the traffic in silence.
 
-mod admission;
 mod connection;
-mod faults;
-mod frames;
-mod framing;
-mod growth;
 pub mod handover;
-mod head_limits;
 mod listener;
 mod opening;
-pub mod proxy_protocol;
-mod shown;
 mod socket;
 mod stream;
 mod tunnel;
 mod websocket;
 mod worker;
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
-
-use http::{HeaderMap, HeaderValue, header};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use self::{listener::Acceptor, worker::Worker};
 use crate::{
     access_log::AccessLog,
-    clock::Timestamp,
     deadline::{self, Leave},
+    downstream::{Admission, Fault},
     gate::Shared,
-    identity::ClientCertificate,
-    settings::ListenerSettings,
 };
 
-#[doc(hidden)] // for the fuzz targets
-pub use self::framing::Framing;
-pub use self::{
-    admission::{Admission, NoPlace, Place, client_number},
-    connection::{InFlight, Pace},
-    faults::{Fault, Faults},
-    framing::{Violation, ViolationKind},
-    head_limits::HeadLimits,
-    listener::{Listener, ListenerSocket},
-    shown::Shown,
-    socket::Writing,
-};
-
-/// The other end of a connection.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    /// Its address; never an IPv4 address in the guise of IPv6.
-    pub address: IpAddr,
-    /// The address as a header value, made once.
-    pub address_value: HeaderValue,
-    /// Whether it is a trusted proxy.
-    pub is_trusted: bool,
-    /// What it has shown in its handshake, if anything.
-    pub shown: Option<Arc<Shown>>,
-    /// Where it came in.
-    pub listener: Arc<ListenerSettings>,
-}
-
-impl Peer {
-    /// Says on each answer of a listener that it is only to be asked over TLS, in place of what the
-    /// upstream says of that.
-    fn mark(&self, headers: &mut HeaderMap) {
-        if let Some(hsts) = &self.listener.hsts {
-            headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
-        }
-    }
-
-    /// Its certificate, if it has shown one.
-    ///
-    /// # Errors
-    /// It was good when the connection was opened, and is not any more.
-    pub fn certificate(&self, now: Timestamp) -> Result<Option<&ClientCertificate>, NotGood> {
-        let (Some(shown), Some(tls)) = (&self.shown, &self.listener.tls) else {
-            return Ok(None);
-        };
-        if shown.is_good(tls, now) { Ok(Some(&shown.certificate)) } else { Err(NotGood) }
-    }
-
-    /// Whether nobody between it and this proxy can read along.
-    pub fn speaks_tls(&self) -> bool {
-        self.listener.tls.is_some()
-    }
-}
-
-/// A client's certificate is not good any more: it was revoked, or its authority is not trusted now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the client's certificate is not good any more")]
-pub struct NotGood;
+pub use self::listener::{Listener, ListenerSocket};
 
 /// What a server is started with.
 pub struct Server {

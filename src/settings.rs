@@ -30,11 +30,10 @@ use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 
 use crate::{
-    access_log::Format,
+    access_log::{AccessLogSettings, Format},
     identity::{ForwardedField, TrustedProxies},
-    policy::Sources,
     warning::Warning,
-    yaml::{Document, Doubts, Later, Problem, Spanned, schema_of},
+    yaml::{Document, Doubts, Later, Problem, Sources, Spanned, schema_of},
 };
 
 pub use self::{
@@ -45,8 +44,8 @@ pub use self::{
         ALPN_HTTP2, CurrentTls, Epoch, ListenAddress, ListenerSettings, Protocols, Redirect,
         Renewed,
     },
-    log::{AccessLogSettings, events_format},
-    memory::SnapshotSettings,
+    log::events_format,
+    memory::{MemoryBounds, SnapshotSettings},
     moving::{MoveMode, Moving},
     redis::{CurrentAccess, Endpoint, Primary, RedisSettings, Shard, StoreClock, Topology},
     reload::{ReloadSettings, TestsRule},

@@ -62,7 +62,7 @@ pub use self::{
     alone::Hindrance,
     counts::Counts,
     keeper::{Keeper, Saver, restore},
-    memory::{Bounds, MemoryStore},
+    memory::MemoryStore,
     moving::{Move, Obstacle},
     no_room::NoRoom,
     redis::{ReplicaLink, ServerHealth, ServerReport, ServerRole, Servers, Skew},

@@ -7,7 +7,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use crate::{clock::Timestamp, settings::Settings, yaml::Problem};
+use crate::{clock::Timestamp, yaml::Problem};
 
 /// Something that is surely not meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,14 +74,13 @@ impl Warning {
         Warning { rule, problem, condition: Condition::Always }
     }
 
-    /// Whether it holds at `now`, with the settings if there are any.
-    pub fn holds(&self, now: Timestamp, settings: Option<&Settings>) -> bool {
+    /// Whether it holds at `now`. `may_see_all_in` answers, by the settings, whether every client may
+    /// seem to come from a network.
+    pub fn holds(&self, now: Timestamp, may_see_all_in: impl FnOnce(&IpNet) -> bool) -> bool {
         match &self.condition {
             Condition::Always => true,
             Condition::From(instant) => *instant <= now,
-            Condition::Exempt(network) => {
-                settings.is_some_and(|settings| settings.may_see_all_clients_in(network))
-            }
+            Condition::Exempt(network) => may_see_all_in(network),
         }
     }
 }

@@ -14,6 +14,7 @@
 //! - `problem`: a problem, and how it is shown; `mask` and `conceal`: what is not shown of it.
 //! - `schema`: what editors check a file by.
 //! - `size`: sizes with their units.
+//! - `sources`: where files and environment variables are read from.
 //! - `suggest`: "did you mean".
 
 mod conceal;
@@ -27,6 +28,7 @@ mod node;
 mod problem;
 mod schema;
 mod size;
+mod sources;
 mod suggest;
 
 use std::fmt;
@@ -34,14 +36,13 @@ use std::fmt;
 use schemars::Schema;
 use serde::de::DeserializeOwned;
 
-use crate::policy::Sources;
-
 pub use self::decode::Later;
 pub use self::doubt::Doubts;
 pub use self::node::{Entries, Node, Span, Spanned, Value};
 pub use self::problem::Problem;
 pub use self::schema::schema_of;
 pub use self::size::Size;
+pub use self::sources::{Endings, Inputs, Sources};
 pub use self::suggest::suggest;
 
 use self::environment::Unfilled;

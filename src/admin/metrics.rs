@@ -9,8 +9,8 @@ use std::{
 use super::{Context, stores, upstreams};
 use crate::{
     clock::Timestamp,
+    downstream::Fault,
     events::Unwritten,
-    server::Fault,
     store::{NoRoom, Unanswered},
 };
 

@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, time::timeout};
 
 use super::Failure;
-use crate::{policy::Sources, settings::admin_address};
+use crate::{settings::admin_address, yaml::Sources};
 
 /// How long an answer may take, all in all, that takes no work.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,9 +8,9 @@ use std::{
 };
 
 use crate::{
-    policy::{Policies, Sources, load},
+    policy::{Policies, load},
     settings::{Configuration, Settings, read_policies, read_policies_of, read_text},
-    yaml::{Document, Problem, Value},
+    yaml::{Document, Problem, Sources, Value},
 };
 
 /// What was found at a path.

@@ -20,9 +20,10 @@ use crate::{
     clock::Clock,
     events::log_to_stderr,
     identity::SigningKey,
-    policy::{Policies, Sources, load},
+    policy::{Policies, load},
     server::handover::Inherited,
     settings::{Configuration, ListenAddress, Settings},
+    yaml::Sources,
 };
 
 /// The shipped example: what the demo enforces is what a newcomer reads.

@@ -14,8 +14,8 @@ use super::{
     configured::{Configured, is_pipe, sources_of},
 };
 use crate::{
-    policy::{Difference, Policies, Sources, diff},
-    yaml::Problem,
+    policy::{Difference, Policies, diff},
+    yaml::{Problem, Sources},
 };
 
 /// Tell what a change of policies does

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     admin::Readiness,
-    policy::Sources,
     settings::{ListenerSettings, Settings, read_text},
+    yaml::Sources,
 };
 
 /// Ask a running proxy whether it answers

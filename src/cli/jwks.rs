@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use super::Failure;
 use crate::{
     identity::{Algorithm, PublicJwk, jwk_set},
-    policy::Sources,
+    yaml::Sources,
 };
 
 /// Largest key file that is read.

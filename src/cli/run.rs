@@ -25,7 +25,6 @@ use crate::{
     events::{Events, log_to_stderr},
     gate::Shared,
     pipe::Pipe,
-    policy::Sources,
     reload::{Origin, announce},
     server::{
         Listener, Server, Stopped,
@@ -33,6 +32,7 @@ use crate::{
     },
     settings::{Configuration, ListenAddress, events_format},
     store::{Keeper, Saver},
+    yaml::Sources,
 };
 
 /// Serve

@@ -38,7 +38,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{policy::Sources, settings::Settings, yaml::Problem};
+    use crate::{settings::Settings, yaml::Problem, yaml::Sources};
 
     const KINDS: [(&str, Kind); 2] = [("policy", Kind::Policy), ("settings", Kind::Settings)];
 

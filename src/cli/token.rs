@@ -12,7 +12,7 @@ use super::Failure;
 use crate::{
     clock::Clock,
     identity::{Algorithm, SigningKey, TokenHeader},
-    policy::Sources,
+    yaml::Sources,
 };
 
 /// Largest key file that is read.

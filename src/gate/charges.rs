@@ -12,12 +12,9 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
-    identity::{Client, Identifier, Identity},
+    identity::{AcceptedIssuers, Auth, Client, Identifier, Identity},
     limit::{Charge, Key, Quota, Stance},
-    policy::{
-        AcceptedIssuers, Allowance, Auth, Cost, Enforcement, Limit, OnMissing, Policy, RefundBound,
-        Route,
-    },
+    policy::{Allowance, Cost, Enforcement, Limit, OnMissing, Policy, RefundBound, Route},
     response::Rejection,
 };
 

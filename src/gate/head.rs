@@ -8,8 +8,8 @@ use crate::{
     identity::TokenSources,
     policy::{self, PathRewrite, Policies, Policy},
     response::Rejection,
-    target::{Form, Host, check_query, form, normalize_path, request_host},
     upstream::check_connection,
+    wire::target::{Form, Host, check_query, form, normalize_path, request_host},
 };
 
 /// A head whose form is sound.

@@ -6,8 +6,7 @@
 
 use super::{charges::Charges, judge::Judge, tally::Tally, unread_scheme::warn_of_unread_scheme};
 use crate::{
-    identity::{CredentialError, Identity, IdentityError},
-    policy::Auth,
+    identity::{Auth, CredentialError, Identity, IdentityError},
     response::Rejection,
 };
 

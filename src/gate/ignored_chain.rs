@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use http::HeaderMap;
 
 use super::Shared;
-use crate::{clock::Timestamp, server::Peer, settings::ListenAddress};
+use crate::{clock::Timestamp, downstream::Peer, settings::ListenAddress};
 
 /// Warns about a field of an untrusted peer that would name other clients if the peer were trusted:
 /// once an hour in the whole process, for anybody can send one.

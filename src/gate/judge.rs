@@ -25,7 +25,7 @@ use crate::{
     policy::{self, Cors, Policy, Protocol, Responses, Route, Upstream},
     response::{Format, Rejection},
     store::Store,
-    target::Form,
+    wire::target::Form,
 };
 
 /// Decides about requests.

@@ -10,9 +10,9 @@ use super::{
     upgrade,
 };
 use crate::{
-    identity::{CallerValue, Identity},
-    policy::{Auth, Protocol, Upstream},
-    server::Peer,
+    downstream::Peer,
+    identity::{Auth, CallerValue, Identity},
+    policy::{Protocol, Upstream},
     upstream::{Forwarding, clean_request},
 };
 

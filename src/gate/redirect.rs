@@ -6,7 +6,7 @@ use super::{head::Head, judge::Outcome};
 use crate::{
     response::{Body, Rejection},
     settings::Redirect,
-    target::{Form, TargetError},
+    wire::target::{Form, TargetError},
 };
 
 /// What becomes of a sound request there. Nobody is asked who sends it, and nothing is charged.

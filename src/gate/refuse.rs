@@ -7,10 +7,10 @@ use http::{HeaderValue, Response, header};
 use super::{Arrival, Gate, X_REQUEST_ID};
 use crate::{
     access_log::{Entry, Tail},
+    downstream::Peer,
     panics::Panic,
     policy::Responses,
     response::{Body, Format, Rejection, Telling},
-    server::Peer,
 };
 
 /// How HTTP writes a date (RFC 9110 section 5.6.7).

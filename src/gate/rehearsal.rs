@@ -22,10 +22,10 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
+    downstream::Peer,
     identity::{Client, Identity, Vouched, client_address},
     policy::{Given, Policies, Route, Upstream},
     response::{Body, Rejection, options_asterisk, preflight_answer},
-    server::Peer,
     settings::ListenerSettings,
     store::Store,
     upstream::clean_response,

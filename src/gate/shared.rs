@@ -9,10 +9,10 @@ use super::{
 };
 use crate::{
     clock::{Clock, Throttle, Timestamp},
+    downstream::Admission,
     identity::{Identifier, KeyRing, TrustedProxies},
     limit::{Hashing, KeyHasher},
     policy::Policies,
-    server::Admission,
     settings::{Configuration, Limits, Settings, StoreSettings, Timeouts},
     store::{MemoryStore, Stores, restore},
     upstream::Keeper,

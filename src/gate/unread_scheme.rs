@@ -6,8 +6,7 @@ use std::time::Duration;
 use super::{Shared, charges::Charges};
 use crate::{
     clock::Throttle,
-    identity::{KNOWN_NAMES, OtherSchemes},
-    policy::Auth,
+    identity::{Auth, KNOWN_NAMES, OtherSchemes},
 };
 
 /// Time between two lines about the same scheme.

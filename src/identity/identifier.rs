@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     clock::{Throttle, Timestamp},
+    identity::{AcceptedIssuers, Auth},
     limit::Hashing,
-    policy::{AcceptedIssuers, Auth},
 };
 
 /// What identifying a request needs besides the policy and the request.

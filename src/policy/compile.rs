@@ -46,13 +46,13 @@ use self::{
     words::Names,
 };
 use super::{
-    HostPattern, Limit, Matcher, OpenParts, Policy, Route, Router, Sources, Upstream,
+    HostPattern, Limit, Matcher, OpenParts, Policy, Route, Router, Upstream,
     file::{LATER, RawPaths, RawPolicy, schema},
 };
 use crate::{
-    target::EncodedSlash,
     warning::Warning,
-    yaml::{Document, Doubts, Entries, Node, Problem, Span},
+    wire::target::EncodedSlash,
+    yaml::{Document, Doubts, Entries, Node, Problem, Sources, Span},
 };
 
 /// Compiles the policy in `text`. `file` is its path: messages show it, its stem names the policy,

@@ -14,7 +14,7 @@ use http::Method;
 use serde::{Deserialize, Serialize};
 
 use super::Networks;
-use crate::target::{EncodedSlash, normalize_path};
+use crate::wire::target::{EncodedSlash, normalize_path};
 
 /// A path pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub enum PatternError {
     NotNormal(String),
     /// Not a path at all.
     #[error("{0}")]
-    Invalid(crate::target::TargetError),
+    Invalid(crate::wire::target::TargetError),
 }
 
 impl PathPattern {

@@ -13,7 +13,8 @@ pub fn announce(settings: &Settings, policies: &Policies, now: Timestamp) {
     let of_policies = policies.iter().flat_map(|policy| &policy.warnings);
     // Overrides have lines of their own, whether they are over or not.
     let is_new = |warning: &&Warning| {
-        warning.rule != Rule::EndedOverride && warning.holds(now, Some(settings))
+        warning.rule != Rule::EndedOverride
+            && warning.holds(now, |network| settings.may_see_all_clients_in(network))
     };
     for warning in settings.warnings.iter().chain(of_policies).filter(is_new) {
         let (rule, problem) = (warning.rule.name(), &warning.problem);

@@ -14,7 +14,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use crate::policy::{Endings, Inputs};
+use crate::yaml::{Endings, Inputs};
 
 /// As many links on the way to one file are followed: more than the system itself follows.
 const MAX_LINKS: usize = 64;
@@ -119,7 +119,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::policy::Sources;
+    use crate::yaml::Sources;
 
     const YAML: Endings = Endings(&["yaml"]);
 

@@ -1,6 +1,6 @@
 //! When a change is over: nobody wants half of what an editor or a deployment is writing.
 
-use crate::policy::Inputs;
+use crate::yaml::Inputs;
 
 /// Follows a change from its first sign until it is over. Asked once in a quiet period.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ mod tests {
     use std::{fs, path::Path};
 
     use super::*;
-    use crate::policy::Sources;
+    use crate::yaml::Sources;
 
     /// What is seen of a file with this content.
     fn seen(file: &Path, content: &str) -> Inputs {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::places::Places;
-use crate::policy::Inputs;
+use crate::yaml::Inputs;
 
 /// Watches what a configuration was made of.
 pub(super) struct Watch {
@@ -88,7 +88,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::policy::Sources;
+    use crate::yaml::Sources;
 
     #[test]
     fn what_else_happens_in_the_folder_is_no_change() {

@@ -13,8 +13,8 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use super::grpc_status;
 use crate::{
     access_log::Tail,
+    downstream::{InFlight, Pace, Writing},
     gate::HeldLeases,
-    server::{InFlight, Pace, Writing},
     upstream::{DeclinedBody, Switched, UpstreamBody, UpstreamBodyError},
 };
 

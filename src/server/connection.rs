@@ -5,9 +5,9 @@
 
 mod http1;
 mod http2;
-mod pace;
 mod reading;
 mod step;
+mod stream;
 
 use std::{
     cell::Cell,
@@ -22,22 +22,21 @@ use std::{
 use http::{HeaderValue, Request, Response, StatusCode, header};
 
 use super::{
-    Fault, Peer, Place,
-    framing::Violation,
     listener::Accepted,
     opening::{Opened, open},
-    socket::{Protocol, Socket, Writing},
+    socket::{Protocol, Socket},
     tunnel::Tunnel,
 };
 use crate::{
     deadline::Ticker,
+    downstream::{Fault, InFlight, Pace, Peer, Place, Writing},
     gate::Gate,
     panics::{self, Panic},
     response::Body,
     upstream::ClientBody,
+    wire::Violation,
 };
 
-pub use self::pace::Pace;
 pub(super) use self::step::LAST_WORDS;
 
 /// Serves a connection until it closes. A panic outside of any request is its end, and nobody else's.
@@ -100,22 +99,6 @@ struct Exchange {
     in_flight: Rc<Cell<usize>>,
     /// What the connection is to become when its response has been sent.
     tunnel: Cell<Option<Box<Tunnel>>>,
-}
-
-/// Counts a request until its response has ended or was given up.
-pub struct InFlight(Rc<Cell<usize>>);
-
-impl InFlight {
-    fn new(count: &Rc<Cell<usize>>) -> Self {
-        count.set(count.get() + 1);
-        InFlight(Rc::clone(count))
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
 }
 
 /// How a client shows that it takes what it is sent.

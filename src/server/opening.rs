@@ -18,17 +18,17 @@ use tokio::io::AsyncReadExt;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{
-    Fault, NoPlace, NotGood, Peer, Place, Shown,
     listener::{Accepted, AcceptedStream},
-    proxy_protocol::{self, HeaderError, MAX_BYTES, Source},
     socket::Protocol,
     stream::{Stream, Transport},
 };
 use crate::{
     deadline::Deadline,
+    downstream::{Fault, NoPlace, NotGood, Peer, Place, Shown},
     gate::Shared,
     identity::canonical,
     settings::{ALPN_HTTP2, CurrentTls, Epoch, Protocols},
+    wire::proxy_protocol::{self, HeaderError, MAX_BYTES, Source},
 };
 
 /// A connection that is ready for requests.

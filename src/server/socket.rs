@@ -15,12 +15,15 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{
-    frames::{self, Frames},
-    framing::{Framing, Phase},
-    stream::Stream,
+use super::stream::Stream;
+use crate::{
+    deadline::Ticker,
+    downstream::Writing,
+    wire::{
+        frames::{self, Frames},
+        framing::{Framing, Phase},
+    },
 };
-use crate::deadline::Ticker;
 
 /// Which protocol a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,47 +70,6 @@ enum Closing {
     Lingering {
         discarded: usize,
     },
-}
-
-/// Whether the client takes what is written to it.
-#[derive(Debug, Default)]
-pub struct Writing {
-    is_blocked: Cell<bool>,
-    writes: Cell<u64>,
-    bytes: Cell<u64>,
-    is_lingering: Cell<bool>,
-    was_flooded: Cell<bool>,
-}
-
-impl Writing {
-    /// Set while the client takes nothing; another number for each time that it stopped.
-    pub fn stalled(&self) -> Option<u64> {
-        self.is_blocked.get().then(|| self.writes.get())
-    }
-
-    /// Bytes that it has taken so far.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes.get()
-    }
-
-    /// Set when all was said, and the client is given a little time to hear it.
-    pub(super) fn is_lingering(&self) -> bool {
-        self.is_lingering.get()
-    }
-
-    /// Set when the client sent too many frames that ask for nothing, or heads that grow too much.
-    pub(super) fn was_flooded(&self) -> bool {
-        self.was_flooded.get()
-    }
-
-    fn note(&self, written: &Poll<io::Result<usize>>) {
-        self.is_blocked.set(written.is_pending());
-        if let Poll::Ready(written) = written {
-            self.writes.set(self.writes.get().wrapping_add(1));
-            let bytes = *written.as_ref().unwrap_or(&0) as u64;
-            self.bytes.set(self.bytes.get().wrapping_add(bytes));
-        }
-    }
 }
 
 /// Longest beginning of a refused head that is kept, for the log.
@@ -212,9 +174,9 @@ impl Socket {
     fn begin_goodbye(&mut self, fault: frames::Fault) -> io::Result<()> {
         let Check::Http2 { frames, .. } = &self.check else { return Ok(()) };
         let is_flood = matches!(fault, frames::Fault::Flood | frames::Fault::Growth);
-        self.writing.was_flooded.set(is_flood);
+        self.writing.set_flooded(is_flood);
         // In the middle of a frame of ours, nothing more can be said.
-        if self.writing.is_blocked.get() {
+        if self.writing.is_blocked() {
             return Err(io::Error::other(fault));
         }
         self.closing = Closing::Telling(frames.borrow().goodbye(fault).to_vec());
@@ -236,7 +198,7 @@ impl Socket {
     /// Says the last words, shuts down, and reads what the client still sends until it closes too:
     /// it may have sent more than was read, even where it seems to be between two requests.
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.writing.is_lingering.set(true);
+        self.writing.linger();
         while let Closing::Telling(words) = &mut self.closing {
             let stream = &mut self.stream;
             if words.is_empty() {

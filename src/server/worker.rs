@@ -16,11 +16,13 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{Fault, Place, connection, listener::Accepted};
+use super::{connection, listener::Accepted};
 use crate::{
     access_log::AccessLog,
     deadline::{Leave, TICK, Ticker},
+    downstream::{Fault, Place},
     gate::{Gate, Shared},
+    settings::Timeouts,
     upstream::Upstreams,
 };
 
@@ -159,7 +161,8 @@ impl Drop for Counted {
 
 async fn serve(inbox: &mut Inbox, shared: Arc<Shared>, log: Option<&AccessLog>) {
     let Inbox { orders, connections, leave: kept } = inbox;
-    let ticker = Rc::new(Ticker::new(&shared.timeouts));
+    let Timeouts { request_body, request_body_rate, .. } = shared.timeouts;
+    let ticker = Rc::new(Ticker::new(request_body, request_body_rate));
     if let Some(leave) = *kept {
         ticker.drain(leave);
     }

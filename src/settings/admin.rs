@@ -9,10 +9,7 @@ use super::{
     Checker,
     configuration::{entry, read_text},
 };
-use crate::{
-    policy::Sources,
-    yaml::{Document, Problem, Spanned, Value},
-};
+use crate::yaml::{Document, Problem, Sources, Spanned, Value};
 
 /// Where whoever runs the proxy can ask how it is, and what it answers there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

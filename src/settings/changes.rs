@@ -100,7 +100,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::policy::Sources;
+    use crate::yaml::Sources;
 
     const RUNNING: &str = "workers: 2\nstore:\n  next: { redis: { url: redis://a, password_env: PASSWORD } }\n  percent: 5\n  mode: mirror\n";
 

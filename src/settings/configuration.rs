@@ -7,8 +7,8 @@ use std::{
 
 use super::{DEFAULT_POLICIES, Settings, beside};
 use crate::{
-    policy::{Endings, MAX_REQUESTS, Policies, Policy, Sources, load},
-    yaml::{Document, Node, Problem, Value},
+    policy::{MAX_REQUESTS, Policies, Policy, load},
+    yaml::{Document, Endings, Node, Problem, Sources, Value},
 };
 
 /// Largest settings or policy file that is read.

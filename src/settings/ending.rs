@@ -55,7 +55,7 @@ mod tests {
         Settings,
         tests::{FILE, told},
     };
-    use crate::{policy::Sources, yaml::Problem};
+    use crate::{yaml::Problem, yaml::Sources};
 
     fn parse(lines: &str) -> Result<Settings, Vec<Problem>> {
         let text = format!("version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\n{lines}\n");

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::Checker;
 use crate::{
-    server::HeadLimits,
+    wire::HeadLimits,
     yaml::{Node, Size, Spanned},
 };
 

@@ -10,19 +10,9 @@ use super::{
     configuration::{entry, read_text},
 };
 use crate::{
-    access_log::{Format, Only},
-    policy::Sources,
-    yaml::{Document, Spanned, Value},
+    access_log::{AccessLogSettings, Format, Only},
+    yaml::{Document, Sources, Spanned, Value},
 };
-
-/// The access log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AccessLogSettings {
-    /// How lines look.
-    pub format: Format,
-    /// Which requests have one.
-    pub only: Only,
-}
 
 /// How requests are logged.
 #[derive(Default, Deserialize, JsonSchema)]

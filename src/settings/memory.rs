@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Checker, beside};
-use crate::{store::Bounds, yaml::Spanned};
+use crate::yaml::Spanned;
 
 /// A file that counters are kept in from one start to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,31 @@ pub struct SnapshotSettings {
     pub file: PathBuf,
     /// How often it is written, besides at shutdown.
     pub every: Duration,
+}
+
+/// How many counters the process keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryBounds {
+    /// Of all kinds.
+    pub max_keys: usize,
+    /// Of those by what clients choose: so many of a hundred.
+    pub unverified_percent: u8,
+    /// Of those by what clients choose that one client has made: an address, a network of 64 bits in
+    /// IPv6, or a verified caller.
+    pub per_address: u32,
+}
+
+impl From<usize> for MemoryBounds {
+    /// So many counters, with the defaults for those by what clients choose.
+    fn from(max_keys: usize) -> MemoryBounds {
+        MemoryBounds { max_keys, ..MemoryBounds::DEFAULT }
+    }
+}
+
+impl MemoryBounds {
+    /// What holds unless the settings say otherwise.
+    pub const DEFAULT: MemoryBounds =
+        MemoryBounds { max_keys: 2_000_000, unverified_percent: 50, per_address: 10_000 };
 }
 
 /// Counters in the process.
@@ -47,7 +72,7 @@ pub(super) struct RawSnapshot {
     every: Option<Spanned<String>>,
 }
 
-pub(super) const DEFAULT_MAX_KEYS: usize = Bounds::DEFAULT.max_keys;
+pub(super) const DEFAULT_MAX_KEYS: usize = MemoryBounds::DEFAULT.max_keys;
 const DEFAULT_SNAPSHOT_PAUSE: Duration = Duration::from_secs(60);
 
 impl RawMemory {

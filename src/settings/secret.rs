@@ -113,11 +113,11 @@ mod tests {
     use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::Path};
 
     use crate::{
-        policy::Sources,
         settings::{
             Settings,
             tests::{settings, store, told},
         },
+        yaml::Sources,
     };
 
     /// Each secret of the settings, as it is begun to be written.

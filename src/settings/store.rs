@@ -8,13 +8,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Checker,
+    Checker, MemoryBounds,
     memory::{RawMemory, SnapshotSettings},
     moving::Moving,
     redis::{RawRedis, RedisSettings},
     unverified::{DEFAULT_NEW_PER_MINUTE, RawUnverifiedKeys},
 };
-use crate::{store::Bounds, yaml::Spanned};
+use crate::yaml::Spanned;
 
 /// Where counters live.
 #[derive(Clone, PartialEq)]
@@ -33,7 +33,7 @@ pub struct StoreSettings {
     /// Whether responses say that the store did not decide.
     pub tells_fallback: bool,
     /// Counters that the in-process store keeps at most.
-    pub bounds: Bounds,
+    pub bounds: MemoryBounds,
     /// Different counters in Redis, of those by what clients choose, that one client may ask for in a
     /// minute.
     pub new_per_minute: u32,
@@ -60,7 +60,7 @@ impl StoreSettings {
             deadline: DEFAULT_DEADLINE,
             instances: NonZeroU32::MIN,
             tells_fallback: false,
-            bounds: Bounds::DEFAULT,
+            bounds: MemoryBounds::DEFAULT,
             new_per_minute: DEFAULT_NEW_PER_MINUTE,
             snapshot: None,
         }

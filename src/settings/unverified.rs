@@ -1,11 +1,11 @@
 //! Settings of counters by what clients choose: how many there may be. Each default is written here or
-//! with [`Bounds`], once.
+//! with [`MemoryBounds`], once.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Checker;
-use crate::{store::Bounds, yaml::Spanned};
+use super::{Checker, MemoryBounds};
+use crate::yaml::Spanned;
 
 /// How many counters there may be whose names clients write themselves: by header, cookie, open host,
 /// open path, path parameter or unusual method.
@@ -40,12 +40,12 @@ impl Checker<'_> {
         &mut self,
         max_keys: usize,
         raw: &RawUnverifiedKeys,
-    ) -> (Bounds, u32) {
-        let default = Bounds::from(max_keys);
+    ) -> (MemoryBounds, u32) {
+        let default = MemoryBounds::from(max_keys);
         let percent = self.number(&raw.percent, &(1..=75), "write a number from 1 to 75");
         let per_address = self.number(&raw.per_address, &MANY, MANY_HELP);
         let new_per_minute = self.number(&raw.new_per_minute, &MANY, MANY_HELP);
-        let bounds = Bounds {
+        let bounds = MemoryBounds {
             max_keys,
             unverified_percent: percent
                 .and_then(|percent| u8::try_from(percent).ok())
@@ -59,19 +59,22 @@ impl Checker<'_> {
 #[cfg(test)]
 mod tests {
     use crate::{
-        policy::Sources,
-        settings::tests::{store, told},
-        store::Bounds,
+        settings::{
+            MemoryBounds,
+            tests::{store, told},
+        },
+        yaml::Sources,
     };
 
     #[test]
     fn what_is_left_out_has_its_default() {
         let read = |text: &str| store(text, &Sources::system()).unwrap();
         let default = read("memory: { max_keys: 80 }");
-        assert_eq!((default.bounds, default.new_per_minute), (Bounds::from(80), 1_000));
+        assert_eq!((default.bounds, default.new_per_minute), (MemoryBounds::from(80), 1_000));
         let said = "{ percent: 10, per_address: 7, new_per_minute: 3 }";
         let said = read(&format!("unverified_keys: {said}"));
-        let bounds = Bounds { unverified_percent: 10, per_address: 7, ..Bounds::DEFAULT };
+        let bounds =
+            MemoryBounds { unverified_percent: 10, per_address: 7, ..MemoryBounds::DEFAULT };
         assert_eq!((said.bounds, said.new_per_minute), (bounds, 3));
     }
 

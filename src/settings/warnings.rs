@@ -84,7 +84,7 @@ impl Settings {
     /// On a loopback address or a Unix socket that is certain. On others it is likely, where
     /// nothing but plain HTTP is spoken: then TLS ends elsewhere. A single address was surely chosen
     /// with care, and is no reason to warn.
-    pub(crate) fn may_see_all_clients_in(&self, network: &IpNet) -> bool {
+    pub fn may_see_all_clients_in(&self, network: &IpNet) -> bool {
         let ends_tls = self.listeners.iter().any(|listener| listener.tls.is_some());
         let is_whole_network = network.prefix_len() < network.max_prefix_len();
         let is_likely = !ends_tls && is_whole_network && holds_private(network);
@@ -117,7 +117,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{policy::Sources, settings::tests::FILE};
+    use crate::{settings::tests::FILE, yaml::Sources};
 
     /// Settings with these lines, the first of them on line 3.
     fn settings(lines: &str) -> Settings {

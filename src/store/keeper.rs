@@ -10,10 +10,13 @@ use std::{
 };
 
 use super::{
-    Bounds, MemoryStore,
+    MemoryStore,
     snapshot::{self, SnapshotError, Writer},
 };
-use crate::clock::{Clock, Timestamp};
+use crate::{
+    clock::{Clock, Timestamp},
+    settings::MemoryBounds,
+};
 
 /// Writes a store's counters on a thread of its own.
 pub struct Keeper {
@@ -107,7 +110,7 @@ fn save(store: &MemoryStore, file: &Path, now: Timestamp) {
 
 /// A store with the counters that `file` holds. None: there is no such file, or nothing of ours in
 /// it, which is logged.
-pub fn restore(file: &Path, bounds: Bounds, now: Timestamp) -> Option<MemoryStore> {
+pub fn restore(file: &Path, bounds: MemoryBounds, now: Timestamp) -> Option<MemoryStore> {
     match read(file, bounds, now) {
         Ok(store) => store,
         Err(error) => {
@@ -118,7 +121,11 @@ pub fn restore(file: &Path, bounds: Bounds, now: Timestamp) -> Option<MemoryStor
     }
 }
 
-fn read(file: &Path, bounds: Bounds, now: Timestamp) -> Result<Option<MemoryStore>, SnapshotError> {
+fn read(
+    file: &Path,
+    bounds: MemoryBounds,
+    now: Timestamp,
+) -> Result<Option<MemoryStore>, SnapshotError> {
     let Some(mut snapshot) = snapshot::read(file)? else { return Ok(None) };
     let store = MemoryStore::new(bounds, snapshot.secret);
     while let Some(block) = snapshot.next_block()? {
@@ -217,7 +224,7 @@ mod tests {
         }
         store.charge(&[charge(9, &quotas[0])], NOW).unwrap();
         save(&store, &file, NOW);
-        let bounds = Bounds { per_address: 3, ..Bounds::from(100) };
+        let bounds = MemoryBounds { per_address: 3, ..MemoryBounds::from(100) };
         let restored = restore(&file, bounds, NOW).unwrap();
         assert_eq!((restored.len(), restored.unverified()), (4, 3));
         restored.charge(&[chosen(2)], NOW).unwrap();

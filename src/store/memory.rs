@@ -36,9 +36,8 @@ use crate::{
     limit::{
         Algorithm, Charge, DecidedBy, Decision, Outcome, Outcomes, Quota, Stance, Standing, Verdict,
     },
+    settings::MemoryBounds,
 };
-
-pub use self::room::Bounds;
 
 const SHARDS: usize = 1024;
 
@@ -113,7 +112,7 @@ mod shard;
 
 impl MemoryStore {
     /// An empty store for at most so many counters, whose keys are hashed with `key_secret`.
-    pub fn new(bounds: impl Into<Bounds>, key_secret: [u8; 16]) -> Self {
+    pub fn new(bounds: impl Into<MemoryBounds>, key_secret: [u8; 16]) -> Self {
         let bounds = bounds.into();
         MemoryStore {
             shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(index))).collect(),

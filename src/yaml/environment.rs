@@ -10,7 +10,7 @@ use super::load;
 use super::mask::Origins;
 use super::node::{Node, Span, Value};
 use super::problem::{Problem, Source};
-use crate::policy::Sources;
+use crate::yaml::Sources;
 
 const START: &str = "${";
 const ESCAPED: &str = "$${";

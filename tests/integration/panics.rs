@@ -11,8 +11,9 @@ use tollgate::{
     access_log::Format,
     cases::verify,
     events::log_to_stderr,
-    policy::{Policies, Sources},
+    policy::Policies,
     settings::{Configuration, Settings},
+    yaml::Sources,
 };
 
 use crate::support::{Policy, Proxy, Upstream, compile, http2};

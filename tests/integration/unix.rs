@@ -10,9 +10,9 @@ use std::{
 };
 
 use tollgate::{
-    policy::Sources,
     server::Listener,
     settings::{ListenerSettings, Settings},
+    yaml::Sources,
 };
 
 use crate::support::{Policy, Proxy, Upstream, last_request};

@@ -9,10 +9,10 @@ use crate::{
         configured::{Configured, sources_of},
     },
     clock::Timestamp,
-    policy::{Policies, Policy, Sources},
+    policy::{Policies, Policy},
     settings::{Settings, read_text},
     warning::Warning,
-    yaml::Problem,
+    yaml::{Problem, Sources},
 };
 
 /// What is to be checked, and how.
@@ -151,7 +151,10 @@ impl Checked {
     }
 
     fn of_settings(file: &Path, settings: &Settings, now: Timestamp) -> Checked {
-        let holding = settings.warnings.iter().filter(|own| own.holds(now, Some(settings)));
+        let holding = settings
+            .warnings
+            .iter()
+            .filter(|own| own.holds(now, |network| settings.may_see_all_clients_in(network)));
         let listeners = settings.listeners.iter().map(|own| own.address.to_string()).collect();
         let file = file.display().to_string();
         let warnings = holding.cloned().collect();
@@ -188,7 +191,11 @@ fn check_policies(
 ) -> anyhow::Result<Vec<CheckedPolicy>> {
     let runner = Runner::start(settings)?;
     let check = |policy: &Policy| {
-        let holding = policy.warnings.iter().filter(|own| own.holds(now, settings));
+        let holding = policy.warnings.iter().filter(|own| {
+            own.holds(now, |network| {
+                settings.is_some_and(|own| own.may_see_all_clients_in(network))
+            })
+        });
         CheckedPolicy::of(policy, holding.cloned().collect(), runner.run(policy, policies))
     };
     Ok(policies.iter().map(check).collect())

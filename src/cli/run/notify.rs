@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use crate::policy::Sources;
+use crate::yaml::Sources;
 
 /// Requests are taken. Names this process as the one to watch: it may have taken over from another.
 pub(super) fn ready() {

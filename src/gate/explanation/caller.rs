@@ -9,10 +9,10 @@ use super::Findings;
 use crate::{
     gate::{charges::Charges, rehearsal::Fate, respond::Reply},
     identity::{
-        Caller, CallerKey, Credential, CredentialKind, Identity, IdentityRules, KnownToken, Place,
-        Scheme, TierSource, TokenSources, texts,
+        Auth, Caller, CallerKey, Credential, CredentialKind, Identity, IdentityRules, KnownToken,
+        Place, Scheme, TierSource, TokenSources, texts,
     },
-    policy::{Auth, KeyPart, Policy, Route, words},
+    policy::{KeyPart, Policy, Route, words},
     response::Rejection,
 };
 

@@ -10,8 +10,8 @@ use super::{Identifier, base64url};
 use crate::{
     clock::Timestamp,
     identity::{
-        IdentityError, IdentityRules, Introspection, IntrospectionError, KnownToken, Prefixes,
-        TokenError, VerifiedToken,
+        AcceptedIssuers, IdentityError, IdentityRules, Introspection, IntrospectionError,
+        KnownToken, Prefixes, TokenError, VerifiedToken,
         api_keys::ApiKeyError,
         cache::{Digest, Rejected},
         credential::{Credential, CredentialKind},
@@ -19,7 +19,6 @@ use crate::{
         issuer::Times,
         jwt::{self, Unverified},
     },
-    policy::AcceptedIssuers,
 };
 
 /// How long a token that is not good is known as such: as long as a hammering client takes to try it

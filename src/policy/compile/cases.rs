@@ -17,7 +17,7 @@ use crate::{
         Begin, Case, Expect, Given, HostPattern, MAX_REQUESTS,
         file::{RawCase, RawExpect, RawGiven, RawIdentity, RawPolicy, RawResponse},
     },
-    target::Host,
+    wire::target::Host,
     yaml::{Entries, Node, Spanned, Value, suggest},
 };
 

@@ -7,7 +7,7 @@ use http::Uri;
 use super::{Compiler, words::is_off};
 use crate::{
     policy::{Cors, OriginPattern, Origins, Preflight, file::RawCors},
-    target::Host,
+    wire::target::Host,
     yaml::{Node, Span, Spanned},
 };
 

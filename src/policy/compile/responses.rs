@@ -8,7 +8,7 @@ use super::Compiler;
 use crate::{
     identity::{Scheme, TokenSources},
     policy::{HeaderProfile, Responses, file::RawResponses},
-    target::{EncodedSlash, normalize_path},
+    wire::target::{EncodedSlash, normalize_path},
     yaml::Spanned,
 };
 

@@ -9,7 +9,7 @@ use crate::{
         HeaderEdits, PathPattern, PathRewrite,
         file::{RawHeaderEdits, RawRoute},
     },
-    target::{EncodedSlash, normalize_path},
+    wire::target::{EncodedSlash, normalize_path},
     yaml::{Entries, Node, Spanned, Value},
 };
 

@@ -6,10 +6,9 @@ use http::{HeaderName, Method};
 
 use super::{Compiler, WrittenNames, words::Names};
 use crate::{
-    identity::{CallerKey, IdentityRules, Tiers},
+    identity::{AcceptedIssuers, Auth, CallerKey, IdentityRules, Tiers},
     policy::{
-        AcceptedIssuers, Auth, Cors, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern,
-        Route,
+        Cors, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Route,
         file::{RawPolicy, RawRoute},
     },
     yaml::{Node, Spanned, Value, suggest},
@@ -211,8 +210,8 @@ impl Compiler<'_> {
             Some(rest) => (rest, true),
             None => (lower, false),
         };
-        let is_host =
-            crate::target::Host::parse(name.as_bytes()).is_ok_and(|host| host.as_str() == name);
+        let is_host = crate::wire::target::Host::parse(name.as_bytes())
+            .is_ok_and(|host| host.as_str() == name);
         if !is_host || name.contains('*') {
             let message = format!("`{}` is not a host", raw.value);
             self.refuse(

@@ -15,7 +15,7 @@ use crate::{
         Balance, Bounds, Protocol, Server, Sharing, Transport, Upstream,
         file::{LATER, RawServer, RawUpstream},
     },
-    target::Host,
+    wire::target::Host,
     yaml::{Node, Span, Spanned, Value},
 };
 

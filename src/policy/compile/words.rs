@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use super::Compiler;
 use crate::{
     policy::{file::LATER, rate::parse_count},
-    target::Host,
     upstream::is_reserved,
+    wire::target::Host,
     yaml::{Node, Spanned, Value, suggest},
 };
 

@@ -16,7 +16,7 @@ use crate::{
         OtherSchemes, Scheme,
     },
     policy::{CallerName, HeaderProfile, Limit, Listed, OnMissing, Policy},
-    target::EncodedSlash,
+    wire::target::EncodedSlash,
 };
 
 /// Something that is otherwise.

@@ -7,7 +7,8 @@ use http::Method;
 use proptest::prelude::*;
 
 use super::*;
-use crate::policy::{Request, Sources, load};
+use crate::policy::{Request, load};
+use crate::yaml::Sources;
 
 fn sources() -> Sources {
     Sources::system().with_variable("SECRET", "a secret that is long enough for it")

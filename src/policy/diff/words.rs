@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use super::seats::{Source, place};
 use crate::{
-    identity::{Caller, CallerKey, ClaimRules, IdentityRules, TierSource, Tiers},
+    identity::{
+        AcceptedIssuers, Auth, Caller, CallerKey, ClaimRules, IdentityRules, TierSource, Tiers,
+    },
     limit::{Align, FixedWindow, Quota, WhenFull},
     policy::{
-        AcceptedIssuers, Auth, Cors, Cost, Enforcement, HeaderEdits, HostPattern, KeyPart,
-        OriginPattern, Origins, Per, Period, Policy, Preflight, Refund, Statuses,
+        Cors, Cost, Enforcement, HeaderEdits, HostPattern, KeyPart, OriginPattern, Origins, Per,
+        Period, Policy, Preflight, Refund, Statuses,
     },
 };
 

@@ -26,13 +26,11 @@ use super::{
 };
 use crate::{
     deadline::Deadline,
+    downstream::Fault,
     response::Rejection,
-    server::{
-        Fault,
-        framing::{Framing, Phase},
-        socket::Socket,
-    },
+    server::socket::Socket,
     upstream::ClientBody,
+    wire::framing::{Framing, Phase},
 };
 
 /// Least room for what is read and written. The engine has one bound for both.

@@ -15,21 +15,21 @@ use hyper_util::rt::TokioIo;
 
 use super::{
     ClientPace, Exchange,
-    pace::{Pace, run},
     reading::Reading,
     step::{LAST_WORDS, Reader, Step},
+    stream::run,
 };
 use crate::{
     deadline::{Deadline, Ticker},
+    downstream::{Fault, Pace},
     gate::Gate,
-    server::{
-        Fault,
-        frames::{Frames, Phase},
-        head_limits::{LIST_OVERHEAD, head_bytes},
-        socket::Socket,
-    },
+    server::socket::Socket,
     settings::Limits,
     upstream::ClientBody,
+    wire::{
+        frames::{Frames, Phase},
+        head_limits::{LIST_OVERHEAD, head_bytes},
+    },
 };
 
 /// What a stream may hold of a response that the client has room for and the socket has not.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::reading::Reading;
-use crate::{deadline::Deadline, server::socket::Writing, settings::Timeouts};
+use crate::{deadline::Deadline, downstream::Writing, settings::Timeouts};
 
 /// What a connection is in the middle of. A number tells one from the next of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use rcgen::{
 use super::*;
 use crate::{
     clock::Clock,
-    policy::Sources,
     settings::{
         Settings,
         tests::{FILE, told},
     },
+    yaml::Sources,
 };
 
 /// One of version 1, as `openssl ca` writes it without `crlnumber`.
@@ -124,7 +124,7 @@ fn warned_of_lists(fields: &str) -> Vec<String> {
     ));
     let warnings = settings.unwrap_or_else(|told| panic!("{told:?}")).warnings;
     let now = Clock::System.now();
-    let warnings = warnings.iter().filter(|warning| warning.holds(now, None));
+    let warnings = warnings.iter().filter(|warning| warning.holds(now, |_| false));
     warnings.map(|warning| warning.problem.message().to_owned()).collect()
 }
 

@@ -2,12 +2,11 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    policy::Sources,
     settings::{
         StoreKind, StoreSettings,
         tests::{store, told},
     },
-    yaml::Problem,
+    yaml::{Problem, Sources},
 };
 
 fn sources() -> Sources {

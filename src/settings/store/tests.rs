@@ -2,12 +2,11 @@ use std::{num::NonZeroU32, path::Path, time::Duration};
 
 use super::*;
 use crate::{
-    policy::Sources,
     settings::{
         MoveMode, Settings,
         tests::{FILE, store, told},
     },
-    yaml::Problem,
+    yaml::{Problem, Sources},
 };
 
 fn sources() -> Sources {

@@ -12,32 +12,7 @@ use std::sync::{
 
 use smallvec::SmallVec;
 
-use crate::{limit::Origin, store::NoRoom};
-
-/// How many counters the process keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// Of all kinds.
-    pub max_keys: usize,
-    /// Of those by what clients choose: so many of a hundred.
-    pub unverified_percent: u8,
-    /// Of those by what clients choose that one client has made: an address, a network of 64 bits in
-    /// IPv6, or a verified caller.
-    pub per_address: u32,
-}
-
-impl From<usize> for Bounds {
-    /// So many counters, with the defaults for those by what clients choose.
-    fn from(max_keys: usize) -> Bounds {
-        Bounds { max_keys, ..Bounds::DEFAULT }
-    }
-}
-
-impl Bounds {
-    /// What holds unless the settings say otherwise.
-    pub const DEFAULT: Bounds =
-        Bounds { max_keys: 2_000_000, unverified_percent: 50, per_address: 10_000 };
-}
+use crate::{limit::Origin, settings::MemoryBounds, store::NoRoom};
 
 /// Verified, addresses, networks, chosen: see [`Origin`].
 const RANKS: usize = 4;
@@ -77,8 +52,8 @@ struct Shared {
 pub(super) type Needs = SmallVec<[Tag; 4]>;
 
 impl Room {
-    pub(super) fn new(bounds: Bounds) -> Room {
-        let Bounds { max_keys, unverified_percent, per_address } = bounds;
+    pub(super) fn new(bounds: MemoryBounds) -> Room {
+        let MemoryBounds { max_keys, unverified_percent, per_address } = bounds;
         let reserve = max_keys / RESERVE;
         let (addresses, networks) = (max_keys - reserve, max_keys - 2 * reserve);
         let chosen = (max_keys as u128 * u128::from(unverified_percent)).div_ceil(100) as usize;
@@ -218,7 +193,7 @@ mod tests {
 
     /// A store of 80 counters, of which 40 may be chosen, 10 by each client.
     fn room() -> Room {
-        Room::new(Bounds { max_keys: 80, unverified_percent: 50, per_address: 10 })
+        Room::new(MemoryBounds { max_keys: 80, unverified_percent: 50, per_address: 10 })
     }
 
     /// Adds counters until there is no room, and tells how many there was room for, and why no more.

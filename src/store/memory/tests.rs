@@ -170,7 +170,7 @@ fn full_store_leaves_out_what_may_be_left_out() {
 #[test]
 fn no_client_gets_past_a_limit_by_what_it_chooses() {
     let five = fixed(5);
-    let bounds = Bounds { max_keys: 100, unverified_percent: 50, per_address: 2 };
+    let bounds = MemoryBounds { max_keys: 100, unverified_percent: 50, per_address: 2 };
     let store = MemoryStore::new(bounds, [0; 16]);
     let chosen = |owner: u32, by: u128| Charge {
         origin: Origin::Chosen { by },

@@ -18,8 +18,8 @@ use hyper::body::Incoming;
 use super::trailers::{is_told_at_the_end, with_trailers};
 use crate::{
     deadline::{Arrears, Deadline, Ticker},
+    downstream::Pace,
     policy::{OwnHeaders, Upstream},
-    server::Pace,
     upstream::UpstreamError,
 };
 

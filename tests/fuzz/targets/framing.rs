@@ -15,7 +15,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use libfuzzer_sys::fuzz_target;
 use tollgate::{
-    server::{Framing, Violation},
+    wire::{Framing, Violation},
     settings::Limits,
 };
 

@@ -8,7 +8,8 @@ use std::{net::IpAddr, path::Path};
 use http::Method;
 use libfuzzer_sys::fuzz_target;
 use tollgate::{
-    policy::{Policies, Request, Sources, load},
+    policy::{Policies, Request, load},
+    yaml::Sources,
     target::{EncodedSlash, normalize_path},
 };
 

@@ -14,7 +14,8 @@ use libfuzzer_sys::fuzz_target;
 use tollgate::{
     clock::{Clock, Timestamp},
     gate::{Draft, Explanation, Prospect, Rehearsal, Shared},
-    policy::{Policies, Sources, load},
+    policy::{Policies, load},
+    yaml::Sources,
     target::{EncodedSlash, normalize_path},
 };
 

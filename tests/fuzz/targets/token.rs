@@ -8,12 +8,7 @@ use std::{net::IpAddr, path::Path, sync::LazyLock};
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
-use tollgate::{
-    clock::{Clock, Timestamp},
-    gate::Shared,
-    identity::{Algorithm, Client, SigningKey},
-    policy::{AcceptedIssuers, Auth, Policy, Sources, load},
-};
+use tollgate::{clock::{Clock, Timestamp}, gate::Shared, identity::{Algorithm, Client, SigningKey, AcceptedIssuers, Auth}, policy::{Policy, load}, yaml::Sources};
 
 const SECRET: &str = "a secret of more than 32 bytes, is it not";
 

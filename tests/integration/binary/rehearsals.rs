@@ -5,7 +5,8 @@ use std::{fs, path::Path};
 use serde_json::{Map, Value, json};
 use tollgate::{
     identity::SigningKey,
-    policy::{Begin, Case, Sources, load},
+    policy::{Begin, Case, load},
+    yaml::Sources,
 };
 
 use super::{Folder, POLICY, Running, assert_exit, send, text};

@@ -1,6 +1,6 @@
 //! How many connections there may be: past that, they are closed as they are made.
 
-use tollgate::server::Fault;
+use tollgate::downstream::Fault;
 
 use crate::support::{Client, Policy, Proxy, Upstream, eventually, frames::Frames, get};
 

@@ -30,9 +30,9 @@ use tollgate::{
         Key, KeyHasher, LimitId, Outcome, OwnedCharge, Quota, Receipt, Retry, SlidingLog,
         SlidingWindow, Standing, TokenBucket, Verdict,
     },
-    policy::Sources,
     settings::Settings,
     store::{Adjustment, MemoryStore, Store, Stores},
+    yaml::Sources,
 };
 
 use crate::support::{Cluster, MINUTE, PATIENCE, Redis, SECOND, START, Shards};

@@ -16,12 +16,14 @@ use tokio::sync::oneshot;
 use tollgate::{
     access_log::AccessLog,
     clock::{Clock, Timestamp},
+    downstream::Faults,
     gate::{Refunds, Shared},
     pipe::Pipe,
-    policy::{Policies, Sources, load},
-    server::{Faults, Listener, Server, Stopped},
+    policy::{Policies, load},
+    server::{Listener, Server, Stopped},
     settings::{Configuration, Settings},
     store::Stores,
+    yaml::Sources,
 };
 
 use super::{

@@ -7,7 +7,7 @@ use std::thread;
 use bytes::Bytes;
 use h2::server::Builder;
 use http::Response;
-use tollgate::server::Fault;
+use tollgate::downstream::Fault;
 
 use super::{
     before, before_urls,

@@ -224,7 +224,7 @@ proptest! {
              routes: [{{ match: {{ path: /** }}, strip_prefix: \"{strip}\", add_prefix: \"{add}\" }}]\n"
         );
         let normal = |path: &str| {
-            let normal = crate::target::normalize_path(path, EncodedSlash::Keep);
+            let normal = crate::wire::target::normalize_path(path, EncodedSlash::Keep);
             normal.map(std::borrow::Cow::into_owned)
         };
         if let (Ok(policy), Ok(path)) = (try_load(&text), normal(&path)) {

@@ -2,9 +2,8 @@
 //! as many of them as it likes where no limit by address stands beside.
 
 use crate::{
-    policy::{
-        Auth, Enforcement, KeyPart, Limit, Policy, Route, compile::Compiler, file::RawPolicy,
-    },
+    identity::Auth,
+    policy::{Enforcement, KeyPart, Limit, Policy, Route, compile::Compiler, file::RawPolicy},
     warning::Rule,
 };
 

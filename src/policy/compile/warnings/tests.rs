@@ -2,12 +2,7 @@
 
 use std::path::Path;
 
-use crate::{
-    clock::Timestamp,
-    policy::{Sources, load},
-    settings::Settings,
-    warning::Rule,
-};
+use crate::{clock::Timestamp, policy::load, settings::Settings, warning::Rule, yaml::Sources};
 
 /// 2026-06-01T00:00:00Z.
 const NOW: Timestamp = Timestamp::from_secs(1_780_272_000);
@@ -29,7 +24,10 @@ fn warned_with(lines: &str, settings: Option<&Settings>) -> Vec<String> {
     let sources = Sources::system().with_variable("SECRET", "a secret that is long enough for it");
     let policy = load(Path::new("api.yaml"), &format!("{START}{lines}\n"), &sources);
     let policy = policy.unwrap_or_else(|problems| panic!("{lines}\n{}", problems[0]));
-    let holding = policy.warnings.iter().filter(|warning| warning.holds(NOW, settings));
+    let holding = policy.warnings.iter().filter(|warning| {
+        warning
+            .holds(NOW, |network| settings.is_some_and(|own| own.may_see_all_clients_in(network)))
+    });
     let told = holding.map(|warning| {
         let problem = &warning.problem;
         format!("{}:{} {}", problem.line(), problem.column(), warning.rule.name())

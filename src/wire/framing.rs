@@ -60,7 +60,7 @@ pub struct Taken {
 
 /// What a connection is in the middle of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub enum Phase {
     /// Between messages: nothing of the next one was read.
     Idle,
     /// A request head began and is not complete.
@@ -169,7 +169,7 @@ impl Framing {
     }
 
     /// Why a head was refused, if that is what happened: hyper never sees it whole.
-    pub(super) fn refused_head(&self) -> Option<Violation> {
+    pub fn refused_head(&self) -> Option<Violation> {
         self.refused.filter(|(request, _)| *request > self.heads).map(|(_, violation)| violation)
     }
 
@@ -188,7 +188,7 @@ impl Framing {
     }
 
     /// What the connection is in the middle of: which of the deadlines runs.
-    pub(super) fn phase(&self) -> Phase {
+    pub fn phase(&self) -> Phase {
         match self.expect {
             // An empty line before a request is not yet a request.
             Expect::Line(Line::Request) if self.partial.is_empty() => Phase::Idle,
@@ -205,7 +205,7 @@ impl Framing {
     }
 
     /// Ignores all that follows: after a 101, or a CONNECT that was granted, it is no HTTP.
-    pub(super) fn detach(&mut self) {
+    pub fn detach(&mut self) {
         self.expect = Expect::Nothing;
         self.partial = Vec::new();
     }

@@ -21,7 +21,7 @@ pub struct HeadLimits {
 /// What a field line has beside its name and value: a colon, a space and the line's end.
 const FIELD_OVERHEAD: usize = 4;
 /// The same as HTTP/2 counts it.
-pub(super) const LIST_OVERHEAD: usize = 32;
+pub const LIST_OVERHEAD: usize = 32;
 
 impl HeadLimits {
     /// Holds a head of HTTP/2 to what one of HTTP/1 is held to, and to `max_list` bytes, as HTTP/2
@@ -29,7 +29,7 @@ impl HeadLimits {
     ///
     /// # Errors
     /// The limit that it goes beyond, or that it has a scheme that is none of HTTP's.
-    pub(super) fn check(&self, parts: &Parts, max_list: usize) -> Result<(), Violation> {
+    pub fn check(&self, parts: &Parts, max_list: usize) -> Result<(), Violation> {
         // Where it names no authority, the scheme is not handed on; nor has CONNECT one.
         let is_http = matches!(parts.uri.scheme_str(), Some("http" | "https"));
         if !is_http && parts.uri.authority().is_some() && parts.method != Method::CONNECT {
@@ -59,7 +59,7 @@ impl HeadLimits {
 }
 
 /// Bytes of fields as HTTP/1.1 writes them.
-pub(super) fn fields_bytes(fields: &HeaderMap) -> usize {
+pub fn fields_bytes(fields: &HeaderMap) -> usize {
     fields.iter().map(field_bytes).sum()
 }
 
@@ -68,7 +68,7 @@ fn field_bytes((name, value): (&HeaderName, &HeaderValue)) -> usize {
 }
 
 /// Bytes of a head as HTTP/1.1 writes it, but for what every head begins with.
-pub(super) fn head_bytes<B>(request: &Request<B>) -> usize {
+pub fn head_bytes<B>(request: &Request<B>) -> usize {
     target_bytes(request.uri()) + fields_bytes(request.headers())
 }
 

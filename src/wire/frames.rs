@@ -13,7 +13,7 @@ use super::growth::Growth;
 
 /// Follows the frames that a client sends.
 #[derive(Debug)]
-pub(super) struct Frames {
+pub struct Frames {
     /// Bytes to come of what is not looked into: the preface, then each frame's payload.
     skip: u32,
     /// The frame head that is being read.
@@ -37,7 +37,7 @@ pub(super) struct Frames {
 
 /// What the connection is in the middle of, as far as the client owes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub enum Phase {
     /// The client's first SETTINGS.
     Opening,
     /// Nothing.
@@ -48,7 +48,7 @@ pub(super) enum Phase {
 
 /// Why the connection is to be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
+pub enum Fault {
     /// The client has spent all that it had.
     #[error("too many frames that ask for nothing")]
     Flood,
@@ -88,7 +88,7 @@ const END_HEADERS: u8 = 0x4;
 impl Frames {
     /// A connection of which nothing was read yet, not even the preface, at this tick. Heads of up to
     /// `head_bytes` are fine, and so are as many `streams` at once.
-    pub(super) fn new(now: u32, (head_bytes, streams): (u32, u32)) -> Self {
+    pub fn new(now: u32, (head_bytes, streams): (u32, u32)) -> Self {
         Frames {
             skip: PREFACE_BYTES,
             head: [0; HEAD_BYTES],
@@ -106,7 +106,7 @@ impl Frames {
     }
 
     /// What the client owes.
-    pub(super) fn phase(&self) -> Phase {
+    pub fn phase(&self) -> Phase {
         self.phase
     }
 
@@ -114,7 +114,7 @@ impl Frames {
     ///
     /// # Errors
     /// The client has gone too far: the connection is to be ended.
-    pub(super) fn read(&mut self, mut bytes: &[u8], now: u32) -> Result<(), Fault> {
+    pub fn read(&mut self, mut bytes: &[u8], now: u32) -> Result<(), Fault> {
         loop {
             let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
             bytes = bytes.get(skipped..).unwrap_or_default();
@@ -137,29 +137,29 @@ impl Frames {
 
     /// Takes what a head, or trailers, have become: so many bytes as HTTP/1.1 writes them. The
     /// connection may be at fault after that.
-    pub(super) fn take_fields(&mut self, bytes: usize) {
+    pub fn take_fields(&mut self, bytes: usize) {
         if !self.growth.take(bytes) {
             self.fault.get_or_insert(Fault::Growth);
         }
     }
 
     /// What the connection was found at fault for.
-    pub(super) fn fault(&self) -> Option<Fault> {
+    pub fn fault(&self) -> Option<Fault> {
         self.fault
     }
 
     /// The upstream's answer has ended, which is what the connection is for.
-    pub(super) fn pay_response(&mut self) {
+    pub fn pay_response(&mut self) {
         self.pay(A_RESPONSE);
     }
 
     /// So many bytes of a response are on their way: the client will say that it has read them.
-    pub(super) fn pay_part(&mut self, bytes: usize) {
+    pub fn pay_part(&mut self, bytes: usize) {
         self.pay(A_PART.saturating_add(u32::try_from(bytes / 256).unwrap_or(BUDGET)));
     }
 
     /// The GOAWAY that ends the connection for this (RFC 9113 section 6.8).
-    pub(super) fn goodbye(&self, fault: Fault) -> [u8; 17] {
+    pub fn goodbye(&self, fault: Fault) -> [u8; 17] {
         let error = match fault {
             Fault::Flood | Fault::Growth => ENHANCE_YOUR_CALM,
             Fault::NoSettings => PROTOCOL_ERROR,

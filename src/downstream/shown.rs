@@ -26,11 +26,7 @@ pub struct Shown {
 
 impl Shown {
     /// One that was found good by the rules of `epoch`. None: its time is over.
-    pub(super) fn read(
-        chain: &[CertificateDer<'_>],
-        epoch: Epoch,
-        now: Timestamp,
-    ) -> Option<Shown> {
+    pub fn read(chain: &[CertificateDer<'_>], epoch: Epoch, now: Timestamp) -> Option<Shown> {
         Some(Shown {
             certificate: ClientCertificate::read(chain.first()?, now)?,
             chain: chain.iter().map(|certificate| certificate.clone().into_owned()).collect(),

@@ -184,7 +184,7 @@ mod tests {
     use rustix::fs::{CWD, Mode, mkfifoat};
 
     use super::*;
-    use crate::policy::Sources;
+    use crate::yaml::Sources;
 
     const YAML: Endings = Endings(&["yaml"]);
 

@@ -1,0 +1,90 @@
+//! The pace of an HTTP/2 response: whether its client grants it room, and what it gives back to the
+//! client's budget of frames.
+//!
+//! A stream that may not send is not polled, so nothing of the upstream's answer is read meanwhile;
+//! but its task, its upstream connection and the little that was read wait as long as the client
+//! likes. So who grants nothing for long, or too little for what waits, loses that stream and no
+//! other.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+use http::HeaderMap;
+
+use crate::wire::{frames::Frames, head_limits::fields_bytes};
+
+/// Largest part of a response that is given to the protocol engine at once: what a stream holds when
+/// its client stops reading. It is the largest frame that every client takes.
+pub const PART_BYTES: usize = 16 * 1024;
+
+/// The pace of one response.
+#[derive(Debug)]
+pub struct Pace {
+    frames: Rc<RefCell<Frames>>,
+    /// Parts that the client was given.
+    parts: Cell<u64>,
+    /// Bytes of them.
+    bytes: Cell<u64>,
+    /// Whether it is the client's turn: the engine has a part and does not ask for more.
+    is_waiting: Cell<bool>,
+}
+
+impl Pace {
+    /// That of a stream of the connection whose frames are counted in `frames`.
+    pub fn new(frames: &Rc<RefCell<Frames>>) -> Self {
+        Pace {
+            frames: Rc::clone(frames),
+            parts: Cell::new(0),
+            bytes: Cell::new(0),
+            is_waiting: Cell::new(false),
+        }
+    }
+
+    /// Largest part that may be given at once.
+    pub fn part_bytes(&self) -> usize {
+        PART_BYTES
+    }
+
+    /// A part of the response was given to the engine.
+    pub fn give(&self, bytes: usize) {
+        self.frames.borrow_mut().pay_part(bytes);
+        self.parts.set(self.parts.get().wrapping_add(1));
+        self.bytes.set(self.bytes.get().wrapping_add(bytes as u64));
+        self.is_waiting.set(true);
+    }
+
+    /// The engine asks for a part that the upstream has not sent yet.
+    pub fn ask(&self) {
+        self.is_waiting.set(false);
+    }
+
+    /// The response has ended.
+    pub fn end(&self) {
+        self.frames.borrow_mut().pay_response();
+        self.is_waiting.set(false);
+    }
+
+    /// Takes trailers of the request; false if the client is not to be served any more.
+    #[must_use]
+    pub fn take_trailers(&self, trailers: &HeaderMap) -> bool {
+        self.frames.borrow_mut().take_fields(fields_bytes(trailers));
+        !self.is_over()
+    }
+
+    /// Whether nobody reads any more what is written to the connection.
+    pub fn is_over(&self) -> bool {
+        self.frames.borrow().fault().is_some()
+    }
+
+    /// Bytes that the engine was given so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    /// The number of the part that waits for the client, if one does.
+    pub fn waiting_part(&self) -> Option<u64> {
+        self.is_waiting.get().then(|| self.parts.get())
+    }
+}

@@ -1,0 +1,32 @@
+//! Whether a route needs a token, and whose tokens it takes.
+
+/// Whether a route looks at tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Auth {
+    /// It does not; credentials are the upstream's own affair.
+    None,
+    /// A token may be missing, not bad.
+    Optional(AcceptedIssuers),
+    /// A good token is needed.
+    Required(AcceptedIssuers),
+}
+
+/// Whose tokens a route takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AcceptedIssuers {
+    /// Every issuer of the policy.
+    All,
+    /// Only these, by position: those of [`IdentityRules::issuers`](super::IdentityRules::issuers), then whoever is asked about opaque
+    /// tokens, then the API keys.
+    Only(Vec<usize>),
+}
+
+impl AcceptedIssuers {
+    /// Whether tokens of the issuer at this position are taken.
+    pub fn contains(&self, issuer: usize) -> bool {
+        match self {
+            AcceptedIssuers::All => true,
+            AcceptedIssuers::Only(issuers) => issuers.contains(&issuer),
+        }
+    }
+}

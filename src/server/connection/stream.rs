@@ -1,0 +1,67 @@
+//! One stream of HTTP/2, driven until it ends or its client is too slow.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    rc::Rc,
+    task::Poll,
+};
+
+use super::reading::Reading;
+use crate::{
+    deadline::{Deadline, Ticker},
+    downstream::{Fault, Pace},
+    gate::Gate,
+    panics::{self, Panic},
+};
+
+/// Runs a stream until it ends, or its client has granted nothing for too long, or too little for the
+/// time that it took; then the stream is dropped, which resets it.
+pub(super) async fn run(
+    stream: impl Future<Output = ()>,
+    pace: Rc<Pace>,
+    (gate, ticker): (Rc<Gate>, Rc<Ticker>),
+) {
+    let mut stream = pin!(stream);
+    // Most streams end without ever waiting for their client.
+    let mut deadline: Option<Deadline> = None;
+    let (mut waited_for, mut reading) = (None, Reading::default());
+    let is_ended = poll_fn(|context| {
+        if pace.is_over() {
+            return Poll::Ready(true);
+        }
+        let polled = panics::catch(|| stream.as_mut().poll(context));
+        let polled = polled.unwrap_or_else(|panic| {
+            gate.shared().admission.faults().count(Fault::RequestPanic);
+            let Panic { message, place, backtrace } = panic;
+            let backtrace = backtrace.as_deref();
+            tracing::error!(panic = message, place, backtrace, "an HTTP/2 stream has panicked");
+            Poll::Ready(())
+        });
+        if polled.is_ready() {
+            return Poll::Ready(true);
+        }
+        let part = pace.waiting_part();
+        if part.is_none() {
+            if waited_for.take().is_some()
+                && let Some(deadline) = &deadline
+            {
+                reading.end_to_wait(ticker.now(), pace.bytes(), &gate.shared().timeouts);
+                // One that has passed would wake the stream at each tick.
+                deadline.clear();
+            }
+            return Poll::Pending;
+        }
+        let deadline = deadline.get_or_insert_with(|| ticker.deadline());
+        if part != waited_for {
+            waited_for = part;
+            let timeouts = &gate.shared().timeouts;
+            // This counts the latest part, which was not taken yet, in place of the first.
+            deadline.set(reading.begin_to_wait(ticker.now(), pace.bytes(), timeouts));
+        }
+        if deadline.poll_passed(context) { Poll::Ready(false) } else { Poll::Pending }
+    });
+    if !is_ended.await {
+        gate.shared().admission.faults().count(Fault::SlowReader);
+    }
+}
