@@ -7,7 +7,7 @@
 //! hundred control frames a second are free, and each response pays for more than it causes.
 //!
 //! Only the heads of frames are looked at, 9 bytes each; whether they make sense is for the engine to
-//! say. What it has made of a block of fields is told here, see [`Growth`].
+//! say. What it has made of a block of fields is told here, see `growth.rs`.
 
 use super::growth::Growth;
 
