@@ -2,6 +2,7 @@
 
 mod call;
 mod check;
+mod completions;
 mod configured;
 mod demo;
 mod diff;
@@ -9,6 +10,7 @@ mod explain;
 mod health;
 mod jwks;
 mod key;
+mod man;
 mod reload;
 mod run;
 mod schema;
@@ -49,6 +51,8 @@ enum Command {
     Schema(schema::Arguments),
     Key(Box<key::Arguments>),
     Jwks(jwks::Arguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
 }
 
 /// Why a command did not succeed.
@@ -127,6 +131,8 @@ pub fn run(
         Command::Schema(arguments) => schema::run(&arguments, output),
         Command::Key(arguments) => key::run(&arguments, output),
         Command::Jwks(arguments) => jwks::run(&arguments, output),
+        Command::Completions(arguments) => completions::run(&arguments, output),
+        Command::Man(arguments) => man::run(&arguments, output),
     }
 }
 

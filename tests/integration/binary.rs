@@ -18,6 +18,7 @@ mod key;
 mod key_rotation;
 mod literal_secrets;
 mod moving;
+mod packaging;
 mod readme;
 mod rehearsals;
 mod reload;

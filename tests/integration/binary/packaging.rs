@@ -1,0 +1,96 @@
+//! What packages ship beside the binary: completions for shells, and the manual.
+
+use std::{collections::BTreeSet, fs, io::Write, process::Command};
+
+use super::{Folder, assert_exit, text};
+use crate::support::Upstream;
+
+/// The commands, as `--help` lists them.
+fn commands(folder: &Folder) -> BTreeSet<String> {
+    let help = folder.run(&["--help"]);
+    let (_, list) = text(&help.stdout).split_once("Commands:\n").unwrap();
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
+}
+
+fn folder() -> Folder {
+    Folder::before(&Upstream::start())
+}
+
+/// What bash completes a line of these words to, by the script of `tollgate completions bash`.
+fn completed_by_bash(script: &[u8], words: &[&str]) -> BTreeSet<String> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(script).unwrap();
+    let last = words.len() - 1;
+    let line = format!(
+        "source {file}; COMP_WORDS=({words}); COMP_CWORD={last}; \
+         _tollgate tollgate '{word}' '{before}'; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        file = file.path().display(),
+        words = words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+        word = words[last],
+        before = words[last - 1],
+    );
+    let output = Command::new("bash").args(["-c", &line]).output().unwrap();
+    assert!(output.status.success(), "{output:#?}");
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_commands_flags_and_values() {
+    let folder = folder();
+    let script = folder.run(&["completions", "bash"]);
+    assert_exit(&script, 0);
+    let completed = |words: &[&str]| completed_by_bash(&script.stdout, words);
+
+    let all = completed(&["tollgate", ""]);
+    for command in commands(&folder) {
+        assert!(all.contains(&command), "{command} is not among {all:?}");
+    }
+    assert_eq!(completed(&["tollgate", "chec"]), BTreeSet::from(["check".into()]));
+    assert_eq!(completed(&["tollgate", "check", "--form"]), BTreeSet::from(["--format".into()]));
+    assert_eq!(completed(&["tollgate", "schema", "pol"]), BTreeSet::from(["policy".into()]));
+}
+
+#[test]
+fn completions_of_every_shell_name_every_command() {
+    let folder = folder();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = folder.run(&["completions", shell]);
+        assert_exit(&script, 0);
+        for command in commands(&folder) {
+            assert!(text(&script.stdout).contains(&command), "{shell} does not know {command}");
+        }
+    }
+    let unknown = folder.run(&["completions", "csh"]);
+    assert_exit(&unknown, 64);
+    assert!(text(&unknown.stderr).contains("possible values: bash, zsh, fish"), "{unknown:#?}");
+}
+
+#[test]
+fn manual_has_a_page_for_the_program_and_for_each_command() {
+    let folder = folder();
+    let page = folder.run(&["man"]);
+    assert_exit(&page, 0);
+    for command in commands(&folder) {
+        let name = format!("tollgate\\-{command}(1)");
+        assert!(text(&page.stdout).contains(&name), "{name} is not in the program's page");
+        let page = folder.run(&["man", &command]);
+        assert_exit(&page, 0);
+        assert!(text(&page.stdout).starts_with(".ie \\n(.g"), "{command} has no page of roff");
+        assert!(text(&page.stdout).contains(&format!(".TH tollgate-{command} 1")), "{page:#?}");
+    }
+
+    assert_exit(&folder.run(&["man", "--all", "manual"]), 0);
+    let written = fs::read_dir(folder.path().join("manual")).unwrap();
+    let written: BTreeSet<String> =
+        written.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut expected: BTreeSet<String> =
+        commands(&folder).iter().map(|command| format!("tollgate-{command}.1")).collect();
+    expected.insert("tollgate.1".into());
+    assert_eq!(written, expected);
+
+    let unknown = folder.run(&["man", "nope"]);
+    assert_exit(&unknown, 64);
+    assert!(text(&unknown.stderr).contains("there is no command `nope`"), "{unknown:#?}");
+}
