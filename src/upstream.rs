@@ -7,15 +7,13 @@ mod balance;
 mod body;
 mod dial;
 mod ejection;
-mod endpoint;
+mod error;
 mod failure;
 mod frames;
 mod group;
 mod headers;
 mod heads;
 mod health;
-mod http1;
-mod http2;
 mod keeper;
 mod line;
 mod pool;
@@ -49,10 +47,9 @@ use crate::{
 };
 
 pub use self::{
-    body::{ClientBody, RequestBody, RequestBodyError, UpstreamBody, UpstreamBodyError},
-    endpoint::{Endpoint, Loaded},
-    failure::UpstreamError,
-    group::{Choice, Group},
+    body::{ClientBody, RequestBody, RequestBodyError, UpstreamBody},
+    error::{UpstreamBodyError, UpstreamError},
+    group::{Choice, Endpoint, Group, Loaded},
     headers::{
         ConnectionNamesProtectedField, Forwarding, check_connection, clean_request, clean_response,
         is_reserved,

@@ -6,6 +6,7 @@
 //! changed for the one that serves. A service manager can hand over sockets too, at start.
 
 mod descriptors;
+mod peer;
 mod predecessor;
 mod successor;
 

@@ -11,5 +11,5 @@ pub(super) use self::{
 };
 pub use self::{
     request::{ClientBody, RequestBody, RequestBodyError},
-    response::{UpstreamBody, UpstreamBodyError},
+    response::UpstreamBody,
 };

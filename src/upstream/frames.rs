@@ -4,7 +4,7 @@
 //! Only heads are counted, without telling streams apart: each request has room for so many, and a
 //! server that sends more than all its requests together have room for is in nobody's service.
 
-use super::{http2::MAX_STREAMS, stream::MAX_INTERIM};
+use super::{heads::MAX_INTERIM, pool::http2::MAX_STREAMS};
 
 /// Follows the frames that a server sends.
 #[derive(Debug)]

@@ -1,6 +1,8 @@
 //! The servers of an upstream, as all workers see them: where they are, how they are, how much they
 //! have to do. Kept for as long as a policy names them, whatever else of it changes.
 
+mod endpoint;
+
 use std::{
     io,
     net::{IpAddr, SocketAddr},
@@ -14,8 +16,8 @@ use std::{
 use arc_swap::ArcSwap;
 use tokio::{sync::watch, time::timeout};
 
+pub use self::endpoint::{Endpoint, Loaded};
 use super::{
-    Endpoint,
     health::{Question, Symptom},
     report::{EndpointReport, ServerReport},
     resolve::Lookups,

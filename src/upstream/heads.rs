@@ -6,6 +6,9 @@
 
 use memchr::memchr_iter;
 
+/// Interim responses (1xx) to one request that are taken for something else than an attack.
+pub(super) const MAX_INTERIM: u32 = 32;
+
 /// Follows what comes until the response's head is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Heads {

@@ -4,6 +4,8 @@
 //! Connections in HTTP/1.1 are a stack, the warmest on top. A request that finds one there touches
 //! nothing that is shared with other threads but a counter that says whether anybody waits.
 
+pub(super) mod http1;
+pub(super) mod http2;
 mod share;
 
 use std::{
@@ -21,7 +23,6 @@ use tokio::{task::AbortHandle, time::timeout};
 use super::{
     Endpoint, UpstreamError,
     dial::Dialer,
-    http1, http2,
     line::Line,
     slots::{Claimant, PoolId, Slot, Slots, Taken, Ticket},
 };
@@ -278,7 +279,7 @@ impl Pool {
 
     /// Keeps a connection in HTTP/1.1 that nobody uses for so long, unless somebody of another worker
     /// has waited for one.
-    pub(super) fn keep(&self, connection: http1::Connection, keep_alive: Duration) {
+    pub(in crate::upstream) fn keep(&self, connection: http1::Connection, keep_alive: Duration) {
         let slots = &self.endpoint.slots;
         let ticks = u32::try_from(keep_alive.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX);
         let is_unwanted = ticks == 0

@@ -16,7 +16,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::{
     frames::Frames,
-    heads::{Heads, Reading},
+    heads::{Heads, MAX_INTERIM, Reading},
     slots::Slot,
 };
 
@@ -61,9 +61,6 @@ struct Severable {
     reader: RefCell<Option<Waker>>,
     frames: RefCell<Frames>,
 }
-
-/// Interim responses (1xx) to one request that are taken for something else than an attack.
-pub(super) const MAX_INTERIM: u32 = 32;
 
 /// Bytes that may come before a response's head is complete: interim responses and the head.
 const MAX_INTERIM_BYTES: u64 = 128 * 1024;

@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
     Loaded, OwnConnection, Sender, UpstreamBodyError, UpstreamError, Upstreams,
-    http1::builder,
+    pool::http1::builder,
     stream::Counted,
     tell_health,
     unsound::{is_unsound, without_content},

@@ -13,7 +13,7 @@ use super::{
     HandoverError, Inherited,
     descriptors::{self, Greeting, SERVING},
     parse_address,
-    successor::is_trusted,
+    peer::{is_trusted, is_without_process},
 };
 
 /// The process that serves until this one does. If this is dropped, it goes on.
@@ -34,7 +34,7 @@ impl Predecessor {
     pub fn ask(path: &Path) -> Result<Option<(Predecessor, Inherited)>, HandoverError> {
         let mut stream = match UnixStream::connect(path) {
             Ok(stream) => stream,
-            Err(error) if is_nobody(&error) => return Ok(None),
+            Err(error) if is_without_process(&error) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         // What it hands over will get our clients' requests: it must be one of us.
@@ -51,7 +51,7 @@ impl Predecessor {
             Ok(Some(Greeting::Refused)) => return Err(HandoverError::Refused),
             Ok(None) => return Err(HandoverError::Unknown),
             // It was on its way out.
-            Err(error) if is_nobody(&error) => return Ok(None),
+            Err(error) if is_without_process(&error) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         let mut inherited = Inherited::default();
@@ -75,10 +75,4 @@ impl Predecessor {
             Err(error) => tracing::warn!(pid = self.pid, %error, "took over without a word"),
         }
     }
-}
-
-/// Whether nobody serves: there is no socket, nobody listens at it, or who did has just stopped.
-pub(super) fn is_nobody(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
-    matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | UnexpectedEof)
 }

@@ -14,7 +14,10 @@ use hyper::body::Incoming;
 use super::trailers::{is_of_a_head, with_trailers};
 use crate::{
     deadline::Deadline,
-    upstream::{Loaded, http1, http2},
+    upstream::{
+        Loaded, UpstreamBodyError,
+        pool::{http1, http2},
+    },
 };
 
 /// An upstream's body on its way to the client. It gives back what it comes from at its end.
@@ -57,17 +60,6 @@ impl Source {
             Source::Ended => false,
         }
     }
-}
-
-/// Why an upstream's body broke off.
-#[derive(Debug, thiserror::Error)]
-pub enum UpstreamBodyError {
-    /// The connection failed.
-    #[error(transparent)]
-    Connection(#[from] hyper::Error),
-    /// Nothing came for too long.
-    #[error("response body made no progress")]
-    Timeout,
 }
 
 impl UpstreamBody {

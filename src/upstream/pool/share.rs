@@ -6,7 +6,8 @@ use super::Pool;
 use crate::{
     policy::{Protocol, Upstream},
     upstream::{
-        UpstreamError, http2,
+        UpstreamError,
+        pool::http2,
         shares::{Share, Shared, Turn},
     },
 };

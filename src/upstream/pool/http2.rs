@@ -17,23 +17,23 @@ use http::{HeaderValue, Request, Response, Uri, Version, header, uri::Authority}
 use hyper::{body::Incoming, client::conn::http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 
-use super::{
-    Endpoint, RequestBody, Stream, UpstreamError,
-    body::{BodyState, Timing},
-    failure::Failure,
-    pool::Pool,
-    retry::Original,
-    slots::Slot,
-    stream::{Counted, Traffic},
-    unsound::is_unsound,
-};
+use super::Pool;
 use crate::{
     deadline::Deadline,
     policy::{Transport, Upstream},
+    upstream::{
+        Endpoint, RequestBody, Stream, UpstreamError,
+        body::{BodyState, Timing},
+        failure::Failure,
+        retry::Original,
+        slots::Slot,
+        stream::{Counted, Traffic},
+        unsound::is_unsound,
+    },
 };
 
 /// Streams of one connection, if the server allows more.
-pub(super) const MAX_STREAMS: usize = 100;
+pub(in crate::upstream) const MAX_STREAMS: usize = 100;
 
 const STREAM_WINDOW: u32 = 64 * 1024;
 /// Room for all streams at once: a client that does not read must hold up no other client's stream.
@@ -53,7 +53,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 type Driver = http2::Connection<TokioIo<Counted>, RequestBody, LocalExecutor>;
 
 /// A connection in HTTP/2.
-pub(super) struct Connection {
+pub(in crate::upstream) struct Connection {
     sender: http2::SendRequest<RequestBody>,
     driven: Rc<Driven>,
     traffic: Rc<Traffic>,
@@ -72,15 +72,15 @@ struct Driven {
 }
 
 /// The right to one stream of a connection.
-pub(super) struct Permit {
+pub(in crate::upstream) struct Permit {
     connection: Rc<Connection>,
     pool: Rc<Pool>,
 }
 
 /// A stream whose response has begun. When it is dropped, whatever is left of the request's body is
 /// not sent.
-pub(super) struct OpenStream {
-    pub(super) deadline: Rc<Deadline>,
+pub(in crate::upstream) struct OpenStream {
+    pub(in crate::upstream) deadline: Rc<Deadline>,
     body: Rc<BodyState>,
     permit: Permit,
 }
@@ -89,7 +89,10 @@ impl Connection {
     /// Speaks HTTP/2 over a new stream. It is there once the server has said how it wants to be
     /// spoken to: before that, nobody knows how many requests it takes, or whether it is an HTTP/2
     /// server at all.
-    pub(super) async fn new(stream: Stream, slot: Slot) -> Result<Rc<Connection>, UpstreamError> {
+    pub(in crate::upstream) async fn new(
+        stream: Stream,
+        slot: Slot,
+    ) -> Result<Rc<Connection>, UpstreamError> {
         let (stream, traffic) = Counted::severable(stream, slot);
         let (sender, driver) = http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
@@ -120,22 +123,22 @@ impl Connection {
     }
 
     /// Whether it has room for one more stream.
-    pub(super) fn has_room(&self) -> bool {
+    pub(in crate::upstream) fn has_room(&self) -> bool {
         !self.is_over() && self.in_use.get() < self.max_streams()
     }
 
     /// Whether it takes no more requests.
-    pub(super) fn is_over(&self) -> bool {
+    pub(in crate::upstream) fn is_over(&self) -> bool {
         self.is_retired.get() || self.traffic.is_closed() || self.sender.is_closed()
     }
 
     /// Requests that it has.
-    pub(super) fn streams(&self) -> usize {
+    pub(in crate::upstream) fn streams(&self) -> usize {
         self.in_use.get()
     }
 
     /// The tick since which nobody has used it; none: somebody does.
-    pub(super) fn idle_since(&self) -> Option<u32> {
+    pub(in crate::upstream) fn idle_since(&self) -> Option<u32> {
         (self.in_use.get() == 0).then(|| self.idle_since.get())
     }
 
@@ -144,7 +147,7 @@ impl Connection {
     /// hyper does not look at a body while the server takes nothing of what was read of it, and so
     /// never hears that the request is over. The stream would be the server's and this connection's
     /// for ever, and what has come on it would fill the window that all streams share.
-    pub(super) fn retire_if_stuck(&self, now: u32) {
+    pub(in crate::upstream) fn retire_if_stuck(&self, now: u32) {
         let mut abandoned = self.abandoned.borrow_mut();
         abandoned.retain(|(body, _)| body.strong_count() > 0);
         let is_stuck = |(_, since): &(_, u32)| now.saturating_sub(*since) >= STUCK_TICKS;
@@ -168,25 +171,25 @@ impl Connection {
     }
 
     /// Gives it no more requests.
-    pub(super) fn retire(&self) {
+    pub(in crate::upstream) fn retire(&self) {
         self.is_retired.set(true);
     }
 
     /// Streams that it may have at once; none if it is over.
-    pub(super) fn max_streams(&self) -> usize {
+    pub(in crate::upstream) fn max_streams(&self) -> usize {
         let driver = self.driven.driver.borrow();
         driver.as_ref().map_or(0, Driver::current_max_send_streams).min(MAX_STREAMS)
     }
 }
 
 impl Permit {
-    pub(super) fn new(connection: &Rc<Connection>, pool: &Rc<Pool>) -> Permit {
+    pub(in crate::upstream) fn new(connection: &Rc<Connection>, pool: &Rc<Pool>) -> Permit {
         connection.in_use.set(connection.in_use.get() + 1);
         Permit { connection: Rc::clone(connection), pool: Rc::clone(pool) }
     }
 
     /// Sends a request and waits for the head of its response.
-    pub(super) async fn exchange(
+    pub(in crate::upstream) async fn exchange(
         self,
         mut request: Request<RequestBody>,
         upstream: &Upstream,
@@ -247,7 +250,7 @@ impl Permit {
 
 impl OpenStream {
     /// Whether the client has broken off the body that it sends.
-    pub(super) fn client_has_failed(&self) -> bool {
+    pub(in crate::upstream) fn client_has_failed(&self) -> bool {
         self.body.has_failed()
     }
 }

@@ -17,34 +17,37 @@ use http::{HeaderName, HeaderValue, Request, Response};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 
-use super::{
-    RequestBody, Stream, UpstreamError,
-    body::{BodyState, Timing},
-    failure::Failure,
-    pool::Pool,
-    slots::Slot,
-    stream::{Counted, Traffic},
-    unsound::is_unsound,
+use super::Pool;
+use crate::{
+    deadline::Deadline,
+    policy::Upstream,
+    upstream::{
+        RequestBody, Stream, UpstreamError,
+        body::{BodyState, Timing},
+        failure::Failure,
+        slots::Slot,
+        stream::{Counted, Traffic},
+        unsound::is_unsound,
+    },
 };
-use crate::{deadline::Deadline, policy::Upstream};
 
 /// Largest head of a response that hyper reads on for; see `is_unsound` for what is passed on.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 const MAX_FIELDS: usize = 256;
 
 /// What every connection in HTTP/1.1 to a server is made with.
-pub(super) fn builder() -> http1::Builder {
+pub(in crate::upstream) fn builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder.max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_FIELDS);
     builder
 }
 
 /// A connection in HTTP/1.1, used by one request at a time.
-pub(super) struct Connection {
+pub(in crate::upstream) struct Connection {
     sender: http1::SendRequest<RequestBody>,
     driver: Pin<Box<http1::Connection<TokioIo<Counted>, RequestBody>>>,
     traffic: Rc<Traffic>,
-    pub(super) deadline: Rc<Deadline>,
+    pub(in crate::upstream) deadline: Rc<Deadline>,
     /// How long it may be kept unused.
     keep_alive: Cell<Duration>,
     /// What became of the body of the latest request.
@@ -55,7 +58,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Speaks HTTP/1.1 over a new stream.
-    pub(super) async fn new(
+    pub(in crate::upstream) async fn new(
         stream: Stream,
         slot: Slot,
         pool: &Rc<Pool>,
@@ -69,7 +72,7 @@ impl Connection {
     }
 
     /// Sends a request and waits for the head of its response.
-    pub(super) async fn exchange(
+    pub(in crate::upstream) async fn exchange(
         mut self,
         mut request: Request<RequestBody>,
         upstream: &Upstream,
@@ -136,23 +139,23 @@ impl Connection {
     }
 
     /// Reads and writes as much as can be. Ready means that the connection is closed.
-    pub(super) fn poll_drive(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub(in crate::upstream) fn poll_drive(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.driver.as_mut().poll(context).map(drop)
     }
 
     /// Whether the client has broken off the body that it sends.
-    pub(super) fn client_has_failed(&self) -> bool {
+    pub(in crate::upstream) fn client_has_failed(&self) -> bool {
         self.body.as_ref().is_some_and(|body| body.has_failed())
     }
 
     /// Whether the server has closed it while nobody used it.
-    pub(super) fn is_closed(&mut self) -> bool {
+    pub(in crate::upstream) fn is_closed(&mut self) -> bool {
         self.poll_drive(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
     /// Gives the connection back once its response was read to the end, or closes it if it cannot
     /// be used again.
-    pub(super) fn release(mut self) {
+    pub(in crate::upstream) fn release(mut self) {
         self.deadline.clear();
         // Lets hyper note the end of the message, and forget this task's waker: whoever uses the
         // connection next would wake this task with his request.

@@ -12,14 +12,16 @@ use std::{
 
 use siphasher::sip::SipHasher13;
 
-use super::{
-    Group,
-    ejection::{Record, Standing},
-    health::Health,
-    shares::{Share, Shares},
-    slots::Slots,
+use super::Group;
+use crate::{
+    policy::{Ejection, Server},
+    upstream::{
+        ejection::{Record, Standing},
+        health::Health,
+        shares::{Share, Shares},
+        slots::Slots,
+    },
 };
-use crate::policy::{Ejection, Server};
 
 /// One address of one server, for as long as it is known to be one.
 #[derive(Debug)]
@@ -30,14 +32,14 @@ pub struct Endpoint {
     /// group's affair.
     pub server: Server,
     /// What callers are hashed with: the same at every proxy.
-    pub(super) name: u64,
-    pub(super) record: Record,
-    pub(super) health: Health,
+    pub(in crate::upstream) name: u64,
+    pub(in crate::upstream) record: Record,
+    pub(in crate::upstream) health: Health,
     group: Weak<Group>,
     /// Connections that it has, of all workers.
-    pub(super) slots: Arc<Slots>,
+    pub(in crate::upstream) slots: Arc<Slots>,
     /// What clients use of it.
-    pub(super) shares: Arc<Shares>,
+    pub(in crate::upstream) shares: Arc<Shares>,
     /// Requests that it ever got, and those that are over: in flight is what is between. So both are
     /// known for the price of one.
     begun: AtomicU64,
@@ -55,7 +57,11 @@ pub struct Loaded {
 }
 
 impl Endpoint {
-    pub(super) fn new(address: SocketAddr, server: &Server, group: &Arc<Group>) -> Arc<Endpoint> {
+    pub(in crate::upstream) fn new(
+        address: SocketAddr,
+        server: &Server,
+        group: &Arc<Group>,
+    ) -> Arc<Endpoint> {
         Arc::new(Endpoint {
             address,
             server: server.clone(),
@@ -97,12 +103,12 @@ impl Endpoint {
     }
 
     /// It is no address of its server any more, or its server is none of the upstream's.
-    pub(super) fn leave(&self) {
+    pub(in crate::upstream) fn leave(&self) {
         self.has_left.store(true, Ordering::Relaxed);
     }
 
     /// Whether only requests from before that still need it: nothing is to be kept for others.
-    pub(super) fn has_left(&self) -> bool {
+    pub(in crate::upstream) fn has_left(&self) -> bool {
         self.has_left.load(Ordering::Relaxed)
     }
 
@@ -125,18 +131,18 @@ impl Endpoint {
     }
 
     /// Whether it is as a server should be, without a look at a clock.
-    pub(super) fn is_clean(&self) -> bool {
+    pub(in crate::upstream) fn is_clean(&self) -> bool {
         self.health.is_good() && self.record.is_clean()
     }
 
     /// Whether it may get a request: it is well, and not left out, but perhaps to be tried.
-    pub(super) fn is_usable(&self, now: Instant) -> bool {
+    pub(in crate::upstream) fn is_usable(&self, now: Instant) -> bool {
         self.health.is_good() && self.record.standing(now) != Standing::Out
     }
 
     /// Has it get a request for which it was chosen. False if it was to be tried, and another request
     /// does that.
-    pub(super) fn admit(&self, now: Instant, ejection: Option<&Ejection>) -> bool {
+    pub(in crate::upstream) fn admit(&self, now: Instant, ejection: Option<&Ejection>) -> bool {
         ejection.is_none_or(|rules| self.record.try_out(now, rules))
     }
 }
@@ -148,7 +154,7 @@ impl Loaded {
     }
 
     /// The request has got what it waited for.
-    pub(super) fn hold(&mut self, share: Share) {
+    pub(in crate::upstream) fn hold(&mut self, share: Share) {
         self.share = Some(share);
     }
 }
