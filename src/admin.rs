@@ -5,6 +5,7 @@
 //! round. It has no passwords: it belongs on a loopback address or in a network of its own.
 
 mod explain;
+mod exposition;
 mod guard;
 mod metrics;
 mod page;
@@ -242,7 +243,9 @@ impl Context {
             Page::Health => self.health(),
             Page::Ready => self.ready(),
             Page::Status => json_response(StatusCode::OK, &Status::of(self)),
-            Page::Metrics => response(StatusCode::OK, metrics::CONTENT_TYPE, metrics::text(self)),
+            Page::Metrics => {
+                response(StatusCode::OK, exposition::CONTENT_TYPE, metrics::text(self))
+            }
             Page::Reload => self.reload().await,
             Page::Explain => self.explain(&sent).await,
         }

@@ -8,7 +8,6 @@ mod limits;
 mod listener;
 mod log;
 mod memory;
-mod moving;
 mod redis;
 mod reload;
 mod secret;
@@ -46,11 +45,10 @@ pub use self::{
     },
     log::events_format,
     memory::{MemoryBounds, SnapshotSettings},
-    moving::{MoveMode, Moving},
     redis::{CurrentAccess, Endpoint, Primary, RedisSettings, Shard, StoreClock, Topology},
     reload::{ReloadSettings, TestsRule},
     secret::Secret,
-    store::{StoreKind, StoreSettings},
+    store::{MoveMode, Moving, StoreKind, StoreSettings},
     timeouts::Timeouts,
 };
 

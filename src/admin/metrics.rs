@@ -1,12 +1,10 @@
 //! `GET /metrics`: numbers for Prometheus, in its text format.
 
-use std::{
-    borrow::Cow,
-    fmt::{self, Write},
-    time::Duration,
+use super::{
+    Context,
+    exposition::{Exposition, MetricKind},
+    stores, upstreams,
 };
-
-use super::{Context, stores, upstreams};
 use crate::{
     clock::Timestamp,
     downstream::Fault,
@@ -14,127 +12,121 @@ use crate::{
     store::{NoRoom, Unanswered},
 };
 
-/// The type of the text.
-pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// What a number does: it only grows, or it goes up and down.
-#[derive(Clone, Copy)]
-pub(super) enum Kind {
-    Counter,
-    Gauge,
-}
-
 /// All numbers as text.
 pub(super) fn text(context: &Context) -> String {
     let report = context.state.report();
     let counts = &context.shared.stores.counts;
-    let mut text = Text::default();
+    let mut text = Exposition::default();
     let version = [("version", env!("CARGO_PKG_VERSION"))];
-    text.family("tollgate_build_info", Kind::Gauge, "The version of the program.");
+    text.family("tollgate_build_info", MetricKind::Gauge, "The version of the program.");
     text.sample(&version, 1);
-    text.family("tollgate_start_time_seconds", Kind::Gauge, "When the process was started.");
+    text.family("tollgate_start_time_seconds", MetricKind::Gauge, "When the process was started.");
     text.sample(&[], seconds(context.started));
-    text.family("tollgate_ready", Kind::Gauge, "Whether new requests should come.");
+    text.family("tollgate_ready", MetricKind::Gauge, "Whether new requests should come.");
     text.sample(&[], u64::from(context.reasons_not_ready().is_empty()));
 
     let admission = &context.shared.admission;
-    text.family("tollgate_connections", Kind::Gauge, "Connections of clients.");
+    text.family("tollgate_connections", MetricKind::Gauge, "Connections of clients.");
     text.sample(&[], admission.connections() as u64);
     let help = "What ended connections, or kept them from being made.";
-    text.family("tollgate_connection_faults_total", Kind::Counter, help);
+    text.family("tollgate_connection_faults_total", MetricKind::Counter, help);
     for fault in Fault::ALL {
         text.sample(&[("fault", fault.name())], admission.faults().total(fault));
     }
 
-    text.family("tollgate_config_generation", Kind::Gauge, "Which configuration is in force.");
+    text.family(
+        "tollgate_config_generation",
+        MetricKind::Gauge,
+        "Which configuration is in force.",
+    );
     text.sample(&[], report.generation);
     let help = "Since when the configuration is in force.";
-    text.family("tollgate_config_loaded_timestamp_seconds", Kind::Gauge, help);
+    text.family("tollgate_config_loaded_timestamp_seconds", MetricKind::Gauge, help);
     text.sample(&[], seconds(report.loaded));
     let help = "Configurations that were read anew, by what came of it.";
-    text.family("tollgate_config_reloads_total", Kind::Counter, help);
+    text.family("tollgate_config_reloads_total", MetricKind::Counter, help);
     text.sample(&[("result", "done")], report.done);
     text.sample(&[("result", "failed")], report.failed);
     let help = "Whether the latest configuration was refused, and an older one is in force.";
-    text.family("tollgate_config_reload_failed", Kind::Gauge, help);
+    text.family("tollgate_config_reload_failed", MetricKind::Gauge, help);
     text.sample(&[], u64::from(report.refused.is_some()));
     let help = "Whether settings have changed that need a restart.";
-    text.family("tollgate_config_needs_restart", Kind::Gauge, help);
+    text.family("tollgate_config_needs_restart", MetricKind::Gauge, help);
     text.sample(&[], u64::from(!report.needs_restart.is_empty()));
 
     let help = "Lines of events that were not written: like others before, or nobody read them.";
-    text.family("tollgate_events_dropped_total", Kind::Counter, help);
+    text.family("tollgate_events_dropped_total", MetricKind::Counter, help);
     let Unwritten { repeated, unread } = Unwritten::so_far();
     text.sample(&[("reason", "repeated")], repeated);
     text.sample(&[("reason", "unread")], unread);
 
-    text.family("tollgate_store_counters", Kind::Gauge, "Counters in the process.");
+    text.family("tollgate_store_counters", MetricKind::Gauge, "Counters in the process.");
     text.sample(&[], context.shared.stores.memory.len() as u64);
     let help = "Those of them by what clients choose: headers, cookies, hosts, paths.";
-    text.family("tollgate_store_unverified_counters", Kind::Gauge, help);
+    text.family("tollgate_store_unverified_counters", MetricKind::Gauge, help);
     text.sample(&[], context.shared.stores.memory.unverified() as u64);
     let help = "Requests refused for want of room for a counter, by reason.";
-    text.family("tollgate_store_no_room_total", Kind::Counter, help);
+    text.family("tollgate_store_no_room_total", MetricKind::Counter, help);
     for reason in NoRoom::ALL {
         text.sample(&[("reason", reason.name())], counts.no_room(reason));
     }
     let help = "Charges left out for want of room for their counters: their limits are open then.";
-    text.family("tollgate_store_uncounted_total", Kind::Counter, help);
+    text.family("tollgate_store_uncounted_total", MetricKind::Counter, help);
     text.sample(&[], counts.uncounted());
     let help = "Decisions that Redis did not make, by reason.";
-    text.family("tollgate_store_unanswered_total", Kind::Counter, help);
+    text.family("tollgate_store_unanswered_total", MetricKind::Counter, help);
     for reason in Unanswered::ALL {
         text.sample(&[("reason", reason.name())], counts.unanswered(reason));
     }
     let help = "Charges that Redis may have taken: the connection broke before it answered.";
-    text.family("tollgate_store_unknown_charges_total", Kind::Counter, help);
+    text.family("tollgate_store_unknown_charges_total", MetricKind::Counter, help);
     text.sample(&[], counts.unknown());
     let help = "Redis servers that say that they are primary, and are not used: another one is.";
-    text.family("tollgate_store_rival_primaries", Kind::Gauge, help);
+    text.family("tollgate_store_rival_primaries", MetricKind::Gauge, help);
     text.sample(&[], counts.rivals().report().len() as u64);
     let help =
         "Counters with units that were admitted without Redis, and that it does not have yet.";
-    text.family("tollgate_store_owed_counters", Kind::Gauge, help);
+    text.family("tollgate_store_owed_counters", MetricKind::Gauge, help);
     text.sample(&[], context.shared.stores.owed() as u64);
     let help = "Requests admitted without Redis that it will never hear of, for lack of room.";
-    text.family("tollgate_store_unowed_total", Kind::Counter, help);
+    text.family("tollgate_store_unowed_total", MetricKind::Counter, help);
     text.sample(&[], counts.unowed());
     let help = "Counters that a Redis server may have lost, and that were not brought to it yet.";
-    text.family("tollgate_store_lost_counters", Kind::Gauge, help);
+    text.family("tollgate_store_lost_counters", MetricKind::Gauge, help);
     text.sample(&[], context.shared.stores.lost() as u64);
     let moving = &context.shared.stores.moving;
     let help = "Callers of a hundred about whom the next store decides.";
-    text.family("tollgate_store_moved_percent", Kind::Gauge, help);
+    text.family("tollgate_store_moved_percent", MetricKind::Gauge, help);
     text.sample(&[], moving.moved().into());
     let help = "1 while callers are mirrored who are to be moved.";
-    text.family("tollgate_store_move_waits", Kind::Gauge, help);
+    text.family("tollgate_store_move_waits", MetricKind::Gauge, help);
     text.sample(&[], moving.obstacle().is_some().into());
     let help = "Decisions that were also asked of the next store.";
-    text.family("tollgate_store_mirrored_total", Kind::Counter, help);
+    text.family("tollgate_store_mirrored_total", MetricKind::Counter, help);
     text.sample(&[], counts.mirrored());
     let help = "Decisions that the next store made otherwise.";
-    text.family("tollgate_store_disagreed_total", Kind::Counter, help);
+    text.family("tollgate_store_disagreed_total", MetricKind::Counter, help);
     text.sample(&[], counts.disagreed());
     let help = "Decisions that were to be asked of the next store, which did not answer.";
-    text.family("tollgate_store_unmirrored_total", Kind::Counter, help);
+    text.family("tollgate_store_unmirrored_total", MetricKind::Counter, help);
     text.sample(&[], counts.unmirrored());
     stores::write_metrics(&mut text, &context.shared.stores, context.shared.clock.now());
 
     let skews = context.shared.stores.skews();
     let help = "By how much the clock is ahead of that of a Redis server.";
-    text.family("tollgate_store_clock_skew_seconds", Kind::Gauge, help);
+    text.family("tollgate_store_clock_skew_seconds", MetricKind::Gauge, help);
     for skew in &skews {
         text.sample_real(&[("server", &skew.server)], skew.ahead_seconds());
     }
     let help = "Whether Redis' clock counts because this one is too far off.";
-    text.family("tollgate_store_clock_overruled", Kind::Gauge, help);
+    text.family("tollgate_store_clock_overruled", MetricKind::Gauge, help);
     for skew in &skews {
         text.sample(&[("server", &skew.server)], u64::from(skew.is_overruled));
     }
 
     let refunds = &context.shared.refunds;
     let help = "Charges that a response's status gives back: given, or withheld by `at_most`.";
-    text.family("tollgate_refunds_total", Kind::Counter, help);
+    text.family("tollgate_refunds_total", MetricKind::Counter, help);
     text.sample(&[("result", "given")], refunds.given());
     text.sample(&[("result", "withheld")], refunds.withheld());
 
@@ -142,78 +134,18 @@ pub(super) fn text(context: &Context) -> String {
 
     let remote = context.remote_keys();
     let failing = remote.iter().filter(|keys| keys.last_error.is_some()).count();
-    text.family("tollgate_remote_keys", Kind::Gauge, "Key sets that are fetched from issuers.");
+    text.family(
+        "tollgate_remote_keys",
+        MetricKind::Gauge,
+        "Key sets that are fetched from issuers.",
+    );
     text.sample(&[], remote.len() as u64);
     let help = "Those of them whose latest fetch failed.";
-    text.family("tollgate_remote_keys_failing", Kind::Gauge, help);
+    text.family("tollgate_remote_keys_failing", MetricKind::Gauge, help);
     text.sample(&[], failing as u64);
-    text.text
+    text.finish()
 }
 
 fn seconds(instant: Timestamp) -> u64 {
     instant.as_micros() / 1_000_000
-}
-
-/// Numbers as text, one family after the other.
-#[derive(Default)]
-pub(super) struct Text {
-    text: String,
-    /// The family that samples belong to.
-    name: &'static str,
-}
-
-impl Text {
-    pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
-        let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-        };
-        self.name = name;
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    /// A number of the family.
-    pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: u64) {
-        self.line(labels, format_args!("{value}"));
-    }
-
-    /// The same where it is not whole, or may be negative.
-    pub(super) fn sample_real(&mut self, labels: &[(&str, &str)], value: f64) {
-        self.line(labels, format_args!("{value}"));
-    }
-
-    /// A time of the family, in seconds.
-    pub(super) fn sample_time(&mut self, labels: &[(&str, &str)], time: Duration) {
-        self.line(labels, format_args!("{:.3}", time.as_secs_f64()));
-    }
-
-    fn line(&mut self, labels: &[(&str, &str)], value: fmt::Arguments<'_>) {
-        self.text.push_str(self.name);
-        for (at, (label, word)) in labels.iter().enumerate() {
-            let word = escaped(word);
-            let _ = write!(self.text, "{}{label}=\"{word}\"", if at == 0 { '{' } else { ',' });
-        }
-        let _ = writeln!(self.text, "{} {value}", if labels.is_empty() { "" } else { "}" });
-    }
-}
-
-/// A label's value as the format wants it: policies may have any names.
-fn escaped(word: &str) -> Cow<'_, str> {
-    match word.contains(['\\', '"', '\n']) {
-        false => word.into(),
-        true => word.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n").into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_of_labels_are_escaped() {
-        let mut text = Text::default();
-        text.family("x", Kind::Gauge, "X.");
-        text.sample(&[("a", "plain"), ("b", "\\ \" \n")], 1);
-        assert!(text.text.ends_with("\nx{a=\"plain\",b=\"\\\\ \\\" \\n\"} 1\n"), "{}", text.text);
-    }
 }

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::metrics::{Kind, Text};
+use super::exposition::{Exposition, MetricKind};
 use crate::{
     clock::Timestamp,
     settings::{MoveMode, StoreKind},
@@ -87,12 +87,12 @@ fn all(stores: &Stores) -> Vec<(&'static str, ServerReport)> {
 }
 
 /// What Prometheus is told.
-pub(super) fn write_metrics(text: &mut Text, stores: &Stores, now: Timestamp) {
+pub(super) fn write_metrics(text: &mut Exposition, stores: &Stores, now: Timestamp) {
     let help = "Whether decisions are made without Redis, about some callers or all.";
-    text.family("tollgate_store_alone", Kind::Gauge, help);
+    text.family("tollgate_store_alone", MetricKind::Gauge, help);
     text.sample(&[], u64::from(!stores.hindrances().is_empty()));
     let help = "Callers of a hundred that are to be compared with the next store, or moved to it.";
-    text.family("tollgate_store_move_percent", Kind::Gauge, help);
+    text.family("tollgate_store_move_percent", MetricKind::Gauge, help);
     let plan = stores.moving.plan();
     for mode in [MoveMode::Mirror, MoveMode::Move, MoveMode::MoveNow] {
         let percent =
@@ -101,24 +101,24 @@ pub(super) fn write_metrics(text: &mut Text, stores: &Stores, now: Timestamp) {
     }
 
     let reports = all(stores);
-    let each = |text: &mut Text, number: &dyn Fn(&ServerReport) -> u64| {
+    let each = |text: &mut Exposition, number: &dyn Fn(&ServerReport) -> u64| {
         for (store, report) in &reports {
             let labels = labels(store, report);
             text.sample(&labels, number(report));
         }
     };
     let help = "Whether a server of a store in Redis answers.";
-    text.family("tollgate_store_server_up", Kind::Gauge, help);
+    text.family("tollgate_store_server_up", MetricKind::Gauge, help);
     each(text, &|report| u64::from(report.health == ServerHealth::Serving));
     let help = "Whether a server refuses the charges that it is asked to take.";
-    text.family("tollgate_store_server_refuses", Kind::Gauge, help);
+    text.family("tollgate_store_server_refuses", MetricKind::Gauge, help);
     each(text, &|report| u64::from(report.refusal.is_some()));
     let help = "Since when a server answers, or does not.";
-    text.family("tollgate_store_server_changed_timestamp_seconds", Kind::Gauge, help);
+    text.family("tollgate_store_server_changed_timestamp_seconds", MetricKind::Gauge, help);
     each(text, &|report| report.began(now).as_micros() / 1_000_000);
 
     let help = "Whether a replica follows its primary.";
-    text.family("tollgate_store_replica_follows", Kind::Gauge, help);
+    text.family("tollgate_store_replica_follows", MetricKind::Gauge, help);
     for (store, report) in &reports {
         let follows = match report.link {
             ReplicaLink::Unknown => continue,
@@ -128,7 +128,7 @@ pub(super) fn write_metrics(text: &mut Text, stores: &Stores, now: Timestamp) {
         text.sample(&[("store", store), ("server", &report.server)], follows);
     }
     let help = "How far a replica is behind its primary.";
-    text.family("tollgate_store_replica_lag_seconds", Kind::Gauge, help);
+    text.family("tollgate_store_replica_lag_seconds", MetricKind::Gauge, help);
     for (store, report) in &reports {
         if let ReplicaLink::Up(lag) = report.link {
             text.sample_time(&[("store", store), ("server", &report.server)], lag);

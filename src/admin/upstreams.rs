@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::metrics::{Kind, Text};
+use super::exposition::{Exposition, MetricKind};
 use crate::{
     gate::Shared,
     upstream::{EndpointReport, EndpointState, Keeper, ServerReport, UpstreamReport},
@@ -52,9 +52,9 @@ pub(super) fn all(shared: &Shared) -> Vec<UpstreamReport> {
 }
 
 /// What Prometheus is told of them.
-pub(super) fn write_metrics(text: &mut Text, shared: &Shared) {
+pub(super) fn write_metrics(text: &mut Exposition, shared: &Shared) {
     let upstreams = all(shared);
-    let each = |text: &mut Text, number: &dyn Fn(&ServerReport) -> u64| {
+    let each = |text: &mut Exposition, number: &dyn Fn(&ServerReport) -> u64| {
         for UpstreamReport { policy, upstream, servers } in &upstreams {
             for report in servers {
                 let server = report.server.as_str();
@@ -64,12 +64,16 @@ pub(super) fn write_metrics(text: &mut Text, shared: &Shared) {
         }
     };
     let help = "Requests that servers got, retries included.";
-    text.family("tollgate_upstream_requests_total", Kind::Counter, help);
+    text.family("tollgate_upstream_requests_total", MetricKind::Counter, help);
     each(text, &|server| server.requests);
     let help = "Requests that servers failed.";
-    text.family("tollgate_upstream_failures_total", Kind::Counter, help);
+    text.family("tollgate_upstream_failures_total", MetricKind::Counter, help);
     each(text, &|server| server.failures);
-    text.family("tollgate_upstream_in_flight", Kind::Gauge, "Requests that servers have now.");
+    text.family(
+        "tollgate_upstream_in_flight",
+        MetricKind::Gauge,
+        "Requests that servers have now.",
+    );
     each(text, &|server| server.endpoints.iter().map(|endpoint| endpoint.in_flight as u64).sum());
     for state in EndpointState::ALL {
         let (name, help) = match state {
@@ -85,7 +89,7 @@ pub(super) fn write_metrics(text: &mut Text, shared: &Shared) {
                 "Addresses of servers that are left out because they failed requests.",
             ),
         };
-        text.family(name, Kind::Gauge, help);
+        text.family(name, MetricKind::Gauge, help);
         each(text, &|server| {
             server.endpoints.iter().filter(|endpoint| endpoint.state == state).count() as u64
         });

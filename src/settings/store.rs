@@ -1,6 +1,8 @@
 //! Settings of the store: where counters live, where they are moving to, and what holds when the
 //! store does not answer in time.
 
+mod moving;
+
 use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use aws_lc_rs::digest;
@@ -10,11 +12,12 @@ use serde::Deserialize;
 use super::{
     Checker, MemoryBounds,
     memory::{RawMemory, SnapshotSettings},
-    moving::Moving,
     redis::{RawRedis, RedisSettings},
     unverified::{DEFAULT_NEW_PER_MINUTE, RawUnverifiedKeys},
 };
 use crate::yaml::Spanned;
+
+pub use self::moving::{MoveMode, Moving};
 
 /// Where counters live.
 #[derive(Clone, PartialEq)]

@@ -1,7 +1,8 @@
 //! Moving from one store to another: where to, how, and for how many callers. How and for how many
 //! change while traffic flows, by editing the settings file; all else in it needs a restart.
 
-use super::{Checker, StoreKind, store::RawStore};
+use super::{RawStore, StoreKind};
+use crate::settings::Checker;
 
 /// A move from one store to another, under way.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +40,7 @@ impl MoveMode {
 
 impl Checker<'_> {
     /// How many callers move and how, if there is a store to move to.
-    pub(super) fn pace(&mut self, raw: &RawStore) -> Option<(u8, MoveMode)> {
+    pub(in crate::settings) fn pace(&mut self, raw: &RawStore) -> Option<(u8, MoveMode)> {
         const ADD_NEXT: &str = "add the store to move to as `next`, or remove this";
         let percent = raw.percent.as_ref().map_or(0, |percent| percent.value);
         if let Some(place) = &raw.percent
