@@ -34,7 +34,7 @@ pub use self::{
     grpc::{grpc_status, is_grpc_call},
     limit_headers::{LimitHeaders, expose, told_reset},
     negotiation::Format,
-    rate_limit_fields::{Item as RateLimitItem, RateLimitFields, t},
+    rate_limit_fields::{Item as RateLimitItem, RateLimitFields, reset_seconds},
     standings::standings,
 };
 

@@ -53,7 +53,7 @@ use crate::{
     clock::{Clock, Timestamp},
     limit::{
         Charge, DecidedBy, Decision, Hashing, KeptSecret, KeyHasher, Outcome, Receipt,
-        SecretStanding, Standing, Verdict,
+        SecretStatus, Standing, Verdict,
     },
     settings::{StoreKind, StoreSettings},
 };
@@ -201,7 +201,7 @@ impl Stores {
 
     /// The secret that Redis keeps, if it is not known yet.
     fn awaited_secret(&self) -> Option<&Arc<KeptSecret>> {
-        self.secret.as_ref().filter(|secret| secret.standing() == SecretStanding::Awaited)
+        self.secret.as_ref().filter(|secret| secret.status() == SecretStatus::Awaited)
     }
 
     /// Counters that have something which Redis does not: it was admitted while Redis was away.

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     clock::Timestamp,
     identity::{Client, Identifier, Identity},
-    limit::{Charge, Key, Quota, Stance},
+    limit::{Charge, Key, Stance},
     policy::{
         AcceptedIssuers, Allowance, Auth, Cost, Enforcement, Limit, OnMissing, Policy, RefundBound,
         Route,
@@ -214,9 +214,9 @@ impl<'r, 'p> Charges<'r, 'p> {
             let charge = Charge {
                 key: key(allowance.id),
                 quota: &allowance.quota,
-                cost: match allowance.quota {
-                    Quota::Concurrency(_) => 1,
-                    _ => cost.of(self.head.method),
+                cost: match allowance.quota.holds_leases() {
+                    true => 1,
+                    false => cost.of(self.head.method),
                 },
                 stance: role.stance(),
                 scope: limit.scope(),

@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     access_log::{Decision, Denied, Entry, LimitStanding, LogBuffer, Mode, Tail},
-    limit::Quota,
     response::{CLIENT_CLOSED_REQUEST, DenialReason, INTERNAL_ERROR, Rejection, told_reset},
 };
 
@@ -158,7 +157,7 @@ impl Owed<'_, '_> {
 /// How one of a request's charges came out, as the log has it.
 fn standing<'t, 'p>(tally: &Tally<'p>, item: &Item<'t, 'p>) -> LimitStanding<'t> {
     let (standing, role) = (item.standing(), item.asked.role);
-    let is_window = !matches!(item.charge.quota, Quota::Concurrency(_));
+    let is_window = !item.charge.quota.holds_leases();
     LimitStanding {
         name: &item.asked.limit.name,
         mode: match role {

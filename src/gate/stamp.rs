@@ -6,8 +6,8 @@ use http::{HeaderName, HeaderValue, Response};
 
 use super::{Passage, Shared, charges::Role, tally::Tally};
 use crate::{
-    limit::{DecidedBy, Hashing, Key, Quota, Retry},
-    response::{Body, LimitHeaders, RateLimitFields, RateLimitItem, t},
+    limit::{DecidedBy, Hashing, Key, Retry},
+    response::{Body, LimitHeaders, RateLimitFields, RateLimitItem, reset_seconds},
 };
 
 static X_TOLLGATE_STORE: HeaderName = HeaderName::from_static("x-tollgate-store");
@@ -65,10 +65,9 @@ fn rate_limit_fields(tally: &Tally<'_>, shared: &Shared) -> Option<RateLimitFiel
             window_secs: allowance.window_secs,
             partition: partition(item.charge.key, hasher),
             remaining: standing.remaining,
-            t: match item.charge.quota {
-                Quota::Concurrency(_) => None,
-                _ => Some(t(standing, tally.store_time(now), retry_after)),
-            },
+            // When a request ends, and so a lease, cannot be known.
+            reset_seconds: (!item.charge.quota.holds_leases())
+                .then(|| reset_seconds(standing, tally.store_time(now), retry_after)),
         }
     });
     RateLimitFields::new(items)

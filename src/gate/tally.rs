@@ -218,9 +218,10 @@ impl<'p> Tally<'p> {
             limit: item.asked.limit.resource.clone(),
             retry_after: self.retry_after(now, spread(item.charge.key, now, jitter)),
         };
-        Some(match (item.asked.role, item.charge.quota) {
-            (_, Quota::Concurrency(_)) | (Role::Secondary, _) => Rejection::Secondary(denial),
-            _ => Rejection::Primary(denial),
+        let is_secondary = item.asked.role == Role::Secondary || item.charge.quota.holds_leases();
+        Some(match is_secondary {
+            true => Rejection::Secondary(denial),
+            false => Rejection::Primary(denial),
         })
     }
 
@@ -235,7 +236,11 @@ impl<'p> Tally<'p> {
     pub(super) fn granted(&self) -> impl Iterator<Item = (Item<'_, 'p>, Receipt, Duration)> {
         self.items().filter_map(|item| match item.charge.quota {
             Quota::Concurrency(algorithm) => Some((item, item.outcome.receipt?, algorithm.lease)),
-            _ => None,
+            Quota::FixedWindow(_)
+            | Quota::SlidingWindow(_)
+            | Quota::SlidingLog(_)
+            | Quota::TokenBucket(_)
+            | Quota::Gcra(_) => None,
         })
     }
 }

@@ -36,15 +36,15 @@ pub struct Item<'n> {
     pub partition: [u8; 8],
     /// Units left.
     pub remaining: u32,
-    /// Seconds until there will be more, as [`t`] has them; none if nobody knows.
-    pub t: Option<u64>,
+    /// Seconds until there will be more, from [`reset_seconds`]; none if that cannot be known.
+    pub reset_seconds: Option<u64>,
 }
 
 /// Seconds until more can be used: until the instant that other headers tell as the reset.
 ///
 /// A denied client that waits as long as `Retry-After` asks has waited long enough for every limit:
-/// no `t` is longer.
-pub fn t(standing: &Standing, now: Timestamp, retry_after: Option<u64>) -> u64 {
+/// no reset is longer.
+pub fn reset_seconds(standing: &Standing, now: Timestamp, retry_after: Option<u64>) -> u64 {
     let micros = told_reset(standing).as_micros().saturating_sub(now.as_micros());
     micros.div_ceil(1_000_000).min(retry_after.unwrap_or(u64::MAX))
 }
@@ -88,7 +88,7 @@ impl Item<'_> {
     fn push_limit(&self, list: &mut String) {
         self.push_name(list);
         push_integer(list, ";r=", self.remaining.into());
-        if let Some(seconds) = self.t {
+        if let Some(seconds) = self.reset_seconds {
             push_integer(list, ";t=", seconds);
         }
         self.push_partition(list);
@@ -130,7 +130,7 @@ mod tests {
         window_secs: Some(3600),
         partition: *b"\x70\x7b\x1d\xb1\x16\xbc\xf3\x5e",
         remaining: 50,
-        t: Some(30),
+        reset_seconds: Some(30),
     };
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
             limit: 20,
             window_secs: None,
             remaining: 0,
-            t: None,
+            reset_seconds: None,
             ..CORE
         };
         let fields = RateLimitFields::new([CORE, inflight]).unwrap();
@@ -195,10 +195,10 @@ mod tests {
             (1, Some(20), 20),
             (1, Some(61), 61),
         ] {
-            let found = t(&standing(remaining), now, retry_after);
+            let found = reset_seconds(&standing(remaining), now, retry_after);
             assert_eq!(found, expected, "{remaining} left, retry after {retry_after:?}");
         }
-        assert_eq!(t(&standing(0), Timestamp::from_secs(2000), None), 0, "long since");
+        assert_eq!(reset_seconds(&standing(0), Timestamp::from_secs(2000), None), 0, "long since");
     }
 
     /// Names and parameters as a client reads them.
@@ -237,13 +237,13 @@ mod tests {
         pub(super) fn numbers() -> impl Strategy<Value = Item<'static>> {
             let window = option::of(seconds());
             (any::<u32>(), window, any::<[u8; 8]>(), any::<u32>(), option::of(seconds())).prop_map(
-                |(limit, window_secs, partition, remaining, t)| Item {
+                |(limit, window_secs, partition, remaining, reset_seconds)| Item {
                     name: "",
                     limit,
                     window_secs: window_secs.map(|seconds| seconds.max(1)),
                     partition,
                     remaining,
-                    t,
+                    reset_seconds,
                 },
             )
         }
@@ -272,7 +272,7 @@ mod tests {
 
             let limit = items.iter().map(|item| {
                 let mut parameters = vec![integer("r", item.remaining.into())];
-                parameters.extend(item.t.map(|seconds| integer("t", seconds)));
+                parameters.extend(item.reset_seconds.map(|seconds| integer("t", seconds)));
                 parameters.push(partition(item));
                 (item.name.to_owned(), parameters)
             });
@@ -290,12 +290,12 @@ mod tests {
             let more = if remaining == 0 { next } else { reset };
             let waited = |seconds| now + std::time::Duration::from_secs(seconds);
 
-            let seconds = t(&standing, now, None);
+            let seconds = reset_seconds(&standing, now, None);
             prop_assert!(waited(seconds) >= more);
             prop_assert!(seconds == 0 || waited(seconds - 1) < more);
 
             let retry_after = retry_after.map(u64::from);
-            let capped = t(&standing, now, retry_after);
+            let capped = reset_seconds(&standing, now, retry_after);
             prop_assert_eq!(capped, seconds.min(retry_after.unwrap_or(seconds)));
         }
     }

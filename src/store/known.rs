@@ -8,7 +8,7 @@
 use super::{Adjustment, Backend, Store, Stores, redis::Reply};
 use crate::{
     clock::Timestamp,
-    limit::{AnyState, Charge, Count, Quota},
+    limit::{AnyState, Charge, Count},
 };
 
 impl Store {
@@ -92,5 +92,5 @@ impl Store {
 
 /// Whether a counter is of leases.
 pub(super) fn is_leased(charge: &Charge<'_>) -> bool {
-    matches!(charge.quota, Quota::Concurrency(_))
+    charge.quota.holds_leases()
 }

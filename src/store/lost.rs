@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
-    limit::{AnyState, Charge, DecidedBy, OwnedCharge, Quota},
+    limit::{AnyState, Charge, DecidedBy, OwnedCharge},
     settings::StoreKind,
 };
 
@@ -213,7 +213,7 @@ impl Store {
     ) -> Result<(), Unanswered> {
         // Of a log all units are known as if they were as new as the newest. A server that has as many
         // knows better.
-        if let Quota::SlidingLog(_) = charge.quota {
+        if charge.quota.kind().is_summarized() {
             let local = self.local_time(now);
             let used = |state| Some(charge.quota.standing_of(state, local)?.used);
             let there = redis.state(charge, now, deadline).await?;

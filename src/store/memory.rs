@@ -9,17 +9,18 @@
 //! identities could lift, or that threw out the busiest counters, would not be a limit. How much room
 //! there is goes by whose word it takes to have a counter (`room`).
 
+mod carry;
 mod lacking;
 mod persist;
 mod room;
+mod shard;
 mod table;
+mod tables;
+mod tagged_key;
 
-use std::{
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use smallvec::SmallVec;
@@ -27,15 +28,12 @@ use smallvec::SmallVec;
 use self::{
     lacking::LeftOut,
     room::{Needs, Room, Tag, tag},
-    shard::Shard,
-    table::TAG_BITS,
+    shard::{SWEEP_PAUSE, Shard, untaken},
 };
 use super::{Adjustment, NoRoom, StoreError, groups::undecided};
 use crate::{
     clock::Timestamp,
-    limit::{
-        Algorithm, Charge, DecidedBy, Decision, Outcome, Outcomes, Quota, Stance, Standing, Verdict,
-    },
+    limit::{Charge, Decision, Outcome, Outcomes, Stance, Standing, Verdict},
 };
 
 pub use self::room::Bounds;
@@ -52,11 +50,6 @@ const SHARDS_A_SWEEP: usize = 8;
 /// Counters that one request looks at for want of room, besides those of its own shards: a part of a
 /// millisecond.
 const COUNTERS_A_REQUEST: usize = 10_000;
-
-/// Time between two sweeps of a shard that lack of room may cause, at least and for each counter in
-/// it: a flood of requests that find no room takes a hundredth of a core.
-const SWEEP_PAUSE: Duration = Duration::from_millis(100);
-const SWEEP_PAUSE_A_COUNTER: Duration = Duration::from_micros(500);
 
 /// The in-process store.
 pub struct MemoryStore {
@@ -75,48 +68,12 @@ pub struct MemoryStore {
     idle_until: AtomicU64,
 }
 
-/// Evaluates an expression with the algorithm of a quota and the shard's table of its states.
-macro_rules! with_table {
-    ($shard:expr, $quota:expr, ($algorithm:ident, $table:ident) => $body:expr) => {
-        match $quota {
-            Quota::FixedWindow($algorithm) => {
-                let $table = &mut $shard.fixed_window;
-                $body
-            }
-            Quota::SlidingWindow($algorithm) => {
-                let $table = &mut $shard.sliding_window;
-                $body
-            }
-            Quota::SlidingLog($algorithm) => {
-                let $table = &mut $shard.sliding_log;
-                $body
-            }
-            Quota::TokenBucket($algorithm) => {
-                let $table = &mut $shard.token_bucket;
-                $body
-            }
-            Quota::Gcra($algorithm) => {
-                let $table = &mut $shard.gcra;
-                $body
-            }
-            Quota::Concurrency($algorithm) => {
-                let $table = &mut $shard.concurrency;
-                $body
-            }
-        }
-    };
-}
-
-// After the macro, which they use.
-mod carry;
-mod shard;
-
 impl MemoryStore {
     /// An empty store for at most so many counters, whose keys are hashed with `key_secret`.
     pub fn new(bounds: impl Into<Bounds>, key_secret: [u8; 16]) -> Self {
         let bounds = bounds.into();
         MemoryStore {
-            shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(index))).collect(),
+            shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(stagger(index)))).collect(),
             room: Room::new(bounds),
             max_keys_a_shard: (bounds.max_keys / SHARDS * UNEVENNESS).max(MIN_KEYS_A_SHARD),
             key_secret: Mutex::new(key_secret),
@@ -128,7 +85,7 @@ impl MemoryStore {
     /// An empty store with counters of its own: the bounds of this one hold for both together.
     pub(super) fn beside(&self) -> MemoryStore {
         MemoryStore {
-            shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(index))).collect(),
+            shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(stagger(index)))).collect(),
             room: self.room.beside(),
             max_keys_a_shard: self.max_keys_a_shard,
             key_secret: Mutex::new(self.key_secret()),
@@ -194,12 +151,7 @@ impl MemoryStore {
         match adjustment {
             Adjustment::Take => Some(self.take(shard, charge, now).standing),
             Adjustment::GiveBack(receipt) => shard.give_back(charge, receipt, now),
-            Adjustment::Renew(receipt) => {
-                let Quota::Concurrency(algorithm) = charge.quota else { return None };
-                let leases = shard.concurrency.find_mut(charge.key.entry)?;
-                algorithm.renew(leases, receipt, now);
-                Some(algorithm.standing(leases, now))
-            }
+            Adjustment::Renew(receipt) => shard.renew(charge, receipt, now),
         }
     }
 
@@ -352,6 +304,11 @@ impl MemoryStore {
     }
 }
 
+/// How far a shard is in its first step of growth, so that shards do not all grow at once.
+fn stagger(index: usize) -> f64 {
+    index as f64 / SHARDS as f64
+}
+
 /// The shard of a charge's owner. The owner is the output of a pseudo-random function: any of its
 /// bits are a good hash.
 fn shard_of(charge: &Charge<'_>) -> usize {
@@ -374,22 +331,6 @@ impl LockedShards<'_> {
         let due = self.0.iter_mut().filter(|(_, shard)| shard.is_due(now));
         due.for_each(|(_, shard)| shard.sweep(room, now));
     }
-}
-
-/// The key of a charge's counter, with what is to be remembered of where it comes from.
-fn tagged(charge: &Charge<'_>) -> u128 {
-    let tag = u128::from(tag(charge.origin));
-    charge.key.entry << TAG_BITS >> TAG_BITS | tag << (u128::BITS - TAG_BITS)
-}
-
-/// What is remembered of the counter with this key.
-fn tag_of(key: u128) -> Tag {
-    (key >> (u128::BITS - TAG_BITS)) as Tag
-}
-
-/// What is told of a limit of which nothing was taken.
-fn untaken(standing: Standing) -> Outcome {
-    Outcome { standing, receipt: None, decided_by: DecidedBy::Current }
 }
 
 /// A panic cannot leave a shard half-written, so a poisoned lock is as good as any.

@@ -32,14 +32,14 @@ use self::{
     batch::Request,
     node::CallError,
     refusal::Refusal,
-    script::{Call, ScriptClock},
+    script::{Call, ScriptClock, ScriptTime},
     settlements::Settlements,
     topology::Topology,
 };
 use super::{Adjustment, Counts, Unanswered};
 use crate::{
     clock::Timestamp,
-    limit::{AnyState, Charge, KeptSecret, SecretStanding},
+    limit::{AnyState, Charge, KeptSecret, SecretStatus},
     settings::{RedisSettings, StoreClock},
 };
 
@@ -236,11 +236,15 @@ impl RedisStore {
 
     /// What time it is for the scripts of a place when it is `now` here, and what the server's own
     /// clock says then, as far as that is known.
-    fn clock(&self, place: Place, now: Timestamp) -> (ScriptClock, Timestamp) {
-        let Some(node) = self.topology.primary(place) else { return (ScriptClock::Redis, now) };
+    fn clock(&self, place: Place, now: Timestamp) -> ScriptTime {
+        let Some(node) = self.topology.primary(place) else {
+            return ScriptTime { clock: ScriptClock::Redis, near: now };
+        };
         match node.clock.counts() {
-            StoreClock::Redis => (ScriptClock::Redis, node.clock.at_server(now)),
-            StoreClock::Proxy => (ScriptClock::Proxy(now), now),
+            StoreClock::Redis => {
+                ScriptTime { clock: ScriptClock::Redis, near: node.clock.at_server(now) }
+            }
+            StoreClock::Proxy => ScriptTime { clock: ScriptClock::Proxy(now), near: now },
         }
     }
 
@@ -344,7 +348,7 @@ impl RedisStore {
     /// Whether the names of counters are those that other proxies give them.
     fn can_name(&self) -> Result<(), Unanswered> {
         match &self.secret {
-            Some(secret) if secret.standing() == SecretStanding::Awaited => Err(Unanswered::Away),
+            Some(secret) if secret.status() == SecretStatus::Awaited => Err(Unanswered::Away),
             _ => Ok(()),
         }
     }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::{Backend, FIRST_CONNECTIONS, Store, redis::NoSecret};
 use crate::{
     clock::Timestamp,
-    limit::{KeptSecret, SecretStanding},
+    limit::{KeptSecret, SecretStatus},
 };
 
 /// Time from one look at what Redis keeps to the next, in microseconds: for so long may proxies
@@ -53,7 +53,7 @@ impl Store {
         let elections = self.redis().map(|redis| redis.elections()).sum();
         let is_changed = self.elections.replace(elections) != elections;
         let is_due = |kept: &Arc<KeptSecret>| {
-            kept.standing() != SecretStanding::Awaited && kept.is_due(now, PERIOD_MICROS)
+            kept.status() != SecretStatus::Awaited && kept.is_due(now, PERIOD_MICROS)
         };
         if is_changed || self.stores.secret.as_ref().is_some_and(is_due) {
             self.look_again_for_secret();
@@ -63,7 +63,7 @@ impl Store {
     /// Looks in the background whether Redis still keeps the secret that was learnt.
     pub(super) fn look_again_for_secret(self: &Rc<Self>) {
         if let Some(kept) = &self.stores.secret
-            && kept.standing() != SecretStanding::Awaited
+            && kept.status() != SecretStatus::Awaited
         {
             let (store, kept) = (Rc::clone(self), Arc::clone(kept));
             tokio::task::spawn_local(async move { store.look_for_secret(&kept).await });
@@ -90,14 +90,14 @@ impl Store {
                 }
                 let key = decider.secret_name();
                 match (before, is_other) {
-                    (SecretStanding::Known, true) => {
+                    (SecretStatus::Known, true) => {
                         tracing::warn!(key, "redis has another key secret: limits start afresh");
                     }
-                    (SecretStanding::Known, false) if found.is_new => {
+                    (SecretStatus::Known, false) if found.is_new => {
                         tracing::warn!(key, "redis had lost the key secret, and has it again");
                     }
-                    (SecretStanding::Known, false) => {}
-                    (SecretStanding::Awaited | SecretStanding::Refused, _) => {
+                    (SecretStatus::Known, false) => {}
+                    (SecretStatus::Awaited | SecretStatus::Refused, _) => {
                         tracing::info!(key, is_new = found.is_new, "redis keeps the key secret");
                     }
                 }
@@ -111,18 +111,18 @@ impl Store {
             // It may have been learnt, and is right until Redis says otherwise.
             Err(NoSecret::Away) => {}
             Err(error) => match kept.refuse() {
-                SecretStanding::Awaited => {
+                SecretStatus::Awaited => {
                     let (key, advice) = (decider.secret_name(), ADVICE);
                     tracing::warn!(
                         key, %error, advice,
                         "redis keeps no key secret: limits are not shared with other proxies"
                     );
                 }
-                SecretStanding::Known => {
+                SecretStatus::Known => {
                     let (key, advice) = (decider.secret_name(), ADVICE);
                     tracing::warn!(key, %error, advice, "redis keeps the key secret no more");
                 }
-                SecretStanding::Refused => {}
+                SecretStatus::Refused => {}
             },
         }
     }
@@ -139,11 +139,11 @@ async fn learn(store: Weak<Store>, kept: Arc<KeptSecret>) {
                 redis.ready(deadline).await;
             }
         }
-        if kept.standing() == SecretStanding::Awaited {
+        if kept.status() == SecretStatus::Awaited {
             store.look_for_secret(&kept).await;
         }
         store.has_looked.set(true);
-        if kept.standing() != SecretStanding::Awaited {
+        if kept.status() != SecretStatus::Awaited {
             return;
         }
         drop(store);

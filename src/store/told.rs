@@ -50,9 +50,9 @@ impl Store {
     ) {
         // Of a log only a summary is known, which forgets nothing before its newest charge is over:
         // the replica that has that charge knows better.
-        let is_outdated = |known: &Count| match (known, behind) {
-            (Count::SlidingLog { newest, .. }, Some(behind)) => *newest + behind < now,
-            _ => false,
+        let is_outdated = |known: &Count| match (known.summarized_at(), behind) {
+            (Some(newest), Some(behind)) => newest + behind < now,
+            (None, _) | (_, None) => false,
         };
         let known = self.known(charge).filter(|known| !is_outdated(known));
         let known = known.and_then(|known| charge.quota.standing_of(&known.state()?, now));

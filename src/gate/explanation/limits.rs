@@ -12,7 +12,7 @@ use crate::{
         unfit_claims::unfit_claim,
     },
     identity::Identity,
-    limit::{Charge, DecidedBy, Quota, WhenFull},
+    limit::{Charge, DecidedBy, WhenFull},
     policy::{KeyPart, Limit, OnMissing, Per, words},
 };
 
@@ -182,7 +182,7 @@ fn notes(
         notes.push(format!("an override of {own}{until}: {}", own.why));
     }
     if let Some(name) = &asked.cost.from_response_header
-        && !matches!(asked.allowance.quota, Quota::Concurrency(_))
+        && !asked.allowance.quota.holds_leases()
     {
         let abandoned = match asked.cost.abandoned {
             Some(units) => units.to_string(),

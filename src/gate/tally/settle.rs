@@ -12,7 +12,7 @@ use crate::{
         abandoned::{Due, Dues, units_without_head},
         dearest::source,
     },
-    limit::{Charge, Quota, Receipt},
+    limit::{Charge, Receipt},
     store::{Adjustment, Store},
 };
 
@@ -125,7 +125,7 @@ impl Item<'_, '_> {
 
     /// The response field that tells what this costs in the end, if it is taken and one does.
     fn told_by(&self) -> Option<&HeaderName> {
-        let is_lease = matches!(self.charge.quota, Quota::Concurrency(_));
+        let is_lease = self.charge.quota.holds_leases();
         let header = self.asked.cost.from_response_header.as_ref();
         header.filter(|_| self.is_taken() && !is_lease)
     }
@@ -153,7 +153,7 @@ impl Item<'_, '_> {
 
     /// Whether the response's status gives back what was taken.
     fn is_refund_due(&self, answer: Answer<'_>) -> bool {
-        let is_lease = matches!(self.charge.quota, Quota::Concurrency(_));
+        let is_lease = self.charge.quota.holds_leases();
         // To break a request off is no way to have it for nothing.
         let is_kept = answer.is_broken_off && self.told_by().is_some();
         // A client that has nothing to revalidate has no free requests either.
@@ -171,10 +171,7 @@ impl Item<'_, '_> {
         told: Option<u32>,
     ) -> Option<(Adjustment, u32)> {
         let Item { asked, charge, outcome } = self;
-        if let Quota::Concurrency(_) = charge.quota {
-            return None;
-        }
-        if !self.is_taken() {
+        if charge.quota.holds_leases() || !self.is_taken() {
             return None;
         }
         let is_uncounted =

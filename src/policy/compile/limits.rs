@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{
     identity::Tiers,
-    limit::{Fallback, Quota, WhenFull},
+    limit::{Fallback, WhenFull},
     policy::{
-        Allowance, Allowances, Enforcement, Limit, OpenParts, Overrides,
+        Allowances, Enforcement, Limit, OpenParts, Overrides,
         file::{RawLimit, RawMeasure},
     },
     yaml::{Entries, Problem, Span, Spanned},
@@ -194,9 +194,8 @@ impl Compiler<'_> {
 }
 
 impl Limit {
-    /// Whether it is about requests at once.
+    /// Whether it limits requests at once.
     pub(super) fn counts_leases(&self) -> bool {
-        let is_lease = |allowance: &Allowance| matches!(allowance.quota, Quota::Concurrency(_));
-        self.rates.iter().flatten().any(is_lease)
+        self.rates.iter().flatten().any(|allowance| allowance.quota.holds_leases())
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Compiler, tiers::ByTier};
 use crate::{
     identity::Tiers,
-    limit::{Calendar, CalendarUnit},
+    limit::{AlgorithmKind, Calendar, CalendarUnit},
     policy::{
         Rate,
         file::{LATER, RawMeasure, RawRefill},
@@ -66,25 +66,6 @@ pub(super) enum Units {
     Limited(u32),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Algorithm {
-    FixedWindow,
-    SlidingWindow,
-    SlidingLog,
-    TokenBucket,
-    Gcra,
-    Concurrency,
-}
-
-const ALGORITHMS: [(&str, Algorithm); 6] = [
-    ("fixed_window", Algorithm::FixedWindow),
-    ("sliding_window", Algorithm::SlidingWindow),
-    ("sliding_log", Algorithm::SlidingLog),
-    ("token_bucket", Algorithm::TokenBucket),
-    ("gcra", Algorithm::Gcra),
-    ("concurrency", Algorithm::Concurrency),
-];
-
 impl Compiler<'_> {
     /// The measure that `raw` describes; `place` is where it is missing if it is.
     pub(super) fn measure(
@@ -95,7 +76,7 @@ impl Compiler<'_> {
     ) -> Option<Measure> {
         let algorithm = self.algorithm(raw)?;
         self.refuse_foreign_fields(raw, algorithm);
-        if raw.align.is_some() && algorithm != Algorithm::FixedWindow {
+        if raw.align.is_some() && algorithm != AlgorithmKind::FixedWindow {
             return None;
         }
         match (&raw.concurrent, &raw.refill, &raw.rate) {
@@ -121,16 +102,16 @@ impl Compiler<'_> {
         }
     }
 
-    fn algorithm(&mut self, raw: &RawMeasure) -> Option<Algorithm> {
+    fn algorithm(&mut self, raw: &RawMeasure) -> Option<AlgorithmKind> {
         let Some(word) = &raw.algorithm else {
             return Some(match raw.concurrent {
-                Some(_) => Algorithm::Concurrency,
-                None => Algorithm::FixedWindow,
+                Some(_) => AlgorithmKind::Concurrency,
+                None => AlgorithmKind::FixedWindow,
             });
         };
-        let algorithm = self.one_of(word, &ALGORITHMS)?;
+        let algorithm = self.one_of(word, &AlgorithmKind::ALL.map(|kind| (kind.name(), kind)))?;
         match (algorithm, &raw.concurrent) {
-            (Algorithm::Concurrency, None) => {
+            (AlgorithmKind::Concurrency, None) => {
                 self.refuse(
                     word.span,
                     "`concurrency` needs `concurrent`",
@@ -138,7 +119,7 @@ impl Compiler<'_> {
                 );
                 None
             }
-            (Algorithm::Concurrency, Some(_)) | (_, None) => Some(algorithm),
+            (AlgorithmKind::Concurrency, Some(_)) | (_, None) => Some(algorithm),
             (_, Some(concurrent)) => {
                 self.refuse(
                     concurrent.span,
@@ -150,43 +131,49 @@ impl Compiler<'_> {
         }
     }
 
-    fn refuse_foreign_fields(&mut self, raw: &RawMeasure, algorithm: Algorithm) {
+    fn refuse_foreign_fields(&mut self, raw: &RawMeasure, algorithm: AlgorithmKind) {
         fn span<T>(field: &Option<Spanned<T>>) -> Option<Span> {
             field.as_ref().map(|field| field.span)
         }
         let node = |field: &Option<Node>| field.as_ref().map(|node| node.span);
         let fields = [
-            ("align", span(&raw.align), Algorithm::FixedWindow),
+            ("align", span(&raw.align), AlgorithmKind::FixedWindow),
             // A time zone only belongs to `align`, which is refused then.
             (
                 "timezone",
                 span(&raw.timezone).filter(|_| raw.align.is_none()),
-                Algorithm::FixedWindow,
+                AlgorithmKind::FixedWindow,
             ),
-            ("burst", node(&raw.burst), Algorithm::Gcra),
-            ("capacity", node(&raw.capacity), Algorithm::TokenBucket),
-            ("refill", node(&raw.refill), Algorithm::TokenBucket),
-            ("strict", span(&raw.strict), Algorithm::TokenBucket),
-            ("lease", span(&raw.lease), Algorithm::Concurrency),
-            ("retry_after", span(&raw.retry_after), Algorithm::Concurrency),
+            ("burst", node(&raw.burst), AlgorithmKind::Gcra),
+            ("capacity", node(&raw.capacity), AlgorithmKind::TokenBucket),
+            ("refill", node(&raw.refill), AlgorithmKind::TokenBucket),
+            ("strict", span(&raw.strict), AlgorithmKind::TokenBucket),
+            ("lease", span(&raw.lease), AlgorithmKind::Concurrency),
+            ("retry_after", span(&raw.retry_after), AlgorithmKind::Concurrency),
         ];
         for (field, span, owner) in fields {
             if let Some(span) = span.filter(|_| owner != algorithm) {
-                let needed = match owner {
-                    Algorithm::Concurrency => "concurrent".to_owned(),
-                    owner => format!("algorithm: {}", owner.name()),
+                let needed = match owner.holds_leases() {
+                    true => "concurrent".to_owned(),
+                    false => format!("algorithm: {}", owner.name()),
                 };
-                let help = match (owner, algorithm, &raw.algorithm) {
-                    (Algorithm::TokenBucket | Algorithm::Gcra, Algorithm::FixedWindow, None) => {
+                // A fixed window by default may be meant as another algorithm.
+                let is_default = algorithm == AlgorithmKind::FixedWindow && raw.algorithm.is_none();
+                let help = match owner {
+                    AlgorithmKind::TokenBucket | AlgorithmKind::Gcra if is_default => {
                         format!("add `{needed}`, or remove it")
                     }
-                    (Algorithm::FixedWindow, _, _) => format!("write `{needed}`, or remove this"),
-                    _ => "remove it".to_owned(),
+                    AlgorithmKind::FixedWindow => format!("write `{needed}`, or remove this"),
+                    AlgorithmKind::SlidingWindow
+                    | AlgorithmKind::SlidingLog
+                    | AlgorithmKind::TokenBucket
+                    | AlgorithmKind::Gcra
+                    | AlgorithmKind::Concurrency => "remove it".to_owned(),
                 };
                 self.refuse(span, format!("`{field}` needs `{needed}`"), help);
             }
         }
-        if let (Algorithm::Concurrency, Some(rate)) = (algorithm, &raw.rate) {
+        if let (AlgorithmKind::Concurrency, Some(rate)) = (algorithm, &raw.rate) {
             self.refuse(
                 rate.span,
                 "`rate` beside `concurrent`",
@@ -255,21 +242,21 @@ impl Compiler<'_> {
         })
     }
 
-    fn way(&mut self, raw: &RawMeasure, algorithm: Algorithm, tiers: &Tiers) -> Option<Way> {
+    fn way(&mut self, raw: &RawMeasure, algorithm: AlgorithmKind, tiers: &Tiers) -> Option<Way> {
         let mut number = |node: &Option<Node>, what: &str| match node {
             None => Some(None),
             Some(node) => self.by_tier(node, what, tiers, Self::some).map(Some),
         };
         match algorithm {
-            Algorithm::FixedWindow => self.alignment(raw).map(Way::FixedWindow),
-            Algorithm::SlidingWindow => Some(Way::SlidingWindow),
-            Algorithm::SlidingLog => Some(Way::SlidingLog),
-            Algorithm::TokenBucket => {
+            AlgorithmKind::FixedWindow => self.alignment(raw).map(Way::FixedWindow),
+            AlgorithmKind::SlidingWindow => Some(Way::SlidingWindow),
+            AlgorithmKind::SlidingLog => Some(Way::SlidingLog),
+            AlgorithmKind::TokenBucket => {
                 let capacity = number(&raw.capacity, "capacity")?;
                 Some(Way::TokenBucket { capacity, strict: is_strict(raw) })
             }
-            Algorithm::Gcra => Some(Way::Gcra { burst: number(&raw.burst, "burst")? }),
-            Algorithm::Concurrency => None,
+            AlgorithmKind::Gcra => Some(Way::Gcra { burst: number(&raw.burst, "burst")? }),
+            AlgorithmKind::Concurrency => None,
         }
     }
 
@@ -363,12 +350,6 @@ impl Compiler<'_> {
     }
 }
 
-impl Algorithm {
-    fn name(self) -> &'static str {
-        ALGORITHMS.iter().find(|(_, own)| *own == self).map_or("", |(name, _)| name)
-    }
-}
-
 fn is_strict(raw: &RawMeasure) -> bool {
     raw.strict.is_some_and(|strict| strict.value)
 }
@@ -378,7 +359,8 @@ impl RawMeasure {
     /// does say.
     pub(super) fn over(self, base: RawMeasure) -> RawMeasure {
         let word = |raw: &RawMeasure| {
-            raw.algorithm.as_ref().map_or("fixed_window", |word| &word.value).to_owned()
+            let default = AlgorithmKind::FixedWindow.name();
+            raw.algorithm.as_ref().map_or(default, |word| &word.value).to_owned()
         };
         if self.algorithm.is_some() && word(&self) != word(&base) {
             let rate = if self.refill.is_some() { None } else { base.rate };

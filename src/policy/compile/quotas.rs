@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     limit::{
-        Align, Calendar, CalendarUnit, Concurrency, FixedWindow, Gcra, LimitId, Quota, SlidingLog,
-        SlidingWindow, TokenBucket,
+        AlgorithmKind, Align, Calendar, CalendarUnit, Concurrency, FixedWindow, Gcra, LimitId,
+        Quota, SlidingLog, SlidingWindow, TokenBucket,
     },
     policy::{Allowance, Allowances, Rate, RefundBound, rate::Period},
     yaml::{Span, Spanned},
@@ -50,6 +50,20 @@ struct Counted {
     period: Option<Period>,
 }
 
+impl Counted {
+    fn of(quota: Quota, period: Option<Period>) -> Counted {
+        let name = quota.kind().name();
+        let tag = match alignment_of(&quota) {
+            None | Some(Align::FirstRequest(_)) => name.to_owned(),
+            Some(Align::Epoch(_)) => format!("{name} epoch"),
+            Some(Align::Calendar(calendar)) => {
+                format!("{name} {} {}", calendar.unit.name(), calendar.zone_name())
+            }
+        };
+        Counted { quota, tag, period }
+    }
+}
+
 impl Compiler<'_> {
     /// What the owner may use. Empty: without limit.
     pub(super) fn allowances(&mut self, measure: &Measure, owner: Owner<'_>) -> Option<Allowances> {
@@ -62,8 +76,7 @@ impl Compiler<'_> {
                         let (refill, interval, strict) = (*amount, *interval, *strict);
                         let bucket = TokenBucket { capacity, refill, interval, strict };
                         let period = Some(Period::Length(interval));
-                        let (quota, tag) = (Quota::TokenBucket(bucket), "token_bucket".to_owned());
-                        vec![Counted { quota, tag, period }]
+                        vec![Counted::of(Quota::TokenBucket(bucket), period)]
                     }
                 }
             }
@@ -87,7 +100,7 @@ impl Compiler<'_> {
         let Counted { quota, tag, period } = counted;
         let tag = if owner.is_candidate { format!("candidate {tag}") } else { tag };
         let follows_calendar =
-            matches!(&quota, Quota::FixedWindow(FixedWindow { align: Align::Calendar(_), .. }));
+            alignment_of(&quota).is_some_and(|align| matches!(align, Align::Calendar(_)));
         // A calendar's windows differ in length; the tag names the unit.
         let micros = match period {
             Some(Period::Length(length)) if !follows_calendar => length.as_micros() as u64,
@@ -145,7 +158,11 @@ impl Compiler<'_> {
         let room = match way {
             Way::Gcra { burst: Some(burst) } => Some((burst, "burst")),
             Way::TokenBucket { capacity: Some(capacity), .. } => Some((capacity, "capacity")),
-            _ => None,
+            Way::FixedWindow(_)
+            | Way::SlidingWindow
+            | Way::SlidingLog
+            | Way::TokenBucket { capacity: None, .. }
+            | Way::Gcra { burst: None } => None,
         };
         let room = match room {
             Some((by_tier, field)) if !rates.is_empty() => {
@@ -171,15 +188,14 @@ impl Compiler<'_> {
         let limit = rate.limit;
         // What may never come may not come at once either.
         let room = if limit == 0 { 0 } else { room.unwrap_or(limit) };
-        let (quota, tag) = match way {
+        let quota = match way {
             Way::FixedWindow(alignment) => {
-                let (align, tag) = self.align(rate, alignment)?;
-                (Quota::FixedWindow(FixedWindow { limit, align }), tag)
+                let align = self.align(rate, alignment)?;
+                Quota::FixedWindow(FixedWindow { limit, align })
             }
             Way::SlidingWindow => {
                 let window = SlidingWindow::new(limit, self.length(rate)?);
-                let window = self.exact(window, rate, "sliding_window")?;
-                (Quota::SlidingWindow(window), "sliding_window".into())
+                Quota::SlidingWindow(self.exact(window, rate, AlgorithmKind::SlidingWindow)?)
             }
             Way::SlidingLog => {
                 let window = self.length(rate)?;
@@ -191,31 +207,30 @@ impl Compiler<'_> {
                         format!("write at most {most}, or `algorithm: sliding_window`"),
                     );
                 }
-                (Quota::SlidingLog(SlidingLog { limit, window }), "sliding_log".into())
+                Quota::SlidingLog(SlidingLog { limit, window })
             }
             Way::TokenBucket { strict, .. } => {
                 let (interval, strict) = (self.length(rate)?, *strict);
                 let bucket = TokenBucket { capacity: room, refill: limit, interval, strict };
-                (Quota::TokenBucket(bucket), "token_bucket".into())
+                Quota::TokenBucket(bucket)
             }
             Way::Gcra { .. } => {
                 // A cost above the burst is never admitted, so none is larger.
                 let meter = Gcra::new(limit, self.length(rate)?, room, room);
-                (Quota::Gcra(self.exact(meter, rate, "gcra")?), "gcra".into())
+                Quota::Gcra(self.exact(meter, rate, AlgorithmKind::Gcra)?)
             }
         };
-        Some(Counted { quota, tag, period: Some(rate.period) })
+        Some(Counted::of(quota, Some(rate.period)))
     }
 
-    /// Where a fixed window begins and ends, and what tells it apart from windows that begin
-    /// elsewhere.
-    fn align(&mut self, rate: &TierRate, alignment: &Alignment) -> Option<(Align, String)> {
+    /// Where a fixed window begins and ends.
+    fn align(&mut self, rate: &TierRate, alignment: &Alignment) -> Option<Align> {
         let zone = match (alignment, rate.period) {
             (Alignment::FirstRequest, Period::Length(length)) => {
-                return Some((Align::FirstRequest(length), "fixed_window".into()));
+                return Some(Align::FirstRequest(length));
             }
             (Alignment::Epoch, Period::Length(length)) => {
-                return Some((Align::Epoch(length), "fixed_window epoch".into()));
+                return Some(Align::Epoch(length));
             }
             (Alignment::FirstRequest | Alignment::Epoch, Period::Month | Period::Year) => {
                 self.refuse_calendar(rate, "write `align: calendar`");
@@ -231,9 +246,7 @@ impl Compiler<'_> {
             );
             return None;
         };
-        let calendar = Calendar::new(unit, zone).ok()?;
-        let tag = format!("fixed_window {} {}", unit.name(), calendar.zone_name());
-        Some((Align::Calendar(calendar), tag))
+        Calendar::new(unit, zone).ok().map(Align::Calendar)
     }
 
     fn length(&mut self, rate: &TierRate) -> Option<Duration> {
@@ -254,11 +267,16 @@ impl Compiler<'_> {
     }
 
     /// Refuses numbers whose products are beyond what every store counts exactly.
-    fn exact<T>(&mut self, made: Option<T>, rate: &TierRate, algorithm: &str) -> Option<T> {
+    fn exact<T>(
+        &mut self,
+        made: Option<T>,
+        rate: &TierRate,
+        algorithm: AlgorithmKind,
+    ) -> Option<T> {
         if made.is_none() {
             self.refuse(
                 rate.span,
-                format!("too much for {algorithm} to count exactly"),
+                format!("too much for {} to count exactly", algorithm.name()),
                 "write a smaller number or a shorter window, or count by fixed_window",
             );
         }
@@ -283,7 +301,19 @@ impl Compiler<'_> {
             return None;
         }
         let quota = Quota::Concurrency(Concurrency { limit: number, lease, retry_after });
-        Some(vec![Counted { quota, tag: "concurrency".into(), period: None }])
+        Some(vec![Counted::of(quota, None)])
+    }
+}
+
+/// Where the windows of a quota begin, if they are fixed.
+fn alignment_of(quota: &Quota) -> Option<&Align> {
+    match quota {
+        Quota::FixedWindow(window) => Some(&window.align),
+        Quota::SlidingWindow(_)
+        | Quota::SlidingLog(_)
+        | Quota::TokenBucket(_)
+        | Quota::Gcra(_)
+        | Quota::Concurrency(_) => None,
     }
 }
 
@@ -314,7 +344,11 @@ fn time_of_all(quota: &Quota, period: Period) -> Duration {
             times(bucket.interval, refills.max(1), 1)
         }
         Quota::Gcra(gcra) if gcra.limit > 0 => times(gcra.window, gcra.burst, gcra.limit),
-        _ => period.longest(),
+        Quota::FixedWindow(_)
+        | Quota::SlidingWindow(_)
+        | Quota::SlidingLog(_)
+        | Quota::Gcra(_)
+        | Quota::Concurrency(_) => period.longest(),
     }
 }
 
@@ -322,10 +356,7 @@ fn time_of_all(quota: &Quota, period: Period) -> Duration {
 /// comes back. Fixed windows are the same ones as the quota's.
 fn refund_quota(quota: &Quota, percent: u8, time_of_all: Duration) -> Quota {
     let limit = u64::from(quota.capacity()) * u64::from(percent) / 100;
-    let align = match quota {
-        Quota::FixedWindow(window) => window.align.clone(),
-        _ => Align::FirstRequest(time_of_all),
-    };
+    let align = alignment_of(quota).cloned().unwrap_or(Align::FirstRequest(time_of_all));
     Quota::FixedWindow(FixedWindow { limit: limit.try_into().unwrap_or(u32::MAX), align })
 }
 

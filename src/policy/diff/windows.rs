@@ -264,14 +264,12 @@ fn other_counting(before: &Quota, after: &Quota) -> Vec<String> {
             because.push(format!("{what} {} -> {}", word(before), word(after)));
         }
     };
-    let names = [before, after].map(|quota| Some(words::algorithm(quota).to_owned()));
-    let [old, new] = names;
-    let is_same_algorithm = old == new;
-    compare("algorithm", old, new);
+    let [old, new] = [before.kind(), after.kind()];
+    compare("algorithm", Some(old.name().to_owned()), Some(new.name().to_owned()));
     if let (Some(before), Some(after)) = (words::length(before), words::length(after)) {
         compare("window", Some(before), Some(after));
     }
-    if is_same_algorithm {
+    if old == new {
         compare("align", words::alignment(before), words::alignment(after));
     }
     because
@@ -279,16 +277,13 @@ fn other_counting(before: &Quota, after: &Quota) -> Vec<String> {
 
 /// How what was used carries over to another quota of the same counter.
 fn rescaled(before: &Quota, after: &Quota) -> String {
-    let kept = match before {
-        Quota::Concurrency(_) => "requests in flight stay counted",
-        _ => "used stays",
+    let kept = match before.holds_leases() {
+        true => "requests in flight stay counted",
+        false => "used stays",
     };
-    let (old, new) = (before.capacity(), after.capacity());
-    let pace = match (before, after) {
-        (Quota::Gcra(before), Quota::Gcra(after)) => before.limit.cmp(&after.limit),
-        (Quota::TokenBucket(before), Quota::TokenBucket(after)) => before.refill.cmp(&after.refill),
-        _ => std::cmp::Ordering::Equal,
-    };
+    let old = before.capacity();
+    let new = after.capacity();
+    let pace = pace(before).cmp(&pace(after));
     let mut words = vec![kept.to_owned()];
     if new > old {
         words.push(format!("{} more", new - old));
@@ -301,6 +296,18 @@ fn rescaled(before: &Quota, after: &Quota) -> String {
         std::cmp::Ordering::Equal => {}
     }
     words.join(", ")
+}
+
+/// How many units come back at a time, if that number is not the capacity.
+fn pace(quota: &Quota) -> Option<u32> {
+    match quota {
+        Quota::Gcra(meter) => Some(meter.limit),
+        Quota::TokenBucket(bucket) => Some(bucket.refill),
+        Quota::FixedWindow(_)
+        | Quota::SlidingWindow(_)
+        | Quota::SlidingLog(_)
+        | Quota::Concurrency(_) => None,
+    }
 }
 
 /// Changes that are alike, with those whom they are to.

@@ -14,6 +14,7 @@ use crate::{
 
 /// How much, and how it is counted: `5000/hour`, `30/minute by gcra, burst 10`.
 pub(crate) fn quota(quota: &Quota) -> String {
+    let name = quota.kind().name();
     match quota {
         Quota::FixedWindow(window) => {
             let rate = format!("{}/{}", window.limit, length(quota).unwrap_or_default());
@@ -23,34 +24,22 @@ pub(crate) fn quota(quota: &Quota) -> String {
             }
         }
         Quota::SlidingWindow(window) => {
-            format!("{}/{} by sliding_window", window.limit, word(window.window))
+            format!("{}/{} by {name}", window.limit, word(window.window))
         }
-        Quota::SlidingLog(log) => format!("{}/{} by sliding_log", log.limit, word(log.window)),
+        Quota::SlidingLog(log) => format!("{}/{} by {name}", log.limit, word(log.window)),
         Quota::TokenBucket(bucket) => {
             let strict = if bucket.strict { ", strict" } else { "" };
             let (refill, interval) = (bucket.refill, word(bucket.interval));
-            format!("{refill}/{interval} by token_bucket, capacity {}{strict}", bucket.capacity)
+            format!("{refill}/{interval} by {name}, capacity {}{strict}", bucket.capacity)
         }
         Quota::Gcra(gcra) => {
-            format!("{}/{} by gcra, burst {}", gcra.limit, word(gcra.window), gcra.burst)
+            format!("{}/{} by {name}, burst {}", gcra.limit, word(gcra.window), gcra.burst)
         }
         Quota::Concurrency(slots) => {
             let [lease, retry] =
                 [slots.lease, slots.retry_after].map(|time| Period::Length(time).to_string());
             format!("{} at once, lease {lease}, retry after {retry}", slots.limit)
         }
-    }
-}
-
-/// The algorithm's name in policies.
-pub(super) fn algorithm(quota: &Quota) -> &'static str {
-    match quota {
-        Quota::FixedWindow(_) => "fixed_window",
-        Quota::SlidingWindow(_) => "sliding_window",
-        Quota::SlidingLog(_) => "sliding_log",
-        Quota::TokenBucket(_) => "token_bucket",
-        Quota::Gcra(_) => "gcra",
-        Quota::Concurrency(_) => "concurrency",
     }
 }
 
@@ -71,11 +60,17 @@ pub(super) fn length(quota: &Quota) -> Option<String> {
 
 /// Where windows begin, if it is not with the first request.
 pub(super) fn alignment(quota: &Quota) -> Option<String> {
-    let Quota::FixedWindow(FixedWindow { align, .. }) = quota else { return None };
-    match align {
-        Align::FirstRequest(_) => None,
-        Align::Epoch(_) => Some("epoch".into()),
-        Align::Calendar(calendar) => Some(format!("calendar {}", calendar.zone_name())),
+    match quota {
+        Quota::FixedWindow(FixedWindow { align, .. }) => match align {
+            Align::FirstRequest(_) => None,
+            Align::Epoch(_) => Some("epoch".into()),
+            Align::Calendar(calendar) => Some(format!("calendar {}", calendar.zone_name())),
+        },
+        Quota::SlidingWindow(_)
+        | Quota::SlidingLog(_)
+        | Quota::TokenBucket(_)
+        | Quota::Gcra(_)
+        | Quota::Concurrency(_) => None,
     }
 }
 

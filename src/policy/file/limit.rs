@@ -4,7 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::shape;
-use crate::yaml::{Node, Spanned};
+use crate::{
+    limit::AlgorithmKind,
+    yaml::{Node, Spanned},
+};
 
 /// A limit: what it is counted per, how much and how, and when it counts.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -37,7 +40,7 @@ pub(in crate::policy) struct RawLimit {
     /// without bursts at its ends; `sliding_log`: exact, remembering each request; `token_bucket`:
     /// a bucket that fills again; `gcra`: evenly spaced; `concurrency`: requests at once, with
     /// `concurrent`. Default: fixed_window, or concurrency if there is `concurrent`.
-    #[schemars(extend("enum" = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra", "concurrency"]))]
+    #[schemars(extend("enum" = AlgorithmKind::NAMES))]
     pub(in crate::policy) algorithm: Option<Spanned<String>>,
     /// For `fixed_window`: where windows begin. `first_request`: with the first request; `epoch`:
     /// at multiples of their length since 1970; `calendar`: with the hour, the day, the month.
@@ -132,7 +135,7 @@ pub(in crate::policy) struct RawMeasure {
     /// without bursts at its ends; `sliding_log`: exact, remembering each request; `token_bucket`:
     /// a bucket that fills again; `gcra`: evenly spaced; `concurrency`: requests at once, with
     /// `concurrent`. Default: fixed_window, or concurrency if there is `concurrent`.
-    #[schemars(extend("enum" = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra", "concurrency"]))]
+    #[schemars(extend("enum" = AlgorithmKind::NAMES))]
     pub(in crate::policy) algorithm: Option<Spanned<String>>,
     /// For `fixed_window`: where windows begin. `first_request`: with the first request; `epoch`:
     /// at multiples of their length since 1970; `calendar`: with the hour, the day, the month.

@@ -101,7 +101,7 @@ impl RedisStore {
 
     async fn ask_primary(&self, question: &Question<'_>) -> Result<Told, Unanswered> {
         let reply = self.execute(question.place, &question.call, question.deadline).await?;
-        self.read(&question.charges, &reply).map(|reply| Told::Primary(reply.told()))
+        self.read(&question.charges, &reply).map(|reply| Told::Primary(reply.of_peek()))
     }
 
     /// What a replica says; none if it cannot.
@@ -113,7 +113,7 @@ impl RedisStore {
         {
             reply = replica.call(call.eval(), *deadline).await;
         }
-        self.read(charges, &reply.ok()?).ok().map(Reply::told)
+        self.read(charges, &reply.ok()?).ok().map(Reply::of_peek)
     }
 }
 

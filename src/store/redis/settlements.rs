@@ -20,7 +20,7 @@ use tokio::{
 use super::{RedisStore, script};
 use crate::{
     clock::Timestamp,
-    limit::{Charge, OwnedCharge, Quota},
+    limit::{Charge, OwnedCharge},
     store::{Adjustment, Unanswered},
 };
 
@@ -97,7 +97,7 @@ impl Settlement {
     async fn make(&self, adjustment: Adjustment, store: &Weak<RedisStore>) {
         let charge = self.charge.charge();
         // To end a lease twice is to end it once.
-        let is_harmless = matches!(charge.quota, Quota::Concurrency(_));
+        let is_harmless = charge.quota.holds_leases();
         let deadline = Instant::now() + DEADLINE;
         loop {
             let Some(store) = store.upgrade() else { return };

@@ -1,4 +1,4 @@
--- Has a counter count what it does elsewhere too, where both are of the same charges.
+-- Merges a counter's state from elsewhere, which counts the same charges.
 --
 -- KEYS[1]: the counter. ARGV[1] ends with the numbers of the other state.
 -- Returns whether it counts more now.

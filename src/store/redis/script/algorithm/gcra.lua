@@ -1,6 +1,7 @@
--- limit: units that drain in a window. span: the window in steps. x: microseconds in a step.
--- y: units that can be used at once. Levels are units times steps, and instants are steps too, but
--- where they are stored and told. A level that was stored in other steps is rounded up.
+-- limit: units that drain in a window. span: the window in steps. x: microseconds in a step, the
+-- time grain. y: units that can be used at once. Levels are units times steps, and instants are
+-- counted in steps, too, except in stored states and in replies. A level that was stored in other
+-- steps is rounded up.
 
 -- When an amount has drained from at on.
 local function drained(c, amount, at)
@@ -14,7 +15,7 @@ local function drain(c)
   local step = floor(now / c.x)
   if step >= c.full then
     c.level, c.at, c.full = 0, step, step
-  elseif c.at > step + borne(c.span * c.x) / c.x then
+  elseif c.at > step + tolerated_skew(c.span * c.x) / c.x then
     c.at, c.full, c.healed = step, drained(c, c.level, step), true
   else
     local at = max(c.at, step)
@@ -23,7 +24,7 @@ local function drain(c)
   end
 end
 
-algorithms[5] = {
+algorithms[KIND] = {
   load = function(c)
     c.level, c.at, c.full = 0, 0, 0
     local value = get(c, 26)
@@ -49,7 +50,7 @@ algorithms[5] = {
     c.full = drained(c, c.level, c.at)
   end,
 
-  penalize = function(c)
+  on_denied = function(c)
     return c.healed
   end,
 
@@ -58,20 +59,20 @@ algorithms[5] = {
     set(c, pack('<dddI2', c.level, c.at * c.x, full, c.x), full)
   end,
 
-  tell = function(c)
+  reply = function(c)
     return pack('<ddd', c.level, c.at * c.x, c.full * c.x)
   end,
 }
 
-if word == GIVE_BACK then
-  algorithms[5].give_back = function(c, at, rest)
+if opcode == GIVE_BACK then
+  algorithms[KIND].give_back = function(c, at, rest)
     drain(c)
     local steps = at / c.x - c.at
     if steps < 0 then
       return false
     end
-    local owed = steps * c.limit + rest / c.x
-    local back = min(owed, c.cost * c.span, c.level)
+    local undrained = steps * c.limit + rest / c.x
+    local back = min(undrained, c.cost * c.span, c.level)
     if back <= 0 then
       return false
     end
@@ -81,8 +82,8 @@ if word == GIVE_BACK then
   end
 end
 
-if word == SEED or word == ADD then
-  -- What has not drained of the state that the numbers say.
+if opcode == SEED or opcode == ADD then
+  -- What has not drained yet of the state that the numbers encode.
   local function drained_of(c, numbers)
     local other = { limit = c.limit, span = c.span, x = c.x, level = numbers[1] }
     other.at, other.full = floor(numbers[2] / c.x), ceil(numbers[3] / c.x)
@@ -90,7 +91,7 @@ if word == SEED or word == ADD then
     return other
   end
 
-  algorithms[5].join = function(c, numbers)
+  algorithms[KIND].join = function(c, numbers)
     local other = drained_of(c, numbers)
     drain(c)
     local is_more = other.full > c.full
@@ -100,7 +101,7 @@ if word == SEED or word == ADD then
     return is_more, is_more
   end
 
-  algorithms[5].add = function(c, numbers)
+  algorithms[KIND].add = function(c, numbers)
     local other = drained_of(c, numbers)
     drain(c)
     if other.level == 0 then

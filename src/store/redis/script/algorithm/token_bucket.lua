@@ -1,8 +1,8 @@
--- limit: the capacity. span: the time from one refill to the next. x: units that come at a time.
--- y: whether it is strict.
+-- limit: the capacity. span: the time from one refill to the next. x: units in a refill. y: 1 if it
+-- is strict.
 
--- When units will have come after the refill at mark.
-local function come(c, units, mark)
+-- When units will have been refilled after the refill at mark.
+local function refilled_at(c, units, mark)
   if units == 0 then
     return mark
   elseif c.x == 0 then
@@ -15,8 +15,8 @@ end
 local function refilled(c, deficit, mark, full)
   if now >= full then
     return 0, now, now
-  elseif mark > now + borne(c.span) then
-    return deficit, now, come(c, deficit, now)
+  elseif mark > now + tolerated_skew(c.span) then
+    return deficit, now, refilled_at(c, deficit, now)
   end
   local refills = floor(max(0, now - mark) / c.span)
   local rest = deficit - refills * c.x
@@ -26,7 +26,7 @@ local function refilled(c, deficit, mark, full)
   return rest, mark + refills * c.span, full
 end
 
-algorithms[4] = {
+algorithms[KIND] = {
   load = function(c)
     local value = get(c, 20)
     if value then
@@ -37,7 +37,7 @@ algorithms[4] = {
   end,
 
   open = function(c)
-    c.healed = c.mark > now + borne(c.span)
+    c.healed = c.mark > now + tolerated_skew(c.span)
     c.deficit, c.mark, c.full = refilled(c, c.deficit, c.mark, c.full)
     c.fits = c.deficit + c.cost <= c.limit
   end,
@@ -47,13 +47,13 @@ algorithms[4] = {
     if c.y == 1 and c.deficit >= c.limit then
       c.mark = max(c.mark, now)
     end
-    c.full = come(c, c.deficit, c.mark)
+    c.full = refilled_at(c, c.deficit, c.mark)
   end,
 
-  penalize = function(c)
+  on_denied = function(c)
     if c.y == 1 and c.cost >= 1 and c.cost <= c.limit then
       c.mark = max(c.mark, now)
-      c.full = come(c, c.deficit, c.mark)
+      c.full = refilled_at(c, c.deficit, c.mark)
       return true
     end
     return c.healed
@@ -63,28 +63,28 @@ algorithms[4] = {
     set(c, pack('<I4dd', c.deficit, c.mark, c.full), c.full)
   end,
 
-  tell = function(c)
+  reply = function(c)
     return pack('<ddd', c.deficit, c.mark, c.full)
   end,
 }
 
-if word == GIVE_BACK then
-  algorithms[4].give_back = function(c, at, charged)
+if opcode == GIVE_BACK then
+  algorithms[KIND].give_back = function(c, at, charged)
     c.deficit, c.mark, c.full = refilled(c, c.deficit, c.mark, c.full)
-    local owed = refilled(c, charged, at, come(c, charged, at))
-    local back = min(c.cost, owed, c.deficit)
+    local missing = refilled(c, charged, at, refilled_at(c, charged, at))
+    local back = min(c.cost, missing, c.deficit)
     if back <= 0 then
       return false
     end
     c.deficit = c.deficit - back
-    -- What was given back is what would have come last.
-    c.full = min(come(c, c.deficit, c.mark), c.full)
+    -- The units that were given back are those that would have been refilled last.
+    c.full = min(refilled_at(c, c.deficit, c.mark), c.full)
     return true
   end
 end
 
-if word == SEED then
-  algorithms[4].join = function(c, numbers)
+if opcode == SEED then
+  algorithms[KIND].join = function(c, numbers)
     local rest, _, ends = refilled(c, c.deficit, c.mark, c.full)
     local deficit, mark, full = refilled(c, numbers[1], numbers[2], numbers[3])
     local is_more = deficit > rest or (deficit == rest and full > ends)
@@ -95,8 +95,8 @@ if word == SEED then
   end
 end
 
-if word == ADD then
-  algorithms[4].add = function(c, numbers)
+if opcode == ADD then
+  algorithms[KIND].add = function(c, numbers)
     c.deficit, c.mark, c.full = refilled(c, c.deficit, c.mark, c.full)
     local deficit, mark = refilled(c, numbers[1], numbers[2], numbers[3])
     if deficit == 0 then
@@ -104,7 +104,7 @@ if word == ADD then
     end
     c.mark = c.deficit > 0 and c.mark or mark
     c.deficit = min(c.deficit + deficit, MOST)
-    c.full = come(c, c.deficit, c.mark)
+    c.full = refilled_at(c, c.deficit, c.mark)
     return true
   end
 end

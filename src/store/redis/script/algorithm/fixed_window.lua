@@ -1,5 +1,6 @@
--- limit: units a window. span: no window is longer. x, y: both 0, windows begin with a charge; x is
--- -1, they begin at multiples of the span; else the ends of two windows, one of them open now.
+-- limit: units in a window. span: the length of the longest window. x, y: 0 and 0 if windows begin
+-- with a charge; x is -1 if they begin at multiples of the span; otherwise the ends of two windows,
+-- one of which is open now.
 
 -- The end of a window that is open at an instant near now.
 local function end_of(c, at)
@@ -15,7 +16,7 @@ local function end_of(c, at)
   return at + c.span
 end
 
-algorithms[1] = {
+algorithms[KIND] = {
   load = function(c)
     local value = get(c, 12)
     if value then
@@ -27,7 +28,7 @@ algorithms[1] = {
 
   open = function(c)
     local is_over = now >= c.reset
-    c.healed = c.reset > now + c.span and c.reset > end_of(c, now + borne(c.span))
+    c.healed = c.reset > now + c.span and c.reset > end_of(c, now + tolerated_skew(c.span))
     if is_over then
       c.used = 0
     end
@@ -41,7 +42,7 @@ algorithms[1] = {
     c.used = min(c.used + c.cost, MOST)
   end,
 
-  penalize = function(c)
+  on_denied = function(c)
     return c.healed
   end,
 
@@ -49,21 +50,21 @@ algorithms[1] = {
     set(c, pack('<I4d', c.used, c.reset), c.reset)
   end,
 
-  tell = function(c)
+  reply = function(c)
     return pack('<dd', c.used, c.reset)
   end,
 }
 
-if word == GIVE_BACK then
-  algorithms[1].give_back = function(c, at)
+if opcode == GIVE_BACK then
+  algorithms[KIND].give_back = function(c, at)
     local is_open = c.reset == at and now < c.reset
     c.used = is_open and max(0, c.used - c.cost) or c.used
     return is_open
   end
 end
 
-if word == SEED then
-  algorithms[1].join = function(c, numbers)
+if opcode == SEED then
+  algorithms[KIND].join = function(c, numbers)
     local used, reset = numbers[1], numbers[2]
     local is_more = now < reset and used > (now < c.reset and c.used or 0)
     if is_more then
@@ -73,8 +74,8 @@ if word == SEED then
   end
 end
 
-if word == ADD then
-  algorithms[1].add = function(c, numbers)
+if opcode == ADD then
+  algorithms[KIND].add = function(c, numbers)
     local used, reset = numbers[1], numbers[2]
     if now >= reset then
       return false
@@ -82,7 +83,7 @@ if word == ADD then
     if now >= c.reset then
       c.used, c.reset = 0, reset
     end
-    algorithms[1].open(c)
+    algorithms[KIND].open(c)
     c.used = min(c.used + used, MOST)
     return true
   end

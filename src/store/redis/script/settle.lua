@@ -1,5 +1,5 @@
--- Puts right what was charged: TAKE, the cost is taken whether or not it fits; GIVE_BACK, it is given
--- back; RENEW, its lease is made good for its full time.
+-- Corrects an earlier charge: TAKE takes the cost whether or not it fits, GIVE_BACK gives it back,
+-- RENEW extends its lease to the full time.
 --
 -- KEYS[1]: the counter. ARGV[1] ends with the two numbers of the charge's receipt.
 -- Returns whether anything changed.
@@ -8,10 +8,10 @@ local algorithm = algorithms[c.kind]
 local at, number = unpack('<dd', ARGV[1], 44)
 local is_changed = true
 algorithm.load(c)
-if word == TAKE then
+if opcode == TAKE then
   algorithm.open(c)
   algorithm.take(c)
-elseif word == GIVE_BACK then
+elseif opcode == GIVE_BACK then
   is_changed = algorithm.give_back(c, at, number)
 else
   -- Only leases can be renewed.

@@ -1,4 +1,4 @@
--- Takes all charges or none; for a PEEK it takes nothing, and only tells how the counters stand.
+-- Takes all charges or none. A PEEK takes nothing and only returns how the counters stand.
 --
 -- KEYS: a counter for each charge, all of one owner.
 -- Returns the instant, and for each charge whether it fits and what its counter holds now.
@@ -16,10 +16,10 @@ local reply = pack('<d', now)
 for i, c in ipairs(charges) do
   local algorithm = algorithms[c.kind]
   local is_changed
-  if word == PEEK then
+  if opcode == PEEK then
     is_changed = false
   elseif not c.fits then
-    is_changed = algorithm.penalize(c)
+    is_changed = algorithm.on_denied(c)
   elseif not denied and c.cost > 0 then
     algorithm.take(c)
     is_changed = true
@@ -27,6 +27,6 @@ for i, c in ipairs(charges) do
   if is_changed then
     algorithm.save(c)
   end
-  reply = reply .. (c.fits and '\1' or '\0') .. algorithm.tell(c)
+  reply = reply .. (c.fits and '\1' or '\0') .. algorithm.reply(c)
 end
 return reply

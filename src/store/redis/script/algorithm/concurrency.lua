@@ -1,7 +1,8 @@
--- limit: leases. span: how long a lease is good.
+-- limit: leases. span: how long a lease is valid.
 --
--- A sorted set of receipts by when their leases expire: counting them must not take longer when they
--- are many. A receipt is the instant and, among those granted in the same microsecond, a number.
+-- Stored: a sorted set of receipts by the expiry of their leases, so that counting many leases
+-- takes no longer than counting few. A receipt is the instant of the charge, and a number that
+-- makes receipts of one microsecond distinct.
 local function receipt(at, number)
   return pack('<dI4', at, number)
 end
@@ -10,7 +11,7 @@ local function text(instant)
   return string.format('%.0f', instant)
 end
 
-algorithms[6] = {
+algorithms[KIND] = {
   load = function(c) end,
 
   open = function(c)
@@ -28,8 +29,8 @@ algorithms[6] = {
     c.used = c.used + 1
   end,
 
-  penalize = function(c)
-    local latest = '(' .. text(now + c.span + SKEW)
+  on_denied = function(c)
+    local latest = '(' .. text(now + c.span + MAX_SKEW)
     local ahead = call('ZRANGEBYSCORE', c.key, latest, '+inf')
     for _, lease in ipairs(ahead) do
       call('ZADD', c.key, 'XX', text(now + c.span), lease)
@@ -42,20 +43,20 @@ algorithms[6] = {
     call('PEXPIRE', c.key, ttl(tonumber(last[2])))
   end,
 
-  tell = function(c)
+  reply = function(c)
     return pack('<ddd', c.used, now, c.number or 0)
   end,
 }
 
-if word == GIVE_BACK then
-  algorithms[6].give_back = function(c, at, number)
+if opcode == GIVE_BACK then
+  algorithms[KIND].give_back = function(c, at, number)
     call('ZREM', c.key, receipt(at, number))
     return false
   end
 end
 
-if word == RENEW then
-  algorithms[6].renew = function(c, at, number)
+if opcode == RENEW then
+  algorithms[KIND].renew = function(c, at, number)
     local lease = receipt(at, number)
     local expires = tonumber(call('ZSCORE', c.key, lease) or 0)
     if expires <= now then
@@ -66,8 +67,8 @@ if word == RENEW then
   end
 end
 
-if word == ADD then
-  algorithms[6].add = function(c)
+if opcode == ADD then
+  algorithms[KIND].add = function(c)
     return false
   end
 end

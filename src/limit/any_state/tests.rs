@@ -1,5 +1,5 @@
-//! Proxies that lose their store and find it again, at random: what passes beyond a limit is at most
-//! a share of each.
+//! Proxies that lose their store and find it again, at random: at most one share for each proxy passes
+//! beyond a limit.
 
 use std::{fmt::Debug, num::NonZeroU32, time::Duration};
 
@@ -27,17 +27,17 @@ struct Step {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A request comes.
-    Ask,
-    /// The store can be reached no more, or again.
+    /// A request arrives.
+    Request,
+    /// The store goes out of reach, or becomes reachable again.
     Switch,
-    /// It pays what it owes, though nobody asks, if the store can be reached.
-    Pay,
+    /// The proxy writes its pending units to the store without a request, if it is reachable.
+    Flush,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let event =
-        prop_oneof![12 => Just(Event::Ask), 4 => Just(Event::Switch), 1 => Just(Event::Pay)];
+        prop_oneof![12 => Just(Event::Request), 4 => Just(Event::Switch), 1 => Just(Event::Flush)];
     let millis = prop_oneof![20 => Just(0), 4 => 0_u64..800, 1 => 0_u64..12_000];
     let step = (0..PROXIES as usize, millis, event);
     prop::collection::vec(
@@ -57,10 +57,9 @@ struct Fleet<'a, A: Algorithm> {
 #[derive(Clone, Default)]
 struct Proxy<S> {
     state: S,
-    /// What `state` was when the first request was decided without the store, since it was last
-    /// paid.
+    /// What `state` was before the first local decision since pending units were last written.
     base: Option<S>,
-    is_alone: bool,
+    is_local: bool,
 }
 
 impl<'a, A: Algorithm<State: Countable>> Fleet<'a, A> {
@@ -69,19 +68,19 @@ impl<'a, A: Algorithm<State: Countable>> Fleet<'a, A> {
         Fleet { whole, part, store: A::State::default(), proxies }
     }
 
-    /// Tells whether a request passed.
-    fn happen(&mut self, proxy: usize, event: Event, now: Timestamp) -> bool {
+    /// Returns whether a request passed.
+    fn step(&mut self, proxy: usize, event: Event, now: Timestamp) -> bool {
         match event {
-            Event::Switch => self.proxies[proxy].is_alone ^= true,
-            Event::Pay if self.proxies[proxy].is_alone => {}
-            Event::Pay => self.pay(proxy, now),
-            Event::Ask if self.proxies[proxy].is_alone => {
+            Event::Switch => self.proxies[proxy].is_local ^= true,
+            Event::Flush if self.proxies[proxy].is_local => {}
+            Event::Flush => self.flush(proxy, now),
+            Event::Request if self.proxies[proxy].is_local => {
                 let Proxy { state, base, .. } = &mut self.proxies[proxy];
                 base.get_or_insert_with(|| state.clone());
                 return take(self.part, state, now);
             }
-            Event::Ask => {
-                self.pay(proxy, now);
+            Event::Request => {
+                self.flush(proxy, now);
                 let passes = take(self.whole, &mut self.store, now);
                 let known = Count::from(&self.store).share(NonZeroU32::new(PROXIES).unwrap());
                 known.store_in(&mut self.proxies[proxy].state);
@@ -91,12 +90,12 @@ impl<'a, A: Algorithm<State: Countable>> Fleet<'a, A> {
         false
     }
 
-    fn pay(&mut self, proxy: usize, now: Timestamp) {
+    fn flush(&mut self, proxy: usize, now: Timestamp) {
         let Proxy { state, base, .. } = &mut self.proxies[proxy];
         if let Some(base) = base.take()
-            && let Some(owed) = self.part.beyond(state, &base, now)
+            && let Some(pending) = self.part.beyond(state, &base, now)
         {
-            self.whole.add(&mut self.store, &owed, now);
+            self.whole.add(&mut self.store, &pending, now);
         }
     }
 }
@@ -114,14 +113,14 @@ fn passed<A: Algorithm<State: Countable>>(whole: &A, part: &A, steps: &[Step]) -
     let (mut fleet, mut now, mut passed) = (Fleet::new(whole, part), START, Vec::new());
     for step in steps {
         now = now + Duration::from_millis(step.millis);
-        if fleet.happen(step.proxy, step.event, now) {
+        if fleet.step(step.proxy, step.event, now) {
             passed.push(now);
         }
     }
     passed
 }
 
-/// That no more pass from any instant on, until any other, than `most` says of the time between.
+/// Asserts that between any two instants no more pass than `most` allows for the time between.
 fn assert_no_more_than(passed: &[Timestamp], most: impl Fn(Duration) -> u64) {
     for (first, from) in passed.iter().enumerate() {
         for (count, until) in (1..).zip(&passed[first..]) {
@@ -131,7 +130,7 @@ fn assert_no_more_than(passed: &[Timestamp], most: impl Fn(Duration) -> u64) {
     }
 }
 
-/// That no more pass in any aligned window.
+/// Asserts that no more pass in any aligned window.
 fn assert_no_more_in_a_window(passed: &[Timestamp], most: u32) {
     let window_of = |at: &Timestamp| at.as_micros() / WINDOW.as_micros() as u64;
     for window in passed.chunk_by(|one, next| window_of(one) == window_of(next)) {
@@ -139,16 +138,16 @@ fn assert_no_more_in_a_window(passed: &[Timestamp], most: u32) {
     }
 }
 
-/// How many pass in one instant with six outages, where each proxy asks for all it can get in each,
-/// and once between two.
+/// How many pass in one instant with six outages, if each proxy requests all that it can get in each
+/// outage, and one unit between two outages.
 fn six_outages<A: Algorithm<State: Countable>>(whole: &A, part: &A) -> usize {
-    let everybody =
+    let every_proxy =
         |event| (0..PROXIES as usize).map(move |proxy| Step { proxy, millis: 0, event });
     let outage = || {
-        let asking = (0..LIMIT).flat_map(|_| everybody(Event::Ask));
-        everybody(Event::Switch).chain(asking).chain(everybody(Event::Switch))
+        let requests = (0..LIMIT).flat_map(|_| every_proxy(Event::Request));
+        every_proxy(Event::Switch).chain(requests).chain(every_proxy(Event::Switch))
     };
-    let steps = (0..6).flat_map(|_| outage().chain(everybody(Event::Ask)));
+    let steps = (0..6).flat_map(|_| outage().chain(every_proxy(Event::Request)));
     passed(whole, part, &steps.collect::<Vec<Step>>()).len()
 }
 

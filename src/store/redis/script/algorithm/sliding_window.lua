@@ -1,5 +1,5 @@
--- limit: units a window. span: steps in a window. x: microseconds in a step.
-algorithms[2] = {
+-- limit: units in a window. span: steps in a window. x: microseconds in a step.
+algorithms[KIND] = {
   load = function(c)
     local value = get(c, 16)
     if value then
@@ -15,7 +15,7 @@ algorithms[2] = {
     local last = max(0, c.expires - 2 * length)
     if now >= c.expires then
       c.current, c.previous = 0, 0
-    elseif last > now + borne(length) then
+    elseif last > now + tolerated_skew(length) then
       c.previous, c.healed = 0, true
     elseif last >= start then
       start = last
@@ -33,7 +33,7 @@ algorithms[2] = {
     c.current = min(c.current + c.cost, MOST)
   end,
 
-  penalize = function(c)
+  on_denied = function(c)
     return c.healed
   end,
 
@@ -41,13 +41,13 @@ algorithms[2] = {
     set(c, pack('<I4I4d', c.current, c.previous, c.expires), c.expires)
   end,
 
-  tell = function(c)
+  reply = function(c)
     return pack('<ddd', c.current, c.previous, c.expires)
   end,
 }
 
-if word == GIVE_BACK then
-  algorithms[2].give_back = function(c, at)
+if opcode == GIVE_BACK then
+  algorithms[KIND].give_back = function(c, at)
     if c.expires == at then
       c.current = max(0, c.current - c.cost)
     elseif c.expires == at + c.span * c.x then
@@ -59,9 +59,8 @@ if word == GIVE_BACK then
   end
 end
 
-if word == SEED then
-  -- The same windows when those that expire then are the present ones: the clock may be a little
-  -- behind them.
+if opcode == SEED then
+  -- Makes the window that expires then the current one. The clock may be slightly behind it.
   local function reach(c, expires)
     local ahead = expires - c.expires
     if ahead > 0 then
@@ -70,11 +69,11 @@ if word == SEED then
     end
   end
 
-  algorithms[2].join = function(c, numbers)
+  algorithms[KIND].join = function(c, numbers)
     local other = { limit = c.limit, span = c.span, x = c.x, cost = 0 }
     other.current, other.previous, other.expires = numbers[1], numbers[2], numbers[3]
-    algorithms[2].open(c)
-    algorithms[2].open(other)
+    algorithms[KIND].open(c)
+    algorithms[KIND].open(other)
     reach(c, other.expires)
     reach(other, c.expires)
     local is_more, weighs_more = other.current > c.current, other.previous > c.previous
@@ -83,12 +82,12 @@ if word == SEED then
   end
 end
 
-if word == ADD then
-  algorithms[2].add = function(c, numbers)
+if opcode == ADD then
+  algorithms[KIND].add = function(c, numbers)
     local other = { limit = c.limit, span = c.span, x = c.x, cost = 0 }
     other.current, other.previous, other.expires = numbers[1], numbers[2], numbers[3]
-    algorithms[2].open(c)
-    algorithms[2].open(other)
+    algorithms[KIND].open(c)
+    algorithms[KIND].open(other)
     c.current = min(c.current + other.current, MOST)
     c.previous = min(c.previous + other.previous, MOST)
     return true

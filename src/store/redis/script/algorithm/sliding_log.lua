@@ -1,10 +1,10 @@
 -- limit: units in any span. span: how long a unit counts.
 --
--- Stored: a string of slots. The first has the units of all entries, the number of the next one, and
--- how many entries at the front were forgotten; each of the others is an entry, oldest first, with
--- its instant, cost and number. A short log is read and written whole, which takes the fewest
--- commands. Of a long one only the pages that are needed are read, and two slots written; what was
--- forgotten is cut off when it is more than the rest.
+-- Stored: a string of slots. The first has the units of all entries, the number of the next one,
+-- and how many entries at the front were forgotten. Each of the others is an entry, oldest first,
+-- with its instant, cost and number. A short log is read and written whole, which takes the fewest
+-- commands. Of a long log, only the pages that are needed are read, and two slots are written;
+-- forgotten entries are cut off when they are more than the rest.
 local SLOT, PAGE = 20, 1000
 
 local function text(number)
@@ -22,7 +22,7 @@ local function entry(c, i)
   return unpack('<dI4d', c.pages[page], SLOT * i - page * PAGE + 1)
 end
 
--- The instant of the entry with whose end so many units no longer count; -1: they are not so many.
+-- The instant of the entry with which the first so many units leave; -1 if there are fewer.
 local function leaving(c, units)
   local sum = 0
   for i = c.first, c.count do
@@ -35,8 +35,8 @@ local function leaving(c, units)
   return -1
 end
 
--- The slots of all entries but those that were forgotten; none ahead of the log's time, and the
--- edited one, if any, with what it costs now.
+-- The slots of all entries that were not forgotten. Entries ahead of the log's time are moved to
+-- it, and the edited entry, if any, has its new cost.
 local function rewritten(c)
   local slots, newest, newest_cost, newest_number = {}, nil, nil, nil
   for i = c.forgotten + 1, c.count do
@@ -53,7 +53,7 @@ local function rewritten(c)
   return table.concat(slots)
 end
 
--- The same, where only the newest has changed.
+-- The same if only the newest entry has changed.
 local function with_newest(c)
   local first, last = SLOT * (c.forgotten + 1), SLOT * c.count - 1
   local others
@@ -65,7 +65,7 @@ local function with_newest(c)
   return others .. pack('<dI4d', c.newest, c.newest_cost, c.newest_number)
 end
 
-algorithms[3] = {
+algorithms[KIND] = {
   load = function(c)
     local page = call('GETRANGE', c.key, '0', text(PAGE - 1))
     local length = #page
@@ -86,7 +86,7 @@ algorithms[3] = {
 
   open = function(c)
     c.time, c.used = now, c.units
-    if c.first <= c.count and c.newest <= now + borne(c.span) then
+    if c.first <= c.count and c.newest <= now + tolerated_skew(c.span) then
       c.time = max(c.newest, now)
     end
     c.is_ahead = c.first <= c.count and c.newest > c.time
@@ -108,7 +108,7 @@ algorithms[3] = {
       taken = min(taken, MOST - c.newest_cost)
       c.newest_cost = c.newest_cost + taken
     else
-      -- What was the newest is read like the others from now on.
+      -- The previous newest entry is read like the others from now on.
       if c.count > 0 then
         local was_newest = c.count
         c.count = c.count + 1
@@ -123,7 +123,7 @@ algorithms[3] = {
     c.used = c.units
   end,
 
-  penalize = function(c)
+  on_denied = function(c)
     return c.is_ahead
   end,
 
@@ -144,9 +144,9 @@ algorithms[3] = {
     c.count = #entries / SLOT
   end,
 
-  -- The units that count, the instants of the newest entry and of those that must leave before one
-  -- unit, or the cost, fits; and the receipt.
-  tell = function(c)
+  -- The units that count; the instants of the newest entry, of the entry that must leave before one
+  -- unit fits, and of the one that must leave before the cost fits; and the receipt.
+  reply = function(c)
     local newest, one, all = -1, -1, -1
     if c.used > 0 and c.first <= c.count then
       newest = min(c.newest, c.time)
@@ -161,8 +161,8 @@ algorithms[3] = {
   end,
 }
 
-if word == GIVE_BACK then
-  algorithms[3].give_back = function(c, at, number)
+if opcode == GIVE_BACK then
+  algorithms[KIND].give_back = function(c, at, number)
     local low, high = c.first, c.count
     while low < high do
       local middle = floor((low + high) / 2)
@@ -187,9 +187,9 @@ if word == GIVE_BACK then
   end
 end
 
-if word == STATE then
-  -- The number of the next charge, and the slots of the entries that count.
-  algorithms[3].tell = function(c)
+if opcode == READ_STATE then
+  -- The number of the next entry, and the slots of the entries that count.
+  algorithms[KIND].reply = function(c)
     if c.first > c.count then
       return pack('<d', c.next)
     end
@@ -198,10 +198,10 @@ if word == STATE then
   end
 end
 
--- Below, the numbers of another log are that of its next charge, and then an instant, a cost and a
--- number for each entry, oldest first. The log is written whole.
+-- Below, the numbers that encode another log are the number of its next entry, and then an instant,
+-- a cost and a number for each entry, oldest first. The log is written whole.
 
--- Has a log consist of these slots, each with an instant, a cost and a number.
+-- Replaces a log by these slots, each with an instant, a cost and a number.
 local function write(c, slots)
   local units, packed = 0, {}
   for i, slot in ipairs(slots) do
@@ -212,16 +212,16 @@ local function write(c, slots)
   set(c, header .. table.concat(packed), slots[#slots][1] + c.span)
 end
 
-if word == SEED then
-  algorithms[3].join = function(c, numbers)
+if opcode == SEED then
+  algorithms[KIND].join = function(c, numbers)
     local n = #numbers - 2
-    algorithms[3].open(c)
-    if n > 1 and numbers[n] <= now + borne(c.span) then
+    algorithms[KIND].open(c)
+    if n > 1 and numbers[n] <= now + tolerated_skew(c.span) then
       c.time = max(c.time, numbers[n])
     end
     local joined, is_new = {}, false
     local i, ours, theirs, units = c.count, 0, 0, 0
-    -- From the newest to the oldest of both: -1 is before all of them.
+    -- Both logs from their newest to their oldest entry. -1 is before all entries.
     local function ours_at(i)
       if i < c.first then
         return -1, 0, -1
@@ -254,7 +254,8 @@ if word == SEED then
       local missing, oldest = min(max(ours, theirs) - units, MOST), joined[#joined]
       is_new = is_new or (missing > 0 and theirs > ours)
       units = units + missing
-      -- While so many entries count, nothing fits whatever is older: memory stays bounded.
+      -- With as many entries as the limit, nothing fits: older entries are merged into the oldest
+      -- of them, so memory is bounded.
       if missing > 0 and oldest and #joined >= c.limit then
         oldest[2] = min(oldest[2] + missing, MOST)
       elseif missing > 0 then
@@ -273,11 +274,11 @@ if word == SEED then
   end
 end
 
-if word == ADD then
-  -- An entry joins the first one that is not older, so that entries keep their order and their
-  -- numbers.
-  algorithms[3].add = function(c, numbers)
-    algorithms[3].open(c)
+if opcode == ADD then
+  -- Each entry is added to the first one that is not older, so that entries keep their order and
+  -- their numbers.
+  algorithms[KIND].add = function(c, numbers)
+    algorithms[KIND].open(c)
     local log = {}
     for i = c.first, c.count do
       local at, cost, number = entry(c, i)
