@@ -1,8 +1,8 @@
 //! Limits as pure functions of a state, a cost and an instant.
 //!
-//! Each algorithm has a file here and implements [`Algorithm`]: it decides whether a state `admits` a
-//! cost, `take`s it, reports the `standing`, and can `give_back`. A store calls `admits` for every
-//! limit of a request, and `take` only if all of them admit: that makes several limits all or
+//! Each algorithm has a file here and implements [`Algorithm`]: it decides whether a state `admits`
+//! a cost, `take`s it, reports the `standing`, and can `give_back`. A store calls `admits` for
+//! every limit of a request, and `take` only if all of them admit: that makes several limits all or
 //! nothing, and a denied request free.
 //!
 //! States hold what was used, never what is left, so that a changed rate applies to them at once.

@@ -8,9 +8,9 @@ use crate::clock::Timestamp;
 /// A way to count: pure functions of a state, a cost and an instant.
 ///
 /// These functions neither panic nor overflow, whatever their arguments. A clock that is behind the
-/// state by no more than the [tolerated skew](super::skew::tolerated_skew) never moves a state back:
-/// the state's own time counts as now. So clocks that differ by no more than that, taking turns,
-/// count as one clock that never goes back.
+/// state by no more than the [tolerated skew](super::skew::tolerated_skew) never moves a state
+/// back: the state's own time counts as now. So clocks that differ by no more than that, taking
+/// turns, count as one clock that never goes back.
 pub trait Algorithm: Sized {
     /// What is stored for a key. The default is the state of a key that was never charged, and a
     /// state that is over decides as the default does.
@@ -31,8 +31,8 @@ pub trait Algorithm: Sized {
     /// Whether `cost` fits. A cost of zero fits unless a lowered limit is already exceeded.
     fn admits(&self, state: &Self::State, cost: u32, now: Timestamp) -> bool;
 
-    /// Takes `cost`, which is not zero. It is taken even if it does not fit: the cost that a response
-    /// reports must be counted.
+    /// Takes `cost`, which is not zero. It is taken even if it does not fit: the cost that a
+    /// response reports must be counted.
     fn take(&self, state: &mut Self::State, cost: u32, now: Timestamp) -> Receipt;
 
     /// How the key stands; `retry` is [`Retry::Now`].
@@ -67,9 +67,9 @@ pub trait Algorithm: Sized {
     /// at least as long as it did there; units that no longer count are left out.
     fn add(&self, state: &mut Self::State, other: &Self::State, now: Timestamp);
 
-    /// Merges `other`, which counts the same charges, into `state`; either may have missed some. The
-    /// result is the greater of both, so that no charge is counted twice. Returns whether the state
-    /// counts more units at present than before.
+    /// Merges `other`, which counts the same charges, into `state`; either may have missed some.
+    /// The result is the greater of both, so that no charge is counted twice. Returns whether the
+    /// state counts more units at present than before.
     fn join(&self, state: &mut Self::State, other: &Self::State, now: Timestamp) -> bool;
 }
 

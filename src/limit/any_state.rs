@@ -3,9 +3,9 @@
 //!
 //! While a store is out of reach, each process decides by its share of the limit, starting from its
 //! share of the last known state. What it takes then is pending: the difference between the two
-//! states of its own counter at the instant when the store is reachable again. A share drains, or is
-//! refilled, at its own part of the rate, so all differences and the store's state together are no
-//! less than one counter that had seen every charge.
+//! states of its own counter at the instant when the store is reachable again. A share drains, or
+//! is refilled, at its own part of the rate, so all differences and the store's state together are
+//! no less than one counter that had seen every charge.
 
 use super::{
     algorithm::{Algorithm, State},

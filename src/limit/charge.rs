@@ -24,8 +24,8 @@ pub struct Charge<'p> {
 }
 
 impl<'p> Charge<'p> {
-    /// A charge of `cost` on a verified caller's counter: enforced, and decided in the process if the
-    /// store does not respond.
+    /// A charge of `cost` on a verified caller's counter: enforced, and decided in the process if
+    /// the store does not respond.
     pub fn new(key: Key, quota: &'p Quota, cost: u32) -> Self {
         Charge {
             key,

@@ -1,8 +1,8 @@
 //! How many requests a key has in flight, as leases that expire.
 //!
 //! An admitted request holds a lease until its response has ended, and then gives it back. If the
-//! process that holds a lease dies, the lease expires. A process that holds a lease for longer renews
-//! it (Stripe's form of a concurrent requests limiter).
+//! process that holds a lease dies, the lease expires. A process that holds a lease for longer
+//! renews it (Stripe's form of a concurrent requests limiter).
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -143,8 +143,8 @@ impl Algorithm for Concurrency {
         self.retry_of(cost, now)
     }
 
-    /// A clock that went back makes leases last longer by as much: those that would last longer than
-    /// a new one are cut to its length.
+    /// A clock that went back makes leases last longer by as much: those that would last longer
+    /// than a new one are cut to its length.
     fn on_denied(&self, leases: &mut Leases, _cost: u32, now: Timestamp) {
         let latest = now + self.lease + MAX_SKEW;
         for lease in &mut leases.leases {

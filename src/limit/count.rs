@@ -22,8 +22,8 @@ pub enum Count {
     FixedWindow(Window),
     /// Both windows.
     SlidingWindow(Windows),
-    /// A summary: all charges as if they had been made with the newest, so that nothing is forgotten
-    /// too early.
+    /// A summary: all charges as if they had been made with the newest, so that nothing is
+    /// forgotten too early.
     SlidingLog {
         /// Units that may count.
         used: u32,
@@ -84,8 +84,8 @@ impl Count {
         }
     }
 
-    /// The share of one of `instances` among which it is divided, rounded up. It ends when the whole
-    /// does.
+    /// The share of one of `instances` among which it is divided, rounded up. It ends when the
+    /// whole does.
     #[must_use]
     pub fn share(&self, instances: NonZeroU32) -> Count {
         let share = |units: u32| units.div_ceil(instances.get());

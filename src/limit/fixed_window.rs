@@ -49,8 +49,8 @@ impl Align {
         }
     }
 
-    /// The ends of two windows, one of which is open at any instant near `now`: for a store that has
-    /// its own clock and no calendar.
+    /// The ends of two windows, one of which is open at any instant near `now`: for a store that
+    /// has its own clock and no calendar.
     pub(crate) fn ends_near(&self, now: Timestamp) -> [Timestamp; 2] {
         let skew = MAX_SKEW.as_micros() as u64;
         let first = self.end(Timestamp::from_micros(now.as_micros().saturating_sub(skew)));
@@ -94,8 +94,8 @@ impl State for Window {
 impl FixedWindow {
     /// The window at `now`: the stored one while it is open, else a new one.
     ///
-    /// A window that is too far ahead means that the clock went back. Its end is moved to where a new
-    /// window would end, and its count is kept.
+    /// A window that is too far ahead means that the clock went back. Its end is moved to where a
+    /// new window would end, and its count is kept.
     fn open(&self, window: &Window, now: Timestamp) -> Window {
         if window.is_over(now) {
             Window { used: 0, reset: self.align.end(now) }
@@ -109,8 +109,8 @@ impl FixedWindow {
     /// Whether it ends later than any window opened by a clock within the tolerated skew.
     fn is_ahead(&self, window: &Window, now: Timestamp) -> bool {
         let length = self.align.max_length();
-        // The first comparison is cheap and nearly always false; the end of a calendar window is not
-        // cheap to compute.
+        // The first comparison is cheap and nearly always false; the end of a calendar window is
+        // not cheap to compute.
         window.reset > now + length && window.reset > self.align.end(now + tolerated_skew(length))
     }
 

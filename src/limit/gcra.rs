@@ -6,9 +6,9 @@
 //! the number of used units and drains them at the new rate, where the textbook form would keep the
 //! number of seconds.
 //!
-//! A level is empty no later than the reset that was reported with its last charge, even if the rate
-//! was lowered since: a state that is over may be forgotten at any time, and no decision depends on
-//! whether it was.
+//! A level is empty no later than the reset that was reported with its last charge, even if the
+//! rate was lowered since: a state that is over may be forgotten at any time, and no decision
+//! depends on whether it was.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -28,8 +28,8 @@ pub struct Gcra {
     pub window: Duration,
     /// Units that can be used at once.
     pub burst: u32,
-    /// Microseconds in a step of time, 1 or 1000. The current instant is rounded down to a step, and
-    /// reported instants are rounded up.
+    /// Microseconds in a step of time, 1 or 1000. The current instant is rounded down to a step,
+    /// and reported instants are rounded up.
     time_grain: u64,
 }
 
@@ -66,8 +66,8 @@ impl State for Level {
 impl Gcra {
     /// A meter for costs up to `max_cost`; none if it is too large to count exactly.
     ///
-    /// Stores that calculate in doubles are exact below 2^53. A meter that is too large in microseconds
-    /// counts in milliseconds, in every store, so that all stores decide alike.
+    /// Stores that calculate in doubles are exact below 2^53. A meter that is too large in
+    /// microseconds counts in milliseconds, in every store, so that all stores decide alike.
     pub fn new(limit: u32, window: Duration, burst: u32, max_cost: u32) -> Option<Gcra> {
         let [rate, capacity, largest] = [limit, burst, max_cost].map(u128::from);
         let is_exact = |time_grain: &u64| {

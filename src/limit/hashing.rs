@@ -40,11 +40,13 @@ impl Hashing {
     }
 }
 
-/// A secret that Redis keeps, so that all proxies have the same; the process' own until it is known.
+/// A secret that Redis keeps, so that all proxies have the same; the process' own until it is
+/// known.
 pub struct KeptSecret {
     current: ArcSwap<Current>,
     status: AtomicU8,
-    /// When Redis is next queried, in microseconds since the epoch. Zero: `is_due` was not called yet.
+    /// When Redis is next queried, in microseconds since the epoch. Zero: `is_due` was not called
+    /// yet.
     next_query: AtomicU64,
 }
 
@@ -120,8 +122,8 @@ impl KeptSecret {
         SecretStatus::from_number(self.status.swap(status as u8, Ordering::AcqRel))
     }
 
-    /// Whether Redis should be queried at `now`. Of concurrent callers, only one gets true. The first
-    /// query is due one `period_micros` after the first call.
+    /// Whether Redis should be queried at `now`. Of concurrent callers, only one gets true. The
+    /// first query is due one `period_micros` after the first call.
     pub fn is_due(&self, now: Timestamp, period_micros: u64) -> bool {
         let next = self.next_query.load(Ordering::Relaxed);
         let now = now.as_micros();

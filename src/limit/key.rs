@@ -1,8 +1,8 @@
 //! Counter keys: 128 bits of a keyed hash, so that no client can write, guess or collide one.
 //!
 //! The kind and the length precede every part, so the encoding is injective: a user named `1.2.3.4`
-//! is not the address, and no text that a client chooses can run into the next part. The hash key is
-//! a secret, so keys reveal nothing without it.
+//! is not the address, and no text that a client chooses can run into the next part. The hash key
+//! is a secret, so keys reveal nothing without it.
 
 use std::hash::Hasher;
 
@@ -17,8 +17,8 @@ pub struct Key {
     pub entry: u128,
 }
 
-/// Identifies a limit and its window in every [`Key`]. The rate is not part of it, so a changed rate
-/// keeps what was counted; a changed window is another counter.
+/// Identifies a limit and its window in every [`Key`]. The rate is not part of it, so a changed
+/// rate keeps what was counted; a changed window is another counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LimitId(u128);
 

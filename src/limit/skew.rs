@@ -10,10 +10,11 @@ const ORDINARY_SKEW: Duration = Duration::from_secs(120);
 
 /// How far a state of a limit with this window may lie ahead of the clock before it is healed.
 ///
-/// Healing replaces the later instant by the present one. If another proxy with a faster clock wrote
-/// the later instant, it continues from the earlier one, and the difference counts as elapsed time
-/// each time the two proxies take turns. Without healing, a caller waits that much longer after a
-/// clock did jump back: for at most one window, then, and the skew that every limit tolerates.
+/// Healing replaces the later instant by the present one. If another proxy with a faster clock
+/// wrote the later instant, it continues from the earlier one, and the difference counts as elapsed
+/// time each time the two proxies take turns. Without healing, a caller waits that much longer
+/// after a clock did jump back: for at most one window, then, and the skew that every limit
+/// tolerates.
 pub fn tolerated_skew(window: Duration) -> Duration {
     MAX_SKEW + window.min(ORDINARY_SKEW)
 }

@@ -1,7 +1,7 @@
 //! Sliding log: exactly `limit` units in any `window`, by remembering each charge.
 //!
-//! The only algorithm with neither an edge nor an estimate. Its state grows with the limit, so it is
-//! meant for small limits.
+//! The only algorithm with neither an edge nor an estimate. Its state grows with the limit, so it
+//! is meant for small limits.
 
 use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
 
@@ -100,8 +100,8 @@ impl Log {
         log
     }
 
-    /// A log of these entries, oldest first, whose next entry is number `charges`. Entries without a
-    /// cost are left out.
+    /// A log of these entries, oldest first, whose next entry is number `charges`. Entries without
+    /// a cost are left out.
     pub(crate) fn of_entries(
         entries: impl Iterator<Item = Entry>,
         charges: u64,
@@ -193,8 +193,8 @@ impl SlidingLog {
         if cost > self.limit { Retry::Never } else { Retry::At(freed.unwrap_or(now)) }
     }
 
-    /// Adds units to the end of a log, which is not newer than `at`. They get a new entry while there
-    /// are fewer than `limit` entries; from then on they are added to the newest one.
+    /// Adds units to the end of a log, which is not newer than `at`. They get a new entry while
+    /// there are fewer than `limit` entries; from then on they are added to the newest one.
     fn append(&self, log: &mut Log, cost: u32, at: Timestamp) -> Receipt {
         log.expires = at + self.window;
         if log.entries.len() >= self.limit as usize
@@ -250,9 +250,9 @@ impl Algorithm for SlidingLog {
         fits(log.units) || fits(self.used(log, self.time(log, now)))
     }
 
-    /// An admitted charge always gets a new entry. A charge beyond the limit gets one while there are
-    /// fewer than `limit` entries; from then on it is added to the newest entry, so that memory is
-    /// bounded and nothing counts for too short a time.
+    /// An admitted charge always gets a new entry. A charge beyond the limit gets one while there
+    /// are fewer than `limit` entries; from then on it is added to the newest entry, so that memory
+    /// is bounded and nothing counts for too short a time.
     fn take(&self, log: &mut Log, cost: u32, now: Timestamp) -> Receipt {
         let time = self.time(log, now);
         self.heal(log, time);
@@ -284,8 +284,8 @@ impl Algorithm for SlidingLog {
         self.heal(log, time);
     }
 
-    /// Subtracts it from the charge's own entry. An entry that was moved since, because a clock went
-    /// back or another charge was added to it, keeps its cost.
+    /// Subtracts it from the charge's own entry. An entry that was moved since, because a clock
+    /// went back or another charge was added to it, keeps its cost.
     fn give_back(&self, log: &mut Log, receipt: Receipt, cost: u32, _now: Timestamp) {
         let name = (receipt.at, receipt.number);
         let Ok(index) = log.entries.binary_search_by_key(&name, Entry::name) else { return };
@@ -337,9 +337,10 @@ impl Algorithm for SlidingLog {
         }
     }
 
-    /// From each instant on, as many units as the log that has more of them since then. A charge that
-    /// is in both logs is counted once, even if their clocks differ: it counts for as long as it does
-    /// in either. A charge that is in one log is counted unless the other has as many newer units.
+    /// From each instant on, as many units as the log that has more of them since then. A charge
+    /// that is in both logs is counted once, even if their clocks differ: it counts for as long as
+    /// it does in either. A charge that is in one log is counted unless the other has as many newer
+    /// units.
     fn join(&self, log: &mut Log, other: &Log, now: Timestamp) -> bool {
         let mut other = other.clone();
         let time = self.time(log, now).max(self.time(&other, now));

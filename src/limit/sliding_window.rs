@@ -66,8 +66,8 @@ impl State for Windows {
 
 impl SlidingWindow {
     /// Counts in microseconds, or in milliseconds if microseconds are too many for a store that has
-    /// only doubles (Lua) to count exactly. None if milliseconds are too many, too, or if the window is
-    /// empty or not a whole number of milliseconds.
+    /// only doubles (Lua) to count exactly. None if milliseconds are too many, too, or if the
+    /// window is empty or not a whole number of milliseconds.
     pub fn new(limit: u32, window: Duration) -> Option<SlidingWindow> {
         const DOUBLES_ARE_EXACT_BELOW: u128 = 1 << 53;
         let micros = window.as_micros();
@@ -102,8 +102,8 @@ impl SlidingWindow {
         Open { current, previous, start, elapsed }
     }
 
-    /// The same with the window that begins at `start` as the current one. The clock may be slightly
-    /// behind it.
+    /// The same with the window that begins at `start` as the current one. The clock may be
+    /// slightly behind it.
     fn reach(&self, open: Open, start: u64) -> Open {
         let length = self.length() * self.time_grain;
         match start.saturating_sub(open.start) {
@@ -121,8 +121,8 @@ impl SlidingWindow {
         used.min(self.limit)
     }
 
-    /// Units used, with the previous window weighted and rounded up to a whole unit. Costs are whole
-    /// units, so that rounding changes no decision.
+    /// Units used, with the previous window weighted and rounded up to a whole unit. Costs are
+    /// whole units, so that rounding changes no decision.
     fn used(&self, open: &Open) -> u64 {
         let weighed = u64::from(self.clamp(open.previous)) * (self.length() - open.elapsed);
         u64::from(open.current) + weighed.div_ceil(self.length())

@@ -5,11 +5,11 @@
 //! phase: the next charge starts one at its own instant. If the phase continued while the bucket is
 //! full, decisions would depend on when a store forgets full buckets.
 //!
-//! A strict bucket makes callers wait: a denied request, and one that takes the last unit, start the
-//! interval over.
+//! A strict bucket makes callers wait: a denied request, and one that takes the last unit, start
+//! the interval over.
 //!
-//! As in the other algorithms, a denied request takes nothing, and a bucket is full no later than the
-//! reset that was reported with its last charge, even if the rate was lowered since.
+//! As in the other algorithms, a denied request takes nothing, and a bucket is full no later than
+//! the reset that was reported with its last charge, even if the rate was lowered since.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -196,8 +196,8 @@ impl Algorithm for TokenBucket {
         }
     }
 
-    /// Gives back what would still be missing if nothing else had been charged since. Once the bucket
-    /// has been full, giving back more would erase later charges. The phase stays.
+    /// Gives back what would still be missing if nothing else had been charged since. Once the
+    /// bucket has been full, giving back more would erase later charges. The phase stays.
     fn give_back(&self, bucket: &mut Bucket, receipt: Receipt, cost: u32, now: Timestamp) {
         let rest = self.refilled(bucket, now);
         let charged = u32::try_from(receipt.number).unwrap_or(u32::MAX);

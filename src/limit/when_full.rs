@@ -5,8 +5,9 @@
 /// any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// As [`WhenFull::Open`] while the process replaces a store that does not respond: the caller had
-    /// room there. Else as [`WhenFull::Closed`]: without another store, a full one is not an outage.
+    /// As [`WhenFull::Open`] while the process replaces a store that does not respond: the caller
+    /// had room there. Else as [`WhenFull::Closed`]: without another store, a full one is not an
+    /// outage.
     #[default]
     OpenWhileAlone,
     /// The request continues as if there were no such limit.

@@ -1,8 +1,8 @@
 //! Denials of the last second, so that the retries of one client do not reach Redis.
 //!
-//! A request that was denied by a fixed window or a meter will be denied until a known instant unless
-//! something is given back. The same request is denied from here until then, but for no longer than a
-//! second, since another proxy may give something back.
+//! A request that was denied by a fixed window or a meter will be denied until a known instant
+//! unless something is given back. The same request is denied from here until then, but for no
+//! longer than a second, since another proxy may give something back.
 
 use std::time::Duration;
 
@@ -69,8 +69,8 @@ impl Memo {
         is_valid.then(|| Decision { now: denial.decision.now + age, ..denial.decision.clone() })
     }
 
-    /// Remembers a denial that will last. `now` is the instant of the request, so that the denial lasts
-    /// no longer by this process' clock than by the store's.
+    /// Remembers a denial that will last. `now` is the instant of the request, so that the denial
+    /// lasts no longer by this process' clock than by the store's.
     pub(super) fn remember(&mut self, charges: &[Charge<'_>], decision: &Decision, now: Timestamp) {
         if charges.iter().any(|charge| is_written_by_denials(charge.quota)) {
             return;
@@ -97,8 +97,8 @@ impl Memo {
     }
 }
 
-/// Whether every denial changes a counter of this quota, and so has to reach the store: it starts the
-/// interval of a strict bucket over.
+/// Whether every denial changes a counter of this quota, and so has to reach the store: it starts
+/// the interval of a strict bucket over.
 fn is_written_by_denials(quota: &Quota) -> bool {
     match quota {
         Quota::TokenBucket(bucket) => bucket.strict,

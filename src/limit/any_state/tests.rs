@@ -1,5 +1,5 @@
-//! Proxies that lose their store and find it again, at random: at most one share for each proxy passes
-//! beyond a limit.
+//! Proxies that lose their store and find it again, at random: at most one share for each proxy
+//! passes beyond a limit.
 
 use std::{fmt::Debug, num::NonZeroU32, time::Duration};
 
@@ -138,8 +138,8 @@ fn assert_no_more_in_a_window(passed: &[Timestamp], most: u32) {
     }
 }
 
-/// How many pass in one instant with six outages, if each proxy requests all that it can get in each
-/// outage, and one unit between two outages.
+/// How many pass in one instant with six outages, if each proxy requests all that it can get in
+/// each outage, and one unit between two outages.
 fn six_outages<A: Algorithm<State: Countable>>(whole: &A, part: &A) -> usize {
     let every_proxy =
         |event| (0..PROXIES as usize).map(move |proxy| Step { proxy, millis: 0, event });

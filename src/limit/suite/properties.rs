@@ -400,9 +400,9 @@ pub(crate) fn prop_no_input_panics_or_overflows<S: Subject>(
     Ok(())
 }
 
-/// What a counter holds beyond what it was earlier, added to that, makes up the whole of it. Units of
-/// a full log that a later charge has joined count for as long as that one; added to the log as it
-/// was, they are gone when they would have been.
+/// What a counter holds beyond what it was earlier, added to that, makes up the whole of it. Units
+/// of a full log that a later charge has joined count for as long as that one; added to the log as
+/// it was, they are gone when they would have been.
 pub(crate) fn prop_what_was_taken_since_can_be_added<S: Subject>(
     subject: &S,
     history: &History,

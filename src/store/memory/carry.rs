@@ -27,8 +27,8 @@ impl MemoryStore {
         })
     }
 
-    /// Replaces what the counter holds by `count`, if there is room for it. Returns whether the counter
-    /// is new.
+    /// Replaces what the counter holds by `count`, if there is room for it. Returns whether the
+    /// counter is new.
     pub fn adopt(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) -> bool {
         self.change(charge, now, |shard| {
             with_table!(shard.tables, charge.quota, (_algorithm, table) => {
@@ -70,14 +70,14 @@ impl MemoryStore {
         }
     }
 
-    /// Whether the room of counters like this one is half used. Then there is none to spare for counters
-    /// that may never be needed.
+    /// Whether the room of counters like this one is half used. Then there is none to spare for
+    /// counters that may never be needed.
     pub fn is_half_full(&self, charge: &Charge<'_>) -> bool {
         self.room.is_half_full(tag(charge.origin))
     }
 
-    /// Adds what was taken elsewhere to the counter, if there is room for it. Returns whether the counter
-    /// is new.
+    /// Adds what was taken elsewhere to the counter, if there is room for it. Returns whether the
+    /// counter is new.
     pub fn add(&self, charge: &Charge<'_>, other: &AnyState, now: Timestamp) -> bool {
         self.change(charge, now, |shard| {
             with_table!(shard.tables, charge.quota, (algorithm, table) => {
@@ -102,8 +102,8 @@ impl MemoryStore {
         }
     }
 
-    /// Merges `other`, which counts the same charges, into the counter. Returns whether it counts more
-    /// than before.
+    /// Merges `other`, which counts the same charges, into the counter. Returns whether it counts
+    /// more than before.
     pub fn seed(&self, charge: &Charge<'_>, other: &AnyState, now: Timestamp) -> bool {
         let charges = std::slice::from_ref(charge);
         let mut shards = self.lock(charges);

@@ -2,7 +2,8 @@
 //! copied.
 //!
 //! Shards are copied at different instants. That does no harm: all counters of one owner are in one
-//! shard, and of a charge on limits of several owners between two copies, the later copy has its part.
+//! shard, and of a charge on limits of several owners between two copies, the later copy has its
+//! part.
 //!
 //! Leases are not saved: the process that holds them does not survive a restart either.
 
@@ -72,8 +73,8 @@ fn encode<S: State>(table: &Table<S>) -> (u32, Vec<u8>) {
     (table.len() as u32, bytes)
 }
 
-/// Loads the counters for which there is room, and returns how many of them are not verified; none if
-/// the block is not valid.
+/// Loads the counters for which there is room, and returns how many of them are not verified; none
+/// if the block is not valid.
 fn decode<S: State>(
     table: &mut Table<S>,
     block: &Block,
@@ -82,8 +83,8 @@ fn decode<S: State>(
 ) -> Option<usize> {
     let mut bytes = Bytes(&block.bytes);
     let mut unverified = 0;
-    // Entries come in the order of their keys: a table that grew while they are inserted would have all
-    // of them at its front.
+    // Entries come in the order of their keys: a table that grew while they are inserted would have
+    // all of them at its front.
     let most = block.bytes.len() / size_of::<u128>();
     table.reserve((block.count as usize).min(most));
     for _ in 0..block.count {

@@ -44,8 +44,8 @@ impl Shard {
         self.tables.len()
     }
 
-    /// The number of counters that share the shard's bound with one of this tag: counters that clients
-    /// make up do not take the room of verified ones.
+    /// The number of counters that share the shard's bound with one of this tag: counters that
+    /// clients make up do not take the room of verified ones.
     pub(super) fn len_beside(&self, tag: Tag) -> usize {
         match is_verified(tag) {
             true => self.len().saturating_sub(self.unverified),

@@ -1,5 +1,5 @@
-//! The tables of a shard, one for each algorithm: an entry is as large as its state and no larger, and
-//! a state only ever meets the algorithm that made it.
+//! The tables of a shard, one for each algorithm: an entry is as large as its state and no larger,
+//! and a state only ever meets the algorithm that made it.
 
 use super::{room::Tag, table::Table};
 use crate::{
@@ -50,8 +50,8 @@ macro_rules! with_table {
 }
 pub(super) use with_table;
 
-/// Runs a block for each table, with the kind of its algorithm. It names every table, so the compiler
-/// reports one that is missing.
+/// Runs a block for each table, with the kind of its algorithm. It names every table, so the
+/// compiler reports one that is missing.
 macro_rules! for_each_table {
     ($tables:expr, ($kind:ident, $table:ident) => $body:expr) => {{
         let $crate::store::memory::tables::Tables {

@@ -1,12 +1,12 @@
 //! The scripts that decide inside Redis: the calls that are sent. Their replies are read in
 //! [`reply`].
 //!
-//! A script does not compute standings. It decides, writes, and returns what each counter holds then.
-//! The pure functions of the in-process store compute standings, retries and receipts from that. So
-//! both stores agree by construction, and scripts stay short.
+//! A script does not compute standings. It decides, writes, and returns what each counter holds
+//! then. The pure functions of the in-process store compute standings, retries and receipts from
+//! that. So both stores agree by construction, and scripts stay short.
 //!
-//! A script is put together from a file for each algorithm of its counters and one for the operation:
-//! creating Lua functions that are not called would take longer than a decision.
+//! A script is put together from a file for each algorithm of its counters and one for the
+//! operation: creating Lua functions that are not called would take longer than a decision.
 
 mod algorithm;
 mod argument;
@@ -74,8 +74,8 @@ pub(super) fn charge(prefix: &str, charges: &[Charge<'_>], time: ScriptTime) -> 
     Call::new(operation, prefix, charges, time)
 }
 
-/// Reads how the counters of `charges`, which are in one slot, stand, as if the charges had no cost.
-/// Nothing is written, so a replica can serve it.
+/// Reads how the counters of `charges`, which are in one slot, stand, as if the charges had no
+/// cost. Nothing is written, so a replica can serve it.
 pub(super) fn peek(prefix: &str, charges: &[Charge<'_>], time: ScriptTime) -> Call {
     let free: SmallVec<[Charge<'_>; 4]> = charges.iter().map(free).collect();
     Call::new(Operation::Peek, prefix, &free, time)
@@ -104,8 +104,8 @@ pub(super) fn state(prefix: &str, charge: &Charge<'_>, time: ScriptTime) -> Call
     Call::new(Operation::ReadState, prefix, &[free(charge)], time)
 }
 
-/// Merges `state`, which counts the same charges, into the counter of `charge`; none if the state is
-/// another algorithm's, or of leases.
+/// Merges `state`, which counts the same charges, into the counter of `charge`; none if the state
+/// is another algorithm's, or of leases.
 pub(super) fn seed(
     prefix: &str,
     charge: &Charge<'_>,

@@ -48,8 +48,8 @@ pub(in crate::store) enum BadReply {
     Number,
 }
 
-/// Reads the reply to [`charge`](super::charge) or [`peek`](super::peek), for the same charges; for a
-/// peek, with costs of zero.
+/// Reads the reply to [`charge`](super::charge) or [`peek`](super::peek), for the same charges; for
+/// a peek, with costs of zero.
 ///
 /// # Errors
 /// If no script returns such a reply.

@@ -1,5 +1,5 @@
-//! Sliding logs: a state is the number of the next entry, and then three numbers for each entry. The
-//! reply to a charge has only the tail of the log that its standing needs.
+//! Sliding logs: a state is the number of the next entry, and then three numbers for each entry.
+//! The reply to a charge has only the tail of the log that its standing needs.
 
 use super::{CounterReply, Decided, Numbers, Parameters, Scripted};
 use crate::{
