@@ -54,10 +54,12 @@ algorithm_kinds! {
 
 // The set of a script's algorithms is a bit mask of their numbers.
 const _: () = {
-    let mut index = 0;
-    while index < AlgorithmKind::ALL.len() {
-        assert!(AlgorithmKind::ALL[index].number() as usize == index + 1, "numbers have no gaps");
-        index += 1;
+    let mut rest: &[AlgorithmKind] = &AlgorithmKind::ALL;
+    let mut number = 1;
+    while let [kind, others @ ..] = rest {
+        assert!(kind.number() == number, "numbers have no gaps");
+        rest = others;
+        number += 1;
     }
 };
 
