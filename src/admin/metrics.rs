@@ -95,13 +95,13 @@ pub(super) fn text(context: &Context) -> String {
     let help =
         "Counters with units that were admitted without Redis, and that it does not have yet.";
     text.family("tollgate_store_owed_counters", Kind::Gauge, help);
-    text.sample(&[], context.shared.stores.owed() as u64);
+    text.sample(&[], context.shared.stores.pending() as u64);
     let help = "Requests admitted without Redis that it will never hear of, for lack of room.";
     text.family("tollgate_store_unowed_total", Kind::Counter, help);
     text.sample(&[], counts.unowed());
     let help = "Counters that a Redis server may have lost, and that were not brought to it yet.";
     text.family("tollgate_store_lost_counters", Kind::Gauge, help);
-    text.sample(&[], context.shared.stores.lost() as u64);
+    text.sample(&[], context.shared.stores.to_reseed() as u64);
     let moving = &context.shared.stores.moving;
     let help = "Callers of a hundred about whom the next store decides.";
     text.family("tollgate_store_moved_percent", Kind::Gauge, help);

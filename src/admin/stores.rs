@@ -90,7 +90,7 @@ fn all(stores: &Stores) -> Vec<(&'static str, ServerReport)> {
 pub(super) fn write_metrics(text: &mut Text, stores: &Stores, now: Timestamp) {
     let help = "Whether decisions are made without Redis, about some callers or all.";
     text.family("tollgate_store_alone", Kind::Gauge, help);
-    text.sample(&[], u64::from(!stores.hindrances().is_empty()));
+    text.sample(&[], u64::from(!stores.degradations().is_empty()));
     let help = "Callers of a hundred that are to be compared with the next store, or moved to it.";
     text.family("tollgate_store_move_percent", Kind::Gauge, help);
     let plan = stores.moving.plan();

@@ -135,7 +135,7 @@ impl Abandoned {
             };
             if let Some((adjustment, cost)) = adjustment(charge.cost, cost, due.outcome.receipt) {
                 let settling = Charge { cost, ..charge };
-                self.store.settle((&settling, &due.outcome), adjustment, now);
+                self.store.settle(&settling, &due.outcome, adjustment, now);
             }
         }
     }

@@ -67,7 +67,7 @@ impl LeaseBook {
 
     fn end(&self, held: &Held) {
         let end = Adjustment::GiveBack(held.receipt);
-        self.store.settle((&held.charge.charge(), &held.outcome), end, self.clock.now());
+        self.store.settle(&held.charge.charge(), &held.outcome, end, self.clock.now());
     }
 
     /// Renews what has been held for a third of its time. Called often.
@@ -76,7 +76,7 @@ impl LeaseBook {
             if now.saturating_since(held.renewed) >= held.lease / 3 {
                 held.renewed = now;
                 let renewal = Adjustment::Renew(held.receipt);
-                self.store.settle((&held.charge.charge(), &held.outcome), renewal, now);
+                self.store.settle(&held.charge.charge(), &held.outcome, renewal, now);
             }
         }
     }

@@ -41,7 +41,7 @@ pub(super) fn stamp(response: &mut Response<Body>, passage: &Passage<'_>, shared
     {
         headers.append(X_TOLLGATE_SHADOW.clone(), names);
     }
-    if let Some(decider) = tally.fallback().filter(|_| shared.stores.tells_fallback()) {
+    if let Some(decider) = tally.fallback().filter(|_| shared.stores.reports_fallback()) {
         headers.append(X_TOLLGATE_STORE.clone(), fallback_value(decider));
     }
 }

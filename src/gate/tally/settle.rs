@@ -65,11 +65,11 @@ impl Tally<'_> {
                 && let Some(receipt) = bound.receipt.take().filter(|_| !is_due)
             {
                 let unused = Adjustment::GiveBack(receipt);
-                store.settle((&*of_refunds, &*bound), unused, shared.clock.now());
+                store.settle(of_refunds, bound, unused, shared.clock.now());
             }
             let Some((adjustment, cost)) = correction else { continue };
             let settling = Charge { cost, ..*charge };
-            let settled = store.settle((&settling, outcome), adjustment, shared.clock.now());
+            let settled = store.settle(&settling, outcome, adjustment, shared.clock.now());
             charge.cost = match adjustment {
                 Adjustment::GiveBack(_) => charge.cost.saturating_sub(cost),
                 Adjustment::Take | Adjustment::Renew(_) => charge.cost.saturating_add(cost),
@@ -111,7 +111,7 @@ impl Tally<'_> {
     pub(in crate::gate) fn give_back(self, store: &Rc<Store>, now: Timestamp) {
         for (charge, outcome) in self.asked.charges.iter().zip(&self.outcomes) {
             if let Some(receipt) = outcome.receipt {
-                store.settle((charge, outcome), Adjustment::GiveBack(receipt), now);
+                store.settle(charge, outcome, Adjustment::GiveBack(receipt), now);
             }
         }
     }

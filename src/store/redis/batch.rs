@@ -1,4 +1,4 @@
-//! Calls that leave for a server in one write, and the hand-over of their replies.
+//! Calls that leave for a server in one write, and the delivery of their replies.
 
 use std::{
     cell::{Cell, OnceCell},
@@ -13,86 +13,86 @@ use tokio::sync::oneshot::{self, error::RecvError};
 
 use super::node::{CallError, Node};
 
-/// A call to be made.
-pub(super) struct Request {
+/// A call to a server.
+pub(super) struct RedisCall {
     pub(super) command: Cmd,
     /// Whether it follows `ASKING`: its slot is being moved to this server.
     pub(super) is_asking: bool,
-    /// Which server it is for; none: whichever there is.
+    /// The identity of the server that it is for; none: any server.
     pub(super) server: Option<u64>,
-    /// What is done with the reply if it comes when nobody waits for it any more.
-    pub(super) orphan: Option<Rc<Orphan>>,
+    /// What happens to the reply if it comes when the caller no longer waits.
+    pub(super) late_reply: Option<Rc<LateReply>>,
 }
 
-/// What comes of a call.
+/// The result of a call.
 pub(super) type CallResult = Result<Value, CallError>;
 
-/// What is done with a reply, or with the news that none will come, when nobody waits for it any
-/// more. Whoever stops waiting says what that is.
+/// Handles a reply, or the news that none will come, after the caller has stopped waiting. The
+/// caller sets the handler when it stops.
 #[derive(Default)]
-pub(in crate::store) struct Orphan {
-    care: OnceCell<Box<dyn Fn(CallResult)>>,
-    /// It came just before, and nobody has read it.
+pub(in crate::store) struct LateReply {
+    handler: OnceCell<Box<dyn Fn(CallResult)>>,
+    /// A result that came before the handler was set.
     unread: Cell<Option<CallResult>>,
 }
 
-impl Orphan {
-    /// Has `care` taken of what comes, or has come already. Said once.
-    pub(in crate::store) fn adopt(&self, care: impl Fn(CallResult) + 'static) {
+impl LateReply {
+    /// Sets the handler, and hands it the result if that has come already. Called once.
+    pub(in crate::store) fn on_reply(&self, handler: impl Fn(CallResult) + 'static) {
         if let Some(result) = self.unread.take() {
-            care(result);
+            handler(result);
         }
-        // Nobody else has said what.
-        let _ = self.care.set(Box::new(care));
+        // It is called once, so the handler is not set yet.
+        let _ = self.handler.set(Box::new(handler));
     }
 
-    /// Nobody has read this.
-    fn leave(&self, result: CallResult) {
-        match self.care.get() {
-            Some(care) => care(result),
+    /// Delivers a result that the caller did not receive.
+    fn deliver(&self, result: CallResult) {
+        match self.handler.get() {
+            Some(handler) => handler(result),
             None => self.unread.set(Some(result)),
         }
     }
 }
 
-impl From<Cmd> for Request {
+impl From<Cmd> for RedisCall {
     fn from(command: Cmd) -> Self {
-        Request { command, is_asking: false, server: None, orphan: None }
+        RedisCall { command, is_asking: false, server: None, late_reply: None }
     }
 }
 
-/// A call on its way.
-pub(super) struct Queued {
-    pub(super) request: Request,
+/// A call in the queue or in flight.
+pub(super) struct QueuedCall {
+    pub(super) request: RedisCall,
     pub(super) reply: oneshot::Sender<CallResult>,
 }
 
-impl Queued {
-    /// A call, and its reply.
-    pub(super) fn new(request: Request) -> (Queued, Reply) {
+impl QueuedCall {
+    /// A call, and the future of its reply.
+    pub(super) fn new(request: RedisCall) -> (QueuedCall, ReplyFuture) {
         let (sender, receiver) = oneshot::channel();
-        let reply = Reply { receiver, orphan: request.orphan.clone() };
-        (Queued { request, reply: sender }, reply)
+        let reply = ReplyFuture { receiver, late_reply: request.late_reply.clone() };
+        (QueuedCall { request, reply: sender }, reply)
     }
 
-    /// Hands out what came of it.
+    /// Delivers the result.
     pub(super) fn finish(self, result: CallResult) {
         if let Err(result) = self.reply.send(result)
-            && let Some(orphan) = self.request.orphan
+            && let Some(late_reply) = self.request.late_reply
         {
-            orphan.leave(result);
+            late_reply.deliver(result);
         }
     }
 }
 
-/// A reply that is waited for. If this is dropped when the reply is there and was not read, because
-/// the client has gone in that very moment, it is the orphan's.
-pub(super) struct Reply {
+/// The reply of a call. If this is dropped with a reply that was not read, because the client has
+/// gone at that very moment, the late-reply handler gets it.
+pub(super) struct ReplyFuture {
     receiver: oneshot::Receiver<CallResult>,
-    orphan: Option<Rc<Orphan>>,
+    late_reply: Option<Rc<LateReply>>,
 }
 
-impl Future for Reply {
+impl Future for ReplyFuture {
     type Output = Result<CallResult, RecvError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -100,10 +100,10 @@ impl Future for Reply {
     }
 }
 
-impl Drop for Reply {
+impl Drop for ReplyFuture {
     fn drop(&mut self) {
-        if let (Some(orphan), Ok(result)) = (&self.orphan, self.receiver.try_recv()) {
-            orphan.leave(result);
+        if let (Some(late_reply), Ok(result)) = (&self.late_reply, self.receiver.try_recv()) {
+            late_reply.deliver(result);
         }
     }
 }
@@ -111,20 +111,20 @@ impl Drop for Reply {
 /// Calls that leave in one write. If it is dropped before the replies came, they are lost.
 pub(super) struct Batch {
     pub(super) node: Rc<Node>,
-    pub(super) calls: Vec<Queued>,
+    pub(super) calls: Vec<QueuedCall>,
 }
 
 impl Batch {
-    /// Sends it and hands out the replies.
+    /// Sends it and delivers the replies.
     ///
     /// # Errors
     /// The connection broke.
-    pub(super) async fn fly(
+    pub(super) async fn send(
         mut self,
         mut connection: MultiplexedConnection,
     ) -> Result<(), RedisError> {
         let mut pipeline = Pipeline::with_capacity(self.calls.len());
-        for Queued { request, .. } in &mut self.calls {
+        for QueuedCall { request, .. } in &mut self.calls {
             if request.is_asking {
                 pipeline.add_command(redis::cmd("ASKING"));
             }
@@ -139,8 +139,8 @@ impl Batch {
             let result = match replies.next() {
                 Some(Value::ServerError(error)) => Err(CallError::Refused(error)),
                 Some(value) => {
-                    if queued.request.orphan.is_some() {
-                        self.node.server.take();
+                    if queued.request.late_reply.is_some() {
+                        self.node.server.note_charge_taken();
                     }
                     Ok(value)
                 }
@@ -148,7 +148,7 @@ impl Batch {
             };
             self.node.finish(queued, result);
         }
-        self.node.hear();
+        self.node.note_reply();
         Ok(())
     }
 }

@@ -1,10 +1,9 @@
-//! How each server is, as all workers of the process know it together.
+//! The health of each server, shared by all workers of the process.
 //!
-//! The first request that waits for a server in vain has it in doubt for all workers: nobody else
-//! waits for it then, and each worker asks on its own connection whether it is there. The first
-//! answer ends the doubt. A server is away once no worker has a connection to it; the first worker
-//! that finds it again tells the others. What happens to a server is logged once, whatever the
-//! number of workers.
+//! The first request that waits for a server in vain puts it in doubt for all workers: no other
+//! request waits for it then, and each worker probes it on its own connection. The first reply ends
+//! the doubt. A server is away once no worker has a connection to it; the first worker that reaches
+//! it again notifies the others. Changes are logged once, whatever the number of workers.
 
 mod report;
 
@@ -23,7 +22,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::replicas::Written;
+use super::replica_lag::WriteMarks;
 use crate::settings::Endpoint;
 
 pub use self::report::{ReplicaLink, ServerHealth, ServerReport, ServerRole};
@@ -31,57 +30,58 @@ pub use self::report::{ReplicaLink, ServerHealth, ServerReport, ServerRole};
 /// Characters of a reason that are kept.
 const MAX_REASON: usize = 200;
 
-/// How long a server that tells that it is there, and in vain was asked for a charge twice in a row, is
-/// not asked for another; twice as long each time, and at most.
+/// How long a server that answers probes, but has left two charges in a row unanswered, gets no
+/// further charge; twice as long each time, up to a maximum.
 const DISTRUST: Duration = Duration::from_millis(300);
 const LONGEST_DISTRUST: Duration = Duration::from_millis(1200);
 
-/// A server that so long ago refused a charge, and has not been asked for one since, may take it.
+/// A refusal is no longer reported after this time without another one: the server may take charges
+/// again.
 const REFUSAL_LASTS: Duration = Duration::from_secs(10);
 
-/// The servers of one store. It has those that some worker uses, and forgets the others.
+/// The servers of one store. Holds those that a worker uses, and drops the others.
 #[derive(Default)]
 pub struct Servers {
     by_endpoint: Mutex<HashMap<Endpoint, Weak<Server>>>,
-    /// Whether it is not known who takes the charges of some callers; none: nobody has looked.
+    /// Whether some callers' primary is not known; none: no worker has looked yet.
     lacks_primary: Mutex<Option<bool>>,
 }
 
 /// One server.
 pub(super) struct Server {
     name: String,
-    /// The health among the notes, for those who have no time to wait for them.
+    /// A copy of `status.health` that is read without the lock.
     health: AtomicU8,
-    notes: Mutex<Notes>,
-    /// How much it has written, if it is a primary with replicas.
-    written: Mutex<Written>,
-    /// Told of each change of health.
+    status: Mutex<Status>,
+    /// Its replication offsets, if it is a primary with replicas.
+    write_marks: Mutex<WriteMarks>,
+    /// Notified of each change of health.
     changed: Notify,
-    /// How often it was found again.
-    returns: AtomicU32,
+    /// How often it was reached again.
+    recoveries: AtomicU32,
     /// Whether it has refused a charge since it last took one.
-    refuses: AtomicBool,
-    /// How often it was in doubt for a charge since it last took one.
-    vain: AtomicU32,
+    has_refused: AtomicBool,
+    /// How many charges put it in doubt since it last took one.
+    unanswered_charges: AtomicU32,
 }
 
-struct Notes {
+struct Status {
     health: ServerHealth,
-    /// When it became so.
+    /// Since when it has this health.
     since: Instant,
-    /// Connections of all workers.
-    lines: usize,
+    /// Open connections of all workers.
+    connections: usize,
     last_error: Option<String>,
-    /// When it last refused a charge, and in which words.
+    /// When it last refused a charge, and with which message.
     refusal: Option<(Instant, String)>,
     role: ServerRole,
     link: ReplicaLink,
-    /// All that was written before then is in it, if it is a replica.
+    /// If it is a replica, it has everything that was written before this instant.
     current_at: Option<Instant>,
 }
 
 impl Servers {
-    /// The server at an address, the same for all who ask.
+    /// The server at an address, the same for all workers.
     pub(super) fn at(&self, endpoint: &Endpoint) -> Arc<Server> {
         let mut servers = self.lock();
         if let Some(server) = servers.get(endpoint).and_then(Weak::upgrade) {
@@ -93,32 +93,33 @@ impl Servers {
         server
     }
 
-    /// How all servers are, in the order of their names.
+    /// A report of all servers, in the order of their names.
     pub fn report(&self) -> Vec<ServerReport> {
         let servers: Vec<Arc<Server>> = self.lock().values().filter_map(Weak::upgrade).collect();
         let mut reports: Vec<_> = servers.iter().map(|server| server.report()).collect();
         reports.sort_by(|one, other| one.server.cmp(&other.server));
-        // Those that differ by their users only are one server.
+        // Endpoints that differ only by user are one server.
         reports.dedup_by(|one, other| one.server == other.server);
         reports
     }
 
-    /// Notes whether it is not known who takes the charges of some callers, as a worker has found.
-    pub(super) fn note_lack(&self, lacks_primary: bool) {
-        *self.lack() = Some(lacks_primary);
+    /// Records whether some callers' primary is not known, as a worker has found.
+    pub(super) fn set_lacks_primary(&self, lacks_primary: bool) {
+        *self.lock_lacks_primary() = Some(lacks_primary);
     }
 
-    /// The same for a worker that has asked nobody yet: others may know better.
-    pub(super) fn suppose_lack(&self, lacks_primary: bool) {
-        self.lack().get_or_insert(lacks_primary);
+    /// The same by a worker that has not queried any server yet; does not replace another worker's
+    /// finding.
+    pub(super) fn suppose_lacks_primary(&self, lacks_primary: bool) {
+        self.lock_lacks_primary().get_or_insert(lacks_primary);
     }
 
-    /// Whether it is not known who takes the charges of some callers.
+    /// Whether some callers' primary is not known.
     pub fn lacks_primary(&self) -> bool {
-        self.lack().unwrap_or(true)
+        self.lock_lacks_primary().unwrap_or(true)
     }
 
-    fn lack(&self) -> MutexGuard<'_, Option<bool>> {
+    fn lock_lacks_primary(&self) -> MutexGuard<'_, Option<bool>> {
         self.lacks_primary.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -132,135 +133,138 @@ impl Server {
         Server {
             name: endpoint.name(),
             health: AtomicU8::new(ServerHealth::Unknown as u8),
-            notes: Mutex::new(Notes {
+            status: Mutex::new(Status {
                 health: ServerHealth::Unknown,
                 since: Instant::now(),
-                lines: 0,
+                connections: 0,
                 last_error: None,
                 refusal: None,
                 role: ServerRole::Unknown,
                 link: ReplicaLink::Unknown,
                 current_at: None,
             }),
-            written: Mutex::default(),
+            write_marks: Mutex::default(),
             changed: Notify::new(),
-            returns: AtomicU32::new(0),
-            refuses: AtomicBool::new(false),
-            vain: AtomicU32::new(0),
+            recoveries: AtomicU32::new(0),
+            has_refused: AtomicBool::new(false),
+            unanswered_charges: AtomicU32::new(0),
         }
     }
 
-    /// Whether it is in doubt or away, so that nobody should wait for it.
+    /// Whether it is in doubt or away, so that no request should wait for it.
     pub(super) fn is_doubted(&self) -> bool {
         self.health.load(Ordering::Relaxed) >= ServerHealth::Doubted as u8
     }
 
-    /// Whether it is known to be away, or in doubt for at least so long.
+    /// Whether it is known to be away, or has been in doubt for at least this time.
     pub(super) fn is_away_or_doubted_for(&self, time: Duration) -> bool {
         if !self.is_doubted() {
             return false;
         }
-        let notes = self.notes();
-        match notes.health {
+        let status = self.status();
+        match status.health {
             ServerHealth::Away => true,
-            ServerHealth::Doubted => notes.since.elapsed() >= time,
+            ServerHealth::Doubted => status.since.elapsed() >= time,
             ServerHealth::Unknown | ServerHealth::Serving => false,
         }
     }
 
-    /// Somebody has waited for it in vain.
+    /// A request has waited for it in vain.
     pub(super) fn doubt(&self) {
-        let mut notes = self.notes();
-        if matches!(notes.health, ServerHealth::Unknown | ServerHealth::Serving) {
-            self.become_so(&mut notes, ServerHealth::Doubted);
+        let mut status = self.status();
+        if matches!(status.health, ServerHealth::Unknown | ServerHealth::Serving) {
+            self.set_health(&mut status, ServerHealth::Doubted);
         }
     }
 
     /// It has answered, soon enough to be of use.
-    pub(super) fn answer(&self) {
-        let mut notes = self.notes();
-        if notes.health == ServerHealth::Serving {
+    pub(super) fn note_answer(&self) {
+        let mut status = self.status();
+        if status.health == ServerHealth::Serving {
             return;
         }
-        if notes.health == ServerHealth::Away {
+        if status.health == ServerHealth::Away {
             tracing::info!(server = %self.name, "redis is back");
         }
-        self.returns.fetch_add(1, Ordering::Relaxed);
-        self.become_so(&mut notes, ServerHealth::Serving);
+        self.recoveries.fetch_add(1, Ordering::Relaxed);
+        self.set_health(&mut status, ServerHealth::Serving);
     }
 
-    /// A worker cannot reach it: it is away, unless another worker still has a connection. Tells
-    /// whether it answers that one.
-    pub(super) fn miss(&self, reason: &dyn fmt::Display) -> bool {
-        let mut notes = self.notes();
-        if notes.lines == 0 {
-            self.leave(&mut notes, reason);
+    /// A worker cannot reach it: it is away, unless another worker still has a connection. Returns
+    /// whether it answers that worker.
+    pub(super) fn note_unreachable(&self, reason: &dyn fmt::Display) -> bool {
+        let mut status = self.status();
+        if status.connections == 0 {
+            self.become_away(&mut status, reason);
         }
-        notes.health == ServerHealth::Serving
+        status.health == ServerHealth::Serving
     }
 
-    /// It answers, but too late to be of use; unless another worker has found otherwise.
-    pub(super) fn be_late(&self) {
-        let mut notes = self.notes();
-        if notes.health == ServerHealth::Doubted {
-            self.leave(&mut notes, &"it answers too late");
+    /// It answers too late to be of use, unless another worker has found otherwise.
+    pub(super) fn note_late(&self) {
+        let mut status = self.status();
+        if status.health == ServerHealth::Doubted {
+            self.become_away(&mut status, &"it answers too late");
         }
     }
 
-    fn leave(&self, notes: &mut Notes, reason: &dyn fmt::Display) {
-        notes.last_error = Some(reason.to_string().chars().take(MAX_REASON).collect());
-        if notes.health != ServerHealth::Away {
+    fn become_away(&self, status: &mut Status, reason: &dyn fmt::Display) {
+        status.last_error = Some(reason.to_string().chars().take(MAX_REASON).collect());
+        if status.health != ServerHealth::Away {
             tracing::warn!(server = %self.name, %reason, "redis is away");
-            self.become_so(notes, ServerHealth::Away);
+            self.set_health(status, ServerHealth::Away);
         }
     }
 
-    fn become_so(&self, notes: &mut Notes, health: ServerHealth) {
-        (notes.health, notes.since) = (health, Instant::now());
+    fn set_health(&self, status: &mut Status, health: ServerHealth) {
+        (status.health, status.since) = (health, Instant::now());
         self.health.store(health as u8, Ordering::Relaxed);
         self.changed.notify_waiters();
     }
 
-    /// Waits for the next change of its health after this was called.
+    /// Waits for the next change of health after this was called.
     pub(super) fn changed(&self) -> impl Future<Output = ()> {
         self.changed.notified()
     }
 
-    /// How often it was found again until now.
-    pub(super) fn returns(&self) -> u32 {
-        self.returns.load(Ordering::Relaxed)
+    /// How often it was reached again until now.
+    pub(super) fn recoveries(&self) -> u32 {
+        self.recoveries.load(Ordering::Relaxed)
     }
 
-    /// Waits until it was found again more often than so.
-    pub(super) async fn returned_since(&self, returns: u32) {
+    /// Waits until it was reached again since the count was `recoveries`.
+    pub(super) async fn recovered_since(&self, recoveries: u32) {
         loop {
             let changed = self.changed.notified();
-            if self.returns() != returns {
+            if self.recoveries() != recoveries {
                 return;
             }
             changed.await;
         }
     }
 
-    /// It has refused to take a charge, in these words.
-    pub(super) fn refuse(&self, words: &str) {
+    /// It has refused a charge with this message.
+    pub(super) fn note_refusal(&self, words: &str) {
         let words = words.chars().take(MAX_REASON).collect();
-        self.notes().refusal = Some((Instant::now(), words));
-        self.refuses.store(true, Ordering::Relaxed);
+        self.status().refusal = Some((Instant::now(), words));
+        self.has_refused.store(true, Ordering::Relaxed);
     }
 
-    /// A charge is waited for in vain, and has it in doubt.
-    pub(super) fn count_vain(&self) {
-        self.vain.fetch_add(1, Ordering::Relaxed);
+    /// A charge has waited for it in vain, and put it in doubt.
+    pub(super) fn count_unanswered_charge(&self) {
+        self.unanswered_charges.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until its word that it is there is enough to ask it for a charge: not at once when it
-    /// had said so before, and did not take one. It may let nobody write.
-    pub(super) async fn trusted(&self) {
+    /// Waits before a server that answers probes gets a charge again: at once at first, but longer
+    /// if it has answered probes before and then left charges unanswered, as a server does that
+    /// blocks all writes.
+    pub(super) async fn until_trusted(&self) {
         let asked = Instant::now();
         loop {
             let changed = self.changed.notified();
-            let Some(times) = self.vain.load(Ordering::Relaxed).checked_sub(2) else { return };
+            let Some(times) = self.unanswered_charges.load(Ordering::Relaxed).checked_sub(2) else {
+                return;
+            };
             let distrust = DISTRUST.saturating_mul(1 << times.min(16)).min(LONGEST_DISTRUST);
             if !self.is_doubted() || timeout_at(asked + distrust, changed).await.is_err() {
                 return;
@@ -269,79 +273,80 @@ impl Server {
     }
 
     /// It has taken a charge, in time or not.
-    pub(super) fn take(&self) {
-        if self.vain.load(Ordering::Relaxed) > 0 {
-            self.vain.store(0, Ordering::Relaxed);
+    pub(super) fn note_charge_taken(&self) {
+        if self.unanswered_charges.load(Ordering::Relaxed) > 0 {
+            self.unanswered_charges.store(0, Ordering::Relaxed);
             self.changed.notify_waiters();
         }
-        if self.refuses.load(Ordering::Relaxed) {
-            self.refuses.store(false, Ordering::Relaxed);
-            self.notes().refusal = None;
+        if self.has_refused.load(Ordering::Relaxed) {
+            self.has_refused.store(false, Ordering::Relaxed);
+            self.status().refusal = None;
         }
     }
 
-    /// Notes what it is for, as a worker has found.
+    /// Records its role, as a worker has found.
     pub(super) fn note_role(&self, role: ServerRole) {
-        self.notes().role = role;
+        self.status().role = role;
     }
 
-    /// The same for a worker that has asked nobody yet: others may know better.
+    /// The same by a worker that has not queried any server yet; does not replace another worker's
+    /// finding.
     pub(super) fn suppose_role(&self, role: ServerRole) {
-        let mut notes = self.notes();
-        if notes.role == ServerRole::Unknown {
-            notes.role = role;
+        let mut status = self.status();
+        if status.role == ServerRole::Unknown {
+            status.role = role;
         }
     }
 
-    /// Notes how far it is behind its primary, and before when nothing is missing in it.
+    /// Records how far it is behind its primary, and the instant before which it has everything.
     pub(super) fn note_link(&self, link: ReplicaLink, current_at: Option<Instant>) {
-        let mut notes = self.notes();
-        (notes.link, notes.current_at) = (link, current_at);
+        let mut status = self.status();
+        (status.link, status.current_at) = (link, current_at);
     }
 
-    /// Whether all that was written longer than `age` ago is known to be in it.
+    /// Whether it is known to have everything that was written longer than `age` ago.
     pub(super) fn is_current(&self, age: Duration) -> bool {
-        self.notes().current_at.is_some_and(|at| at.elapsed() <= age)
+        self.status().current_at.is_some_and(|at| at.elapsed() <= age)
     }
 
-    /// How much it has written, if it is a primary with replicas.
-    pub(super) fn written(&self) -> MutexGuard<'_, Written> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Its replication offsets, if it is a primary with replicas.
+    pub(super) fn write_marks(&self) -> MutexGuard<'_, WriteMarks> {
+        self.write_marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn report(&self) -> ServerReport {
-        let notes = self.notes();
-        let refusal = notes.refusal.as_ref().filter(|(at, _)| at.elapsed() < REFUSAL_LASTS);
+        let status = self.status();
+        let refusal = status.refusal.as_ref().filter(|(at, _)| at.elapsed() < REFUSAL_LASTS);
         ServerReport {
             server: self.name.clone(),
-            role: notes.role,
-            health: notes.health,
-            lasted: notes.since.elapsed(),
-            last_error: notes.last_error.clone(),
+            role: status.role,
+            health: status.health,
+            lasted: status.since.elapsed(),
+            last_error: status.last_error.clone(),
             refusal: refusal.map(|(_, words)| words.clone()),
-            link: notes.link,
+            link: status.link,
         }
     }
 
-    fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A connection to a server, for as long as it lasts.
-pub(super) struct Line(Arc<Server>);
+/// An open connection to a server.
+pub(super) struct OpenConnection(Arc<Server>);
 
-impl Line {
-    pub(super) fn new(server: &Arc<Server>) -> Line {
-        server.notes().lines += 1;
-        Line(Arc::clone(server))
+impl OpenConnection {
+    pub(super) fn new(server: &Arc<Server>) -> OpenConnection {
+        server.status().connections += 1;
+        OpenConnection(Arc::clone(server))
     }
 }
 
-impl Drop for Line {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
-        let mut notes = self.0.notes();
-        notes.lines = notes.lines.saturating_sub(1);
+        let mut status = self.0.status();
+        status.connections = status.connections.saturating_sub(1);
     }
 }
 
@@ -365,7 +370,7 @@ mod tests {
         let (one, other) = (servers.at(&endpoint), servers.at(&endpoint));
         one.doubt();
         assert_eq!(health(&other), ServerHealth::Doubted);
-        other.answer();
+        other.note_answer();
         assert_eq!(health(&one), ServerHealth::Serving);
     }
 
@@ -386,14 +391,14 @@ mod tests {
     #[test]
     fn server_is_away_when_no_worker_has_a_connection() {
         let server = server();
-        let lines = [Line::new(&server), Line::new(&server)];
-        server.answer();
-        for line in lines {
-            assert!(server.miss(&"refused"), "others are answered");
+        let connections = [OpenConnection::new(&server), OpenConnection::new(&server)];
+        server.note_answer();
+        for connection in connections {
+            assert!(server.note_unreachable(&"refused"), "others are answered");
             assert_eq!(health(&server), ServerHealth::Serving);
-            drop(line);
+            drop(connection);
         }
-        assert!(!server.miss(&"refused"));
+        assert!(!server.note_unreachable(&"refused"));
         assert_eq!(health(&server), ServerHealth::Away);
         assert_eq!(server.report().last_error.as_deref(), Some("refused"));
         server.doubt();
@@ -403,22 +408,22 @@ mod tests {
     #[test]
     fn one_worker_that_is_answered_late_says_nothing_about_the_others() {
         let server = server();
-        server.answer();
-        server.be_late();
+        server.note_answer();
+        server.note_late();
         assert_eq!(health(&server), ServerHealth::Serving);
         server.doubt();
-        server.be_late();
+        server.note_late();
         assert_eq!(health(&server), ServerHealth::Away);
     }
 
     #[tokio::test]
     async fn worker_that_waits_hears_that_another_has_found_the_server() {
         let server = server();
-        let before = server.returns();
-        server.miss(&"refused");
-        let waiting = server.returned_since(before);
-        server.answer();
+        let before = server.recoveries();
+        server.note_unreachable(&"refused");
+        let waiting = server.recovered_since(before);
+        server.note_answer();
         waiting.await;
-        server.returned_since(before).await;
+        server.recovered_since(before).await;
     }
 }

@@ -1,21 +1,21 @@
-//! What is told of a server.
+//! The report of a server's state.
 
 use std::time::Duration;
 
-/// How a server is.
+/// The health of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServerHealth {
-    /// Nobody has reached it yet.
+    /// No worker has reached it yet.
     Unknown,
     /// It answers.
     Serving,
-    /// Somebody has waited for it in vain, and it is being asked whether it is there.
+    /// A request has waited for it in vain, and it is being probed.
     Doubted,
-    /// It is not there, or takes too long to be of use.
+    /// It cannot be reached, or answers too late to be of use.
     Away,
 }
 
-/// What a server is for.
+/// The role of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerRole {
     /// It is not known.
@@ -24,9 +24,9 @@ pub enum ServerRole {
     Primary,
     /// It says that it is primary, and is not used: another one is.
     Rival,
-    /// It follows a primary.
+    /// It replicates a primary.
     Replica,
-    /// It knows who is primary.
+    /// It reports which server is primary.
     Sentinel,
 }
 
@@ -35,33 +35,33 @@ pub enum ServerRole {
 pub enum ReplicaLink {
     /// It is not known, or the server is no replica.
     Unknown,
-    /// It follows, so far behind.
+    /// It replicates, and is so far behind.
     Up(Duration),
-    /// It does not follow.
+    /// It does not replicate.
     Down,
 }
 
-/// What is told of a server.
+/// The state of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerReport {
     /// Its host and port, and its database unless that is 0.
     pub server: String,
-    /// What it is for.
+    /// Its role.
     pub role: ServerRole,
-    /// How it is.
+    /// Its health.
     pub health: ServerHealth,
-    /// How long it has been so.
+    /// How long it has had this health.
     pub lasted: Duration,
-    /// Why it was last away.
+    /// The last error with which it was away.
     pub last_error: Option<String>,
-    /// In which words it has refused charges lately, and none since was taken.
+    /// The message with which it last refused a charge, if it has taken none since.
     pub refusal: Option<String>,
     /// How far it is behind its primary.
     pub link: ReplicaLink,
 }
 
 impl ServerHealth {
-    /// What it is called.
+    /// The name in metrics and on the status page.
     pub fn name(self) -> &'static str {
         match self {
             ServerHealth::Unknown => "unknown",
@@ -73,7 +73,7 @@ impl ServerHealth {
 }
 
 impl ServerRole {
-    /// What it is called.
+    /// The name in metrics and on the status page.
     pub fn name(self) -> &'static str {
         match self {
             ServerRole::Unknown => "unknown",

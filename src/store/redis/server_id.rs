@@ -1,24 +1,25 @@
-//! Which server a connection leads to: another one than before may not have what that had.
+//! The identity of the server that a connection leads to: another server than before may not have
+//! the same counters.
 //!
-//! A process is told by its run id, and what it holds by its replication id, which changes when it
-//! follows another server or takes its place (`INFO`, Redis 6.2). A server that does not let us ask
-//! has no name: each connection to it counts as one to another server.
+//! The identity combines the process' run ID with its replication ID, which changes when the server
+//! follows another server or is promoted (`INFO`, Redis 6.2). Where `INFO` is not permitted, an
+//! identity is made up: each connection then counts as one to another server.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use redis::{Value, aio::MultiplexedConnection};
 use tokio::join;
 
-/// The part of a name that tells that it was made up.
-const UNNAMED: u64 = 1 << 63;
+/// The bit that marks an identity as made up.
+const MADE_UP: u64 = 1 << 63;
 
-/// Whether a server has not told who it is.
-pub(in crate::store) fn is_unnamed(server: u64) -> bool {
-    server & UNNAMED != 0
+/// Whether the identity is made up, because the server has not reported one.
+pub(in crate::store) fn is_made_up(server: u64) -> bool {
+    server & MADE_UP != 0
 }
 
-/// The name of the server that a connection leads to. It is never zero.
-pub(super) async fn name(connection: &MultiplexedConnection) -> u64 {
+/// The identity of the server that a connection leads to. It is never zero.
+pub(super) async fn server_id(connection: &MultiplexedConnection) -> u64 {
     let run_id = ask(connection.clone(), "server", "run_id:");
     let history = ask(connection.clone(), "replication", "master_replid:");
     let (run_id, history) = join!(run_id, history);
@@ -26,18 +27,18 @@ pub(super) async fn name(connection: &MultiplexedConnection) -> u64 {
         (Some(run_id), Some(history)) => {
             let mut hasher = DefaultHasher::new();
             (run_id, history).hash(&mut hasher);
-            (hasher.finish() & !UNNAMED).max(1)
+            (hasher.finish() & !MADE_UP).max(1)
         }
         _ => {
             let mut bytes = [0; 8];
-            // Without randomness, servers without names are one.
+            // Without randomness, all made-up identities are the same.
             let _ = aws_lc_rs::rand::fill(&mut bytes);
-            u64::from_le_bytes(bytes) | UNNAMED
+            u64::from_le_bytes(bytes) | MADE_UP
         }
     }
 }
 
-/// What a server says of itself under this name.
+/// The value of a field in a section of `INFO`.
 async fn ask(mut connection: MultiplexedConnection, section: &str, name: &str) -> Option<String> {
     let mut command = redis::cmd("INFO");
     command.arg(section);

@@ -1,47 +1,48 @@
-//! Whether decisions are made without Redis at the moment, and why.
+//! Why Redis does not decide at the moment, for health checks and the status page.
 
 use std::fmt;
 
 use super::{ServerHealth, ServerReport, ServerRole, Servers, Stores};
 use crate::settings::StoreKind;
 
-/// Why Redis does not decide about some callers, or about any.
+/// Why Redis does not decide about some callers, or about any caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hindrance {
-    /// A server that takes charges is not there, was never reached or is in doubt.
+pub enum Degradation {
+    /// A server that takes charges is away, was never reached, or is in doubt.
     Server(ServerReport),
-    /// A server does not take charges: it refuses them in these words.
+    /// A server refuses charges with this message.
     Refusal {
         /// The server.
         server: String,
-        /// What it says.
-        words: String,
+        /// Its message.
+        message: String,
     },
-    /// It is not known who takes the charges.
+    /// It is not known which server takes the charges.
     NoPrimary,
-    /// It is not known yet what the names of counters are hashed under.
+    /// The secret that keys are hashed with is not known yet.
     NoSecret,
 }
 
 impl Stores {
-    /// Why Redis does not decide about some callers, or about any; nothing: it does, or need not.
-    pub fn hindrances(&self) -> Vec<Hindrance> {
-        let mut hindrances = Vec::new();
+    /// Why Redis does not decide about some callers, or about any; empty if it decides all that it
+    /// should.
+    pub fn degradations(&self) -> Vec<Degradation> {
+        let mut degradations = Vec::new();
         for servers in self.deciding() {
             if servers.lacks_primary() {
-                hindrances.push(Hindrance::NoPrimary);
+                degradations.push(Degradation::NoPrimary);
             }
             let primaries = servers.report().into_iter();
             let primaries = primaries.filter(|report| report.role == ServerRole::Primary);
-            hindrances.extend(primaries.filter_map(Hindrance::of));
+            degradations.extend(primaries.filter_map(Degradation::of));
         }
         if self.awaited_secret().is_some() {
-            hindrances.push(Hindrance::NoSecret);
+            degradations.push(Degradation::NoSecret);
         }
-        hindrances
+        degradations
     }
 
-    /// The servers of the stores in Redis that decide about somebody.
+    /// The servers of the stores in Redis that decide about any caller.
     fn deciding(&self) -> impl Iterator<Item = &Servers> {
         let is_redis = |kind: &StoreKind| matches!(kind, StoreKind::Redis(_));
         let moved = self.moving.moved();
@@ -52,35 +53,35 @@ impl Stores {
     }
 }
 
-impl Hindrance {
-    /// What keeps a server that takes charges from doing so.
-    fn of(report: ServerReport) -> Option<Hindrance> {
+impl Degradation {
+    /// What keeps a server from taking charges.
+    fn of(report: ServerReport) -> Option<Degradation> {
         match (report.health, &report.refusal) {
             (ServerHealth::Serving, None) => None,
-            (ServerHealth::Serving, Some(words)) => {
-                let (server, words) = (report.server.clone(), words.clone());
-                Some(Hindrance::Refusal { server, words })
+            (ServerHealth::Serving, Some(message)) => {
+                let (server, message) = (report.server.clone(), message.clone());
+                Some(Degradation::Refusal { server, message })
             }
             (ServerHealth::Unknown | ServerHealth::Doubted | ServerHealth::Away, _) => {
-                Some(Hindrance::Server(report))
+                Some(Degradation::Server(report))
             }
         }
     }
 
     /// Whether it may be over at once: a server is in doubt for a moment whenever it pauses.
-    pub fn is_fleeting(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
-            Hindrance::Server(report) => report.health == ServerHealth::Doubted,
-            Hindrance::Refusal { .. } | Hindrance::NoPrimary | Hindrance::NoSecret => false,
+            Degradation::Server(report) => report.health == ServerHealth::Doubted,
+            Degradation::Refusal { .. } | Degradation::NoPrimary | Degradation::NoSecret => false,
         }
     }
 }
 
-/// In a few words.
-impl fmt::Display for Hindrance {
+/// In a few message.
+impl fmt::Display for Degradation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Hindrance::Server(ServerReport { server, health, last_error, .. }) => {
+            Degradation::Server(ServerReport { server, health, last_error, .. }) => {
                 match (health, last_error) {
                     (ServerHealth::Unknown, _) => {
                         write!(f, "redis at {server} was not reached yet")
@@ -94,11 +95,13 @@ impl fmt::Display for Hindrance {
                     }
                 }
             }
-            Hindrance::Refusal { server, words } => {
-                write!(f, "redis at {server} takes no charges: {words}")
+            Degradation::Refusal { server, message } => {
+                write!(f, "redis at {server} takes no charges: {message}")
             }
-            Hindrance::NoPrimary => f.write_str("it is not known which redis server is primary"),
-            Hindrance::NoSecret => f.write_str("the key secret that redis keeps is not known yet"),
+            Degradation::NoPrimary => f.write_str("it is not known which redis server is primary"),
+            Degradation::NoSecret => {
+                f.write_str("the key secret that redis keeps is not known yet")
+            }
         }
     }
 }

@@ -1,39 +1,39 @@
-//! Charges whose reply nobody waits for any more: because it came too late, or the client has gone.
-//! The request was decided otherwise, so whatever a server takes for it is given back.
+//! Charges whose reply came too late or whose client has gone. The request was decided without
+//! them, so what a server took for it is given back.
 
 use std::rc::{Rc, Weak};
 
 use redis::Value;
 
-use super::{Adjustment, RedisStore, batch::Orphan, node::CallError, script};
+use super::{Adjustment, RedisStore, batch::LateReply, node::CallError, script};
 use crate::{
     limit::{Charge, OwnedCharge},
     store::Unanswered,
 };
 
-/// Charges that were sent, until their reply is there. If this is dropped before, they are given back
-/// as soon as a reply says that they were taken.
-pub(super) struct Pending<'p, 'c> {
+/// Charges that were sent. If this is dropped before their reply, they are given back as soon as a
+/// reply says that they were taken.
+pub(super) struct SentCharges<'p, 'c> {
     store: &'p Rc<RedisStore>,
     charges: &'p [Charge<'c>],
-    orphan: Rc<Orphan>,
+    late_reply: Rc<LateReply>,
     is_known: bool,
 }
 
-impl<'p, 'c> Pending<'p, 'c> {
-    /// Of nothing that was sent yet.
+impl<'p, 'c> SentCharges<'p, 'c> {
+    /// Begins with charges that are not sent yet.
     pub(super) fn new(store: &'p Rc<RedisStore>, charges: &'p [Charge<'c>]) -> Self {
-        Pending { store, charges, orphan: Rc::default(), is_known: false }
+        SentCharges { store, charges, late_reply: Rc::default(), is_known: false }
     }
 
-    /// What becomes of a late reply: nothing for as long as somebody waits.
-    pub(super) fn orphan(&self) -> &Rc<Orphan> {
-        &self.orphan
+    /// Handles a late reply. It does nothing as long as the request waits.
+    pub(super) fn late_reply(&self) -> &Rc<LateReply> {
+        &self.late_reply
     }
 
-    /// What came of them.
+    /// Records the outcome of the call.
     pub(super) fn finish(mut self, reply: Result<Value, Unanswered>) -> Result<Value, Unanswered> {
-        // Only after silence may there still be a reply.
+        // Only after a timeout may the reply still come.
         self.is_known = reply != Err(Unanswered::Timeout);
         if reply == Err(Unanswered::Lost) {
             self.store.counts.count_unknown(self.charges.len());
@@ -42,25 +42,25 @@ impl<'p, 'c> Pending<'p, 'c> {
     }
 }
 
-impl Drop for Pending<'_, '_> {
+impl Drop for SentCharges<'_, '_> {
     fn drop(&mut self) {
         if !self.is_known {
             let charges: Vec<OwnedCharge> = self.charges.iter().map(OwnedCharge::from).collect();
             let store = Rc::downgrade(self.store);
-            self.orphan.adopt(move |result| give_back(&store, &charges, result));
+            self.late_reply.on_reply(move |result| give_back(&store, &charges, result));
         }
     }
 }
 
-/// Gives back what a late reply says was taken. Charges whose reply is lost may have been taken, and
-/// stay: what is given back without having been taken would be a gift.
+/// Gives back what a late reply says was taken. Charges whose reply was lost may have been taken,
+/// and are not given back: if they were not taken, that would grant more than the limit.
 fn give_back(store: &Weak<RedisStore>, charges: &[OwnedCharge], result: Result<Value, CallError>) {
     let Some(store) = store.upgrade() else { return };
     let charges: Vec<Charge<'_>> = charges.iter().map(OwnedCharge::charge).collect();
     let reply = match result {
         Ok(value) => script::read(&charges, &value),
         Err(CallError::Lost) => return store.counts.count_unknown(charges.len()),
-        // It was not executed.
+        // The call was not executed.
         Err(_) => return,
     };
     let Ok(script::Reply { decision, .. }) = reply else { return };

@@ -1,5 +1,5 @@
-//! Keeps counters from one start to the next, in a file that is written from time to time and at the
-//! end.
+//! Saves the counters in the process to a file, every so often and at the end, so that they outlive
+//! a restart.
 
 use std::{
     io,
@@ -15,85 +15,85 @@ use super::{
 };
 use crate::clock::{Clock, Timestamp};
 
-/// Writes a store's counters on a thread of its own.
-pub struct Keeper {
-    orders: mpsc::Sender<Order>,
+/// Saves a store's counters from its own thread.
+pub struct SnapshotSaver {
+    commands: mpsc::Sender<Command>,
     thread: JoinHandle<()>,
 }
 
-/// Has counters written between times, for as long as their keeper is there.
+/// Requests saves from other threads, while the saver runs.
 #[derive(Clone)]
-pub struct Saver(mpsc::Sender<Order>);
+pub struct SaveHandle(mpsc::Sender<Command>);
 
-enum Order {
-    /// Write now, and tell when that is done.
+enum Command {
+    /// Save now. The sender is dropped when that is done.
     Save(mpsc::Sender<()>),
-    /// Write for the last time.
+    /// Save for the last time, and end.
     Finish,
-    /// Leave the file to whoever writes it now.
-    Leave,
+    /// End without saving: another process saves to the file now.
+    Abandon,
 }
 
-impl Keeper {
-    /// Starts to write `store` to `file` each time that `pause` has passed.
+impl SnapshotSaver {
+    /// Starts to save `store` to `file` whenever `pause` has passed.
     ///
     /// # Errors
-    /// The system has no thread to give.
+    /// The system cannot start a thread.
     pub fn start(
         store: Arc<MemoryStore>,
         file: PathBuf,
         pause: Duration,
         clock: Clock,
-    ) -> io::Result<Keeper> {
-        let (orders, coming) = mpsc::channel();
-        let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
+    ) -> io::Result<SnapshotSaver> {
+        let (commands, received) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("saver".into()).spawn(move || {
             loop {
-                let order = coming.recv_timeout(pause);
-                if let Ok(Order::Leave) = order {
+                let command = received.recv_timeout(pause);
+                if let Ok(Command::Abandon) = command {
                     return;
                 }
                 save(&store, &file, clock.now());
-                match order {
-                    Ok(Order::Save(done)) => drop(done),
+                match command {
+                    Ok(Command::Save(done)) => drop(done),
                     Err(mpsc::RecvTimeoutError::Timeout) => {}
                     _ => return,
                 }
             }
         })?;
-        Ok(Keeper { orders, thread })
+        Ok(SnapshotSaver { commands, thread })
     }
 
-    /// Has counters written between times.
-    pub fn saver(&self) -> Saver {
-        Saver(self.orders.clone())
+    /// A handle to request saves with.
+    pub fn handle(&self) -> SaveHandle {
+        SaveHandle(self.commands.clone())
     }
 
-    /// Writes the counters no more, not even when this finishes: another process does.
-    pub fn leave(&self) {
-        let _ = self.orders.send(Order::Leave);
+    /// Saves no more, not even in [`finish`](Self::finish): another process does.
+    pub fn abandon(&self) {
+        let _ = self.commands.send(Command::Abandon);
     }
 
-    /// Writes the counters for the last time.
+    /// Saves the counters for the last time.
     pub fn finish(self) {
-        let _ = self.orders.send(Order::Finish);
+        let _ = self.commands.send(Command::Finish);
         if self.thread.join().is_err() {
             tracing::error!("counters were not saved: writing them panicked");
         }
     }
 }
 
-impl Saver {
-    /// Writes the counters, and returns when they are written.
+impl SaveHandle {
+    /// Saves the counters, and returns when that is done.
     pub fn save(&self) {
         let (done, is_done) = mpsc::channel();
-        if self.0.send(Order::Save(done)).is_ok() {
-            // Told by the other end's being dropped.
+        if self.0.send(Command::Save(done)).is_ok() {
+            // The receiver returns when the sender is dropped.
             let _ = is_done.recv();
         }
     }
 }
 
-/// Writes all counters; if that fails, the file stays as it was.
+/// Saves all counters; if that fails, the file stays as it was.
 fn save(store: &MemoryStore, file: &Path, now: Timestamp) {
     let saved = Writer::create(file, store.key_secret(), now).and_then(|mut writer| {
         store.save(&mut writer)?;
@@ -105,8 +105,8 @@ fn save(store: &MemoryStore, file: &Path, now: Timestamp) {
     }
 }
 
-/// A store with the counters that `file` holds. None: there is no such file, or nothing of ours in
-/// it, which is logged.
+/// A store with the counters in `file`. None if the file does not exist, or cannot be used, which
+/// is logged.
 pub fn restore(file: &Path, bounds: Bounds, now: Timestamp) -> Option<MemoryStore> {
     match read(file, bounds, now) {
         Ok(store) => store,
@@ -239,9 +239,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counters");
         let (store, quotas) = (Arc::new(MemoryStore::new(100, SECRET)), quotas());
-        let keeper = Keeper::start(Arc::clone(&store), file.clone(), HOUR, Clock::System).unwrap();
+        let saver =
+            SnapshotSaver::start(Arc::clone(&store), file.clone(), HOUR, Clock::System).unwrap();
         store.charge(&[charge(1, &quotas[3])], Clock::System.now()).unwrap();
-        keeper.finish();
+        saver.finish();
         assert_eq!(restore(&file, 100.into(), Clock::System.now()).unwrap().len(), 1);
     }
 
@@ -250,10 +251,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counters");
         let store = Arc::new(MemoryStore::new(100, SECRET));
-        let keeper = Keeper::start(store, file.clone(), HOUR, Clock::System).unwrap();
-        keeper.leave();
-        keeper.saver().save();
-        keeper.finish();
+        let saver = SnapshotSaver::start(store, file.clone(), HOUR, Clock::System).unwrap();
+        saver.abandon();
+        saver.handle().save();
+        saver.finish();
         assert!(!file.exists());
     }
 }

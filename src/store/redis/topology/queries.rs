@@ -1,42 +1,42 @@
-//! What servers are asked in the background about themselves.
+//! Queries that servers answer about themselves, in the background.
 
 use std::array;
 
 use redis::{Cmd, Value};
 use tokio::{task::JoinSet, time::Instant};
 
-use super::{REVIEW_TIMEOUT, Topology, Use};
+use super::{Purpose, REVIEW_TIMEOUT, Topology};
 use crate::{
     settings::Endpoint,
     store::redis::{batch::CallResult, node::CallError},
 };
 
-/// What a server says to a command.
+/// A server's answer to a command.
 #[derive(Clone, Debug, Default)]
 pub(in crate::store::redis) enum Answer {
-    Said(Value),
-    /// That it may not, or cannot.
+    Replied(Value),
+    /// An error.
     Refused,
-    /// Nothing, or too late.
+    /// None in time.
     #[default]
     Silent,
 }
 
 impl Answer {
-    /// What was said, if it is a text.
+    /// The reply, if it is a text.
     pub(in crate::store::redis) fn text(&self) -> Option<&str> {
         match self {
-            Answer::Said(Value::BulkString(text)) => std::str::from_utf8(text).ok(),
-            Answer::Said(Value::VerbatimString { text, .. } | Value::SimpleString(text)) => {
+            Answer::Replied(Value::BulkString(text)) => std::str::from_utf8(text).ok(),
+            Answer::Replied(Value::VerbatimString { text, .. } | Value::SimpleString(text)) => {
                 Some(text)
             }
             _ => None,
         }
     }
 
-    /// What was said to `ROLE`: whether it is primary.
+    /// Reads the reply to `ROLE`: whether the server is primary.
     pub(super) fn is_primary(&self) -> Option<bool> {
-        let Answer::Said(Value::Array(role)) = self else { return None };
+        let Answer::Replied(Value::Array(role)) = self else { return None };
         Some(matches!(role.first(), Some(Value::BulkString(name)) if name == b"master"))
     }
 }
@@ -44,7 +44,7 @@ impl Answer {
 impl From<CallResult> for Answer {
     fn from(result: CallResult) -> Self {
         match result {
-            Ok(value) => Answer::Said(value),
+            Ok(value) => Answer::Replied(value),
             Err(CallError::Refused(_)) => Answer::Refused,
             Err(_unanswered) => Answer::Silent,
         }
@@ -52,25 +52,25 @@ impl From<CallResult> for Answer {
 }
 
 impl Topology {
-    /// What a server answers.
-    pub(in crate::store::redis) async fn ask(&self, endpoint: &Endpoint, command: Cmd) -> Answer {
-        let answers = self.ask_all(std::slice::from_ref(endpoint), [command]).await;
+    /// Queries one server.
+    pub(in crate::store::redis) async fn query(&self, endpoint: &Endpoint, command: Cmd) -> Answer {
+        let answers = self.query_all(std::slice::from_ref(endpoint), [command]).await;
         answers.into_iter().flatten().next().unwrap_or_default()
     }
 
-    /// What a replica answers that is only read.
-    pub(in crate::store::redis) async fn ask_replica(
+    /// Queries a replica on its connection for reads.
+    pub(in crate::store::redis) async fn query_replica(
         &self,
         endpoint: &Endpoint,
         command: Cmd,
     ) -> Answer {
         let deadline = Instant::now() + REVIEW_TIMEOUT;
-        self.node(endpoint, Use::Display).call(command, deadline).await.into()
+        self.node(endpoint, Purpose::Reads).call(command, deadline).await.into()
     }
 
-    /// What each of some servers answers to the same commands, in their order. All are asked at the
-    /// same time: one that hangs holds up no other.
-    pub(super) async fn ask_all<const N: usize>(
+    /// Sends the same commands to several servers, and returns their answers in the same order. All
+    /// are queried at once, so that one that hangs does not delay the others.
+    pub(super) async fn query_all<const N: usize>(
         &self,
         endpoints: &[Endpoint],
         commands: [Cmd; N],
@@ -78,7 +78,7 @@ impl Topology {
         let deadline = Instant::now() + REVIEW_TIMEOUT;
         let mut asking = JoinSet::new();
         for (server, endpoint) in endpoints.iter().enumerate() {
-            let node = self.node(endpoint, Use::Charges);
+            let node = self.node(endpoint, Purpose::Charges);
             for (question, command) in commands.iter().cloned().enumerate() {
                 let node = node.clone();
                 asking.spawn_local(async move {
@@ -100,9 +100,9 @@ impl Topology {
     }
 }
 
-/// Whether what some servers say of the others is out of date: a newer epoch was known, and too few
-/// of those that were asked have answered to say that it is no more. One that is cut off from the
-/// others does not know that another has taken its place.
+/// Whether what a server says of the others is out of date: a newer epoch was known, and too few of
+/// the queried servers have answered to disprove it. A server that is cut off from the others does
+/// not know that another has replaced it.
 pub(super) fn is_outdated(epoch: u64, known: u64, (answered, asked): (usize, usize)) -> bool {
     epoch < known && answered * 2 <= asked
 }

@@ -1,23 +1,25 @@
-//! Who is primary of a part of the counters: one of the servers that the configuration names, or
-//! whom Sentinels name. The servers have the last word.
+//! Which server is primary of a part of the counters: one of the servers in the settings, or the
+//! one that Sentinels report. The answer of the server itself decides.
 
-use super::{Topology, sentinel::Service, shard::Servers};
+use super::{Topology, sentinel::Service, shard::ShardServers};
 use crate::{
     settings::{Endpoint, Primary},
     store::redis::servers::ServerRole,
 };
 
-/// Where the primary of a part of the counters is found.
+/// How the primary of a part of the counters is found.
 pub(super) enum Election {
-    Servers(Servers),
+    Servers(ShardServers),
     Sentinels(Service),
 }
 
 impl Election {
-    /// `name` is what people call this part.
+    /// `name` is the name of this part for operators.
     pub(super) fn new(name: &str, primary: &Primary, replicas: &[Endpoint]) -> Self {
         match primary {
-            Primary::Fixed(primary) => Election::Servers(Servers::new(name, primary, replicas)),
+            Primary::Fixed(primary) => {
+                Election::Servers(ShardServers::new(name, primary, replicas))
+            }
             Primary::Sentinel { sentinels, service } => {
                 Election::Sentinels(Service::new(service, sentinels))
             }
@@ -32,7 +34,7 @@ impl Election {
         }
     }
 
-    /// The servers that follow it, as far as they are known.
+    /// Its replicas, as far as they are known.
     pub(super) fn replicas(&self) -> Vec<Endpoint> {
         match self {
             Election::Servers(servers) => servers.replicas(),
@@ -40,7 +42,7 @@ impl Election {
         }
     }
 
-    /// What each of its servers is for.
+    /// The role of each server.
     pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
         match self {
             Election::Servers(servers) => servers.roles(),
@@ -48,7 +50,7 @@ impl Election {
         }
     }
 
-    /// All servers that are asked for anything.
+    /// All servers that are queried or charged.
     pub(super) fn endpoints(&self) -> Vec<Endpoint> {
         match self {
             Election::Servers(servers) => servers.all().to_vec(),
@@ -56,7 +58,7 @@ impl Election {
         }
     }
 
-    /// Asks who is primary.
+    /// Queries which server is primary.
     pub(super) async fn review(&self, topology: &Topology) {
         match self {
             Election::Servers(servers) => servers.review(topology).await,

@@ -1,5 +1,5 @@
-//! Keeps the connection to a server up: connects, sends what is queued, finds out whether the server
-//! is still there, and connects again. Nobody waits for any of it.
+//! Keeps the connection to a server up: connects, sends queued calls, probes the server, and
+//! reconnects, all in the background.
 
 use std::{convert::Infallible, pin::pin, rc::Weak, sync::Arc, time::Duration};
 
@@ -14,112 +14,114 @@ use tokio::{
 };
 
 use super::{
-    identity,
-    node::{IMPATIENCE, Node},
-    servers::Line,
+    node::{DOUBT_LIMIT, Node},
+    server_id,
+    servers::OpenConnection,
 };
 
-/// How long connecting may take, its handshake included.
+/// How long connecting may take, including the handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a server that is asked whether it is there may take. Nobody waits for that: requests
-/// have deadlines, and while it is in doubt they do not wait at all.
+/// How long a probe may take. No request waits for it: requests have deadlines, and do not wait for
+/// a server in doubt.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often a server that is not asked for anything is asked whether it is there.
+/// How often a server without traffic is probed.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Time between two attempts to reach a server that is away: at first, and at most.
+/// The first and the longest pause between two attempts to reach a server that is away.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LAST_PAUSE: Duration = Duration::from_millis(800);
 
-/// Connects, serves, and connects again when the connection breaks, until the node is dropped.
-pub(super) async fn keep_up(node: Weak<Node>) {
+/// Connects, serves, and reconnects when the connection breaks, until the node is dropped.
+pub(super) async fn keep_connected(node: Weak<Node>) {
     let mut failures = 0;
-    let mut returns = None;
+    let mut recoveries = None;
     loop {
         if failures > 0 {
             let Some(server) = node.upgrade().map(|node| Arc::clone(&node.server)) else { return };
-            let returns = returns.unwrap_or_else(|| server.returns());
-            // When another worker has found it, so can this one.
-            let _ = timeout(jittered(pause_after(failures)), server.returned_since(returns)).await;
+            let recoveries = recoveries.unwrap_or_else(|| server.recoveries());
+            // When another worker has reached it, so can this one.
+            let _ =
+                timeout(jittered(pause_after(failures)), server.recovered_since(recoveries)).await;
         }
         let Some(strong) = node.upgrade() else { return };
-        returns = Some(strong.server.returns());
+        recoveries = Some(strong.server.recoveries());
         let connecting = strong.connect().await;
         drop(strong);
         failures += 1;
         let failure = match connecting {
-            Ok(line) => {
+            Ok(connection) => {
                 let connected = Instant::now();
-                let failure = serve(&node, line).await;
-                // A connection that breaks is made again at once, one that never holds is not.
+                let failure = serve(&node, connection).await;
+                // A connection that held for a while is replaced at once; one that never holds is
+                // not.
                 if connected.elapsed() >= QUIET {
                     failures = 0;
                 }
-                returns = None;
+                recoveries = None;
                 failure
             }
             Err(error) => Some(error),
         };
         if let Some(error) = failure {
             let Some(strong) = node.upgrade() else { return };
-            strong.go_away(&error, failures);
+            strong.mark_unreachable(&error, failures);
         }
     }
 }
 
-/// How long to wait after so many attempts in a row that failed.
+/// How long to wait after so many failed attempts in a row.
 fn pause_after(failures: u32) -> Duration {
     FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(16)).min(LAST_PAUSE)
 }
 
-/// A connection, and what tells that it is closed.
+/// A connection, and the notification of its end.
 struct Connection {
     connection: MultiplexedConnection,
-    /// Notified when it is closed, even while nothing is sent: RESP3 brings that along.
+    /// Notified when it is closed, even while nothing is sent: RESP3 makes that possible.
     closed: Arc<Notify>,
-    line: Line,
-    /// Which server it leads to.
+    open: OpenConnection,
+    /// The identity of the server that it leads to.
     server: u64,
 }
 
-/// Sends what is queued for as long as the connection lasts and the server answers on it. Tells what
-/// it did to the question whether it is there; none: it was not asked, and need not have gone.
+/// Sends queued calls as long as the connection lasts and the server answers on it. Returns the
+/// error of a failed probe; none if the connection ended otherwise, and the server may still be up.
 async fn serve(
     node: &Weak<Node>,
-    Connection { connection, closed, line: _line, server }: Connection,
+    Connection { connection, closed, open: _open, server }: Connection,
 ) -> Option<RedisError> {
-    // With it go all batches: whoever waits for a reply on this connection hears that it is lost.
-    let mut flights = JoinSet::new();
+    // Dropped with the connection, so that all calls on it end as lost.
+    let mut batches = JoinSet::new();
     let connected = Instant::now();
     let mut checks = interval_at(connected + QUIET, QUIET);
     let mut measuring = JoinSet::new();
     if let Some(node) = node.upgrade() {
-        node.meet(server);
-        node.server.trusted().await;
-        node.come_back();
+        node.connected_to(server);
+        node.server.until_trusted().await;
+        node.mark_reachable();
         measuring.spawn_local(Arc::clone(&node.clock).keep_measuring(connection.clone()));
     }
     loop {
-        // Between two looks at it, a node that nobody uses any more is dropped.
+        // Upgraded in each round, so that a node that is no longer used is dropped.
         let node = node.upgrade()?;
         let changed = node.server.changed();
         if node.is_doubted() {
             match node.probe(&connection).await {
-                Ok(()) => node.come_back(),
+                Ok(()) => node.mark_reachable(),
                 Err(error) => return Some(error),
             }
         }
         if let Some(batch) = node.take_batch() {
-            flights.spawn_local(batch.fly(connection.clone()));
+            batches.spawn_local(batch.send(connection.clone()));
         }
         let is_quiet = tokio::select! {
             biased;
-            Some(flight) = flights.join_next() => match flight {
+            Some(batch) = batches.join_next() => match batch {
                 Ok(Ok(())) => false,
                 Ok(Err(error)) => {
-                    node.lose(&error);
+                    node.connection_broke(&error);
                     return None;
                 }
                 Err(_panicked) => return None,
@@ -128,20 +130,21 @@ async fn serve(
             _ = node.doubted.notified() => false,
             () = changed => false,
             _ = closed.notified() => {
-                node.lose(&"it was closed");
+                node.connection_broke(&"it was closed");
                 return None;
             }
-            // A young connection leads where the name does: another one would be alike.
-            _ = node.renewed.notified(), if connected.elapsed() >= QUIET => {
-                // What is on its way has been executed, or will be told that it was not.
-                let _ = timeout(PROBE_TIMEOUT, flights.join_all()).await;
+            // A new connection has just resolved the name: another one would lead to the same
+            // server.
+            _ = node.reconnect_wanted.notified(), if connected.elapsed() >= QUIET => {
+                // Calls in flight were executed, or are about to be refused.
+                let _ = timeout(PROBE_TIMEOUT, batches.join_all()).await;
                 return None;
             }
-            _ = checks.tick() => !node.was_heard.replace(false),
+            _ = checks.tick() => !node.had_reply.replace(false),
         };
         if is_quiet {
             match node.probe(&connection).await {
-                Ok(()) => node.come_back(),
+                Ok(()) => node.mark_reachable(),
                 Err(error) => return Some(error),
             }
         }
@@ -149,8 +152,8 @@ async fn serve(
 }
 
 impl Node {
-    /// Asks until the server answers as soon as a decision needs it to. One that does not is in doubt
-    /// from then on: no request has to find that out.
+    /// Probes until the server answers as fast as a decision needs it. A server that does not is
+    /// put in doubt, so that no request has to find out.
     ///
     /// # Errors
     /// It does not answer, or is not ready.
@@ -158,19 +161,19 @@ impl Node {
         let mut pause = Duration::ZERO;
         loop {
             let mut answer = pin!(is_ready(connection.clone()));
-            if let Ok(answer) = timeout(self.patience, &mut answer).await {
+            if let Ok(answer) = timeout(self.decision_timeout, &mut answer).await {
                 answer?;
-                self.server.trusted().await;
+                self.server.until_trusted().await;
                 return Ok(());
             }
             self.doubt();
             answer.await?;
-            // It may have paused only this once.
+            // The first late answer may be a single pause.
             if !pause.is_zero() {
-                self.server.be_late();
+                self.server.note_late();
             }
             sleep(pause).await;
-            pause = IMPATIENCE;
+            pause = DOUBT_LIMIT;
         }
     }
 
@@ -186,7 +189,7 @@ impl Node {
         let config = AsyncConnectionConfig::new()
             .set_push_sender(pushed)
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            // Deadlines are each call's own.
+            // Each call has its own deadline.
             .set_response_timeout(None);
         let connecting = async {
             let client = self.settings.access.client(&self.endpoint)?;
@@ -196,12 +199,12 @@ impl Node {
                 connection.send_packed_command(greeting).await?.extract_error()?;
             }
             is_ready(connection.clone()).await?;
-            // Whose time counts is known before anything is decided.
+            // The clock in effect must be known before anything is decided.
             let mut same = connection.clone();
             let measuring = self.clock.measure(&mut same);
-            let (measured, server) = join!(measuring, identity::name(&connection));
+            let (measured, server) = join!(measuring, server_id::server_id(&connection));
             measured?;
-            Ok(Connection { connection, closed, line: Line::new(&self.server), server })
+            Ok(Connection { connection, closed, open: OpenConnection::new(&self.server), server })
         };
         match timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(result) => result,
@@ -210,8 +213,8 @@ impl Node {
     }
 }
 
-/// Whether the server is ready to serve: one that is loading its data, or has lost its primary, says
-/// that it is not. One that does not let us ask is.
+/// Whether the server is ready to serve: one that is loading its data, or has lost its primary,
+/// replies that it is not. One that does not permit `PING` counts as ready.
 async fn is_ready(mut connection: MultiplexedConnection) -> Result<(), RedisError> {
     let ping = redis::cmd("PING");
     match timeout(PROBE_TIMEOUT, connection.send_packed_command(&ping)).await {
@@ -222,7 +225,7 @@ async fn is_ready(mut connection: MultiplexedConnection) -> Result<(), RedisErro
     }
 }
 
-/// `pause`, give or take a quarter: workers do not come all at once.
+/// `pause`, plus or minus a quarter, so that workers do not all come at once.
 fn jittered(pause: Duration) -> Duration {
     let mut byte = [128];
     // Without randomness they do.

@@ -1,14 +1,13 @@
-//! How far replicas are behind their primaries, asked again and again in the background.
+//! How far replicas are behind their primaries, measured again and again in the background.
 //!
-//! A primary numbers each byte that it hands its replicas, and a replica tells how many of them it has
-//! made its own. So what a replica has is as old as the last question to the primary whose answer it
-//! has reached: all that was written before that question is in it. That holds for a primary that
-//! writes nothing as well, and needs no clocks that agree. How long ago a replica last heard of its
-//! primary would not do: an idle primary speaks each ten seconds, and a cut link goes unnoticed for a
-//! minute.
+//! A primary numbers each byte that it sends to its replicas, and a replica reports how many of
+//! them it has applied. So a replica has everything that was written before the last query of the
+//! primary whose offset it has reached. This also holds for a primary that writes nothing, and
+//! needs no clocks that agree. The time since a replica last received data would not do: an idle
+//! primary sends something every ten seconds only, and a broken link goes unnoticed for a minute.
 //!
-//! One worker asks for all of a process. Who reads a replica looks at the age of what it has at that
-//! moment: without new answers, a replica is soon too old by itself.
+//! One worker measures for all workers of a process. A reader checks the age of a replica's data at
+//! that moment, so without new measurements a replica soon counts as too old.
 
 use std::{
     collections::VecDeque,
@@ -28,27 +27,26 @@ use super::{
 };
 use crate::settings::Endpoint;
 
-/// How often servers are asked, as a part of the age that is too old, and at most.
-const LOOKS: u32 = 4;
+/// How often the servers are queried within the allowed lag, and the longest pause.
+const QUERIES_PER_LAG: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Answers of a primary that are kept.
+/// Offsets of a primary that are kept.
 const KEPT: usize = 128;
 
-/// What one primary has written, by when it was asked.
+/// The offsets of one primary at the instants at which it was queried.
 #[derive(Debug, Default)]
-pub(super) struct Written {
-    /// When somebody last set out to ask.
+pub(super) struct WriteMarks {
+    /// When a worker last began a query.
     asked: Option<Instant>,
-    /// The name of its history: of another one, numbers mean something else.
+    /// Its replication ID: offsets under another one cannot be compared.
     history: String,
-    /// When it was asked, and up to where it had written: the newest question for each number, oldest
-    /// first.
+    /// When it was queried, and its offset: the latest query for each offset, oldest first.
     marks: VecDeque<(Instant, u64)>,
 }
 
-impl Written {
-    /// Whether it is time to ask again, `now`, for whoever is told so.
+impl WriteMarks {
+    /// Whether a query is due `now`; if so, the calling worker must make it.
     fn is_due(&mut self, now: Instant, pause: Duration) -> bool {
         let is_due = self.asked.is_none_or(|asked| now.duration_since(asked) >= pause / 2);
         if is_due {
@@ -57,11 +55,11 @@ impl Written {
         is_due
     }
 
-    /// A primary that was `asked` then has said this.
+    /// Records the offset of a primary that was queried at the instant `asked`.
     fn note(&mut self, asked: Instant, Progress { history, offset }: &Progress) {
-        let goes_on = self.history == *history
+        let continues = self.history == *history
             && self.marks.back().is_none_or(|(_, before)| before <= offset);
-        if !goes_on {
+        if !continues {
             self.marks.clear();
             self.history.clone_from(history);
         }
@@ -74,9 +72,9 @@ impl Written {
         self.marks.push_back((asked, *offset));
     }
 
-    /// How a replica follows that has got so far; and since when something may be missing in it, if
-    /// that is known.
-    fn judge(&self, replica: &Progress) -> (ReplicaLink, Option<Instant>) {
+    /// How far a replica with this progress is behind, and the instant before which it has
+    /// everything, if that is known.
+    fn locate(&self, replica: &Progress) -> (ReplicaLink, Option<Instant>) {
         let (Some((oldest, _)), Some((newest, _))) = (self.marks.front(), self.marks.back()) else {
             return (ReplicaLink::Unknown, None);
         };
@@ -86,33 +84,33 @@ impl Written {
         let mut reached = self.marks.iter().rev().filter(|(_, mark)| *mark <= replica.offset);
         match reached.next() {
             Some((at, _)) => (ReplicaLink::Up(newest.duration_since(*at)), Some(*at)),
-            // By so much at least.
+            // It is behind by at least this much.
             None => (ReplicaLink::Up(newest.duration_since(*oldest)), None),
         }
     }
 }
 
-/// How far a server has got in a history.
+/// An offset under a replication ID.
 #[derive(Debug, PartialEq, Eq)]
 struct Progress {
     history: String,
     offset: u64,
 }
 
-/// What a server says of itself.
+/// What a server reports about its replication.
 #[derive(Debug, PartialEq, Eq)]
-enum Said {
-    /// It is a primary, and has written so much.
+enum ReplicationInfo {
+    /// It is a primary with this offset.
     Writes(Progress),
-    /// It follows a primary, and has so much of it.
+    /// It replicates a primary up to this offset.
     Follows(Progress),
-    /// It is to follow one, and does not.
+    /// It is a replica without a link to its primary.
     IsCutOff,
 }
 
-impl Said {
-    /// Reads the reply to `INFO replication`; none if it is no such reply.
-    fn read(answer: &Answer) -> Option<Said> {
+impl ReplicationInfo {
+    /// Reads the reply to `INFO replication`; none if it cannot be read.
+    fn read(answer: &Answer) -> Option<ReplicationInfo> {
         let text = answer.text()?;
         let field = |name: &str| {
             let mut fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -123,64 +121,69 @@ impl Said {
             Some(Progress { history, offset: field(offset)?.parse().ok()? })
         };
         match (field("role")?, field("master_link_status")) {
-            ("master", _) => progress("master_repl_offset").map(Said::Writes),
-            (_, Some("up")) => progress("slave_repl_offset").map(Said::Follows),
-            (_, Some(_)) => Some(Said::IsCutOff),
+            ("master", _) => progress("master_repl_offset").map(ReplicationInfo::Writes),
+            (_, Some("up")) => progress("slave_repl_offset").map(ReplicationInfo::Follows),
+            (_, Some(_)) => Some(ReplicationInfo::IsCutOff),
             _ => None,
         }
     }
 }
 
-/// Asks primaries and their replicas from time to time, for as long as the topology lives.
-pub(super) async fn keep_watch(topology: Weak<Topology>) {
+/// Measures all replicas from time to time, as long as the topology lives.
+pub(super) async fn watch(topology: Weak<Topology>) {
     loop {
         let pause = {
             let Some(topology) = topology.upgrade() else { return };
-            let pause = (topology.replica_lag() / LOOKS).min(LONGEST_PAUSE);
-            let mut looks = JoinSet::new();
-            for (primary, replicas) in topology.followed() {
-                looks.spawn_local(look(Rc::clone(&topology), primary, replicas, pause));
+            let pause = (topology.replica_lag() / QUERIES_PER_LAG).min(LONGEST_PAUSE);
+            let mut measuring = JoinSet::new();
+            for (primary, replicas) in topology.replicated_primaries() {
+                measuring.spawn_local(measure(Rc::clone(&topology), primary, replicas, pause));
             }
-            while looks.join_next().await.is_some() {}
+            while measuring.join_next().await.is_some() {}
             pause
         };
         sleep(pause).await;
     }
 }
 
-/// Asks a primary, and then its replicas, unless another worker does.
-async fn look(topology: Rc<Topology>, primary: Endpoint, replicas: Vec<Endpoint>, pause: Duration) {
-    // Nobody should have to wait for a connection who wants to read.
+/// Queries a primary, and then its replicas, unless another worker does.
+async fn measure(
+    topology: Rc<Topology>,
+    primary: Endpoint,
+    replicas: Vec<Endpoint>,
+    pause: Duration,
+) {
+    // Connects first, so that no reader has to wait for a connection.
     topology.connect_replicas(&replicas);
     let (server, asked) = (topology.server(&primary), Instant::now());
-    if !server.written().is_due(asked, pause) {
+    if !server.write_marks().is_due(asked, pause) {
         return;
     }
-    let answer = topology.ask(&primary, question()).await;
-    if let Some(Said::Writes(progress)) = Said::read(&answer) {
-        server.written().note(asked, &progress);
+    let answer = topology.query(&primary, info_replication()).await;
+    if let Some(ReplicationInfo::Writes(progress)) = ReplicationInfo::read(&answer) {
+        server.write_marks().note(asked, &progress);
     }
-    let mut looks = JoinSet::new();
+    let mut measuring = JoinSet::new();
     for replica in replicas {
         let (topology, server) = (Rc::clone(&topology), Arc::clone(&server));
-        looks.spawn_local(async move {
-            let answer = topology.ask_replica(&replica, question()).await;
-            let (link, current_at) = judge(&server, Said::read(&answer));
+        measuring.spawn_local(async move {
+            let answer = topology.query_replica(&replica, info_replication()).await;
+            let (link, current_at) = lag_of(&server, ReplicationInfo::read(&answer));
             topology.server(&replica).note_link(link, current_at);
         });
     }
-    while looks.join_next().await.is_some() {}
+    while measuring.join_next().await.is_some() {}
 }
 
-fn judge(primary: &Server, said: Option<Said>) -> (ReplicaLink, Option<Instant>) {
-    match said {
-        Some(Said::Follows(progress)) => primary.written().judge(&progress),
-        Some(Said::Writes(_) | Said::IsCutOff) => (ReplicaLink::Down, None),
+fn lag_of(primary: &Server, info: Option<ReplicationInfo>) -> (ReplicaLink, Option<Instant>) {
+    match info {
+        Some(ReplicationInfo::Follows(progress)) => primary.write_marks().locate(&progress),
+        Some(ReplicationInfo::Writes(_) | ReplicationInfo::IsCutOff) => (ReplicaLink::Down, None),
         None => (ReplicaLink::Unknown, None),
     }
 }
 
-fn question() -> redis::Cmd {
+fn info_replication() -> redis::Cmd {
     let mut command = redis::cmd("INFO");
     command.arg("replication");
     command
@@ -198,9 +201,9 @@ mod tests {
         Progress { history: history.to_owned(), offset }
     }
 
-    /// A primary that was asked once a second and had written so much each time.
-    fn written(begun: Instant, offsets: &[u64]) -> Written {
-        let mut written = Written::default();
+    /// A primary that was queried once a second and had these offsets.
+    fn written(begun: Instant, offsets: &[u64]) -> WriteMarks {
+        let mut written = WriteMarks::default();
         for (second, offset) in (0..).zip(offsets) {
             written.note(begun + SECOND * second, &at("a", *offset));
         }
@@ -214,11 +217,11 @@ mod tests {
         for (offset, behind, reached) in
             [(200, 0, 3), (250, 0, 3), (199, 1, 2), (150, 1, 2), (149, 3, 0), (100, 3, 0)]
         {
-            let (link, current_at) = written.judge(&at("a", offset));
+            let (link, current_at) = written.locate(&at("a", offset));
             assert_eq!(link, ReplicaLink::Up(SECOND * behind), "{offset}");
             assert_eq!(current_at, Some(begun + SECOND * reached), "{offset}");
         }
-        let (link, current_at) = written.judge(&at("a", 99));
+        let (link, current_at) = written.locate(&at("a", 99));
         assert_eq!((link, current_at), (ReplicaLink::Up(SECOND * 3), None), "nobody knows");
     }
 
@@ -226,7 +229,7 @@ mod tests {
     fn idle_primary_has_replicas_that_are_not_behind() {
         let begun = Instant::now();
         let written = written(begun, &[100; 1_000]);
-        let (link, current_at) = written.judge(&at("a", 100));
+        let (link, current_at) = written.locate(&at("a", 100));
         assert_eq!(
             (link, current_at),
             (ReplicaLink::Up(Duration::ZERO), Some(begun + SECOND * 999))
@@ -239,28 +242,28 @@ mod tests {
         let offsets: Vec<u64> = (0..1_000).collect();
         let written = written(Instant::now(), &offsets);
         assert_eq!(written.marks.len(), KEPT);
-        assert_eq!(written.judge(&at("a", 999)).0, ReplicaLink::Up(Duration::ZERO));
+        assert_eq!(written.locate(&at("a", 999)).0, ReplicaLink::Up(Duration::ZERO));
     }
 
     #[test]
     fn replica_of_another_history_does_not_follow() {
         let begun = Instant::now();
         let mut written = written(begun, &[100, 200]);
-        assert_eq!(written.judge(&at("b", 200)), (ReplicaLink::Down, None));
-        // Another server has taken its place; or the same one has begun anew.
+        assert_eq!(written.locate(&at("b", 200)), (ReplicaLink::Down, None));
+        // Another server has replaced it, or it was restarted.
         for (history, offset) in [("b", 300), ("b", 10)] {
             written.note(begun + SECOND * 5, &at(history, offset));
             assert_eq!(written.marks.len(), 1);
-            assert_eq!(written.judge(&at("a", 900)), (ReplicaLink::Down, None));
-            assert_eq!(written.judge(&at("b", offset)).0, ReplicaLink::Up(Duration::ZERO));
+            assert_eq!(written.locate(&at("a", 900)), (ReplicaLink::Down, None));
+            assert_eq!(written.locate(&at("b", offset)).0, ReplicaLink::Up(Duration::ZERO));
         }
-        let nothing = Written::default();
-        assert_eq!(nothing.judge(&at("a", 1)), (ReplicaLink::Unknown, None));
+        let nothing = WriteMarks::default();
+        assert_eq!(nothing.locate(&at("a", 1)), (ReplicaLink::Unknown, None));
     }
 
     #[test]
     fn one_of_all_workers_asks() {
-        let (mut written, begun) = (Written::default(), Instant::now());
+        let (mut written, begun) = (WriteMarks::default(), Instant::now());
         assert!(written.is_due(begun, SECOND));
         assert!(!written.is_due(begun + SECOND / 4, SECOND));
         assert!(written.is_due(begun + SECOND / 2, SECOND));
@@ -277,16 +280,16 @@ mod tests {
             )
         };
         for (text, expected) in [
-            (primary.to_owned(), Some(Said::Writes(at("a", 70)))),
-            (replica("up"), Some(Said::Follows(at("a", 71)))),
-            (replica("down"), Some(Said::IsCutOff)),
+            (primary.to_owned(), Some(ReplicationInfo::Writes(at("a", 70)))),
+            (replica("up"), Some(ReplicationInfo::Follows(at("a", 71)))),
+            (replica("down"), Some(ReplicationInfo::IsCutOff)),
             ("role:slave\r\n".to_owned(), None),
             ("role:master\r\nmaster_repl_offset:-1\r\n".to_owned(), None),
             (String::new(), None),
         ] {
             let bytes = Value::BulkString(text.clone().into_bytes());
-            assert_eq!(Said::read(&Answer::Said(bytes)), expected, "{text}");
+            assert_eq!(ReplicationInfo::read(&Answer::Replied(bytes)), expected, "{text}");
         }
-        assert_eq!(Said::read(&Answer::Said(Value::Nil)), None);
+        assert_eq!(ReplicationInfo::read(&Answer::Replied(Value::Nil)), None);
     }
 }
