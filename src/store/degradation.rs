@@ -59,7 +59,8 @@ impl Degradation {
         match (report.health, &report.refusal) {
             (ServerHealth::Serving, None) => None,
             (ServerHealth::Serving, Some(message)) => {
-                let (server, message) = (report.server.clone(), message.clone());
+                let server = report.server.clone();
+                let message = message.clone();
                 Some(Degradation::Refusal { server, message })
             }
             (ServerHealth::Unknown | ServerHealth::Doubted | ServerHealth::Away, _) => {

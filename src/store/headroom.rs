@@ -165,7 +165,7 @@ mod tests {
     }
 
     /// Records a report of a store whose clock is a minute ahead.
-    fn tell(headrooms: &Headrooms, charge: &Charge<'_>, left: u32, [next, full]: [Duration; 2]) {
+    fn report(headrooms: &Headrooms, charge: &Charge<'_>, left: u32, [next, full]: [Duration; 2]) {
         let now = NOW + Duration::from_secs(60);
         let standing = Standing {
             limit: 10,
@@ -182,8 +182,9 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_let_go_at_once_than_there_is_room_for() {
-        let (quota, headrooms) = (ten(), headrooms(1));
+    fn no_more_calls_are_in_flight_than_there_is_room_for() {
+        let quota = ten();
+        let headrooms = headrooms(1);
         let charge = Charge::new(key(1), &quota, 4);
         let charges = [charge];
         assert!(!may_deny(&headrooms, &charge, NOW));
@@ -199,8 +200,9 @@ mod tests {
     }
 
     #[test]
-    fn proxy_lets_go_its_part_and_at_least_one() {
-        let (quota, headrooms) = (ten(), headrooms(4));
+    fn proxy_uses_its_share_of_the_room_and_at_least_one_unit() {
+        let quota = ten();
+        let headrooms = headrooms(4);
         let charge = Charge::new(key(1), &quota, 1);
         let charges = [charge];
         let first = headrooms.begin(&charges);
@@ -208,7 +210,7 @@ mod tests {
         let second = headrooms.begin(&charges);
         assert!(may_deny(&headrooms, &charge, NOW));
         drop(second);
-        tell(&headrooms, &charge, 3, [Duration::ZERO, HOUR]);
+        report(&headrooms, &charge, 3, [Duration::ZERO, HOUR]);
         assert!(may_deny(&headrooms, &charge, NOW));
         drop(first);
         assert!(!may_deny(&headrooms, &charge, NOW));
@@ -216,11 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn counter_that_was_used_up_has_room_when_its_store_said_that_it_will() {
+    fn used_up_counter_has_room_at_the_instant_that_its_store_reported() {
         let bucket = TokenBucket { capacity: 10, refill: 1, interval: HOUR, strict: false };
-        let (quota, headrooms) = (Quota::TokenBucket(bucket), headrooms(1));
+        let quota = Quota::TokenBucket(bucket);
+        let headrooms = headrooms(1);
         let charge = Charge::new(key(1), &quota, 1);
-        tell(&headrooms, &charge, 0, [HOUR, 10 * HOUR]);
+        report(&headrooms, &charge, 0, [HOUR, 10 * HOUR]);
         let just_before = NOW + (HOUR - Duration::from_micros(1));
         assert!(may_deny(&headrooms, &charge, just_before));
         assert!(!may_deny(&headrooms, &charge, NOW + HOUR));
@@ -230,10 +233,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_observed_or_costs_nothing_denies_nobody() {
-        let (quota, headrooms) = (ten(), headrooms(1));
+    fn limit_that_observes_and_charge_without_cost_deny_nothing() {
+        let quota = ten();
+        let headrooms = headrooms(1);
         let charge = Charge::new(key(1), &quota, 1);
-        tell(&headrooms, &charge, 0, [HOUR, HOUR]);
+        report(&headrooms, &charge, 0, [HOUR, HOUR]);
         assert!(may_deny(&headrooms, &charge, NOW));
         assert!(!may_deny(&headrooms, &Charge { stance: Stance::Observe, ..charge }, NOW));
         assert!(!may_deny(&headrooms, &Charge { cost: 0, ..charge }, NOW));

@@ -102,7 +102,8 @@ impl MinuteFilter {
 /// hash is the output of a pseudo-random function, so its two halves make any number of hashes
 /// (Kirsch and Mitzenmacher, 2006).
 fn filter_bits(pair_hash: u128) -> impl Iterator<Item = (usize, u64)> {
-    let (first, step) = (pair_hash as u64, (pair_hash >> 64) as u64 | 1);
+    let first = pair_hash as u64;
+    let step = (pair_hash >> 64) as u64 | 1;
     (0..BITS_PER_COUNTER).map(move |number| {
         let hash = first.wrapping_add(number.wrapping_mul(step)) >> (u64::BITS - BITS.ilog2());
         ((hash / 64) as usize, 1 << (hash % 64))
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn client_asks_for_so_many_a_minute_as_often_as_it_likes() {
+    fn client_may_use_so_many_new_counters_a_minute_and_repeat_them() {
         let new_counters = NewCounters::new(100);
         assert_eq!(admitted(&new_counters, 1, 0..300, START), 100);
         assert_eq!(admitted(&new_counters, 1, 0..300, START), 100, "the same hundred");
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn hardly_any_new_one_is_taken_for_old_in_a_busy_minute() {
+    fn few_new_counters_are_taken_for_used_in_a_busy_minute() {
         let new_counters = NewCounters::new(1_000);
         for by in 0..200 {
             admitted(&new_counters, by, 0..1_000, START);

@@ -8,6 +8,7 @@
 
 mod announcements;
 mod batch;
+mod call;
 mod connection;
 mod execute;
 mod late_charges;
@@ -15,9 +16,12 @@ mod node;
 mod peek;
 mod refusal;
 mod replica_lag;
+mod replication_marks;
 mod script;
 mod secret;
+mod server;
 mod server_id;
+mod server_report;
 mod servers;
 mod settlements;
 mod skew;
@@ -40,11 +44,12 @@ use crate::{
 };
 
 pub(super) use self::{
-    announcements::ProxyAnnouncement, batch::LateReply, peek::PeekReply, script::Reply,
+    announcements::ProxyAnnouncement, call::LateReply, peek::PeekReply, script::Reply,
     secret::NoSecret, server_id::is_made_up, skew::Clocks, topology::Partition,
 };
 pub use self::{
-    servers::{ReplicaLink, ServerHealth, ServerReport, ServerRole, Servers},
+    server_report::{ReplicaLink, ServerHealth, ServerReport, ServerRole},
+    servers::Servers,
     skew::Skew,
 };
 

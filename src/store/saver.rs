@@ -169,7 +169,8 @@ mod tests {
     fn every_kind_of_counter_survives_but_leases() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counters");
-        let (store, quotas) = (MemoryStore::new(10_000, SECRET), quotas());
+        let store = MemoryStore::new(10_000, SECRET);
+        let quotas = quotas();
         for owner in 0..500 {
             for _ in 0..=owner % 3 {
                 let quota = &quotas[owner as usize % quotas.len()];
@@ -196,7 +197,8 @@ mod tests {
     fn counters_that_are_over_or_too_many_are_left_out() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counters");
-        let (store, quotas) = (MemoryStore::new(100, SECRET), quotas());
+        let store = MemoryStore::new(100, SECRET);
+        let quotas = quotas();
         for owner in 0..10 {
             store.charge(&[charge(owner, &quotas[0])], NOW).unwrap();
         }
@@ -209,7 +211,8 @@ mod tests {
     fn counters_by_what_clients_choose_are_known_as_such_after_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counters");
-        let (store, quotas) = (MemoryStore::new(100, SECRET), quotas());
+        let store = MemoryStore::new(100, SECRET);
+        let quotas = quotas();
         let chosen =
             |owner| Charge { origin: Origin::Chosen { by: 7 }, ..charge(owner, &quotas[0]) };
         for owner in 0..3 {
@@ -235,10 +238,11 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_written_at_once() {
+    fn last_save_is_made_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counters");
-        let (store, quotas) = (Arc::new(MemoryStore::new(100, SECRET)), quotas());
+        let store = Arc::new(MemoryStore::new(100, SECRET));
+        let quotas = quotas();
         let saver =
             SnapshotSaver::start(Arc::clone(&store), file.clone(), HOUR, Clock::System).unwrap();
         store.charge(&[charge(1, &quotas[3])], Clock::System.now()).unwrap();
@@ -247,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_is_somebody_elses_now_is_left_alone() {
+    fn abandoned_file_is_not_written() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counters");
         let store = Arc::new(MemoryStore::new(100, SECRET));

@@ -66,7 +66,8 @@ impl Store {
         if let Some(kept) = &self.stores.secret
             && kept.standing() != SecretStanding::Awaited
         {
-            let (store, kept) = (Rc::clone(self), Arc::clone(kept));
+            let store = Rc::clone(self);
+            let kept = Arc::clone(kept);
             tokio::task::spawn_local(async move { store.fetch_secret(&kept).await });
         }
     }
@@ -113,15 +114,15 @@ impl Store {
             Err(NoSecret::Away) => {}
             Err(error) => match kept.refuse() {
                 SecretStanding::Awaited => {
-                    let (key, advice) = (decider.secret_name(), ADVICE);
+                    let key = decider.secret_name();
                     tracing::warn!(
-                        key, %error, advice,
+                        key, %error, advice = ADVICE,
                         "redis keeps no key secret: limits are not shared with other proxies"
                     );
                 }
                 SecretStanding::Known => {
-                    let (key, advice) = (decider.secret_name(), ADVICE);
-                    tracing::warn!(key, %error, advice, "redis no longer keeps the key secret");
+                    let key = decider.secret_name();
+                    tracing::warn!(key, %error, advice = ADVICE, "redis no longer keeps the key secret");
                 }
                 SecretStanding::Refused => {}
             },

@@ -9,7 +9,6 @@ use redis::{FromRedisValue, Value};
 use tokio::time::Instant;
 
 use super::{RedisStore, secret::NoSecret};
-use crate::store::peers::MAX_PEERS;
 
 /// Why the announcements of other proxies are not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,7 +67,7 @@ impl RedisStore {
         let mut failure = AnnounceError::Away;
         for partition in self.topology.partitions_of(&key) {
             let read = match self.execute_command(partition, script.clone(), deadline).await {
-                Ok(reply) => read(reply),
+                Ok(reply) => read(reply, announcement.max_peers),
                 Err(error) => Err(error.into()),
             };
             match read {
@@ -81,16 +80,14 @@ impl RedisStore {
 }
 
 /// Reads the announcements in the script's reply: how many there are, then names and texts.
-fn read(reply: Value) -> Result<HashMap<String, String>, AnnounceError> {
+fn read(reply: Value, max: usize) -> Result<HashMap<String, String>, AnnounceError> {
     let Value::Array(mut count) = reply else { return Err(AnnounceError::Foreign) };
     if count.is_empty() {
         return Err(AnnounceError::Foreign);
     }
     let announcements = count.split_off(1);
     match count.as_slice() {
-        [Value::Int(count)] if *count > MAX_PEERS as i64 => {
-            Err(AnnounceError::TooMany(*count as usize))
-        }
+        [Value::Int(count)] if *count > max as i64 => Err(AnnounceError::TooMany(*count as usize)),
         [Value::Int(_)] => HashMap::from_redis_value(Value::Array(announcements))
             .map_err(|_| AnnounceError::Foreign),
         _ => Err(AnnounceError::Foreign),
@@ -101,14 +98,19 @@ fn read(reply: Value) -> Result<HashMap<String, String>, AnnounceError> {
 mod tests {
     use super::*;
 
+    const MAX: usize = 1000;
+
     #[test]
-    fn replies_that_the_script_does_not_make_are_told_apart() {
+    fn replies_that_the_script_does_not_make_are_refused() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        let found = read(Value::Array(vec![Value::Int(1), text("a"), text("1 0 5")])).unwrap();
+        let found = read(Value::Array(vec![Value::Int(1), text("a"), text("1 0 5")]), MAX).unwrap();
         assert_eq!(found.get("a").map(String::as_str), Some("1 0 5"));
-        assert_eq!(read(Value::Array(vec![Value::Int(1001)])), Err(AnnounceError::TooMany(1001)));
+        assert_eq!(
+            read(Value::Array(vec![Value::Int(1001)]), MAX),
+            Err(AnnounceError::TooMany(1001))
+        );
         for reply in [Value::Nil, Value::Array(vec![]), Value::Array(vec![text("a")])] {
-            assert_eq!(read(reply), Err(AnnounceError::Foreign));
+            assert_eq!(read(reply, MAX), Err(AnnounceError::Foreign));
         }
     }
 }

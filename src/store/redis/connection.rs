@@ -1,7 +1,13 @@
 //! Keeps the connection to a server up: connects, sends queued calls, probes the server, and
 //! reconnects, all in the background.
 
-use std::{convert::Infallible, pin::pin, rc::Weak, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    pin::pin,
+    rc::{Rc, Weak},
+    sync::Arc,
+    time::Duration,
+};
 
 use redis::{
     AsyncConnectionConfig, PushInfo, PushKind, RedisError, Value, aio::MultiplexedConnection,
@@ -14,9 +20,10 @@ use tokio::{
 };
 
 use super::{
-    node::{DOUBT_LIMIT, Node},
+    batch::Batch,
+    node::{DOUBT_LIMIT, Node, NodeConfig},
+    server::OpenConnection,
     server_id,
-    servers::OpenConnection,
 };
 
 /// How long connecting may take, including the handshake.
@@ -33,8 +40,15 @@ const QUIET: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LAST_PAUSE: Duration = Duration::from_millis(800);
 
+/// A server whose connection a task of this thread keeps up, as long as the node lives.
+pub(super) fn start(config: NodeConfig) -> Rc<Node> {
+    let node = Rc::new(Node::new(config));
+    tokio::task::spawn_local(keep_connected(Rc::downgrade(&node)));
+    node
+}
+
 /// Connects, serves, and reconnects when the connection breaks, until the node is dropped.
-pub(super) async fn keep_connected(node: Weak<Node>) {
+async fn keep_connected(node: Weak<Node>) {
     let mut failures = 0;
     let mut recoveries = None;
     loop {
@@ -113,7 +127,7 @@ async fn serve(
                 Err(error) => return Some(error),
             }
         }
-        if let Some(batch) = node.take_batch() {
+        if let Some(batch) = Batch::take(&node) {
             batches.spawn_local(batch.send(connection.clone()));
         }
         let is_quiet = tokio::select! {

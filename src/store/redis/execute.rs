@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     RedisStore,
-    batch::{LateReply, RedisCall},
-    node::{CallError, Node},
+    call::{CallError, LateReply, RedisCall},
+    node::Node,
     refusal::Refusal,
     script::Call,
     topology::Partition,

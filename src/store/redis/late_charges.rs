@@ -5,7 +5,7 @@ use std::rc::{Rc, Weak};
 
 use redis::Value;
 
-use super::{Adjustment, RedisStore, batch::LateReply, node::CallError, script};
+use super::{Adjustment, RedisStore, call::CallError, call::LateReply, script};
 use crate::{
     limit::{Charge, OwnedCharge},
     store::Unanswered,

@@ -15,16 +15,15 @@ use std::{
     time::Duration,
 };
 
-use redis::{Cmd, ServerError, Value};
+use redis::{Cmd, Value};
 use tokio::{
     sync::Notify,
     time::{Instant, timeout_at},
 };
 
 use super::{
-    batch::{Batch, QueuedCall, RedisCall},
-    connection,
-    servers::Server,
+    call::{CallError, QueuedCall, RedisCall},
+    server::Server,
     skew::ServerClock,
 };
 use crate::settings::{Endpoint, RedisSettings};
@@ -42,21 +41,6 @@ pub(super) const DOUBT_LIMIT: Duration = Duration::from_millis(300);
 /// only paused decides all requests but the one that has waited in vain.
 const GRACE_PART: u32 = 4;
 const LONGEST_GRACE: Duration = Duration::from_millis(25);
-
-/// Why a call has no result.
-#[derive(Clone, Debug)]
-pub(in crate::store) enum CallError {
-    /// It was not sent: the server is away.
-    Away,
-    /// It was not sent: too many are waiting.
-    Busy,
-    /// No reply came in time. If it was sent, it may have been executed.
-    Timeout,
-    /// The connection broke before the reply came: it may have been executed.
-    Lost,
-    /// The server answered with an error, and did not execute it.
-    Refused(ServerError),
-}
 
 /// After so many failures in a row of one worker, with a server that other workers reach, that is
 /// logged.
@@ -130,11 +114,11 @@ pub(super) struct NodeConfig {
 }
 
 impl Node {
-    /// A server. A task of this thread keeps its connection up as long as the node lives.
-    pub(super) fn start(config: NodeConfig) -> Rc<Node> {
+    /// A server without a connection yet.
+    pub(super) fn new(config: NodeConfig) -> Node {
         let NodeConfig { endpoint, settings, clock, greeting, decision_timeout, server, trouble } =
             config;
-        let node = Rc::new(Node {
+        Node {
             endpoint,
             settings,
             clock,
@@ -156,9 +140,7 @@ impl Node {
             last_unable: Cell::new(None),
             server_id: Cell::new(0),
             scripts: RefCell::default(),
-        });
-        tokio::task::spawn_local(connection::keep_connected(Rc::downgrade(&node)));
-        node
+        }
     }
 
     /// Its address.
@@ -375,19 +357,18 @@ impl Node {
         self.had_reply.set(true);
     }
 
-    /// All queued calls that are still waited for, and are meant for this server.
-    pub(super) fn take_batch(self: &Rc<Self>) -> Option<Batch> {
-        let mut batch = Batch { node: Rc::clone(self), calls: Vec::new() };
-        batch.calls.reserve(self.queue.borrow().len());
+    /// Takes all queued calls that are still waited for, and are meant for this server.
+    pub(super) fn take_queued(&self) -> Vec<QueuedCall> {
+        let mut calls = Vec::with_capacity(self.queue.borrow().len());
         for queued in self.queue.take() {
             if queued.reply.is_closed() {
                 self.finish(queued, Err(CallError::Timeout));
             } else if queued.request.server.is_some_and(|server| server != self.server_id.get()) {
                 self.finish(queued, Err(CallError::Away));
             } else {
-                batch.calls.push(queued);
+                calls.push(queued);
             }
         }
-        (!batch.calls.is_empty()).then_some(batch)
+        calls
     }
 }

@@ -13,7 +13,8 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     RedisStore, Reply,
-    node::{CallError, Node},
+    call::CallError,
+    node::Node,
     refusal::Refusal,
     script::{self, Call},
     topology::Partition,

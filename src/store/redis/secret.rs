@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::{
     RedisStore,
-    batch::RedisCall,
+    call::CallError,
+    call::RedisCall,
     execute::{MAX_DETAILS, MAX_REDIRECTIONS},
-    node::CallError,
     refusal::Refusal,
     topology::Partition,
 };
@@ -63,34 +63,34 @@ impl RedisStore {
         deadline: Instant,
     ) -> Result<StoredSecret, NoSecret> {
         let name = self.secret_name();
-        let (mut copies, mut obstacle) = (Vec::new(), NoSecret::Away);
+        let mut copies = Vec::new();
+        let mut failure = NoSecret::Away;
         for partition in self.topology.partitions_of(&name) {
-            match self.read_secret(partition, &name, deadline).await {
+            match self.read_secret(partition, deadline).await {
                 Ok(copy) => copies.push((partition, copy)),
                 // That a server is away is logged elsewhere.
                 Err(NoSecret::Away) => {}
-                Err(error) => obstacle = error,
+                Err(error) => failure = error,
             }
         }
         let found = copies.iter().find_map(|(_, copy)| *copy);
         let kept = match (found, copies.first()) {
             (Some(secret), _) => StoredSecret { secret, is_new: false },
-            (None, None) => return Err(obstacle),
+            (None, None) => return Err(failure),
             (None, Some((first, _))) => {
-                self.write_secret(*first, &name, own, (WriteMode::IfNone, deadline)).await?;
-                let secret = self.read_secret(*first, &name, deadline).await?;
+                self.write_secret(*first, own, WriteMode::IfNone, deadline).await?;
+                let secret = self.read_secret(*first, deadline).await?;
                 // It is gone again already: the next attempt begins anew.
                 StoredSecret { secret: secret.ok_or(NoSecret::Away)?, is_new: true }
             }
         };
         for (partition, copy) in copies {
-            let write = match copy {
+            let mode = match copy {
                 None => WriteMode::IfNone,
                 Some(_) => WriteMode::Always,
             };
             if copy != Some(kept.secret)
-                && let Err(error) =
-                    self.write_secret(partition, &name, kept.secret, (write, deadline)).await
+                && let Err(error) = self.write_secret(partition, kept.secret, mode, deadline).await
             {
                 tracing::debug!(%error, "the key secret could not be copied to a shard");
             }
@@ -109,8 +109,8 @@ impl RedisStore {
     ) -> Result<(), NoSecret> {
         let name = self.secret_name();
         for partition in self.topology.partitions_of(&name) {
-            if self.read_secret(partition, &name, deadline).await? != Some(secret) {
-                self.write_secret(partition, &name, secret, (WriteMode::Always, deadline)).await?;
+            if self.read_secret(partition, deadline).await? != Some(secret) {
+                self.write_secret(partition, secret, WriteMode::Always, deadline).await?;
             }
         }
         Ok(())
@@ -119,11 +119,10 @@ impl RedisStore {
     async fn read_secret(
         &self,
         partition: Partition,
-        name: &str,
         deadline: Instant,
     ) -> Result<Option<[u8; 16]>, NoSecret> {
         let mut command = redis::cmd("GET");
-        command.arg(name);
+        command.arg(self.secret_name());
         match self.execute_command(partition, command, deadline).await? {
             Value::Nil => Ok(None),
             Value::BulkString(text) => decode(&text).map(Some).ok_or(NoSecret::Foreign),
@@ -134,13 +133,13 @@ impl RedisStore {
     async fn write_secret(
         &self,
         partition: Partition,
-        name: &str,
         secret: [u8; 16],
-        (write, deadline): (WriteMode, Instant),
+        mode: WriteMode,
+        deadline: Instant,
     ) -> Result<(), NoSecret> {
         let mut command = redis::cmd("SET");
-        command.arg(name).arg(format!("{:032x}", u128::from_be_bytes(secret)));
-        if write == WriteMode::IfNone {
+        command.arg(self.secret_name()).arg(format!("{:032x}", u128::from_be_bytes(secret)));
+        if mode == WriteMode::IfNone {
             command.arg("NX");
         }
         self.execute_command(partition, command, deadline).await.map(drop)
@@ -168,8 +167,9 @@ impl RedisStore {
                 Refusal::Moved(address) => self.topology.slot_moved(partition, address, &node),
                 Refusal::Ask(address) => self.topology.ask_target(address, &node),
                 Refusal::Final => {
-                    let words = format!("{} {}", error.code(), error.details().unwrap_or_default());
-                    return Err(NoSecret::Refused(words.chars().take(MAX_DETAILS).collect()));
+                    let message =
+                        format!("{} {}", error.code(), error.details().unwrap_or_default());
+                    return Err(NoSecret::Refused(message.chars().take(MAX_DETAILS).collect()));
                 }
                 Refusal::ReadOnly | Refusal::TryAgain | Refusal::NoScript => {
                     self.topology.request_review();
@@ -208,7 +208,7 @@ mod tests {
             "303132333435363738396162636465ff0",
             "+03132333435363738396162636465ff",
             "303132333435363738396162636465fg",
-            "a secret that somebody has typed",
+            "a secret that was typed by hand!",
         ] {
             assert_eq!(decode(text.as_bytes()), None, "{text}");
         }

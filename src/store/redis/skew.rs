@@ -194,7 +194,8 @@ impl ServerClock {
         if !self.clock.goes() {
             return Ok(true);
         }
-        let (asked, before) = (Instant::now(), self.clock.now());
+        let queried = Instant::now();
+        let before = self.clock.now();
         let time = redis::cmd("TIME");
         let Ok(reply) = timeout(SLOWEST, connection.send_packed_command(&time)).await else {
             return Ok(false);
@@ -207,7 +208,7 @@ impl ServerClock {
         let measured = read_time(reply);
         if let Some(server) = measured {
             // The server has read its clock about half-way.
-            self.learn(before + asked.elapsed() / 2, server);
+            self.learn(before + queried.elapsed() / 2, server);
         }
         Ok(measured.is_some())
     }
@@ -218,7 +219,8 @@ impl ServerClock {
         while self.clock.goes() {
             // After a measurement that failed, the next one follows soon.
             let period = if is_measured { PERIOD } else { CHECK_PAUSE };
-            let (begun, at) = (Instant::now(), self.clock.now());
+            let begun = Instant::now();
+            let at = self.clock.now();
             let was_set = || {
                 let expected = at + begun.elapsed();
                 let differs = expected.as_micros().abs_diff(self.clock.now().as_micros());

@@ -10,6 +10,7 @@ mod choice;
 mod cluster;
 mod election;
 mod history;
+mod placement;
 mod queries;
 mod rendezvous;
 mod replicas;
@@ -30,21 +31,20 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
+pub(in crate::store) use self::placement::Partition;
+use self::placement::Placement;
 pub(super) use self::queries::Answer;
-use self::{
-    cluster::{Slots, slot_of, slot_of_tag},
-    election::Election,
-    rendezvous::{score, seed},
-};
 use super::{
-    SharedByWorkers,
-    node::{self, Node},
+    SharedByWorkers, connection,
+    node::{Node, NodeConfig},
     replica_lag,
-    servers::{Server, ServerRole, Servers},
+    server::Server,
+    server_report::ServerRole,
+    servers::Servers,
     skew::Clocks,
 };
 use crate::{
-    settings::{Endpoint, RedisSettings, Shard, Topology as Plan},
+    settings::{Endpoint, RedisSettings},
     store::Counts,
 };
 
@@ -61,22 +61,6 @@ const REVIEW_IN_TROUBLE: Duration = Duration::from_millis(300);
 /// How long one server may take to answer a query of a review.
 const REVIEW_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// One call can decide all charges of a partition: a single server, a shard or a cluster slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) struct Partition(u16);
-
-impl Partition {
-    /// The partition with this number.
-    pub(in crate::store) fn at(index: usize) -> Partition {
-        Partition(index as u16)
-    }
-
-    /// Its number.
-    pub(in crate::store) fn index(self) -> usize {
-        self.0.into()
-    }
-}
-
 /// All servers, as one worker uses them.
 pub(super) struct Topology {
     settings: Arc<RedisSettings>,
@@ -91,7 +75,7 @@ pub(super) struct Topology {
     nodes: RefCell<HashMap<(Endpoint, Purpose), Rc<Node>>>,
     placement: Placement,
     /// The primary of each partition that was looked up; cleared whenever one may have changed.
-    looked_up: RefCell<HashMap<u16, Rc<Node>>>,
+    looked_up: RefCell<HashMap<Partition, Rc<Node>>>,
     /// Notified when a review is needed.
     trouble: Rc<Notify>,
     /// How often another server became primary.
@@ -110,16 +94,6 @@ enum Purpose {
     Reads,
 }
 
-/// How owners are placed.
-enum Placement {
-    /// All counters are on one server.
-    One(Rc<Election>),
-    /// By the highest score among named shards.
-    Shards(Vec<(u64, Rc<Election>)>),
-    /// By slot.
-    Cluster(Slots),
-}
-
 impl Topology {
     /// Connects to all servers, and keeps the topology current as long as it lives. A decision may
     /// take `decision_timeout`.
@@ -128,25 +102,14 @@ impl Topology {
         decision_timeout: Duration,
         shared: &SharedByWorkers,
     ) -> Rc<Topology> {
-        let placement = match &settings.topology {
-            Plan::Single(primary) => Placement::One(Rc::new(Election::new("", primary, &[]))),
-            Plan::Sharded(shards) => {
-                let shard = |shard: &Shard| {
-                    let Shard { name, primary, replicas } = shard;
-                    (seed(name), Rc::new(Election::new(name, primary, replicas)))
-                };
-                Placement::Shards(shards.iter().map(shard).collect())
-            }
-            Plan::Cluster(endpoints) => Placement::Cluster(Slots::new(endpoints)),
-        };
         let topology = Rc::new(Topology {
+            placement: Placement::new(&settings.topology),
             settings,
             servers: Arc::clone(&shared.servers),
             known: RefCell::default(),
             clocks: Arc::clone(&shared.clocks),
             decision_timeout,
             nodes: RefCell::default(),
-            placement,
             looked_up: RefCell::default(),
             trouble: Rc::new(Notify::new()),
             elections: Cell::new(0),
@@ -162,39 +125,22 @@ impl Topology {
 
     /// The partition of an owner's counters.
     pub(super) fn partition(&self, owner: u128) -> Partition {
-        match &self.placement {
-            Placement::One(_) => Partition(0),
-            Placement::Shards(shards) => {
-                let scores = shards.iter().map(|(seed, _)| score(*seed, owner)).enumerate();
-                let highest = scores.max_by_key(|(_, score)| *score);
-                Partition(highest.map_or(0, |(index, _)| index as u16))
-            }
-            Placement::Cluster(_) => Partition(slot_of(owner)),
-        }
+        self.placement.partition(owner)
     }
 
-    /// The partitions that have a copy of a key that concerns all owners: one on each shard, or the
-    /// key's slot.
-    pub(super) fn partitions_of(&self, name: &str) -> Vec<Partition> {
-        match &self.placement {
-            Placement::One(_) => vec![Partition(0)],
-            Placement::Shards(shards) => (0..shards.len()).map(|at| Partition(at as u16)).collect(),
-            Placement::Cluster(_) => vec![Partition(slot_of_tag(name.as_bytes()))],
-        }
+    /// The partitions that have a copy of a key that concerns all owners.
+    pub(super) fn partitions_of(&self, key: &str) -> Vec<Partition> {
+        self.placement.partitions_of(key)
     }
 
     /// The server that takes charges for a partition; none if it is not known.
     pub(super) fn primary(&self, partition: Partition) -> Option<Rc<Node>> {
-        if let Some(node) = self.looked_up.borrow().get(&partition.0) {
+        if let Some(node) = self.looked_up.borrow().get(&partition) {
             return Some(Rc::clone(node));
         }
-        let endpoint = match &self.placement {
-            Placement::One(election) => election.primary()?,
-            Placement::Shards(shards) => shards.get(usize::from(partition.0))?.1.primary()?,
-            Placement::Cluster(slots) => slots.primary(partition.0)?,
-        };
+        let endpoint = self.placement.primary(partition)?;
         let node = self.node(&endpoint, Purpose::Charges);
-        self.looked_up.borrow_mut().insert(partition.0, Rc::clone(&node));
+        self.looked_up.borrow_mut().insert(partition, Rc::clone(&node));
         Some(node)
     }
 
@@ -203,7 +149,7 @@ impl Topology {
         let is_settled = |endpoint: Option<Endpoint>| {
             endpoint.is_some_and(|endpoint| self.node(&endpoint, Purpose::Charges).is_settled())
         };
-        while !self.primaries().into_iter().all(is_settled) && Instant::now() < deadline {
+        while !self.placement.primaries().into_iter().all(is_settled) && Instant::now() < deadline {
             sleep(Duration::from_millis(1)).await;
         }
     }
@@ -226,7 +172,7 @@ impl Topology {
     ) -> Option<Rc<Node>> {
         let Placement::Cluster(slots) = &self.placement else { return None };
         let endpoint = redirected(address, by.endpoint())?;
-        slots.learn(partition.0, &endpoint);
+        slots.learn(partition.number(), &endpoint);
         self.looked_up.borrow_mut().clear();
         self.trouble.notify_one();
         Some(self.node(&endpoint, Purpose::Charges))
@@ -253,7 +199,7 @@ impl Topology {
             (Placement::Cluster(_), Purpose::Reads) => Some(redis::cmd("READONLY")),
             _ => None,
         };
-        let node = Node::start(node::NodeConfig {
+        let node = connection::start(NodeConfig {
             endpoint: endpoint.clone(),
             settings: Arc::clone(&self.settings),
             clock: self.clocks.server_clock(endpoint, self.settings.clock),
@@ -269,72 +215,36 @@ impl Topology {
     /// Connects to all primaries and replicas before a request needs them, which also reveals their
     /// health.
     fn connect(&self) {
-        for endpoint in self.primaries().into_iter().flatten() {
+        for endpoint in self.placement.primaries().into_iter().flatten() {
             self.node(&endpoint, Purpose::Charges);
         }
-        for (endpoint, role) in self.roles() {
+        for (endpoint, role) in self.placement.roles() {
             if role == ServerRole::Replica {
                 self.node(&endpoint, Purpose::Reads);
             }
         }
     }
 
-    /// The role of each server.
-    fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
-        match &self.placement {
-            Placement::One(election) => election.roles(),
-            Placement::Shards(shards) => {
-                shards.iter().flat_map(|(_, election)| election.roles()).collect()
-            }
-            Placement::Cluster(slots) => slots.roles(),
-        }
-    }
-
     /// Shares the role of each server with all workers.
-    fn share_roles(&self, tell: fn(&Server, ServerRole)) {
-        let tell = |(endpoint, role): (Endpoint, ServerRole)| {
+    fn share_roles(&self, set_role: fn(&Server, ServerRole)) {
+        let share = |(endpoint, role): (Endpoint, ServerRole)| {
             let server = self.servers.at(&endpoint);
-            tell(&server, role);
+            set_role(&server, role);
             server
         };
-        self.known.replace(self.roles().into_iter().map(tell).collect());
+        self.known.replace(self.placement.roles().into_iter().map(share).collect());
     }
 
     /// Whether it is not known for some partition which server takes charges.
     fn lacks_primary(&self) -> bool {
-        self.primaries().contains(&None)
-    }
-
-    /// All servers that are queried or charged.
-    fn endpoints(&self) -> Vec<Endpoint> {
-        match &self.placement {
-            Placement::One(election) => election.endpoints(),
-            Placement::Shards(shards) => {
-                shards.iter().flat_map(|(_, election)| election.endpoints()).collect()
-            }
-            Placement::Cluster(slots) => slots.endpoints(),
-        }
+        self.placement.primaries().contains(&None)
     }
 
     /// Whether no server takes charges for some partition.
     fn is_troubled(&self) -> bool {
         let is_away =
             |primary: Option<Endpoint>| primary.is_none_or(|endpoint| self.is_away(&endpoint));
-        self.primaries().into_iter().any(is_away)
-    }
-
-    /// The primaries; none where the primary is not known.
-    fn primaries(&self) -> Vec<Option<Endpoint>> {
-        match &self.placement {
-            Placement::One(election) => vec![election.primary()],
-            Placement::Shards(shards) => {
-                shards.iter().map(|(_, election)| election.primary()).collect()
-            }
-            Placement::Cluster(slots) => match slots.primaries() {
-                primaries if primaries.is_empty() => vec![None],
-                primaries => primaries.into_iter().map(Some).collect(),
-            },
-        }
+        self.placement.primaries().into_iter().any(is_away)
     }
 
     /// Queries the servers about changes.
@@ -345,7 +255,8 @@ impl Topology {
                 // One shard that hangs must not delay the others.
                 let mut reviews = JoinSet::new();
                 for (_, election) in shards {
-                    let (topology, election) = (Rc::clone(self), Rc::clone(election));
+                    let topology = Rc::clone(self);
+                    let election = Rc::clone(election);
                     reviews.spawn_local(async move { election.review(&topology).await });
                 }
                 while reviews.join_next().await.is_some() {}
@@ -353,7 +264,7 @@ impl Topology {
             Placement::Cluster(slots) => slots.review(self).await,
         }
         self.looked_up.borrow_mut().clear();
-        let known = self.endpoints();
+        let known = self.placement.endpoints();
         // While a partition has no server, the next review goes on with the nodes of this one.
         if !self.is_troubled() {
             self.nodes.borrow_mut().retain(|(endpoint, _), _| known.contains(endpoint));

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     settings::Endpoint,
-    store::redis::{script::slot_tag, servers::ServerRole},
+    store::redis::{script::slot_tag, server_report::ServerRole},
 };
 
 const SLOTS: usize = 16_384;
@@ -66,8 +66,12 @@ struct ClusterShard {
 
 impl Slots {
     pub(super) fn new(seeds: &[Endpoint]) -> Self {
-        let (epoch, next_first) = (Cell::new(0), Cell::new(0));
-        Slots { seeds: seeds.to_vec(), map: RefCell::default(), epoch, next_first }
+        Slots {
+            seeds: seeds.to_vec(),
+            map: RefCell::default(),
+            epoch: Cell::new(0),
+            next_first: Cell::new(0),
+        }
     }
 
     /// The server that takes charges for a slot.
@@ -161,7 +165,7 @@ impl Slots {
         // The sort is stable: nodes with the same epoch keep their order.
         serving.sort_by_key(|(epoch, _)| Reverse(*epoch));
         for (epoch, endpoint) in serving {
-            if is_outdated(epoch, self.epoch.get(), (answered, endpoints.len())) {
+            if is_outdated(epoch, self.epoch.get(), answered, endpoints.len()) {
                 break;
             }
             let Answer::Replied(reply) = topology.query(endpoint, command("SLOTS")).await else {
@@ -220,8 +224,8 @@ impl SlotMap {
             self.shards.len() - 1
         });
         self.by_slot.resize(SLOTS, 0);
-        if let Some(place) = self.by_slot.get_mut(usize::from(slot)) {
-            *place = index as u16 + 1;
+        if let Some(entry) = self.by_slot.get_mut(usize::from(slot)) {
+            *entry = index as u16 + 1;
         }
     }
 
@@ -332,7 +336,8 @@ mod tests {
 
     #[test]
     fn slot_that_moved_has_its_new_server_at_once() {
-        let (old, new) = (Endpoint::new("a", 1), Endpoint::new("b", 2));
+        let old = Endpoint::new("a", 1);
+        let new = Endpoint::new("b", 2);
         let slots = Slots::new(std::slice::from_ref(&old));
         assert_eq!(slots.primary(7), Some(old.clone()));
         slots.learn(7, &new);

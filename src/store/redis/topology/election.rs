@@ -4,7 +4,7 @@
 use super::{Topology, sentinel::Service, shard::ShardServers};
 use crate::{
     settings::{Endpoint, Primary},
-    store::redis::servers::ServerRole,
+    store::redis::server_report::ServerRole,
 };
 
 /// How the primary of a part of the counters is found.

@@ -8,7 +8,7 @@ use tokio::{task::JoinSet, time::Instant};
 use super::{Purpose, REVIEW_TIMEOUT, Topology};
 use crate::{
     settings::Endpoint,
-    store::redis::{batch::CallResult, node::CallError},
+    store::redis::call::{CallError, CallResult},
 };
 
 /// A server's answer to a command.
@@ -76,24 +76,24 @@ impl Topology {
         commands: [Cmd; N],
     ) -> Vec<[Answer; N]> {
         let deadline = Instant::now() + REVIEW_TIMEOUT;
-        let mut asking = JoinSet::new();
+        let mut querying = JoinSet::new();
         for (server, endpoint) in endpoints.iter().enumerate() {
             let node = self.node(endpoint, Purpose::Charges);
-            for (question, command) in commands.iter().cloned().enumerate() {
+            for (number, command) in commands.iter().cloned().enumerate() {
                 let node = node.clone();
-                asking.spawn_local(async move {
+                querying.spawn_local(async move {
                     let answer = node.call_patiently(command, deadline).await;
-                    (server, question, Answer::from(answer))
+                    (server, number, Answer::from(answer))
                 });
             }
         }
         let mut answers: Vec<[Answer; N]> =
             endpoints.iter().map(|_| array::from_fn(|_| Answer::Silent)).collect();
-        while let Some(asked) = asking.join_next().await {
-            if let Ok((server, question, answer)) = asked
-                && let Some(place) = answers.get_mut(server).and_then(|it| it.get_mut(question))
+        while let Some(joined) = querying.join_next().await {
+            if let Ok((server, number, answer)) = joined
+                && let Some(slot) = answers.get_mut(server).and_then(|it| it.get_mut(number))
             {
-                *place = answer;
+                *slot = answer;
             }
         }
         answers
@@ -103,8 +103,8 @@ impl Topology {
 /// Whether what a server says of the others is out of date: a newer epoch was known, and too few of
 /// the queried servers have answered to disprove it. A server that is cut off from the others does
 /// not know that another has replaced it.
-pub(super) fn is_outdated(epoch: u64, known: u64, (answered, asked): (usize, usize)) -> bool {
-    epoch < known && answered * 2 <= asked
+pub(super) fn is_outdated(epoch: u64, known: u64, answered: usize, queried: usize) -> bool {
+    epoch < known && answered * 2 <= queried
 }
 
 #[cfg(test)]
@@ -116,8 +116,8 @@ mod tests {
         for (epoch, answered, expected) in
             [(7, 1, false), (8, 1, false), (6, 1, true), (6, 2, false), (6, 3, false)]
         {
-            assert_eq!(is_outdated(epoch, 7, (answered, 3)), expected, "{epoch} of {answered}");
+            assert_eq!(is_outdated(epoch, 7, answered, 3), expected, "{epoch} of {answered}");
         }
-        assert!(is_outdated(6, 7, (1, 2)), "half of them are no majority");
+        assert!(is_outdated(6, 7, 1, 2), "half of them are no majority");
     }
 }

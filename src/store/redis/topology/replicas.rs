@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use super::{Election, Partition, Placement, Purpose, Topology};
+use super::{Partition, Purpose, Topology};
 use crate::{settings::Endpoint, store::redis::node::Node};
 
 impl Topology {
@@ -19,15 +19,8 @@ impl Topology {
 
     /// The replicas of a partition that answer.
     fn replicas(&self, partition: Partition) -> impl Iterator<Item = Rc<Node>> {
-        let replicas = match &self.placement {
-            Placement::One(election) => election.replicas(),
-            Placement::Shards(shards) => {
-                let shard = shards.get(usize::from(partition.0));
-                shard.map(|(_, election)| election.replicas()).unwrap_or_default()
-            }
-            Placement::Cluster(slots) => slots.replicas(partition.0),
-        };
-        let nodes = replicas.into_iter().map(|endpoint| self.node(&endpoint, Purpose::Reads));
+        let replicas = self.placement.replicas(partition).into_iter();
+        let nodes = replicas.map(|endpoint| self.node(&endpoint, Purpose::Reads));
         // A reader must not wait for a first connection.
         nodes.filter(|node| node.is_settled() && !node.is_doubted())
     }
@@ -39,16 +32,7 @@ impl Topology {
 
     /// The primaries that have replicas, each with its replicas.
     pub(in crate::store::redis) fn replicated_primaries(&self) -> Vec<(Endpoint, Vec<Endpoint>)> {
-        let of = |election: &Election| Some((election.primary()?, election.replicas()));
-        let mut primaries: Vec<_> = match &self.placement {
-            Placement::One(election) => of(election).into_iter().collect(),
-            Placement::Shards(shards) => {
-                shards.iter().filter_map(|(_, election)| of(election)).collect()
-            }
-            Placement::Cluster(slots) => slots.shards(),
-        };
-        primaries.retain(|(_, replicas)| !replicas.is_empty());
-        primaries
+        self.placement.replicated_primaries()
     }
 
     /// Connects to replicas before a reader needs them.

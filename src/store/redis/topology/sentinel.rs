@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     settings::Endpoint,
-    store::{redis::servers::ServerRole, rivals::Rival},
+    store::{redis::server_report::ServerRole, rivals::Rival},
 };
 
 /// A service that Sentinels watch.
@@ -78,20 +78,20 @@ impl Service {
         let answered = named.len();
         let candidates = candidates(named);
         let Some(first) = candidates.first() else { return };
-        if is_outdated(first.epoch, self.epoch.get(), (answered, self.sentinels.len())) {
+        if is_outdated(first.epoch, self.epoch.get(), answered, self.sentinels.len()) {
             return;
         }
         let servers: Vec<Endpoint> = candidates.iter().map(|it| it.server.clone()).collect();
         let roles = topology.query_all(&servers, [redis::cmd("ROLE")]).await;
         let roles: Vec<Option<bool>> = roles.iter().flatten().map(Answer::is_primary).collect();
         for (server, is_primary) in servers.iter().zip(&roles).skip(1) {
-            let (rival, used) = (server.name(), first.server.name());
+            let rival = server.name();
             match is_primary {
                 Some(true) => {
                     topology.counts.rivals().note(Rival {
                         server: rival,
                         shard: self.name.clone(),
-                        used,
+                        used: first.server.name(),
                     });
                 }
                 Some(false) => topology.counts.rivals().settle(&rival),

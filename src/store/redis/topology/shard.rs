@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     settings::Endpoint,
-    store::{redis::servers::ServerRole, rivals::Rival},
+    store::{redis::server_report::ServerRole, rivals::Rival},
 };
 
 /// How long a server with older data is not used in place of one that does not answer. Requests are
