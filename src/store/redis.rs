@@ -94,9 +94,11 @@ impl RedisStore {
         decision_timeout: Duration,
         shared: SharedByWorkers,
     ) -> Rc<RedisStore> {
+        let topology = Topology::start(Arc::clone(settings), decision_timeout, &shared);
+        tokio::task::spawn_local(replica_lag::watch(Rc::downgrade(&topology)));
         let store = Rc::new(RedisStore {
             settings: Arc::clone(settings),
-            topology: Topology::start(Arc::clone(settings), decision_timeout, &shared),
+            topology,
             clocks: shared.clocks,
             settlements: Rc::default(),
             secret: shared.secret,

@@ -82,7 +82,7 @@ impl Rivals {
     pub(super) fn settle(&self, server: &str) {
         let known_rival = self.lock().remove(server);
         if let Some(KnownRival { rival: Rival { server, shard, .. }, .. }) = known_rival {
-            tracing::info!(shard, server, "this redis server is no second primary any more");
+            tracing::info!(shard, server, "this redis server is no longer a second primary");
         }
     }
 

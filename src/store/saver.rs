@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_are_over_or_too_many_are_left_out() {
+    fn expired_and_excess_counters_are_left_out() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counters");
         let store = MemoryStore::new(100, SECRET);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_by_what_clients_choose_are_known_as_such_after_a_restart() {
+    fn counters_by_client_chosen_values_are_recognized_after_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counters");
         let store = MemoryStore::new(100, SECRET);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn start_without_a_good_file_is_a_fresh_one() {
+    fn start_without_a_readable_file_restores_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counters");
         assert!(restore(&file, 100.into(), NOW).is_none());

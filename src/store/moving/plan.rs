@@ -107,7 +107,7 @@ impl fmt::Display for Obstacle {
                 "{proxies} other proxies do not charge the next store for as many callers"
             ),
             Obstacle::Recent(Duration::MAX) => f.write_str(
-                "a limit counts without an end, and the next store lacks what was before",
+                "a limit counts without an end, and the next store lacks earlier counts",
             ),
             Obstacle::Recent(left) => write!(
                 f,
@@ -317,7 +317,7 @@ mod tests {
         assert!((9_500..10_500).contains(&tenth.len()), "{}", tenth.len());
 
         plan.set(20, MoveMode::MoveNow);
-        assert!(tenth.iter().all(is_moved), "who was moved stays moved");
+        assert!(tenth.iter().all(is_moved), "moved callers stay moved");
         plan.set(100, MoveMode::Mirror);
         assert!((0..1000).all(|number| plan.state_of(owner(number)) == Some(MoveState::Mirrored)));
         plan.set(0, MoveMode::MoveNow);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn proxy_that_is_alone_or_comes_late_waits_for_no_window() {
+    fn only_proxy_and_late_proxy_wait_for_no_window() {
         for others in [vec![], vec![peer(50, 50, HOUR)]] {
             let plan = to_move(50);
             plan.update(Ok(&others), NOW);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_who_are_moved_stay_so_while_more_are_to_be() {
+    fn moved_callers_stay_moved_while_more_are_to_be_moved() {
         let plan = to_move(10);
         plan.update(Ok(&[]), NOW);
         assert!(!plan.set(30, MoveMode::Move));

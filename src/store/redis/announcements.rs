@@ -23,7 +23,7 @@ pub(in crate::store) enum AnnounceError {
     #[error("its answer cannot be read")]
     Foreign,
     /// There are more than can be read.
-    #[error("there are {0}")]
+    #[error("there are {0}, too many to read")]
     TooMany(usize),
 }
 

@@ -318,7 +318,7 @@ impl Node {
         self.reachability.set(Reachability::Cut);
         // After the first failures, other workers may not have noticed yet.
         if self.server.note_unreachable(reason) && times == FAILURES_BEFORE_WARNING {
-            tracing::warn!(server = %self.endpoint, %reason, "redis lets only some workers in");
+            tracing::warn!(server = %self.endpoint, %reason, "only some workers can connect to redis");
         }
         self.resolved.notify_waiters();
         self.fail_queued();

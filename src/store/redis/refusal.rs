@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reply_asks_for_what_helps() {
+    fn each_error_reply_leads_to_what_helps() {
         for (text, expected) in [
             ("NOSCRIPT No matching script.", Refusal::NoScript),
             ("MOVED 3999 127.0.0.1:6381", Refusal::Moved("127.0.0.1:6381")),

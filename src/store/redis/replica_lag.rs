@@ -92,12 +92,12 @@ async fn measure(
     topology.connect_replicas(&replicas);
     let server = topology.server(&primary);
     let queried = Instant::now();
-    if !server.write_marks().is_due(queried, pause) {
+    if !server.replication_marks().is_due(queried, pause) {
         return;
     }
     let answer = topology.query(&primary, info_replication()).await;
     if let Some(ReplicationInfo::Writes(progress)) = ReplicationInfo::read(&answer) {
-        server.write_marks().note(queried, &progress);
+        server.replication_marks().note(queried, &progress);
     }
     let mut measuring = JoinSet::new();
     for replica in replicas {
@@ -114,7 +114,7 @@ async fn measure(
 
 fn lag_of(primary: &Server, info: Option<ReplicationInfo>) -> (ReplicaLink, Option<Instant>) {
     match info {
-        Some(ReplicationInfo::Follows(progress)) => primary.write_marks().locate(&progress),
+        Some(ReplicationInfo::Follows(progress)) => primary.replication_marks().locate(&progress),
         Some(ReplicationInfo::Writes(_) | ReplicationInfo::IsCutOff) => (ReplicaLink::Down, None),
         None => (ReplicaLink::Unknown, None),
     }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn reply_of_a_server_is_read() {
+    fn info_of_primaries_and_replicas_is_read() {
         let primary = "# Replication\r\nrole:master\r\nconnected_slaves:1\r\nmaster_replid:a\r\n\
                        master_repl_offset:70\r\n";
         let replica = |link: &str| {

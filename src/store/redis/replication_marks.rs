@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_a_busy_primary_is_bounded() {
+    fn marks_of_a_busy_primary_are_bounded() {
         let offsets: Vec<u64> = (0..1_000).collect();
         let written = written(Instant::now(), &offsets);
         assert_eq!(written.marks.len(), KEPT);

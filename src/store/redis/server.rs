@@ -44,7 +44,7 @@ pub(super) struct Server {
     health: AtomicU8,
     status: Mutex<Status>,
     /// Its replication offsets, if it is a primary with replicas.
-    write_marks: Mutex<ReplicationMarks>,
+    replication_marks: Mutex<ReplicationMarks>,
     /// Notified of each change of health.
     changed: Notify,
     /// How often it was reached again.
@@ -85,7 +85,7 @@ impl Server {
                 link: ReplicaLink::Unknown,
                 current_at: None,
             }),
-            write_marks: Mutex::default(),
+            replication_marks: Mutex::default(),
             changed: Notify::new(),
             recoveries: AtomicU32::new(0),
             has_refused: AtomicBool::new(false),
@@ -254,8 +254,8 @@ impl Server {
     }
 
     /// Its replication offsets, if it is a primary with replicas.
-    pub(super) fn write_marks(&self) -> MutexGuard<'_, ReplicationMarks> {
-        self.write_marks.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn replication_marks(&self) -> MutexGuard<'_, ReplicationMarks> {
+        self.replication_marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn report(&self) -> ServerReport {

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_is_found_among_what_a_server_says() {
+    fn field_is_found_in_info() {
         let text = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nempty:\r\n";
         assert_eq!(find(text, "run_id:").as_deref(), Some("abc"));
         assert_eq!(find(text, "empty:"), None);

@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clock_that_is_about_as_far_off_as_matters_is_not_changed_again_and_again() {
+    fn skew_around_a_threshold_does_not_change_the_level_again_and_again() {
         let mut level = SkewLevel::Unmeasured;
         for (millis, expected) in [
             (900, SkewLevel::Close),
@@ -383,14 +383,14 @@ mod tests {
     }
 
     #[test]
-    fn clock_that_is_moved_by_hand_is_compared_with_none() {
+    fn manual_clock_is_not_compared() {
         let clocks = Clocks::new(Clock::Manual(Arc::default()));
         let clock = clocks.server_clock(&Endpoint::new("10.0.0.1", 6379), StoreClock::Proxy);
         assert_eq!(clock.in_effect(), StoreClock::Proxy);
     }
 
     #[test]
-    fn replies_that_are_no_time_are_none() {
+    fn replies_without_a_time_are_refused() {
         let text = |text: &str| Value::BulkString(text.into());
         let time = Value::Array(vec![text("1790000000"), text("250000")]);
         assert_eq!(read_time(time), Some(Timestamp::from_micros(1_790_000_000_250_000)));

@@ -37,7 +37,6 @@ pub(super) use self::queries::Answer;
 use super::{
     SharedByWorkers, connection,
     node::{Node, NodeConfig},
-    replica_lag,
     server::Server,
     server_report::ServerRole,
     servers::Servers,
@@ -119,7 +118,6 @@ impl Topology {
         topology.servers.suppose_lacks_primary(topology.lacks_primary());
         topology.connect();
         tokio::task::spawn_local(keep_current(Rc::downgrade(&topology)));
-        tokio::task::spawn_local(replica_lag::watch(Rc::downgrade(&topology)));
         topology
     }
 
@@ -329,8 +327,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn redirection_without_a_host_is_to_the_host_that_was_asked() {
-        let asked = Endpoint::new("10.0.0.1", 6379);
+    fn redirection_without_a_host_goes_to_the_host_that_replied() {
+        let replied = Endpoint::new("10.0.0.1", 6379);
         for (address, expected) in [
             ("10.0.0.2:7000", "10.0.0.2:7000"),
             (":7000", "10.0.0.1:7000"),
@@ -338,8 +336,8 @@ mod tests {
             ("::1:7000", "[::1]:7000"),
             ("redis-3.example.com:7000", "redis-3.example.com:7000"),
         ] {
-            assert_eq!(redirected(address, &asked).unwrap().to_string(), expected);
+            assert_eq!(redirected(address, &replied).unwrap().to_string(), expected);
         }
-        assert!(redirected("nowhere", &asked).is_none());
+        assert!(redirected("nowhere", &replied).is_none());
     }
 }

@@ -193,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn prop_winner_says_so_and_all_others_who_do_are_rivals(
+        fn prop_winner_is_a_claimant_and_all_other_claimants_are_rivals(
             reports in proptest::collection::vec(any_report(), 1..5),
             (current, is_away, is_overdue, cannot_write) in any::<(usize, bool, bool, bool)>(),
             newest in proptest::option::of((any_roster(), 0_usize..5)),
@@ -214,12 +214,12 @@ mod tests {
         /// Where all servers report everything, the choice depends only on the answers: not on the
         /// proxy, nor on the server that was used before.
         #[test]
-        fn prop_all_who_hear_the_same_use_the_same(
+        fn prop_same_reports_lead_to_the_same_choice(
             histories in proptest::collection::vec((any_history(), any_roster()), 1..5),
             (one, other) in any::<(usize, usize)>(),
         ) {
-            let hear = |(history, roster): (History, Roster)| primary(history, Some(roster));
-            let reports: Vec<SelfReport> = histories.into_iter().map(hear).collect();
+            let report = |(history, roster): (History, Roster)| primary(history, Some(roster));
+            let reports: Vec<SelfReport> = histories.into_iter().map(report).collect();
             let prior = |current: usize| PriorState { current: current % reports.len(), ..NEW };
             let (first, second) = (choose(&reports, prior(one)), choose(&reports, prior(other)));
             prop_assert_eq!(first, second);
@@ -227,12 +227,12 @@ mod tests {
 
         /// Once the winner's roster is written, it wins for good, and nothing more is written.
         #[test]
-        fn prop_what_is_written_down_settles_it(
+        fn prop_written_roster_is_final(
             histories in proptest::collection::vec(
                 (any_history(), proptest::option::of(any_roster())), 1..5),
         ) {
-            let hear = |(history, roster): (History, Option<Roster>)| primary(history, roster);
-            let mut reports: Vec<SelfReport> = histories.into_iter().map(hear).collect();
+            let report = |(history, roster): (History, Option<Roster>)| primary(history, roster);
+            let mut reports: Vec<SelfReport> = histories.into_iter().map(report).collect();
             let first = choose(&reports, NEW);
             let winner = first.winner.unwrap();
             if let Some(entry) = first.entry {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn promoted_server_wins_over_its_primary_that_goes_on() {
+    fn promoted_server_wins_over_its_old_primary() {
         let old = primary(history("a", None, 90), Some(roster(1, "a")));
         for written in [Some(roster(1, "a")), None] {
             let promoted = primary(history("b", Some("a"), 50), written);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn server_that_hesitates_is_not_replaced_and_one_that_is_away_is() {
+    fn paused_server_is_not_replaced_and_one_that_is_away_is() {
         let written = Some(roster(2, "b"));
         let servers = [silent(), primary(history("b", Some("a"), 9), written.clone())];
         let prior = PriorState { is_away: false, ..NEW };
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn older_data_wait_for_newer_ones_that_are_silent_for_a_while() {
+    fn older_data_are_not_used_while_the_server_with_newer_data_is_silent() {
         let newest = roster(2, "b");
         let servers = [primary(history("e", None, 0), None), silent()];
         let prior = PriorState { current: 1, newest: Some((&newest, 1)), ..NEW };
@@ -310,18 +310,20 @@ mod tests {
     }
 
     #[test]
-    fn present_server_stays_where_histories_cannot_be_told_apart() {
-        let dumb = SelfReport { is_primary: Some(true), ..silent() };
-        let told = primary(history("b", None, 9), Some(roster(9, "b")));
-        for (servers, cannot_write) in
-            [([dumb.clone(), told.clone()], false), ([told.clone(), told], true)]
-        {
+    fn current_server_stays_where_histories_cannot_be_compared() {
+        let without_history = SelfReport { is_primary: Some(true), ..silent() };
+        let complete = primary(history("b", None, 9), Some(roster(9, "b")));
+        for (servers, cannot_write) in [
+            ([without_history.clone(), complete.clone()], false),
+            ([complete.clone(), complete], true),
+        ] {
             for current in 0..2 {
                 let choice = choose(&servers, PriorState { current, cannot_write, ..NEW });
                 assert_eq!((choice.winner, choice.is_ambiguous), (Some(current), true));
             }
         }
-        let servers = [replica(history("a", None, 9), None), dumb.clone(), dumb];
-        assert_eq!(choose(&servers, NEW).winner, Some(1), "the first that says so");
+        let servers =
+            [replica(history("a", None, 9), None), without_history.clone(), without_history];
+        assert_eq!(choose(&servers, NEW).winner, Some(1), "the first claimant");
     }
 }

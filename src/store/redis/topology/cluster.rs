@@ -229,9 +229,9 @@ impl SlotMap {
         }
     }
 
-    /// Reads the reply to `CLUSTER SLOTS` of the server at `asked`; none if it cannot be read or
+    /// Reads the reply to `CLUSTER SLOTS` of the server at `queried`; none if it cannot be read or
     /// has no slots.
-    fn read(reply: &Value, asked: &Endpoint) -> Option<SlotMap> {
+    fn read(reply: &Value, queried: &Endpoint) -> Option<SlotMap> {
         let Value::Array(ranges) = reply else { return None };
         let mut map = SlotMap { shards: Vec::new(), by_slot: vec![0; SLOTS] };
         for range in ranges {
@@ -241,8 +241,8 @@ impl SlotMap {
                 return None;
             };
             let shard = ClusterShard {
-                primary: endpoint(primary, asked)?,
-                replicas: replicas.iter().filter_map(|node| endpoint(node, asked)).collect(),
+                primary: endpoint(primary, queried)?,
+                replicas: replicas.iter().filter_map(|node| endpoint(node, queried)).collect(),
             };
             let known = map.shards.iter().position(|known| *known == shard);
             let index = known.unwrap_or_else(|| {
@@ -257,7 +257,7 @@ impl SlotMap {
 }
 
 /// A server in a reply: `[host, port, …]`. A server that does not know its own host leaves it out.
-fn endpoint(node: &Value, asked: &Endpoint) -> Option<Endpoint> {
+fn endpoint(node: &Value, queried: &Endpoint) -> Option<Endpoint> {
     let Value::Array(node) = node else { return None };
     let [host, Value::Int(port), ..] = node.as_slice() else { return None };
     let host = match host {
@@ -265,8 +265,8 @@ fn endpoint(node: &Value, asked: &Endpoint) -> Option<Endpoint> {
         Value::SimpleString(host) => host,
         _ => "",
     };
-    let host = if host.is_empty() || host == "?" { asked.host() } else { host };
-    Some(asked.at(host, u16::try_from(*port).ok()?))
+    let host = if host.is_empty() || host == "?" { queried.host() } else { host };
+    Some(queried.at(host, u16::try_from(*port).ok()?))
 }
 
 #[cfg(test)]
@@ -289,21 +289,21 @@ mod tests {
 
     #[test]
     fn slots_are_read_with_their_replicas() {
-        let asked = Endpoint::new("10.0.0.9", 7000);
+        let queried = Endpoint::new("10.0.0.9", 7000);
         let reply = Value::Array(vec![
             slots(0, 100, &[node("10.0.0.1", 7001), node("10.0.0.2", 7002)]),
             slots(101, 16_383, &[node("", 7003)]),
         ]);
-        let map = SlotMap::read(&reply, &asked).unwrap();
-        assert_eq!(map.shard(100).unwrap().primary, asked.at("10.0.0.1", 7001));
-        assert_eq!(map.shard(100).unwrap().replicas, [asked.at("10.0.0.2", 7002)]);
-        assert_eq!(map.shard(101).unwrap().primary, asked.at("10.0.0.9", 7003));
+        let map = SlotMap::read(&reply, &queried).unwrap();
+        assert_eq!(map.shard(100).unwrap().primary, queried.at("10.0.0.1", 7001));
+        assert_eq!(map.shard(100).unwrap().replicas, [queried.at("10.0.0.2", 7002)]);
+        assert_eq!(map.shard(101).unwrap().primary, queried.at("10.0.0.9", 7003));
         assert_eq!(map.shard(16_383).unwrap().replicas, []);
     }
 
     #[test]
-    fn what_is_no_map_of_slots_is_not_taken_for_one() {
-        let asked = Endpoint::new("10.0.0.9", 7000);
+    fn reply_without_a_map_of_slots_is_refused() {
+        let queried = Endpoint::new("10.0.0.9", 7000);
         for reply in [
             Value::Nil,
             Value::Array(vec![]),
@@ -314,7 +314,7 @@ mod tests {
             Value::Array(vec![slots(0, 5, &[node("a", 99_999)])]),
             Value::Array(vec![slots(0, 5, &[])]),
         ] {
-            assert_eq!(SlotMap::read(&reply, &asked), None, "{reply:?}");
+            assert_eq!(SlotMap::read(&reply, &queried), None, "{reply:?}");
         }
     }
 

@@ -218,7 +218,7 @@ mod tests {
         }
 
         #[test]
-        fn prop_configurations_that_differ_make_no_difference_once_somebody_has_chosen(
+        fn prop_settings_make_no_difference_once_a_roster_is_written(
             (one, other) in (any_history(), any_history()),
             (first, second) in (any_roster(), any_roster()),
             places in any::<[u8; 4]>(),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_histories_come_after_older_ones() {
+    fn newer_histories_rank_above_older_ones() {
         let in_order = [
             // Restarted without data, and not written to.
             claim(1, history("e", None, 0), None),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn history_is_read_from_what_redis_tells() {
+    fn history_is_read_from_info() {
         let info = format!(
             "# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:{ID}\r\n\
              master_replid2:{}\r\nmaster_repl_offset:1234\r\nsecond_repl_offset:-1\r\n",
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_follow_the_line_in_use_are_not_older() {
+    fn data_that_continue_the_id_in_use_are_not_older() {
         let known = roster(3, "a");
         let is_older = |history, roster| claim(0, history, roster).is_older_than(&known);
         assert!(!is_older(history("a", None, 0), None), "its roster was deleted");

@@ -52,9 +52,9 @@ mod tests {
     }
 
     #[test]
-    fn places_are_the_same_in_every_process() {
+    fn owners_have_the_same_shards_in_every_process() {
         let owners = [1_u128 << 64, 0xDEAD_BEEF << 64, u128::MAX];
-        let places = owners.map(|owner| winner(&["a", "b", "c"], owner));
-        assert_eq!(places, ["a", "a", "a"].map(str::to_owned));
+        let shards = owners.map(|owner| winner(&["a", "b", "c"], owner));
+        assert_eq!(shards, ["a", "a", "a"].map(str::to_owned));
     }
 }
