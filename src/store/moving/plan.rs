@@ -27,7 +27,7 @@ const REMINDER: Duration = Duration::from_secs(60);
 pub struct Move {
     /// The percentage of callers that are charged there, and of those that it decides: one number,
     /// so that both are always read together.
-    shares: AtomicU16,
+    percentages: AtomicU16,
     /// How often that was changed.
     changes: AtomicU32,
     /// Whether callers who are moved are charged in the current store too, because other proxies
@@ -35,6 +35,14 @@ pub struct Move {
     charges_both: AtomicBool,
     state: Mutex<State>,
     reminders: Throttle,
+}
+
+/// Percentages of callers in the next store.
+struct Percentages {
+    /// Callers that are charged there.
+    charged: u8,
+    /// Callers that it decides.
+    moved: u8,
 }
 
 #[derive(Debug, Default)]
@@ -122,7 +130,7 @@ impl Move {
     /// As the settings say at the start.
     pub fn new(moving: Option<&Moving>) -> Self {
         let plan = Move {
-            shares: AtomicU16::new(0),
+            percentages: AtomicU16::new(0),
             changes: AtomicU32::new(0),
             charges_both: AtomicBool::new(false),
             state: Mutex::default(),
@@ -139,7 +147,7 @@ impl Move {
     /// are moved already.
     pub fn set(&self, percent: u8, mode: MoveMode) -> bool {
         let mut state = self.lock();
-        let (charged, moved) = self.shares();
+        let Percentages { charged, moved } = self.percentages();
         let moved = match mode {
             MoveMode::Mirror => 0,
             MoveMode::Move => moved.min(percent),
@@ -167,7 +175,7 @@ impl Move {
 
     /// The percentage of callers that the next store decides.
     pub fn moved(&self) -> u8 {
-        self.shares().1
+        self.percentages().moved
     }
 
     /// Why callers are still mirrored who are to be moved; none if all are moved.
@@ -192,7 +200,7 @@ impl Move {
 
     /// How the next store treats an owner; none if it does not have it.
     pub(in crate::store) fn state_of(&self, owner: u128) -> Option<MoveState> {
-        let (charged, moved) = self.shares();
+        let Percentages { charged, moved } = self.percentages();
         let percentile = (u64::from((owner >> 16) as u32) * 100) >> 32;
         match percentile {
             percentile if percentile < u64::from(moved) => Some(MoveState::Moved),
@@ -203,7 +211,7 @@ impl Move {
 
     /// What this proxy announces.
     pub(in crate::store) fn announcement(&self, now: Timestamp) -> Announcement {
-        let (charged, moved) = self.shares();
+        let Percentages { charged, moved } = self.percentages();
         let since = *self.lock().since.get_or_insert(now);
         Announcement { charged, moved, age: now.saturating_since(since) }
     }
@@ -244,14 +252,13 @@ impl Move {
         state.obstacle = obstacle;
     }
 
-    /// The percentage of callers that are charged in the next store, and of those that it decides.
-    fn shares(&self) -> (u8, u8) {
-        let [charged, moved] = self.shares.load(Ordering::Relaxed).to_le_bytes();
-        (charged, moved)
+    fn percentages(&self) -> Percentages {
+        let [charged, moved] = self.percentages.load(Ordering::Relaxed).to_le_bytes();
+        Percentages { charged, moved }
     }
 
     fn store(&self, charged: u8, moved: u8) {
-        self.shares.store(u16::from_le_bytes([charged, moved]), Ordering::Relaxed);
+        self.percentages.store(u16::from_le_bytes([charged, moved]), Ordering::Relaxed);
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
