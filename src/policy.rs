@@ -28,6 +28,7 @@ use crate::{
     identity::{IdentityRules, KeyRing, Scheme},
     target::EncodedSlash,
     warning::Warning,
+    yaml::keywords,
 };
 
 pub use self::{
@@ -341,6 +342,8 @@ pub enum HeaderProfile {
     /// None.
     None,
 }
+
+keywords! { HeaderProfile { Github = "github", Ietf = "ietf", Both = "both", None = "none" } }
 
 impl HeaderProfile {
     /// Whether responses carry the five headers.

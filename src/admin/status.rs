@@ -11,6 +11,7 @@ use crate::{
     policy::{HostPattern, Policy},
     settings::StoreClock,
     store::{Rival, Skew, Stores, Unanswered},
+    yaml::Keyword,
 };
 
 /// All that is told. Written by a proxy, and read by `tollgate status`.
@@ -225,7 +226,7 @@ impl StoreStatus {
             current: settings.current.name().into(),
             next: settings.next.as_ref().map(|next| next.to.name().into()),
             percent: stores.moving.plan().map(|(percent, _)| percent),
-            mode: stores.moving.plan().map(|(_, mode)| mode.name().into()),
+            mode: stores.moving.plan().map(|(_, mode)| mode.keyword().into()),
             moved: stores.moving.moved(),
             move_waits_for: obstacle.as_ref().map(ToString::to_string),
             move_seconds_left: obstacle.and_then(|obstacle| obstacle.seconds_left()),

@@ -9,6 +9,7 @@ use crate::{
     clock::Timestamp,
     settings::{MoveMode, StoreKind},
     store::{ReplicaLink, ServerHealth, ServerReport, Servers, Stores},
+    yaml::Keyword,
 };
 
 /// A server of a store in Redis.
@@ -97,7 +98,7 @@ pub(super) fn write_metrics(text: &mut Text, stores: &Stores, now: Timestamp) {
     for mode in [MoveMode::Mirror, MoveMode::Move, MoveMode::MoveNow] {
         let percent =
             plan.filter(|(_, planned)| *planned == mode).map_or(0, |(percent, _)| percent);
-        text.sample(&[("mode", mode.name())], percent.into());
+        text.sample(&[("mode", mode.keyword())], percent.into());
     }
 
     let reports = all(stores);

@@ -47,10 +47,9 @@ use self::{
 };
 use super::{
     HostPattern, Limit, Matcher, OpenParts, Policy, Route, Router, Sources, Upstream,
-    file::{LATER, RawPaths, RawPolicy, schema},
+    file::{LATER, RawPolicy, schema},
 };
 use crate::{
-    target::EncodedSlash,
     warning::Warning,
     yaml::{Document, Doubts, Entries, Node, Problem, Span},
 };
@@ -245,7 +244,7 @@ impl Compiler<'_> {
                 "add one: `- { match: { path: \"/**\" }, limits: [] }`",
             );
         }
-        let encoded_slash = self.encoded_slash(&raw.paths);
+        let encoded_slash = self.keyword_or_default(raw.paths.encoded_slash.as_ref());
         let own: Vec<HeaderName> =
             identity.iter().flat_map(|rules| rules.own_headers()).cloned().collect();
         let cors = raw.cors.as_ref().and_then(|cors| self.cors(&cors.value)).map(Arc::new);
@@ -293,18 +292,6 @@ impl Compiler<'_> {
         policy.warnings = std::mem::take(&mut self.warnings);
         policy.warnings.sort_by(|one, other| one.problem.cmp(&other.problem));
         Some(policy)
-    }
-}
-
-impl Compiler<'_> {
-    fn encoded_slash(&mut self, raw: &RawPaths) -> Option<EncodedSlash> {
-        let Some(raw) = &raw.encoded_slash else { return Some(EncodedSlash::default()) };
-        let words = [
-            ("reject", EncodedSlash::Reject),
-            ("keep", EncodedSlash::Keep),
-            ("decode", EncodedSlash::Decode),
-        ];
-        self.one_of(raw, &words)
     }
 }
 

@@ -5,6 +5,7 @@
 mod case;
 mod cors;
 mod identity;
+mod keywords;
 mod limit;
 mod responses;
 mod route;
@@ -16,7 +17,10 @@ use std::sync::LazyLock;
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 
-use crate::yaml::{Entries, Later, Node, Spanned, schema_of};
+use crate::{
+    target::EncodedSlash,
+    yaml::{Choice, Entries, Later, Node, Spanned, schema_of},
+};
 
 pub(super) use self::{
     case::{RawCase, RawExpect, RawGiven, RawResponse},
@@ -25,8 +29,11 @@ pub(super) use self::{
         RawApiKeys, RawCaller, RawForwardClaims, RawIdentity, RawIntrospection, RawIssuer,
         RawTierTable,
     },
+    keywords::{
+        Algorithm, AuthMode, Mode, OnStoreFull, PreflightMode, RefundedCallers, WindowStart,
+    },
     limit::{RawLimit, RawMeasure, RawOverride, RawRefill, RawRefund, RawToldCost},
-    responses::RawResponses,
+    responses::{DENIED_STATUSES, RawResponses},
     route::{RawHeaderEdits, RawRoute},
     upstream::{RawEjection, RawHealthCheck, RawRetries, RawServer, RawUpstream, RawUpstreamTls},
 };
@@ -120,8 +127,7 @@ pub(super) struct RawPaths {
     /// What an escaped slash (`%2F`) in a path is. `reject`: the request is refused with 400;
     /// `keep`: a part of its segment, and forwarded as it is; `decode`: a slash. An escaped backslash
     /// is always refused. Default: reject.
-    #[schemars(extend("enum" = ["reject", "keep", "decode"]))]
-    pub(super) encoded_slash: Option<Spanned<String>>,
+    pub(super) encoded_slash: Option<Spanned<Choice<EncodedSlash>>>,
 }
 
 /// Fields that the format has and this version does not act on: refused, never ignored.

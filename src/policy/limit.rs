@@ -3,7 +3,10 @@
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::Overrides;
-use crate::limit::{Fallback, LimitId, Quota, Scope, WhenFull};
+use crate::{
+    limit::{Fallback, LimitId, Quota, Scope, WhenFull},
+    yaml::keywords,
+};
 
 /// A named rule: how much, by tier, and what it is counted per.
 #[derive(Debug)]
@@ -133,6 +136,17 @@ pub enum KeyPart {
     Cookie(Box<str>),
 }
 
+impl KeyPart {
+    /// The keys that are a single keyword; the others have a prefix, such as `header.`.
+    pub const KEYWORDS: [(&'static str, KeyPart); 5] = [
+        ("caller", KeyPart::Caller),
+        ("client.ip", KeyPart::ClientIp),
+        ("host", KeyPart::Host),
+        ("path", KeyPart::Path),
+        ("method", KeyPart::Method),
+    ];
+}
+
 /// What becomes of a request that lacks what a limit counts by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnMissing {
@@ -142,6 +156,8 @@ pub enum OnMissing {
     /// It is refused.
     Deny,
 }
+
+keywords! { OnMissing { Skip = "skip", Deny = "deny" } }
 
 /// What a request costs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use http::HeaderValue;
 use rustls::pki_types::ServerName;
 
 use super::{OwnHeaders, Statuses};
-use crate::upstream::Group;
+use crate::{upstream::Group, yaml::keywords};
 
 /// A group of servers that can stand in for each other.
 #[derive(Clone, Debug)]
@@ -121,6 +121,8 @@ pub enum Protocol {
     Http2,
 }
 
+keywords! { Protocol { Http1 = "http1", Http2 = "h2" } }
+
 /// Which server gets a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
@@ -132,6 +134,10 @@ pub enum Balance {
     RoundRobin,
     /// The same one for the same caller, for as long as it is there (weighted rendezvous hashing).
     Caller,
+}
+
+keywords! {
+    Balance { LeastLoaded = "least_loaded", RoundRobin = "round_robin", Caller = "caller" }
 }
 
 /// How a server's health is asked for.
@@ -188,6 +194,8 @@ pub enum Sharing {
     /// Whoever comes first gets them.
     Off,
 }
+
+keywords! { Sharing { Address = "address", Off = "off" } }
 
 /// When a request is tried again, at another server if there is one. Only requests that may be sent
 /// twice are (RFC 9110 section 9.2.2), those without a body; or that were certainly never sent.

@@ -14,6 +14,7 @@ use crate::{
     },
     policy::{Auth, KeyPart, Policy, Route, words},
     response::Rejection,
+    yaml::Keyword,
 };
 
 /// Who sends a request, and how that was found out.
@@ -113,7 +114,7 @@ fn place(found: &Credential<'_>, sources: &TokenSources) -> String {
 
 /// Of what is in `Authorization` and no credential.
 fn unread(scheme: Option<&str>, sources: &TokenSources) -> String {
-    let listed = words::list(sources.all_schemes().map(|scheme| scheme.word().to_owned()));
+    let listed = words::list(sources.all_schemes().map(|scheme| scheme.keyword().to_owned()));
     match scheme {
         Some(name) => format!("none: authorization is of scheme {name}, the policy lists {listed}"),
         None => {

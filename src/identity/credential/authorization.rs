@@ -8,6 +8,7 @@ use base64::{
 };
 
 use super::CredentialError;
+use crate::yaml::keywords;
 
 /// A scheme by which a token or an API key is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum Scheme {
     /// `Basic` (RFC 7617), with the token as the password. The name is not looked at.
     Basic,
 }
+
+keywords! { Scheme { Bearer = "bearer", Token = "token", Basic = "basic" } }
 
 /// What others of the schemes are called that clients use: most of IANA's registry, and some that are
 /// in none. Of all others nothing can be told: what looks like a scheme may be a secret.
@@ -53,25 +56,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 impl Scheme {
-    /// All of them, each with the word that policies have for it.
-    pub const ALL: [(&'static str, Scheme); 3] =
-        [("bearer", Scheme::Bearer), ("token", Scheme::Token), ("basic", Scheme::Basic)];
-
     /// What it is called in challenges.
     pub fn name(self) -> &'static str {
         match self {
             Scheme::Bearer => "Bearer",
             Scheme::Token => "Token",
             Scheme::Basic => "Basic",
-        }
-    }
-
-    /// What policies call it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Scheme::Bearer => "bearer",
-            Scheme::Token => "token",
-            Scheme::Basic => "basic",
         }
     }
 
@@ -155,17 +145,16 @@ pub const KNOWN_NAMES: usize = NAMES.len();
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::yaml::Keyword;
 
     #[test]
     fn each_scheme_is_read_as_it_is_shown() {
-        for (word, scheme) in Scheme::ALL {
-            assert_eq!(scheme.word(), word);
+        let all = Scheme::KEYWORDS.iter().map(|(_, scheme)| *scheme);
+        for scheme in all.clone() {
             let field = scheme.show("a.b:c");
-            let all = Scheme::ALL.into_iter().map(|(_, scheme)| scheme);
             let expected = Shown { scheme, token: Cow::from(&b"a.b:c"[..]) };
-            assert_eq!(shown(field.as_bytes(), all), Ok(Some(expected)), "{field}");
-            let others = Scheme::ALL.into_iter().map(|(_, other)| other);
-            let others = others.filter(|other| *other != scheme);
+            assert_eq!(shown(field.as_bytes(), all.clone()), Ok(Some(expected)), "{field}");
+            let others = all.clone().filter(|other| *other != scheme);
             assert_eq!(shown(field.as_bytes(), others), Ok(None), "{field}");
         }
     }

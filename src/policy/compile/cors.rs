@@ -6,20 +6,15 @@ use http::Uri;
 
 use super::{Compiler, words::is_off};
 use crate::{
-    policy::{Cors, OriginPattern, Origins, Preflight, file::RawCors},
+    policy::{
+        Cors, OriginPattern, Origins, Preflight,
+        file::{PreflightMode, RawCors},
+    },
     target::Host,
     yaml::{Node, Span, Spanned},
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
-
-/// What becomes of preflight requests, in a word.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Word {
-    Check,
-    Pass,
-    Answer,
-}
 
 impl Compiler<'_> {
     /// What a route says, else what the policy says; none in it: nobody says anything.
@@ -87,15 +82,8 @@ impl Compiler<'_> {
     }
 
     fn preflight(&mut self, raw: &RawCors) -> Option<Preflight> {
-        let word = match &raw.preflight {
-            None => Word::Check,
-            Some(raw) => {
-                let words =
-                    [("check", Word::Check), ("pass", Word::Pass), ("answer", Word::Answer)];
-                self.one_of(raw, &words)?
-            }
-        };
-        if word != Word::Answer {
+        let mode = self.keyword_or_default(raw.preflight.as_ref())?;
+        if mode != PreflightMode::Answer {
             let place = |span: Option<Span>, name: &'static str| span.map(|span| (span, name));
             let idle = [
                 place(raw.methods.as_ref().map(|methods| methods.span), "methods"),
@@ -107,10 +95,10 @@ impl Compiler<'_> {
                 self.refuse(span, message, "write that, or remove it");
             }
         }
-        match word {
-            Word::Check => Some(Preflight::Check),
-            Word::Pass => Some(Preflight::Pass),
-            Word::Answer => self.answer(raw),
+        match mode {
+            PreflightMode::Check => Some(Preflight::Check),
+            PreflightMode::Pass => Some(Preflight::Pass),
+            PreflightMode::Answer => self.answer(raw),
         }
     }
 

@@ -8,7 +8,7 @@ use super::Compiler;
 use crate::{
     identity::{
         Algorithm, ApiKeyRules, ApiKeys, ClaimRules, Endpoint, Introspection, Introspector, Issuer,
-        IssuerKeys, KeyHints, KeySet, Location, MAX_API_KEYS_BYTES, RemoteSpec, RequiredClaim,
+        IssuerKeys, KeySet, Location, MAX_API_KEYS_BYTES, RemoteSpec, RequiredClaim,
     },
     policy::file::{RawApiKeys, RawIntrospection, RawIssuer},
     warning::Rule,
@@ -55,12 +55,7 @@ impl Compiler<'_> {
         }
         let max_age = self.optional_duration(raw.max_age.as_ref());
         let max_lifetime = self.optional_duration(raw.max_lifetime.as_ref());
-        let key_hints = match &raw.key_hints {
-            None => Some(KeyHints::Reject),
-            Some(raw) => {
-                self.one_of(raw, &[("reject", KeyHints::Reject), ("ignore", KeyHints::Ignore)])
-            }
-        };
+        let key_hints = self.keyword_or_default(raw.key_hints.as_ref());
         let claims = self.claim_rules(&raw.audience, &raw.required_claims, &raw.claim_names);
         let keys = self.keys(spanned, &algorithms);
         Some(Issuer {

@@ -12,12 +12,12 @@ use super::{
 };
 use crate::{
     identity::Tiers,
-    limit::{Fallback, Quota, WhenFull},
+    limit::{Quota, WhenFull},
     policy::{
         Allowance, Allowances, Enforcement, Limit, OpenParts, Overrides,
-        file::{RawLimit, RawMeasure},
+        file::{Mode, OnStoreFull, RawLimit, RawMeasure},
     },
-    yaml::{Entries, Problem, Span, Spanned},
+    yaml::{Choice, Entries, Problem, Span, Spanned},
 };
 
 /// Longest name that clients are told, of a limit or of one of its windows.
@@ -47,7 +47,7 @@ impl Compiler<'_> {
         let cost = self.limit_cost(raw);
         let count_when = self.count_when(raw);
         let enforcement = self.enforcement(raw);
-        let fallback = self.fallback(raw.on_store_error.as_ref());
+        let fallback = self.keyword_or_default(raw.on_store_error.as_ref());
         let full = self.when_full(raw.on_store_full.as_ref());
         Some(Limit {
             name: name.value.as_str().into(),
@@ -142,12 +142,9 @@ impl Compiler<'_> {
     }
 
     fn enforcement(&mut self, raw: &RawLimit) -> Option<Enforcement> {
-        let mode = match &raw.mode {
-            None => Enforcement::Everybody,
-            Some(word) => self.one_of(
-                word,
-                &[("enforce", Enforcement::Everybody), ("shadow", Enforcement::Nobody)],
-            )?,
+        let mode = match self.keyword_or_default(raw.mode.as_ref())? {
+            Mode::Enforce => Enforcement::Everybody,
+            Mode::Shadow => Enforcement::Nobody,
         };
         let Some(percent) = &raw.enforce_percent else { return Some(mode) };
         let refused = match (mode, percent.value) {
@@ -160,17 +157,12 @@ impl Compiler<'_> {
         None
     }
 
-    fn fallback(&mut self, raw: Option<&Spanned<String>>) -> Option<Fallback> {
-        let Some(raw) = raw else { return Some(Fallback::default()) };
-        self.one_of(
-            raw,
-            &[("local", Fallback::Local), ("open", Fallback::Open), ("closed", Fallback::Closed)],
-        )
-    }
-
-    fn when_full(&mut self, raw: Option<&Spanned<String>>) -> Option<WhenFull> {
+    fn when_full(&mut self, raw: Option<&Spanned<Choice<OnStoreFull>>>) -> Option<WhenFull> {
         let Some(raw) = raw else { return Some(WhenFull::default()) };
-        self.one_of(raw, &[("open", WhenFull::Open), ("closed", WhenFull::Closed)])
+        Some(match self.keyword(raw)? {
+            OnStoreFull::Open => WhenFull::Open,
+            OnStoreFull::Closed => WhenFull::Closed,
+        })
     }
 
     /// Clients tell limits apart by name: a window's name is short enough, and no other limit's.

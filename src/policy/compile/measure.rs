@@ -11,10 +11,10 @@ use crate::{
     limit::{Calendar, CalendarUnit},
     policy::{
         Rate,
-        file::{LATER, RawMeasure, RawRefill},
+        file::{Algorithm, LATER, RawMeasure, RawRefill, WindowStart},
         rate::{Period, parse_period},
     },
-    yaml::{Node, Span, Spanned, Value},
+    yaml::{Keyword, Node, Span, Spanned, Value},
 };
 
 /// Windows of one limit: each is a counter for every key.
@@ -66,25 +66,6 @@ pub(super) enum Units {
     Limited(u32),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Algorithm {
-    FixedWindow,
-    SlidingWindow,
-    SlidingLog,
-    TokenBucket,
-    Gcra,
-    Concurrency,
-}
-
-const ALGORITHMS: [(&str, Algorithm); 6] = [
-    ("fixed_window", Algorithm::FixedWindow),
-    ("sliding_window", Algorithm::SlidingWindow),
-    ("sliding_log", Algorithm::SlidingLog),
-    ("token_bucket", Algorithm::TokenBucket),
-    ("gcra", Algorithm::Gcra),
-    ("concurrency", Algorithm::Concurrency),
-];
-
 impl Compiler<'_> {
     /// The measure that `raw` describes; `place` is where it is missing if it is.
     pub(super) fn measure(
@@ -128,7 +109,7 @@ impl Compiler<'_> {
                 None => Algorithm::FixedWindow,
             });
         };
-        let algorithm = self.one_of(word, &ALGORITHMS)?;
+        let algorithm = self.keyword(word)?;
         match (algorithm, &raw.concurrent) {
             (Algorithm::Concurrency, None) => {
                 self.refuse(
@@ -142,7 +123,7 @@ impl Compiler<'_> {
             (_, Some(concurrent)) => {
                 self.refuse(
                     concurrent.span,
-                    format!("`concurrent` does not go with {}", word.value),
+                    format!("`concurrent` does not go with {}", algorithm.keyword()),
                     "remove `algorithm`, or write a `rate`",
                 );
                 None
@@ -174,7 +155,7 @@ impl Compiler<'_> {
             if let Some(span) = span.filter(|_| owner != algorithm) {
                 let needed = match owner {
                     Algorithm::Concurrency => "concurrent".to_owned(),
-                    owner => format!("algorithm: {}", owner.name()),
+                    owner => format!("algorithm: {}", owner.keyword()),
                 };
                 let help = match (owner, algorithm, &raw.algorithm) {
                     (Algorithm::TokenBucket | Algorithm::Gcra, Algorithm::FixedWindow, None) => {
@@ -275,13 +256,8 @@ impl Compiler<'_> {
 
     fn alignment(&mut self, raw: &RawMeasure) -> Option<Alignment> {
         let zone = raw.timezone.as_ref();
-        let align = match &raw.align {
-            None => "first_request",
-            Some(word) => {
-                self.one_of(word, &["first_request", "epoch", "calendar"].map(|word| (word, word)))?
-            }
-        };
-        if let Some(zone) = zone.filter(|_| align != "calendar") {
+        let start = self.keyword_or_default(raw.align.as_ref())?;
+        if let Some(zone) = zone.filter(|_| start != WindowStart::Calendar) {
             self.refuse(zone.span, "`timezone` needs `align: calendar`", "remove it");
             return None;
         }
@@ -291,12 +267,12 @@ impl Compiler<'_> {
             self.refuse(zone.span, error.to_string(), "");
             return None;
         }
-        Some(match align {
-            "epoch" => Alignment::Epoch,
-            "calendar" => {
+        Some(match start {
+            WindowStart::FirstRequest => Alignment::FirstRequest,
+            WindowStart::Epoch => Alignment::Epoch,
+            WindowStart::Calendar => {
                 Alignment::Calendar(zone.map_or("UTC".to_owned(), |zone| zone.value.clone()))
             }
-            _ => Alignment::FirstRequest,
         })
     }
 
@@ -363,12 +339,6 @@ impl Compiler<'_> {
     }
 }
 
-impl Algorithm {
-    fn name(self) -> &'static str {
-        ALGORITHMS.iter().find(|(_, own)| *own == self).map_or("", |(name, _)| name)
-    }
-}
-
 fn is_strict(raw: &RawMeasure) -> bool {
     raw.strict.is_some_and(|strict| strict.value)
 }
@@ -377,10 +347,11 @@ impl RawMeasure {
     /// This measure over another: what it leaves out is as `base` says, where that goes with what it
     /// does say.
     pub(super) fn over(self, base: RawMeasure) -> RawMeasure {
-        let word = |raw: &RawMeasure| {
-            raw.algorithm.as_ref().map_or("fixed_window", |word| &word.value).to_owned()
+        let name = |raw: &RawMeasure| {
+            let written = raw.algorithm.as_ref().map(|algorithm| algorithm.value.as_ref());
+            written.unwrap_or(Algorithm::FixedWindow.keyword()).to_owned()
         };
-        if self.algorithm.is_some() && word(&self) != word(&base) {
+        if self.algorithm.is_some() && name(&self) != name(&base) {
             let rate = if self.refill.is_some() { None } else { base.rate };
             return RawMeasure { rate: self.rate.clone().or(rate), ..self };
         }

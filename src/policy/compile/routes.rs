@@ -10,9 +10,9 @@ use crate::{
     policy::{
         AcceptedIssuers, Auth, Cors, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern,
         Route,
-        file::{RawPolicy, RawRoute},
+        file::{AuthMode, RawPolicy, RawRoute},
     },
-    yaml::{Node, Spanned, Value, suggest},
+    yaml::{Keyword, Node, Spanned, Value, suggest},
 };
 
 /// Limits that one route may take: what a request costs must stay small.
@@ -251,7 +251,7 @@ impl Compiler<'_> {
     fn auth(&mut self, raw: Option<&Node>, issuers: &Names<'_>) -> Option<Auth> {
         const HELP: &str = "write required, optional, none, or { required: [<issuer>] }";
         let Some(node) = raw else { return Some(Auth::Optional(AcceptedIssuers::All)) };
-        let (word, accepted) = match &node.value {
+        let (mode, accepted) = match &node.value {
             Value::Mapping(entries) => {
                 let [(word, Node { value: Value::Sequence(nodes), .. })] = entries.as_slice()
                 else {
@@ -268,12 +268,14 @@ impl Compiler<'_> {
             }
             _ => (self.text(node)?, AcceptedIssuers::All),
         };
-        match (word, accepted) {
-            ("required" | "optional", AcceptedIssuers::Only(list)) if list.is_empty() => {
+        match (AuthMode::from_keyword(mode), accepted) {
+            (Some(AuthMode::Required | AuthMode::Optional), AcceptedIssuers::Only(list))
+                if list.is_empty() =>
+            {
                 self.refuse(node.span, "a list of no issuers", HELP);
                 None
             }
-            ("required", accepted) => {
+            (Some(AuthMode::Required), accepted) => {
                 if issuers.names.is_empty() {
                     self.refuse(
                         node.span,
@@ -283,9 +285,9 @@ impl Compiler<'_> {
                 }
                 Some(Auth::Required(accepted))
             }
-            ("optional", accepted) => Some(Auth::Optional(accepted)),
-            ("none", AcceptedIssuers::All) => Some(Auth::None),
-            _ => {
+            (Some(AuthMode::Optional), accepted) => Some(Auth::Optional(accepted)),
+            (Some(AuthMode::None), AcceptedIssuers::All) => Some(Auth::None),
+            (Some(AuthMode::None) | None, _) => {
                 self.refuse(node.span, "not a valid `auth`", HELP);
                 None
             }

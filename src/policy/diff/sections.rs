@@ -17,6 +17,7 @@ use crate::{
     },
     policy::{CallerName, HeaderProfile, Limit, Listed, OnMissing, Policy},
     target::EncodedSlash,
+    yaml::Keyword,
 };
 
 /// Something that is otherwise.
@@ -236,7 +237,7 @@ fn token_sources(rules: &IdentityRules) -> String {
     let forwarded = sources.forward.then(|| "and go on to the upstream".to_owned());
     let query = sources.query.as_ref().map(|name| format!("query parameter {name}"));
     let by = |schemes: &[Scheme]| {
-        let words: Vec<&str> = schemes.iter().map(|scheme| scheme.word()).collect();
+        let words: Vec<&str> = schemes.iter().map(|scheme| scheme.keyword()).collect();
         (!words.is_empty()).then(|| format!("authorization by {}", words.join(" or ")))
     };
     let keys = sources.api_key.as_ref().map(|name| format!("API keys in {name}"));

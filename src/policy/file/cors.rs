@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::yaml::Spanned;
+use super::keywords::PreflightMode;
+use crate::yaml::{Choice, Spanned};
 
 /// What pages of other origins may do.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -21,8 +22,7 @@ pub(in crate::policy) struct RawCors {
     /// is a request like any other; `pass`: it is forwarded without a token and charged to its
     /// address, by the route's limits per `client.ip` or else at 1,000 a minute; `answer`: it is
     /// answered here. Default: check.
-    #[schemars(extend("enum" = ["check", "pass", "answer"]))]
-    pub(in crate::policy) preflight: Option<Spanned<String>>,
+    pub(in crate::policy) preflight: Option<Spanned<Choice<PreflightMode>>>,
     /// For `preflight: answer`: methods that pages may use, in capitals. Left out: the one that they
     /// ask for.
     #[schemars(extend("examples" = [["GET"]]))]

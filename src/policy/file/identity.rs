@@ -4,7 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::shape;
-use crate::yaml::{Entries, Node, Spanned};
+use crate::{
+    identity::{InvalidToken, KeyHints, OtherSchemes, Scheme},
+    yaml::{Choice, Entries, Node, Spanned},
+};
 
 /// Who is calling.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -26,8 +29,7 @@ pub(in crate::policy) struct RawIdentity {
     pub(in crate::policy) callers: Vec<Spanned<RawCaller>>,
     /// What becomes of a bad token on a route where one is optional: `reject` refuses the request,
     /// `anonymous` takes it as one without a token. Default: reject.
-    #[schemars(extend("enum" = ["reject", "anonymous"]))]
-    pub(in crate::policy) invalid_token: Option<Spanned<String>>,
+    pub(in crate::policy) invalid_token: Option<Spanned<Choice<InvalidToken>>>,
     /// Where tokens come from besides `Authorization`, and whether they go on to the upstream.
     #[serde(default)]
     #[schemars(extend("examples" = [{ "cookie": "session" }]))]
@@ -71,8 +73,7 @@ pub(in crate::policy) struct RawIssuer {
     pub(in crate::policy) types: Vec<Spanned<String>>,
     /// What becomes of a token whose header carries or links a key (`jwk`, `jku`, `x5u`, `x5c`,
     /// `x5t`): `reject` or `ignore`. Such a key is never used. Default: reject.
-    #[schemars(extend("enum" = ["reject", "ignore"]))]
-    pub(in crate::policy) key_hints: Option<Spanned<String>>,
+    pub(in crate::policy) key_hints: Option<Spanned<Choice<KeyHints>>>,
     /// Claims that must be there, and have this value or one of these: `{ azp: [web, app] }`. Without
     /// a value: whatever they are.
     #[serde(default)]
@@ -184,9 +185,8 @@ pub(in crate::policy) struct RawApiKeys {
     /// as the password. One that is for tokens as well has what looks like a key taken for one. Left
     /// out: none.
     #[serde(default)]
-    #[schemars(inner(regex(pattern = r"^(bearer|token|basic)$")))]
     #[schemars(extend("examples" = [["token"]]))]
-    pub(in crate::policy) schemes: Vec<Spanned<String>>,
+    pub(in crate::policy) schemes: Vec<Spanned<Choice<Scheme>>>,
 }
 
 /// A way to name a caller.
@@ -237,9 +237,8 @@ pub(in crate::policy) struct RawTierTable {
 pub(in crate::policy) struct RawToken {
     /// Schemes by which `Authorization` carries a token: `bearer`, `token`, as clients of GitHub
     /// write, or `basic`, with the token as the password. Default: `[bearer]`.
-    #[schemars(inner(regex(pattern = r"^(bearer|token|basic)$")))]
     #[schemars(extend("examples" = [["bearer", "token"]]))]
-    pub(in crate::policy) schemes: Option<Vec<Spanned<String>>>,
+    pub(in crate::policy) schemes: Option<Vec<Spanned<Choice<Scheme>>>>,
     /// The name of a header beside `Authorization`.
     #[schemars(extend("examples" = ["x-token"]))]
     pub(in crate::policy) header: Option<Spanned<String>>,
@@ -254,8 +253,7 @@ pub(in crate::policy) struct RawToken {
     pub(in crate::policy) forward: bool,
     /// What becomes of an `Authorization` field that holds no token, where one is optional: `drop`
     /// takes it out, `forward` lets the upstream see it. Default: drop.
-    #[schemars(extend("enum" = ["drop", "forward"]))]
-    pub(in crate::policy) other_schemes: Option<Spanned<String>>,
+    pub(in crate::policy) other_schemes: Option<Spanned<Choice<OtherSchemes>>>,
 }
 
 /// What the upstream is told about a good token.

@@ -3,8 +3,15 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::shape;
-use crate::yaml::{Node, Spanned};
+use super::{
+    keywords::{Algorithm, Mode, OnStoreFull, RefundedCallers, WindowStart},
+    shape,
+};
+use crate::{
+    limit::Fallback,
+    policy::OnMissing,
+    yaml::{Choice, Node, Spanned},
+};
 
 /// A limit: what it is counted per, how much and how, and when it counts.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -25,8 +32,7 @@ pub(in crate::policy) struct RawLimit {
     pub(in crate::policy) ipv6_prefix: Option<Spanned<u8>>,
     /// What becomes of a request that lacks what is counted by, such as the header: `skip` does not
     /// count it, `deny` refuses it. Default: skip.
-    #[schemars(extend("enum" = ["skip", "deny"]))]
-    pub(in crate::policy) on_missing: Option<Spanned<String>>,
+    pub(in crate::policy) on_missing: Option<Spanned<Choice<OnMissing>>>,
 
     // The fields of [`RawMeasure`].
     /// How much in which time: `5000/hour`, a list of up to 4 such that all hold, or `unlimited`;
@@ -37,13 +43,11 @@ pub(in crate::policy) struct RawLimit {
     /// without bursts at its ends; `sliding_log`: exact, remembering each request; `token_bucket`:
     /// a bucket that fills again; `gcra`: evenly spaced; `concurrency`: requests at once, with
     /// `concurrent`. Default: fixed_window, or concurrency if there is `concurrent`.
-    #[schemars(extend("enum" = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra", "concurrency"]))]
-    pub(in crate::policy) algorithm: Option<Spanned<String>>,
+    pub(in crate::policy) algorithm: Option<Spanned<Choice<Algorithm>>>,
     /// For `fixed_window`: where windows begin. `first_request`: with the first request; `epoch`:
     /// at multiples of their length since 1970; `calendar`: with the hour, the day, the month.
     /// Default: first_request.
-    #[schemars(extend("enum" = ["first_request", "epoch", "calendar"]))]
-    pub(in crate::policy) align: Option<Spanned<String>>,
+    pub(in crate::policy) align: Option<Spanned<Choice<WindowStart>>>,
     /// For `align: calendar`: whose calendar, such as Europe/Berlin. Default: UTC.
     #[schemars(extend("examples" = ["Europe/Berlin"]))]
     pub(in crate::policy) timezone: Option<Spanned<String>>,
@@ -85,21 +89,18 @@ pub(in crate::policy) struct RawLimit {
     pub(in crate::policy) count_when: Option<Spanned<RawCountWhen>>,
     /// `enforce`: deny what does not fit. `shadow`: count and tell, and never deny. Default:
     /// enforce.
-    #[schemars(extend("enum" = ["enforce", "shadow"]))]
-    pub(in crate::policy) mode: Option<Spanned<String>>,
+    pub(in crate::policy) mode: Option<Spanned<Choice<Mode>>>,
     /// So many of a hundred callers, the same ones as long as the store's key secret is the same, are
     /// denied what does not fit. Default: 100.
     #[schemars(range(min = 0, max = 100))]
     pub(in crate::policy) enforce_percent: Option<Spanned<u8>>,
     /// What becomes of a request if the store does not answer. `local`: it is decided in the
     /// process; `open`: as if there were no such limit; `closed`: it is refused. Default: local.
-    #[schemars(extend("enum" = ["local", "open", "closed"]))]
-    pub(in crate::policy) on_store_error: Option<Spanned<String>>,
+    pub(in crate::policy) on_store_error: Option<Spanned<Choice<Fallback>>>,
     /// What becomes of a request if the process has no room for another counter. `open`: as if there
     /// were no such limit; `closed`: it is refused. Default: open while Redis does not answer, and
     /// closed where counters are in the process anyway.
-    #[schemars(extend("enum" = ["open", "closed"]))]
-    pub(in crate::policy) on_store_full: Option<Spanned<String>>,
+    pub(in crate::policy) on_store_full: Option<Spanned<Choice<OnStoreFull>>>,
     /// Another measure, tried out beside this one: what it would deny is counted and told, and
     /// never denied. What it does not say is as the limit says.
     #[schemars(extend("examples" = [{ "rate": "5000/hour" }]))]
@@ -132,13 +133,11 @@ pub(in crate::policy) struct RawMeasure {
     /// without bursts at its ends; `sliding_log`: exact, remembering each request; `token_bucket`:
     /// a bucket that fills again; `gcra`: evenly spaced; `concurrency`: requests at once, with
     /// `concurrent`. Default: fixed_window, or concurrency if there is `concurrent`.
-    #[schemars(extend("enum" = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra", "concurrency"]))]
-    pub(in crate::policy) algorithm: Option<Spanned<String>>,
+    pub(in crate::policy) algorithm: Option<Spanned<Choice<Algorithm>>>,
     /// For `fixed_window`: where windows begin. `first_request`: with the first request; `epoch`:
     /// at multiples of their length since 1970; `calendar`: with the hour, the day, the month.
     /// Default: first_request.
-    #[schemars(extend("enum" = ["first_request", "epoch", "calendar"]))]
-    pub(in crate::policy) align: Option<Spanned<String>>,
+    pub(in crate::policy) align: Option<Spanned<Choice<WindowStart>>>,
     /// For `align: calendar`: whose calendar, such as Europe/Berlin. Default: UTC.
     #[schemars(extend("examples" = ["Europe/Berlin"]))]
     pub(in crate::policy) timezone: Option<Spanned<String>>,
@@ -209,8 +208,7 @@ pub(in crate::policy) struct RawRefund {
     pub(in crate::policy) status: Option<Vec<Node>>,
     /// Who is given back: `authenticated`, only who showed a good token, or `all`. Left out: 304 is
     /// for the authenticated, other statuses are for all.
-    #[schemars(extend("enum" = ["authenticated", "all"]))]
-    pub(in crate::policy) callers: Option<Spanned<String>>,
+    pub(in crate::policy) callers: Option<Spanned<Choice<RefundedCallers>>>,
     /// How much may be given back: a share, `1%` to `100%`, of what can be used in a window, for each
     /// window. Left out: everything.
     #[schemars(extend("examples" = ["50%"]))]

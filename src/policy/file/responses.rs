@@ -3,7 +3,13 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::yaml::Spanned;
+use crate::{
+    policy::HeaderProfile,
+    yaml::{Choice, Spanned},
+};
+
+/// Statuses that a denial may have.
+pub(in crate::policy) const DENIED_STATUSES: [u16; 2] = [429, 403];
 
 /// What clients are told.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -11,10 +17,9 @@ use crate::yaml::Spanned;
 pub(in crate::policy) struct RawResponses {
     /// Which limit headers responses have: `github` (x-ratelimit-*), `ietf` (RateLimit and
     /// RateLimit-Policy), `both` or `none`. Default: github.
-    #[schemars(extend("enum" = ["github", "ietf", "both", "none"]))]
-    pub(in crate::policy) headers: Option<Spanned<String>>,
+    pub(in crate::policy) headers: Option<Spanned<Choice<HeaderProfile>>>,
     /// The status of a denial: 429, or 403 as GitHub has it. Default: 429.
-    #[schemars(extend("enum" = [429, 403]))]
+    #[schemars(extend("enum" = DENIED_STATUSES))]
     pub(in crate::policy) denied_status: Option<Spanned<u16>>,
     /// Where the API's limits are explained; denials name it.
     #[schemars(extend("examples" = ["https://docs.example.com/limits"]))]

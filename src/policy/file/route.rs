@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::shape;
-use crate::yaml::{Entries, Node, Spanned};
+use crate::yaml::{Entries, Node, Size, Spanned};
 
 /// A route.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -47,7 +47,7 @@ pub(in crate::policy) struct RawRoute {
     pub(in crate::policy) cost: Option<Node>,
     /// What a request's body may have at most: a number of bytes, or with a unit, such as 10MiB.
     /// More is answered 413. Left out: any size.
-    #[schemars(with = "Option<shape::Bytes>")]
+    #[schemars(with = "Option<Size>", extend("examples" = ["10MiB", 1048576]))]
     pub(in crate::policy) max_body: Option<Node>,
     /// Whether pages of other origins may read responses, or `off`. Left out: as the policy's `cors`
     /// says.

@@ -5,7 +5,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::shape;
-use crate::yaml::{Node, Spanned};
+use crate::{
+    policy::{Balance, Protocol, Sharing},
+    yaml::{Choice, Node, Spanned},
+};
 
 /// A group of servers that can stand in for each other.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -17,13 +20,11 @@ pub(in crate::policy) struct RawUpstream {
     pub(in crate::policy) servers: Spanned<Vec<Node>>,
     /// The version of HTTP that they are spoken to in: `http1`, or `h2`, as gRPC needs it. Default:
     /// http1.
-    #[schemars(extend("enum" = ["http1", "h2"]))]
-    pub(in crate::policy) protocol: Option<Spanned<String>>,
+    pub(in crate::policy) protocol: Option<Spanned<Choice<Protocol>>>,
     /// Which server gets a request. `least_loaded`: of two that are drawn at random, the one with
     /// less to do; `round_robin`: one after the other; `caller`: always the same one for a caller.
     /// Default: least_loaded.
-    #[schemars(extend("enum" = ["least_loaded", "round_robin", "caller"]))]
-    pub(in crate::policy) balance: Option<Spanned<String>>,
+    pub(in crate::policy) balance: Option<Spanned<Choice<Balance>>>,
     /// For servers with `https://`: whom to trust, and what to show. Left out: the authorities of
     /// the platform, and no certificate.
     #[schemars(extend("examples" = [{ "ca_file": "../keys/ca.pem" }]))]
@@ -46,8 +47,7 @@ pub(in crate::policy) struct RawUpstream {
     /// get scarce. `address`: an address, or a network of 64 bits in IPv6, gets one of the last
     /// eighth only while it uses fewer than are free, and waits otherwise; fewer than eight are not
     /// shared out. `off`: whoever comes first gets them. Default: address.
-    #[schemars(extend("enum" = ["address", "off"]))]
-    pub(in crate::policy) shares: Option<Spanned<String>>,
+    pub(in crate::policy) shares: Option<Spanned<Choice<Sharing>>>,
     /// When a request is tried again, at another server if there is one, or `off`. Only requests
     /// without a body whose method may be repeated are, and those that were never sent.
     #[schemars(with = "Option<shape::Retries>")]
