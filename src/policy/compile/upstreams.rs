@@ -79,7 +79,9 @@ impl Compiler<'_> {
             idle_timeout: idle_timeout?,
             keep_alive: keep_alive?,
             resolve_every: resolve_every?,
-            ..defaults
+            name: defaults.name,
+            own_headers: defaults.own_headers,
+            group: defaults.group,
         })
     }
 

@@ -208,7 +208,7 @@ impl<'p> LimitPair<'p> {
                 because.extend(other_counting(&before.quota, &after.quota));
                 (Fate::Fresh, because, "all begin anew, what was used is forgotten".to_owned())
             }
-            (Some(before), Some(after)) if before.quota == after.quota => {
+            (Some(before), Some(after)) if is_same_amount(before, after) => {
                 (Fate::Kept, Vec::new(), String::new())
             }
             (Some(before), Some(after)) => {
@@ -244,6 +244,14 @@ impl<'p> LimitPair<'p> {
         }
         groups.finish_for(of)
     }
+}
+
+/// Whether an allowance that keeps its counter allows as much as before.
+fn is_same_amount(before: &Allowance, after: &Allowance) -> bool {
+    // Named one by one, so that a new field cannot be forgotten here. Those that are left out follow
+    // from the quota, or are compared with the limit's `refund`.
+    let Allowance { quota, id: _, limit: _, name: _, window_secs: _, refunds: _ } = before;
+    *quota == after.quota
 }
 
 /// By how much of an address a limit counts, if it counts by addresses.

@@ -7,8 +7,8 @@ use crate::{
     identity::{Caller, CallerKey, ClaimRules, IdentityRules, TierSource, Tiers},
     limit::{Align, FixedWindow, Quota, WhenFull},
     policy::{
-        AcceptedIssuers, Auth, Cors, Cost, Enforcement, HeaderEdits, HostPattern, KeyPart,
-        OriginPattern, Origins, Per, Period, Policy, Preflight, Refund, Statuses,
+        AcceptedIssuers, Auth, CallerName, Cors, Cost, Enforcement, HeaderEdits, HostPattern,
+        KeyPart, OriginPattern, Origins, Per, Period, Policy, Preflight, Refund, Statuses,
     },
 };
 
@@ -110,6 +110,14 @@ pub(crate) fn key_part(part: &KeyPart) -> String {
     }
 }
 
+/// A caller, with the issuer where the policy knows several.
+pub(super) fn caller(name: &CallerName, policy: &Policy) -> String {
+    match name.issuer.and_then(|at| policy.identity.issuer(at)) {
+        Some(issuer) => format!("{issuer}/{name}"),
+        None => name.to_string(),
+    }
+}
+
 /// What callers are told apart by.
 pub(crate) fn caller_key(key: &CallerKey) -> String {
     match key {
@@ -184,31 +192,32 @@ pub(crate) fn issuer(rules: &IdentityRules, at: usize) -> String {
 
 /// What a request costs.
 pub(super) fn cost(cost: &Cost) -> String {
-    let methods = cost.by_method.iter().map(|(method, units)| format!("{method} {units}"));
+    let Cost { by_method, default, from_response_header, abandoned } = cost;
+    let methods = by_method.iter().map(|(method, units)| format!("{method} {units}"));
     let mut words: Vec<String> = methods.collect();
     words.push(match words.is_empty() {
-        true => cost.default.to_string(),
-        false => format!("others {}", cost.default),
+        true => default.to_string(),
+        false => format!("others {default}"),
     });
-    if let Some(header) = &cost.from_response_header {
+    if let Some(header) = from_response_header {
         words.push(format!("then as {header} says"));
-        words.extend(cost.abandoned.map(|units| format!("{units} if abandoned")));
+        words.extend(abandoned.map(|units| format!("{units} if abandoned")));
     }
     list(words)
 }
 
 /// Which responses are given back.
 pub(super) fn refund(refund: &Refund) -> String {
-    let all = refund.everybody;
-    let statuses = match (all == Statuses::default(), refund.authenticated == all) {
+    let Refund { everybody: all, authenticated, at_most } = refund;
+    let statuses = match (*all == Statuses::default(), authenticated == all) {
         (true, true) => "none".into(),
-        (true, false) => format!("{} to the authenticated", statuses(&refund.authenticated)),
-        (false, true) => statuses(&all),
+        (true, false) => format!("{} to the authenticated", statuses(authenticated)),
+        (false, true) => statuses(all),
         (false, false) => {
-            format!("{}; to the authenticated {}", statuses(&all), statuses(&refund.authenticated))
+            format!("{}; to the authenticated {}", statuses(all), statuses(authenticated))
         }
     };
-    match refund.at_most {
+    match at_most {
         Some(percent) => format!("{statuses}; at most {percent}%"),
         None => statuses,
     }
@@ -255,11 +264,13 @@ fn reader_words(cors: &Cors) -> Vec<String> {
         OriginPattern::Exact(origin) => origin.to_string(),
         OriginPattern::Below { scheme, suffix } => format!("{scheme}*{suffix}"),
     };
-    let mut words: Vec<String> = match &cors.origins {
+    // The preflight is not about reading.
+    let Cors { origins, credentials, preflight: _ } = cors;
+    let mut words: Vec<String> = match origins {
         Origins::Any => vec!["*".into()],
         Origins::Listed(patterns) => patterns.iter().map(origin).collect(),
     };
-    words.extend(cors.credentials.then(|| "with credentials".into()));
+    words.extend(credentials.then(|| "with credentials".into()));
     words
 }
 
@@ -285,9 +296,10 @@ pub(super) fn cors(cors: &Cors) -> String {
 
 /// Which fields are changed, without their values.
 pub(super) fn header_edits(edits: &HeaderEdits) -> String {
-    let removed = edits.remove.iter().map(|name| format!("remove {name}"));
-    let set = edits.set.iter().map(|(name, _)| format!("set {name}"));
-    let added = edits.add.iter().map(|(name, _)| format!("add {name}"));
+    let HeaderEdits { remove, set, add } = edits;
+    let removed = remove.iter().map(|name| format!("remove {name}"));
+    let set = set.iter().map(|(name, _)| format!("set {name}"));
+    let added = add.iter().map(|(name, _)| format!("add {name}"));
     list(removed.chain(set).chain(added))
 }
 
