@@ -7,6 +7,7 @@ mod cors;
 mod identity;
 mod keywords;
 mod limit;
+mod measure;
 mod responses;
 mod route;
 mod shape;
@@ -32,7 +33,8 @@ pub(super) use self::{
     keywords::{
         Algorithm, AuthMode, Mode, OnStoreFull, PreflightMode, RefundedCallers, WindowStart,
     },
-    limit::{RawLimit, RawMeasure, RawOverride, RawRefill, RawRefund, RawToldCost},
+    limit::{RawLimit, RawOverride, RawRefund, RawToldCost},
+    measure::{RawMeasure, RawRefill},
     responses::{DENIED_STATUSES, RawResponses},
     route::{RawHeaderEdits, RawRoute},
     upstream::{RawEjection, RawHealthCheck, RawRetries, RawServer, RawUpstream, RawUpstreamTls},
