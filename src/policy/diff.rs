@@ -151,9 +151,9 @@ impl PolicyDifference {
             responses: _,     // responses
             cors: _,          // responses
             core: _,          // responses
-            tests: _,         // nothing to requests
-            warnings: _,      // nothing to requests
-            notes: _,         // nothing to requests
+            tests: _,         // changes no request
+            warnings: _,      // changes no request
+            notes: _,         // changes no request
         } = new;
         let routing = routing::routing(old, new);
         PolicyDifference {

@@ -102,7 +102,8 @@ impl Compiler<'_> {
                 "write a larger `repeat`, or a smaller number here",
             );
         }
-        let (given, expect) = (self.given(given, context), self.expect(expect, context));
+        let given = self.given(given, context);
+        let expect = self.expect(expect, context);
         Some(Case {
             name: name.as_ref().map(|name| name.value.as_str().into()),
             // Only its place is wanted: nothing is wrong with it.
@@ -278,7 +279,8 @@ impl Compiler<'_> {
             let message = format!("no API key has the id `{}`", raw.value);
             self.refuse(raw.span, message, "write the part of a key before its dot");
         }
-        let (at, key) = (identity.api_keys_at(), key?);
+        let at = identity.api_keys_at();
+        let key = key?;
         Some(Ok(VerifiedToken::vouched(at, key.claims.clone(), key.expires)))
     }
 

@@ -106,7 +106,8 @@ impl Compiler<'_> {
         fn listed(raw: &Option<Spanned<Vec<Spanned<String>>>>) -> &[Spanned<String>] {
             raw.as_ref().map_or(&[], |listed| &listed.value)
         }
-        let (methods, headers) = (listed(&raw.methods), listed(&raw.headers));
+        let methods = listed(&raw.methods);
+        let headers = listed(&raw.headers);
         for everything in methods.iter().chain(headers).filter(|word| word.value == "*") {
             let help = "leave the list out: then it is what the page asks for";
             self.refuse(everything.span, "`*` is not taken here", help);
@@ -147,7 +148,8 @@ fn parse_origin(text: &str) -> Option<OriginPattern> {
     let scheme = format!("{scheme}://");
     // Whether it is one.
     format!("{scheme}host").parse::<Uri>().ok()?;
-    let (wildcard, name) = (if below.is_some() { "*." } else { "" }, host.as_str());
+    let wildcard = if below.is_some() { "*." } else { "" };
+    let name = host.as_str();
     if scheme.contains(|c: char| c.is_ascii_uppercase())
         || format!("{scheme}{wildcard}{name}{port}") != text
     {

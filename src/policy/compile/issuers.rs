@@ -172,7 +172,7 @@ impl Compiler<'_> {
             }
         };
         if let KeySource::Url | KeySource::Discovery = source {
-            return self.remote_keys(raw, (place, source), algorithms);
+            return self.remote_keys(raw, place, source, algorithms);
         }
         self.refuse_without_url(raw);
         if self.is_by_name(place) {
@@ -221,7 +221,8 @@ impl Compiler<'_> {
     fn remote_keys(
         &mut self,
         raw: &RawIssuer,
-        (place, source): (&Spanned<String>, KeySource),
+        place: &Spanned<String>,
+        source: KeySource,
         algorithms: &[Algorithm],
     ) -> Option<IssuerKeys> {
         for (name, algorithm) in raw.algorithms.iter().zip(algorithms) {
@@ -245,7 +246,7 @@ impl Compiler<'_> {
             _ => place.value.clone(),
         };
         let access = Access { allow_http: raw.allow_http, ca_file: raw.ca_file.as_ref() };
-        let endpoint = self.endpoint((&url, place), &access, timeout?)?;
+        let endpoint = self.endpoint(&url, place, &access, timeout?)?;
         let location = match source {
             KeySource::Discovery => {
                 Location::Discovery { issuer: raw.issuer.value.clone(), endpoint }
@@ -281,7 +282,8 @@ impl Compiler<'_> {
     /// A server of an issuer: `url`, which the policy says at `place`.
     fn endpoint(
         &mut self,
-        (url, place): (&str, &Spanned<String>),
+        url: &str,
+        place: &Spanned<String>,
         access: &Access<'_>,
         timeout: Duration,
     ) -> Option<Endpoint> {
@@ -309,7 +311,7 @@ impl Compiler<'_> {
         let cache = self.within(raw.cache.as_ref(), 60, DAY);
         let claims = self.claim_rules(&raw.audience, &raw.required_claims, &raw.claim_names);
         let access = Access { allow_http: raw.allow_http, ca_file: raw.ca_file.as_ref() };
-        let endpoint = self.endpoint((&raw.url.value, &raw.url), &access, timeout?)?;
+        let endpoint = self.endpoint(&raw.url.value, &raw.url, &access, timeout?)?;
         Some(Introspection {
             // Not by the URL: callers stay who they are when it moves.
             id: format!("introspection:{}", name.map_or(INTROSPECTION, |name| &name.value)).into(),

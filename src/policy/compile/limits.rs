@@ -36,8 +36,13 @@ impl Compiler<'_> {
         let per = self.per(raw, issuers);
         let refund = self.refund(raw);
         let refunds = refund.as_ref().and_then(|refund| refund.at_most);
-        let (limit, place) = (name.as_str(), name.span);
-        let owner = Owner { limit, tier: None, is_candidate: false, refunds, place };
+        let owner = Owner {
+            limit: name.as_str(),
+            tier: None,
+            is_candidate: false,
+            refunds,
+            place: name.span,
+        };
         let measure = self.measure(&raw.measure(), name.span, tiers);
         let rates = measure.and_then(|measure| self.for_each_tier(&measure, owner, tiers));
         let candidate = match &raw.candidate {
@@ -93,7 +98,8 @@ impl Compiler<'_> {
         owner: Owner<'_>,
         tiers: &Tiers,
     ) -> Option<Vec<Allowances>> {
-        let (own, base) = (&candidate.value, limit.measure());
+        let own = &candidate.value;
+        let base = limit.measure();
         if own.rate.is_none() && own.refill.is_none() && own.concurrent.is_none() {
             let help = if base.concurrent.is_some() { "concurrent: 20" } else { "rate: 5000/hour" };
             let message = "a candidate without a rate";

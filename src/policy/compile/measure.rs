@@ -27,7 +27,7 @@ pub(super) enum Measure {
     Rates {
         /// Never empty, the shortest window first; `unlimited` only alone.
         rates: ByTier<Vec<Spanned<Rate>>>,
-        way: Way,
+        algorithm: RateAlgorithm,
     },
     Refill {
         capacity: ByTier<Spanned<Units>>,
@@ -42,8 +42,8 @@ pub(super) enum Measure {
     },
 }
 
-/// How rates are counted.
-pub(super) enum Way {
+/// The algorithm that counts rates, with its own fields.
+pub(super) enum RateAlgorithm {
     FixedWindow(Alignment),
     SlidingWindow,
     SlidingLog,
@@ -88,8 +88,8 @@ impl Compiler<'_> {
             (None, Some(refill), None) => self.refill(raw, refill, tiers),
             (None, None, Some(rate)) => {
                 let rates = self.by_tier(rate, "rate", tiers, Self::rates);
-                let way = self.way(raw, algorithm, tiers);
-                Some(Measure::Rates { rates: rates?, way: way? })
+                let algorithm = self.rate_algorithm(raw, algorithm, tiers);
+                Some(Measure::Rates { rates: rates?, algorithm: algorithm? })
             }
             (None, None, None) => {
                 self.refuse(
@@ -236,20 +236,25 @@ impl Compiler<'_> {
         })
     }
 
-    fn way(&mut self, raw: &RawMeasure, algorithm: Algorithm, tiers: &Tiers) -> Option<Way> {
+    fn rate_algorithm(
+        &mut self,
+        raw: &RawMeasure,
+        algorithm: Algorithm,
+        tiers: &Tiers,
+    ) -> Option<RateAlgorithm> {
         let mut number = |node: &Option<Node>, what: &str| match node {
             None => Some(None),
             Some(node) => self.by_tier(node, what, tiers, Self::some).map(Some),
         };
         match algorithm {
-            Algorithm::FixedWindow => self.alignment(raw).map(Way::FixedWindow),
-            Algorithm::SlidingWindow => Some(Way::SlidingWindow),
-            Algorithm::SlidingLog => Some(Way::SlidingLog),
+            Algorithm::FixedWindow => self.alignment(raw).map(RateAlgorithm::FixedWindow),
+            Algorithm::SlidingWindow => Some(RateAlgorithm::SlidingWindow),
+            Algorithm::SlidingLog => Some(RateAlgorithm::SlidingLog),
             Algorithm::TokenBucket => {
                 let capacity = number(&raw.capacity, "capacity")?;
-                Some(Way::TokenBucket { capacity, strict: is_strict(raw) })
+                Some(RateAlgorithm::TokenBucket { capacity, strict: is_strict(raw) })
             }
-            Algorithm::Gcra => Some(Way::Gcra { burst: number(&raw.burst, "burst")? }),
+            Algorithm::Gcra => Some(RateAlgorithm::Gcra { burst: number(&raw.burst, "burst")? }),
             Algorithm::Concurrency => None,
         }
     }

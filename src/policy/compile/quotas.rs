@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Compiler,
-    measure::{Alignment, Measure, Units, Way},
+    measure::{Alignment, Measure, RateAlgorithm, Units},
     tiers::ByTier,
 };
 use crate::{
@@ -41,8 +41,8 @@ struct TierRate {
     span: Span,
 }
 
-/// A quota and what tells its counters apart from others of the limit.
-struct Counted {
+/// A quota, with the tag that separates its counters from others of the limit.
+struct TaggedQuota {
     quota: Quota,
     /// The algorithm and its alignment.
     tag: String,
@@ -54,16 +54,22 @@ impl Compiler<'_> {
     /// What the owner may use. Empty: without limit.
     pub(super) fn allowances(&mut self, measure: &Measure, owner: Owner<'_>) -> Option<Allowances> {
         let counted = match measure {
-            Measure::Rates { rates, way } => self.counted_rates(rates, way, owner)?,
+            Measure::Rates { rates, algorithm } => self.counted_rates(rates, algorithm, owner)?,
             Measure::Refill { capacity, amount, interval, strict } => {
                 match self.of_owner(capacity, "capacity", owner)?.value {
                     Units::Unlimited => Vec::new(),
                     Units::Limited(capacity) => {
-                        let (refill, interval, strict) = (*amount, *interval, *strict);
-                        let bucket = TokenBucket { capacity, refill, interval, strict };
-                        let period = Some(Period::Length(interval));
-                        let (quota, tag) = (Quota::TokenBucket(bucket), "token_bucket".to_owned());
-                        vec![Counted { quota, tag, period }]
+                        let bucket = TokenBucket {
+                            capacity,
+                            refill: *amount,
+                            interval: *interval,
+                            strict: *strict,
+                        };
+                        vec![TaggedQuota {
+                            quota: Quota::TokenBucket(bucket),
+                            tag: "token_bucket".to_owned(),
+                            period: Some(Period::Length(*interval)),
+                        }]
                     }
                 }
             }
@@ -83,8 +89,8 @@ impl Compiler<'_> {
         Some(named.collect())
     }
 
-    fn allowance(&self, counted: Counted, name: String, owner: Owner<'_>) -> Allowance {
-        let Counted { quota, tag, period } = counted;
+    fn allowance(&self, counted: TaggedQuota, name: String, owner: Owner<'_>) -> Allowance {
+        let TaggedQuota { quota, tag, period } = counted;
         let tag = if owner.is_candidate { format!("candidate {tag}") } else { tag };
         let follows_calendar =
             matches!(&quota, Quota::FixedWindow(FixedWindow { align: Align::Calendar(_), .. }));
@@ -129,9 +135,9 @@ impl Compiler<'_> {
     fn counted_rates(
         &mut self,
         rates: &ByTier<Vec<Spanned<Rate>>>,
-        way: &Way,
+        algorithm: &RateAlgorithm,
         owner: Owner<'_>,
-    ) -> Option<Vec<Counted>> {
+    ) -> Option<Vec<TaggedQuota>> {
         let rates: Vec<TierRate> = self
             .of_owner(rates, "rate", owner)?
             .iter()
@@ -142,9 +148,11 @@ impl Compiler<'_> {
                 }
             })
             .collect();
-        let room = match way {
-            Way::Gcra { burst: Some(burst) } => Some((burst, "burst")),
-            Way::TokenBucket { capacity: Some(capacity), .. } => Some((capacity, "capacity")),
+        let room = match algorithm {
+            RateAlgorithm::Gcra { burst: Some(burst) } => Some((burst, "burst")),
+            RateAlgorithm::TokenBucket { capacity: Some(capacity), .. } => {
+                Some((capacity, "capacity"))
+            }
             _ => None,
         };
         let room = match room {
@@ -161,27 +169,32 @@ impl Compiler<'_> {
             }
             _ => None,
         };
-        let counted: Vec<Option<Counted>> =
-            rates.iter().map(|rate| self.counted_rate(rate, room, way)).collect();
+        let counted: Vec<Option<TaggedQuota>> =
+            rates.iter().map(|rate| self.counted_rate(rate, room, algorithm)).collect();
         counted.into_iter().collect()
     }
 
     /// A rate by its algorithm; `room` is what may come at once, if that is written.
-    fn counted_rate(&mut self, rate: &TierRate, room: Option<u32>, way: &Way) -> Option<Counted> {
+    fn counted_rate(
+        &mut self,
+        rate: &TierRate,
+        room: Option<u32>,
+        algorithm: &RateAlgorithm,
+    ) -> Option<TaggedQuota> {
         let limit = rate.limit;
         // What may never come may not come at once either.
         let room = if limit == 0 { 0 } else { room.unwrap_or(limit) };
-        let (quota, tag) = match way {
-            Way::FixedWindow(alignment) => {
+        let (quota, tag) = match algorithm {
+            RateAlgorithm::FixedWindow(alignment) => {
                 let (align, tag) = self.align(rate, alignment)?;
                 (Quota::FixedWindow(FixedWindow { limit, align }), tag)
             }
-            Way::SlidingWindow => {
+            RateAlgorithm::SlidingWindow => {
                 let window = SlidingWindow::new(limit, self.length(rate)?);
                 let window = self.exact(window, rate, "sliding_window")?;
                 (Quota::SlidingWindow(window), "sliding_window".into())
             }
-            Way::SlidingLog => {
+            RateAlgorithm::SlidingLog => {
                 let window = self.length(rate)?;
                 if limit > SlidingLog::MAX_LIMIT {
                     let most = SlidingLog::MAX_LIMIT;
@@ -193,18 +206,19 @@ impl Compiler<'_> {
                 }
                 (Quota::SlidingLog(SlidingLog { limit, window }), "sliding_log".into())
             }
-            Way::TokenBucket { strict, .. } => {
-                let (interval, strict) = (self.length(rate)?, *strict);
+            RateAlgorithm::TokenBucket { strict, .. } => {
+                let interval = self.length(rate)?;
+                let strict = *strict;
                 let bucket = TokenBucket { capacity: room, refill: limit, interval, strict };
                 (Quota::TokenBucket(bucket), "token_bucket".into())
             }
-            Way::Gcra { .. } => {
+            RateAlgorithm::Gcra { .. } => {
                 // A cost above the burst is never admitted, so none is larger.
                 let meter = Gcra::new(limit, self.length(rate)?, room, room);
                 (Quota::Gcra(self.exact(meter, rate, "gcra")?), "gcra".into())
             }
         };
-        Some(Counted { quota, tag, period: Some(rate.period) })
+        Some(TaggedQuota { quota, tag, period: Some(rate.period) })
     }
 
     /// Where a fixed window begins and ends, and what tells it apart from windows that begin
@@ -270,7 +284,7 @@ impl Compiler<'_> {
         limit: Spanned<Units>,
         lease: Duration,
         retry_after: Duration,
-    ) -> Option<Vec<Counted>> {
+    ) -> Option<Vec<TaggedQuota>> {
         let (Units::Limited(number), most) = (limit.value, Concurrency::MAX_LIMIT) else {
             return Some(Vec::new());
         };
@@ -283,7 +297,7 @@ impl Compiler<'_> {
             return None;
         }
         let quota = Quota::Concurrency(Concurrency { limit: number, lease, retry_after });
-        Some(vec![Counted { quota, tag: "concurrency".into(), period: None }])
+        Some(vec![TaggedQuota { quota, tag: "concurrency".into(), period: None }])
     }
 }
 

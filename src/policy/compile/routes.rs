@@ -43,7 +43,8 @@ impl Compiler<'_> {
         raw: &Spanned<RawRoute>,
         context: &RouteContext<'_>,
     ) -> Option<(Matcher, Route)> {
-        let (route, names) = (&raw.value, context.names);
+        let route = &raw.value;
+        let names = context.names;
         let host = match &route.matcher.host {
             None => None,
             Some(host) => Some(self.route_host(host, context.hosts)?),

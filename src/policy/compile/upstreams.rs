@@ -95,8 +95,7 @@ impl Compiler<'_> {
         for node in &raw.value {
             let Some(written) = self.server(node) else { continue };
             let same = |other: &WrittenServer| {
-                let (own, other) = (&written.server, &other.server);
-                own.host == other.host && own.port == other.port
+                written.server.host == other.server.host && written.server.port == other.server.port
             };
             if servers.iter().any(same) {
                 let message = format!("server `{}` appears twice", written.server);

@@ -21,7 +21,8 @@ use crate::{
 /// Who is calling, and how that is found out.
 pub(super) fn identity(old: &Policy, new: &Policy) -> Vec<Change> {
     let is_renamed = old.name != new.name;
-    let (old, new) = (&old.identity, &new.identity);
+    let old = &old.identity;
+    let new = &new.identity;
     let mut changes = issuers(old, new);
     changes.extend(renamed_callers(old, new));
     changes.extend(kinds(old, new));
@@ -188,8 +189,8 @@ fn kinds(old: &IdentityRules, new: &IdentityRules) -> Vec<Change> {
             let what = format!("tier of {}", caller.name);
             changes.extend(Change::between(what, tier(caller, old), tier(other, new)));
         } else if let Some(other) = new.callers.iter().find(|other| other.key == caller.key) {
-            let (before, after) = (caller.name.to_string(), other.name.to_string());
-            let renamed = Change::between("kind of caller", before, after);
+            let before = caller.name.to_string();
+            let renamed = Change::between("kind of caller", before, other.name.to_string());
             changes.extend(renamed.map(|change| change.meaning("counters stay")));
         }
     }
@@ -270,7 +271,8 @@ pub(super) fn access(old: &Policy, new: &Policy) -> Vec<Change> {
     for (what, before, after) in
         [("deny", &old.deny, &new.deny), ("exempt", &old.exempt, &new.exempt)]
     {
-        let (before, after) = (entries(before, old), entries(after, new));
+        let before = entries(before, old);
+        let after = entries(after, new);
         let gone = before.iter().filter(|entry| !after.contains(entry));
         changes.extend(gone.map(|entry| Change::removed(what, entry.clone())));
         let added = after.iter().filter(|entry| !before.contains(entry));
