@@ -1,4 +1,4 @@
-//! Limits and overrides as they are written.
+//! The raw structs of limits and overrides.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -20,51 +20,51 @@ with_measure! {
     #[serde(deny_unknown_fields, rename = "limit")]
     RawLimit {
         /// What it is counted per: a key or a list of up to 8 keys. A key is one of `caller`,
-        /// `client.ip`, `host`, `path`, `path.<parameter>`, `method`, `jwt.<claim>`, `header.<name>`,
-        /// `cookie.<name>`.
+        /// `client.ip`, `host`, `path`, `path.<parameter>`, `method`, `jwt.<claim>`,
+        /// `header.<name>`, `cookie.<name>`.
         #[schemars(with = "shape::Per")]
         pub(in crate::policy) per: Node,
-        /// For `client.ip`: IPv4 addresses with the same first bits are one. Default: 32, each on its
-        /// own.
+        /// For `client.ip`: IPv4 addresses with the same prefix of this length share a counter.
+        /// Default: 32, a counter for each address.
         #[schemars(range(min = 8, max = 32))]
         pub(in crate::policy) ipv4_prefix: Option<Spanned<u8>>,
-        /// For `client.ip`: IPv6 addresses with the same first bits are one. Default: 64, one
-        /// customer's network.
+        /// For `client.ip`: IPv6 addresses with the same prefix of this length share a counter.
+        /// Default: 64, one customer's network.
         #[schemars(range(min = 32, max = 128))]
         pub(in crate::policy) ipv6_prefix: Option<Spanned<u8>>,
-        /// What becomes of a request that lacks what is counted by, such as the header: `skip` does not
+        /// How a request is treated that lacks one of the keys, such as the header: `skip` does not
         /// count it, `deny` refuses it. Default: skip.
         pub(in crate::policy) on_missing: Option<Spanned<Choice<OnMissing>>>,
     }
     {
-        /// What a request costs: a number; by method, `{ GET: 1, default: 5 }`; or what the response
-        /// tells, `{ reserve: 10, from_response_header: x-query-cost }`. Default: 1.
+        /// What a request costs: a number; by method, `{ GET: 1, default: 5 }`; or as the response
+        /// reports it, `{ reserve: 10, from_response_header: x-query-cost }`. Default: 1.
         #[schemars(with = "Option<shape::Cost>")]
         pub(in crate::policy) cost: Option<Node>,
-        /// Which requests are given back what they cost. Default: those answered 304 whose sender
-        /// showed a good token. A 304 is given back to GET and HEAD with an entity tag or a past date.
+        /// Which requests are refunded. Default: those answered with 304 that had a valid token. A
+        /// 304 is refunded for GET and HEAD with an entity tag or a past date.
         #[schemars(extend("examples" = [{ "status": [304] }]))]
         pub(in crate::policy) refund: Option<Spanned<RawRefund>>,
-        /// Which responses count: a request is charged when it arrives, and given back when its response
-        /// does not count. Left out: all count.
+        /// Which responses count: a request is charged when it arrives, and refunded when its
+        /// response does not count. Left out: all count.
         #[schemars(extend("examples" = [{ "status": [401] }]))]
         pub(in crate::policy) count_when: Option<Spanned<RawCountWhen>>,
-        /// `enforce`: deny what does not fit. `shadow`: count and tell, and never deny. Default:
-        /// enforce.
+        /// `enforce`: requests over the limit are denied. `shadow`: they are counted and reported,
+        /// never denied. Default: enforce.
         pub(in crate::policy) mode: Option<Spanned<Choice<Mode>>>,
-        /// So many of a hundred callers, the same ones as long as the store's key secret is the same, are
-        /// denied what does not fit. Default: 100.
+        /// The percentage of callers for which the limit is enforced: always the same ones, as long
+        /// as the store's key secret is the same. Default: 100.
         #[schemars(range(min = 0, max = 100))]
         pub(in crate::policy) enforce_percent: Option<Spanned<u8>>,
-        /// What becomes of a request if the store does not answer. `local`: it is decided in the
-        /// process; `open`: as if there were no such limit; `closed`: it is refused. Default: local.
+        /// How a request is decided if the store does not answer. `local`: by counters of this
+        /// process; `open`: it is admitted; `closed`: it is refused. Default: local.
         pub(in crate::policy) on_store_error: Option<Spanned<Choice<Fallback>>>,
-        /// What becomes of a request if the process has no room for another counter. `open`: as if there
-        /// were no such limit; `closed`: it is refused. Default: open while Redis does not answer, and
-        /// closed where counters are in the process anyway.
+        /// How a request is decided if the process has no room for another counter. `open`: it is
+        /// admitted; `closed`: it is refused. Default: open while Redis does not answer, and closed
+        /// where the store is in the process.
         pub(in crate::policy) on_store_full: Option<Spanned<Choice<OnStoreFull>>>,
-        /// Another measure, tried out beside this one: what it would deny is counted and told, and
-        /// never denied. What it does not say is as the limit says.
+        /// Another rate, tried out beside this one: what it would deny is counted and reported,
+        /// never denied. Fields that it leaves out are those of the limit.
         #[schemars(extend("examples" = [{ "rate": "5000/hour" }]))]
         pub(in crate::policy) candidate: Option<Spanned<RawMeasure>>,
     }
@@ -89,20 +89,20 @@ impl RawLimit {
     }
 }
 
-/// Which requests are given back what they cost.
+/// Which requests are refunded.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "refund section")]
 pub(in crate::policy) struct RawRefund {
-    /// Statuses (`304`) and classes of them (`5xx`) that are given back. Default: 304. An empty
-    /// list: none.
+    /// Statuses (`304`) and classes of them (`5xx`) that are refunded. Default: 304. An empty list:
+    /// none.
     #[schemars(with = "Option<Vec<shape::Status>>")]
     #[schemars(extend("examples" = [[304]]))]
     pub(in crate::policy) status: Option<Vec<Node>>,
-    /// Who is given back: `authenticated`, only who showed a good token, or `all`. Left out: 304 is
-    /// for the authenticated, other statuses are for all.
+    /// Which callers get a refund: `authenticated`, those with a valid token, or `all`. Left out:
+    /// 304 for the authenticated, other statuses for all.
     pub(in crate::policy) callers: Option<Spanned<Choice<RefundedCallers>>>,
-    /// How much may be given back: a share, `1%` to `100%`, of what can be used in a window, for each
-    /// window. Left out: everything.
+    /// The largest refund in a window: a share, `1%` to `100%`, of what can be used in it. Left
+    /// out: unlimited.
     #[schemars(extend("examples" = ["50%"]))]
     pub(in crate::policy) at_most: Option<Spanned<String>>,
 }
@@ -117,34 +117,34 @@ pub(in crate::policy) struct RawCountWhen {
     pub(in crate::policy) status: Spanned<Vec<Node>>,
 }
 
-/// A cost that the response tells.
+/// A cost that the response reports.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "cost section")]
 pub(in crate::policy) struct RawToldCost {
-    /// What is charged until the response comes. Default: 1.
+    /// What is charged until the response arrives. Default: 1.
     #[schemars(with = "Option<shape::Count>")]
     pub(in crate::policy) reserve: Option<Node>,
     /// The response header with the cost. Clients do not see it.
     #[schemars(extend("examples" = ["x-query-cost"]))]
     pub(in crate::policy) from_response_header: Spanned<String>,
-    /// What is charged if the client hangs up and the response's head never comes: not less than the
-    /// reserve. Default: the dearest cost that responses have told on this route in the last hour or
-    /// two, else the reserve.
+    /// What is charged if the client hangs up before the head of the response arrives: not less
+    /// than the reserve. Default: the highest cost that responses on this route reported in the
+    /// last hour or two, else the reserve.
     #[schemars(with = "Option<shape::Count>")]
     pub(in crate::policy) abandoned: Option<Node>,
 }
 
 /// Another rate for one caller, or for what the limit counts by: `caller: "user:42"`, or
-/// `jwt.org: bigcorp`. Of several, all must be true of a request. What it does not say is as the
-/// limit says for tiers that it does not name.
+/// `jwt.org: bigcorp`. Of several, all must match a request. Fields that it leaves out are those of
+/// the limit for tiers that it does not name.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "override")]
 #[schemars(extend("patternProperties" = shape::override_keys()))]
 pub(in crate::policy) struct RawOverride {
-    /// Who: the name of an entry of `callers` and which one, such as `user:42`.
+    /// The caller: the name of an entry of `callers` and its value, such as `user:42`.
     #[schemars(extend("examples" = ["user:42"]))]
     pub(in crate::policy) caller: Option<Spanned<String>>,
-    /// Whose claims `jwt.<claim>` means: the name of an issuer. Needed if there are several.
+    /// The issuer of the claims in `jwt.<claim>`, by name. Needed if there are several.
     #[schemars(length(min = 1))]
     pub(in crate::policy) issuer: Option<Spanned<String>>,
     /// The name of the limit.
@@ -163,10 +163,10 @@ pub(in crate::policy) struct RawOverride {
     #[schemars(with = "Option<shape::Units>")]
     pub(in crate::policy) concurrent: Option<Node>,
     /// When it ends: the last day (`2026-12-31`, in UTC), or an instant (`2026-12-31T18:00:00Z`).
-    /// Left out: it has no end.
+    /// Left out: never.
     #[schemars(extend("examples" = ["2026-12-31"]))]
     pub(in crate::policy) until: Option<Spanned<String>>,
-    /// The reason, for the people who find it later.
+    /// The reason, for later readers.
     #[schemars(length(min = 1))]
     pub(in crate::policy) why: Spanned<String>,
 }

@@ -1,4 +1,4 @@
-//! A measure as it is written: how much, and how it is counted.
+//! The raw struct of a measure: how much, and how it is counted.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,52 +9,56 @@ use super::{
 };
 use crate::yaml::{Choice, Node, Spanned};
 
-/// Declares a struct that has the fields of a measure between its own. A candidate has nothing else,
-/// a limit has them beside other fields: serde cannot flatten one struct into another that denies
-/// unknown fields.
+/// Declares a struct that has the fields of a measure between its own. A candidate has nothing
+/// else, a limit has them beside other fields: serde cannot flatten one struct into another that
+/// denies unknown fields.
 macro_rules! with_measure {
     ($(#[$attribute:meta])* $name:ident { $($before:tt)* } { $($after:tt)* }) => {
         $(#[$attribute])*
         pub(in crate::policy) struct $name {
             $($before)*
 
-            /// How much in which time: `5000/hour`, a list of up to 4 such that all hold, or `unlimited`;
-            /// for all, or by tier: `{ anonymous: 60/hour, default: 5000/hour }`.
+            /// How much in which time: `5000/hour`, a list of up to 4 that all apply, or
+            /// `unlimited`; for all, or by tier: `{ anonymous: 60/hour, default: 5000/hour }`.
             #[schemars(with = "Option<shape::Rates>")]
             pub(in crate::policy) rate: Option<Node>,
-            /// How it is counted. `fixed_window`: so many in each window; `sliding_window`: the same
-            /// without bursts at its ends; `sliding_log`: exact, remembering each request; `token_bucket`:
-            /// a bucket that fills again; `gcra`: evenly spaced; `concurrency`: requests at once, with
-            /// `concurrent`. Default: fixed_window, or concurrency if there is `concurrent`.
+            /// How it is counted. `fixed_window`: a number in each window; `sliding_window`: the
+            /// same without bursts at window boundaries; `sliding_log`: exact, storing each
+            /// request; `token_bucket`: a bucket that refills; `gcra`: evenly spaced;
+            /// `concurrency`: requests at once, with `concurrent`. Default: fixed_window, or
+            /// concurrency if there is `concurrent`.
             pub(in crate::policy) algorithm: Option<Spanned<Choice<Algorithm>>>,
-            /// For `fixed_window`: where windows begin. `first_request`: with the first request; `epoch`:
-            /// at multiples of their length since 1970; `calendar`: with the hour, the day, the month.
-            /// Default: first_request.
+            /// For `fixed_window`: where windows begin. `first_request`: with the first request;
+            /// `epoch`: at multiples of their length since 1970; `calendar`: with the hour, the
+            /// day, the month. Default: first_request.
             pub(in crate::policy) align: Option<Spanned<Choice<WindowStart>>>,
-            /// For `align: calendar`: whose calendar, such as Europe/Berlin. Default: UTC.
+            /// For `align: calendar`: the time zone, such as Europe/Berlin. Default: UTC.
             #[schemars(extend("examples" = ["Europe/Berlin"]))]
             pub(in crate::policy) timezone: Option<Spanned<String>>,
-            /// For `gcra`: how many may come at once; for all, or by tier. Default: the number of the rate.
+            /// For `gcra`: how many may come at once; for all, or by tier. Default: the number of
+            /// the rate.
             #[schemars(with = "Option<shape::Counts>")]
             pub(in crate::policy) burst: Option<Node>,
-            /// For `token_bucket`: what the bucket holds; for all, or by tier. Default: the number of the
-            /// rate. With `refill` it is needed, and may be `unlimited`.
+            /// For `token_bucket`: the size of the bucket; for all, or by tier. Default: the number
+            /// of the rate. With `refill` it is needed, and may be `unlimited`.
             #[schemars(with = "Option<shape::Units>")]
             pub(in crate::policy) capacity: Option<Node>,
             /// For `token_bucket`, in place of `rate`: what is added to the bucket, `{ amount: 10,
             /// interval: 1s }`.
             #[schemars(with = "Option<shape::Refill>")]
             pub(in crate::policy) refill: Option<Node>,
-            /// For `token_bucket`: whether who asks an empty bucket waits anew. Default: false.
+            /// For `token_bucket`: whether a request that finds the bucket empty restarts the wait.
+            /// Default: false.
             pub(in crate::policy) strict: Option<Spanned<bool>>,
             /// In place of `rate`: how many requests at once, or `unlimited`; for all, or by tier.
             #[schemars(with = "Option<shape::Units>")]
             pub(in crate::policy) concurrent: Option<Node>,
-            /// For `concurrent`: when a request that never ends stops counting, 1s to 24h. Default: 60s.
+            /// For `concurrent`: when a request that never ends stops counting, 1s to 24h. Default:
+            /// 60s.
             #[schemars(extend("examples" = ["60s"]))]
             pub(in crate::policy) lease: Option<Spanned<String>>,
-            /// For `concurrent`: when who was denied should ask again, in whole seconds, 1s to 1h. Default:
-            /// 1s.
+            /// For `concurrent`: when a denied client should retry, in whole seconds, 1s to 1h.
+            /// Default: 1s.
             #[schemars(extend("examples" = ["1s"]))]
             pub(in crate::policy) retry_after: Option<Spanned<String>>,
 
@@ -67,8 +71,8 @@ pub(super) use with_measure;
 with_measure! {
     /// How much, and how it is counted: what a limit, a candidate and an override have in common.
     ///
-    /// What depends on the caller's tier can be written once for all tiers or by tier, with `default`
-    /// for the tiers that are not named: `{ anonymous: 60/hour, default: 5000/hour }`.
+    /// A value that depends on the caller's tier can be written once for all tiers or by tier, with
+    /// `default` for the tiers that are not named: `{ anonymous: 60/hour, default: 5000/hour }`.
     ///
     /// ```yaml
     /// { rate: 5000/hour }                                             # fixed_window
