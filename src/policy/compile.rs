@@ -100,7 +100,7 @@ struct Compiler<'d> {
     folder: &'d Path,
     document: &'d Document,
     sources: &'d Sources,
-    /// Of what says who callers are.
+    /// A digest of everything that identifies callers.
     fingerprint: Fingerprint,
     problems: Vec<Problem>,
     warnings: Vec<Warning>,
@@ -149,7 +149,7 @@ impl WrittenIssuer {
 }
 
 impl WrittenIdentity {
-    /// What routes call whoever vouches for callers, in the order of their positions.
+    /// The names of issuers, introspection and API keys in routes, in the order of their positions.
     fn issuers(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.jwt.iter().map(WrittenIssuer::name).collect();
         let others = [(&self.introspection, INTROSPECTION), (&self.api_keys, API_KEYS)];
@@ -218,7 +218,7 @@ impl Compiler<'_> {
             .filter_map(|(name, upstream)| self.upstream(name, upstream))
             .collect();
 
-        // Sections refer to what was written, sound or not: one mistake is told once.
+        // Sections refer to what was written, sound or not: one mistake is reported once.
         let written: Written = self.document.decode(&[], &mut Vec::new()).unwrap_or_default();
         let names = written.names();
 
@@ -295,7 +295,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The limit that stands for all: the one that is called so, else the first that a route charges.
+/// The limit that represents all: the one named `core`, else the first that a route charges.
 fn core(limits: &[Limit], routes: &[Route]) -> Option<usize> {
     let called = limits.iter().position(|limit| &*limit.name == "core");
     called.or_else(|| routes.iter().find_map(|route| route.limits.first().copied()))

@@ -41,7 +41,7 @@ impl Period {
 }
 
 impl fmt::Display for Period {
-    /// In one word, with the largest unit that fits: `10s`, `1h`, `2w`, `month`.
+    /// With the largest unit that fits: `10s`, `1h`, `2w`, `month`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u128, &str); 5] =
             [(604_800_000, "w"), (86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];

@@ -23,8 +23,8 @@ use crate::{
 
 /// How often one test may send its request.
 const MAX_REPEAT: u32 = 100_000;
-/// How long after another a test may be, and how long its own requests may take: the longest window,
-/// and a little more.
+/// How long after another a test may be, and how long its own requests may take: the longest
+/// window, and a little more.
 const MAX_AFTER: Duration = Duration::from_secs(400 * 86_400);
 
 /// When a test begins that does not say when: 2026-01-15T12:00:00Z.

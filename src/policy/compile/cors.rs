@@ -1,4 +1,4 @@
-//! CORS: whose pages may read responses, and what becomes of their browsers' questions.
+//! CORS: which origins may read responses, and how preflight requests are handled.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
 const DAY: Duration = Duration::from_secs(86_400);
 
 impl Compiler<'_> {
-    /// What a route says, else what the policy says; none in it: nobody says anything.
+    /// The route's CORS rules, else those of the policy; an inner none: no rules.
     pub(super) fn route_cors(
         &mut self,
         node: Option<&Node>,

@@ -1,4 +1,4 @@
-//! Callers, tokens, and what the upstream is told: the `identity` section. Who vouches for callers is
+//! Callers, token sources and forwarded claims: the `identity` section. Who vouches for callers is
 //! in `issuers`.
 
 use http::HeaderName;

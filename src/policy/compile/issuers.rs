@@ -1,4 +1,4 @@
-//! Who vouches for callers: issuers of tokens, whoever is asked about opaque ones, API keys.
+//! Issuers of tokens, introspection of opaque tokens, and API keys.
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ const MAX_KEY_FILE_BYTES: u64 = 256 * 1024;
 /// Largest file with a password that is read.
 const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
 
-/// What routes call whoever is asked about opaque tokens, and API keys, unless the policy says.
+/// The names of introspection and of API keys in routes, unless the policy names them.
 pub(super) const INTROSPECTION: &str = "introspection";
 pub(super) const API_KEYS: &str = "api_keys";
 

@@ -173,7 +173,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The key that a word probably stands for: what others call it, or a typing mistake away.
+/// The key that is probably meant: a name of other rate limiters, or a typing mistake.
 fn meant(text: &str) -> Option<&'static str> {
     let lower = text.to_ascii_lowercase();
     let known = SYNONYMS.iter().chain(&NAMED).find(|(words, _)| words.contains(&&*lower));

@@ -1,4 +1,4 @@
-//! Limits: a measure, what it is counted per, and for whom it is more than a word.
+//! Limits: a measure, what it is counted per, and for which callers it is enforced.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use crate::{
     yaml::{Choice, Entries, Problem, Span, Spanned},
 };
 
-/// Longest name that clients are told, of a limit or of one of its windows.
+/// Longest name of a limit or of one of its windows in responses.
 const MAX_NAME: usize = 64;
 
 impl Compiler<'_> {
@@ -112,8 +112,7 @@ impl Compiler<'_> {
         self.for_each_tier(&measure, owner, tiers)
     }
 
-    /// Refuses a rate in place of requests at once, and the other way round: what a response gives
-    /// back is not the same.
+    /// Refuses a rate in place of requests at once, and the reverse: refunds differ.
     pub(super) fn check_same_kind(&mut self, own: &RawMeasure, base: &RawMeasure) -> Option<()> {
         let rate = own.rate.as_ref().or(own.refill.as_ref());
         let refused = match (rate, &own.concurrent, &base.concurrent) {
@@ -171,7 +170,8 @@ impl Compiler<'_> {
         })
     }
 
-    /// Clients tell limits apart by name: a window's name is short enough, and no other limit's.
+    /// Clients distinguish limits by name: a window's name must be short and not that of another
+    /// limit.
     pub(super) fn check_window_names(&mut self, raw: &Entries<RawLimit>, limits: &[Limit]) {
         let places: HashMap<&str, Span> =
             raw.iter().map(|(name, _)| (name.as_str(), name.span)).collect();

@@ -349,8 +349,8 @@ fn is_strict(raw: &RawMeasure) -> bool {
 }
 
 impl RawMeasure {
-    /// This measure over another: what it leaves out is as `base` says, where that goes with what it
-    /// does say.
+    /// This measure over another: what it leaves out is as `base` says, where that goes with what
+    /// it does say.
     pub(super) fn over(self, base: RawMeasure) -> RawMeasure {
         let name = |raw: &RawMeasure| {
             let written = raw.algorithm.as_ref().map(|algorithm| algorithm.value.as_ref());

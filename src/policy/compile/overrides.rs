@@ -1,4 +1,4 @@
-//! Overrides: for whom, of what limit, how much and until when.
+//! Overrides: of which limit, for which callers, how much, and until when.
 
 use http::HeaderValue;
 use ipnet::IpNet;

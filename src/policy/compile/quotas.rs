@@ -31,7 +31,7 @@ pub(super) struct Owner<'o> {
     pub(super) place: Span,
 }
 
-/// What is wrong with a month by first requests. It is wrong in the same way for each tier.
+/// The message for a month that begins with the first request. It is the same for each tier.
 pub(super) const NEEDS_CALENDAR: &str = "a window of a month or a year needs `align: calendar`";
 
 /// A rate of a tier, with what else the algorithm needs to know of the tier.
@@ -221,8 +221,7 @@ impl Compiler<'_> {
         Some(TaggedQuota { quota, tag, period: Some(rate.period) })
     }
 
-    /// Where a fixed window begins and ends, and what tells it apart from windows that begin
-    /// elsewhere.
+    /// Where a fixed window begins and ends, with the tag of that alignment.
     fn align(&mut self, rate: &TierRate, alignment: &Alignment) -> Option<(Align, String)> {
         let zone = match (alignment, rate.period) {
             (Alignment::FirstRequest, Period::Length(length)) => {
@@ -332,8 +331,8 @@ fn time_of_all(quota: &Quota, period: Period) -> Duration {
     }
 }
 
-/// What may be given back: so many percent of all that can be used at once, in the time in which that
-/// comes back. Fixed windows are the same ones as the quota's.
+/// What may be given back: so many percent of all that can be used at once, in the time in which
+/// that comes back. Fixed windows are the same ones as the quota's.
 fn refund_quota(quota: &Quota, percent: u8, time_of_all: Duration) -> Quota {
     let limit = u64::from(quota.capacity()) * u64::from(percent) / 100;
     let align = match quota {

@@ -1,4 +1,4 @@
-//! Responses: what clients are told.
+//! Responses: limit headers, the status of denials, the status endpoint.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     yaml::Spanned,
 };
 
-/// Where callers can ask how they stand, if the policy does not say.
+/// The default path of the status endpoint.
 const RATE_LIMIT_PATH: &str = "/rate_limit";
 
 impl Compiler<'_> {

@@ -21,7 +21,7 @@ enum MessageKind {
 }
 
 impl Compiler<'_> {
-    /// What becomes of the path of a request that takes a route. `path` is none if it is not sound.
+    /// How a route rewrites the path of its requests. `path` is none if it is not sound.
     pub(super) fn path_rewrite(
         &mut self,
         raw: &RawRoute,

@@ -1,4 +1,4 @@
-//! Words, names, numbers and times: small things that several sections need.
+//! Keywords, names, numbers and times: values that several sections need.
 
 use std::{collections::HashSet, fmt, num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
@@ -140,7 +140,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A section in place of which there could be a word: `help` says what to write.
+    /// A section where `off` is allowed, too; `help` is the advice for other values.
     pub(super) fn section<T: DeserializeOwned>(&mut self, node: &Node, help: &str) -> Option<T> {
         match &node.value {
             Value::Mapping(_) => self.document.decode_node(node, LATER, &mut self.problems),

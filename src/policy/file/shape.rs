@@ -15,7 +15,7 @@ use crate::{policy::KeyPart, yaml::Keyword};
 const COUNT: &str = "^[0-9][0-9_]*$";
 const MOST: u32 = i32::MAX as u32;
 
-/// Types that stand for a shape: each with its name, and how its schema is made.
+/// Marker types for shapes: each with its name and its schema.
 macro_rules! shapes {
     ($($(#[$doc:meta])* $shape:ident = $name:literal, |$generator:ident| $schema:expr;)*) => {$(
         $(#[$doc])*
@@ -112,10 +112,11 @@ shapes! {
 
     /// Who gets in.
     Auth = "auth", |_generator| {
+        let modes: Vec<&str> = AuthMode::KEYWORDS.iter().map(|(keyword, _)| *keyword).collect();
         let issuers = json!({ "type": "array", "items": { "type": "string", "minLength": 1 }, "minItems": 1 });
         json_schema!({
             "anyOf": [
-                { "type": "string", "enum": AuthMode::KEYWORDS.iter().map(|(keyword, _)| *keyword).collect::<Vec<_>>() },
+                { "type": "string", "enum": modes },
                 {
                     "type": "object",
                     "properties": {
