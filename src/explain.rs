@@ -93,8 +93,9 @@ pub fn explain(
     question: &Question,
     counters: Counters,
 ) -> Result<Explanation, QuestionError> {
-    let policies = shared.policies.load_full();
-    let draft = draft(question, &policies)?;
+    let snapshot = shared.snapshot();
+    let policies = &snapshot.policies;
+    let draft = draft(question, policies)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(Default::default())?;
@@ -102,11 +103,11 @@ pub fn explain(
         match counters {
             Counters::InUse => {
                 let rehearsal = Rehearsal::of_running(Arc::clone(shared)).await;
-                rehearsal.explain(&policies, &draft).await
+                rehearsal.explain(policies, &draft).await
             }
             Counters::Fresh => {
                 let rehearsal = Rehearsal::with_fresh_counters(shared);
-                rehearsal.explain(&policies, &draft).await.without_standings()
+                rehearsal.explain(policies, &draft).await.without_standings()
             }
         }
     }))

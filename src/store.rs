@@ -12,6 +12,7 @@ mod groups;
 mod headroom;
 mod keeper;
 mod known;
+mod leases;
 mod local;
 mod lost;
 mod memo;
@@ -62,6 +63,7 @@ pub use self::{
     alone::Hindrance,
     counts::Counts,
     keeper::{Keeper, Saver, restore},
+    leases::{GrantedLease, HeldLeases, LeaseBook},
     memory::{Bounds, MemoryStore},
     moving::{Move, Obstacle},
     no_room::NoRoom,

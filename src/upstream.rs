@@ -5,6 +5,7 @@
 
 mod balance;
 mod body;
+mod destination;
 mod dial;
 mod ejection;
 mod endpoint;
@@ -50,12 +51,12 @@ use crate::{
 
 pub use self::{
     body::{ClientBody, RequestBody, RequestBodyError, UpstreamBody, UpstreamBodyError},
+    destination::{Destination, UpstreamGroups},
     endpoint::{Endpoint, Loaded},
     failure::UpstreamError,
     group::{Choice, Group},
     headers::{
         ConnectionNamesProtectedField, Forwarding, check_connection, clean_request, clean_response,
-        is_reserved,
     },
     keeper::Keeper,
     report::{EndpointReport, EndpointState, ServerReport, UpstreamReport},
@@ -129,16 +130,17 @@ impl Upstreams {
     /// [`UpstreamError`].
     pub async fn forward(
         &self,
-        upstream: &Upstream,
+        destination: Destination<'_>,
         Sender { caller, client }: Sender,
         (mut parts, body): (Parts, ClientBody),
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
+        let upstream = destination.upstream;
         let body = RequestBody::new(body, upstream);
         if !body.is_empty() && !parts.headers.contains_key(header::CONTENT_LENGTH) {
             // hyper would take a GET for one without a body.
             parts.headers.insert(header::TRANSFER_ENCODING, CHUNKED.clone());
         }
-        let way = self.ways.to(upstream)?;
+        let way = self.ways.to(destination);
         way.budget.earn(&upstream.retries);
         let mut tries = Tries::new(&upstream.retries);
         let mut request = Request::from_parts(parts, body);
@@ -189,10 +191,11 @@ impl Upstreams {
     /// [`UpstreamError`]; nothing was sent.
     pub async fn connect(
         &self,
-        upstream: &Upstream,
+        destination: Destination<'_>,
         Sender { caller, client }: Sender,
     ) -> Result<OwnConnection, UpstreamError> {
-        let way = self.ways.to(upstream)?;
+        let upstream = destination.upstream;
+        let way = self.ways.to(destination);
         way.budget.earn(&upstream.retries);
         let mut tries = Tries::new(&upstream.retries);
         let mut endpoint = way.first(caller, upstream).await?;

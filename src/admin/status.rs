@@ -178,7 +178,7 @@ pub struct RemoteKeysStatus {
 impl Status {
     pub(super) fn of(context: &Context) -> Status {
         let report = context.state.report();
-        let policies = context.shared.policies.load_full();
+        let snapshot = context.shared.snapshot();
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             phase: context.phase.get(),
@@ -193,7 +193,7 @@ impl Status {
                 more: refused.more,
             }),
             needs_restart: report.needs_restart.into_iter().map(str::to_owned).collect(),
-            policies: policies.iter().map(PolicyStatus::of).collect(),
+            policies: snapshot.policies.iter().map(PolicyStatus::of).collect(),
             store: StoreStatus::of(&context.shared.stores, context.shared.clock.now()),
             upstreams: upstreams::all(&context.shared).into_iter().map(Into::into).collect(),
             remote_keys: context.remote_keys().into_iter().map(Into::into).collect(),

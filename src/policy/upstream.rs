@@ -13,7 +13,6 @@ use http::HeaderValue;
 use rustls::pki_types::ServerName;
 
 use super::{OwnHeaders, Statuses};
-use crate::upstream::Group;
 
 /// A group of servers that can stand in for each other.
 #[derive(Clone, Debug)]
@@ -48,8 +47,18 @@ pub struct Upstream {
     pub resolve_every: Duration,
     /// Headers that mean to it what this proxy says, and never what a client does.
     pub own_headers: Arc<OwnHeaders>,
-    /// What is known about the servers. None: nobody is to be forwarded to yet.
-    pub group: Option<Arc<Group>>,
+    /// Where it is among the upstreams of all policies: what a running proxy knows about its servers
+    /// is found by this.
+    pub position: UpstreamPosition,
+}
+
+/// Where an upstream is among those of all policies. [`Policies::new`](super::Policies::new) gives it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamPosition {
+    /// Position of its policy.
+    pub policy: usize,
+    /// Its position in that policy.
+    pub upstream: usize,
 }
 
 /// A server's address.
@@ -220,7 +229,7 @@ impl Upstream {
             keep_alive: Duration::from_secs(60),
             resolve_every: Duration::from_secs(30),
             own_headers: Arc::default(),
-            group: None,
+            position: UpstreamPosition::default(),
         }
     }
 }

@@ -22,7 +22,11 @@ use super::{
     socket::Socket,
     websocket::{As, Frames, going_away},
 };
-use crate::{deadline::Deadline, response::Body, upstream::Switched};
+use crate::{
+    deadline::Deadline,
+    response::{Body, EndedTunnel},
+    upstream::Switched,
+};
 
 /// A tunnel that has not begun.
 pub(super) struct Tunnel {
@@ -112,7 +116,11 @@ impl Tunnel {
             }
         })
         .await;
-        body.end_tunnel(result.is_ok(), (up.carried, down.carried));
+        body.end_tunnel(EndedTunnel {
+            is_complete: result.is_ok(),
+            bytes_up: up.carried,
+            bytes_down: down.carried,
+        });
     }
 }
 

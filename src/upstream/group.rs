@@ -76,7 +76,7 @@ impl Group {
     }
 
     pub(super) fn labelled(label: &str, upstream: &Upstream) -> Arc<Group> {
-        let book = Book { upstream: without_group(upstream), listings: Vec::new() };
+        let book = Book { upstream: upstream.clone(), listings: Vec::new() };
         let group = Arc::new(Group {
             label: label.into(),
             roster: ArcSwap::default(),
@@ -150,7 +150,7 @@ impl Group {
     pub(super) fn update(self: &Arc<Self>, upstream: &Upstream) {
         let mut book = self.book();
         let mut known = std::mem::take(&mut book.listings);
-        book.upstream = without_group(upstream);
+        book.upstream = upstream.clone();
         let now = Instant::now();
         for server in &upstream.servers {
             let is_same = |listing: &Listing| is_same_place(&listing.server, server);
@@ -357,11 +357,6 @@ impl Listing {
 /// Whether it is the same server, whatever its weight.
 fn is_same_place(one: &Server, other: &Server) -> bool {
     (&one.host, one.port, &one.authority) == (&other.host, other.port, &other.authority)
-}
-
-/// A group that kept itself would never go.
-fn without_group(upstream: &Upstream) -> Upstream {
-    Upstream { group: None, ..upstream.clone() }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    Loaded, OwnConnection, Sender, UpstreamBodyError, UpstreamError, Upstreams,
+    Destination, Loaded, OwnConnection, Sender, UpstreamBodyError, UpstreamError, Upstreams,
     http1::builder,
     stream::Counted,
     tell_health,
@@ -64,11 +64,12 @@ impl Upstreams {
     /// [`UpstreamError`].
     pub async fn switch(
         &self,
-        upstream: &Upstream,
+        destination: Destination<'_>,
         sender: Sender,
         head: Parts,
     ) -> Result<Switch, UpstreamError> {
-        let connection = self.connect(upstream, sender).await?;
+        let upstream = destination.upstream;
+        let connection = self.connect(destination, sender).await?;
         let endpoint = Arc::clone(&connection.endpoint);
         let answer = self.ask(connection, head, upstream).await;
         match &answer {

@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use super::{Choice, Endpoint, Group, UpstreamError, dial::Dialer, pool::Pool, retry::Budget};
+use super::{
+    Choice, Destination, Endpoint, Group, UpstreamError, dial::Dialer, pool::Pool, retry::Budget,
+};
 use crate::{
     deadline::Ticker,
     policy::{Protocol, Transport, Upstream},
@@ -39,12 +41,12 @@ impl Ways {
 
     /// The way to an upstream; made when first asked for, and kept for as long as its servers are
     /// spoken to in the same manner.
-    pub(super) fn to(&self, upstream: &Upstream) -> Result<Rc<Way>, UpstreamError> {
-        let group = upstream.group.as_ref().ok_or(UpstreamError::NoAddress)?;
+    pub(super) fn to(&self, destination: Destination<'_>) -> Rc<Way> {
+        let Destination { upstream, group } = destination;
         let mut ways = self.ways.borrow_mut();
         if let Some(way) = ways.iter().find(|way| way.leads_to(group, upstream)) {
             way.keep_alive.set(upstream.keep_alive);
-            return Ok(Rc::clone(way));
+            return Rc::clone(way);
         }
         let way = Rc::new(Way {
             group: Arc::clone(group),
@@ -57,7 +59,7 @@ impl Ways {
             pools: RefCell::default(),
         });
         ways.push(Rc::clone(&way));
-        Ok(way)
+        way
     }
 
     /// Closes connections that nobody has needed for a while, and forgets upstreams that no policy

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Findings;
 use crate::{
-    gate::{charges::Charges, rehearsal::Fate, respond::Reply},
+    gate::{charge_context::ChargeContext, rehearsal::Fate, respond::Reply},
     identity::{
         Caller, CallerKey, Credential, CredentialKind, Identity, IdentityRules, KnownToken, Place,
         Scheme, TierSource, TokenSources, texts,
@@ -38,8 +38,11 @@ pub struct FoundCaller {
 }
 
 /// None: the request did not come so far.
-pub(super) fn found(charges: &Charges<'_, '_>, findings: &Findings<'_, '_>) -> Option<FoundCaller> {
-    let Charges { policy, route, .. } = charges;
+pub(super) fn found(
+    charges: &ChargeContext<'_, '_>,
+    findings: &Findings<'_, '_>,
+) -> Option<FoundCaller> {
+    let ChargeContext { policy, route, .. } = charges;
     let rules = &policy.identity;
     let refused = match &findings.course.fate {
         Fate::Answered(Reply::Refused(Rejection::Identity(error))) => Some(error),
@@ -72,12 +75,12 @@ fn rule_of<'p>(identity: &Identity<'_>, rules: &'p IdentityRules) -> Option<&'p 
     rules.callers.iter().find(|rule| *rule.name == *kind)
 }
 
-fn credential(charges: &Charges<'_, '_>) -> Option<String> {
-    let Charges { policy, route, client, script, .. } = charges;
+fn credential(charges: &ChargeContext<'_, '_>) -> Option<String> {
+    let ChargeContext { policy, route, client, dry_run, .. } = charges;
     if route.is_some_and(|route| route.auth == Auth::None) {
         return Some("not looked at: the route says `auth: none`".into());
     }
-    if script.is_some_and(|script| script.token.is_some()) {
+    if dry_run.is_some_and(|dry_run| dry_run.token.is_some()) {
         return Some("given as claims, which count as verified".into());
     }
     let sources = &policy.identity.sources;

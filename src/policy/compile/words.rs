@@ -7,9 +7,8 @@ use serde::de::DeserializeOwned;
 
 use super::Compiler;
 use crate::{
-    policy::{file::LATER, rate::parse_count},
+    policy::{file::LATER, is_reserved, rate::parse_count},
     target::Host,
-    upstream::is_reserved,
     yaml::{Node, Spanned, Value, suggest},
 };
 

@@ -49,7 +49,7 @@ impl Question {
     pub(in crate::upstream) fn of(upstream: &Upstream) -> Option<Question> {
         let check = upstream.health_check.clone()?;
         let dialer = Dialer::new(upstream);
-        Some(Question { check, dialer, upstream: Upstream { group: None, ..upstream.clone() } })
+        Some(Question { check, dialer, upstream: upstream.clone() })
     }
 
     /// Asks a server.

@@ -1,12 +1,13 @@
-//! Limits that no policy has: what one address may do of what is charged to nobody else.
+//! Limits that no policy has: how much one address may do of what no other limit is charged for.
 
 use std::{sync::LazyLock, time::Duration};
 
 use http::HeaderValue;
 
 use super::{
-    charges::{Asked, AskedLimit, Charges, Role},
-    keys::Keys,
+    charge_context::ChargeContext,
+    charge_plan::{ChargePlan, ChargeRole, PlannedLimit},
+    keys::KeyBuilder,
 };
 use crate::{
     identity::Identity,
@@ -17,24 +18,24 @@ use crate::{
     },
 };
 
-/// Preflights that go on to an upstream: what the pages of an office may well ask in a minute, and few
-/// servers notice.
-pub(super) static PREFLIGHTS: LazyLock<OwnLimit> =
-    LazyLock::new(|| OwnLimit::new("preflights", 1_000, Duration::from_secs(60)));
+/// Preflight requests that go on to an upstream: as many as the pages of an office may well send in a
+/// minute, and few enough for any server.
+pub(super) static PREFLIGHTS: LazyLock<BuiltInLimit> =
+    LazyLock::new(|| BuiltInLimit::new("preflights", 1_000, Duration::from_secs(60)));
 
-/// Questions to Redis how callers stand, in a second.
-pub(super) static STANDINGS: LazyLock<OwnLimit> =
-    LazyLock::new(|| OwnLimit::new("rate_limit", 100, Duration::from_secs(1)));
+/// Queries of standings that go to Redis, in a second.
+pub(super) static STANDINGS: LazyLock<BuiltInLimit> =
+    LazyLock::new(|| BuiltInLimit::new("rate_limit", 100, Duration::from_secs(1)));
 
-/// So much in a window, for each address (IPv6: a /64), whichever policy the requests are for.
-pub(super) struct OwnLimit {
+/// A number of requests in a window, for each address (IPv6: a /64), whichever policy they are for.
+pub(super) struct BuiltInLimit {
     limit: Limit,
     allowance: Allowance,
 }
 
-impl OwnLimit {
-    /// One that denials and logs call `name`.
-    fn new(name: &'static str, most: u32, window: Duration) -> OwnLimit {
+impl BuiltInLimit {
+    /// A limit that has this name in denials and logs.
+    fn new(name: &'static str, most: u32, window: Duration) -> BuiltInLimit {
         let per = Per {
             parts: vec![KeyPart::ClientIp],
             on_missing: OnMissing::Skip,
@@ -59,7 +60,7 @@ impl OwnLimit {
         };
         let align = Align::FirstRequest(window);
         let allowance = Allowance {
-            // No policy has an empty name: the counter is that of all of them.
+            // No policy has an empty name, so that all policies share the counter.
             id: LimitId::new("", name, "fixed_window", window.as_micros() as u64),
             limit: most.into(),
             name: name.into(),
@@ -67,22 +68,21 @@ impl OwnLimit {
             quota: Quota::FixedWindow(FixedWindow { limit: most, align }),
             refunds: None,
         };
-        OwnLimit { limit, allowance }
+        BuiltInLimit { limit, allowance }
     }
 
-    /// Adds what it asks for.
-    pub(super) fn ask<'p>(
+    /// Adds its charge to a plan.
+    pub(super) fn add_to<'p>(
         &'p self,
-        charges: &Charges<'_, '_>,
-        nobody: &Identity<'_>,
-        asked: &mut Asked<'p>,
+        plan: &mut ChargePlan<'p>,
+        context: &ChargeContext<'_, '_>,
+        identity: &Identity<'_>,
     ) {
-        let OwnLimit { limit, allowance } = self;
-        let keys = Keys { charges, per: &limit.per, identity: nobody };
+        let BuiltInLimit { limit, allowance } = self;
+        let keys = KeyBuilder { context, per: &limit.per, identity };
         let Some((owner, entry)) = keys.hash() else { return };
-        let role = Role::Secondary;
-        asked.limits.push(AskedLimit { limit, allowance, cost: &limit.cost, role });
-        asked.charges.push(Charge {
+        let role = ChargeRole::Secondary;
+        let charge = Charge {
             key: Key::new(owner, entry, allowance.id),
             quota: &allowance.quota,
             cost: 1,
@@ -91,6 +91,7 @@ impl OwnLimit {
             fallback: limit.fallback,
             full: limit.full,
             origin: keys.origin(limit.open),
-        });
+        };
+        plan.add(PlannedLimit { limit, allowance, cost: &limit.cost, role }, charge);
     }
 }
