@@ -11,6 +11,7 @@ mod charge_context;
 mod charge_plan;
 mod cors;
 mod distrust;
+mod dry_run;
 mod explanation;
 mod foresee;
 mod forward;
@@ -49,7 +50,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 
 use self::{
     abandoned::Abandoned,
-    forward::{Inbound, Outgoing, TimedReply, detached, exchange, sender_of},
+    forward::{Inbound, Outgoing, TimedReply, sender_of},
     head::Head,
     ignored_chain::warn_of_ignored_chain,
     judge::{Judge, JudgeInput},
@@ -187,10 +188,10 @@ impl Gate {
             panicked: &self.panicked,
         };
 
-        // From here on the client may go away during a wait. A block, so that what only judging
-        // needs takes no room in the future while the upstream is waited for.
-        let (line, judgement, audience) = {
-            let guard = UnjudgedGuard::new(line);
+        // From here on the client may go away during a wait. What only judging needs ends with the
+        // block: it takes no room in the future while the upstream is waited for.
+        let (mut guard, action, audience) = {
+            let unjudged = UnjudgedGuard::new(line);
             let (judgement, head) = match head {
                 Err(rejection) => (RequestState::default().refuse(rejection), None),
                 Ok((head, policy)) => {
@@ -198,22 +199,21 @@ impl Gate {
                         Some(elsewhere) => RequestState::default().then(redirect(&head, elsewhere)),
                         None => {
                             let now = arrival.now;
-                            let input =
-                                JudgeInput { head: &head, policy, client, now, dry_run: None };
+                            let dry_run = None;
+                            let input = JudgeInput { head: &head, policy, client, now, dry_run };
                             self.judge.judge(input).await
                         }
                     };
                     (judgement, Some(head))
                 }
             };
-            let state = &judgement.state;
-            let audience = Audience::of(&parts, head.as_ref(), state, request_id, address);
-            (guard.into_line(), judgement, audience)
+            let Judgement { state, action } = judgement;
+            let audience = Audience::of(&parts, head.as_ref(), &state, request_id, address);
+            let tally = state.tally.as_ref();
+            let leases = tally.and_then(|tally| self.leases.hold(tally.granted(), arrival.now));
+            let line = unjudged.into_line();
+            (RequestGuard::new(line, state, leases, &self.abandoned), action, audience)
         };
-        let Judgement { state, action } = judgement;
-        let leases =
-            state.tally.as_ref().and_then(|tally| self.leases.hold(tally.granted(), arrival.now));
-        let mut guard = RequestGuard::new(line, state, leases, &self.abandoned);
 
         let reply = match action {
             Action::Forward(forward) => match snapshot.groups.destination(forward.upstream) {
@@ -230,14 +230,7 @@ impl Gate {
                         body: (!is_upgrade).then(|| guard.client_body(body, may_be_slow)),
                         started: self.log.as_ref().map(|_| Instant::now()),
                     };
-                    if guard.awaits_cost() {
-                        let upstreams = Rc::clone(&self.upstreams);
-                        let snapshot = Arc::clone(&snapshot);
-                        let position = upstream.position;
-                        guard.wait(detached(upstreams, snapshot, position, outgoing)).await
-                    } else {
-                        exchange(&self.upstreams, destination, outgoing).await
-                    }
+                    guard.send(&self.upstreams, &snapshot, destination, outgoing).await
                 }
                 None => Reply::Refused(UpstreamError::NoAddress.into()).into(),
             },

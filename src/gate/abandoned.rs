@@ -8,8 +8,6 @@
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
-    future::Future,
-    pin::Pin,
     rc::Rc,
     sync::Arc,
 };
@@ -19,7 +17,7 @@ use smallvec::SmallVec;
 
 use super::{
     Shared,
-    forward::TimedReply,
+    forward::{DetachedExchange, TimedReply},
     recent_costs::CostSource,
     respond::Reply,
     tally::{Tally, adjustment, cost_in},
@@ -29,13 +27,6 @@ use crate::{
     policy::Cost,
     store::{HeldLeases, Store},
 };
-
-/// An exchange with an upstream that can go on without the client's connection.
-pub(super) struct DetachedExchange {
-    pub(super) response: Pin<Box<dyn Future<Output = TimedReply>>>,
-    /// Set once the upstream may have seen something of the request.
-    pub(super) is_sent: Rc<Cell<bool>>,
-}
 
 /// A charge whose cost the response's head is to name.
 pub(super) struct AwaitedCost {

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 
 use super::{
     charge_plan::{ChargePlan, ChargeRole, PlannedLimit},
+    dry_run::DryRun,
     head::Head,
-    judge::DryRun,
     keys::{KeyBuilder, is_ambiguous},
     revalidation::is_revalidation,
     unfit_claims::warn_of_unfit_claim,
@@ -27,7 +27,7 @@ use crate::{
 pub(super) struct ChargeContext<'r, 'p> {
     pub(super) identifier: &'r Identifier,
     pub(super) policy: &'p Policy,
-    /// None: the request asks how its limits stand, on no route in particular.
+    /// None: the caller queries its standings, on no route in particular.
     pub(super) route: Option<&'p Route>,
     pub(super) head: &'r Head<'r>,
     pub(super) client: Client<'r>,

@@ -6,8 +6,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderValue, Method, header};
 
 use super::{
-    head::{Head, declares_body},
-    judge::asks_for_standings,
+    head::{Head, asks_for_standings, declares_body},
     request_state::{Action, Forward, RequestState},
 };
 use crate::{

@@ -2,7 +2,9 @@
 
 use std::{
     cell::Cell,
+    future::Future,
     net::IpAddr,
+    pin::Pin,
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
@@ -10,9 +12,7 @@ use std::{
 
 use http::{HeaderValue, Response, StatusCode, Version, header, request::Parts};
 
-use super::{
-    Snapshot, abandoned::DetachedExchange, request_state::RequestState, respond::Reply, upgrade,
-};
+use super::{Snapshot, request_state::RequestState, respond::Reply, upgrade};
 use crate::{
     policy::{Balance, Sharing, Upstream, UpstreamPosition},
     response::{Body, Rejection},
@@ -37,6 +37,13 @@ pub(super) struct Outgoing {
     pub(super) body: Option<ClientBody>,
     /// When it was ready to go. None: there is no log to measure for.
     pub(super) started: Option<Instant>,
+}
+
+/// An exchange with an upstream that can go on without the client's connection.
+pub(super) struct DetachedExchange {
+    pub(super) response: Pin<Box<dyn Future<Output = TimedReply>>>,
+    /// Set once the upstream may have seen something of the request.
+    pub(super) is_sent: Rc<Cell<bool>>,
 }
 
 /// What a client gets, and how long the upstream took for it.

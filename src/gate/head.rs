@@ -113,6 +113,13 @@ pub(super) fn declares_body(headers: &HeaderMap) -> bool {
         || headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0")
 }
 
+/// Whether a request is for the caller's own standings, which get their response here.
+pub(super) fn asks_for_standings(policy: &Policy, request: policy::Request<'_>) -> bool {
+    let path = request.path.strip_suffix('/').unwrap_or(request.path);
+    policy.responses.rate_limit_path.as_deref() == Some(path)
+        && matches!(*request.method, Method::GET | Method::HEAD)
+}
+
 /// A path in normal form is always a valid target; if it were not, the target would be the root.
 fn origin_form(target: String) -> Uri {
     PathAndQuery::from_maybe_shared(target.into_bytes()).map(Uri::from).unwrap_or_default()

@@ -7,24 +7,25 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, header};
 
 use super::{
     Shared,
     charge_context::ChargeContext,
     charge_plan::ChargePlan,
     cors::{Preflight, preflight},
+    dry_run::DryRun,
     foresee::foresee,
-    head::Head,
+    head::{Head, asks_for_standings},
     request_state::{Action, Forward, Judgement, RequestState},
     revalidation::is_revalidation,
     tally::Tally,
 };
 use crate::{
     clock::Timestamp,
-    identity::{Client, Identity, Vouched},
+    identity::{Client, Identity},
     limit::Verdict,
-    policy::{self, Policy},
+    policy::Policy,
     response::Rejection,
     store::Store,
     target::Form,
@@ -47,14 +48,6 @@ pub(super) struct JudgeInput<'r, 'p> {
     pub(super) now: Timestamp,
     /// None: a client has really sent the request.
     pub(super) dry_run: Option<&'r DryRun>,
-}
-
-/// What is different about a request that no client has sent.
-pub(super) struct DryRun {
-    /// Its token, which counts as verified. None: its headers have the credentials.
-    pub(super) token: Option<Vouched>,
-    /// Whether charges are taken; else it is only computed what they would come to.
-    pub(super) is_charged: bool,
 }
 
 /// Why a request is refused, and what it was charged all the same.
@@ -230,13 +223,6 @@ impl Judge {
             None => Ok(Some(tally)),
         }
     }
-}
-
-/// Whether a request is for the caller's own standings, which get their response here.
-pub(super) fn asks_for_standings(policy: &Policy, request: policy::Request<'_>) -> bool {
-    let path = request.path.strip_suffix('/').unwrap_or(request.path);
-    policy.responses.rate_limit_path.as_deref() == Some(path)
-        && matches!(*request.method, Method::GET | Method::HEAD)
 }
 
 /// The length that a request declares for its body; zero if it declares none.

@@ -134,7 +134,7 @@ impl KeyBuilder<'_, '_, '_> {
         }
     }
 
-    /// The client's address, as far as the limit tells one from another.
+    /// The client's address, or the network that the limit counts as one.
     pub(super) fn address(&self) -> u128 {
         let prefixes = Prefixes { ipv4: self.per.ipv4_prefix, ipv6: self.per.ipv6_prefix };
         let ChargeContext { identifier, client, .. } = self.context;

@@ -12,10 +12,11 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, r
 use super::{
     Shared,
     charge_context::ChargeContext,
+    dry_run::DryRun,
     explanation::{Explanation, Findings},
     forward::Inbound,
     head::Head,
-    judge::{DryRun, Judge, JudgeInput},
+    judge::{Judge, JudgeInput},
     redirect::redirection,
     request_state::{Action, Judgement, RequestState},
     respond::{Audience, Reply, standings_of},

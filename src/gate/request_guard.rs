@@ -2,17 +2,17 @@
 //! it: the access log gets its line all the same, and where only the response's head names the cost,
 //! the exchange goes on without the client.
 
-use std::{cell::Cell, net::IpAddr, rc::Rc, time::Duration};
+use std::{cell::Cell, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, header::USER_AGENT, request::Parts};
 use hyper::body::Body as _;
 use smallvec::SmallVec;
 
 use super::{
-    Arrival,
-    abandoned::{Abandoned, DetachedExchange},
+    Arrival, Snapshot,
+    abandoned::Abandoned,
     charge_plan::ChargeRole,
-    forward::TimedReply,
+    forward::{DetachedExchange, Outgoing, TimedReply, detached, exchange},
     head::Head,
     request_state::RequestState,
     tally::{DecidedCharge, Tally},
@@ -22,7 +22,7 @@ use crate::{
     limit::Quota,
     response::{CLIENT_CLOSED_REQUEST, DenialReason, INTERNAL_ERROR, Rejection, reported_reset},
     store::HeldLeases,
-    upstream::ClientBody,
+    upstream::{ClientBody, Destination, Upstreams},
 };
 
 /// The access log's line about a request, and what it takes to write it.
@@ -123,7 +123,7 @@ impl Drop for UnjudgedGuard<'_> {
 }
 
 /// A request that was judged. If this is dropped before the response is there, the line says so.
-/// Charges are not given back then, since no response asks for that; where the response names the
+/// Charges are not given back then, since no response's status says so; where the response names the
 /// cost, the exchange goes on without the client.
 pub(super) struct RequestGuard<'g, 'p> {
     pub(super) state: RequestState<'p>,
@@ -156,14 +156,21 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
         ClientBody { max_bytes: self.state.max_body(), received, may_be_slow, ..body }
     }
 
-    /// Whether only the response names what the request costs.
-    pub(super) fn awaits_cost(&self) -> bool {
-        self.state.tally.as_ref().is_some_and(Tally::awaits_cost)
-    }
-
-    /// Waits for the upstream's response, whose head names the cost.
-    pub(super) async fn wait(&mut self, exchange: DetachedExchange) -> TimedReply {
-        let reply = (&mut self.exchange.insert(exchange).response).await;
+    /// Sends the request and waits for the head of the response: where only that names the cost, in a
+    /// form that can go on without the client.
+    pub(super) async fn send(
+        &mut self,
+        upstreams: &Rc<Upstreams>,
+        snapshot: &Arc<Snapshot>,
+        destination: Destination<'_>,
+        outgoing: Outgoing,
+    ) -> TimedReply {
+        if !self.state.tally.as_ref().is_some_and(Tally::awaits_cost) {
+            return exchange(upstreams, destination, outgoing).await;
+        }
+        let position = destination.upstream.position;
+        let detached = detached(Rc::clone(upstreams), Arc::clone(snapshot), position, outgoing);
+        let reply = (&mut self.exchange.insert(detached).response).await;
         self.exchange = None;
         reply
     }

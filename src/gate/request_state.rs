@@ -33,9 +33,9 @@ pub(super) struct Judgement<'p> {
 /// What is to be done with a request.
 pub(super) enum Action<'p> {
     Forward(Forward<'p>),
-    /// `OPTIONS *` asks about this server.
+    /// `OPTIONS *` is about this server.
     Options,
-    /// The caller asks how its limits stand.
+    /// The caller queries its standings.
     Standings,
     /// The listener redirects every request.
     Redirect(StatusCode, HeaderValue),

@@ -143,8 +143,8 @@ impl Judge {
     }
 }
 
-/// How the caller of a judged request stands, as it asked, on all enforced limits, also on those that
-/// the store could not decide about.
+/// The standings of a caller that has queried them, on all enforced limits, also on those that the store
+/// could not decide about.
 pub(super) fn standings_of(state: &RequestState<'_>) -> Response<Body> {
     let Some(tally) = &state.tally else { return standings([], None) };
     // A limit of several windows is reported by its last one.

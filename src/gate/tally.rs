@@ -91,7 +91,7 @@ impl<'p> Tally<'p> {
         }
     }
 
-    /// How the limits of these charges stand, as the store was asked at `now`. Nothing was taken.
+    /// How the limits of these charges stand, by a query at `now`. Nothing was taken.
     pub(super) fn peeked(plan: ChargePlan<'p>, decision: Decision, now: Timestamp) -> Self {
         let Decision { outcomes, now: decided, .. } = decision;
         let unsettled = SmallVec::new();

@@ -173,8 +173,8 @@ mod tests {
         fields.iter().map(field).collect()
     }
 
-    /// What is preferred where the default is JSON, and where it is the problem; the same means
-    /// that the client tells.
+    /// What is preferred where the default is JSON, and where it is the problem; both are the same if
+    /// the client has a preference.
     fn both(headers: &HeaderMap) -> (Format, Format) {
         (preferred(headers, Json), preferred(headers, Problem))
     }
