@@ -42,7 +42,7 @@ pub(super) fn warn_of_unread_scheme(shared: &Shared, context: &ChargeContext<'_,
     }
     tracing::warn!(
         policy = %context.policy.name,
-        scheme = name.unwrap_or("unknown"),
+        scheme = name.unwrap_or("one that is not known"),
         "ignored authorization by a scheme that the policy does not list: if clients send tokens or \
          API keys by it, add the scheme to identity.token.schemes or to identity.api_keys.schemes"
     );
