@@ -39,7 +39,7 @@ pub(super) fn warn_of_ignored_chain(
         peer = %peer.address,
         field = %field,
         %setting,
-        "ignored the client's address as named by an untrusted peer: if the peer is your proxy, add \
-         the setting to tollgate.yaml"
+        "ignored the client address that a peer that is not trusted names: if the peer is your \
+         proxy, add the setting to tollgate.yaml"
     );
 }
