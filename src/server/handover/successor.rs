@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::geteuid;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, Interest},
     net::{UnixListener, UnixStream},
@@ -17,7 +16,7 @@ use tokio::{
 use super::{
     HandoverError, Inherited, SharedSocket,
     descriptors::{self, Greeting, SERVING},
-    predecessor::is_nobody,
+    process::{has_no_process, is_trusted},
 };
 use crate::{
     server::listener::{SocketFile, bind_unix},
@@ -70,7 +69,7 @@ impl Handover {
         Ok(Handover { path, socket: socket.into(), file })
     }
 
-    /// Hands `sockets` over to whoever asks, until one of those serves; `save` is called before, and
+    /// Hands `sockets` over to each process that requests them, until one serves; `save` is called before, and
     /// what it keeps is what the next process may begin with. To be called inside of a runtime.
     ///
     /// # Errors
@@ -126,7 +125,7 @@ impl Handover {
         match timeout(START_TIMEOUT, stream.read_u8()).await.map_err(io::Error::from)? {
             Ok(SERVING) => Ok(Successor { pid }),
             Ok(_) => Err(HandoverError::Unknown),
-            Err(error) if is_nobody(&error) => Err(HandoverError::GaveUp { pid }),
+            Err(error) if has_no_process(&error) => Err(HandoverError::GaveUp { pid }),
             Err(error) => Err(error.into()),
         }
     }
@@ -150,11 +149,6 @@ impl Handover {
         }
         Ok(())
     }
-}
-
-/// Whether a process of this user may have our sockets, and we its: root may do all that anyway.
-pub(super) fn is_trusted(uid: u32) -> bool {
-    uid == geteuid().as_raw() || uid == 0
 }
 
 #[cfg(test)]
