@@ -14,9 +14,9 @@ use siphasher::sip::SipHasher13;
 
 use super::{
     Group,
-    ejection::{Record, Standing},
+    client_shares::{ClientShares, Share},
+    ejection::{Eligibility, Record},
     health::Health,
-    shares::{Share, Shares},
     slots::Slots,
 };
 use crate::policy::{Ejection, Server};
@@ -37,7 +37,7 @@ pub struct Endpoint {
     /// Connections that it has, of all workers.
     pub(super) slots: Arc<Slots>,
     /// What clients use of it.
-    pub(super) shares: Arc<Shares>,
+    pub(super) shares: Arc<ClientShares>,
     /// Requests that it ever got, and those that are over: in flight is what is between. So both are
     /// known for the price of one.
     begun: AtomicU64,
@@ -131,7 +131,7 @@ impl Endpoint {
 
     /// Whether it may get a request: it is well, and not left out, but perhaps to be tried.
     pub(super) fn is_usable(&self, now: Instant) -> bool {
-        self.health.is_good() && self.record.standing(now) != Standing::Out
+        self.health.is_good() && self.record.eligibility(now) != Eligibility::Ejected
     }
 
     /// Has it get a request for which it was chosen. False if it was to be tried, and another request

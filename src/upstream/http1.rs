@@ -22,9 +22,9 @@ use super::{
     body::{BodyState, Timing},
     failure::Failure,
     pool::Pool,
+    response_check::is_unsound,
     slots::Slot,
-    stream::{Counted, Traffic},
-    unsound::is_unsound,
+    stream::{MeteredStream, Traffic},
 };
 use crate::{deadline::Deadline, policy::Upstream};
 
@@ -42,7 +42,7 @@ pub(super) fn builder() -> http1::Builder {
 /// A connection in HTTP/1.1, used by one request at a time.
 pub(super) struct Connection {
     sender: http1::SendRequest<RequestBody>,
-    driver: Pin<Box<http1::Connection<TokioIo<Counted>, RequestBody>>>,
+    driver: Pin<Box<http1::Connection<TokioIo<MeteredStream>, RequestBody>>>,
     traffic: Rc<Traffic>,
     pub(super) deadline: Rc<Deadline>,
     /// How long it may be kept unused.
@@ -60,7 +60,7 @@ impl Connection {
         slot: Slot,
         pool: &Rc<Pool>,
     ) -> Result<Connection, UpstreamError> {
-        let (stream, traffic) = Counted::new(stream, slot);
+        let (stream, traffic) = MeteredStream::new(stream, slot);
         let (sender, driver) =
             builder().handshake(TokioIo::new(stream)).await.map_err(UpstreamError::Exchange)?;
         let deadline = Rc::new(pool.ticker.deadline());

@@ -18,7 +18,7 @@ use tokio::{
 use super::{
     Endpoint, Group,
     balance::chance,
-    health::Question,
+    health::Probe,
     report::UpstreamReport,
     resolve::{Resolver, ask_system, look_up},
 };
@@ -163,15 +163,15 @@ fn tend(group: &Arc<Group>, resolver: Resolver) {
             group.end_lookup((&host, port), &found, Instant::now());
         });
     }
-    let Some((question, due)) = group.begin_checks(now, chance) else { return };
+    let Some((probe, due)) = group.begin_checks(now, chance) else { return };
     for endpoint in due {
-        tokio::spawn(check(Arc::clone(group), endpoint, Arc::clone(&question)));
+        tokio::spawn(check(Arc::clone(group), endpoint, Arc::clone(&probe)));
     }
 }
 
-async fn check(group: Arc<Group>, endpoint: Arc<Endpoint>, question: Arc<Question>) {
-    let answer = question.ask(&endpoint).await;
-    group.note(&endpoint, &question, answer.err());
+async fn check(group: Arc<Group>, endpoint: Arc<Endpoint>, probe: Arc<Probe>) {
+    let answer = probe.run(&endpoint).await;
+    group.note(&endpoint, &probe, answer.err());
 }
 
 #[cfg(test)]

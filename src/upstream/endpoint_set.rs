@@ -1,5 +1,5 @@
-//! Who there is to choose from at one moment, and how the choice is made. Immutable: what changes
-//! about an endpoint it says itself, and where endpoints come or go there is another roster.
+//! The endpoints of an upstream at one moment, and how one is chosen. Immutable: each endpoint keeps
+//! its own changing state, and a change of the endpoints makes a new set.
 
 use std::{
     cell::Cell,
@@ -12,45 +12,45 @@ use std::{
 
 use super::{
     Choice, Endpoint,
-    balance::{Schedule, Shares, chance},
-    health::Question,
+    balance::{Schedule, Weights, chance},
+    health::Probe,
 };
 use crate::policy::{Balance, Ejection};
 
-/// Who there is to choose from.
+/// The endpoints that requests can be sent to.
 #[derive(Debug, Default)]
-pub(super) struct Roster {
+pub(super) struct EndpointSet {
     pub(super) endpoints: Vec<Arc<Endpoint>>,
     pub(super) ejection: Option<Ejection>,
-    pub(super) question: Option<Arc<Question>>,
-    shares: Shares,
+    pub(super) probe: Option<Arc<Probe>>,
+    weights: Weights,
     balance: Balance,
-    /// Empty unless requests are given out in turns.
+    /// Empty unless the balance is round robin.
     schedule: Schedule,
 }
 
-impl Roster {
-    /// Endpoints with their weights, and what is done with them.
+impl EndpointSet {
+    /// Endpoints with their weights, and the rules for choosing among them.
     pub(super) fn new(
         endpoints: Vec<(Arc<Endpoint>, f64)>,
         balance: Balance,
         ejection: Option<Ejection>,
-        question: Option<Arc<Question>>,
-    ) -> Roster {
-        let shares = Shares::new(endpoints.iter().map(|(_, weight)| *weight));
+        probe: Option<Arc<Probe>>,
+    ) -> EndpointSet {
+        let weights = Weights::new(endpoints.iter().map(|(_, weight)| *weight));
         let schedule = match balance {
-            Balance::RoundRobin => Schedule::new(&shares),
+            Balance::RoundRobin => Schedule::new(&weights),
             Balance::LeastLoaded | Balance::Caller => Schedule::default(),
         };
         let endpoints = endpoints.into_iter().map(|(endpoint, _)| endpoint).collect();
-        Roster { endpoints, ejection, question, shares, balance, schedule }
+        EndpointSet { endpoints, ejection, probe, weights, balance, schedule }
     }
 
-    /// Who gets a request, at the instant that `now` tells; `turn` counts those that were given out.
+    /// The endpoint for a request at the instant `now`; `turn` counts the turns of round robin.
     ///
-    /// Those who are left out get none, and those who have failed the request already get it only if
-    /// no other is there. If all are left out, it is as if none were: somebody must be asked for it
-    /// to be known that they are back.
+    /// Ejected endpoints get none, and endpoints that have failed this request get it only if no other
+    /// is left. If all are ejected, none counts as ejected: only a request can show that an endpoint
+    /// has recovered.
     pub(super) fn choose(
         &self,
         choice: Choice<'_>,
@@ -71,7 +71,7 @@ impl Roster {
             self.endpoints.get(at?)
         };
         let admitted = |is_eligible: &dyn Fn(&Endpoint) -> bool| {
-            // Who is to be tried may be another request's by now, and is left out then.
+            // Another request may have begun the trial of this endpoint by now; then it is skipped.
             (0..self.endpoints.len())
                 .map_while(|_| picked(is_eligible))
                 .find(|endpoint| endpoint.is_clean() || endpoint.admit(now, self.ejection.as_ref()))
@@ -92,25 +92,25 @@ impl Roster {
         match self.balance {
             Balance::LeastLoaded => {
                 let load = |at| of(at).map_or(0, |endpoint| endpoint.in_flight());
-                self.shares.less_loaded([chance(), chance()], is_eligible, load)
+                self.weights.less_loaded([chance(), chance()], is_eligible, load)
             }
             Balance::RoundRobin if choice.tried.is_empty() => {
                 self.schedule.next(|| turn.fetch_add(1, Ordering::Relaxed), is_eligible)
             }
-            // What is tried again takes no turn from others: if it did, with one of two servers broken,
-            // every request would begin at that one.
+            // A retry takes no turn: if it did, with one of two servers broken, every request would
+            // begin at the broken one.
             Balance::RoundRobin => {
                 let own = Cell::new(turn.load(Ordering::Relaxed));
                 self.schedule.next(|| own.replace(own.get().wrapping_add(1)), is_eligible)
             }
             Balance::Caller => {
                 let name = |at| of(at).map_or(0, |endpoint| endpoint.name);
-                self.shares.rendezvous(choice.caller, name, is_eligible)
+                self.weights.rendezvous(choice.caller, name, is_eligible)
             }
         }
     }
 
-    /// Whether a server other than this one would get every request if this one got none.
+    /// Whether another endpoint is clean, so that this one can be ejected.
     pub(super) fn has_another(&self, endpoint: &Endpoint) -> bool {
         let is_other = |other: &Endpoint| !std::ptr::eq(other, endpoint);
         self.endpoints.iter().any(|other| is_other(other) && other.is_clean())

@@ -1,4 +1,4 @@
-//! Responses that cannot be passed on in the way in which they came.
+//! Checks of upstream responses that must not be passed on as they are.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -11,12 +11,11 @@ use super::{UpstreamBodyError, UpstreamError};
 /// Largest head of a response that is passed on.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// The last status of a class that is defined (RFC 9110 section 15).
+/// The last status code of a defined class (RFC 9110 section 15).
 const LAST_STATUS: u16 = 599;
 
-/// Whether a response cannot be passed on: it says its length in two ways, in a coding that was not
-/// asked for, switches to a protocol that was not, has a status of no class, or a head of outrageous
-/// size.
+/// Whether a response must not be passed on: its length is given twice, its transfer coding or its
+/// protocol switch was not requested, its status has no defined class, or its head is too large.
 pub(super) fn is_unsound(response: &Response<Incoming>) -> bool {
     let headers = response.headers();
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
@@ -32,8 +31,8 @@ pub(super) fn is_unsound(response: &Response<Incoming>) -> bool {
         || head_bytes(headers) > MAX_HEAD_BYTES
 }
 
-/// A 205 that has no content, as it says (RFC 9110 section 15.3.6). That can only be told by its end:
-/// one of chunks may have none.
+/// Reads a 205 response to its end to verify that it has no content (RFC 9110 section 15.3.6): a
+/// chunked body shows that only at its end.
 ///
 /// # Errors
 /// [`UpstreamError::Unsound`] if there is content, or what became of the body instead.
@@ -60,8 +59,8 @@ where
     Ok(response)
 }
 
-/// Whether all that is said of the length is one number in the same digits. The engine looks at it
-/// only where a body is to come.
+/// Whether all Content-Length values are the same digits. The HTTP engine checks them only where a body
+/// is expected.
 fn has_one_length(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::CONTENT_LENGTH).iter().map(HeaderValue::as_bytes);
     let mut lengths =

@@ -28,7 +28,7 @@ use crate::policy::Bounds;
 
 /// What clients use of a server, and who waits for more.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub(super) struct ClientShares {
     in_use: AtomicUsize,
     /// Connections that there may be, as was said last.
     connections: AtomicUsize,
@@ -60,25 +60,25 @@ type Counters = Option<[u16; 2]>;
 /// What one request uses, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
-    shares: Arc<Shares>,
+    shares: Arc<ClientShares>,
     counters: Counters,
 }
 
 /// A place in the queue, given up when it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn {
-    shares: Arc<Shares>,
+pub(super) struct QueuedShare {
+    shares: Arc<ClientShares>,
     number: u64,
     receiver: Receiver<Share>,
 }
 
 /// What came of asking for a share.
 #[derive(Debug)]
-pub(super) enum Shared {
+pub(super) enum ShareOutcome {
     /// It is within what the address may have.
     Share(Share),
     /// It will be, when something of this or other addresses has ended.
-    Queued(Turn),
+    Queued(QueuedShare),
     /// Too many wait already.
     Full,
 }
@@ -88,10 +88,10 @@ const COUNTERS: usize = 1024;
 /// One part in so many is kept for those who use little.
 const SHARED_OUT: usize = 8;
 
-impl Default for Shares {
+impl Default for ClientShares {
     fn default() -> Self {
         let row = || (0..COUNTERS).map(|_| AtomicU32::new(0)).collect();
-        Shares {
+        ClientShares {
             in_use: AtomicUsize::new(0),
             connections: AtomicUsize::new(usize::MAX),
             streams: AtomicUsize::new(1),
@@ -103,14 +103,14 @@ impl Default for Shares {
     }
 }
 
-impl Shares {
+impl ClientShares {
     /// A share for a request of `client`, where a connection is good for so many `streams`.
     pub(super) fn take(
         self: &Arc<Self>,
         client: Option<u128>,
         streams: usize,
         bounds: &Bounds,
-    ) -> Shared {
+    ) -> ShareOutcome {
         put(&self.connections, bounds.max_connections.get());
         put(&self.streams, streams);
         let counters = client.map(|client| {
@@ -120,13 +120,13 @@ impl Shares {
         // Who waits is not overtaken by the same address; another may have what it is due.
         let is_behind = self.waiting.load(SeqCst) > 0 && self.used(counters) > 0;
         if !is_behind && let Some(share) = self.claim(counters) {
-            return Shared::Share(share);
+            return ShareOutcome::Share(share);
         }
         let mut state = self.lock();
         if state.waiting.len() >= bounds.queue {
             // Those who fill the queue do not keep another address from what it may have. None of its
             // own requests is overtaken: one that waited would have had it already.
-            return self.claim(counters).map_or(Shared::Full, Shared::Share);
+            return self.claim(counters).map_or(ShareOutcome::Full, ShareOutcome::Share);
         }
         state.turns += 1;
         let (turn, (sender, receiver)) = (state.turns, oneshot::channel());
@@ -135,7 +135,7 @@ impl Shares {
         drop(state);
         // What has become free before this one was in the queue was not given to it.
         self.serve();
-        Shared::Queued(Turn { shares: Arc::clone(self), number: turn, receiver })
+        ShareOutcome::Queued(QueuedShare { shares: Arc::clone(self), number: turn, receiver })
     }
 
     /// There may be so many connections from now on.
@@ -221,14 +221,14 @@ impl Drop for Share {
     }
 }
 
-impl Turn {
+impl QueuedShare {
     /// The share, once it is this one's turn.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Share>> {
         Pin::new(&mut self.receiver).poll(context).map(Result::ok)
     }
 }
 
-impl Drop for Turn {
+impl Drop for QueuedShare {
     fn drop(&mut self) {
         let mut state = self.shares.lock();
         let place = state.waiting.iter().position(|waiting| waiting.turn == self.number);
@@ -250,20 +250,20 @@ mod tests {
         Bounds { max_connections, queue, ..Bounds::default() }
     }
 
-    fn take(shares: &Arc<Shares>, client: u128, capacity: usize) -> Shared {
+    fn take(shares: &Arc<ClientShares>, client: u128, capacity: usize) -> ShareOutcome {
         shares.take(Some(client), 1, &bounds(capacity, 100))
     }
 
     /// As many as a client gets.
-    fn take_all(shares: &Arc<Shares>, client: u128, capacity: usize) -> Vec<Share> {
+    fn take_all(shares: &Arc<ClientShares>, client: u128, capacity: usize) -> Vec<Share> {
         let share = || match shares.take(Some(client), 1, &bounds(capacity, 0)) {
-            Shared::Share(share) => Some(share),
+            ShareOutcome::Share(share) => Some(share),
             _ => None,
         };
         std::iter::from_fn(share).collect()
     }
 
-    fn share_of(turn: &mut Turn) -> Option<Share> {
+    fn share_of(turn: &mut QueuedShare) -> Option<Share> {
         match turn.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(share) => share,
             Poll::Pending => None,
@@ -283,7 +283,7 @@ mod tests {
             (32, &[28, 2, 1, 1]),
             (1024, &[896, 64, 32]),
         ] {
-            let shares = Arc::<Shares>::default();
+            let shares = Arc::<ClientShares>::default();
             let taken: Vec<Vec<Share>> = (0u128..)
                 .take(expected.len())
                 .map(|client| take_all(&shares, client, capacity))
@@ -297,8 +297,8 @@ mod tests {
 
     #[test]
     fn address_that_uses_less_than_is_free_may_have_of_the_last_eighth() {
-        let shares = Arc::<Shares>::default();
-        let take = |client, count| -> Vec<Shared> {
+        let shares = Arc::<ClientShares>::default();
+        let take = |client, count| -> Vec<ShareOutcome> {
             (0..count).map(|_| shares.take(Some(client), 1, &bounds(64, 0))).collect()
         };
         let _taken = [take(1, 54), take(2, 2)];
@@ -308,32 +308,33 @@ mod tests {
 
     #[test]
     fn who_fills_the_queue_keeps_no_other_address_from_what_it_may_have() {
-        let shares = Arc::<Shares>::default();
+        let shares = Arc::<ClientShares>::default();
         let take = |client| shares.take(Some(client), 1, &bounds(32, 1));
-        let _greedy: Vec<Shared> = (0..28).map(|_| take(1)).collect();
+        let _greedy: Vec<ShareOutcome> = (0..28).map(|_| take(1)).collect();
         let _turn = take(1);
-        assert!(matches!(take(1), Shared::Full));
-        let other: Vec<Shared> = (0..2).map(|_| take(2)).collect();
-        assert!(other.iter().all(|taken| matches!(taken, Shared::Share(_))), "{other:?}");
-        assert!(matches!(take(2), Shared::Full));
+        assert!(matches!(take(1), ShareOutcome::Full));
+        let other: Vec<ShareOutcome> = (0..2).map(|_| take(2)).collect();
+        assert!(other.iter().all(|taken| matches!(taken, ShareOutcome::Share(_))), "{other:?}");
+        assert!(matches!(take(2), ShareOutcome::Full));
     }
 
     #[test]
     fn who_is_not_known_is_not_bounded() {
-        let shares = Arc::<Shares>::default();
-        let taken: Vec<Shared> = (0..10).map(|_| shares.take(None, 1, &bounds(4, 0))).collect();
-        assert!(taken.iter().all(|taken| matches!(taken, Shared::Share(_))));
+        let shares = Arc::<ClientShares>::default();
+        let taken: Vec<ShareOutcome> =
+            (0..10).map(|_| shares.take(None, 1, &bounds(4, 0))).collect();
+        assert!(taken.iter().all(|taken| matches!(taken, ShareOutcome::Share(_))));
     }
 
     #[test]
     fn what_becomes_free_goes_to_who_may_have_it() {
-        let shares = Arc::<Shares>::default();
+        let shares = Arc::<ClientShares>::default();
         let mut greedy = take_all(&shares, 1, 8);
         let other = take_all(&shares, 2, 8);
         assert_eq!((greedy.len(), other.len()), (7, 1));
-        let mut turns: Vec<Turn> = (0..2)
+        let mut turns: Vec<QueuedShare> = (0..2)
             .map(|_| match take(&shares, 1, 8) {
-                Shared::Queued(turn) => turn,
+                ShareOutcome::Queued(turn) => turn,
                 shared => panic!("not queued but {shared:?}"),
             })
             .collect();
@@ -352,14 +353,14 @@ mod tests {
 
     #[test]
     fn everything_is_given_back_under_concurrency() {
-        let shares = Arc::<Shares>::default();
+        let shares = Arc::<ClientShares>::default();
         thread::scope(|scope| {
             for client in 0..4 {
                 let shares = &shares;
                 scope.spawn(move || {
                     for _ in 0..2_000 {
                         match take(shares, client % 2, 3) {
-                            Shared::Queued(mut turn) => drop(share_of(&mut turn)),
+                            ShareOutcome::Queued(mut turn) => drop(share_of(&mut turn)),
                             taken => drop(taken),
                         }
                     }

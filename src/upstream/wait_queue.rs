@@ -1,4 +1,4 @@
-//! Requests of one worker that wait for a connection to one server, in the order in which they came.
+//! Requests of one worker that wait for a connection to one server, first come, first served.
 
 use std::{
     cell::RefCell,
@@ -7,23 +7,23 @@ use std::{
     task::{Context, Waker},
 };
 
-/// Who waits. Only the first may take what has become free; when he leaves, with it or without, the
-/// next is woken.
+/// The waiting requests. Only the first may take a connection that has become free; when it leaves the
+/// queue, with a connection or without, the next is woken.
 #[derive(Default)]
-pub(super) struct Line {
+pub(super) struct WaitQueue {
     waiters: RefCell<VecDeque<Rc<Waiter>>>,
 }
 
-/// A place in the line, left when it is dropped.
-pub(super) struct InLine<'l> {
-    line: &'l Line,
+/// A position in the queue; dropping it leaves the queue.
+pub(super) struct QueuePosition<'q> {
+    queue: &'q WaitQueue,
     waiter: Rc<Waiter>,
 }
 
 #[derive(Default)]
 struct Waiter(RefCell<Option<Waker>>);
 
-impl Line {
+impl WaitQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.borrow().is_empty()
     }
@@ -32,14 +32,14 @@ impl Line {
         self.waiters.borrow().len()
     }
 
-    /// Goes to the end of it.
-    pub(super) fn join(&self) -> InLine<'_> {
+    /// Joins at the end of the queue.
+    pub(super) fn join(&self) -> QueuePosition<'_> {
         let waiter = Rc::<Waiter>::default();
         self.waiters.borrow_mut().push_back(Rc::clone(&waiter));
-        InLine { line: self, waiter }
+        QueuePosition { queue: self, waiter }
     }
 
-    /// Something may have become free.
+    /// Wakes the first request: a connection may have become free.
     pub(super) fn wake_first(&self) {
         if let Some(waker) = self.waiters.borrow().front().and_then(|first| first.0.take()) {
             waker.wake();
@@ -47,21 +47,21 @@ impl Line {
     }
 }
 
-impl InLine<'_> {
+impl QueuePosition<'_> {
     pub(super) fn is_first(&self) -> bool {
-        let waiters = self.line.waiters.borrow();
+        let waiters = self.queue.waiters.borrow();
         waiters.front().is_some_and(|first| Rc::ptr_eq(first, &self.waiter))
     }
 
-    /// Has the task woken when it may be its turn.
+    /// Registers the task to be woken when it may be first.
     pub(super) fn wait(&self, context: &Context<'_>) {
         *self.waiter.0.borrow_mut() = Some(context.waker().clone());
     }
 }
 
-impl Drop for InLine<'_> {
+impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
-        self.line.waiters.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter));
-        self.line.wake_first();
+        self.queue.waiters.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter));
+        self.queue.wake_first();
     }
 }

@@ -1,4 +1,4 @@
-//! Asking a server how it is: one GET on a connection of its own.
+//! A health probe: one GET on a connection of its own.
 
 use std::{fmt, time::Duration};
 
@@ -13,65 +13,65 @@ use tokio::{task::JoinHandle, time::timeout};
 use super::super::{Endpoint, UpstreamError, dial::Dialer};
 use crate::policy::{HealthCheck, Protocol, Transport, Upstream};
 
-/// What all servers of an upstream are asked.
-pub(in crate::upstream) struct Question {
-    /// When, and which answers are good.
+/// The probe for all servers of an upstream.
+pub(in crate::upstream) struct Probe {
+    /// The interval, and which statuses count as healthy.
     pub(in crate::upstream) check: HealthCheck,
     upstream: Upstream,
     dialer: Dialer,
 }
 
-/// What is wrong with a server.
+/// Why a probe failed.
 #[derive(Debug, Error)]
-pub(in crate::upstream) enum Symptom {
-    /// It took too long: connection, TLS, head of the answer, all together.
+pub(in crate::upstream) enum ProbeError {
+    /// Connecting, TLS and the response head together took too long.
     #[error("no answer within {}", humantime::format_duration(*.0))]
     TimedOut(Duration),
-    /// Nobody listens there, or nobody to be trusted.
+    /// No connection, or no trusted one.
     #[error(transparent)]
     Connect(#[from] UpstreamError),
-    /// The connection broke, or brought what is no HTTP.
+    /// The connection broke, or the response is not HTTP.
     #[error("the exchange failed: {0}")]
     Exchange(#[from] hyper::Error),
-    /// The question cannot be put into words.
-    #[error("not to be asked for: {0}")]
+    /// The path or host makes no valid request.
+    #[error("the probe request is invalid: {0}")]
     Request(#[from] http::Error),
-    /// It says so itself.
+    /// The status does not count as healthy.
     #[error("the answer has status {0}")]
     Status(StatusCode),
 }
 
-/// What is read of an answer at most.
+/// The largest response head that is read.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-impl Question {
-    /// None: the servers are not asked.
-    pub(in crate::upstream) fn of(upstream: &Upstream) -> Option<Question> {
+impl Probe {
+    /// `None` if the policy has no health check.
+    pub(in crate::upstream) fn of(upstream: &Upstream) -> Option<Probe> {
         let check = upstream.health_check.clone()?;
         let dialer = Dialer::new(upstream);
-        Some(Question { check, dialer, upstream: Upstream { group: None, ..upstream.clone() } })
+        Some(Probe { check, dialer, upstream: Upstream { group: None, ..upstream.clone() } })
     }
 
-    /// Asks a server.
+    /// Probes a server.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub(in crate::upstream) async fn ask(&self, endpoint: &Endpoint) -> Result<(), Symptom> {
+    /// Why the probe failed.
+    pub(in crate::upstream) async fn run(&self, endpoint: &Endpoint) -> Result<(), ProbeError> {
         let limit = self.check.timeout;
         let status = timeout(limit, self.exchange(endpoint))
             .await
-            .map_err(|_| Symptom::TimedOut(limit))??;
+            .map_err(|_| ProbeError::TimedOut(limit))??;
         match self.check.statuses.contains(status) {
             true => Ok(()),
-            false => Err(Symptom::Status(status)),
+            false => Err(ProbeError::Status(status)),
         }
     }
 
-    async fn exchange(&self, endpoint: &Endpoint) -> Result<StatusCode, Symptom> {
+    async fn exchange(&self, endpoint: &Endpoint) -> Result<StatusCode, ProbeError> {
         let protocol = self.upstream.protocol;
         let stream = self.dialer.dial(endpoint, protocol, &self.upstream).await?;
         let request = self.request(endpoint)?;
-        // The connection is closed when the head is there: nobody wants the body.
+        // The connection is closed after the head: the body is not needed.
         let response = match protocol {
             Protocol::Http1 => {
                 let (mut sender, connection) = http1::Builder::new()
@@ -93,7 +93,7 @@ impl Question {
         Ok(response.status())
     }
 
-    fn request(&self, endpoint: &Endpoint) -> Result<Request<Empty<Bytes>>, Symptom> {
+    fn request(&self, endpoint: &Endpoint) -> Result<Request<Empty<Bytes>>, ProbeError> {
         let host = self.check.host.as_ref().unwrap_or(&endpoint.server.authority);
         let request = Request::get(&*self.check.path)
             .header(header::USER_AGENT, HeaderValue::from_static("tollgate"));
@@ -126,9 +126,9 @@ impl Drop for Driver {
     }
 }
 
-/// In short.
-impl fmt::Debug for Question {
+/// The check alone: the upstream and its dialer would fill the log.
+impl fmt::Debug for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Question").field("check", &self.check).finish_non_exhaustive()
+        f.debug_struct("Probe").field("check", &self.check).finish_non_exhaustive()
     }
 }

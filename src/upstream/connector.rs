@@ -1,4 +1,4 @@
-//! A worker's ways to the upstreams: what it keeps for each between requests.
+//! What a worker keeps for each upstream between requests: connection pools, dialer, retry budget.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,15 +13,15 @@ use crate::{
     policy::{Protocol, Transport, Upstream},
 };
 
-/// A worker's ways to all upstreams.
-pub(super) struct Ways {
+/// A worker's connectors, one for each upstream.
+pub(super) struct Connectors {
     ticker: Rc<Ticker>,
-    /// Few: upstreams are named by policies only.
-    ways: RefCell<Vec<Rc<Way>>>,
+    /// A short list: only policies name upstreams.
+    connectors: RefCell<Vec<Rc<Connector>>>,
 }
 
-/// A worker's way to one upstream.
-pub(super) struct Way {
+/// A worker's pools, dialer and retry budget for one upstream.
+pub(super) struct Connector {
     group: Arc<Group>,
     transport: Transport,
     protocol: Protocol,
@@ -32,21 +32,23 @@ pub(super) struct Way {
     pools: RefCell<Vec<Rc<Pool>>>,
 }
 
-impl Ways {
+impl Connectors {
     pub(super) fn new(ticker: Rc<Ticker>) -> Self {
-        Ways { ticker, ways: RefCell::default() }
+        Connectors { ticker, connectors: RefCell::default() }
     }
 
-    /// The way to an upstream; made when first asked for, and kept for as long as its servers are
-    /// spoken to in the same manner.
-    pub(super) fn to(&self, upstream: &Upstream) -> Result<Rc<Way>, UpstreamError> {
+    /// The connector of an upstream; created at first use, and kept until the upstream's protocol or
+    /// transport changes.
+    pub(super) fn to(&self, upstream: &Upstream) -> Result<Rc<Connector>, UpstreamError> {
         let group = upstream.group.as_ref().ok_or(UpstreamError::NoAddress)?;
-        let mut ways = self.ways.borrow_mut();
-        if let Some(way) = ways.iter().find(|way| way.leads_to(group, upstream)) {
-            way.keep_alive.set(upstream.keep_alive);
-            return Ok(Rc::clone(way));
+        let mut connectors = self.connectors.borrow_mut();
+        if let Some(connector) =
+            connectors.iter().find(|connector| connector.serves(group, upstream))
+        {
+            connector.keep_alive.set(upstream.keep_alive);
+            return Ok(Rc::clone(connector));
         }
-        let way = Rc::new(Way {
+        let connector = Rc::new(Connector {
             group: Arc::clone(group),
             transport: upstream.transport.clone(),
             protocol: upstream.protocol,
@@ -56,29 +58,29 @@ impl Ways {
             ticker: Rc::clone(&self.ticker),
             pools: RefCell::default(),
         });
-        ways.push(Rc::clone(&way));
-        Ok(way)
+        connectors.push(Rc::clone(&connector));
+        Ok(connector)
     }
 
-    /// Closes connections that nobody has needed for a while, and forgets upstreams that no policy
-    /// names any more.
+    /// Closes connections that have been idle for too long, and drops upstreams that no policy names
+    /// any more.
     pub(super) fn close_idle(&self) {
-        for way in self.ways.borrow().iter() {
-            way.close_idle();
+        for connector in self.connectors.borrow().iter() {
+            connector.close_idle();
         }
-        self.ways.borrow_mut().retain(|way| !way.group.is_retired());
+        self.connectors.borrow_mut().retain(|connector| !connector.group.is_retired());
     }
 }
 
-impl Way {
-    fn leads_to(&self, group: &Arc<Group>, upstream: &Upstream) -> bool {
+impl Connector {
+    fn serves(&self, group: &Arc<Group>, upstream: &Upstream) -> bool {
         Arc::ptr_eq(&self.group, group)
             && self.protocol == upstream.protocol
             && self.transport == upstream.transport
     }
 
-    /// The server that a request of `caller` is sent to first. Waits for the name to be looked up if
-    /// it never was, as long as connecting may take.
+    /// The server for the first attempt of a request of `caller`. If the server's name was never looked
+    /// up, waits for that, at most for the connect timeout.
     pub(super) async fn first(
         &self,
         caller: u128,
@@ -92,12 +94,12 @@ impl Way {
         self.group.choose(choice).ok_or(UpstreamError::NoAddress)
     }
 
-    /// The server that it is sent to after it was tried in vain.
+    /// The server for the next attempt, after failed ones.
     pub(super) fn next(&self, choice: Choice<'_>) -> Option<Arc<Endpoint>> {
         self.group.choose(choice)
     }
 
-    /// This worker's connections to a server; made when first asked for.
+    /// This worker's connections to a server; the pool is created at first use.
     pub(super) fn pool(&self, endpoint: &Arc<Endpoint>) -> Rc<Pool> {
         let mut pools = self.pools.borrow_mut();
         if let Some(pool) = pools.iter().find(|pool| Arc::ptr_eq(&pool.endpoint, endpoint)) {
@@ -111,7 +113,7 @@ impl Way {
     fn close_idle(&self) {
         let mut pools = self.pools.borrow_mut();
         pools.iter().for_each(|pool| pool.close_idle(self.keep_alive.get()));
-        // One that is needed again is made again. Connections in use close with what they are used for.
+        // A dropped pool is created again when needed. Connections in use close with their requests.
         pools.retain(|pool| !pool.is_empty() && !pool.endpoint.has_left());
     }
 }
