@@ -48,7 +48,7 @@ use crate::{
 #[doc(hidden)] // for the fuzz targets
 pub use self::framing::Framing;
 pub use self::{
-    admission::{Admission, NoPlace, Place, client_number},
+    admission::{Admission, ConnectionPermit, NotAdmitted, client_number},
     connection::{InFlight, Pace},
     faults::{Fault, Faults},
     framing::{Violation, ViolationKind},
@@ -228,10 +228,10 @@ async fn accept(acceptor: Acceptor, workers: std::rc::Rc<Vec<Worker>>, admission
         match acceptor.accept().await {
             Ok(accepted) => {
                 // Closed at once: whoever is over the bounds costs no more than that.
-                let Ok(place) = admission.admit(accepted.client()) else { continue };
+                let Ok(permit) = admission.admit(accepted.client()) else { continue };
                 let fewest = workers.iter().min_by_key(|worker| worker.connections());
                 if let Some(worker) = fewest {
-                    worker.hand_over(accepted, place);
+                    worker.hand_over(accepted, permit);
                 }
             }
             // The connection was gone before it was accepted.

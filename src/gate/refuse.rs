@@ -67,9 +67,15 @@ impl Gate {
             }
         };
         let request_id = request_id.as_ref().and_then(|id| id.to_str().ok());
-        let Panic { message, place, backtrace } = panic;
+        let Panic { message, location, backtrace } = panic;
         let backtrace = backtrace.as_deref();
-        tracing::error!(request_id, panic = message, place, backtrace, "a request has panicked");
+        tracing::error!(
+            request_id,
+            panic = message,
+            place = location,
+            backtrace,
+            "a request has panicked"
+        );
         response
     }
 }

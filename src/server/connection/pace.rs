@@ -1,10 +1,10 @@
 //! The pace of an HTTP/2 response: whether its client grants it room, and what it gives back to the
 //! client's budget of frames.
 //!
-//! A stream that may not send is not polled, so nothing of the upstream's answer is read meanwhile;
-//! but its task, its upstream connection and the little that was read wait as long as the client
-//! likes. So who grants nothing for long, or too little for what waits, loses that stream and no
-//! other.
+//! A stream without send window is not polled, so nothing of the upstream's response is read
+//! meanwhile; but its task, its upstream connection and the bytes already read are held for as long
+//! as the client likes. So a client that grants no window for too long, or too little for the bytes
+//! that wait, has that stream reset. Its other streams go on.
 
 use std::{
     cell::{Cell, RefCell},
@@ -16,7 +16,7 @@ use std::{
 
 use http::HeaderMap;
 
-use super::reading::Reading;
+use super::read_rate::ReadRate;
 use crate::{
     deadline::{Deadline, Ticker},
     gate::Gate,
@@ -55,7 +55,7 @@ impl Pace {
         PART_BYTES
     }
 
-    /// A part of the response was given to the engine.
+    /// Records that a part of the response was given to the engine.
     pub fn give(&self, bytes: usize) {
         self.frames.borrow_mut().pay_part(bytes);
         self.parts.set(self.parts.get().wrapping_add(1));
@@ -63,25 +63,25 @@ impl Pace {
         self.is_waiting.set(true);
     }
 
-    /// The engine asks for a part that the upstream has not sent yet.
+    /// Records that the engine wants the next part, which the upstream has not sent yet.
     pub fn ask(&self) {
         self.is_waiting.set(false);
     }
 
-    /// The response has ended.
+    /// Records the end of the response.
     pub fn end(&self) {
         self.frames.borrow_mut().pay_response();
         self.is_waiting.set(false);
     }
 
-    /// Takes trailers of the request; false if the client is not to be served any more.
+    /// Counts trailers of the request; false if the connection must be closed.
     #[must_use]
     pub fn take_trailers(&self, trailers: &HeaderMap) -> bool {
         self.frames.borrow_mut().take_fields(fields_bytes(trailers));
         !self.is_over()
     }
 
-    /// Whether nobody reads any more what is written to the connection.
+    /// Whether the connection is being closed for a fault of its client.
     fn is_over(&self) -> bool {
         self.frames.borrow().fault().is_some()
     }
@@ -101,7 +101,7 @@ pub(super) async fn run(
     let mut stream = pin!(stream);
     // Most streams end without ever waiting for their client.
     let mut deadline: Option<Deadline> = None;
-    let (mut waited_for, mut reading) = (None, Reading::default());
+    let (mut waited_for, mut read_rate) = (None, ReadRate::default());
     let is_ended = poll_fn(|context| {
         if pace.is_over() {
             return Poll::Ready(true);
@@ -109,9 +109,14 @@ pub(super) async fn run(
         let polled = panics::catch(|| stream.as_mut().poll(context));
         let polled = polled.unwrap_or_else(|panic| {
             gate.shared().admission.faults().count(Fault::RequestPanic);
-            let Panic { message, place, backtrace } = panic;
+            let Panic { message, location, backtrace } = panic;
             let backtrace = backtrace.as_deref();
-            tracing::error!(panic = message, place, backtrace, "an HTTP/2 stream has panicked");
+            tracing::error!(
+                panic = message,
+                place = location,
+                backtrace,
+                "an HTTP/2 stream has panicked"
+            );
             Poll::Ready(())
         });
         if polled.is_ready() {
@@ -122,7 +127,7 @@ pub(super) async fn run(
             if waited_for.take().is_some()
                 && let Some(deadline) = &deadline
             {
-                reading.end_to_wait(ticker.now(), pace.bytes.get(), &gate.shared().timeouts);
+                read_rate.end_to_wait(ticker.now(), pace.bytes.get(), &gate.shared().timeouts);
                 // One that has passed would wake the stream at each tick.
                 deadline.clear();
             }
@@ -133,7 +138,7 @@ pub(super) async fn run(
             waited_for = part;
             let timeouts = &gate.shared().timeouts;
             // This counts the latest part, which was not taken yet, in place of the first.
-            deadline.set(reading.begin_to_wait(ticker.now(), pace.bytes.get(), timeouts));
+            deadline.set(read_rate.begin_to_wait(ticker.now(), pace.bytes.get(), timeouts));
         }
         if deadline.poll_passed(context) { Poll::Ready(false) } else { Poll::Pending }
     });
