@@ -4,9 +4,10 @@
 //! is no token header that turns a public key into a shared secret.
 
 mod algorithm;
+pub(super) mod der;
 mod jwk;
 mod material;
-pub(crate) mod pem;
+pub(super) mod pem;
 mod publish;
 mod remote;
 #[cfg(test)]
@@ -346,7 +347,7 @@ fn public_materials(pem: &[u8]) -> Result<Vec<Material>, KeyError> {
     for block in &blocks {
         let der = match block.label {
             "PUBLIC KEY" | "RSA PUBLIC KEY" => block.der.as_slice(),
-            "CERTIFICATE" => pem::certificate_public_key(&block.der).ok_or(KeyError::NoPemKey)?,
+            "CERTIFICATE" => der::certificate_public_key(&block.der).ok_or(KeyError::NoPemKey)?,
             _ => return Err(KeyError::NoPemKey),
         };
         materials.push(Material::from_der(der)?);

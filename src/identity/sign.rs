@@ -13,7 +13,7 @@ use jsonwebtoken::EncodingKey;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::keys::{Algorithm, KeyError, KeySet, PublicJwk, pem};
+use super::keys::{Algorithm, KeyError, KeySet, PublicJwk, der, pem};
 
 /// A secret or private key, and the algorithm it signs with.
 #[derive(Clone, Debug)]
@@ -175,7 +175,7 @@ fn private_key(der: &[u8]) -> Result<PrivateKey, SignError> {
         return Ok(PrivateKey { key, public, fitting: &[Algorithm::EdDSA] });
     }
     // Here `jsonwebtoken` takes PKCS#1 only, which PKCS#8 wraps.
-    let der = pem::pkcs8_private_key(der).unwrap_or(der);
+    let der = der::pkcs8_private_key(der).unwrap_or(der);
     let pair = RsaKeyPair::from_der(der).map_err(|_| SignError::NoPrivateKey)?;
     let public = pair.public_key().as_ref().to_vec();
     Ok(PrivateKey { key: EncodingKey::from_rsa_der(der), public, fitting: RSA })
@@ -229,7 +229,7 @@ pub(in crate::identity) mod tests {
         for algorithm in [Algorithm::ES256, Algorithm::ES384] {
             let (pkcs8, public) = ec_pem(algorithm);
             let der = pem::blocks(pkcs8.as_bytes()).unwrap().remove(0).der;
-            let sec1 = pem::encode("EC PRIVATE KEY", pem::pkcs8_private_key(&der).unwrap());
+            let sec1 = pem::encode("EC PRIVATE KEY", der::pkcs8_private_key(&der).unwrap());
             // OpenSSL writes the parameters of the curve before the key.
             let both = pem::encode("EC PARAMETERS", &[5, 0]) + &sec1;
             for private in [pkcs8, sec1, both] {
@@ -241,7 +241,7 @@ pub(in crate::identity) mod tests {
         let pair = RsaKeyPair::generate(aws_lc_rs::rsa::KeySize::Rsa2048).unwrap();
         let public = pem::encode("RSA PUBLIC KEY", pair.public_key().as_ref());
         let pkcs8: aws_lc_rs::encoding::Pkcs8V1Der<'_> = pair.as_der().unwrap();
-        let pkcs1 = pem::pkcs8_private_key(pkcs8.as_ref()).unwrap();
+        let pkcs1 = der::pkcs8_private_key(pkcs8.as_ref()).unwrap();
         for private in
             [pem::encode("PRIVATE KEY", pkcs8.as_ref()), pem::encode("RSA PRIVATE KEY", pkcs1)]
         {

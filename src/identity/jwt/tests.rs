@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::identity::{
     issuer::{ClaimRules, IssuerKeys, KeyHints},
-    keys::pem,
+    keys::{der, pem},
     sign::{SigningKey, tests::ec_pem},
 };
 
@@ -499,8 +499,8 @@ fn signatures_are_of_the_jws_form_and_never_empty() {
     let token = key.sign_text(r#"{"alg":"ES256"}"#, PAYLOAD).unwrap();
     let (signed, signature) = token.rsplit_once('.').unwrap();
     let raw = URL_SAFE_NO_PAD.decode(signature).unwrap();
-    let integer = |bytes: &[u8]| pem::tests::element(0x02, &[&[0], bytes].concat());
-    let der = pem::tests::element(0x30, &[integer(&raw[..32]), integer(&raw[32..])].concat());
+    let integer = |bytes: &[u8]| der::tests::element(0x02, &[&[0], bytes].concat());
+    let der = der::tests::element(0x30, &[integer(&raw[..32]), integer(&raw[32..])].concat());
     for (what, signature) in [
         ("DER", der),
         ("one byte less", raw[..63].to_vec()),

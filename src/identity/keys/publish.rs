@@ -1,10 +1,12 @@
 //! Public keys as a JWK Set (RFC 7517): what an issuer publishes, and what names a key.
 
+use std::borrow::Cow;
+
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value, json};
 
-use super::{Algorithm, KeyError, KeyProblem, material::Material, pem};
+use super::{Algorithm, KeyError, KeyProblem, der, material::Material};
 
 /// A public key as a JWK writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +46,8 @@ impl PublicJwk {
             Material::P256(key) => elliptic("P-256", key, 32)?,
             Material::P384(key) => elliptic("P-384", key, 48)?,
             Material::Ed25519(key) => {
-                let x = pem::public_key_bits(key).unwrap_or(key);
-                vec![("crv", "Ed25519".into()), ("kty", "OKP".into()), ("x", text(x))]
+                let x = der::public_key_bits(key).unwrap_or(Cow::Borrowed(key));
+                vec![("crv", "Ed25519".into()), ("kty", "OKP".into()), ("x", text(&x))]
             }
         };
         let fitting = key.algorithms();
@@ -95,7 +97,7 @@ fn elliptic(
     key: &[u8],
     length: usize,
 ) -> Result<Vec<(&'static str, String)>, KeyProblem> {
-    let point = pem::public_key_bits(key).unwrap_or(key);
+    let point = der::public_key_bits(key).unwrap_or(Cow::Borrowed(key));
     // The uncompressed form of SEC 1 section 2.3.3. Nothing in use writes the compressed one.
     let coordinates = point.strip_prefix(&[4]).and_then(|both| both.split_at_checked(length));
     let (x, y) = coordinates.ok_or(KeyProblem::Unsupported)?;

@@ -117,7 +117,8 @@ fn pem_holds_public_keys_of_every_kind() {
     let key = aws_lc_rs::rsa::PublicKey::from_der(rsa()).unwrap();
     let spki: PublicKeyX509Der<'_> = key.as_der().unwrap();
     let (p256, p384) = (ec_pem(ES256).1, ec_pem(ES384).1);
-    let certificate = pem::encode("CERTIFICATE", &pem::tests::certificate(&der(&p384)));
+    let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
+    let certificate = rcgen::CertificateParams::default().self_signed(&pair).unwrap().pem();
     for (what, pem, allowed, expected) in [
         ("PKCS#1", pkcs1.clone(), vec![], vec![RS256]),
         ("PKCS#1 for PSS", pkcs1.clone(), vec![PS512], vec![PS512]),
@@ -139,9 +140,9 @@ fn pem_that_cannot_verify_is_refused_with_advice() {
     let (private, public) = ec_pem(ES256);
     let pkcs1 = pem::encode("RSA PUBLIC KEY", rsa());
     let private_der = der(&private);
-    let integer = |bytes: &[u8]| pem::tests::element(0x02, bytes);
+    let integer = |bytes: &[u8]| der::tests::element(0x02, bytes);
     let small = [integer(&[&[0][..], &[0xff; 128]].concat()), integer(&[1, 0, 1])].concat();
-    let small = pem::encode("RSA PUBLIC KEY", &pem::tests::element(0x30, &small));
+    let small = pem::encode("RSA PUBLIC KEY", &der::tests::element(0x30, &small));
     let mut off_curve = der(&public);
     *off_curve.last_mut().unwrap() ^= 1;
     let mut weak = der(&SigningKey::generate_ed25519().unwrap().1);
