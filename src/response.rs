@@ -170,12 +170,12 @@ impl Rejection {
                 IdentityError::Credential(_) => StatusCode::BAD_REQUEST,
                 IdentityError::Missing
                 | IdentityError::Token(_)
-                | IdentityError::NotTrusted
+                | IdentityError::TooManyBadTokens
                 | IdentityError::IssuerNotAccepted
                 | IdentityError::NoCaller => StatusCode::UNAUTHORIZED,
                 IdentityError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
                 // It is the address that asks for too much; others are served meanwhile.
-                IdentityError::Crowded => StatusCode::TOO_MANY_REQUESTS,
+                IdentityError::TooManyLookups => StatusCode::TOO_MANY_REQUESTS,
             },
             Rejection::Primary(_) | Rejection::Secondary(_) => responses.denied_status,
             // Others are served: that is no fault of this server, and no reason to take it out.
@@ -238,13 +238,13 @@ impl Rejection {
                     CredentialError::Malformed => "The request has a malformed credential.".into(),
                 },
                 IdentityError::Token(_)
-                | IdentityError::NotTrusted
+                | IdentityError::TooManyBadTokens
                 | IdentityError::IssuerNotAccepted
                 | IdentityError::NoCaller => "Bad credentials".into(),
                 IdentityError::Unavailable => {
                     "The credentials cannot be checked at the moment. Try again later.".into()
                 }
-                IdentityError::Crowded => {
+                IdentityError::TooManyLookups => {
                     "Too many credentials from this address are being checked. Try again later."
                         .into()
                 }
@@ -319,7 +319,7 @@ impl Rejection {
                 Some(A_MINUTE)
             }
             Rejection::Store(_)
-            | Rejection::Identity(IdentityError::Unavailable | IdentityError::Crowded)
+            | Rejection::Identity(IdentityError::Unavailable | IdentityError::TooManyLookups)
             | Rejection::Upstream(
                 UpstreamError::Busy | UpstreamError::ShareUsed | UpstreamError::Exhausted(_),
             ) => Some(SOON),
@@ -389,8 +389,10 @@ impl Rejection {
             IdentityError::Token(error) => invalid_token(error.description()),
             IdentityError::IssuerNotAccepted => invalid_token("the issuer is not accepted here"),
             IdentityError::NoCaller => invalid_token("the token does not name a caller"),
-            IdentityError::NotTrusted => invalid_token("too many bad tokens from this address"),
-            IdentityError::Unavailable | IdentityError::Crowded => return None,
+            IdentityError::TooManyBadTokens => {
+                invalid_token("too many bad tokens from this address")
+            }
+            IdentityError::Unavailable | IdentityError::TooManyLookups => return None,
         };
         Some(parameters)
     }

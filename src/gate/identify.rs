@@ -31,7 +31,7 @@ impl Judge {
                 }
                 Ok(identity)
             }
-            Err(IdentityError::NotTrusted) => self.identify_untrusted(charges).await,
+            Err(IdentityError::TooManyBadTokens) => self.identify_untrusted(charges).await,
             Err(error) => {
                 if error == IdentityError::Missing {
                     warn_of_unread_scheme(&self.shared, &charges);
@@ -112,7 +112,7 @@ impl Judge {
                 if rules.sources.find(client.headers, client.query)?.is_some() {
                     return Err(CredentialError::Several.into());
                 }
-                identifier.identify_verified(rules, auth, token, (client, now))
+                identifier.identify_verified(rules, auth, token, client, now)
             }
             None => identifier.identify(rules, auth, client, now, permit).await,
         }
@@ -143,5 +143,5 @@ impl Judge {
 /// Nobody pays for a token that was not looked at: because its issuer cannot be asked, or because the
 /// issuer is being asked about too many others of the address.
 fn is_clients_fault(error: &IdentityError) -> bool {
-    !matches!(error, IdentityError::Unavailable | IdentityError::Crowded)
+    !matches!(error, IdentityError::Unavailable | IdentityError::TooManyLookups)
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
-    identity::{Client, Identity, Vouched},
+    identity::{AssumedToken, Client, Identity},
     limit::Verdict,
     policy::{self, Cors, Policy, Protocol, Responses, Route, Upstream},
     response::{Format, Rejection},
@@ -50,7 +50,7 @@ pub(super) struct Sent<'r, 'p> {
 /// What is otherwise about a request that nobody has sent.
 pub(super) struct Script {
     /// Its token, which counts as verified. None: its headers say who sends it.
-    pub(super) token: Option<Vouched>,
+    pub(super) token: Option<AssumedToken>,
     /// Whether it is charged, or it is only found out what that would come to.
     pub(super) is_charged: bool,
 }

@@ -144,8 +144,8 @@ impl Keys<'_, '_, '_> {
         let known = self.identity.token.as_ref()?;
         let rules = &self.charges.policy.identity;
         // A key has fields, not claims.
-        let has_claims = known.token.issuer != rules.api_keys_at();
-        rules.issuer(known.token.issuer).filter(|_| has_claims)
+        let has_claims = known.token.issuer != rules.api_keys_position();
+        rules.issuer_id(known.token.issuer).filter(|_| has_claims)
     }
 
     /// The value of a claim or a cookie, in the form in which it is counted.

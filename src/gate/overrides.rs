@@ -40,7 +40,7 @@ impl Charges<'_, '_> {
             }
             KeyValue::Claim { name, value, issuer } => {
                 // A key has fields, not claims.
-                let keys_at = self.policy.identity.api_keys_at();
+                let keys_at = self.policy.identity.api_keys_position();
                 identity.token.as_ref().map(|known| &known.token).is_some_and(|token| {
                     token.issuer != keys_at
                         && issuer.is_none_or(|issuer| issuer == token.issuer)

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
-    identity::{Client, Identity, Vouched, client_address},
+    identity::{AssumedToken, Client, Identity, client_address},
     policy::{Given, Policies, Route, Upstream},
     response::{Body, Rejection, options_asterisk, preflight_answer},
     server::Peer,
@@ -44,7 +44,7 @@ pub struct Draft {
     /// Who it is from: the client, or a proxy before it.
     pub address: IpAddr,
     /// Its token, which counts as verified. None: its headers say who sends it.
-    pub token: Option<Vouched>,
+    pub token: Option<AssumedToken>,
 }
 
 /// The answer to a request that nobody has sent.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Shared, charges::Charges};
 use crate::{
     clock::Throttle,
-    identity::{KNOWN_NAMES, OtherSchemes},
+    identity::{KNOWN_SCHEME_NAMES, OtherSchemes},
     policy::Auth,
 };
 
@@ -16,11 +16,11 @@ const PAUSE: Duration = Duration::from_secs(3600);
 /// When each scheme was last told of; the last is for all that are not known. Whoever makes schemes up
 /// fills no log, and keeps none of the others from being told.
 #[derive(Debug)]
-pub struct UnreadSchemes([Throttle; KNOWN_NAMES + 1]);
+pub struct UnreadSchemes([Throttle; KNOWN_SCHEME_NAMES + 1]);
 
 impl Default for UnreadSchemes {
     fn default() -> Self {
-        UnreadSchemes([const { Throttle::new(PAUSE) }; KNOWN_NAMES + 1])
+        UnreadSchemes([const { Throttle::new(PAUSE) }; KNOWN_SCHEME_NAMES + 1])
     }
 }
 

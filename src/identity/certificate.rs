@@ -10,7 +10,7 @@ use x509_parser::{
     x509::{AttributeTypeAndValue, X509Name},
 };
 
-use super::identifier::is_caller_text;
+use super::caller_text::is_caller_text;
 use crate::clock::Timestamp;
 
 /// What a verified certificate says of its owner.
@@ -70,7 +70,7 @@ impl ClientCertificate {
 
 impl CertificateName {
     /// What policies call it.
-    pub fn word(self) -> &'static str {
+    pub fn keyword(self) -> &'static str {
         match self {
             CertificateName::Subject => "subject",
             CertificateName::AlternativeName => "san",

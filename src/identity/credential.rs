@@ -13,8 +13,8 @@ use std::{borrow::Cow, fmt};
 
 use http::{HeaderMap, HeaderName, header};
 
-pub use self::authorization::{KNOWN_NAMES, Scheme};
-use self::authorization::{Shown, known_name, shown};
+pub use self::authorization::{KNOWN_SCHEME_NAMES, Scheme};
+use self::authorization::{SchemeCredential, known_name, read_scheme};
 use super::{
     api_keys::is_like_a_key,
     cookies::{only_cookie, strip_cookie},
@@ -73,7 +73,7 @@ pub struct Credential<'r> {
     /// Its bytes.
     pub token: Cow<'r, [u8]>,
     /// Where it was.
-    pub place: Place,
+    pub source: CredentialSource,
     /// What it is taken for.
     pub kind: CredentialKind,
 }
@@ -89,7 +89,7 @@ pub enum CredentialKind {
 
 /// Where a credential was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CredentialSource {
     /// `Authorization`, by this scheme.
     Authorization(Scheme),
     /// The header that the policy names.
@@ -105,7 +105,7 @@ pub enum Place {
 impl fmt::Debug for Credential<'_> {
     /// Does not tell the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Credential({:?})", self.place)
+        write!(f, "Credential({:?})", self.source)
     }
 }
 
@@ -155,7 +155,7 @@ impl TokenSources {
     }
 
     /// What the scheme of an `Authorization` field is called, and the position of that among the
-    /// [`KNOWN_NAMES`], if the field holds nothing for this proxy. The name is none for a scheme that
+    /// [`KNOWN_SCHEME_NAMES`], if the field holds nothing for this proxy. The name is none for a scheme that
     /// is not known: no part of a value is told that may be a secret.
     pub fn unread_scheme(&self, headers: &HeaderMap) -> Option<(usize, Option<&'static str>)> {
         let value = headers.get(header::AUTHORIZATION)?;
@@ -163,7 +163,7 @@ impl TokenSources {
             return None;
         }
         let known = known_name(value.as_bytes());
-        Some(known.map_or((KNOWN_NAMES, None), |(at, name)| (at, Some(name))))
+        Some(known.map_or((KNOWN_SCHEME_NAMES, None), |(at, name)| (at, Some(name))))
     }
 
     /// The headers beside `Authorization` that a credential may be in.
@@ -230,7 +230,8 @@ impl TokenSources {
         headers: &'r HeaderMap,
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(value) = only(headers, &header::AUTHORIZATION)? else { return Ok(None) };
-        let Some(Shown { scheme, token }) = shown(value, self.all_schemes())? else {
+        let Some(SchemeCredential { scheme, token }) = read_scheme(value, self.all_schemes())?
+        else {
             return Ok(None);
         };
         let is_for = |schemes: &[Scheme]| schemes.contains(&scheme);
@@ -240,7 +241,7 @@ impl TokenSources {
             (true, true) if !is_like_a_key(&token) => CredentialKind::Token,
             _ => CredentialKind::ApiKey,
         };
-        credential(token, Place::Authorization(scheme), kind).map(Some)
+        credential(token, CredentialSource::Authorization(scheme), kind).map(Some)
     }
 
     fn in_header<'r>(
@@ -253,11 +254,11 @@ impl TokenSources {
         let Some(value) = only(headers, name)? else { return Ok(None) };
         // There it may stand alone, and may then begin like anything.
         let schemes = self.schemes.iter().copied().filter(|scheme| *scheme != Scheme::Basic);
-        let token = match shown(value, schemes) {
-            Ok(Some(shown)) => shown.token,
+        let token = match read_scheme(value, schemes) {
+            Ok(Some(found)) => found.token,
             Ok(None) | Err(_) => Cow::Borrowed(value),
         };
-        credential(token, Place::Header, CredentialKind::Token).map(Some)
+        credential(token, CredentialSource::Header, CredentialKind::Token).map(Some)
     }
 
     fn in_cookie<'r>(
@@ -266,7 +267,9 @@ impl TokenSources {
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(name) = &self.cookie else { return Ok(None) };
         let token = only_cookie(headers, name).map_err(|_| CredentialError::Several)?;
-        token.map(|token| credential(token, Place::Cookie, CredentialKind::Token)).transpose()
+        token
+            .map(|token| credential(token, CredentialSource::Cookie, CredentialKind::Token))
+            .transpose()
     }
 
     fn in_query<'r>(
@@ -281,7 +284,9 @@ impl TokenSources {
         match (values.next(), values.next()) {
             (None, _) => Ok(None),
             (Some(_), Some(_)) => Err(CredentialError::Several),
-            (Some(token), None) => credential(token, Place::Query, CredentialKind::Token).map(Some),
+            (Some(token), None) => {
+                credential(token, CredentialSource::Query, CredentialKind::Token).map(Some)
+            }
         }
     }
 
@@ -291,13 +296,13 @@ impl TokenSources {
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(name) = &self.api_key else { return Ok(None) };
         let Some(key) = only(headers, name)? else { return Ok(None) };
-        credential(key, Place::KeyHeader, CredentialKind::ApiKey).map(Some)
+        credential(key, CredentialSource::KeyHeader, CredentialKind::ApiKey).map(Some)
     }
 }
 
 fn credential<'r>(
     token: impl Into<Cow<'r, [u8]>>,
-    place: Place,
+    source: CredentialSource,
     kind: CredentialKind,
 ) -> Result<Credential<'r>, CredentialError> {
     let token = token.into();
@@ -311,7 +316,7 @@ fn credential<'r>(
     if !is_visible {
         return Err(CredentialError::Malformed);
     }
-    Ok(Credential { token, place, kind })
+    Ok(Credential { token, source, kind })
 }
 
 fn only<'r>(

@@ -18,11 +18,12 @@ use std::fmt;
 use jsonwebtoken::DecodingKey;
 use thiserror::Error;
 
-use self::material::Material;
+use self::material::KeyMaterial;
+pub(super) use self::remote::KeysVersion;
 pub use self::{
     algorithm::Algorithm,
     publish::{PublicJwk, jwk_set},
-    remote::{KeyRing, Location, RemoteKeys, RemoteSpec, RemoteStatus},
+    remote::{KeyLocation, KeyRing, RemoteKeys, RemoteSpec, RemoteStatus},
 };
 
 /// How long a key's name may be, in a token's header and in a JWKS.
@@ -50,7 +51,7 @@ pub(super) struct Key {
 
 /// A key of a JWKS that was left out, and why. The others are used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("key {} of the JWKS{} is not used: {problem}", .index + 1, Named(.kid))]
+#[error("key {} of the JWKS{} is not used: {problem}", .index + 1, QuotedName(.kid))]
 pub struct SkippedKey {
     /// Its place in the set, counted from 0.
     pub index: usize,
@@ -195,7 +196,7 @@ impl KeySet {
             [algorithm] if algorithm.is_symmetric() => *algorithm,
             _ => return Err(KeyError::SecretAlgorithm),
         };
-        let secret = Material::Secret(secret.to_vec());
+        let secret = KeyMaterial::Secret(secret.to_vec());
         let key = Key::new(None, secret, None, &[algorithm])?;
         Ok(KeySet { keys: vec![key], allowed: vec![algorithm] })
     }
@@ -319,7 +320,7 @@ impl Key {
     /// `named` is the algorithm that the key gives itself, `allowed` are those that it may have.
     fn new(
         kid: Option<String>,
-        material: Material,
+        material: KeyMaterial,
         named: Option<Algorithm>,
         allowed: &[Algorithm],
     ) -> Result<Key, KeyProblem> {
@@ -330,12 +331,12 @@ impl Key {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({}{})", self.algorithm, Named(&self.kid))
+        write!(f, "Key({}{})", self.algorithm, QuotedName(&self.kid))
     }
 }
 
 /// The public keys of a PEM file; there is at least one.
-fn public_materials(pem: &[u8]) -> Result<Vec<Material>, KeyError> {
+fn public_materials(pem: &[u8]) -> Result<Vec<KeyMaterial>, KeyError> {
     if pem.len() > MAX_KEY_FILE_BYTES {
         return Err(KeyError::TooLarge);
     }
@@ -350,7 +351,7 @@ fn public_materials(pem: &[u8]) -> Result<Vec<Material>, KeyError> {
             "CERTIFICATE" => der::certificate_public_key(&block.der).ok_or(KeyError::NoPemKey)?,
             _ => return Err(KeyError::NoPemKey),
         };
-        materials.push(Material::from_der(der)?);
+        materials.push(KeyMaterial::from_der(der)?);
     }
     if materials.is_empty() { Err(KeyError::NoPemKey) } else { Ok(materials) }
 }
@@ -372,9 +373,9 @@ fn without_duplicates(keys: Vec<(usize, Key)>, skipped: &mut Vec<SkippedKey>) ->
 }
 
 /// ` "name"`, or nothing.
-struct Named<'a>(&'a Option<String>);
+struct QuotedName<'a>(&'a Option<String>);
 
-impl fmt::Display for Named<'_> {
+impl fmt::Display for QuotedName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.as_ref().map_or(Ok(()), |kid| write!(f, " {kid:?}"))
     }

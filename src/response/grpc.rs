@@ -65,7 +65,7 @@ fn code(rejection: &Rejection, status: StatusCode) -> Code {
     match rejection {
         Rejection::Primary(_)
         | Rejection::Secondary(_)
-        | Rejection::Identity(IdentityError::Crowded) => return Code::ResourceExhausted,
+        | Rejection::Identity(IdentityError::TooManyLookups) => return Code::ResourceExhausted,
         Rejection::Upstream(
             UpstreamError::ResponseTimeout
             | UpstreamError::RequestBodyTimeout
@@ -141,7 +141,7 @@ mod tests {
             (timeout(UpstreamError::ResponseTimeout), 4),
             (timeout(UpstreamError::Unsound), 14),
             (Rejection::Identity(IdentityError::Unavailable), 14),
-            (Rejection::Identity(IdentityError::Crowded), 8),
+            (Rejection::Identity(IdentityError::TooManyLookups), 8),
             (Rejection::Internal, 13),
         ] {
             let status = rejection.status(&Responses::DEFAULT);

@@ -9,8 +9,8 @@ use super::Findings;
 use crate::{
     gate::{charges::Charges, rehearsal::Fate, respond::Reply},
     identity::{
-        Caller, CallerKey, Credential, CredentialKind, Identity, IdentityRules, KnownToken, Place,
-        Scheme, TierSource, TokenSources, texts,
+        Caller, CallerKey, Credential, CredentialKind, CredentialSource, Identity, IdentityRules,
+        KnownToken, Scheme, TierSource, TokenSources, texts,
     },
     policy::{Auth, KeyPart, Policy, Route, words},
     response::Rejection,
@@ -90,8 +90,8 @@ fn credential(charges: &Charges<'_, '_>) -> Option<String> {
 
 fn place(found: &Credential<'_>, sources: &TokenSources) -> String {
     let named = |what: &str, name: Option<&str>| format!("{what} {}", name.unwrap_or_default());
-    match found.place {
-        Place::Authorization(scheme) => {
+    match found.source {
+        CredentialSource::Authorization(scheme) => {
             let what = match (found.kind, scheme) {
                 (CredentialKind::Token, Scheme::Bearer) => "a bearer token",
                 (CredentialKind::Token, Scheme::Token) => "a token by scheme token",
@@ -102,10 +102,12 @@ fn place(found: &Credential<'_>, sources: &TokenSources) -> String {
             };
             format!("{what} in header authorization")
         }
-        Place::Header => named("a token in header", sources.header.as_ref().map(|it| it.as_str())),
-        Place::Cookie => named("a token in cookie", sources.cookie.as_deref()),
-        Place::Query => named("a token in query parameter", sources.query.as_deref()),
-        Place::KeyHeader => {
+        CredentialSource::Header => {
+            named("a token in header", sources.header.as_ref().map(|it| it.as_str()))
+        }
+        CredentialSource::Cookie => named("a token in cookie", sources.cookie.as_deref()),
+        CredentialSource::Query => named("a token in query parameter", sources.query.as_deref()),
+        CredentialSource::KeyHeader => {
             named("an API key in header", sources.api_key.as_ref().map(|it| it.as_str()))
         }
     }
@@ -113,7 +115,7 @@ fn place(found: &Credential<'_>, sources: &TokenSources) -> String {
 
 /// Of what is in `Authorization` and no credential.
 fn unread(scheme: Option<&str>, sources: &TokenSources) -> String {
-    let listed = words::list(sources.all_schemes().map(|scheme| scheme.word().to_owned()));
+    let listed = words::list(sources.all_schemes().map(|scheme| scheme.keyword().to_owned()));
     match scheme {
         Some(name) => format!("none: authorization is of scheme {name}, the policy lists {listed}"),
         None => {
@@ -167,7 +169,7 @@ fn source(key: &CallerKey, name: &str) -> String {
 /// What the policy reads from a credential to tell who its sender is and what that may do.
 fn claims(known: &KnownToken, policy: &Policy, route: Option<&Route>) -> BTreeMap<String, Value> {
     let rules = &policy.identity;
-    let is_key = known.token.issuer == rules.api_keys_at();
+    let is_key = known.token.issuer == rules.api_keys_position();
     let mut names: Vec<(String, &str)> = Vec::new();
     for rule in &rules.callers {
         match &rule.key {

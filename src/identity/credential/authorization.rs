@@ -67,7 +67,7 @@ impl Scheme {
     }
 
     /// What policies call it.
-    pub fn word(self) -> &'static str {
+    pub fn keyword(self) -> &'static str {
         match self {
             Scheme::Bearer => "bearer",
             Scheme::Token => "token",
@@ -76,7 +76,7 @@ impl Scheme {
     }
 
     /// The value of a field that shows `token`.
-    pub fn show(self, token: &str) -> String {
+    pub fn field_value(self, token: &str) -> String {
         match self {
             Scheme::Bearer | Scheme::Token => format!("{} {token}", self.name()),
             Scheme::Basic => format!("Basic {}", BASE64.encode(format!("token:{token}"))),
@@ -86,7 +86,7 @@ impl Scheme {
 
 /// A token or a key in a field.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Shown<'r> {
+pub(super) struct SchemeCredential<'r> {
     /// The scheme by which it is shown.
     pub(super) scheme: Scheme,
     /// Its bytes.
@@ -97,10 +97,10 @@ pub(super) struct Shown<'r> {
 ///
 /// # Errors
 /// [`CredentialError`] for what begins as one of them and shows nothing.
-pub(super) fn shown(
+pub(super) fn read_scheme(
     value: &[u8],
     schemes: impl Iterator<Item = Scheme>,
-) -> Result<Option<Shown<'_>>, CredentialError> {
+) -> Result<Option<SchemeCredential<'_>>, CredentialError> {
     for scheme in schemes {
         if let Some(rest) = behind(value, scheme)? {
             let token = match scheme {
@@ -108,7 +108,7 @@ pub(super) fn shown(
                 Scheme::Basic if rest.is_empty() => Cow::Borrowed(rest),
                 Scheme::Basic => Cow::Owned(password(rest)?),
             };
-            return Ok(Some(Shown { scheme, token }));
+            return Ok(Some(SchemeCredential { scheme, token }));
         }
     }
     Ok(None)
@@ -150,7 +150,7 @@ pub(super) fn known_name(value: &[u8]) -> Option<(usize, &'static str)> {
 }
 
 /// How many names are known.
-pub const KNOWN_NAMES: usize = NAMES.len();
+pub const KNOWN_SCHEME_NAMES: usize = NAMES.len();
 
 #[cfg(test)]
 mod tests {
@@ -159,14 +159,14 @@ mod tests {
     #[test]
     fn each_scheme_is_read_as_it_is_shown() {
         for (word, scheme) in Scheme::ALL {
-            assert_eq!(scheme.word(), word);
-            let field = scheme.show("a.b:c");
+            assert_eq!(scheme.keyword(), word);
+            let field = scheme.field_value("a.b:c");
             let all = Scheme::ALL.into_iter().map(|(_, scheme)| scheme);
-            let expected = Shown { scheme, token: Cow::from(&b"a.b:c"[..]) };
-            assert_eq!(shown(field.as_bytes(), all), Ok(Some(expected)), "{field}");
+            let expected = SchemeCredential { scheme, token: Cow::from(&b"a.b:c"[..]) };
+            assert_eq!(read_scheme(field.as_bytes(), all), Ok(Some(expected)), "{field}");
             let others = Scheme::ALL.into_iter().map(|(_, other)| other);
             let others = others.filter(|other| *other != scheme);
-            assert_eq!(shown(field.as_bytes(), others), Ok(None), "{field}");
+            assert_eq!(read_scheme(field.as_bytes(), others), Ok(None), "{field}");
         }
     }
 

@@ -86,9 +86,9 @@ fn token_may_be_in_the_query_and_nowhere_else_then() {
 fn api_key_is_a_credential_like_others() {
     let found = |fields| {
         let headers = headers(fields);
-        sources().find(&headers, None).map(|found| found.map(|credential| credential.place))
+        sources().find(&headers, None).map(|found| found.map(|credential| credential.source))
     };
-    assert_eq!(found(&[("x-api-key", "a.b")]), Ok(Some(Place::KeyHeader)));
+    assert_eq!(found(&[("x-api-key", "a.b")]), Ok(Some(CredentialSource::KeyHeader)));
     assert_eq!(found(&[("x-api-key", "")]), Err(CredentialError::Empty));
     let both = [("x-api-key", "a.b"), ("authorization", "Bearer abc")];
     assert_eq!(found(&both), Err(CredentialError::Several));

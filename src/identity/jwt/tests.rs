@@ -12,7 +12,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::identity::{
-    issuer::{ClaimRules, IssuerKeys, KeyHints},
+    claim_rules::ClaimRules,
+    issuer::{IssuerKeys, KeyHints},
     keys::{der, pem},
     sign::{SigningKey, tests::ec_pem},
 };

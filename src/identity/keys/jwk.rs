@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{Algorithm, KeyProblem, MAX_KID_BYTES, material::Material};
+use super::{Algorithm, KeyProblem, MAX_KID_BYTES, material::KeyMaterial};
 use crate::identity::claims::parse_object;
 
 /// A set, or a single key where a set was expected.
@@ -21,7 +21,7 @@ struct Document<'a> {
 pub(super) struct Jwk {
     pub(super) kid: Option<String>,
     pub(super) algorithm: Option<Algorithm>,
-    pub(super) material: Material,
+    pub(super) material: KeyMaterial,
 }
 
 /// The texts of the keys in a document, `None` if it holds neither a set nor a key.
@@ -77,18 +77,18 @@ impl Members {
         }
     }
 
-    fn material(&self, kty: &str) -> Result<Material, KeyProblem> {
+    fn material(&self, kty: &str) -> Result<KeyMaterial, KeyProblem> {
         match (kty, self.text("crv")?) {
-            ("oct", _) => self.bytes("k").map(Material::Secret),
-            ("RSA", _) => Material::rsa(&self.bytes("n")?, &self.bytes("e")?),
-            ("EC", Some("P-256")) => Material::p256(self.point(32)?),
-            ("EC", Some("P-384")) => Material::p384(self.point(48)?),
+            ("oct", _) => self.bytes("k").map(KeyMaterial::Secret),
+            ("RSA", _) => KeyMaterial::rsa(&self.bytes("n")?, &self.bytes("e")?),
+            ("EC", Some("P-256")) => KeyMaterial::p256(self.point(32)?),
+            ("EC", Some("P-384")) => KeyMaterial::p384(self.point(48)?),
             ("OKP", Some("Ed25519")) => {
                 let point = self.bytes("x")?;
                 if point.len() != 32 {
                     return Err(KeyProblem::NotOnCurve);
                 }
-                Material::ed25519(point)
+                KeyMaterial::ed25519(point)
             }
             _ => Err(KeyProblem::Unsupported),
         }

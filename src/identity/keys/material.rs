@@ -15,7 +15,7 @@ use jsonwebtoken::DecodingKey;
 use super::{Algorithm, KeyProblem};
 
 /// A secret or a public key that passed every check but the choice of its algorithm.
-pub(super) enum Material {
+pub(super) enum KeyMaterial {
     Secret(Vec<u8>),
     /// Kept as modulus and exponent: `jsonwebtoken` builds its key from them at each token, and
     /// from DER it would parse and check them again.
@@ -27,17 +27,17 @@ pub(super) enum Material {
     Ed25519(Vec<u8>),
 }
 
-impl Material {
+impl KeyMaterial {
     /// A SubjectPublicKeyInfo or a PKCS#1 RSAPublicKey.
-    pub(super) fn from_der(der: &[u8]) -> Result<Material, KeyProblem> {
+    pub(super) fn from_der(der: &[u8]) -> Result<KeyMaterial, KeyProblem> {
         if let Ok(key) = rsa::PublicKey::from_der(der) {
             let components = RsaPublicKeyComponents::<Vec<u8>>::from(&key);
             check_rsa_size(&components)?;
-            return Ok(Material::Rsa(components));
+            return Ok(KeyMaterial::Rsa(components));
         }
-        Material::p256(der.to_vec())
-            .or_else(|_| Material::p384(der.to_vec()))
-            .or_else(|_| Material::ed25519(der.to_vec()))
+        KeyMaterial::p256(der.to_vec())
+            .or_else(|_| KeyMaterial::p384(der.to_vec()))
+            .or_else(|_| KeyMaterial::ed25519(der.to_vec()))
             .map_err(|problem| match problem {
                 KeyProblem::WeakPoint => problem,
                 _ => KeyProblem::Unsupported,
@@ -45,7 +45,7 @@ impl Material {
     }
 
     /// The big-endian modulus and exponent of an RSA key.
-    pub(super) fn rsa(modulus: &[u8], exponent: &[u8]) -> Result<Material, KeyProblem> {
+    pub(super) fn rsa(modulus: &[u8], exponent: &[u8]) -> Result<KeyMaterial, KeyProblem> {
         let components = RsaPublicKeyComponents {
             n: without_leading_zeros(modulus),
             e: without_leading_zeros(exponent),
@@ -53,34 +53,34 @@ impl Material {
         check_rsa_size(&components)?;
         // Only the DER parser of AWS-LC checks the exponent and the modulus against each other.
         let der: PublicKeyX509Der<'_> = components.as_der().map_err(|_| KeyProblem::RsaNumbers)?;
-        Material::from_der(der.as_ref()).map_err(|_| KeyProblem::RsaNumbers)
+        KeyMaterial::from_der(der.as_ref()).map_err(|_| KeyProblem::RsaNumbers)
     }
 
-    pub(super) fn p256(point: Vec<u8>) -> Result<Material, KeyProblem> {
+    pub(super) fn p256(point: Vec<u8>) -> Result<KeyMaterial, KeyProblem> {
         ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &point)
             .map_err(|_| KeyProblem::NotOnCurve)?;
-        Ok(Material::P256(point))
+        Ok(KeyMaterial::P256(point))
     }
 
-    pub(super) fn p384(point: Vec<u8>) -> Result<Material, KeyProblem> {
+    pub(super) fn p384(point: Vec<u8>) -> Result<KeyMaterial, KeyProblem> {
         ParsedPublicKey::new(&ECDSA_P384_SHA384_FIXED, &point)
             .map_err(|_| KeyProblem::NotOnCurve)?;
-        Ok(Material::P384(point))
+        Ok(KeyMaterial::P384(point))
     }
 
-    pub(super) fn ed25519(point: Vec<u8>) -> Result<Material, KeyProblem> {
+    pub(super) fn ed25519(point: Vec<u8>) -> Result<KeyMaterial, KeyProblem> {
         ParsedPublicKey::new(&ED25519, &point).map_err(|_| KeyProblem::NotOnCurve)?;
         if point.last_chunk().is_some_and(is_small_order) {
             return Err(KeyProblem::WeakPoint);
         }
-        Ok(Material::Ed25519(point))
+        Ok(KeyMaterial::Ed25519(point))
     }
 
     /// What this key can do, the default first.
     pub(super) fn algorithms(&self) -> &'static [Algorithm] {
         match self {
-            Material::Secret(_) => &[Algorithm::HS256, Algorithm::HS384, Algorithm::HS512],
-            Material::Rsa(_) => &[
+            KeyMaterial::Secret(_) => &[Algorithm::HS256, Algorithm::HS384, Algorithm::HS512],
+            KeyMaterial::Rsa(_) => &[
                 Algorithm::RS256,
                 Algorithm::RS384,
                 Algorithm::RS512,
@@ -88,9 +88,9 @@ impl Material {
                 Algorithm::PS384,
                 Algorithm::PS512,
             ],
-            Material::P256(_) => &[Algorithm::ES256],
-            Material::P384(_) => &[Algorithm::ES384],
-            Material::Ed25519(_) => &[Algorithm::EdDSA],
+            KeyMaterial::P256(_) => &[Algorithm::ES256],
+            KeyMaterial::P384(_) => &[Algorithm::ES384],
+            KeyMaterial::Ed25519(_) => &[Algorithm::EdDSA],
         }
     }
 
@@ -102,7 +102,7 @@ impl Material {
         allowed: &[Algorithm],
     ) -> Result<Algorithm, KeyProblem> {
         let fitting = self.algorithms();
-        let is_secret = matches!(self, Material::Secret(_));
+        let is_secret = matches!(self, KeyMaterial::Secret(_));
         let algorithm = match named {
             Some(named) if !fitting.contains(&named) => return Err(KeyProblem::WrongAlgorithm),
             // A published set must not be able to bring a secret: only who lists HS* means it.
@@ -120,7 +120,7 @@ impl Material {
             }
         };
         match (self, algorithm.min_secret_bytes()) {
-            (Material::Secret(secret), Some(min)) if secret.len() < min => {
+            (KeyMaterial::Secret(secret), Some(min)) if secret.len() < min => {
                 Err(KeyProblem::ShortSecret { algorithm, min })
             }
             _ => Ok(algorithm),
@@ -130,10 +130,10 @@ impl Material {
     /// The key as `jsonwebtoken` wants it.
     pub(super) fn into_decoding_key(self) -> DecodingKey {
         match self {
-            Material::Secret(secret) => DecodingKey::from_secret(&secret),
-            Material::Rsa(key) => DecodingKey::from_rsa_raw_components(&key.n, &key.e),
-            Material::P256(point) | Material::P384(point) => DecodingKey::from_ec_der(&point),
-            Material::Ed25519(point) => DecodingKey::from_ed_der(&point),
+            KeyMaterial::Secret(secret) => DecodingKey::from_secret(&secret),
+            KeyMaterial::Rsa(key) => DecodingKey::from_rsa_raw_components(&key.n, &key.e),
+            KeyMaterial::P256(point) | KeyMaterial::P384(point) => DecodingKey::from_ec_der(&point),
+            KeyMaterial::Ed25519(point) => DecodingKey::from_ed_der(&point),
         }
     }
 }

@@ -6,7 +6,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value, json};
 
-use super::{Algorithm, KeyError, KeyProblem, der, material::Material};
+use super::{Algorithm, KeyError, KeyProblem, der, material::KeyMaterial};
 
 /// A public key as a JWK writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,20 +32,20 @@ impl PublicJwk {
 
     /// From a SubjectPublicKeyInfo, a PKCS#1 key, an uncompressed point, or the bytes of Ed25519.
     pub(in crate::identity) fn from_bytes(bytes: &[u8]) -> Result<PublicJwk, KeyProblem> {
-        PublicJwk::of(&Material::from_der(bytes)?)
+        PublicJwk::of(&KeyMaterial::from_der(bytes)?)
     }
 
-    fn of(key: &Material) -> Result<PublicJwk, KeyProblem> {
+    fn of(key: &KeyMaterial) -> Result<PublicJwk, KeyProblem> {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let members = match key {
             // It must never be published.
-            Material::Secret(_) => return Err(KeyProblem::Private),
-            Material::Rsa(key) => {
+            KeyMaterial::Secret(_) => return Err(KeyProblem::Private),
+            KeyMaterial::Rsa(key) => {
                 vec![("e", text(&key.e)), ("kty", "RSA".into()), ("n", text(&key.n))]
             }
-            Material::P256(key) => elliptic("P-256", key, 32)?,
-            Material::P384(key) => elliptic("P-384", key, 48)?,
-            Material::Ed25519(key) => {
+            KeyMaterial::P256(key) => elliptic("P-256", key, 32)?,
+            KeyMaterial::P384(key) => elliptic("P-384", key, 48)?,
+            KeyMaterial::Ed25519(key) => {
                 let x = der::public_key_bits(key).unwrap_or(Cow::Borrowed(key));
                 vec![("crv", "Ed25519".into()), ("kty", "OKP".into()), ("x", text(&x))]
             }

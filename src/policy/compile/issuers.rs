@@ -8,7 +8,7 @@ use super::Compiler;
 use crate::{
     identity::{
         Algorithm, ApiKeyRules, ApiKeys, ClaimRules, Endpoint, Introspection, Introspector, Issuer,
-        IssuerKeys, KeyHints, KeySet, Location, MAX_API_KEYS_BYTES, RemoteSpec, RequiredClaim,
+        IssuerKeys, KeyHints, KeyLocation, KeySet, MAX_API_KEYS_BYTES, RemoteSpec, RequiredClaim,
     },
     policy::file::{RawApiKeys, RawIntrospection, RawIssuer},
     warning::Rule,
@@ -253,9 +253,9 @@ impl Compiler<'_> {
         let endpoint = self.endpoint((&url, place), &access, timeout?)?;
         let location = match source {
             KeySource::Discovery => {
-                Location::Discovery { issuer: raw.issuer.value.clone(), endpoint }
+                KeyLocation::Discovery { issuer: raw.issuer.value.clone(), endpoint }
             }
-            _ => Location::Jwks(endpoint),
+            _ => KeyLocation::Jwks(endpoint),
         };
         let spec = Box::new(RemoteSpec {
             location,

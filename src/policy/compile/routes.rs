@@ -314,11 +314,11 @@ impl Compiler<'_> {
             });
             let accepts = |mut issuers: Range<usize>| match &route.auth {
                 Auth::Required(accepted) | Auth::Optional(accepted) => {
-                    issuers.any(|at| accepted.contains(at) && identity.issuer(at).is_some())
+                    issuers.any(|at| accepted.contains(at) && identity.issuer_id(at).is_some())
                 }
                 Auth::None => false,
             };
-            let keys_at = identity.api_keys_at();
+            let keys_at = identity.api_keys_position();
             let has_nameless_token = accepts(0..keys_at) && !by_token;
             let has_nameless_key = accepts(keys_at..keys_at + 1) && !by_key;
             match route.auth {

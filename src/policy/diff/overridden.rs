@@ -55,7 +55,7 @@ impl Own<'_> {
         let name = |value: &KeyValue| match value {
             KeyValue::Caller(name) => caller(name, self.policy),
             KeyValue::Claim { issuer, .. } => {
-                match issuer.and_then(|at| self.policy.identity.issuer(at)) {
+                match issuer.and_then(|at| self.policy.identity.issuer_id(at)) {
                     Some(issuer) => format!("{value} of {issuer}"),
                     None => value.to_string(),
                 }
@@ -96,10 +96,10 @@ impl Own<'_> {
             },
             KeyValue::Claim { issuer, .. } => match seat.named.source {
                 Source::Token { issuer: own, .. } => {
-                    issuer.is_none_or(|at| self.policy.identity.issuer(at) == Some(own))
+                    issuer.is_none_or(|at| self.policy.identity.issuer_id(at) == Some(own))
                 }
                 Source::Opaque { .. } => {
-                    issuer.is_none_or(|at| at == self.policy.identity.introspection_at())
+                    issuer.is_none_or(|at| at == self.policy.identity.introspection_position())
                 }
                 Source::Key { .. } | Source::Address => false,
             },

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     identity::{
-        Caller, ClaimRules, IdentityRules, InvalidToken, Issuer, IssuerKeys, Location,
+        Caller, ClaimRules, IdentityRules, InvalidToken, Issuer, IssuerKeys, KeyLocation,
         OtherSchemes, Scheme,
     },
     policy::{CallerName, HeaderProfile, Limit, Listed, OnMissing, Policy},
@@ -187,8 +187,8 @@ fn issuer_fields(old: &Issuer, new: &Issuer) -> Vec<Change> {
                 match &issuer.keys {
                     IssuerKeys::Fixed(_) => "of the policy".into(),
                     IssuerKeys::Remote { spec, .. } => match &spec.location {
-                        Location::Jwks(endpoint) => endpoint.to_string(),
-                        Location::Discovery { .. } => "by discovery".into(),
+                        KeyLocation::Jwks(endpoint) => endpoint.to_string(),
+                        KeyLocation::Discovery { .. } => "by discovery".into(),
                     },
                 },
             ),
@@ -236,7 +236,7 @@ fn token_sources(rules: &IdentityRules) -> String {
     let forwarded = sources.forward.then(|| "and go on to the upstream".to_owned());
     let query = sources.query.as_ref().map(|name| format!("query parameter {name}"));
     let by = |schemes: &[Scheme]| {
-        let words: Vec<&str> = schemes.iter().map(|scheme| scheme.word()).collect();
+        let words: Vec<&str> = schemes.iter().map(|scheme| scheme.keyword()).collect();
         (!words.is_empty()).then(|| format!("authorization by {}", words.join(" or ")))
     };
     let keys = sources.api_key.as_ref().map(|name| format!("API keys in {name}"));
@@ -298,7 +298,7 @@ fn entries(listed: &Listed, policy: &Policy) -> Vec<String> {
 
 /// A caller, with the issuer where the policy knows several.
 pub(super) fn caller(name: &CallerName, policy: &Policy) -> String {
-    match name.issuer.and_then(|at| policy.identity.issuer(at)) {
+    match name.issuer.and_then(|at| policy.identity.issuer_id(at)) {
         Some(issuer) => format!("{issuer}/{name}"),
         None => name.to_string(),
     }

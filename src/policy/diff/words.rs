@@ -115,7 +115,7 @@ pub(crate) fn caller_key(key: &CallerKey) -> String {
     match key {
         CallerKey::Claim(claim) => format!("jwt.{claim}"),
         CallerKey::ApiKey(field) => format!("api_key.{field}"),
-        CallerKey::Certificate(name) => format!("client_certificate.{}", name.word()),
+        CallerKey::Certificate(name) => format!("client_certificate.{}", name.keyword()),
         CallerKey::Address { ipv6_prefix: 64 } => "client.ip".to_owned(),
         CallerKey::Address { ipv6_prefix } => format!("client.ip (IPv6 /{ipv6_prefix})"),
     }
@@ -179,7 +179,7 @@ pub(crate) fn auth(auth: &Auth, policy: &Policy) -> String {
 /// What routes call whoever vouches for callers.
 pub(crate) fn issuer(rules: &IdentityRules, at: usize) -> String {
     let named = rules.issuers.get(at).map(|issuer| issuer.name.as_str());
-    named.or_else(|| rules.issuer(at)).unwrap_or_default().to_owned()
+    named.or_else(|| rules.issuer_id(at)).unwrap_or_default().to_owned()
 }
 
 /// What a request costs.

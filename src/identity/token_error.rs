@@ -1,11 +1,12 @@
-//! Why a token is refused: a fact for the log, a fixed text for the client.
+//! Why a token is refused: a message for the log, and a fixed text for the client.
 
 use thiserror::Error;
 
-use super::MAX_TOKEN_BYTES;
+/// How long a token may be.
+pub(super) const MAX_TOKEN_BYTES: usize = 8192;
 
-/// Why a token is refused. What [`Display`](std::fmt::Display) writes is for the log; the client
-/// gets [`TokenError::description`]. Neither quotes the token.
+/// Why a token is refused. The log gets the [`Display`](std::fmt::Display) text, and the client gets
+/// [`TokenError::description`]. Neither quotes the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TokenError {
     /// Longer than any token is read.
@@ -14,70 +15,70 @@ pub enum TokenError {
     /// Not three segments of canonical base64url.
     #[error("token is not a JWT: it needs three parts in base64url, with dots between them")]
     Malformed,
-    /// A header that is no strict JSON object, or a member of the wrong type.
+    /// A header that is not a strict JSON object, or has a member of the wrong type.
     #[error("token header is malformed")]
     MalformedHeader,
-    /// An `alg` that is unknown or not allowed, `none` above all.
+    /// An `alg` that is unknown or not allowed, such as `none`.
     #[error("token algorithm is not allowed")]
     AlgorithmNotAllowed,
-    /// A `crit` of whatever content: there is no extension that we understand.
+    /// A `crit` with any content: no extension is supported.
     #[error("token header has critical extensions")]
     CriticalExtension,
     /// A key, or a link to one, in the header.
-    #[error("token header carries or links a key")]
+    #[error("token header contains a key or a link to one")]
     KeyHint,
     /// A `typ` that the issuer's tokens do not have.
-    #[error("token type is not expected of this issuer")]
+    #[error("token type is not accepted from this issuer")]
     UnexpectedType,
-    /// A payload that is no strict JSON object.
+    /// A payload that is not a strict JSON object.
     #[error("token payload is malformed")]
     MalformedPayload,
-    /// An `iss` that no issuer has.
+    /// An `iss` that no issuer of the policy has.
     #[error("token issuer is unknown")]
     UnknownIssuer,
-    /// No key of this name and algorithm.
+    /// No key with this `kid` and algorithm.
     #[error("token key is unknown")]
     UnknownKey,
     /// No `kid`, and several keys that would fit.
-    #[error("token does not name its key")]
+    #[error("token has no `kid`, and several keys of its issuer would fit")]
     AmbiguousKey,
-    /// Not signed by the key.
+    /// The signature is not that of the key.
     #[error("token signature is wrong")]
     WrongSignature,
-    /// A claim that must be there is not.
+    /// A claim that is required by the verification is absent.
     #[error("token claim {0} is missing")]
     MissingClaim(&'static str),
     /// A claim of the wrong type or out of range.
     #[error("token claim {0} is malformed")]
     MalformedClaim(&'static str),
-    /// A claim that the policy requires of this issuer is not there, or not what it must be.
+    /// A claim that the policy requires is absent, or has none of the accepted values.
     #[error("token lacks a claim that the policy requires")]
     RequiredClaim,
-    /// Made to live longer than the policy lets this issuer's tokens.
-    #[error("token lives longer than the issuer's max_lifetime")]
+    /// A longer lifetime than the policy allows for this issuer's tokens.
+    #[error("token has a longer lifetime than the issuer's max_lifetime")]
     TooLongLived,
-    /// The issuer, or its server, says that the token is not good.
-    #[error("token is not active, says who issued it")]
+    /// The introspection server responds that the token is not active.
+    #[error("token is not active according to its issuer")]
     Inactive,
-    /// Opaque, and there is nobody to ask about it.
-    #[error("token is opaque, and the policy has no `introspection` to ask about it")]
+    /// Opaque, and the policy has no introspection.
+    #[error("token is opaque, and the policy has no `introspection` to verify it")]
     Opaque,
-    /// An API key that cannot be one.
+    /// An API key that is not `<id>.<secret>`.
     #[error("API key is malformed")]
     MalformedKey,
-    /// An API key that nobody has, or not with this secret.
+    /// An API key with an unknown id or a wrong secret.
     #[error("API key is unknown or its secret is wrong")]
     WrongKey,
-    /// An API key that was taken back.
+    /// An API key that is revoked.
     #[error("API key is revoked")]
     RevokedKey,
-    /// Meant for others.
+    /// Issued for another audience.
     #[error("token is for another audience")]
     WrongAudience,
-    /// Its `exp` has come.
+    /// Its `exp` has passed.
     #[error("token has expired")]
     Expired,
-    /// Its `nbf` or `iat` has yet to come.
+    /// Its `nbf` or `iat` is in the future.
     #[error("token is not valid yet")]
     NotYetValid,
     /// Issued too long ago.
