@@ -88,8 +88,8 @@ pub struct Identity<'p> {
 }
 
 impl Identity<'_> {
-    /// A hash of the caller that is the same at every proxy and after every restart, since it has no
-    /// secret.
+    /// A hash of the caller that is the same at every proxy and after every restart, since it has
+    /// no secret.
     pub fn stable_hash(&self, salt: &str) -> u128 {
         let (kind, value) = match &self.caller {
             Some(caller) => (caller.kind, caller.value.to_string()),

@@ -27,8 +27,8 @@ pub enum AssumedTokenError {
 }
 
 impl IdentityRules {
-    /// A token with these claims. Without `iss`, it gets that of the first issuer; without `aud`, the
-    /// first audience that this issuer's tokens may have.
+    /// A token with these claims. Without `iss`, it gets that of the first issuer; without `aud`,
+    /// the first audience that this issuer's tokens may have.
     ///
     /// # Errors
     /// [`AssumedTokenError`].
@@ -72,8 +72,8 @@ impl ClaimRules {
     }
 }
 
-/// The claims, with the policy's names added for those that the issuer names otherwise. A claim that
-/// was given under the policy's name stays if the issuer's own is absent.
+/// The claims, with the policy's names added for those that the issuer names otherwise. A claim
+/// that was given under the policy's name stays if the issuer's own is absent.
 fn with_names(rules: &ClaimRules, mut claims: Map<String, Value>) -> Claims {
     let as_given = Claims::from(claims.clone());
     for (name, path) in &rules.names {

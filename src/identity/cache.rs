@@ -2,8 +2,8 @@
 //!
 //! A signature check costs many times the rest of a request. The digest is SHA-256, since a shorter
 //! or non-cryptographic hash would let one token pass for another, and it goes with the rules under
-//! which the token was verified. The times are checked again on each hit, so a cached token is valid
-//! no longer than without the cache. The cache is bounded by the bytes that its tokens take.
+//! which the token was verified. The times are checked again on each hit, so a cached token is
+//! valid no longer than without the cache. The cache is bounded by the bytes that its tokens take.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ pub struct TokenCache {
     rejected: Cache<TokenCacheKey, RejectedToken>,
 }
 
-/// The key of a token in the cache: the digest of its bytes, and the rules that it is verified under.
+/// The key of a token in the cache: the digest of its bytes, and the rules that it is verified
+/// under.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenCacheKey {
     rules: RulesId,

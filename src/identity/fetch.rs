@@ -41,8 +41,8 @@ const MAX_GETS: usize = 64;
 /// Threads for DNS lookups: a name server that hangs occupies one beyond any time limit.
 const MAX_LOOKUPS: usize = 64;
 
-/// Sends jobs to the thread that does all HTTP for identity. Clones share the thread, which ends with
-/// the last of them.
+/// Sends jobs to the thread that does all HTTP for identity. Clones share the thread, which ends
+/// with the last of them.
 #[derive(Clone)]
 pub struct Fetcher {
     jobs: mpsc::Sender<Job>,
@@ -115,7 +115,8 @@ impl Fetcher {
         Ok(Fetcher::new(jobs))
     }
 
-    /// A fetcher without a thread, which refuses every job: for commands that must contact no server.
+    /// A fetcher without a thread, which refuses every job: for commands that must contact no
+    /// server.
     pub fn offline() -> Fetcher {
         Fetcher::new(mpsc::channel(1).0)
     }
@@ -155,8 +156,8 @@ impl Fetcher {
     }
 
     /// Sends a form, which is urlencoded already, and reads the JSON that comes back. Follows no
-    /// redirect: the form holds a token, which only this server may see. The permit is given back when
-    /// the request ends.
+    /// redirect: the form holds a token, which only this server may see. The permit is given back
+    /// when the request ends.
     ///
     /// # Errors
     /// [`FetchError`]; any status but 200 is one.

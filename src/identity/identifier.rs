@@ -37,8 +37,8 @@ pub struct Identifier {
     pub unfit_claims: Throttle,
 }
 
-/// Time between two log lines about such claims: often enough to be noticed, seldom enough that clients
-/// cannot fill the log.
+/// Time between two log lines about such claims: often enough to be noticed, seldom enough that
+/// clients cannot fill the log.
 const UNFIT_CLAIM_PAUSE: Duration = Duration::from_secs(60);
 
 impl Identifier {
@@ -50,8 +50,8 @@ impl Identifier {
         Identifier { tokens, hasher, ring, introspection_warnings, unfit_claims }
     }
 
-    /// Identifies the sender of a request to a route with this `auth`. A token that is not cached is
-    /// costly to verify: `permit` returns permission to do so, which is held meanwhile, or none.
+    /// Identifies the sender of a request to a route with this `auth`. A token that is not cached
+    /// is costly to verify: `permit` returns permission to do so, which is held meanwhile, or none.
     ///
     /// # Errors
     /// [`IdentityError`]; a bad token counts as a missing one only if the policy says so.
@@ -80,8 +80,9 @@ impl Identifier {
         self.admit(rules, token, client, is_required)
     }
 
-    /// Identifies the sender of a request without a token where one is required. A client certificate by
-    /// which the rules name callers does as well, unless the route accepts only certain issuers.
+    /// Identifies the sender of a request without a token where one is required. A client
+    /// certificate by which the rules name callers does as well, unless the route accepts only
+    /// certain issuers.
     fn with_certificate<'p>(
         &self,
         rules: &'p IdentityRules,
@@ -99,8 +100,8 @@ impl Identifier {
         if is_certified { Ok(identity) } else { Err(IdentityError::Missing) }
     }
 
-    /// The identity that is charged for a token before it is verified: the unidentified client at its
-    /// address or, where a bad token counts as none, the caller without a token.
+    /// The identity that is charged for a token before it is verified: the unidentified client at
+    /// its address or, where a bad token counts as none, the caller without a token.
     pub fn payer<'p>(
         &self,
         rules: &'p IdentityRules,
@@ -219,7 +220,8 @@ impl Identifier {
         let (rule, caller, claim, value) = claims.next().ok_or(IdentityError::NoCaller)?;
         let text = caller_value(value).ok_or(IdentityError::NoCaller)?;
         let parts = [(b'u', issuer.as_bytes()), (b'c', claim.as_bytes()), (b'v', text.as_bytes())];
-        // Read first: if the secret is replaced meanwhile, the hash is computed again at the next use.
+        // Read first: if the secret is replaced meanwhile, the hash is computed again at the next
+        // use.
         let hashed_under = self.hasher.version();
         Ok(Some(NamedCaller {
             rule,

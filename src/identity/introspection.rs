@@ -1,7 +1,7 @@
 //! Introspection of opaque tokens (RFC 7662): only their issuer can read them.
 //!
-//! A response that says "not active" makes a token bad. Every other failure is ours or the server's,
-//! and never makes a token bad.
+//! A response that says "not active" makes a token bad. Every other failure is ours or the
+//! server's, and never makes a token bad.
 
 mod shared_calls;
 
@@ -74,9 +74,9 @@ impl Introspector {
         &self.endpoint
     }
 
-    /// Introspects a token that a client has shown; `client` is the client's keyed hash. Requests with
-    /// the same token at the same time share one call. A client has a share of all calls, and waits
-    /// for a permit as long as the server may take to respond.
+    /// Introspects a token that a client has shown; `client` is the client's keyed hash. Requests
+    /// with the same token at the same time share one call. A client has a share of all calls, and
+    /// waits for a permit as long as the server may take to respond.
     ///
     /// Bytes that cannot be a token are not sent; they count as not active.
     ///

@@ -106,8 +106,8 @@ impl IssuerKeys {
     }
 }
 
-/// What to do with a token that has `jwk`, `jku`, `x5u`, `x5c` or `x5t*` in its header. These members
-/// never choose the key.
+/// What to do with a token that has `jwk`, `jku`, `x5u`, `x5c` or `x5t*` in its header. These
+/// members never choose the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyHints {
     /// Refuse the token.
@@ -143,8 +143,8 @@ impl Issuer {
     }
 
     /// Checks the claims and gives them the names that the policy has for them. The times come back
-    /// as a [`Validity`], which is checked again at each use of the token. A claim of the wrong type
-    /// is an error and never counts as absent.
+    /// as a [`Validity`], which is checked again at each use of the token. A claim of the wrong
+    /// type is an error and never counts as absent.
     pub(super) fn check_claims(&self, claims: Claims) -> Result<(Claims, Validity), TokenError> {
         let times = TimeClaims::of(&claims)?;
         if self.require_exp && times.expires.is_none() {

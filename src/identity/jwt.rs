@@ -1,9 +1,9 @@
 //! Verification of signed tokens (JWT): from bytes to trusted claims.
 //!
-//! The checks go from cheap to costly, and from the form of the token to its content. The token does
-//! not choose how it is verified: the issuer's key does, which has exactly one algorithm. The cheap
-//! checks are a step of their own ([`Unverified::read`]), so that most bad tokens never reach a
-//! signature check.
+//! The checks go from cheap to costly, and from the form of the token to its content. The token
+//! does not choose how it is verified: the issuer's key does, which has exactly one algorithm. The
+//! cheap checks are a step of their own ([`Unverified::read`]), so that most bad tokens never reach
+//! a signature check.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -94,8 +94,8 @@ impl<'t> Unverified<'t> {
         let (key, failure) = match keys.select(header.kid.as_deref(), header.algorithm) {
             Selection::Key(key) => (key, TokenError::WrongSignature),
             Selection::Ambiguous => return Err(TokenError::AmbiguousKey),
-            // A decoy key is tried and its result ignored, so that an unknown key takes as long as a
-            // wrong signature.
+            // A decoy key is tried and its result ignored, so that an unknown key takes as long as
+            // a wrong signature.
             Selection::Unknown { decoy: Some(decoy) } => (decoy, TokenError::UnknownKey),
             Selection::Unknown { decoy: None } => return Err(TokenError::UnknownKey),
         };
@@ -113,7 +113,8 @@ impl<'t> Unverified<'t> {
 }
 
 impl Issuer {
-    /// Whether a token is valid at `now`. None: the issuer publishes its keys, so they are not here.
+    /// Whether a token is valid at `now`. None: the issuer publishes its keys, so they are not
+    /// here.
     pub fn check_token(&self, token: &str, now: Timestamp) -> Option<Result<(), TokenError>> {
         let keys = self.keys.fixed()?;
         let verified = Unverified::read(token.as_bytes(), std::slice::from_ref(self))
@@ -127,8 +128,8 @@ pub(super) fn payload(token: &[u8]) -> Option<&str> {
     Segments::find(token).map(|segments| segments.payload)
 }
 
-/// Whether a token has the three segments of a compact JWS. Any other token is opaque: only its issuer
-/// can read it.
+/// Whether a token has the three segments of a compact JWS. Any other token is opaque: only its
+/// issuer can read it.
 pub(super) fn is_compact(token: &[u8]) -> bool {
     token.iter().filter(|byte| **byte == b'.').count() == 2
 }
@@ -206,8 +207,8 @@ impl Header {
             }
             _ => return Err(TokenError::AlgorithmNotAllowed),
         };
-        // RFC 7515 section 4.1.11: an unsupported extension must not be ignored. This covers `b64` of
-        // RFC 7797, which means nothing without `crit`.
+        // RFC 7515 section 4.1.11: an unsupported extension must not be ignored. This covers `b64`
+        // of RFC 7797, which means nothing without `crit`.
         if members.contains_key("crit") {
             return Err(TokenError::CriticalExtension);
         }

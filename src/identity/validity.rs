@@ -79,8 +79,8 @@ impl Validity {
     }
 }
 
-/// A claim in seconds since the epoch, whole or not (RFC 7519 section 2). Negative numbers, and those
-/// beyond the integers that a double holds exactly, are refused.
+/// A claim in seconds since the epoch, whole or not (RFC 7519 section 2). Negative numbers, and
+/// those beyond the integers that a double holds exactly, are refused.
 fn numeric_date(claims: &Claims, name: &'static str) -> Result<Option<Timestamp>, TokenError> {
     const MAX_SECONDS: f64 = (1u64 << 53) as f64;
     let Some(value) = claims.get(name) else { return Ok(None) };

@@ -9,7 +9,8 @@ use rustls::{
 };
 use thiserror::Error;
 
-/// How a server of an issuer is reached. Equal endpoints share connections, and keys across reloads.
+/// How a server of an issuer is reached. Equal endpoints share connections, and keys across
+/// reloads.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// Absolute, `https` unless plain HTTP is allowed; no user, no fragment.
@@ -90,9 +91,10 @@ impl Endpoint {
         Ok(Endpoint { url: parse_url(url, allow_http)?, ca, timeout, allow_http })
     }
 
-    /// Another URL by the same rules, which a discovery document refers to. A document that came over
-    /// TLS cannot refer to plain HTTP, not even on this machine: another server must not choose what
-    /// is called here, and keys are only as trustworthy as the weakest connection that they took.
+    /// Another URL by the same rules, which a discovery document refers to. A document that came
+    /// over TLS cannot refer to plain HTTP, not even on this machine: another server must not
+    /// choose what is called here, and keys are only as trustworthy as the weakest connection that
+    /// they took.
     ///
     /// # Errors
     /// [`EndpointError`]

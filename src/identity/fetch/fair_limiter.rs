@@ -56,8 +56,8 @@ pub(in crate::identity) enum PermitError {
 struct LimiterState {
     free: u32,
     clients: HashMap<u128, ClientQueue>,
-    /// Clients with queued requests and less than their share, each once, in the order in which they
-    /// get the next permits. Empty while a permit is free.
+    /// Clients with queued requests and less than their share, each once, in the order in which
+    /// they get the next permits. Empty while a permit is free.
     rotation: VecDeque<u128>,
     /// How many requests have been queued: the number of the latest.
     queued: u64,

@@ -115,8 +115,8 @@ impl Identifier {
         }
     }
 
-    /// Verifies a credential by what its kind calls for: the issuer's keys, introspection, or the file
-    /// of API keys.
+    /// Verifies a credential by what its kind calls for: the issuer's keys, introspection, or the
+    /// file of API keys.
     async fn verify_by_source(
         &self,
         rules: &IdentityRules,
@@ -146,8 +146,8 @@ impl Identifier {
         let issuer = rules.issuers.get(unverified.issuer).ok_or(TokenError::UnknownIssuer)?;
         let mut is_retry = false;
         loop {
-            // Read before the keys: if they are replaced in between, the token is verified once more,
-            // and never accepted by the old keys for too long.
+            // Read before the keys: if they are replaced in between, the token is verified once
+            // more, and never accepted by the old keys for too long.
             let generation = issuer.keys.version(now).generation;
             let verified = match issuer.keys.current(now) {
                 Some(keys) => unverified.verify(issuer, &keys, now),
@@ -162,8 +162,8 @@ impl Identifier {
                 Err(TokenError::UnknownKey) if !is_retry => {
                     issuer.keys.refresh(now).await;
                     // Verified again only with other keys, whichever request has fetched them.
-                    // Otherwise an unknown key would cost two checks, and so take longer than a wrong
-                    // signature.
+                    // Otherwise an unknown key would cost two checks, and so take longer than a
+                    // wrong signature.
                     let keys = issuer.keys.version(now);
                     if keys.are_usable && keys.generation == generation {
                         return Err(TokenError::UnknownKey.into());

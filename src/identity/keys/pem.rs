@@ -1,7 +1,7 @@
 //! PEM files (RFC 7468): labelled blocks of base64.
 //!
-//! The PEM reader of `rustls-pki-types` is not used here: it skips labels that it does not know, such
-//! as `ENCRYPTED PRIVATE KEY`, and such a file must be refused.
+//! The PEM reader of `rustls-pki-types` is not used here: it skips labels that it does not know,
+//! such as `ENCRYPTED PRIVATE KEY`, and such a file must be refused.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
@@ -25,7 +25,8 @@ pub(crate) fn blocks(pem: &[u8]) -> Option<Vec<Block<'_>>> {
             match self::label(line, "-----END ") {
                 Some(end) if end == label => break,
                 Some(_) => return None,
-                // The headers of RFC 1421 are not base64, but only encrypted private keys have them.
+                // The headers of RFC 1421 are not base64, but only encrypted private keys have
+                // them.
                 None => body.push_str(line),
             }
         }

@@ -1,7 +1,7 @@
 //! Keys that an issuer publishes: fetched, cached, and fetched again before they are too old.
 //!
-//! Requests read the cached keys with one atomic load. Fetches run on the fetcher's thread, one at a
-//! time for each issuer: a request that needs one waits for the one that is under way. [`state`]
+//! Requests read the cached keys with one atomic load. Fetches run on the fetcher's thread, one at
+//! a time for each issuer: a request that needs one waits for the one that is under way. [`state`]
 //! decides, without a clock, when a fetch is due and when a token may cause one.
 
 mod ring;
@@ -48,11 +48,11 @@ pub struct RemoteSpec {
 }
 
 impl RemoteSpec {
-    /// Whether keys fetched for `other` may serve for this spec until its own are fetched: they come
-    /// from the same location, over the same authorities, for the same algorithms.
+    /// Whether keys fetched for `other` may serve for this spec until its own are fetched: they
+    /// come from the same location, over the same authorities, for the same algorithms.
     ///
-    /// Times and limits may differ. The next fetch, by the new spec, is due at once; if the issuer is
-    /// down just then, an edited number must not lock out its users.
+    /// Times and limits may differ. The next fetch, by the new spec, is due at once; if the issuer
+    /// is down just then, an edited number must not lock out its users.
     fn has_keys_of(&self, other: &RemoteSpec) -> bool {
         // Keys that were fetched over an authority that is no longer trusted are not trusted.
         self.location.is_same_as(&other.location)
@@ -178,8 +178,8 @@ impl RemoteKeys {
         cached.is_usable(now).then(|| Arc::clone(&cached.keys))
     }
 
-    /// The number of the current set of keys. It changes when, and only when, the keys change; no two
-    /// sets in this process have the same number, and 0 means no keys.
+    /// The number of the current set of keys. It changes when, and only when, the keys change; no
+    /// two sets in this process have the same number, and 0 means no keys.
     ///
     /// Code that caches a verified token reads this first and [`RemoteKeys::current`] after it: a
     /// change in between then costs one more check, and accepts no token by the old keys alone.
@@ -187,7 +187,8 @@ impl RemoteKeys {
         self.published.load().as_ref().map_or(0, |cached| cached.generation)
     }
 
-    /// The [generation](RemoteKeys::generation) of the keys and whether they are usable, read at once.
+    /// The [generation](RemoteKeys::generation) of the keys and whether they are usable, read at
+    /// once.
     pub(in crate::identity) fn version(&self, now: Timestamp) -> KeysVersion {
         let published = self.published.load();
         let version = |cached: &Arc<CachedKeys>| KeysVersion {
@@ -200,8 +201,8 @@ impl RemoteKeys {
     /// Fetches the keys for a token whose key is unknown, or waits for the fetch that is under way.
     /// Returns whether the fetch succeeded, with new keys or the same.
     ///
-    /// Returns false at once if the latest fetch started less than the cooldown ago: clients that make
-    /// up key names can cause one fetch in that time, whatever its result.
+    /// Returns false at once if the latest fetch started less than the cooldown ago: clients that
+    /// make up key names can cause one fetch in that time, whatever its result.
     pub async fn refresh(self: &Arc<Self>, now: Timestamp) -> bool {
         let mut latest = self.latest_fetch.subscribe();
         let refresh = self.state().request_refresh(now);

@@ -44,8 +44,9 @@ impl KeyRing {
         KeyRing(Arc::new(Ring { clock, fetcher: Fetcher::offline(), keys: Mutex::default() }))
     }
 
-    /// The keys of an equal spec, if a policy has them. Otherwise new keys, whose first fetch starts at
-    /// once; until it ends, they are the keys of another spec with the same location, if there is one.
+    /// The keys of an equal spec, if a policy has them. Otherwise new keys, whose first fetch
+    /// starts at once; until it ends, they are the keys of another spec with the same location, if
+    /// there is one.
     pub fn adopt(&self, spec: &RemoteSpec) -> Arc<RemoteKeys> {
         let Ring { clock, fetcher, .. } = &*self.0;
         let mut keys = self.0.keys();

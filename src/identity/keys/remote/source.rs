@@ -66,8 +66,8 @@ async fn fetch_all(spec: &RemoteSpec, fetcher: &Fetcher) -> Result<Fetched, Remo
     Ok(Fetched { keys: Arc::new(keys), skipped })
 }
 
-/// The `jwks_uri` in the metadata of an issuer. Metadata of another issuer is refused, even if only a
-/// slash differs (OpenID Connect Discovery 1.0 section 4.3).
+/// The `jwks_uri` in the metadata of an issuer. Metadata of another issuer is refused, even if only
+/// a slash differs (OpenID Connect Discovery 1.0 section 4.3).
 fn jwks_endpoint(
     metadata: &[u8],
     issuer: &str,
