@@ -55,8 +55,8 @@ pub enum IntrospectionError {
 }
 
 impl From<PermitError> for IntrospectionError {
-    fn from(why: PermitError) -> Self {
-        match why {
+    fn from(error: PermitError) -> Self {
+        match error {
             PermitError::ClientLimit => IntrospectionError::ClientLimit,
             PermitError::ServerLimit => FetchError::Busy.into(),
         }
