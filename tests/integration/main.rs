@@ -98,5 +98,8 @@ mod fetching;
 /// Policy files, good and bad.
 mod policies;
 
-/// Policies that are shipped as examples, and the page that explains one.
+/// Policies that are shipped as examples.
 mod examples;
+
+/// README and docs/: their tables, examples and links.
+mod docs;

@@ -1,9 +1,11 @@
-//! The commands of the README, run from its own text: what it says happens.
+//! The commands of README and docs/, run from the text of the pages: what they say happens.
 //!
-//! A command that nobody runs becomes wrong unnoticed. So each one is run here, or is in the list of
-//! those that are not, with the reason.
+//! A command that no test runs becomes wrong unnoticed. So each one is run here, or is in a list of
+//! those that are not, with the reason. A block without a language is commands; any other block is
+//! fenced and names its language, if only `text`.
 
 use std::{
+    collections::BTreeSet,
     fs,
     os::unix::fs::symlink,
     path::Path,
@@ -13,10 +15,23 @@ use std::{
 use tempfile::TempDir;
 
 use super::{Folder, Running, text};
-use crate::support::Upstream;
+use crate::{docs::Page, support::Upstream};
 
-/// Where the README says that the proxy listens.
+/// Where the pages say that the proxy listens.
 const ADDRESS: &str = "127.0.0.1:8080";
+
+/// The guide whose commands one test follows from top to bottom: a section of a page.
+const GUIDE_PAGE: &str = "docs/operations.md";
+const GUIDE_TITLE: &str = "Serving your own API";
+
+/// Sections whose commands another test runs, or none, and why. The whole page, if the section is empty.
+const RUN_ELSEWHERE: &[(&str, &str, &str)] = &[
+    ("docs/key-rotation.md", "", "key_rotation.rs follows it"),
+    ("docs/outages.md", "Drills", "they take minutes: tests/run.sh runs the short one"),
+    ("docs/operations.md", "Docker Compose", "tests/compose/production.py follows it"),
+    ("docs/operations.md", "systemd", "tests/deploy/systemd.py boots a systemd with its units"),
+    ("docs/edge.md", "Client certificates", "it needs an authority with its files"),
+];
 
 /// Commands that no test here runs, and why.
 const NOT_RUN: &[(&str, &str)] = &[
@@ -32,27 +47,32 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("systemctl restart tollgate", "it needs systemd"),
 ];
 
-/// Commands that the README names within its sentences, and how they are run in a folder with
-/// `config/`, beside a proxy that serves it: ADMIN is the address of its admin listener.
+/// Commands that the pages name without their output, and how they are run in a folder with `config/`,
+/// beside a proxy that serves it: ADMIN is the address of its admin listener, LISTENER that of its
+/// clients.
 const NAMED: &[(&str, &str)] = &[
     ("tollgate COMMAND --help", "tollgate token --help"),
     ("tollgate check", "tollgate check"),
-    ("tollgate explain", "tollgate explain GET /user --admin ADMIN"),
+    (
+        "tollgate check config/examples/policies/saas.yaml",
+        "tollgate check config/examples/policies/saas.yaml",
+    ),
     ("tollgate diff", "tollgate diff config/policies new/policies"),
     ("tollgate diff OLD NEW", "tollgate diff config/policies/api.yaml new/policies/api.yaml"),
     (
         "git show HEAD:policy.yaml | tollgate diff /dev/stdin policy.yaml",
         "cat config/policies/api.yaml | tollgate diff /dev/stdin new/policies/api.yaml",
     ),
+    ("tollgate explain", "tollgate explain GET /user"),
+    ("tollgate explain --admin", "tollgate explain GET /user --admin ADMIN"),
+    ("tollgate health", "tollgate health --address LISTENER"),
     ("tollgate reload", "tollgate reload --admin ADMIN"),
     ("tollgate status", "tollgate status --admin ADMIN"),
     ("tollgate schema policy", "tollgate schema policy"),
+    ("tollgate schema settings", "tollgate schema settings"),
     ("tollgate key --append", "tollgate key --id ci --append keys.yaml"),
     ("tollgate jwks", "tollgate jwks config/keys/public.pem"),
 ];
-
-/// Blocks of text that are no commands, by how they begin.
-const NOT_COMMANDS: &[&str] = &["accept  ", "store:\n"];
 
 /// What commands begin with.
 const PROGRAMS: &[&str] = &[
@@ -67,8 +87,25 @@ const PROGRAMS: &[&str] = &[
     "systemctl ",
 ];
 
-fn readme() -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap()
+/// The text of all pages, without the sections of [`RUN_ELSEWHERE`].
+fn pages() -> Vec<String> {
+    let text_of = |Page { path, text }: Page| {
+        RUN_ELSEWHERE.iter().filter(|(page, _, _)| *page == path).fold(
+            text,
+            |text, (_, title, _)| match *title {
+                "" => String::new(),
+                title => text.replace(&section(&text, title), ""),
+            },
+        )
+    };
+    Page::all().into_iter().map(text_of).collect()
+}
+
+/// The commands of the guide.
+fn guide() -> Vec<String> {
+    let section = section(&Page::read(GUIDE_PAGE).text, GUIDE_TITLE);
+    let commands = blocks(&section).into_iter().flat_map(|block| commands(&block));
+    commands.map(|(command, _)| command).collect()
 }
 
 /// Blocks that are indented by four spaces or more after an empty line, or fenced by quotes without
@@ -148,7 +185,7 @@ pub(super) fn section(markdown: &str, title: &str) -> String {
 }
 
 /// A folder with a copy of `config/`, the program as `tollgate` in the path and where a release build
-/// puts it, and the changed policy that the README compares with.
+/// puts it, and the changed policy that a page compares with.
 pub(super) fn folder() -> Folder {
     let folder = Folder(TempDir::new().unwrap());
     let at = |name: &str| folder.path().join(name);
@@ -197,6 +234,18 @@ pub(super) fn sh(folder: &Folder, command: &str) -> Output {
     Command::new("sh").args(["-ec", &command]).current_dir(folder.path()).output().unwrap()
 }
 
+/// The commands of all pages, in blocks and within sentences, with what they are shown to print.
+fn all_commands() -> Vec<(String, Option<String>)> {
+    let mut all = Vec::new();
+    for page in pages() {
+        for (command, output) in blocks(&page).iter().flat_map(|block| commands(block)) {
+            all.push((command, (!output.is_empty()).then_some(output)));
+        }
+        all.extend(named_commands(&page).into_iter().map(|command| (command, None)));
+    }
+    all
+}
+
 #[test]
 fn serving_your_own_api_ends_in_a_response_with_limits() {
     let upstream = Upstream::start();
@@ -214,8 +263,7 @@ fn serving_your_own_api_ends_in_a_response_with_limits() {
         ],
     );
     let (mut served, mut printed) = (None, String::new());
-    let section = section(&readme(), "Serving your own API");
-    for (command, _) in blocks(&section).iter().flat_map(|block| commands(block)) {
+    for command in guide() {
         if NOT_RUN.iter().any(|(skipped, _)| *skipped == command) {
             continue;
         }
@@ -242,10 +290,8 @@ fn serving_your_own_api_ends_in_a_response_with_limits() {
 fn commands_print_what_is_shown() {
     let folder = folder();
     let mut shown = 0;
-    for (command, expected) in blocks(&readme()).iter().flat_map(|block| commands(block)) {
-        if expected.is_empty() {
-            continue;
-        }
+    for (command, expected) in all_commands() {
+        let Some(expected) = expected else { continue };
         let output = sh(&folder, &command);
         assert!(output.status.success(), "{command}: {output:#?}");
         assert_eq!(text(&output.stdout).trim_end(), expected.trim_end(), "{command}");
@@ -268,53 +314,33 @@ fn commands_that_are_named_can_be_run() {
     );
     let mut program = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     program.arg("run");
-    let (mut running, _) = Running::serve_by(&folder, program);
+    let (mut running, address) = Running::serve_by(&folder, program);
     let line = running.wait_for_event("admin listener is open");
     let admin = line.split("address=").nth(1).unwrap().trim();
-    let readme = readme();
-    for name in named_commands(&readme) {
-        if NOT_RUN.iter().any(|(skipped, _)| *skipped == name) {
+    let guide = guide();
+    let named = all_commands().into_iter().filter(|(_, output)| output.is_none());
+    let named: BTreeSet<String> = named.map(|(command, _)| command).collect();
+    for name in named {
+        if guide.contains(&name) || NOT_RUN.iter().any(|(skipped, _)| *skipped == name) {
             continue;
         }
         let command = NAMED.iter().find(|(named, _)| *named == name);
         let (_, command) = command.unwrap_or_else(|| {
-            panic!("nobody runs `{name}` of the README: say in NAMED how, or in NOT_RUN why not")
+            panic!(
+                "no test runs `{name}`: show what it prints after `$ `, say in NAMED how it is run, or \
+                 in NOT_RUN why not; a block that is no command is fenced and names its language"
+            )
         });
-        let output = sh(&folder, &command.replace("ADMIN", admin));
+        let command = command.replace("ADMIN", admin).replace("LISTENER", &address.to_string());
+        let output = sh(&folder, &command);
         assert!(output.status.success(), "{command}: {output:#?}");
     }
 }
 
-/// With [`serving_your_own_api_ends_in_a_response_with_limits`], which runs all commands of its
-/// section, and [`commands_print_what_is_shown`].
 #[test]
-fn other_blocks_are_no_commands_or_are_listed_with_the_reason() {
-    let readme = readme();
-    let run = blocks(&section(&readme, "Serving your own API"));
-    for block in blocks(&readme).iter().filter(|block| !run.contains(block)) {
-        if NOT_COMMANDS.iter().any(|beginning| block.starts_with(beginning)) {
-            continue;
-        }
-        for (command, output) in commands(block) {
-            assert!(
-                !output.is_empty() || NOT_RUN.iter().any(|(skipped, _)| *skipped == command),
-                "nobody runs `{command}` of the README: show what it prints behind `$ `, or say in \
-                 NOT_RUN why it is not run; what is no command belongs in NOT_COMMANDS"
-            );
-        }
-    }
-}
-
-#[test]
-fn reasons_are_for_commands_that_are_in_the_readme() {
-    let readme = readme();
-    let blocks = blocks(&readme);
-    let in_blocks = blocks.iter().flat_map(|block| commands(block)).map(|(command, _)| command);
-    let all: Vec<String> = in_blocks.chain(named_commands(&readme)).collect();
-    for (command, _) in NOT_RUN {
-        assert!(all.iter().any(|known| known == command), "{command} is not in the README");
-    }
-    for beginning in NOT_COMMANDS {
-        assert!(blocks.iter().any(|block| block.starts_with(beginning)), "{beginning}");
+fn lists_of_commands_have_only_those_of_the_pages() {
+    let all: Vec<String> = all_commands().into_iter().map(|(command, _)| command).collect();
+    for (command, _) in NOT_RUN.iter().chain(NAMED) {
+        assert!(all.iter().any(|known| known == command), "{command} is on no page");
     }
 }

@@ -1,0 +1,206 @@
+//! The reference tables in docs/: each field of both schemas is in one, with its default.
+//!
+//! A table is a part of the reference if it has a column `default`. The first cell of its head names the
+//! section by its path: `policy` and `settings` for the files themselves, `limits.<name>.refund` for a
+//! map's value, `routes[].match` for a list's item. Several sections may share a table. The first cell
+//! of a row names fields of the section or, if the head names none, fields by their whole paths.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use tollgate::{policy, settings};
+
+use super::Page;
+
+/// An object of a schema.
+#[derive(Default)]
+struct Section {
+    /// All paths that lead to it.
+    paths: BTreeSet<String>,
+    fields: BTreeMap<String, Field>,
+}
+
+struct Field {
+    is_required: bool,
+    /// The default that the description names, if it is one word.
+    default: Option<String>,
+}
+
+/// A row of a table: one field.
+struct Row {
+    /// The page, and the number of the line.
+    place: String,
+    section: String,
+    field: String,
+    default: String,
+    meaning: String,
+}
+
+/// The sections of both files, each under the name of its definition, or its path if it has none.
+fn sections() -> BTreeMap<String, Section> {
+    let mut sections = BTreeMap::new();
+    for (name, schema) in [("policy", policy::schema()), ("settings", settings::schema())] {
+        let schema = serde_json::to_value(schema).unwrap();
+        let walk = Walk { file: name, root: &schema };
+        walk.visit(&schema, name, name, &mut sections);
+    }
+    sections
+}
+
+struct Walk<'s> {
+    file: &'s str,
+    root: &'s Value,
+}
+
+impl Walk<'_> {
+    fn visit(
+        &self,
+        schema: &Value,
+        name: &str,
+        path: &str,
+        sections: &mut BTreeMap<String, Section>,
+    ) {
+        if let Some(reference) = schema["$ref"].as_str() {
+            let definition = reference.strip_prefix("#/$defs/").unwrap();
+            let name = format!("{}: {definition}", self.file);
+            self.visit(&self.root["$defs"][definition], &name, path, sections);
+        }
+        for kind in ["anyOf", "oneOf", "allOf"] {
+            for alternative in schema[kind].as_array().into_iter().flatten() {
+                self.visit(alternative, name, path, sections);
+            }
+        }
+        if schema["items"].is_object() {
+            self.visit(&schema["items"], name, &format!("{path}[]"), sections);
+        }
+        if schema["additionalProperties"].is_object() {
+            let value = &schema["additionalProperties"];
+            self.visit(value, name, &format!("{path}.<name>"), sections);
+        }
+        let Some(properties) = schema["properties"].as_object() else { return };
+        let section = sections.entry(name.to_owned()).or_default();
+        section.paths.insert(path.to_owned());
+        for (field, property) in properties {
+            let is_required = schema["required"]
+                .as_array()
+                .is_some_and(|required| required.contains(&Value::from(field.as_str())));
+            let default = default_in(property["description"].as_str().unwrap_or_default());
+            section.fields.insert(field.clone(), Field { is_required, default });
+        }
+        for (field, property) in properties {
+            let path = if path == self.file { field.clone() } else { format!("{path}.{field}") };
+            self.visit(property, &path, &path, sections);
+        }
+    }
+}
+
+/// The default in a description, as in "Default: 30s.", if it is one word.
+fn default_in(description: &str) -> Option<String> {
+    let (_, rest) = description.split_once("Default: ")?;
+    let end = rest.find(". ").into_iter().chain(rest.find([',', ';']));
+    let default = rest.get(..end.min().unwrap_or(rest.len()))?.trim_end_matches('.');
+    let default = bare(default);
+    (!default.contains(' ')).then_some(default)
+}
+
+/// A value without the marks around it: quotes, brackets, and those of Markdown.
+fn bare(text: &str) -> String {
+    text.replace(['`', '"', '[', ']'], "")
+}
+
+/// What is in backquotes.
+fn codes(cell: &str) -> Vec<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn cells(line: &str) -> Option<Vec<&str>> {
+    let inner = line.strip_prefix('|')?.strip_suffix('|')?;
+    Some(inner.split('|').map(str::trim).collect())
+}
+
+/// All rows of the reference tables of a page.
+fn rows(page: &Page) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut table: Option<(Vec<String>, usize)> = None;
+    let mut lines = page.text.lines().zip(1..).peekable();
+    while let Some((line, number)) = lines.next() {
+        let Some(cells) = cells(line) else {
+            table = None;
+            continue;
+        };
+        if lines.peek().is_some_and(|(next, _)| next.starts_with("| ---")) {
+            let column = cells.iter().position(|cell| *cell == "default");
+            table = column.map(|column| (codes(cells[0]), column));
+            lines.next();
+            continue;
+        }
+        let Some((sections, column)) = &table else { continue };
+        for code in codes(cells[0]) {
+            let places = match code.rsplit_once('.') {
+                Some((section, field)) if sections.is_empty() => {
+                    vec![(section.to_owned(), field.to_owned())]
+                }
+                _ => sections.iter().map(|section| (section.clone(), code.clone())).collect(),
+            };
+            for (section, field) in places {
+                rows.push(Row {
+                    place: format!("{}:{number}", page.path),
+                    section,
+                    field,
+                    default: cells[*column].to_owned(),
+                    meaning: cells.last().unwrap().to_string(),
+                });
+            }
+        }
+    }
+    rows
+}
+
+#[test]
+fn every_field_is_in_one_row_and_every_row_is_a_field() {
+    let sections = sections();
+    let rows: Vec<Row> = Page::all().iter().flat_map(rows).collect();
+    let mut found: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    for Row { place, section: path, field, meaning, .. } in &rows {
+        let known: Vec<_> =
+            sections.iter().filter(|(_, section)| section.paths.contains(path)).collect();
+        let [(name, section)] = known[..] else {
+            panic!("{place}: `{path}` is a section of {} files", known.len());
+        };
+        assert!(section.fields.contains_key(field), "{place}: `{path}` has no field `{field}`");
+        assert!(!meaning.is_empty(), "{place}: `{path}`: `{field}` has no meaning");
+        let other = found.insert((name, field), place);
+        assert!(other.is_none_or(|other| other == place), "{place}: `{field}` is at {other:?} too");
+    }
+    let missing: Vec<String> = sections
+        .iter()
+        .flat_map(|(name, section)| section.fields.keys().map(move |field| (name, section, field)))
+        .filter(|(name, _, field)| !found.contains_key(&(name.as_str(), field.as_str())))
+        .map(|(_, section, field)| format!("`{field}` of {:?}", section.paths))
+        .collect();
+    assert!(found.len() > 200, "both schemas");
+    assert!(missing.is_empty(), "no table in docs/ has\n{}", missing.join("\n"));
+}
+
+#[test]
+fn defaults_in_tables_are_those_of_the_schemas() {
+    let sections = sections();
+    let mut compared = 0;
+    for row in Page::all().iter().flat_map(rows) {
+        let Row { place, section, field, default, .. } = &row;
+        let at = format!("{place}: `{section}`: `{field}`");
+        let known = sections.values().find(|known| known.paths.contains(section));
+        let Some(Field { is_required, default: expected }) =
+            known.and_then(|section| section.fields.get(field))
+        else {
+            continue;
+        };
+        assert!(!is_required || default.starts_with("required"), "{at} is required: {default}");
+        let Some(expected) = expected else { continue };
+        let written = bare(default);
+        let mut words = written.split([' ', ',', ';']);
+        assert!(words.any(|word| word == expected), "{at} is {expected} by default: {default}");
+        compared += 1;
+    }
+    assert!(compared > 50, "{compared} defaults");
+}
