@@ -34,6 +34,7 @@ use std::{fs, net::SocketAddr, path::Path, process::Output};
 
 use tempfile::TempDir;
 
+pub(crate) use self::commands::PROGRAMS;
 use self::running::Running;
 use crate::support::{Client, Request, Response, SECRET, Upstream};
 

@@ -4,6 +4,7 @@
 
 mod examples;
 mod links;
+mod messages;
 mod reference;
 
 use std::{fs, path::Path};

@@ -75,7 +75,7 @@ const NAMED: &[(&str, &str)] = &[
 ];
 
 /// What commands begin with.
-const PROGRAMS: &[&str] = &[
+pub(crate) const PROGRAMS: &[&str] = &[
     "tollgate ",
     "target/",
     "tests/",
