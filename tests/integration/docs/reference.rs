@@ -24,6 +24,8 @@ struct Field {
     is_required: bool,
     /// The default that the description names, if it is one word.
     default: Option<String>,
+    /// The ranges that the description names, as in "100ms to 1h".
+    ranges: Vec<String>,
 }
 
 /// A row of a table: one field.
@@ -84,8 +86,10 @@ impl Walk<'_> {
             let is_required = schema["required"]
                 .as_array()
                 .is_some_and(|required| required.contains(&Value::from(field.as_str())));
-            let default = default_in(property["description"].as_str().unwrap_or_default());
-            section.fields.insert(field.clone(), Field { is_required, default });
+            let description = property["description"].as_str().unwrap_or_default();
+            let default = default_in(description);
+            let ranges = ranges_in(description);
+            section.fields.insert(field.clone(), Field { is_required, default, ranges });
         }
         for (field, property) in properties {
             let path = if path == self.file { field.clone() } else { format!("{path}.{field}") };
@@ -101,6 +105,17 @@ fn default_in(description: &str) -> Option<String> {
     let default = rest.get(..end.min().unwrap_or(rest.len()))?.trim_end_matches('.');
     let default = bare(default);
     (!default.contains(' ')).then_some(default)
+}
+
+fn ranges_in(description: &str) -> Vec<String> {
+    let description = bare(description);
+    let words: Vec<&str> = description.split(' ').collect();
+    let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+    words
+        .windows(3)
+        .filter(|words| words[1] == "to" && is_number(words[0]) && is_number(words[2]))
+        .map(|words| format!("{} to {}", words[0], words[2].trim_end_matches(['.', ',', ';', ':'])))
+        .collect()
 }
 
 /// A value without the marks around it: quotes, brackets, and those of Markdown.
@@ -183,24 +198,28 @@ fn every_field_is_in_one_row_and_every_row_is_a_field() {
 }
 
 #[test]
-fn defaults_in_tables_are_those_of_the_schemas() {
+fn defaults_and_ranges_in_tables_are_those_of_the_schemas() {
     let sections = sections();
     let mut compared = 0;
     for row in Page::all().iter().flat_map(rows) {
-        let Row { place, section, field, default, .. } = &row;
+        let Row { place, section, field, default, meaning } = &row;
         let at = format!("{place}: `{section}`: `{field}`");
         let known = sections.values().find(|known| known.paths.contains(section));
-        let Some(Field { is_required, default: expected }) =
+        let Some(Field { is_required, default: expected, ranges }) =
             known.and_then(|section| section.fields.get(field))
         else {
             continue;
         };
         assert!(!is_required || default.starts_with("required"), "{at} is required: {default}");
+        for range in ranges {
+            assert!(bare(meaning).contains(range), "{at} is {range}: {meaning}");
+        }
+        compared += ranges.len();
         let Some(expected) = expected else { continue };
         let written = bare(default);
         let mut words = written.split([' ', ',', ';']);
         assert!(words.any(|word| word == expected), "{at} is {expected} by default: {default}");
         compared += 1;
     }
-    assert!(compared > 50, "{compared} defaults");
+    assert!(compared > 100, "{compared} defaults and ranges");
 }
