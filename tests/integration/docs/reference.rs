@@ -26,6 +26,8 @@ struct Field {
     default: Option<String>,
     /// The ranges that the description names, as in "100ms to 1h".
     ranges: Vec<String>,
+    /// The keywords that it takes.
+    keywords: Vec<String>,
 }
 
 /// A row of a table: one field.
@@ -41,47 +43,45 @@ struct Row {
 /// The sections of both files, each under the name of its definition, or its path if it has none.
 fn sections() -> BTreeMap<String, Section> {
     let mut sections = BTreeMap::new();
-    for (name, schema) in [("policy", policy::schema()), ("settings", settings::schema())] {
+    for (file, schema) in [("policy", policy::schema()), ("settings", settings::schema())] {
         let schema = serde_json::to_value(schema).unwrap();
-        let walk = Walk { file: name, root: &schema };
-        walk.visit(&schema, name, name, &mut sections);
+        let mut walk = Walk { file, root: &schema, found: BTreeMap::new() };
+        walk.visit(&schema, file, file);
+        sections.extend(walk.found);
     }
     sections
 }
 
+/// A way through a schema that collects its sections.
 struct Walk<'s> {
     file: &'s str,
     root: &'s Value,
+    found: BTreeMap<String, Section>,
 }
 
 impl Walk<'_> {
-    fn visit(
-        &self,
-        schema: &Value,
-        name: &str,
-        path: &str,
-        sections: &mut BTreeMap<String, Section>,
-    ) {
+    /// Collects the sections below `schema`, which has this name, and this path in the file.
+    fn visit(&mut self, schema: &Value, name: &str, path: &str) {
         if let Some(reference) = schema["$ref"].as_str() {
             let definition = reference.strip_prefix("#/$defs/").unwrap();
             let name = format!("{}: {definition}", self.file);
-            self.visit(&self.root["$defs"][definition], &name, path, sections);
+            let root = self.root;
+            self.visit(&root["$defs"][definition], &name, path);
         }
         for kind in ["anyOf", "oneOf", "allOf"] {
             for alternative in schema[kind].as_array().into_iter().flatten() {
-                self.visit(alternative, name, path, sections);
+                self.visit(alternative, name, path);
             }
         }
         if schema["items"].is_object() {
-            self.visit(&schema["items"], name, &format!("{path}[]"), sections);
+            self.visit(&schema["items"], name, &format!("{path}[]"));
         }
         if schema["additionalProperties"].is_object() {
             let value = &schema["additionalProperties"];
-            self.visit(value, name, &format!("{path}.<name>"), sections);
+            self.visit(value, name, &format!("{path}.<name>"));
         }
         let Some(properties) = schema["properties"].as_object() else { return };
-        let section = sections.entry(name.to_owned()).or_default();
-        section.paths.insert(path.to_owned());
+        let mut fields = BTreeMap::new();
         for (field, property) in properties {
             let is_required = schema["required"]
                 .as_array()
@@ -89,12 +89,30 @@ impl Walk<'_> {
             let description = property["description"].as_str().unwrap_or_default();
             let default = default_in(description);
             let ranges = ranges_in(description);
-            section.fields.insert(field.clone(), Field { is_required, default, ranges });
+            let keywords = self.keywords_of(property);
+            let known = Field { is_required, default, ranges, keywords };
+            fields.insert(field.clone(), known);
         }
+        let section = self.found.entry(name.to_owned()).or_default();
+        section.paths.insert(path.to_owned());
+        section.fields.extend(fields);
         for (field, property) in properties {
             let path = if path == self.file { field.clone() } else { format!("{path}.{field}") };
-            self.visit(property, &path, &path, sections);
+            self.visit(property, &path, &path);
         }
+    }
+
+    /// The keywords that a field takes, by itself or as items of a list.
+    fn keywords_of(&self, property: &Value) -> Vec<String> {
+        let own = property["enum"].as_array().into_iter().flatten();
+        let mut keywords: Vec<String> = own.filter_map(Value::as_str).map(str::to_owned).collect();
+        let mut inner: Vec<&Value> = property["anyOf"].as_array().into_iter().flatten().collect();
+        inner.extend(property.get("items"));
+        if let Some(reference) = property["$ref"].as_str() {
+            inner.push(&self.root["$defs"][reference.strip_prefix("#/$defs/").unwrap()]);
+        }
+        keywords.extend(inner.into_iter().flat_map(|inner| self.keywords_of(inner)));
+        keywords
     }
 }
 
@@ -205,7 +223,7 @@ fn defaults_and_ranges_in_tables_are_those_of_the_schemas() {
         let Row { place, section, field, default, meaning } = &row;
         let at = format!("{place}: `{section}`: `{field}`");
         let known = sections.values().find(|known| known.paths.contains(section));
-        let Some(Field { is_required, default: expected, ranges }) =
+        let Some(Field { is_required, default: expected, ranges, .. }) =
             known.and_then(|section| section.fields.get(field))
         else {
             continue;
@@ -222,4 +240,25 @@ fn defaults_and_ranges_in_tables_are_those_of_the_schemas() {
         compared += 1;
     }
     assert!(compared > 100, "{compared} defaults and ranges");
+}
+
+#[test]
+fn keywords_of_a_field_are_on_its_page() {
+    let sections = sections();
+    let mut found = 0;
+    for page in Page::all() {
+        let codes: String = codes(&page.text).join(" ");
+        let words: BTreeSet<&str> =
+            codes.split(|c: char| !(c.is_alphanumeric() || "_-.".contains(c))).collect();
+        for Row { place, section, field, .. } in rows(&page) {
+            let known = sections.values().find(|known| known.paths.contains(&section));
+            let field = known.and_then(|section| section.fields.get_key_value(&field));
+            let Some((field, Field { keywords, .. })) = field else { continue };
+            for keyword in keywords {
+                assert!(words.contains(keyword.as_str()), "{place}: `{field}` takes `{keyword}`");
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 50, "{found} keywords");
 }
