@@ -11,6 +11,9 @@
 /// Fakes, clients and tokens that all tests share.
 mod support;
 
+/// Which room of `src` imports which.
+mod floors;
+
 /// Which route a request takes, and that no spelling of it takes another.
 mod routing;
 
