@@ -279,9 +279,9 @@ impl Context {
             Phase::Serving => match self.ready_store {
                 ReadyStore::Ignore => Vec::new(),
                 ReadyStore::Require => {
-                    let hindrances = self.shared.stores.hindrances().into_iter();
-                    let lasting = hindrances.filter(|hindrance| !hindrance.is_fleeting());
-                    lasting.map(|hindrance| hindrance.to_string()).collect()
+                    let degradations = self.shared.stores.degradations().into_iter();
+                    let lasting = degradations.filter(|degradation| !degradation.is_transient());
+                    lasting.map(|degradation| degradation.to_string()).collect()
                 }
             },
         }

@@ -30,7 +30,7 @@ pub struct Ticker {
     leave: Cell<Option<Leave>>,
     /// The tick at which tunnels end.
     last_call: Cell<u32>,
-    watches: RefCell<Vec<Weak<Watch>>>,
+    timers: RefCell<Vec<Weak<Timer>>>,
 }
 
 /// How long connections are kept, once their worker drains, that would go on for long.
@@ -44,16 +44,16 @@ pub struct Leave {
 
 /// One deadline, kept with a connection and set again for each step.
 pub struct Deadline {
-    watch: Rc<Watch>,
+    timer: Rc<Timer>,
     ticker: Rc<Ticker>,
 }
 
-struct Watch {
+struct Timer {
     at: Cell<u32>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl Watch {
+impl Timer {
     fn wake(&self) {
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();
@@ -71,7 +71,7 @@ impl Ticker {
             body_rate,
             leave: Cell::new(None),
             last_call: Cell::new(NEVER),
-            watches: RefCell::default(),
+            timers: RefCell::default(),
         }
     }
 
@@ -87,9 +87,9 @@ impl Ticker {
 
     /// A deadline on this ticker, not set.
     pub fn deadline(self: &Rc<Self>) -> Deadline {
-        let watch = Rc::new(Watch { at: Cell::new(NEVER), waker: RefCell::default() });
-        self.watches.borrow_mut().push(Rc::downgrade(&watch));
-        Deadline { watch, ticker: Rc::clone(self) }
+        let timer = Rc::new(Timer { at: Cell::new(NEVER), waker: RefCell::default() });
+        self.timers.borrow_mut().push(Rc::downgrade(&timer));
+        Deadline { timer, ticker: Rc::clone(self) }
     }
 
     /// Ticks since the worker started.
@@ -101,10 +101,10 @@ impl Ticker {
     pub fn tick(&self) {
         let now = self.now.get().saturating_add(1);
         self.now.set(now);
-        self.watches.borrow_mut().retain(|watch| {
-            let Some(watch) = watch.upgrade() else { return false };
-            if watch.at.get() <= now {
-                watch.wake();
+        self.timers.borrow_mut().retain(|timer| {
+            let Some(timer) = timer.upgrade() else { return false };
+            if timer.at.get() <= now {
+                timer.wake();
             }
             true
         });
@@ -115,8 +115,8 @@ impl Ticker {
     pub fn drain(&self, leave: Leave) {
         self.leave.set(Some(leave));
         self.last_call.set(self.now().saturating_add(ticks(leave.tunnels)));
-        for watch in self.watches.borrow().iter().filter_map(Weak::upgrade) {
-            watch.wake();
+        for timer in self.timers.borrow().iter().filter_map(Weak::upgrade) {
+            timer.wake();
         }
     }
 
@@ -141,24 +141,24 @@ impl Deadline {
     /// Sets it `after` from now, in place of what it was.
     pub fn set(&self, after: Duration) {
         // One more tick, because the present one has begun already.
-        self.watch.at.set(self.ticker.now().saturating_add(ticks(after)).saturating_add(1));
+        self.timer.at.set(self.ticker.now().saturating_add(ticks(after)).saturating_add(1));
     }
 
     /// Sets it `after` from now, unless it is sooner already.
     pub fn set_at_most(&self, after: Duration) {
-        let before = self.watch.at.get();
+        let before = self.timer.at.get();
         self.set(after);
-        self.watch.at.set(self.watch.at.get().min(before));
+        self.timer.at.set(self.timer.at.get().min(before));
     }
 
     /// Takes it off.
     pub fn clear(&self) {
-        self.watch.at.set(NEVER);
+        self.timer.at.set(NEVER);
     }
 
     /// Whether it has passed.
     pub fn has_passed(&self) -> bool {
-        self.watch.at.get() <= self.ticker.now()
+        self.timer.at.get() <= self.ticker.now()
     }
 
     /// Whether it has passed. If not, the task will be woken when it does, and on drain.
@@ -166,7 +166,7 @@ impl Deadline {
         if self.has_passed() {
             return true;
         }
-        let mut waker = self.watch.waker.borrow_mut();
+        let mut waker = self.timer.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
         }
@@ -217,6 +217,6 @@ mod tests {
         let ticker = Rc::new(Ticker::new(Duration::MAX, None));
         drop(ticker.deadline());
         ticker.tick();
-        assert!(ticker.watches.borrow().is_empty());
+        assert!(ticker.timers.borrow().is_empty());
     }
 }

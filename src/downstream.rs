@@ -12,7 +12,7 @@ mod shown;
 mod writing;
 
 pub use self::{
-    admission::{Admission, NoPlace, Place, client_number},
+    admission::{Admission, ConnectionPermit, NotAdmitted, client_number},
     faults::{Fault, Faults},
     in_flight::InFlight,
     pace::{PART_BYTES, Pace},

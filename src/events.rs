@@ -84,7 +84,7 @@ pub fn log_to_stderr(format: Format) -> Events {
     };
     // Only the first caller in a process sets it.
     if dispatcher::set_global_default(dispatch.clone()).is_ok() {
-        panics::tell_by(dispatch, pipe.clone());
+        panics::log_through(dispatch, pipe.clone());
     }
     Events { pipe, kinds }
 }

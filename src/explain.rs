@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     gate::{Draft, Explanation, Rehearsal, Shared},
-    identity::{Scheme, VouchError},
+    identity::{AssumedTokenError, Scheme},
     policy::{HostPattern, Policies, Policy},
 };
 
@@ -75,7 +75,7 @@ pub enum QuestionError {
     NoApiKeys,
     /// Claims that can be no token's.
     #[error(transparent)]
-    Claims(#[from] VouchError),
+    Claims(#[from] AssumedTokenError),
     /// The system does not let it.
     #[error("cannot find out: {0}")]
     System(#[from] std::io::Error),
@@ -93,8 +93,9 @@ pub fn explain(
     question: &Question,
     counters: Counters,
 ) -> Result<Explanation, QuestionError> {
-    let policies = shared.policies.load_full();
-    let draft = draft(question, &policies)?;
+    let snapshot = shared.snapshot();
+    let policies = &snapshot.policies;
+    let draft = draft(question, policies)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(Default::default())?;
@@ -102,11 +103,11 @@ pub fn explain(
         match counters {
             Counters::InUse => {
                 let rehearsal = Rehearsal::of_running(Arc::clone(shared)).await;
-                rehearsal.explain(&policies, &draft).await
+                rehearsal.explain(policies, &draft).await
             }
             Counters::Fresh => {
                 let rehearsal = Rehearsal::with_fresh_counters(shared);
-                rehearsal.explain(&policies, &draft).await.without_standings()
+                rehearsal.explain(policies, &draft).await.without_standings()
             }
         }
     }))
@@ -152,7 +153,9 @@ fn draft(question: &Question, policies: &Policies) -> Result<Draft, QuestionErro
     if let Some(token) = token {
         let schemes = policy().map(|policy| policy.identity.sources.schemes.as_slice());
         let scheme = schemes.and_then(|schemes| schemes.first()).unwrap_or(&Scheme::Bearer);
-        request.headers_mut().append(header::AUTHORIZATION, credential(&scheme.show(token))?);
+        request
+            .headers_mut()
+            .append(header::AUTHORIZATION, credential(&scheme.field_value(token))?);
     }
     if let Some(key) = api_key {
         let name = policy().and_then(|policy| policy.identity.sources.api_key.clone());
@@ -160,7 +163,7 @@ fn draft(question: &Question, policies: &Policies) -> Result<Draft, QuestionErro
         request.headers_mut().append(name, credential(key)?);
     }
     let token = match (claims, policy()) {
-        (Some(claims), Some(policy)) => Some(policy.identity.vouch(claims.clone())?),
+        (Some(claims), Some(policy)) => Some(policy.identity.assume_token(claims.clone())?),
         _ => None,
     };
     let (head, ()) = request.into_parts();

@@ -1,79 +1,76 @@
-//! The life of a request, from top to bottom: check its form, find its route, find out who is
-//! calling, charge the limits, forward, put right what the response turned out to cost, and tell the
-//! client where it stands.
+//! The life of a request, from top to bottom: check its form, find its route, identify the caller,
+//! charge the limits, forward, correct the charges by the response, and report the limits to the
+//! client.
 //!
-//! A request reads the policies once, and is judged at one instant. Whatever goes wrong becomes a
-//! [`Rejection`], and rejections become responses in one place.
+//! A request reads one snapshot of the policies, and is judged at one instant. Whatever goes wrong
+//! becomes a [`Rejection`], and rejections become responses in one place.
 
 mod abandoned;
-mod charges;
+mod built_in_limits;
+mod charge_context;
+mod charge_plan;
 mod cors;
-mod dearest;
 mod distrust;
+mod dry_run;
 mod explanation;
 mod foresee;
+mod forward;
 mod head;
 mod identify;
 mod ignored_chain;
 mod judge;
 mod keys;
-mod leases;
-mod line;
-mod lookups;
 mod overrides;
-mod own_limits;
 mod permutation;
 mod preflights;
 mod prepare;
+mod recent_costs;
 mod redirect;
 mod refunds;
 mod refuse;
 mod rehearsal;
+mod request_guard;
 mod request_id;
+mod request_state;
 mod respond;
 mod revalidation;
 mod shared;
+mod snapshot;
 mod stamp;
+mod standing_cache;
 mod standings;
 mod tally;
 mod unfit_claims;
 mod unread_scheme;
 mod upgrade;
 
-use std::{
-    cell::Cell,
-    net::IpAddr,
-    rc::Rc,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{cell::Cell, net::IpAddr, rc::Rc, sync::Arc, time::Instant};
 
-use http::{
-    HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, request::Parts,
-};
-use hyper::body::Body as _;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 
 use self::{
-    abandoned::{Abandoned, Answered, Exchange},
+    abandoned::Abandoned,
+    forward::{Inbound, Outgoing, TimedReply, sender_of},
     head::Head,
     ignored_chain::warn_of_ignored_chain,
-    judge::{Judge, Outcome, Passage, Sent},
-    leases::LeaseBook,
-    line::{DeniedBy, Owed, Seen},
+    judge::{Judge, JudgeInput},
     redirect::{redirect, redirection},
+    request_guard::{
+        DeniedBy, LoggedRequest, RequestGuard, RequestLine, ResponseNote, UnjudgedGuard,
+    },
     request_id::RequestIds,
+    request_state::{Action, Judgement, RequestState},
     respond::{Audience, Reply, standings_of},
-    tally::Tally,
 };
 use crate::{
     access_log::LogBuffer,
     clock::Timestamp,
-    downstream::{Fault, Peer, client_number},
+    downstream::{Fault, Peer},
     identity::{Client, address_behind},
-    policy::{Balance, Policies, Protocol, Sharing, Upstream, UpstreamPlace},
+    policy::Protocol,
     response::{Body, Format, Rejection, grpc_status, options_asterisk, preflight_answer},
-    store::Store,
-    upstream::{ClientBody, Sender, Switch, UpstreamError, Upstreams, clean_response},
+    store::{LeaseBook, Store},
+    upstream::{ClientBody, UpstreamError, Upstreams},
     wire::Violation,
 };
 
@@ -82,10 +79,10 @@ pub use self::{
         ChosenPolicy, Explanation, FoundCaller, FoundLimit, FoundStanding, FoundWindow,
         PassedRoute, Prospect, TakenRoute, Understood,
     },
-    leases::HeldLeases,
     refunds::Refunds,
     rehearsal::{Draft, Rehearsal, Rehearsed},
     shared::{NoRandomness, Shared},
+    snapshot::Snapshot,
     unread_scheme::UnreadSchemes,
 };
 
@@ -99,7 +96,7 @@ pub struct Gate {
     abandoned: Rc<Abandoned>,
     log: Option<Rc<LogBuffer>>,
     request_ids: RequestIds,
-    /// The id of a request that panicked, until it is answered.
+    /// The id of a request whose handling panicked, until its client gets a response.
     panicked: Cell<Option<HeaderValue>>,
 }
 
@@ -110,14 +107,6 @@ struct Arrival {
     now: Timestamp,
     /// For measuring how long it takes.
     started: Instant,
-}
-
-/// What happened to it after that, for the log.
-#[derive(Default)]
-struct Note {
-    error: Option<String>,
-    denied: Option<DeniedBy>,
-    upstream_time: Option<Duration>,
 }
 
 impl Gate {
@@ -136,10 +125,10 @@ impl Gate {
         }
     }
 
-    /// What is due from time to time: renew leases, sweep counters, close idle connections, hand over
+    /// The periodic work of a worker: renew leases, sweep counters, close idle connections, hand over
     /// log lines.
     pub fn tick(&self) {
-        let now = self.judge.shared.clock.now();
+        let now = self.shared().clock.now();
         self.leases.renew(now);
         self.judge.store.tick(now);
         self.upstreams.close_idle();
@@ -148,18 +137,18 @@ impl Gate {
         }
     }
 
-    /// What is due before the worker begins.
+    /// The work before the worker accepts requests.
     pub async fn ready(&self) {
-        self.judge.store.ready(self.judge.shared.clock.now()).await;
+        self.judge.store.ready(self.shared().clock.now()).await;
     }
 
-    /// What is due when the worker ends.
+    /// The work at the worker's end.
     pub async fn finish(&self) {
         self.tick();
-        // Of connections that are cut, which end only after this.
+        // Connections that are cut end only after this, and may still hold leases.
         self.leases.end_all();
         self.abandoned.end_all();
-        self.judge.store.finish(self.judge.shared.clock.now()).await;
+        self.judge.store.finish(self.shared().clock.now()).await;
     }
 
     /// What this worker shares with the others.
@@ -167,29 +156,22 @@ impl Gate {
         &self.judge.shared
     }
 
-    /// Answers a request. `framing` is the verdict on how it arrived.
+    /// Responds to a request. `framing` says whether the form in which it arrived is sound.
     pub async fn handle(
         &self,
         request: Request<ClientBody>,
         peer: &Peer,
         framing: Result<(), Violation>,
     ) -> Response<Body> {
-        let arrival = Arrival { now: self.judge.shared.clock.now(), started: Instant::now() };
-        let policies = self.judge.shared.policies.load_full();
+        let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
+        let snapshot = self.shared().snapshot();
         let (mut parts, body) = request.into_parts();
-        let request_id = self.request_ids.of(&parts.headers, peer.is_trusted);
-        let address = match peer.is_trusted {
-            true => {
-                address_behind(peer.address, &parts.headers, &self.judge.shared.trusted_proxies)
-            }
-            false => {
-                warn_of_ignored_chain(&self.judge.shared, peer, &parts.headers, arrival.now);
-                peer.address
-            }
-        };
+        let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);
+        let address = self.client_address(peer, &parts.headers, arrival.now);
 
         // The form comes first: nothing else about an ambiguous request can be believed.
-        let head = framing.map_err(Rejection::from).and_then(|()| Head::read(&parts, &policies));
+        let head =
+            framing.map_err(Rejection::from).and_then(|()| Head::read(&parts, &snapshot.policies));
         let certificate = peer.certificate(arrival.now);
         let client = Client {
             address,
@@ -199,210 +181,108 @@ impl Gate {
         };
         let head = head.and_then(|head| certificate.map(|_| head).map_err(Rejection::from));
         let known = head.as_ref().ok().map(|(head, _)| head);
-        let seen = self.log.is_some().then(|| Seen::of(&parts, known, address));
-        let line = self.log.as_ref().zip(seen);
-        let judge = &self.judge;
-        let request_id = &request_id;
-        let passage = Passage::default();
-        // From here on the client may go away while somebody else is waited for.
-        let (is_begun, panicked) = (false, &self.panicked);
-        let (leases, exchange, abandoned) = (None, None, &self.abandoned);
-        let mut owed = Owed {
-            line,
-            passage,
+        let logged = self.log.is_some().then(|| LoggedRequest::of(&parts, known, address));
+        let line = RequestLine {
+            log: self.log.as_ref().zip(logged),
             request_id,
             arrival,
-            is_begun,
-            panicked,
-            leases,
-            exchange,
-            abandoned,
+            panicked: &self.panicked,
         };
-        let (passage, outcome, audience) = match head {
-            Ok((head, policy)) => {
-                let sent = Sent { head: &head, policy, client, now: arrival.now, script: None };
-                let (passage, outcome) = match peer.listener.redirect {
-                    Some(elsewhere) => (Passage::default(), redirect(&head, elsewhere)),
-                    None => judge.judge(sent).await,
-                };
-                let audience = Audience::of(&parts, Some(&head), &passage, request_id, address);
-                (passage, outcome, audience)
-            }
-            Err(rejection) => {
-                let passage = Passage::default();
-                let audience = Audience::of(&parts, None, &passage, request_id, address);
-                (passage, Outcome::Refuse(rejection), audience)
-            }
-        };
-        owed.leases = passage.tally.as_ref().and_then(|tally| self.leases.hold(tally, arrival.now));
-        owed.passage = passage;
 
-        let (reply, upstream_time) = match outcome {
-            Outcome::Forward(upstream, target) => {
-                let sender = (peer, request_id);
-                let is_upgrade =
-                    judge.prepare(&mut parts, &owed.passage, (upstream, target), sender);
-                let sender = sender_of(&owed.passage, upstream, (peer, address));
-                let started = self.log.as_ref().map(|_| Instant::now());
-                let body = (!is_upgrade).then(|| {
-                    let max_bytes = match &owed.passage.identity {
-                        Some(_) => owed.passage.route.and_then(|route| route.max_body),
-                        // A preflight, which takes no token and has no body.
-                        None => Some(0),
+        // From here on the client may go away during a wait. What only judging needs ends with the
+        // block: it takes no room in the future while the upstream is waited for.
+        let (mut guard, action, audience) = {
+            let unjudged = UnjudgedGuard::new(line);
+            let (judgement, head) = match head {
+                Err(rejection) => (RequestState::default().refuse(rejection), None),
+                Ok((head, policy)) => {
+                    let judgement = match peer.listener.redirect {
+                        Some(elsewhere) => RequestState::default().then(redirect(&head, elsewhere)),
+                        None => {
+                            let now = arrival.now;
+                            let dry_run = None;
+                            let input = JudgeInput { head: &head, policy, client, now, dry_run };
+                            self.judge.judge(input).await
+                        }
                     };
-                    let counted = owed.line.as_mut().filter(|_| !body.incoming.is_end_stream());
-                    let received = counted.map(|(_, seen)| seen.count_body());
-                    // A call that streams says something when it has something to say.
+                    (judgement, Some(head))
+                }
+            };
+            let Judgement { state, action } = judgement;
+            let audience = Audience::of(&parts, head.as_ref(), &state, request_id, address);
+            let tally = state.tally.as_ref();
+            let leases = tally.and_then(|tally| self.leases.hold(tally.granted(), arrival.now));
+            let line = unjudged.into_line();
+            (RequestGuard::new(line, state, leases, &self.abandoned), action, audience)
+        };
+
+        let reply = match action {
+            Action::Forward(forward) => match snapshot.groups.destination(forward.upstream) {
+                Some(destination) => {
+                    let inbound = Inbound { peer, address, request_id };
+                    let upstream = forward.upstream;
+                    let is_upgrade = self.judge.prepare(&mut parts, &guard.state, forward, inbound);
+                    // A call that streams sends messages whenever it has some.
                     let may_be_slow =
                         audience.format == Format::Grpc && upstream.protocol == Protocol::Http2;
-                    ClientBody { max_bytes, received, may_be_slow, ..body }
-                });
-                let is_cost_awaited = owed.passage.tally.as_ref().is_some_and(Tally::awaits_cost);
-                match body {
-                    body if is_cost_awaited => {
-                        let place = policies.place_of(upstream);
-                        let way = (Rc::clone(&self.upstreams), Arc::clone(&policies), place);
-                        owed.answer(detached(way, sender, (parts, body), started)).await
-                    }
-                    None => switch(&self.upstreams, upstream, (sender, parts), started).await,
-                    Some(body) => {
-                        forward(&self.upstreams, upstream, (sender, parts, body), started).await
-                    }
+                    let outgoing = Outgoing {
+                        sender: sender_of(&guard.state, upstream, inbound),
+                        head: parts,
+                        body: (!is_upgrade).then(|| guard.client_body(body, may_be_slow)),
+                        started: self.log.as_ref().map(|_| Instant::now()),
+                    };
+                    guard.send(&self.upstreams, &snapshot, destination, outgoing).await
                 }
-            }
-            Outcome::Options => (Reply::Made(options_asterisk()), None),
-            Outcome::Standings => (Reply::Made(standings_of(&owed.passage)), None),
-            Outcome::Redirect(status, location) => {
-                (Reply::Made(redirection(status, location)), None)
-            }
-            Outcome::Preflight(cors) => (Reply::Made(preflight_answer(cors, &parts.headers)), None),
-            Outcome::Refuse(rejection) => (Reply::Refused(rejection), None),
+                None => Reply::Refused(UpstreamError::NoAddress.into()).into(),
+            },
+            Action::Options => Reply::Made(options_asterisk()).into(),
+            Action::Standings => Reply::Made(standings_of(&guard.state)).into(),
+            Action::Redirect(status, location) => Reply::Made(redirection(status, location)).into(),
+            Action::Preflight(cors) => Reply::Made(preflight_answer(cors, &parts.headers)).into(),
+            Action::Refuse(rejection) => Reply::Refused(rejection).into(),
         };
+        self.conclude(guard, reply, &audience)
+    }
+
+    /// The address of the client: the peer's, or the one that a trusted peer names.
+    fn client_address(&self, peer: &Peer, headers: &HeaderMap, now: Timestamp) -> IpAddr {
+        let shared = self.shared();
+        if peer.is_trusted {
+            return address_behind(peer.address, headers, &shared.trusted_proxies);
+        }
+        warn_of_ignored_chain(shared, peer, headers, now);
+        peer.address
+    }
+
+    /// Corrects the charges by the reply and makes the response, which finishes the log's line at its
+    /// end.
+    fn conclude(
+        &self,
+        mut guard: RequestGuard<'_, '_>,
+        reply: TimedReply,
+        audience: &Audience<'_>,
+    ) -> Response<Body> {
+        let TimedReply { reply, upstream_time } = reply;
         if let Some(Rejection::Upstream(
             UpstreamError::RequestBodyTimeout | UpstreamError::RequestBodyTooSlow,
         )) = reply.rejection()
         {
-            judge.shared.admission.faults().count(Fault::SlowBody);
+            self.shared().admission.faults().count(Fault::SlowBody);
         }
         let rejection = reply.rejection().filter(|_| self.log.is_some());
-        let (error, denied) =
-            (rejection.map(ToString::to_string), rejection.and_then(DeniedBy::of));
-        let stands_for = rejection.map(|rejection| rejection.status(owed.passage.responses()));
-        let note = Note { error, denied, upstream_time };
-        let response = judge.respond(reply, &mut owed.passage, &audience);
-        let leases = owed.leases.take();
-        let mut tail = owed.begin(response.status().as_u16(), &note);
+        let error = rejection.map(ToString::to_string);
+        let denied = rejection.and_then(DeniedBy::of);
+        let http_status = rejection.map(|rejection| rejection.status(guard.state.responses()));
+        let note = ResponseNote { error, denied, upstream_time };
+        let response = self.judge.respond(reply, &mut guard.state, audience);
+        let leases = guard.leases.take();
+        let mut tail = guard.begin_line(response.status().as_u16(), &note);
         if audience.format == Format::Grpc
             && let Some(tail) = &mut tail
             && let Some(status) = grpc_status(response.headers())
         {
-            tail.add_grpc_status(status, stands_for);
+            tail.add_grpc_status(status, http_status);
         }
         response.map(|body| body.with_tail(tail).with_leases(leases))
     }
-}
-
-/// What the upstream answers, and how long that took since it `started`.
-async fn forward(
-    upstreams: &Upstreams,
-    upstream: &Upstream,
-    (sender, head, body): (Sender, Parts, ClientBody),
-    started: Option<Instant>,
-) -> Answered {
-    let result = upstreams.forward(upstream, sender, (head, body)).await;
-    let upstream_time = started.map(|started| started.elapsed());
-    let response = result.map(|response| from_upstream(response.map(Body::upstream)));
-    (reply(response, upstream), upstream_time)
-}
-
-/// The same for a request to switch to another protocol.
-async fn switch(
-    upstreams: &Upstreams,
-    upstream: &Upstream,
-    (sender, head): (Sender, Parts),
-    started: Option<Instant>,
-) -> Answered {
-    let result = upstreams.switch(upstream, sender, head).await;
-    let upstream_time = started.map(|started| started.elapsed());
-    let response = result.map(|switch| match switch {
-        Switch::Declined(response) => from_upstream(response.map(Body::declined)),
-        Switch::Agreed(response, server) => {
-            let protocol = response.headers().get(header::UPGRADE).cloned();
-            let mut response = from_upstream(response.map(|()| Body::switched(server)));
-            if let Some(protocol) = protocol {
-                upgrade::name(response.headers_mut(), protocol);
-            }
-            response
-        }
-    });
-    (reply(response, upstream), upstream_time)
-}
-
-/// Either of the two, in a form that can go on without the client's connection. Without a body it is
-/// a request to switch.
-fn detached(
-    (upstreams, policies, place): (Rc<Upstreams>, Arc<Policies>, Option<UpstreamPlace>),
-    sender: Sender,
-    (head, body): (Parts, Option<ClientBody>),
-    started: Option<Instant>,
-) -> Exchange {
-    // Whether a request to switch was sent is not told.
-    let is_sent = Rc::new(Cell::new(body.is_none()));
-    let body = body.map(|body| ClientBody { sent: Some(Rc::clone(&is_sent)), ..body });
-    let answer = Box::pin(async move {
-        let upstream = place.and_then(|place| policies.upstream_at(place));
-        let Some(upstream) = upstream else { return (Reply::Refused(Rejection::Internal), None) };
-        match body {
-            Some(body) => forward(&upstreams, upstream, (sender, head, body), started).await,
-            None => switch(&upstreams, upstream, (sender, head), started).await,
-        }
-    });
-    Exchange { answer, is_sent }
-}
-
-fn from_upstream(mut response: Response<Body>) -> Response<Body> {
-    // An intermediary speaks its own version (RFC 9112 section 2.3).
-    *response.version_mut() = Version::HTTP_11;
-    let status = response.status();
-    let headers = response.headers_mut();
-    // What is required is the point of that status (RFC 9110 section 15.5.22).
-    let required = match status {
-        StatusCode::UPGRADE_REQUIRED => headers.get(header::UPGRADE).cloned(),
-        _ => None,
-    };
-    clean_response(headers);
-    if let Some(required) = required {
-        upgrade::name(headers, required);
-    }
-    response
-}
-
-fn reply(result: Result<Response<Body>, UpstreamError>, upstream: &Upstream) -> Reply {
-    match result {
-        Ok(response) => Reply::Forwarded(response),
-        Err(error) => {
-            match error.is_servers_fault() {
-                true => tracing::warn!(upstream = %upstream.name, %error, "upstream failed"),
-                // Who sends half a body may do so often.
-                false => tracing::debug!(upstream = %upstream.name, %error, "not forwarded"),
-            }
-            Reply::Refused(Rejection::Upstream(error))
-        }
-    }
-}
-
-/// Who sends a request, as far as its upstream is concerned.
-fn sender_of(
-    passage: &Passage<'_>,
-    upstream: &Upstream,
-    (peer, address): (&Peer, IpAddr),
-) -> Sender {
-    let caller = match (&passage.identity, upstream.balance) {
-        (Some(identity), Balance::Caller) => identity.stable_hash("server"),
-        _ => 0,
-    };
-    // A trusted proxy that names nobody stands for all its clients.
-    let is_stranger = !peer.is_trusted || address != peer.address;
-    let is_shared = is_stranger && upstream.bounds.shares == Sharing::Address;
-    Sender { caller, client: is_shared.then(|| client_number(address)) }
 }

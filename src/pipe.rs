@@ -29,7 +29,7 @@ enum Piece {
 const MAX_PIECES: usize = 256;
 
 impl Pipe {
-    /// Starts writing to `output`. `lost` is told, now and then, how many lines were dropped.
+    /// Starts writing to `output`. `lost` is called now and then with the number of lines dropped.
     pub fn start(
         mut output: impl Write + Send + 'static,
         lost: impl Fn(u64) + Send + 'static,
@@ -40,7 +40,7 @@ impl Pipe {
         thread::spawn(move || {
             for piece in receiver {
                 match piece {
-                    // An error means that nobody reads any more; everything else goes on.
+                    // An error means that the reader is gone; the process goes on without it.
                     Piece::Lines(lines) => {
                         if output.write_all(&lines).and_then(|()| output.flush()).is_err() {
                             return;
@@ -64,7 +64,7 @@ impl Pipe {
         }
     }
 
-    /// Waits until what was sent is written, but no longer than `limit`. Tells whether it is.
+    /// Waits until what was sent is written, but no longer than `limit`. Returns whether it is.
     pub fn flush(&self, limit: Duration) -> bool {
         const PAUSE: Duration = Duration::from_millis(5);
         let deadline = Instant::now() + limit;
@@ -81,18 +81,18 @@ impl Pipe {
     }
 
     /// A writer of one line, which is sent when it is dropped.
-    pub fn line(&self) -> Line {
-        Line { pipe: self.clone(), bytes: Vec::new() }
+    pub fn line(&self) -> LineWriter {
+        LineWriter { pipe: self.clone(), bytes: Vec::new() }
     }
 }
 
 /// A line that is being written.
-pub struct Line {
+pub struct LineWriter {
     pipe: Pipe,
     bytes: Vec<u8>,
 }
 
-impl Write for Line {
+impl Write for LineWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -103,7 +103,7 @@ impl Write for Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for LineWriter {
     fn drop(&mut self) {
         if !self.bytes.is_empty() {
             self.pipe.send(std::mem::take(&mut self.bytes), 1);
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// An output that takes nothing until it is told to.
+    /// An output that blocks until the test lets it write.
     struct Stuck(Arc<Mutex<Vec<u8>>>, mpsc::Receiver<()>);
 
     impl Write for Stuck {

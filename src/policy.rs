@@ -27,6 +27,7 @@ use crate::{
     identity::{Auth, IdentityRules, KeyRing, Scheme},
     warning::Warning,
     wire::target::EncodedSlash,
+    yaml::keywords,
 };
 
 pub use self::{
@@ -43,12 +44,12 @@ pub use self::{
     matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, RoutePart, Router},
     networks::{AddressRefusal, AddressRules, Networks},
     overrides::{KeyValue, Override, Overrides},
-    own_headers::OwnHeaders,
+    own_headers::{OwnHeaders, is_reserved},
     rate::{Period, Rate, RateError},
     rewrite::{HeaderEdits, PathRewrite},
     upstream::{
         Balance, Bounds, Ejection, HealthCheck, Protocol, Retries, Server, Sharing, Transport,
-        Upstream, UpstreamTls,
+        Upstream, UpstreamPosition, UpstreamTls,
     },
 };
 pub(crate) use self::{diff::words, published::published_secret};
@@ -75,10 +76,12 @@ impl Policies {
         allowances.map(|allowance| allowance.quota.longest()).max().unwrap_or_default()
     }
 
-    /// Indexes policies by their hosts, and has the upstreams of each protected from what clients say
-    /// in the headers of any. That no two claim the same host is checked at load.
+    /// Indexes policies by their hosts, numbers their upstreams, and protects the upstreams of each
+    /// from what clients write in the headers of any. That no two policies claim the same host is
+    /// checked at load.
     pub fn new(mut policies: Vec<Policy>) -> Self {
         share_own_headers(&mut policies);
+        number_upstreams(&mut policies);
         let mut all = Policies::default();
         for (index, policy) in policies.iter().enumerate() {
             if policy.hosts.is_empty() {
@@ -121,38 +124,15 @@ impl Policies {
         issuers.for_each(|issuer| issuer.keys.adopt(ring));
     }
 
-    /// All upstreams, each with the name of its policy.
-    pub(crate) fn upstreams_mut(&mut self) -> impl Iterator<Item = (&str, &mut Upstream)> {
-        self.policies.iter_mut().flat_map(|policy| {
-            let name = &*policy.name;
-            policy.upstreams.iter_mut().map(move |upstream| (name, upstream))
-        })
-    }
-
-    /// Where an upstream of these is.
-    pub fn place_of(&self, upstream: &Upstream) -> Option<UpstreamPlace> {
-        self.policies.iter().enumerate().find_map(|(policy, own)| {
-            let upstream = own.upstreams.iter().position(|one| std::ptr::eq(one, upstream))?;
-            Some(UpstreamPlace { policy, upstream })
-        })
-    }
-
-    /// The upstream at a place of these.
-    pub fn upstream_at(&self, place: UpstreamPlace) -> Option<&Upstream> {
-        self.policies.get(place.policy)?.upstreams.get(place.upstream)
+    /// The upstream at this position.
+    pub fn upstream_at(&self, position: UpstreamPosition) -> Option<&Upstream> {
+        self.policies.get(position.policy)?.upstreams.get(position.upstream)
     }
 
     /// All policies, in the order of their file names.
     pub fn iter(&self) -> impl Iterator<Item = &Policy> {
         self.policies.iter()
     }
-}
-
-/// Where an upstream is among all policies, for who keeps those for longer than a request does.
-#[derive(Clone, Copy, Debug)]
-pub struct UpstreamPlace {
-    policy: usize,
-    upstream: usize,
 }
 
 /// What one policy tells an upstream, no client may tell it by way of another.
@@ -165,6 +145,14 @@ fn share_own_headers(policies: &mut [Policy]) {
     for (policy, own) in policies.iter_mut().zip(all) {
         for upstream in &mut policy.upstreams {
             upstream.own_headers = Arc::clone(&own);
+        }
+    }
+}
+
+fn number_upstreams(policies: &mut [Policy]) {
+    for (policy, own) in policies.iter_mut().enumerate() {
+        for (upstream, own) in own.upstreams.iter_mut().enumerate() {
+            own.position = UpstreamPosition { policy, upstream };
         }
     }
 }
@@ -308,6 +296,8 @@ pub enum HeaderProfile {
     /// None.
     None,
 }
+
+keywords! { HeaderProfile { Github = "github", Ietf = "ietf", Both = "both", None = "none" } }
 
 impl HeaderProfile {
     /// Whether responses carry the five headers.

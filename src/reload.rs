@@ -38,8 +38,8 @@ use self::{
 use crate::{
     cases::verify,
     clock::Timestamp,
-    gate::Shared,
-    policy::{Policies, diff},
+    gate::{Shared, Snapshot},
+    policy::diff,
     settings::{Configuration, Settings},
     yaml::{Inputs, Problem, Sources},
 };
@@ -173,7 +173,7 @@ struct Installed {
     now: Timestamp,
     settings: Settings,
     /// What was in force before.
-    replaced: Arc<Policies>,
+    replaced: Arc<Snapshot>,
 }
 
 /// How long after a hint there is a look: changes come in bunches.
@@ -295,9 +295,9 @@ impl Reloader {
     /// Tells the log what is new, and what of it everybody should know.
     fn tell(&self, installed: &Installed) {
         let Installed { generation, now, settings, replaced } = installed;
-        let policies = self.shared.policies.load_full();
-        diff(replaced, &policies).log();
-        announce(settings, &policies, *now);
+        let snapshot = self.shared.snapshot();
+        diff(&replaced.policies, &snapshot.policies).log();
+        announce(settings, &snapshot.policies, *now);
         tracing::info!(generation, "configuration reloaded");
     }
 

@@ -154,10 +154,10 @@ async fn accept(acceptor: Acceptor, workers: std::rc::Rc<Vec<Worker>>, admission
         match acceptor.accept().await {
             Ok(accepted) => {
                 // Closed at once: whoever is over the bounds costs no more than that.
-                let Ok(place) = admission.admit(accepted.client()) else { continue };
+                let Ok(permit) = admission.admit(accepted.client()) else { continue };
                 let fewest = workers.iter().min_by_key(|worker| worker.connections());
                 if let Some(worker) = fewest {
-                    worker.hand_over(accepted, place);
+                    worker.hand_over(accepted, permit);
                 }
             }
             // The connection was gone before it was accepted.

@@ -32,7 +32,9 @@ use crate::{
     access_log::{AccessLogSettings, Format},
     identity::{ForwardedField, TrustedProxies},
     warning::Warning,
-    yaml::{Document, Doubts, Later, Problem, Sources, Spanned, schema_of},
+    yaml::{
+        Choice, Document, Doubts, Keyword, Later, Problem, Sources, Spanned, keywords, schema_of,
+    },
 };
 
 pub use self::{
@@ -142,8 +144,7 @@ struct RawSettings {
     trusted_proxies: Vec<Spanned<String>>,
     /// Which field trusted proxies write: `x-forwarded-for` or `forwarded`. Default:
     /// x-forwarded-for.
-    #[schemars(extend("enum" = ["x-forwarded-for", "forwarded"]))]
-    client_address_from: Option<Spanned<String>>,
+    client_address_from: Option<Spanned<Choice<ForwardedField>>>,
     /// Whether upstreams get a `Forwarded` field (RFC 7239) beside `X-Forwarded-*`. Default: false.
     #[serde(default)]
     send_forwarded: bool,
@@ -264,14 +265,8 @@ impl Checker<'_> {
         }
         let listeners = self.listeners(&raw.listeners);
         let field = match &raw.client_address_from {
-            None => Some(ForwardedField::XForwardedFor),
-            Some(raw) => self.one_of(
-                raw,
-                &[
-                    ("x-forwarded-for", ForwardedField::XForwardedFor),
-                    ("forwarded", ForwardedField::Forwarded),
-                ],
-            ),
+            None => Some(ForwardedField::default()),
+            Some(raw) => self.keyword(raw),
         };
         let networks = self.trusted_networks(&raw.trusted_proxies);
         let access_log = self.access_log(&raw.access_log);
@@ -346,9 +341,13 @@ impl Checker<'_> {
         raw.value.into()
     }
 
-    fn one_of<T: Copy>(&mut self, raw: &Spanned<String>, choices: &[(&str, T)]) -> Option<T> {
-        self.document.one_of(raw, choices, self.problems)
+    fn keyword<T: Keyword>(&mut self, raw: &Spanned<Choice<T>>) -> Option<T> {
+        self.document.keyword(raw, self.problems)
     }
+}
+
+keywords! {
+    ForwardedField { XForwardedFor = "x-forwarded-for", Forwarded = "forwarded" }
 }
 
 /// A path in a settings file is read from the file's folder.

@@ -1,32 +1,35 @@
 //! Where counters live: in the process, or in Redis.
 //!
-//! A store takes all charges of a request or none, and answers with the standing of each limit from
-//! that one read. Where one call cannot decide about all of them, they are asked for at once and given
-//! back when one is denied (`groups`); where the store does not answer in time, each limit does
-//! what it says (`local`).
+//! A store takes all charges of a request or none, and reports the standing of each limit from the
+//! same read. Where one call cannot decide all charges, they are sent at once, and given back when
+//! one of them is denied (`groups`). Where Redis does not answer in time, each limit follows its
+//! `on_store_error` (`fallback`).
 
-mod alone;
+mod cache;
+mod call_time;
 mod counts;
-mod full;
+mod degradation;
+mod fallback;
 mod groups;
 mod headroom;
-mod keeper;
-mod known;
-mod local;
-mod lost;
+mod in_process;
+mod leases;
 mod memo;
 mod memory;
 mod moving;
-mod newcomers;
+mod new_counters;
 mod no_room;
-mod others;
-mod owed;
+mod peek;
+mod peers;
+mod pending;
 mod recent;
 mod redis;
+mod reseeding;
 mod rivals;
+mod saver;
 mod secret;
 mod snapshot;
-mod told;
+mod stores;
 mod unanswered;
 mod unsettled;
 
@@ -40,33 +43,28 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 use self::{
-    headroom::Headrooms,
-    lost::Lost,
+    call_time::CallTime,
     memo::Memo,
-    moving::Moved,
-    newcomers::Newcomers,
-    others::Others,
-    owed::Owed,
-    redis::{Clocks, RedisStore, SharedByWorkers},
+    moving::MoveRecords,
+    redis::{RedisStore, SharedByWorkers},
 };
 use crate::{
-    clock::{Clock, Timestamp},
-    limit::{
-        Charge, DecidedBy, Decision, Hashing, KeptSecret, KeyHasher, Outcome, Receipt,
-        SecretStanding, Standing, Verdict,
-    },
+    clock::Timestamp,
+    limit::{Charge, DecidedBy, Decision, Outcome, Receipt, Standing, Verdict},
     settings::{StoreKind, StoreSettings},
 };
 
 pub use self::{
-    alone::Hindrance,
     counts::Counts,
-    keeper::{Keeper, Saver, restore},
+    degradation::Degradation,
+    leases::{GrantedLease, HeldLeases, LeaseBook},
     memory::MemoryStore,
     moving::{Move, Obstacle},
     no_room::NoRoom,
     redis::{ReplicaLink, ServerHealth, ServerReport, ServerRole, Servers, Skew},
     rivals::{Rival, Rivals},
+    saver::{SaveHandle, SnapshotSaver, restore},
+    stores::Stores,
     unanswered::Unanswered,
     unsettled::{Unsettled, UnsettledUnits},
 };
@@ -74,72 +72,37 @@ pub use self::{
 /// Why a store could not decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// A limit needs one more counter than there may be.
+    /// A limit needs a new counter, and there is no room for one.
     #[error("no room for another counter: {0}")]
     NoRoom(#[from] NoRoom),
-    /// Redis did not decide, and a limit is closed then.
+    /// Redis did not decide, and a limit fails closed.
     #[error("the store did not decide: {0}")]
     Unanswered(#[from] Unanswered),
 }
 
-/// What is put right about a charge after its decision.
+/// A correction of a charge after its decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Adjustment {
-    /// Its cost is taken, whether or not it fits.
+    /// Its cost is taken, even if the limit is exceeded by it.
     Take,
-    /// Its cost is given back, to the window that was charged and no other. Not to be done twice.
+    /// Its cost is given back to the window that was charged. Must not be repeated.
     GiveBack(Receipt),
-    /// The lease that was granted is made good for its full time.
+    /// Its lease is extended to its full length.
     Renew(Receipt),
 }
 
-/// What all workers share of the stores.
-pub struct Stores {
-    /// Counters in the process, as a store of their own.
-    pub memory: Arc<MemoryStore>,
-    /// Counters in Redis, as they are known here.
-    known: MemoryStore,
-    /// Counters in Redis that were decided about without it: this proxy's parts of them.
-    alone: MemoryStore,
-    settings: StoreSettings,
-    /// What keys are hashed under, where Redis keeps that.
-    secret: Option<Arc<KeptSecret>>,
-    /// Who is moved to the next store, if there is one.
-    pub moving: Move,
-    /// What happened.
-    pub counts: Arc<Counts>,
-    /// Units that responses may still give back, of limits that count only some.
-    unsettled: Arc<Unsettled>,
-    /// Counters in Redis that clients have asked for lately.
-    newcomers: Newcomers,
-    /// What was admitted here while Redis was away, and Redis does not have.
-    owed: Owed,
-    /// How the servers are of the store that decides, if it is in Redis.
-    pub current_servers: Arc<Servers>,
-    /// How the servers are of the next store, if that is in Redis.
-    pub next_servers: Arc<Servers>,
-    /// Which counters may deny a request, of requests that no one call decides about.
-    headrooms: Headrooms,
-    /// This process' clock beside those of Redis' servers.
-    clocks: Arc<Clocks>,
-    /// Other proxies.
-    others: Others,
-    /// What servers may have lost.
-    lost: Lost,
-}
-
-/// The stores, as one worker reaches them.
+/// The stores as one worker uses them.
 pub struct Store {
     stores: Arc<Stores>,
     current: Backend,
     next: Option<Backend>,
     memo: RefCell<Memo>,
-    moved: RefCell<Moved>,
-    /// By how many microseconds Redis' clock was last ahead of this process'.
+    move_records: RefCell<MoveRecords>,
+    /// By how many microseconds Redis' clock was last ahead of this process' clock.
     ahead: Cell<i64>,
-    /// Whether Redis was asked for the secret, or need not be.
-    has_looked: Cell<bool>,
-    /// How often another server was primary when Redis was last asked for the secret.
+    /// Whether Redis was queried for the secret, or no query is needed.
+    has_queried_secret: Cell<bool>,
+    /// The number of elections when Redis was last queried for the secret.
     elections: Cell<u64>,
 }
 
@@ -150,101 +113,41 @@ enum Backend {
     Redis(Rc<RedisStore>),
 }
 
-/// How long a worker that begins waits for its first connections to Redis.
+/// How long a new worker waits for its first connections to Redis.
 const FIRST_CONNECTIONS: Duration = Duration::from_millis(500);
 
-/// How long a worker that ends waits until Redis has what is still to be put right.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-
-impl Stores {
-    /// What `settings` describe; `memory` has the counters that are kept in the process. The instants
-    /// that stores are told are by `clock`.
-    pub fn new(settings: StoreSettings, memory: MemoryStore, clock: Clock) -> Self {
-        let moving = Move::new(settings.next.as_ref());
-        let newcomers = Newcomers::new(settings.new_per_minute);
-        let headrooms = Headrooms::new(settings.instances);
-        let is_kept = settings.is_shared() && settings.key_secret.is_none();
-        let secret = is_kept.then(|| Arc::new(KeptSecret::new(memory.key_secret())));
-        let lost = Lost::new(memory.beside(), &settings);
-        Stores {
-            lost,
-            known: memory.beside(),
-            alone: memory.beside(),
-            memory: Arc::new(memory),
-            settings,
-            secret,
-            moving,
-            counts: Arc::default(),
-            unsettled: Arc::default(),
-            newcomers,
-            owed: Owed::default(),
-            current_servers: Arc::default(),
-            next_servers: Arc::default(),
-            headrooms,
-            clocks: Arc::new(Clocks::new(clock)),
-            others: Others::default(),
-        }
-    }
-
-    /// Where counters are, as it was configured at the start.
-    pub fn settings(&self) -> &StoreSettings {
-        &self.settings
-    }
-
-    /// What keys are hashed under.
-    pub fn hashing(&self) -> Hashing {
-        match &self.secret {
-            Some(secret) => Hashing::Kept(Arc::clone(secret)),
-            None => Hashing::Fixed(KeyHasher::new(self.memory.key_secret())),
-        }
-    }
-
-    /// The secret that Redis keeps, if it is not known yet.
-    fn awaited_secret(&self) -> Option<&Arc<KeptSecret>> {
-        self.secret.as_ref().filter(|secret| secret.standing() == SecretStanding::Awaited)
-    }
-
-    /// Counters that have something which Redis does not: it was admitted while Redis was away.
-    pub fn owed(&self) -> usize {
-        self.owed.len()
-    }
-
-    /// How far this process' clock and those of Redis' servers are apart, as far as that is known.
-    pub fn skews(&self) -> Vec<Skew> {
-        self.clocks.all()
-    }
-
-    /// Counters that a server may have lost, and that were not brought to it yet.
-    pub fn lost(&self) -> usize {
-        self.lost.counters().own()
-    }
-
-    /// Whether responses say so when Redis did not decide about them.
-    pub fn tells_fallback(&self) -> bool {
-        self.settings.tells_fallback
-    }
-}
+/// How long an ending worker waits until its last adjustments have reached Redis.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Store {
-    /// A worker's own connections. They are made by tasks of this thread, which must run local
-    /// tasks unless all counters are in the process.
+    /// Makes a worker's own connections. Tasks of this thread make them, so the thread must run
+    /// local tasks unless all counters are in the process.
     pub fn start(stores: Arc<Stores>) -> Rc<Store> {
         let backend = |kind: &StoreKind, servers: &Arc<Servers>| match kind {
             StoreKind::Memory => Backend::Memory(Arc::clone(&stores.memory)),
             StoreKind::Redis(settings) => {
-                let (secret, counts) = (stores.secret.clone(), Arc::clone(&stores.counts));
-                let (servers, clocks) = (Arc::clone(servers), Arc::clone(&stores.clocks));
-                let shared = SharedByWorkers { secret, counts, servers, clocks };
+                let shared = SharedByWorkers {
+                    secret: stores.secret.clone(),
+                    counts: Arc::clone(&stores.counts),
+                    servers: Arc::clone(servers),
+                    clocks: Arc::clone(&stores.clocks),
+                };
                 Backend::Redis(RedisStore::start(settings, stores.settings.deadline, shared))
             }
         };
         let current = backend(&stores.settings.current, &stores.current_servers);
         let next = stores.settings.next.as_ref();
         let next = next.map(|moving| backend(&moving.to, &stores.next_servers));
-        let (memo, moved) = (RefCell::default(), RefCell::default());
-        let (ahead, has_looked, elections) = (Cell::new(0), Cell::new(false), Cell::new(0));
-        let store =
-            Rc::new(Store { stores, current, next, memo, moved, ahead, has_looked, elections });
+        let store = Rc::new(Store {
+            stores,
+            current,
+            next,
+            memo: RefCell::default(),
+            move_records: RefCell::default(),
+            ahead: Cell::new(0),
+            has_queried_secret: Cell::new(false),
+            elections: Cell::new(0),
+        });
         store.learn_secret();
         store
     }
@@ -252,18 +155,18 @@ impl Store {
     /// Takes all `charges` or none, at `now`.
     ///
     /// # Errors
-    /// [`StoreError::NoRoom`] if a charge needs a new counter in the process and there is no room for
-    /// one, unless its limit is open then ([`WhenFull`](crate::limit::WhenFull)): a client that can
-    /// bring it about must not get past a limit by it. [`StoreError::Unanswered`] if Redis does not
-    /// answer and a limit is closed then. What was taken until then is given back.
+    /// [`StoreError::NoRoom`] if a charge needs a new counter in the process, there is no room for
+    /// it, and its limit is not open then ([`WhenFull`](crate::limit::WhenFull)): a client that can
+    /// fill the store must not get past a limit that way. [`StoreError::Unanswered`] if Redis does
+    /// not answer and a limit fails closed. What was taken before the error is given back.
     pub async fn charge(
         self: &Rc<Self>,
         charges: &[Charge<'_>],
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
         let decision = match (&self.current, &self.next) {
-            (Backend::Memory(memory), None) => self.charge_here(memory, charges, now),
-            _ => self.charge_elsewhere(charges, now).await,
+            (Backend::Memory(memory), None) => self.charge_in_process(memory, charges, now),
+            _ => self.charge_shared(charges, now).await,
         };
         if let Err(StoreError::NoRoom(reason)) = &decision {
             self.stores.counts.count_no_room(*reason);
@@ -271,8 +174,8 @@ impl Store {
         decision
     }
 
-    /// The same where counters are not in the process alone.
-    async fn charge_elsewhere(
+    /// Charges where some counters are in Redis, or callers are moved between stores.
+    async fn charge_shared(
         self: &Rc<Self>,
         charges: &[Charge<'_>],
         now: Timestamp,
@@ -280,20 +183,20 @@ impl Store {
         if let Some(decision) = self.memo.borrow_mut().recall(charges, now) {
             return Ok(decision);
         }
-        // On the heap: whoever waits for this future moves it about with its own, several times.
+        // Boxed, because the callers' futures contain this one and are moved several times.
         let decision = Box::pin(self.charge_admitted(charges, now)).await?;
         let mut memo = self.memo.borrow_mut();
         match decision.verdict {
             Verdict::Deny => memo.remember(charges, &decision, now),
-            // What it remembers of these counters is no longer so.
+            // A remembered denial of these counters is out of date now.
             Verdict::Allow => charges.iter().for_each(|charge| memo.forget(charge.key)),
         }
         drop(memo);
         Ok(decision)
     }
 
-    /// How the limits of `charges` stand, with nothing taken; perhaps not by the latest count. What
-    /// is not known is [`DecidedBy::Nobody`]'s.
+    /// The standing of the limits of `charges`; takes nothing, and may be slightly out of date. A
+    /// standing that is not known is marked [`DecidedBy::Nobody`].
     pub async fn peek(self: &Rc<Self>, charges: &[Charge<'_>], now: Timestamp) -> Decision {
         if let (Backend::Memory(memory), None) = (&self.current, &self.next) {
             return memory.peek(charges, now);
@@ -301,22 +204,24 @@ impl Store {
         Box::pin(self.peek_groups(charges, now)).await
     }
 
-    /// Makes good what was decided about `charge`, now that more is known. Tells how its limit stands
-    /// then; none if nobody knows, or there is nothing to be made good.
+    /// Corrects a charge after its decision. Returns the new standing of its limit; none if it is
+    /// not known, or there was nothing to correct.
     pub fn settle(
         self: &Rc<Self>,
-        (charge, outcome): (&Charge<'_>, &Outcome),
+        charge: &Charge<'_>,
+        outcome: &Outcome,
         adjustment: Adjustment,
         now: Timestamp,
     ) -> Option<Standing> {
-        self.settle_mirrored((charge, outcome.decided_by), adjustment, now);
-        self.settle_unmirrored((charge, outcome), adjustment, now)
+        self.settle_mirrored(charge, outcome.decided_by, adjustment, now);
+        self.settle_decided(charge, outcome, adjustment, now)
     }
 
-    /// The same for what is not mirrored, or not yet.
-    fn settle_unmirrored(
+    /// Corrects a charge in the store that decided it, and not in its mirror.
+    fn settle_decided(
         self: &Rc<Self>,
-        (charge, outcome): (&Charge<'_>, &Outcome),
+        charge: &Charge<'_>,
+        outcome: &Outcome,
         adjustment: Adjustment,
         now: Timestamp,
     ) -> Option<Standing> {
@@ -333,52 +238,52 @@ impl Store {
             Backend::Memory(memory) => memory.settle(charge, adjustment, now),
             Backend::Redis(redis) => {
                 redis.settle(charge, adjustment, now);
-                self.settle_known(charge, adjustment, now);
+                self.settle_cached(charge, adjustment, now);
                 Some(adjusted(outcome.standing, charge.cost, adjustment))
             }
         }
     }
 
-    /// Units that responses may still give back, of limits that count only some.
+    /// Units that responses may still give back, of limits that count only some responses.
     pub fn unsettled(&self) -> &Arc<Unsettled> {
         &self.stores.unsettled
     }
 
-    /// What is due from time to time: drop counters in the process that are over, see to the secret
-    /// that Redis keeps, tell other proxies about this one, and let Redis have what was admitted
-    /// without it.
+    /// Does the periodic work: drops expired counters in the process, checks the secret that Redis
+    /// keeps, announces this proxy to others, restores counters that a server has lost, and writes
+    /// pending charges.
     pub fn tick(self: &Rc<Self>, now: Timestamp) {
-        self.look_after_secret(now);
-        self.look_at_others(now);
+        self.check_secret(now);
+        self.announce_in_background(now);
         self.stores.memory.sweep(now);
-        let Stores { known, alone, lost, .. } = &*self.stores;
-        for of_redis in [known, alone, lost.counters()] {
+        let Stores { cache, local, reseeding, .. } = &*self.stores;
+        for of_redis in [cache, local, reseeding.counters()] {
             of_redis.sweep(self.local_time(now));
         }
-        self.bring_some(now);
-        self.pay_some(now);
+        self.reseed_some(now);
+        self.write_back_some(now);
     }
 
-    /// Waits until it is known whether Redis is there, and what it keeps, and until other proxies
-    /// know of this one, before the worker begins: what comes first need not be decided without
-    /// that.
+    /// Waits until Redis has answered and this proxy was announced to others, or it is known that
+    /// Redis is away. Without this wait, a worker's first requests would be decided in fallback mode.
     pub async fn ready(self: &Rc<Self>, now: Timestamp) {
         let begun = Instant::now();
-        self.look_at_others(now);
+        self.announce_in_background(now);
         for redis in self.redis() {
             redis.ready(begun + FIRST_CONNECTIONS).await;
         }
-        let deadline = begun + self.look_timeout();
-        while !(self.has_looked.get() && self.has_looked_at_others()) && Instant::now() < deadline {
+        let deadline = begun + self.background_timeout();
+        while !(self.has_queried_secret.get() && self.has_announced()) && Instant::now() < deadline
+        {
             sleep(Duration::from_millis(1)).await;
         }
     }
 
-    /// Sends what is still to be put right, before the worker ends.
+    /// Sends the remaining adjustments and pending charges before the worker ends.
     pub async fn finish(self: &Rc<Self>, now: Timestamp) {
-        let deadline = Instant::now() + LAST_WORDS;
-        self.leave_others(deadline).await;
-        self.pay_all(now, deadline).await;
+        let deadline = Instant::now() + FLUSH_TIMEOUT;
+        self.withdraw(deadline).await;
+        self.write_back_all(CallTime { now, deadline }).await;
         for redis in self.redis() {
             redis.finish(deadline).await;
         }
@@ -407,8 +312,7 @@ impl Backend {
     }
 }
 
-/// How a limit will stand once an adjustment has reached Redis. The window stays, and so does its
-/// reset.
+/// The standing of a limit once an adjustment has reached Redis. The window and its reset stay.
 fn adjusted(standing: Standing, cost: u32, adjustment: Adjustment) -> Standing {
     let used = match adjustment {
         Adjustment::Take => standing.used.saturating_add(cost),
@@ -416,7 +320,7 @@ fn adjusted(standing: Standing, cost: u32, adjustment: Adjustment) -> Standing {
         Adjustment::Renew(_) => standing.used,
     };
     let remaining = standing.limit.saturating_sub(used);
-    // What was just used up comes back with the window, at the latest.
+    // A limit that was just used up has units again when its window resets, at the latest.
     let next = if remaining == 0 { standing.next.max(standing.reset) } else { standing.next };
     Standing { used, remaining, next, ..standing }
 }

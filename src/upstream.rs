@@ -1,12 +1,16 @@
 //! Forwarding: one request to a server of an upstream, and its response back.
 //!
-//! Each worker has its own connections; what workers share is how many there are, and how the servers
-//! are. A request is tried at one server, and again, mostly at another, if that can do no harm.
+//! Each worker has its own connections; workers share the number of connections and the state of the
+//! servers. A request is sent to one server, and retried, mostly at another, if that is safe.
 
 mod balance;
 mod body;
+mod client_shares;
+mod connector;
+mod destination;
 mod dial;
 mod ejection;
+mod endpoint_set;
 mod error;
 mod failure;
 mod frames;
@@ -15,18 +19,15 @@ mod headers;
 mod heads;
 mod health;
 mod keeper;
-mod line;
 mod pool;
 mod report;
 mod resolve;
+mod response_check;
 mod retry;
-mod roster;
-mod shares;
 mod slots;
 mod stream;
-mod unsound;
 mod upgrade;
-mod way;
+mod wait_queue;
 
 use std::{rc::Rc, sync::Arc};
 
@@ -35,11 +36,11 @@ use hyper::body::Incoming;
 
 use self::{
     body::Source,
+    connector::{Connector, Connectors},
     failure::Failure,
     pool::{Acquired, Carrier, Pool},
+    response_check::without_content,
     retry::{Cost, Original, Tries},
-    unsound::without_content,
-    way::{Way, Ways},
 };
 use crate::{
     deadline::Ticker,
@@ -48,11 +49,11 @@ use crate::{
 
 pub use self::{
     body::{ClientBody, RequestBody, RequestBodyError, UpstreamBody},
+    destination::{Destination, UpstreamGroups},
     error::{UpstreamBodyError, UpstreamError},
     group::{Choice, Endpoint, Group, Loaded},
     headers::{
         ConnectionNamesProtectedField, Forwarding, check_connection, clean_request, clean_response,
-        is_reserved,
     },
     keeper::Keeper,
     report::{EndpointReport, EndpointState, ServerReport, UpstreamReport},
@@ -63,22 +64,22 @@ pub use self::{
 
 static CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
-/// A worker's way to all upstreams.
+/// A worker's connections to all upstreams.
 pub struct Upstreams {
-    ways: Ways,
+    connectors: Connectors,
     ticker: Rc<Ticker>,
 }
 
-/// Who sends a request, as far as upstreams are concerned.
+/// The caller and the client of a request, as hashes for balancing and for fair shares.
 #[derive(Clone, Copy, Debug)]
 pub struct Sender {
-    /// A hash that tells the caller from others.
+    /// The affinity hash of the caller.
     pub caller: u128,
-    /// The number of the client's address, or of its network; none: what it uses is not bounded.
+    /// The number of the client's address, or of its network; without one its share is not bounded.
     pub client: Option<u128>,
 }
 
-/// A connection in HTTP/1.1 of a request's own, which is not for others after it.
+/// An HTTP/1.1 connection for a single request; it is never reused.
 #[derive(Debug)]
 pub struct OwnConnection {
     /// The connection.
@@ -91,10 +92,10 @@ pub struct OwnConnection {
     pub endpoint: Arc<Endpoint>,
 }
 
-/// One try to have a request answered.
+/// One attempt to send a request.
 #[derive(Clone, Copy)]
 struct Attempt<'r> {
-    way: &'r Way,
+    connector: &'r Connector,
     upstream: &'r Upstream,
     endpoint: &'r Arc<Endpoint>,
     /// The number of the client's address.
@@ -109,45 +110,47 @@ type Received = (Response<Incoming>, Source);
 impl Upstreams {
     /// No connections yet.
     pub fn new(ticker: Rc<Ticker>) -> Self {
-        Upstreams { ways: Ways::new(Rc::clone(&ticker)), ticker }
+        Upstreams { connectors: Connectors::new(Rc::clone(&ticker)), ticker }
     }
 
-    /// Closes connections that nobody has needed for a while.
+    /// Closes connections that have been idle for too long.
     pub fn close_idle(&self) {
-        self.ways.close_idle();
+        self.connectors.close_idle();
     }
 
     /// Sends a request and waits for the head of its response.
     ///
-    /// What fails is tried again, as far as the policy's attempts and the budget go, if it was
-    /// certainly never sent, or may be sent twice and nothing of a response has come.
+    /// A failed request is retried, within the policy's attempts and the retry budget, if it was
+    /// certainly never sent, or if it may be sent twice and no part of a response has come.
     ///
     /// # Errors
     /// [`UpstreamError`].
     pub async fn forward(
         &self,
-        upstream: &Upstream,
+        destination: Destination<'_>,
         Sender { caller, client }: Sender,
         (mut parts, body): (Parts, ClientBody),
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
+        let upstream = destination.upstream;
         let body = RequestBody::new(body, upstream);
         if !body.is_empty() && !parts.headers.contains_key(header::CONTENT_LENGTH) {
             // hyper would take a GET for one without a body.
             parts.headers.insert(header::TRANSFER_ENCODING, CHUNKED.clone());
         }
-        let way = self.ways.to(upstream)?;
-        way.budget.earn(&upstream.retries);
+        let connector = self.connectors.to(destination);
+        connector.budget.earn(&upstream.retries);
         let mut tries = Tries::new(&upstream.retries);
         let mut request = Request::from_parts(parts, body);
         let original = Original::of_repeatable(&request);
         let original = original.as_ref();
-        let mut endpoint = way.first(caller, upstream).await?;
+        let mut endpoint = connector.first(caller, upstream).await?;
         loop {
-            let attempt = Attempt { way: &way, upstream, endpoint: &endpoint, client, original };
+            let attempt =
+                Attempt { connector: &connector, upstream, endpoint: &endpoint, client, original };
             let (result, again, cost) = match attempt.make(request).await {
                 Ok(response) => {
                     let status = response.status();
-                    tell_health(&endpoint, status, upstream);
+                    record_health(&endpoint, status, upstream);
                     match original.filter(|_| upstream.retries.statuses.contains(status)) {
                         Some(original) => (Ok(response), original.again(), Cost::Sent),
                         None => return Ok(response),
@@ -169,10 +172,10 @@ impl Upstreams {
             }
             tries.tried.push(endpoint);
             let choice = Choice { caller, tried: &tries.tried };
-            let Some(next) = way.next(choice) else { return result };
+            let Some(next) = connector.next(choice) else { return result };
             let is_vain = result.as_ref().err().is_some_and(UpstreamError::calls_for_another)
                 && tries.has_tried(&next);
-            let budget = (&way.budget, self.ticker.now());
+            let budget = (&connector.budget, self.ticker.now());
             if is_vain || !tries.again(&next, cost, budget) {
                 return result;
             }
@@ -186,15 +189,16 @@ impl Upstreams {
     /// [`UpstreamError`]; nothing was sent.
     pub async fn connect(
         &self,
-        upstream: &Upstream,
+        destination: Destination<'_>,
         Sender { caller, client }: Sender,
     ) -> Result<OwnConnection, UpstreamError> {
-        let way = self.ways.to(upstream)?;
-        way.budget.earn(&upstream.retries);
+        let upstream = destination.upstream;
+        let connector = self.connectors.to(destination);
+        connector.budget.earn(&upstream.retries);
         let mut tries = Tries::new(&upstream.retries);
-        let mut endpoint = way.first(caller, upstream).await?;
+        let mut endpoint = connector.first(caller, upstream).await?;
         loop {
-            let error = match connect_to(&way, &endpoint, (upstream, client)).await {
+            let error = match connect_to(&connector, &endpoint, (upstream, client)).await {
                 Ok(connection) => return Ok(connection),
                 Err(error) => error,
             };
@@ -203,9 +207,9 @@ impl Upstreams {
             }
             tries.tried.push(endpoint);
             let choice = Choice { caller, tried: &tries.tried };
-            let Some(next) = way.next(choice) else { return Err(error) };
+            let Some(next) = connector.next(choice) else { return Err(error) };
             let is_vain = error.calls_for_another() && tries.has_tried(&next);
-            let budget = (&way.budget, self.ticker.now());
+            let budget = (&connector.budget, self.ticker.now());
             if is_vain || !tries.again(&next, Cost::NeverSent, budget) {
                 return Err(error);
             }
@@ -215,14 +219,14 @@ impl Upstreams {
 }
 
 async fn connect_to(
-    way: &Way,
+    connector: &Connector,
     endpoint: &Arc<Endpoint>,
     (upstream, client): (&Upstream, Option<u128>),
 ) -> Result<OwnConnection, UpstreamError> {
-    let (mut loaded, pool) = (endpoint.load(), way.pool(endpoint));
+    let (mut loaded, pool) = (endpoint.load(), connector.pool(endpoint));
     loaded.hold(pool.share(client, upstream).await?);
     let slot = pool.slot(upstream).await?;
-    let stream = way.dialer.dial(endpoint, Protocol::Http1, upstream).await?;
+    let stream = connector.dialer.dial(endpoint, Protocol::Http1, upstream).await?;
     Ok(OwnConnection { stream, slot, loaded, endpoint: Arc::clone(endpoint) })
 }
 
@@ -235,8 +239,8 @@ impl Attempt<'_> {
     /// the budget has to bear: it happens at most once a request, and takes an answer on the same
     /// connection before it.
     async fn make(self, request: Request<RequestBody>) -> Result<Response<UpstreamBody>, Failure> {
-        let Attempt { way, upstream, endpoint, client, original } = self;
-        let (mut loaded, pool) = (endpoint.load(), way.pool(endpoint));
+        let Attempt { connector, upstream, endpoint, client, original } = self;
+        let (mut loaded, pool) = (endpoint.load(), connector.pool(endpoint));
         match pool.share(client, upstream).await {
             Ok(share) => loaded.hold(share),
             Err(error) => return Err(Failure::unsent(error, request)),
@@ -246,7 +250,7 @@ impl Attempt<'_> {
             Err(error) => return Err(Failure::unsent(error, request)),
         };
         let is_kept = matches!(acquired, Acquired::Kept(_));
-        let carrier = match pool.carrier(acquired, &way.dialer, upstream).await {
+        let carrier = match pool.carrier(acquired, &connector.dialer, upstream).await {
             Ok(carrier) => carrier,
             Err(error) => return Err(Failure::unsent(error, request)),
         };
@@ -279,7 +283,7 @@ impl Attempt<'_> {
             Ok(acquired) => acquired,
             Err(error) => return Err(Failure::unsent(error, request)),
         };
-        match pool.carrier(acquired, &self.way.dialer, self.upstream).await {
+        match pool.carrier(acquired, &self.connector.dialer, self.upstream).await {
             Ok(carrier) => exchange(carrier, request, self.upstream).await,
             Err(error) => Err(Failure::unsent(error, request)),
         }
@@ -303,8 +307,8 @@ async fn exchange(
     })
 }
 
-/// Tells whether a server is well by what it has answered.
-fn tell_health(endpoint: &Endpoint, status: StatusCode, upstream: &Upstream) {
+/// Counts a response as a success or a failure of its server.
+fn record_health(endpoint: &Endpoint, status: StatusCode, upstream: &Upstream) {
     match &upstream.ejection {
         Some(ejection) if ejection.statuses.contains(status) => endpoint.fail(),
         _ => endpoint.succeed(),

@@ -7,21 +7,24 @@
 //!
 //! - `load`: text to tree; the only file that knows the YAML library.
 //! - `doubt`: what is no longer said because of a problem before it.
+//! - `duration`, `size`: times and sizes with their units.
 //! - `environment`: what `${NAME}` stands for, filled into the tree.
 //! - `node`: the tree, and the types that keep a place beside a value.
 //! - `decode`: tree to types, collecting problems.
 //! - `example`: what a field takes, from the JSON Schema of its file.
+//! - `keyword`: fields that take one of a few keywords.
 //! - `problem`: a problem, and how it is shown; `mask` and `conceal`: what is not shown of it.
 //! - `schema`: what editors check a file by.
-//! - `size`: sizes with their units.
 //! - `sources`: where files and environment variables are read from.
 //! - `suggest`: "did you mean".
 
 mod conceal;
 mod decode;
 mod doubt;
+mod duration;
 mod environment;
 mod example;
+mod keyword;
 mod load;
 mod mask;
 mod node;
@@ -38,6 +41,9 @@ use serde::de::DeserializeOwned;
 
 pub use self::decode::Later;
 pub use self::doubt::Doubts;
+pub use self::duration::{DurationError, parse_duration, parse_duration_within};
+pub(crate) use self::keyword::keywords;
+pub use self::keyword::{Choice, Keyword};
 pub use self::node::{Entries, Node, Span, Spanned, Value};
 pub use self::problem::Problem;
 pub use self::schema::schema_of;
@@ -127,25 +133,6 @@ impl Document {
         problems.sort();
         problems.dedup();
         decoded.filter(|_| self.unfilled.problems.is_empty())
-    }
-
-    /// What the word at `raw` stands for among `choices`; if it is none of them, a problem.
-    pub fn one_of<T: Copy>(
-        &self,
-        raw: &Spanned<String>,
-        choices: &[(&str, T)],
-        problems: &mut Vec<Problem>,
-    ) -> Option<T> {
-        let found = choices.iter().find(|(word, _)| *word == raw.value).map(|(_, value)| *value);
-        if found.is_none() {
-            let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-            let help = match suggest(&raw.value, words.iter().copied()) {
-                Some(word) => format!("did you mean `{word}`?"),
-                None => format!("one of: {}", words.join(", ")),
-            };
-            problems.push(self.problem(raw.span, format!("unknown value `{}`", raw.value), help));
-        }
-        found
     }
 
     /// A problem at `span`. Leave `help` empty when there is nothing to advise.

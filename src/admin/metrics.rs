@@ -62,15 +62,15 @@ pub(super) fn text(context: &Context) -> String {
 
     text.family("tollgate_store_counters", MetricKind::Gauge, "Counters in the process.");
     text.sample(&[], context.shared.stores.memory.len() as u64);
-    let help = "Those of them by what clients choose: headers, cookies, hosts, paths.";
+    let help = "Counters in the process by client-chosen values: headers, cookies, hosts, paths.";
     text.family("tollgate_store_unverified_counters", MetricKind::Gauge, help);
     text.sample(&[], context.shared.stores.memory.unverified() as u64);
-    let help = "Requests refused for want of room for a counter, by reason.";
+    let help = "Requests refused because there was no room for a counter, by reason.";
     text.family("tollgate_store_no_room_total", MetricKind::Counter, help);
     for reason in NoRoom::ALL {
         text.sample(&[("reason", reason.name())], counts.no_room(reason));
     }
-    let help = "Charges left out for want of room for their counters: their limits are open then.";
+    let help = "Charges left out because there was no room for their counters, of limits that are open then.";
     text.family("tollgate_store_uncounted_total", MetricKind::Counter, help);
     text.sample(&[], counts.uncounted());
     let help = "Decisions that Redis did not make, by reason.";
@@ -78,47 +78,48 @@ pub(super) fn text(context: &Context) -> String {
     for reason in Unanswered::ALL {
         text.sample(&[("reason", reason.name())], counts.unanswered(reason));
     }
-    let help = "Charges that Redis may have taken: the connection broke before it answered.";
+    let help = "Charges that Redis may have taken: the connection broke before its reply.";
     text.family("tollgate_store_unknown_charges_total", MetricKind::Counter, help);
     text.sample(&[], counts.unknown());
-    let help = "Redis servers that say that they are primary, and are not used: another one is.";
+    let help = "Redis servers that say that they are primary, and are not used.";
     text.family("tollgate_store_rival_primaries", MetricKind::Gauge, help);
     text.sample(&[], counts.rivals().report().len() as u64);
-    let help =
-        "Counters with units that were admitted without Redis, and that it does not have yet.";
+    let help = "Counters with charges that were admitted locally and are not written to Redis yet.";
     text.family("tollgate_store_owed_counters", MetricKind::Gauge, help);
-    text.sample(&[], context.shared.stores.owed() as u64);
-    let help = "Requests admitted without Redis that it will never hear of, for lack of room.";
+    text.sample(&[], context.shared.stores.pending() as u64);
+    let help =
+        "Requests admitted locally that will not be written to Redis, because there was no room.";
     text.family("tollgate_store_unowed_total", MetricKind::Counter, help);
     text.sample(&[], counts.unowed());
-    let help = "Counters that a Redis server may have lost, and that were not brought to it yet.";
+    let help =
+        "Counters that a Redis server may have lost, and that were not written back to it yet.";
     text.family("tollgate_store_lost_counters", MetricKind::Gauge, help);
-    text.sample(&[], context.shared.stores.lost() as u64);
+    text.sample(&[], context.shared.stores.to_reseed() as u64);
     let moving = &context.shared.stores.moving;
-    let help = "Callers of a hundred about whom the next store decides.";
+    let help = "Percentage of callers that the next store decides.";
     text.family("tollgate_store_moved_percent", MetricKind::Gauge, help);
     text.sample(&[], moving.moved().into());
-    let help = "1 while callers are mirrored who are to be moved.";
+    let help = "Whether callers are still mirrored who are to be moved.";
     text.family("tollgate_store_move_waits", MetricKind::Gauge, help);
     text.sample(&[], moving.obstacle().is_some().into());
-    let help = "Decisions that were also asked of the next store.";
+    let help = "Decisions that were mirrored in another store.";
     text.family("tollgate_store_mirrored_total", MetricKind::Counter, help);
     text.sample(&[], counts.mirrored());
-    let help = "Decisions that the next store made otherwise.";
+    let help = "Mirrored decisions that differed.";
     text.family("tollgate_store_disagreed_total", MetricKind::Counter, help);
     text.sample(&[], counts.disagreed());
-    let help = "Decisions that were to be asked of the next store, which did not answer.";
+    let help = "Decisions that could not be mirrored, because the other store did not answer.";
     text.family("tollgate_store_unmirrored_total", MetricKind::Counter, help);
     text.sample(&[], counts.unmirrored());
     stores::write_metrics(&mut text, &context.shared.stores, context.shared.clock.now());
 
     let skews = context.shared.stores.skews();
-    let help = "By how much the clock is ahead of that of a Redis server.";
+    let help = "By how many seconds the proxy's clock is ahead of a Redis server's clock.";
     text.family("tollgate_store_clock_skew_seconds", MetricKind::Gauge, help);
     for skew in &skews {
         text.sample_real(&[("server", &skew.server)], skew.ahead_seconds());
     }
-    let help = "Whether Redis' clock counts because this one is too far off.";
+    let help = "Whether Redis' clock is in effect because the proxy's clock is too far off.";
     text.family("tollgate_store_clock_overruled", MetricKind::Gauge, help);
     for skew in &skews {
         text.sample(&[("server", &skew.server)], u64::from(skew.is_overruled));

@@ -11,6 +11,7 @@ use crate::{
     policy::{HostPattern, Policy},
     settings::StoreClock,
     store::{Rival, Skew, Stores, Unanswered},
+    yaml::Keyword,
 };
 
 /// All that is told. Written by a proxy, and read by `tollgate status`.
@@ -82,53 +83,52 @@ pub struct PolicyStatus {
 pub struct StoreStatus {
     /// `memory` or `redis`.
     pub current: String,
-    /// Where they are moved to.
+    /// The next store, if callers are mirrored in it or moved to it.
     pub next: Option<String>,
-    /// Callers of a hundred that are moved or compared.
+    /// The percentage of callers that are to be mirrored or moved.
     pub percent: Option<u8>,
-    /// What becomes of them: `mirror`, `move` or `move_now`, as the settings say.
+    /// The mode: `mirror`, `move` or `move_now`, as the settings say.
     #[serde(default)]
     pub mode: Option<String>,
-    /// Callers of a hundred about whom the next store decides.
+    /// The percentage of callers that the next store decides.
     #[serde(default)]
     pub moved: u8,
-    /// Why others are mirrored who are to be moved.
+    /// Why callers are still mirrored who are to be moved.
     #[serde(default)]
     pub move_waits_for: Option<String>,
-    /// For how long that will be so at least, in seconds, if that is known.
+    /// For how many seconds at least, if that is known.
     #[serde(default)]
     pub move_seconds_left: Option<u64>,
     /// The servers of stores in Redis.
     #[serde(default)]
     pub servers: Vec<RedisStatus>,
-    /// Why decisions are made without Redis at the moment, about some callers or all; nothing: they
-    /// are not.
+    /// Why some or all callers are decided without Redis at the moment; empty if none are.
     #[serde(default)]
     pub alone: Vec<String>,
     /// Counters in the process.
     pub counters: usize,
     /// Decisions that Redis did not make, by reason.
     pub unanswered: BTreeMap<String, u64>,
-    /// Decisions that were also asked of the next store.
+    /// Decisions that were mirrored in another store.
     pub mirrored: u64,
-    /// Those of them that it made otherwise.
+    /// Mirrored decisions that differed.
     pub disagreed: u64,
-    /// Decisions that were to be asked of the next store, which did not answer.
+    /// Decisions that could not be mirrored, because the other store did not answer.
     #[serde(default)]
     pub unmirrored: u64,
-    /// Counters with units that Redis does not have yet.
+    /// Counters with charges that were admitted locally and are not written to Redis yet.
     #[serde(default)]
     pub owed: usize,
-    /// Counters that a server may have lost, and that were not brought to it yet.
+    /// Counters that a server may have lost, and that were not written back to it yet.
     #[serde(default)]
     pub lost: usize,
-    /// Requests admitted without Redis that it will never hear of.
+    /// Requests admitted locally that will not be written to Redis.
     #[serde(default)]
     pub unowed: u64,
-    /// Charges that Redis may have taken: the connection broke before it answered.
+    /// Charges that Redis may have taken: the connection broke before its reply.
     #[serde(default)]
     pub unknown_charges: u64,
-    /// How far the proxy's clock and those of Redis' servers are apart.
+    /// The skew between the proxy's clock and the clock of each Redis server.
     #[serde(default)]
     pub clocks: Vec<ClockStatus>,
     /// Redis servers that say that they are primary, and are not used.
@@ -136,7 +136,7 @@ pub struct StoreStatus {
     pub rivals: Vec<RivalStatus>,
 }
 
-/// The proxy's clock beside that of a Redis server.
+/// The skew between the proxy's clock and a Redis server's clock.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct ClockStatus {
     /// The server.
@@ -178,7 +178,7 @@ pub struct RemoteKeysStatus {
 impl Status {
     pub(super) fn of(context: &Context) -> Status {
         let report = context.state.report();
-        let policies = context.shared.policies.load_full();
+        let snapshot = context.shared.snapshot();
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             phase: context.phase.get(),
@@ -193,7 +193,7 @@ impl Status {
                 more: refused.more,
             }),
             needs_restart: report.needs_restart.into_iter().map(str::to_owned).collect(),
-            policies: policies.iter().map(PolicyStatus::of).collect(),
+            policies: snapshot.policies.iter().map(PolicyStatus::of).collect(),
             store: StoreStatus::of(&context.shared.stores, context.shared.clock.now()),
             upstreams: upstreams::all(&context.shared).into_iter().map(Into::into).collect(),
             remote_keys: context.remote_keys().into_iter().map(Into::into).collect(),
@@ -225,20 +225,20 @@ impl StoreStatus {
             current: settings.current.name().into(),
             next: settings.next.as_ref().map(|next| next.to.name().into()),
             percent: stores.moving.plan().map(|(percent, _)| percent),
-            mode: stores.moving.plan().map(|(_, mode)| mode.name().into()),
+            mode: stores.moving.plan().map(|(_, mode)| mode.keyword().into()),
             moved: stores.moving.moved(),
             move_waits_for: obstacle.as_ref().map(ToString::to_string),
             move_seconds_left: obstacle.and_then(|obstacle| obstacle.seconds_left()),
             servers: RedisStatus::all(stores, now),
-            alone: stores.hindrances().iter().map(ToString::to_string).collect(),
+            alone: stores.degradations().iter().map(ToString::to_string).collect(),
             counters: stores.memory.len(),
             unanswered: Unanswered::ALL.iter().map(counted).collect(),
             mirrored: stores.counts.mirrored(),
             disagreed: stores.counts.disagreed(),
             rivals: stores.counts.rivals().report().into_iter().map(Into::into).collect(),
             unmirrored: stores.counts.unmirrored(),
-            owed: stores.owed(),
-            lost: stores.lost(),
+            owed: stores.pending(),
+            lost: stores.to_reseed(),
             unowed: stores.counts.unowed(),
             unknown_charges: stores.counts.unknown(),
             clocks: stores.skews().into_iter().map(Into::into).collect(),

@@ -1,6 +1,6 @@
-//! Redis on the admin pages: how its servers are, who decides at the moment, and how callers move.
+//! Redis on the admin pages: the state of its servers, whether it decides, and how callers are moved.
 //!
-//! What metrics are labelled by is bounded by the settings, and by what a cluster tells of itself.
+//! The settings, and the servers that a cluster reports, bound the values of labels.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +9,7 @@ use crate::{
     clock::Timestamp,
     settings::{MoveMode, StoreKind},
     store::{ReplicaLink, ServerHealth, ServerReport, Servers, Stores},
+    yaml::Keyword,
 };
 
 /// A server of a store in Redis.
@@ -23,20 +24,20 @@ pub struct RedisStatus {
     pub role: String,
     /// `serving`, `doubted`, `away` or `unknown`.
     pub health: String,
-    /// Since when it is so.
+    /// Since when it has this health.
     pub since: String,
     /// Why it was last away.
     pub last_error: Option<String>,
-    /// In which words it refuses charges, if it does.
+    /// The message with which it refuses charges, if it does.
     pub refusal: Option<String>,
-    /// Whether a replica follows its primary, if that is known.
+    /// Whether a replica replicates its primary, if that is known.
     pub follows: Option<bool>,
     /// How far it is behind, in seconds.
     pub lag: Option<f64>,
 }
 
 impl RedisStatus {
-    /// How all servers are.
+    /// The state of all servers.
     pub(super) fn all(stores: &Stores, now: Timestamp) -> Vec<RedisStatus> {
         let of = |(store, report)| RedisStatus::of(store, report, now);
         all(stores).into_iter().map(of).collect()
@@ -65,7 +66,7 @@ impl RedisStatus {
 }
 
 impl ServerReport {
-    /// Since when it is as it is at `now`.
+    /// Since when it has its health, at `now`.
     fn began(&self, now: Timestamp) -> Timestamp {
         let lasted = u64::try_from(self.lasted.as_micros()).unwrap_or(u64::MAX);
         Timestamp::from_micros(now.as_micros().saturating_sub(lasted))
@@ -86,18 +87,18 @@ fn all(stores: &Stores) -> Vec<(&'static str, ServerReport)> {
     reports
 }
 
-/// What Prometheus is told.
+/// Writes the metrics of the stores.
 pub(super) fn write_metrics(text: &mut Exposition, stores: &Stores, now: Timestamp) {
-    let help = "Whether decisions are made without Redis, about some callers or all.";
+    let help = "Whether some or all callers are decided without Redis.";
     text.family("tollgate_store_alone", MetricKind::Gauge, help);
-    text.sample(&[], u64::from(!stores.hindrances().is_empty()));
-    let help = "Callers of a hundred that are to be compared with the next store, or moved to it.";
+    text.sample(&[], u64::from(!stores.degradations().is_empty()));
+    let help = "Percentage of callers to be mirrored in the next store, or moved to it.";
     text.family("tollgate_store_move_percent", MetricKind::Gauge, help);
     let plan = stores.moving.plan();
     for mode in [MoveMode::Mirror, MoveMode::Move, MoveMode::MoveNow] {
         let percent =
             plan.filter(|(_, planned)| *planned == mode).map_or(0, |(percent, _)| percent);
-        text.sample(&[("mode", mode.name())], percent.into());
+        text.sample(&[("mode", mode.keyword())], percent.into());
     }
 
     let reports = all(stores);
@@ -110,14 +111,14 @@ pub(super) fn write_metrics(text: &mut Exposition, stores: &Stores, now: Timesta
     let help = "Whether a server of a store in Redis answers.";
     text.family("tollgate_store_server_up", MetricKind::Gauge, help);
     each(text, &|report| u64::from(report.health == ServerHealth::Serving));
-    let help = "Whether a server refuses the charges that it is asked to take.";
+    let help = "Whether a server refuses charges.";
     text.family("tollgate_store_server_refuses", MetricKind::Gauge, help);
     each(text, &|report| u64::from(report.refusal.is_some()));
-    let help = "Since when a server answers, or does not.";
+    let help = "When a server last began to answer, or to be away.";
     text.family("tollgate_store_server_changed_timestamp_seconds", MetricKind::Gauge, help);
     each(text, &|report| report.began(now).as_micros() / 1_000_000);
 
-    let help = "Whether a replica follows its primary.";
+    let help = "Whether a replica replicates its primary.";
     text.family("tollgate_store_replica_follows", MetricKind::Gauge, help);
     for (store, report) in &reports {
         let follows = match report.link {

@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     }
     let keys: Vec<PublicJwk> = keys.into_iter().map(|(key, _)| key).collect();
     if let Some(algorithm) = arguments.algorithm
-        && !keys.iter().any(|key| key.can_do(algorithm))
+        && !keys.iter().any(|key| key.supports(algorithm))
     {
         return Err(anyhow!("{algorithm} cannot be done with any of these keys").into());
     }

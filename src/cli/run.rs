@@ -31,7 +31,7 @@ use crate::{
         handover::{Inherited, Predecessor},
     },
     settings::{Configuration, ListenAddress, events_format},
-    store::{Keeper, Saver},
+    store::{SaveHandle, SnapshotSaver},
     yaml::Sources,
 };
 
@@ -104,7 +104,7 @@ pub(super) fn serve(
     let shared = Arc::new(Shared::new(configuration, Clock::System).context("cannot start")?);
     let store = Arc::clone(&shared.stores.memory);
     let keeper = snapshot
-        .map(|snapshot| Keeper::start(store, snapshot.file, snapshot.every, Clock::System))
+        .map(|snapshot| SnapshotSaver::start(store, snapshot.file, snapshot.every, Clock::System))
         .transpose()?;
     let mut upkeep = Upkeep::start(&shared, origin, (admin, ready_store))?;
     let told = Arc::clone(&shared);
@@ -119,7 +119,7 @@ pub(super) fn serve(
         }
         upkeep.announce();
         ready(&addresses)?;
-        let saver = keeper.as_ref().map(Keeper::saver);
+        let saver = keeper.as_ref().map(SnapshotSaver::handle);
         let shutdown = async {
             // Workers are there by now.
             predecessor.into_iter().for_each(Predecessor::relieve);
@@ -131,7 +131,7 @@ pub(super) fn serve(
             if is_relieved {
                 // The file is the successor's, and so is the admin socket: nobody who asks there is
                 // to hear that this process drains.
-                keeper.iter().for_each(Keeper::leave);
+                keeper.iter().for_each(SnapshotSaver::abandon);
                 upkeep.hand_over();
             }
             upkeep.phase.set(Phase::Draining);
@@ -160,7 +160,7 @@ pub(super) fn serve(
 }
 
 /// Returns when another process serves; never, if none can.
-async fn wait_for_successor(succession: Option<Succession>, saver: Option<Saver>) {
+async fn wait_for_successor(succession: Option<Succession>, saver: Option<SaveHandle>) {
     let save = async || {
         if let Some(saver) = saver.clone() {
             let _ = tokio::task::spawn_blocking(move || saver.save()).await;

@@ -38,7 +38,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{settings::Settings, yaml::Problem, yaml::Sources};
+    use crate::{
+        settings::Settings,
+        yaml::{Problem, Sources},
+    };
 
     const KINDS: [(&str, Kind); 2] = [("policy", Kind::Policy), ("settings", Kind::Settings)];
 

@@ -12,7 +12,7 @@ use super::Failure;
 use crate::{
     clock::Clock,
     identity::{Algorithm, SigningKey, TokenHeader},
-    yaml::Sources,
+    yaml::{Sources, parse_duration},
 };
 
 /// Largest key file that is read.
@@ -54,7 +54,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     audience: Option<String>,
     /// How long it is good, from now; by default 1h, or the policy's `max_lifetime` if that is shorter
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     expires_in: Option<Duration>,
     /// Another claim; the value is read as JSON if it is JSON, else as text
     #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = parse_claim)]

@@ -23,7 +23,8 @@ pub struct Admission {
     places: usize,
     places_a_client: u32,
     taken: AtomicUsize,
-    /// By the client's number: which shard is secret, so that nobody fills one on purpose.
+    /// By the client's number. The shard follows from a secret hash, so that clients cannot fill one on
+    /// purpose.
     shards: Box<[Mutex<HashMap<u128, u32>>]>,
     hasher: RandomState,
     faults: Faults,
@@ -31,16 +32,16 @@ pub struct Admission {
 
 /// A connection's place, until it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionPermit {
     admission: Arc<Admission>,
-    /// None: nobody knows yet who the client is, or it has no address.
+    /// `None` while the client's address is unknown, or if it has none.
     client: Option<u128>,
 }
 
 /// There is no place for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many connections")]
-pub struct NoPlace;
+pub struct NotAdmitted;
 
 const SHARDS: usize = 64;
 
@@ -57,21 +58,24 @@ impl Admission {
         })
     }
 
-    /// A place for a connection from `address`; none: it is told later, or there is none.
+    /// A permit for a connection from `address`; `None` if a PROXY header will give it, or there is none.
     ///
     /// # Errors
     /// All places are taken, or all of this client.
-    pub fn admit(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Place, NoPlace> {
+    pub fn admit(
+        self: &Arc<Self>,
+        address: Option<IpAddr>,
+    ) -> Result<ConnectionPermit, NotAdmitted> {
         if self.taken.fetch_add(1, Ordering::Relaxed) >= self.places {
             self.taken.fetch_sub(1, Ordering::Relaxed);
             self.faults.count(Fault::Full);
-            return Err(NoPlace);
+            return Err(NotAdmitted);
         }
-        let mut place = Place { admission: Arc::clone(self), client: None };
+        let mut permit = ConnectionPermit { admission: Arc::clone(self), client: None };
         if let Some(address) = address {
-            place.name(address)?;
+            permit.name(address)?;
         }
-        Ok(place)
+        Ok(permit)
     }
 
     /// Connections that there are.
@@ -91,19 +95,19 @@ impl Admission {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// The connection turns out to be from `address`, as a PROXY header says.
     ///
     /// # Errors
     /// All places of this client are taken: the connection has to be closed.
-    pub fn name(&mut self, address: IpAddr) -> Result<(), NoPlace> {
+    pub fn name(&mut self, address: IpAddr) -> Result<(), NotAdmitted> {
         let client = client_number(address);
         let places = self.admission.places_a_client;
         let Some(mut shard) = self.admission.shard(client) else { return Ok(()) };
         let taken = shard.entry(client).or_default();
         if *taken >= places {
             self.admission.faults.count(Fault::AddressFull);
-            return Err(NoPlace);
+            return Err(NotAdmitted);
         }
         *taken += 1;
         drop(shard);
@@ -128,7 +132,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.forget_client();
         self.admission.taken.fetch_sub(1, Ordering::Relaxed);
@@ -153,7 +157,7 @@ mod tests {
         Admission::new(&Limits { connections, connections_per_address, ..Limits::default() })
     }
 
-    fn admit(admission: &Arc<Admission>, address: &str) -> Result<Place, NoPlace> {
+    fn admit(admission: &Arc<Admission>, address: &str) -> Result<ConnectionPermit, NotAdmitted> {
         admission.admit(Some(address.parse().unwrap()))
     }
 
@@ -209,10 +213,10 @@ mod tests {
     #[test]
     fn places_are_exact_however_many_ask_at_once() {
         let admission = admission(50, 1000);
-        let places: Vec<Place> = std::thread::scope(|scope| {
+        let places: Vec<ConnectionPermit> = std::thread::scope(|scope| {
             let ask =
                 |_| scope.spawn(|| (0..100).flat_map(|_| admit(&admission, "192.0.2.1")).collect());
-            let threads: Vec<std::thread::ScopedJoinHandle<'_, Vec<Place>>> =
+            let threads: Vec<std::thread::ScopedJoinHandle<'_, Vec<ConnectionPermit>>> =
                 (0..4).map(ask).collect();
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });

@@ -1,10 +1,10 @@
 //! The pace of an HTTP/2 response: whether its client grants it room, and what it gives back to the
 //! client's budget of frames.
 //!
-//! A stream that may not send is not polled, so nothing of the upstream's answer is read meanwhile;
-//! but its task, its upstream connection and the little that was read wait as long as the client
-//! likes. So who grants nothing for long, or too little for what waits, loses that stream and no
-//! other.
+//! A stream without send window is not polled, so nothing of the upstream's response is read
+//! meanwhile; but its task, its upstream connection and the bytes already read are held for as long
+//! as the client likes. So a client that grants no window for too long, or too little for the bytes
+//! that wait, has that stream reset. Its other streams go on.
 
 use std::{
     cell::{Cell, RefCell},
@@ -47,7 +47,7 @@ impl Pace {
         PART_BYTES
     }
 
-    /// A part of the response was given to the engine.
+    /// Records that a part of the response was given to the engine.
     pub fn give(&self, bytes: usize) {
         self.frames.borrow_mut().pay_part(bytes);
         self.parts.set(self.parts.get().wrapping_add(1));
@@ -55,25 +55,25 @@ impl Pace {
         self.is_waiting.set(true);
     }
 
-    /// The engine asks for a part that the upstream has not sent yet.
+    /// Records that the engine wants the next part, which the upstream has not sent yet.
     pub fn ask(&self) {
         self.is_waiting.set(false);
     }
 
-    /// The response has ended.
+    /// Records the end of the response.
     pub fn end(&self) {
         self.frames.borrow_mut().pay_response();
         self.is_waiting.set(false);
     }
 
-    /// Takes trailers of the request; false if the client is not to be served any more.
+    /// Counts trailers of the request; false if the connection must be closed.
     #[must_use]
     pub fn take_trailers(&self, trailers: &HeaderMap) -> bool {
         self.frames.borrow_mut().take_fields(fields_bytes(trailers));
         !self.is_over()
     }
 
-    /// Whether nobody reads any more what is written to the connection.
+    /// Whether the connection is being closed for a fault of its client.
     pub fn is_over(&self) -> bool {
         self.frames.borrow().fault().is_some()
     }

@@ -1,173 +1,163 @@
-//! Requests whose client has gone before their response's head, which alone tells what they cost.
+//! Requests whose client has gone before the response's head, which alone names what they cost.
 //!
 //! Hanging up must not make a request cheaper than waiting for it. So the exchange with the upstream
 //! goes on without its client, in a task of its own, until the head is there; then the cost is
-//! charged, and the rest of the response is not read. Where no head comes, or too many are waited
-//! for already, the limit's `abandoned` is charged: what the policy says, else the dearest of late.
+//! charged, and the rest of the response is not read. Where no head comes, or too many exchanges go on
+//! already, the limit's `abandoned` is charged: what the policy says, else the highest recent cost.
 
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
-    future::Future,
-    pin::Pin,
     rc::Rc,
     sync::Arc,
-    time::Duration,
 };
 
 use http::{HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
 use super::{
-    HeldLeases, Shared,
-    dearest::Dearest,
+    Shared,
+    forward::{DetachedExchange, TimedReply},
+    recent_costs::CostSource,
     respond::Reply,
     tally::{Tally, adjustment, cost_in},
 };
 use crate::{
-    clock::Timestamp,
     limit::{Charge, Outcome, OwnedCharge},
     policy::Cost,
-    store::Store,
+    store::{HeldLeases, Store},
 };
 
-/// What the upstream answers, and how long that took, if anybody asks.
-pub(super) type Answered = (Reply, Option<Duration>);
-
-/// An exchange with an upstream that can go on without the client's connection.
-pub(super) struct Exchange {
-    pub(super) answer: Pin<Box<dyn Future<Output = Answered>>>,
-    /// Set once the upstream may have seen something of the request.
-    pub(super) is_sent: Rc<Cell<bool>>,
-}
-
-/// A charge whose cost the response's head tells.
-pub(super) struct Due {
+/// A charge whose cost the response's head is to name.
+pub(super) struct AwaitedCost {
     pub(super) charge: OwnedCharge,
     pub(super) outcome: Outcome,
-    /// The field that tells it.
+    /// The field that names it.
     pub(super) header: HeaderName,
-    /// What costs of this limit and route are remembered by.
-    pub(super) source: u64,
-    /// Units without a head.
-    pub(super) abandoned: u32,
+    pub(super) source: CostSource,
+    /// Units to charge if no head comes.
+    pub(super) units_without_head: u32,
 }
 
-/// What a request's head is awaited for.
-pub(super) type Dues = SmallVec<[Due; 2]>;
+/// All such charges of a request.
+pub(super) type AwaitedCosts = SmallVec<[AwaitedCost; 2]>;
 
 /// The requests of a worker that go on without their client.
 pub(super) struct Abandoned {
     shared: Arc<Shared>,
     store: Rc<Store>,
-    awaited: RefCell<HashMap<u64, Dues>>,
+    awaited: RefCell<HashMap<u64, AwaitedCosts>>,
     next: Cell<u64>,
-    /// The worker ends: nothing is begun any more.
+    /// The worker ends: no further exchange goes on.
     is_over: Cell<bool>,
 }
 
-/// A request that goes on, until it is dropped: by then its cost is charged, one way or the other.
-struct Awaited {
-    book: Rc<Abandoned>,
+/// A request that goes on, until this is dropped: by then its cost is charged, one way or the other.
+struct AbandonedRequest {
+    all: Rc<Abandoned>,
     number: u64,
 }
 
 /// Requests of one worker that go on at most: each may take a connection to its upstream.
-const MOST: usize = 64;
+const MAX_REQUESTS: usize = 64;
 
 impl Abandoned {
     pub(super) fn new(shared: Arc<Shared>, store: Rc<Store>) -> Rc<Abandoned> {
-        let (awaited, next, is_over) = (RefCell::default(), Cell::new(0), Cell::new(false));
-        Rc::new(Abandoned { shared, store, awaited, next, is_over })
+        Rc::new(Abandoned {
+            shared,
+            store,
+            awaited: RefCell::default(),
+            next: Cell::new(0),
+            is_over: Cell::new(false),
+        })
     }
 
-    /// Has an exchange go on for what is due. The request's place among those in flight is kept
-    /// meanwhile: the upstream still works on it.
+    /// Has an exchange go on until the costs of `tally` are known. Its leases on requests in flight are
+    /// kept meanwhile: the upstream still works on the request.
     pub(super) fn follow(
         self: &Rc<Self>,
-        exchange: Exchange,
-        (tally, route): (&Tally<'_>, &str),
+        exchange: DetachedExchange,
+        tally: &Tally<'_>,
+        route: &str,
         leases: Option<HeldLeases>,
     ) {
         // A connection that this proxy cuts is not the client's doing.
         if self.is_over.get() {
             return;
         }
-        let dues = tally.dues(route, &self.shared);
-        if self.awaited.borrow().len() >= MOST {
-            return self.charge(&dues, None);
+        let costs = tally.awaited_costs(route, &self.shared);
+        if self.awaited.borrow().len() >= MAX_REQUESTS {
+            return self.charge(&costs, None);
         }
         let number = self.next.get();
         self.next.set(number + 1);
-        self.awaited.borrow_mut().insert(number, dues);
-        let awaited = Awaited { book: Rc::clone(self), number };
+        self.awaited.borrow_mut().insert(number, costs);
+        let request = AbandonedRequest { all: Rc::clone(self), number };
         tokio::task::spawn_local(async move {
-            let (reply, _) = exchange.answer.await;
+            let TimedReply { reply, .. } = exchange.response.await;
             if let Reply::Forwarded(response) = &reply {
-                awaited.settle(response.headers());
+                request.settle(Some(response.headers()));
             }
-            drop((awaited, leases));
+            drop((request, leases));
         });
     }
 
-    /// Charges everything that is due without waiting any longer.
+    /// Charges all awaited costs without waiting any longer.
     pub(super) fn end_all(&self) {
         self.is_over.set(true);
-        for dues in self.awaited.take().into_values() {
-            self.charge(&dues, None);
+        for costs in self.awaited.take().into_values() {
+            self.charge(&costs, None);
         }
     }
 
-    /// Charges what the head says; without one, what is charged then.
-    fn charge(&self, dues: &Dues, head: Option<&HeaderMap>) {
+    /// Charges the costs that the head names; without a head, those of requests without one.
+    fn charge(&self, costs: &AwaitedCosts, head: Option<&HeaderMap>) {
         let now = self.shared.clock.now();
-        for due in dues {
-            let charge = due.charge.charge();
+        for awaited in costs {
+            let charge = awaited.charge.charge();
             let cost = match head {
-                None => due.abandoned,
-                Some(headers) => match cost_in(headers, &due.header) {
+                None => awaited.units_without_head,
+                Some(headers) => match cost_in(headers, &awaited.header) {
                     Some(cost) => {
-                        self.shared.dearest.note(due.source, cost, now);
+                        self.shared.recent_costs.note(awaited.source, cost, now);
                         cost
                     }
                     None => continue,
                 },
             };
-            if let Some((adjustment, cost)) = adjustment(charge.cost, cost, due.outcome.receipt) {
+            let outcome = &awaited.outcome;
+            if let Some((adjustment, cost)) = adjustment(charge.cost, cost, outcome.receipt) {
                 let settling = Charge { cost, ..charge };
-                self.store.settle((&settling, &due.outcome), adjustment, now);
+                self.store.settle(&settling, outcome, adjustment, now);
             }
         }
     }
 }
 
-impl Awaited {
-    fn settle(&self, head: &HeaderMap) {
-        let dues = self.book.awaited.borrow_mut().remove(&self.number);
-        if let Some(dues) = dues {
-            self.book.charge(&dues, Some(head));
+impl AbandonedRequest {
+    /// Charges the costs, unless that was done.
+    fn settle(&self, head: Option<&HeaderMap>) {
+        let costs = self.all.awaited.borrow_mut().remove(&self.number);
+        if let Some(costs) = costs {
+            self.all.charge(&costs, head);
         }
     }
 }
 
-impl Drop for Awaited {
+impl Drop for AbandonedRequest {
     fn drop(&mut self) {
-        let dues = self.book.awaited.borrow_mut().remove(&self.number);
-        if let Some(dues) = dues {
-            self.book.charge(&dues, None);
-        }
+        self.settle(None);
     }
 }
 
-/// Units that a request costs whose response's head nobody has seen, of which `reserved` were taken
-/// from a limit that admits `capacity` at once: never fewer than that, and by itself never more than
-/// all.
+/// Units that a request costs if its response's head never comes: what the policy says, else the
+/// `highest` recent cost up to the limit's capacity; never fewer than `charge` has reserved.
 pub(super) fn units_without_head(
     cost: &Cost,
-    (reserved, capacity): (u32, u32),
-    (dearest, source): (&Dearest, u64),
-    now: Timestamp,
+    charge: &Charge<'_>,
+    highest: impl FnOnce() -> Option<u32>,
 ) -> u32 {
-    let by_itself = || dearest.of(source, now).map(|dearest| dearest.min(capacity));
-    cost.abandoned.or_else(by_itself).unwrap_or(reserved).max(reserved)
+    let reserved = charge.cost;
+    let learned = || highest().map(|highest| highest.min(charge.quota.capacity()));
+    cost.abandoned.or_else(learned).unwrap_or(reserved).max(reserved)
 }

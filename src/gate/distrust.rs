@@ -1,8 +1,8 @@
-//! Addresses that pay before their tokens are looked at, for all workers: those that have shown so
-//! many bad ones that their limit was used up, until it is not; those that have shown so many at once
-//! that it is not known yet what they are; and those that went away before it was, for a minute.
+//! Addresses that are charged before their tokens are verified, for all workers: those that have sent
+//! so many bad tokens that their limit was used up, until it has room; those that have sent too many
+//! tokens at once; and, for a minute, those that went away before their token was verified.
 //!
-//! Tokens that are known to be good are never asked for here.
+//! Tokens that are in the cache of good ones are not looked up here.
 
 use std::{
     collections::HashMap,
@@ -15,31 +15,31 @@ use std::{
 
 use quick_cache::sync::Cache;
 
-use super::charges::Charges;
+use super::charge_context::ChargeContext;
 use crate::{clock::Timestamp, identity::Prefixes};
 
-/// Tokens of an address that are looked at at once before it pays.
+/// Tokens of an address that are verified at once before it is charged.
 const MAX_AT_ONCE: u32 = 16;
 
-/// As many as are remembered: more only means that some are asked anew.
+/// Addresses that are remembered. An address that is forgotten only has one more token verified.
 const MAX_ADDRESSES: usize = 16_384;
 
-/// How long an address pays first that has not waited for what its token comes to: else it could have
-/// any number looked at, and pay for none.
+/// How long an address is charged first that has not waited for its token to be verified: else it
+/// could have any number of tokens verified, and pay for none.
 const ABANDONED_FOR: Duration = Duration::from_secs(60);
 
-/// Parts of the map, so that workers seldom wait for each other.
+/// Parts of the map, each with a lock of its own, so that workers seldom wait for each other.
 const PARTS: usize = 64;
 
-/// By route, since routes have limits of their own.
+/// The addresses, by route, since routes have limits of their own.
 pub(super) struct Distrust {
-    /// Each with the instant until when.
+    /// Until when each is charged first.
     addresses: Cache<u128, Timestamp>,
-    /// The latest of these, in microseconds since the epoch: most of the time it has passed, and
-    /// nothing needs to be looked up.
+    /// The latest of these times, in microseconds since the epoch: most of the time it has passed, and
+    /// no address needs to be looked up.
     until: AtomicU64,
-    /// How many tokens of an address are being looked at. No more than requests in flight.
-    asking: [Mutex<HashMap<u128, u32>>; PARTS],
+    /// How many tokens of an address are being verified. No more than requests in flight.
+    verifying: [Mutex<HashMap<u128, u32>>; PARTS],
 }
 
 impl Distrust {
@@ -47,22 +47,22 @@ impl Distrust {
         Distrust {
             addresses: Cache::new(MAX_ADDRESSES),
             until: AtomicU64::default(),
-            asking: std::array::from_fn(|_| Mutex::default()),
+            verifying: std::array::from_fn(|_| Mutex::default()),
         }
     }
 
-    /// Lets a token of a request's address be looked at, which may take as long as its issuer does.
-    /// None: the address is to pay for it first.
-    pub(super) fn permit(&self, charges: &Charges<'_, '_>) -> Option<Asking<'_>> {
-        let address = key(charges);
-        if self.contains(address, charges.now) {
+    /// Permits that a token of a request's address is verified, which may take as long as its issuer
+    /// does. None: the address is to be charged first.
+    pub(super) fn permit(&self, context: &ChargeContext<'_, '_>) -> Option<VerificationPermit<'_>> {
+        let address = key(context);
+        if self.contains(address, context.now) {
             return None;
         }
-        let mut asking = self.part(address);
-        let count = asking.entry(address).or_default();
+        let mut verifying = self.part(address);
+        let count = verifying.entry(address).or_default();
         (*count < MAX_AT_ONCE).then(|| {
             *count += 1;
-            Asking { distrust: self, address }
+            VerificationPermit { distrust: self, address }
         })
     }
 
@@ -72,71 +72,71 @@ impl Distrust {
     }
 
     /// Adds a request's address.
-    pub(super) fn add(&self, charges: &Charges<'_, '_>, until: Timestamp) {
-        self.addresses.insert(key(charges), until);
+    pub(super) fn add(&self, context: &ChargeContext<'_, '_>, until: Timestamp) {
+        self.addresses.insert(key(context), until);
         self.until.fetch_max(until.as_micros(), Ordering::Relaxed);
     }
 
-    /// Takes a request's address out.
-    pub(super) fn forget(&self, charges: &Charges<'_, '_>) {
-        self.addresses.remove(&key(charges));
+    /// Removes a request's address.
+    pub(super) fn forget(&self, context: &ChargeContext<'_, '_>) {
+        self.addresses.remove(&key(context));
     }
 
-    /// Adds a request's address if what this returns is dropped before it is told that the wait is
-    /// over.
-    pub(super) fn watch<'w>(&'w self, charges: &'w Charges<'w, 'w>) -> Patience<'w> {
-        Patience { distrust: self, charges, is_over: false }
+    /// Adds a request's address if the guard is dropped before [`WaitGuard::end`].
+    pub(super) fn guard_wait<'w>(&'w self, context: &'w ChargeContext<'w, 'w>) -> WaitGuard<'w> {
+        WaitGuard { distrust: self, context, is_over: false }
     }
 
     fn part(&self, address: u128) -> MutexGuard<'_, HashMap<u128, u32>> {
-        let [first, ..] = &self.asking;
-        let part = self.asking.get((address % PARTS as u128) as usize).unwrap_or(first);
+        let [first, ..] = &self.verifying;
+        let part = self.verifying.get((address % PARTS as u128) as usize).unwrap_or(first);
         part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A token that is being looked at, until this is dropped.
-pub(super) struct Asking<'d> {
+/// A token is being verified, until this is dropped.
+pub(super) struct VerificationPermit<'d> {
     distrust: &'d Distrust,
     address: u128,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for VerificationPermit<'_> {
     fn drop(&mut self) {
-        let mut asking = self.distrust.part(self.address);
-        if let Some(count) = asking.get_mut(&self.address) {
+        let mut verifying = self.distrust.part(self.address);
+        if let Some(count) = verifying.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
-                asking.remove(&self.address);
+                verifying.remove(&self.address);
             }
         }
     }
 }
 
-/// Whether a client waits for what its token comes to.
-pub(super) struct Patience<'w> {
+/// A client waits for its token to be verified. If it goes away before, its address is charged first
+/// for a while.
+pub(super) struct WaitGuard<'w> {
     distrust: &'w Distrust,
-    charges: &'w Charges<'w, 'w>,
+    context: &'w ChargeContext<'w, 'w>,
     is_over: bool,
 }
 
-impl Patience<'_> {
-    /// It is known what it comes to.
+impl WaitGuard<'_> {
+    /// The token was verified, or refused.
     pub(super) fn end(mut self) {
         self.is_over = true;
     }
 }
 
-impl Drop for Patience<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
-        if !self.is_over && self.charges.is_charged() {
-            self.distrust.add(self.charges, self.charges.now + ABANDONED_FOR);
+        if !self.is_over && self.context.is_charged() {
+            self.distrust.add(self.context, self.context.now + ABANDONED_FOR);
         }
     }
 }
 
-fn key(charges: &Charges<'_, '_>) -> u128 {
-    let Charges { identifier, policy, route, client, .. } = charges;
+fn key(context: &ChargeContext<'_, '_>) -> u128 {
+    let ChargeContext { identifier, policy, route, client, .. } = context;
     let address = identifier.hash_address(client.address, Prefixes::default()).to_le_bytes();
     let route = route.map_or("", |route| &*route.name);
     let parts = [(b'p', policy.name.as_bytes()), (b'r', route.as_bytes()), (b'a', &address[..])];

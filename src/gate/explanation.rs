@@ -19,7 +19,7 @@ pub use self::{
     prospect::Prospect,
 };
 use super::{
-    charges::Charges,
+    charge_context::ChargeContext,
     rehearsal::{Course, Draft},
 };
 use crate::{
@@ -92,7 +92,7 @@ pub struct TakenRoute {
 pub(super) struct Findings<'r, 'p> {
     pub(super) course: Course<'p>,
     /// None: the request's form is not sound, or it is about the server itself.
-    pub(super) charges: Option<Charges<'r, 'p>>,
+    pub(super) charges: Option<ChargeContext<'r, 'p>>,
     /// What is wrong with the request's credentials, where it goes on without them.
     pub(super) ignored: Option<IdentityError>,
 }
@@ -156,8 +156,8 @@ impl ChosenPolicy {
 
 /// The routes before the one that is taken, or would be by who is refused before; all of them, if none
 /// matches.
-fn passed_over(charges: &Charges<'_, '_>) -> Vec<PassedRoute> {
-    let Charges { policy, route, head, client, .. } = charges;
+fn passed_over(charges: &ChargeContext<'_, '_>) -> Vec<PassedRoute> {
+    let ChargeContext { policy, route, head, client, .. } = charges;
     let is_taken = |at: usize| {
         let taken = route.zip(policy.routes.get(at));
         taken.is_some_and(|(taken, route)| std::ptr::eq(taken, route))

@@ -1,32 +1,50 @@
-//! What a charge would come to, from how the limits stand: nothing is taken to find out.
+//! The decision about a charge, predicted from how the limits stand. Nothing is taken.
 
-use crate::limit::{Charge, DecidedBy, Decision, Quota, Retry, Stance, Verdict};
+use crate::{
+    clock::Timestamp,
+    limit::{Charge, DecidedBy, Decision, Quota, Retry, Stance, Standing, Verdict},
+};
 
-/// The decision about `charges` that a store would make which has told how their limits stand.
+/// The decision that a store would make about `charges`, from its reply to a peek.
 ///
-/// Only when to come back is not always the store's own word: of a cost of several units, the end of
-/// the window is told, and a strict bucket would start its wait over.
+/// The verdict is exact, the instant to retry at is not always: for a cost of several units it is the
+/// end of the window, and a strict bucket would start its interval over.
 pub(super) fn foresee(charges: &[Charge<'_>], mut decision: Decision) -> Decision {
     for (charge, outcome) in charges.iter().zip(&mut decision.outcomes) {
         let standing = &mut outcome.standing;
-        // Every algorithm admits what remains and not a unit more; where more was used than a lowered
-        // limit has, nothing.
-        let is_exceeded = standing.used > standing.limit;
-        let fits = charge.cost <= standing.remaining && !is_exceeded;
+        // Every algorithm admits exactly what remains, and nothing if a lowered limit is exceeded.
+        let fits = charge.cost <= standing.remaining && !is_exceeded(standing);
         if fits || outcome.decided_by == DecidedBy::Nobody {
             continue;
         }
-        standing.retry = match (charge.quota, charge.cost) {
-            _ if charge.cost > standing.limit => Retry::Never,
-            (Quota::Concurrency(slots), _) => Retry::At(decision.now + slots.retry_after),
-            (_, 1) if !is_exceeded => Retry::At(standing.next),
-            _ => Retry::At(standing.reset),
-        };
+        standing.retry = retry(charge, standing, decision.now);
         if charge.stance == Stance::Enforce {
             decision.verdict = Verdict::Deny;
         }
     }
     decision
+}
+
+/// When a charge that does not fit will fit, as far as `standing` shows.
+fn retry(charge: &Charge<'_>, standing: &Standing, now: Timestamp) -> Retry {
+    if charge.cost > standing.limit {
+        return Retry::Never;
+    }
+    match charge.quota {
+        Quota::Concurrency(leases) => Retry::At(now + leases.retry_after),
+        Quota::FixedWindow(_)
+        | Quota::SlidingWindow(_)
+        | Quota::SlidingLog(_)
+        | Quota::TokenBucket(_)
+        | Quota::Gcra(_) => match charge.cost {
+            1 if !is_exceeded(standing) => Retry::At(standing.next),
+            _ => Retry::At(standing.reset),
+        },
+    }
+}
+
+fn is_exceeded(standing: &Standing) -> bool {
+    standing.used > standing.limit
 }
 
 #[cfg(test)]

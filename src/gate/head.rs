@@ -1,4 +1,4 @@
-//! The form of a request's head: what must hold before anything else about it is looked at.
+//! The form of a request's head, which is checked before anything else about the request.
 
 use std::{borrow::Cow, net::IpAddr};
 
@@ -23,21 +23,21 @@ pub(super) struct Head<'r> {
     has_host_field: bool,
 }
 
-/// What the upstream is asked for.
+/// The target of the forwarded request.
 pub(super) struct Target {
-    /// Path in normal form, or what its route makes of that, and the query as it came.
+    /// Path in normal form, or as its route rewrites it, and the query as it came.
     pub(super) uri: Uri,
-    /// The `Host` field, if the request has none because HTTP/2 says it otherwise.
+    /// The `Host` field, if the request has none because HTTP/2 names the host otherwise.
     pub(super) host: Option<HeaderValue>,
 }
 
 impl<'r> Head<'r> {
-    /// Reads the head's form, and finds the policy that is for its host: what an escaped slash in a
-    /// path stands for is the policy's to say.
+    /// Reads the head's form, and finds the policy for its host, which says what an escaped slash in a
+    /// path stands for.
     ///
     /// # Errors
-    /// A [`Rejection`] for a method that is not forwarded and for whatever is ambiguous or invalid
-    /// about target, host and connection.
+    /// A [`Rejection`] of a method that is not forwarded, and of an ambiguous or invalid target, host or
+    /// `Connection`.
     pub(super) fn read<'p>(
         parts: &'r Parts,
         policies: &'p Policies,
@@ -59,8 +59,9 @@ impl<'r> Head<'r> {
             check_query(query)?;
         }
         let has_host_field = parts.headers.contains_key(header::HOST);
-        let (method, uri) = (&parts.method, &parts.uri);
-        Ok((Head { form, method, path, host, uri, has_host_field }, policy))
+        let head =
+            Head { form, method: &parts.method, path, host, uri: &parts.uri, has_host_field };
+        Ok((head, policy))
     }
 
     /// The host that the request is for.
@@ -73,23 +74,23 @@ impl<'r> Head<'r> {
         self.uri.query()
     }
 
-    /// What a route is chosen by, for a client at this address.
+    /// What a route is chosen by, of a client at this address.
     pub(super) fn as_route_request(&self, address: IpAddr) -> policy::Request<'_> {
         policy::Request { host: self.host(), path: &self.path, method: self.method, address }
     }
 
-    /// What the upstream is asked for: the path that was matched, as its route has it rewritten, and
-    /// the query without a token.
+    /// The target of the forwarded request: the path that was matched, as its route rewrites it, and the
+    /// query without a token.
     pub(super) fn target(&self, sources: &TokenSources, rewrite: &PathRewrite) -> Target {
         let query = self.uri.query().map(|query| sources.strip_query(query));
         let path = rewrite.rewrite(&self.path);
-        let is_as_it_came = self.form == Form::Origin
+        let is_unchanged = self.form == Form::Origin
             && matches!(self.path, Cow::Borrowed(_))
             && path == self.path
             && matches!(query, None | Some(Cow::Borrowed(_)));
         let uri = match query {
-            _ if is_as_it_came => self.uri.clone(),
-            // What was nothing but a token leaves no query behind.
+            _ if is_unchanged => self.uri.clone(),
+            // A query that was nothing but a token is left out.
             Some(Cow::Owned(query)) if query.is_empty() => origin_form(path.into_owned()),
             Some(query) => origin_form(format!("{path}?{query}")),
             None => origin_form(path.into_owned()),
@@ -106,13 +107,20 @@ impl<'r> Head<'r> {
     }
 }
 
-/// Whether a request of HTTP/1.1 says that a body follows.
+/// Whether a request of HTTP/1.1 declares a body.
 pub(super) fn declares_body(headers: &HeaderMap) -> bool {
     headers.contains_key(header::TRANSFER_ENCODING)
         || headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0")
 }
 
-/// A path in normal form is always a valid target; were it not, the root would be asked for.
+/// Whether a request is for the caller's own standings, which get their response here.
+pub(super) fn asks_for_standings(policy: &Policy, request: policy::Request<'_>) -> bool {
+    let path = request.path.strip_suffix('/').unwrap_or(request.path);
+    policy.responses.rate_limit_path.as_deref() == Some(path)
+        && matches!(*request.method, Method::GET | Method::HEAD)
+}
+
+/// A path in normal form is always a valid target; if it were not, the target would be the root.
 fn origin_form(target: String) -> Uri {
     PathAndQuery::from_maybe_shared(target.into_bytes()).map(Uri::from).unwrap_or_default()
 }

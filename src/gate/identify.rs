@@ -1,67 +1,74 @@
-//! Who is calling, and who pays for what cannot be told.
+//! Who is calling, and who pays for a request whose caller is not known.
 //!
-//! A bad token costs a signature check, or a question to its issuer, and whoever makes them up has
-//! plenty. So failures are charged to the client's address, and an address that has used up its
-//! limit is charged before anything dear is done for it.
+//! A bad token costs a signature check, or a request to its issuer, and an attacker can send any number
+//! of them. So failures are charged to the client's address, and an address that has used up its limit
+//! is charged before any such work is done for it.
 
-use super::{charges::Charges, judge::Judge, tally::Tally, unread_scheme::warn_of_unread_scheme};
+use super::{
+    charge_context::ChargeContext,
+    judge::{Judge, Refused},
+    tally::Tally,
+    unread_scheme::warn_of_unread_scheme,
+};
 use crate::{
     identity::{Auth, CredentialError, Identity, IdentityError},
     response::Rejection,
 };
 
 impl Judge {
-    /// Who sends a request.
+    /// Identifies the caller.
     ///
     /// # Errors
-    /// Why that cannot be told, and what the address was charged for it.
+    /// Why the caller is not known, and what the address was charged for it.
     pub(super) async fn identify<'p>(
         &self,
-        charges: Charges<'_, 'p>,
-    ) -> Result<Identity<'p>, (Option<Tally<'p>>, Rejection)> {
+        context: ChargeContext<'_, 'p>,
+    ) -> Result<Identity<'p>, Refused<'p>> {
         let distrust = &self.shared.distrust;
-        let patience = distrust.watch(&charges);
-        let found = self.find_caller(charges, || distrust.permit(&charges)).await;
-        patience.end();
+        let wait = distrust.guard_wait(&context);
+        let found = self.find_caller(context, || distrust.permit(&context)).await;
+        wait.end();
         match found {
             Ok(identity) => {
                 if identity.token.is_none() {
-                    warn_of_unread_scheme(&self.shared, &charges);
+                    warn_of_unread_scheme(&self.shared, &context);
                 }
                 Ok(identity)
             }
-            Err(IdentityError::NotTrusted) => self.identify_untrusted(charges).await,
+            Err(IdentityError::TooManyBadTokens) => self.identify_untrusted(context).await,
             Err(error) => {
                 if error == IdentityError::Missing {
-                    warn_of_unread_scheme(&self.shared, &charges);
+                    warn_of_unread_scheme(&self.shared, &context);
                 }
-                Err(self.charge_address(charges, error).await)
+                Err(self.charge_address(context, error).await)
             }
         }
     }
 
-    /// Charges the address first. If it can pay after all, the token is looked at, and a good one is
-    /// not paid for.
+    /// Charges the address first. If it has room after all, the token is verified, and a good token
+    /// gives the charge back.
     async fn identify_untrusted<'p>(
         &self,
-        charges: Charges<'_, 'p>,
-    ) -> Result<Identity<'p>, (Option<Tally<'p>>, Rejection)> {
-        let Charges { identifier, policy, client, now, .. } = charges;
-        let payer = identifier.payer(&policy.identity, charges.auth(), client);
-        let asked = match &payer.caller {
-            Some(_) => charges.of(&payer).map_err(|rejection| (None, rejection))?,
-            None => charges.by_address(&payer),
+        context: ChargeContext<'_, 'p>,
+    ) -> Result<Identity<'p>, Refused<'p>> {
+        let ChargeContext { identifier, policy, client, now, .. } = context;
+        let payer = identifier.payer(&policy.identity, context.auth(), client);
+        let plan = match &payer.caller {
+            Some(_) => context.plan(&payer)?,
+            None => context.plan_by_address(&payer),
         };
-        let (tally, denied) = self.charge(asked, charges, &payer).await;
-        if let Some(rejection) = denied {
-            self.distrust(&charges, tally.as_ref());
-            return Err((tally, rejection));
-        }
+        let tally = match self.charge(plan, context, &payer).await {
+            Ok(tally) => tally,
+            Err(refused) => {
+                self.distrust(&context, refused.tally.as_ref());
+                return Err(refused);
+            }
+        };
         let distrust = &self.shared.distrust;
-        distrust.forget(&charges);
-        let patience = distrust.watch(&charges);
-        let found = self.find_caller(charges, || Some(())).await;
-        patience.end();
+        distrust.forget(&context);
+        let wait = distrust.guard_wait(&context);
+        let found = self.find_caller(context, || Some(())).await;
+        wait.end();
         let is_clients_fault = found.as_ref().is_err_and(is_clients_fault);
         let tally = match tally {
             Some(tally) if !is_clients_fault => {
@@ -70,29 +77,29 @@ impl Judge {
             }
             tally => tally,
         };
-        found.map_err(|error| (tally, error.into()))
+        found.map_err(|error| Refused { tally, rejection: error.into() })
     }
 
-    /// Remembers the address of a request with a bad token that was denied: `tally` says until when.
-    pub(super) fn distrust(&self, charges: &Charges<'_, '_>, tally: Option<&Tally<'_>>) {
-        if charges.is_charged()
+    /// Remembers the address of a request with a bad token that was denied, until the time in `tally`.
+    pub(super) fn distrust(&self, context: &ChargeContext<'_, '_>, tally: Option<&Tally<'_>>) {
+        if context.is_charged()
             && let Some(until) = tally.and_then(Tally::denied_until)
         {
-            self.shared.distrust.add(charges, until);
+            self.shared.distrust.add(context, until);
         }
     }
 
     /// What is wrong with the credentials of a request that goes on without them. For explanations.
     pub(super) async fn ignored(
         &self,
-        charges: Charges<'_, '_>,
+        context: ChargeContext<'_, '_>,
         identity: Option<&Identity<'_>>,
     ) -> Option<IdentityError> {
-        let Auth::Optional(accepted) = &charges.route?.auth else { return None };
+        let Auth::Optional(accepted) = &context.route?.auth else { return None };
         if identity?.token.is_some() {
             return None;
         }
-        let Charges { identifier, policy, client, now, .. } = charges;
+        let ChargeContext { identifier, policy, client, now, .. } = context;
         let auth = Auth::Required(accepted.clone());
         let found = identifier.identify(&policy.identity, &auth, client, now, || Some(())).await;
         found.err().filter(|error| *error != IdentityError::Missing)
@@ -100,47 +107,50 @@ impl Judge {
 
     async fn find_caller<'p, P>(
         &self,
-        charges: Charges<'_, 'p>,
+        context: ChargeContext<'_, 'p>,
         permit: impl FnOnce() -> Option<P>,
     ) -> Result<Identity<'p>, IdentityError> {
-        let Charges { identifier, policy, client, now, script, .. } = charges;
-        let (auth, rules) = (charges.auth(), &policy.identity);
-        match script.and_then(|script| script.token.clone()) {
+        let ChargeContext { identifier, policy, client, now, dry_run, .. } = context;
+        let auth = context.auth();
+        let rules = &policy.identity;
+        match dry_run.and_then(|dry_run| dry_run.token.clone()) {
             Some(token) => {
-                // It counts as shown beside what the headers show.
+                // It counts as one credential beside those in the headers.
                 if rules.sources.find(client.headers, client.query)?.is_some() {
                     return Err(CredentialError::Several.into());
                 }
-                identifier.identify_verified(rules, auth, token, (client, now))
+                identifier.identify_verified(rules, auth, token, client, now)
             }
             None => identifier.identify(rules, auth, client, now, permit).await,
         }
     }
 
-    /// A request whose sender could not be identified is charged to its address where the route has
-    /// a limit by address (or, without a route, the policy), and to nobody else: whoever it claims to
-    /// be must not pay for it. Without that, guessing tokens would be free.
+    /// Charges a request whose caller could not be identified to its address, where the route has a
+    /// limit by address (or, without a route, the policy). Only to the address: the caller that it
+    /// claims to be must not pay for it. Without a charge, guessing tokens would be free.
     async fn charge_address<'p>(
         &self,
-        charges: Charges<'_, 'p>,
+        context: ChargeContext<'_, 'p>,
         error: IdentityError,
-    ) -> (Option<Tally<'p>>, Rejection) {
+    ) -> Refused<'p> {
         if !is_clients_fault(&error) {
-            return (None, error.into());
+            return Rejection::from(error).into();
         }
-        let rules = &charges.policy.identity;
-        let nobody = self.shared.identifier.unidentified(rules, charges.client.address);
-        let asked = charges.by_address(&nobody);
-        let (tally, denied) = self.charge(asked, charges, &nobody).await;
-        if denied.is_some() {
-            self.distrust(&charges, tally.as_ref());
+        let rules = &context.policy.identity;
+        let nobody = self.shared.identifier.unidentified(rules, context.client.address);
+        let plan = context.plan_by_address(&nobody);
+        match self.charge(plan, context, &nobody).await {
+            Ok(tally) => Refused { tally, rejection: Rejection::Identity(error) },
+            Err(refused) => {
+                self.distrust(&context, refused.tally.as_ref());
+                refused
+            }
         }
-        (tally, denied.unwrap_or(Rejection::Identity(error)))
     }
 }
 
-/// Nobody pays for a token that was not looked at: because its issuer cannot be asked, or because the
-/// issuer is being asked about too many others of the address.
+/// Whether the client is to pay for a token that was refused. Not for one that was not verified:
+/// because its issuer cannot be reached, or because too many others of the address are being verified.
 fn is_clients_fault(error: &IdentityError) -> bool {
-    !matches!(error, IdentityError::Unavailable | IdentityError::Crowded)
+    !matches!(error, IdentityError::Unavailable | IdentityError::TooManyLookups)
 }

@@ -1,5 +1,5 @@
-//! Says that a peer which is not trusted names other clients: most likely it is a proxy of one's own,
-//! and all its clients share one address as long as nobody notices.
+//! Warns that an untrusted peer names other clients: most likely it is the operator's own proxy, and all
+//! its clients share one address until it is configured as trusted.
 
 use std::net::IpAddr;
 
@@ -9,29 +9,29 @@ use super::Shared;
 use crate::{clock::Timestamp, downstream::Peer, settings::ListenAddress};
 
 /// Warns about a field of an untrusted peer that would name other clients if the peer were trusted:
-/// once an hour in the whole process, for anybody can send one.
+/// once an hour in the whole process, since any client can send one.
 pub(super) fn warn_of_ignored_chain(
     shared: &Shared,
     peer: &Peer,
     headers: &HeaderMap,
     now: Timestamp,
 ) {
-    // The field is looked for only while there is something to say.
+    // The field is looked up only while a warning is due.
     let warnings = &shared.ignored_chains;
     let field = shared.trusted_proxies.field().name();
     if !warnings.is_due(now) || !headers.contains_key(field) || !warnings.take(now) {
         return;
     }
     let setting = match &peer.listener.address {
-        // What is known is whom the balancer has taken the connection from: a client, most often.
-        // To trust its address is not to be advice that somebody pastes.
+        // The peer's address is the one that the balancer names: most often a client's. No operator
+        // should paste a setting that trusts it.
         _ if peer.listener.proxy_protocol.is_some() => {
             "trusted_proxies: [the networks of your proxies]".to_owned()
         }
         ListenAddress::Unix(_) => "peers: trusted".to_owned(),
         ListenAddress::Tcp(_) => match peer.address {
             IpAddr::V4(address) => format!("trusted_proxies: [{address}/32]"),
-            // Its colons are YAML's, too.
+            // Quoted, because colons mean something in YAML.
             IpAddr::V6(address) => format!("trusted_proxies: [\"{address}/128\"]"),
         },
     };
@@ -39,7 +39,7 @@ pub(super) fn warn_of_ignored_chain(
         peer = %peer.address,
         field = %field,
         %setting,
-        "ignored who the client is by a peer that is not trusted: if it is your proxy, add the \
-         setting to tollgate.yaml"
+        "ignored the client address that a peer that is not trusted names: if the peer is your \
+         proxy, add the setting to tollgate.yaml"
     );
 }

@@ -1,29 +1,32 @@
-//! What is decided about a request before anything is forwarded: its route, who sends it, and what
-//! that is charged.
+//! What is decided about a request before anything is forwarded: its route, its caller, and what
+//! they are charged.
 //!
-//! Real requests and rehearsed ones come by here alike. What a rehearsal does otherwise is in its
-//! [`Script`], and is asked for in three places: who the sender is, whether a charge is taken, and
-//! whether an address is remembered for its bad tokens.
+//! Real requests and dry runs take the same way. What a dry run does otherwise is in its [`DryRun`],
+//! which is read in three places: who the caller is, whether a charge is taken, and whether an address
+//! is remembered for its bad tokens.
 
-use std::{net::IpAddr, rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc};
 
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, header};
 
 use super::{
     Shared,
-    charges::{Asked, Charges},
-    cors::{Preflighted, preflight},
+    charge_context::ChargeContext,
+    charge_plan::ChargePlan,
+    cors::{Preflight, preflight},
+    dry_run::DryRun,
     foresee::foresee,
-    head::{Head, Target},
+    head::{Head, asks_for_standings},
+    request_state::{Action, Forward, Judgement, RequestState},
     revalidation::is_revalidation,
     tally::Tally,
 };
 use crate::{
     clock::Timestamp,
-    identity::{Client, Identity, Vouched},
+    identity::{Client, Identity},
     limit::Verdict,
-    policy::{self, Cors, Policy, Protocol, Responses, Route, Upstream},
-    response::{Format, Rejection},
+    policy::Policy,
+    response::Rejection,
     store::Store,
     wire::target::Form,
 };
@@ -34,52 +37,33 @@ pub(super) struct Judge {
     pub(super) store: Rc<Store>,
 }
 
-/// A request, as far as it is judged by.
+/// What a request is judged by.
 #[derive(Clone, Copy)]
-pub(super) struct Sent<'r, 'p> {
+pub(super) struct JudgeInput<'r, 'p> {
     pub(super) head: &'r Head<'r>,
-    /// The policy for its host, if there is one.
+    /// The policy for the host, if any.
     pub(super) policy: Option<&'p Policy>,
     pub(super) client: Client<'r>,
     /// The one instant at which it is judged.
     pub(super) now: Timestamp,
-    /// None: somebody has really sent it.
-    pub(super) script: Option<&'r Script>,
+    /// None: a client has really sent the request.
+    pub(super) dry_run: Option<&'r DryRun>,
 }
 
-/// What is otherwise about a request that nobody has sent.
-pub(super) struct Script {
-    /// Its token, which counts as verified. None: its headers say who sends it.
-    pub(super) token: Option<Vouched>,
-    /// Whether it is charged, or it is only found out what that would come to.
-    pub(super) is_charged: bool,
-}
-
-/// What is known about a request once it was judged.
-#[derive(Default)]
-pub(super) struct Passage<'p> {
-    pub(super) policy: Option<&'p Policy>,
-    pub(super) route: Option<&'p Route>,
-    /// Of a browser's question whether it may send a request: whose pages may send it.
-    pub(super) cors: Option<&'p Cors>,
-    pub(super) identity: Option<Identity<'p>>,
+/// Why a request is refused, and what it was charged all the same.
+pub(super) struct Refused<'p> {
     pub(super) tally: Option<Tally<'p>>,
-    /// Whether the client asks if what it has is still current.
-    pub(super) is_revalidation: bool,
+    pub(super) rejection: Rejection,
 }
 
-/// What is to become of it.
-pub(super) enum Outcome<'p> {
-    Forward(&'p Upstream, Target),
-    /// `OPTIONS *` asks about this server.
-    Options,
-    /// The caller asks how it stands.
-    Standings,
-    /// The listener sends every request elsewhere.
-    Redirect(StatusCode, HeaderValue),
-    /// A browser asks whether it may send another request, and is answered here.
-    Preflight(&'p Cors),
-    Refuse(Rejection),
+/// What charging a request came to. Without a tally, nothing was to be charged.
+pub(super) type Charged<'p> = Result<Option<Tally<'p>>, Refused<'p>>;
+
+impl From<Rejection> for Refused<'_> {
+    /// Nothing was charged.
+    fn from(rejection: Rejection) -> Self {
+        Refused { tally: None, rejection }
+    }
 }
 
 impl Judge {
@@ -88,187 +72,160 @@ impl Judge {
     }
 
     /// Route, identity, limits: all that is decided before anything is forwarded.
-    pub(super) async fn judge<'p>(&self, sent: Sent<'_, 'p>) -> (Passage<'p>, Outcome<'p>) {
-        let Sent { head, policy, client, now, script } = sent;
-        let mut passage = Passage::default();
+    pub(super) async fn judge<'p>(&self, input: JudgeInput<'_, 'p>) -> Judgement<'p> {
+        let JudgeInput { head, policy, client, now, dry_run } = input;
         if head.form == Form::Asterisk {
-            return (passage, Outcome::Options);
+            return RequestState::default().then(Action::Options);
         }
         let Some(policy) = policy else {
-            return (passage, Outcome::Refuse(Rejection::NoRoute));
+            return RequestState::default().refuse(Rejection::NoRoute);
         };
-        passage.policy = Some(policy);
-        passage.is_revalidation = is_revalidation(head.method, client.headers, now);
+        let is_revalidation = is_revalidation(head.method, client.headers, now);
+        let state =
+            RequestState { policy: Some(policy), is_revalidation, ..RequestState::default() };
         if policy.deny.contains_address(client.address) {
-            return (passage, Outcome::Refuse(Rejection::Denied));
+            return state.refuse(Rejection::Denied);
         }
-        if let Some(preflighted) = preflight(policy, head, client) {
-            return self.judge_preflight(preflighted, sent, passage).await;
+        if let Some(preflight) = preflight(policy, head, client) {
+            return self.judge_preflight(preflight, input, state).await;
         }
         let request = head.as_route_request(client.address);
         let destination = match asks_for_standings(policy, request) {
             true => None,
             false => match policy.route(request) {
                 Some(destination) => Some(destination),
-                None => return (passage, Outcome::Refuse(Rejection::NoRoute)),
+                None => return state.refuse(Rejection::NoRoute),
             },
         };
-        passage.route = destination.map(|(route, _)| route);
+        let route = destination.map(|(route, _)| route);
+        let state = RequestState { route, ..state };
         // Like the policy's deny list, it costs the client nothing: there is nothing to guess.
-        if let Some(Err(refusal)) = passage.route.map(|route| route.addresses.admit(client.address))
-        {
-            return (passage, Outcome::Refuse(refusal.into()));
+        if let Some(Err(refusal)) = route.map(|route| route.addresses.admit(client.address)) {
+            return state.refuse(refusal);
         }
-        // A body that will not be taken is not charged for, and nobody is asked who sends it.
-        if let Some(max_bytes) = passage.route.and_then(|route| route.max_body)
+        // A body that is too large is refused before the caller is identified or charged.
+        if let Some(max_bytes) = route.and_then(|route| route.max_body)
             && declared_bytes(client.headers) > max_bytes
         {
-            return (passage, Outcome::Refuse(Rejection::BodyTooLarge));
+            return state.refuse(Rejection::BodyTooLarge);
         }
 
-        let (identifier, route) = (&self.shared.identifier, passage.route);
-        let charges = Charges { identifier, policy, route, head, client, now, script };
-        if let Err(rejection) = charges.check_fields() {
-            return (passage, Outcome::Refuse(rejection));
+        let identifier = &self.shared.identifier;
+        let context = ChargeContext { identifier, policy, route, head, client, now, dry_run };
+        if let Err(rejection) = context.check_fields() {
+            return state.refuse(rejection);
         }
-        let identity = match self.identify(charges).await {
+        let identity = match self.identify(context).await {
             Ok(identity) => identity,
-            Err((tally, rejection)) => {
-                return (Passage { tally, ..passage }, Outcome::Refuse(rejection));
+            Err(Refused { tally, rejection }) => {
+                return RequestState { tally, ..state }.refuse(rejection);
             }
         };
         if policy.deny.contains(&identity) {
-            let identity = Some(identity);
-            return (Passage { identity, ..passage }, Outcome::Refuse(Rejection::Denied));
+            return RequestState { identity: Some(identity), ..state }.refuse(Rejection::Denied);
         }
-        let (tally, outcome) = match destination {
-            None => self.look_up(charges, &identity).await,
-            Some((route, upstream)) => match charges.of(&identity) {
-                Ok(asked) => match self.charge(asked, charges, &identity).await {
-                    (tally, Some(rejection)) => {
-                        if identity.has_bad_token {
-                            self.distrust(&charges, tally.as_ref());
-                        }
-                        (tally, Outcome::Refuse(rejection))
-                    }
-                    // Who lacks a scope has been told so for the price of an answer.
-                    (tally, None) => match charges.lacks_scope(&identity) {
-                        Some(scopes) => (tally, Outcome::Refuse(Rejection::Scope(scopes.into()))),
-                        None => {
-                            let target = head.target(&policy.identity.sources, &route.rewrite);
-                            (tally, Outcome::Forward(upstream, target))
-                        }
-                    },
-                },
-                Err(rejection) => (None, Outcome::Refuse(rejection)),
-            },
+        let charged = match destination {
+            Some(_) => self.charge_caller(context, &identity).await,
+            None => self.look_up(context, &identity).await,
         };
-        (Passage { identity: Some(identity), tally, ..passage }, outcome)
+        let identity = Some(identity);
+        match charged {
+            Err(Refused { tally, rejection }) => {
+                RequestState { identity, tally, ..state }.refuse(rejection)
+            }
+            Ok(tally) => {
+                let action = match destination {
+                    Some((route, upstream)) => {
+                        let target = head.target(&policy.identity.sources, &route.rewrite);
+                        Action::Forward(Forward { upstream, target })
+                    }
+                    None => Action::Standings,
+                };
+                RequestState { identity, tally, ..state }.then(action)
+            }
+        }
     }
 
-    /// The same for a browser's question whether it may send a request.
+    /// The same for a browser's preflight request.
     async fn judge_preflight<'p>(
         &self,
-        preflighted: Preflighted<'p>,
-        sent: Sent<'_, 'p>,
-        passage: Passage<'p>,
-    ) -> (Passage<'p>, Outcome<'p>) {
-        let Preflighted { route, cors, course } = preflighted;
-        let Sent { head, client, now, script, .. } = sent;
-        let passage = Passage { route, cors: Some(cors), ..passage };
+        preflight: Preflight<'p>,
+        input: JudgeInput<'_, 'p>,
+        state: RequestState<'p>,
+    ) -> Judgement<'p> {
+        let Preflight { route, cors, action } = preflight;
+        let JudgeInput { head, client, now, dry_run, .. } = input;
+        let state = RequestState { route, cors: Some(cors), ..state };
         if let Some(Err(refusal)) = route.map(|route| route.addresses.admit(client.address)) {
-            return (passage, Outcome::Refuse(refusal.into()));
+            return state.refuse(refusal);
         }
-        let (Some(policy), Outcome::Forward(..)) = (passage.policy, &course) else {
-            return (passage, course);
+        let (Some(policy), Action::Forward(_)) = (state.policy, &action) else {
+            return state.then(action);
         };
         let identifier = &self.shared.identifier;
-        let charges = Charges { identifier, policy, route, head, client, now, script };
-        let (tally, denied) = self.charge_preflight(charges).await;
-        (Passage { tally, ..passage }, denied.map_or(course, Outcome::Refuse))
+        let context = ChargeContext { identifier, policy, route, head, client, now, dry_run };
+        match self.charge_preflight(context).await {
+            Ok(tally) => RequestState { tally, ..state }.then(action),
+            Err(Refused { tally, rejection }) => RequestState { tally, ..state }.refuse(rejection),
+        }
     }
 
-    /// Takes all charges or none. Tells what came of it, and why the request is denied.
-    pub(super) async fn charge<'p>(
+    /// Charges an identified caller what its route's limits say.
+    async fn charge_caller<'p>(
         &self,
-        asked: Asked<'p>,
-        charges: Charges<'_, 'p>,
+        context: ChargeContext<'_, 'p>,
         identity: &Identity<'_>,
-    ) -> (Option<Tally<'p>>, Option<Rejection>) {
-        if asked.charges.is_empty() {
-            return (None, None);
-        }
-        let tally = match charges.is_charged() {
-            true => {
-                let decision = self.store.charge(&asked.charges, charges.now).await;
-                if matches!(&decision, Ok(decision) if decision.verdict == Verdict::Allow) {
-                    self.note_change(charges.policy, identity, charges.now);
+    ) -> Charged<'p> {
+        let plan = context.plan(identity)?;
+        let tally = match self.charge(plan, context, identity).await {
+            Ok(tally) => tally,
+            Err(refused) => {
+                if identity.has_bad_token {
+                    self.distrust(&context, refused.tally.as_ref());
                 }
-                let unsettled = self.store.unsettled();
-                decision.map(|decision| Tally::charged(asked, decision, charges.now, unsettled))
-            }
-            false => {
-                let peeked = self.store.peek(&asked.charges, charges.now).await;
-                let decision = foresee(&asked.charges, peeked);
-                Ok(Tally::peeked(asked, decision, charges.now))
+                return Err(refused);
             }
         };
-        match tally {
-            Ok(tally) => {
-                let jitter = charges.policy.responses.jitter;
-                let rejection = tally.denial(identity, charges.now, jitter);
-                (Some(tally), rejection)
+        // After the charge: a caller pays for the response that says which scope it lacks.
+        match context.lacks_scope(identity) {
+            Some(scopes) => Err(Refused { tally, rejection: Rejection::Scope(scopes.into()) }),
+            None => Ok(tally),
+        }
+    }
+
+    /// Takes all charges or none.
+    pub(super) async fn charge<'p>(
+        &self,
+        plan: ChargePlan<'p>,
+        context: ChargeContext<'_, 'p>,
+        identity: &Identity<'_>,
+    ) -> Charged<'p> {
+        if plan.charges.is_empty() {
+            return Ok(None);
+        }
+        let tally = match context.is_charged() {
+            true => {
+                let decision = self.store.charge(&plan.charges, context.now).await;
+                let decision = decision.map_err(Rejection::from)?;
+                if decision.verdict == Verdict::Allow {
+                    self.note_change(context.policy, identity, context.now);
+                }
+                Tally::charged(plan, decision, context.now, self.store.unsettled())
             }
-            Err(error) => (None, Some(error.into())),
+            false => {
+                let peeked = self.store.peek(&plan.charges, context.now).await;
+                let decision = foresee(&plan.charges, peeked);
+                Tally::peeked(plan, decision, context.now)
+            }
+        };
+        match tally.denial(identity, context.now, context.policy.responses.jitter) {
+            Some(rejection) => Err(Refused { tally: Some(tally), rejection }),
+            None => Ok(Some(tally)),
         }
     }
 }
 
-impl<'p> Passage<'p> {
-    /// What a denial is to name, if it is told in a form that does.
-    pub(super) fn violated(&self, format: Format) -> Vec<&str> {
-        match (format, &self.tally) {
-            (Format::Problem, Some(tally)) => tally.violated().collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Whether the route leads to servers that are spoken to in HTTP/2, as gRPC needs it.
-    pub(super) fn may_speak_grpc(&self) -> bool {
-        let upstream = self
-            .policy
-            .zip(self.route)
-            .and_then(|(policy, route)| policy.upstreams.get(route.upstream));
-        upstream.is_some_and(|upstream| upstream.protocol == Protocol::Http2)
-    }
-
-    /// Whether the policy exempts the client from all limits.
-    pub(super) fn is_exempt(&self, address: IpAddr) -> bool {
-        let Some(policy) = self.policy else { return false };
-        match &self.identity {
-            Some(identity) => policy.exempt.contains(identity),
-            None => policy.exempt.contains_address(address),
-        }
-    }
-
-    /// Whether `User-Agent` holds no credentials.
-    pub(super) fn may_log_user_agent(&self) -> bool {
-        self.policy.is_none_or(|policy| !policy.identity.sources.reads(&header::USER_AGENT))
-    }
-
-    pub(super) fn responses(&self) -> &'p Responses {
-        self.policy.map_or(&Responses::DEFAULT, |policy| &policy.responses)
-    }
-}
-
-/// Whether a request is for the caller's own standings, which are told here.
-pub(super) fn asks_for_standings(policy: &Policy, request: policy::Request<'_>) -> bool {
-    let path = request.path.strip_suffix('/').unwrap_or(request.path);
-    policy.responses.rate_limit_path.as_deref() == Some(path)
-        && matches!(*request.method, Method::GET | Method::HEAD)
-}
-
-/// How long a request says that its body is; a body that comes in pieces says nothing.
+/// The length that a request declares for its body; zero if it declares none.
 fn declared_bytes(headers: &HeaderMap) -> u64 {
     let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
     length.and_then(|digits| digits.parse().ok()).unwrap_or_default()

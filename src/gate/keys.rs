@@ -1,11 +1,11 @@
-//! Whose counter a limit asks for, and which: the request's values for what the limit counts by.
+//! Which counter a limit charges: the request's values of what the limit counts by.
 
 use std::{borrow::Cow, net::IpAddr};
 
 use http::{HeaderMap, HeaderName, Method};
 use smallvec::SmallVec;
 
-use super::charges::Charges;
+use super::charge_context::ChargeContext;
 use crate::{
     identity::{CallerValue, Identity, Prefixes, canonical, cookie_to_count},
     limit::Origin,
@@ -13,16 +13,16 @@ use crate::{
 };
 
 /// What a key is made from.
-pub(super) struct Keys<'k, 'r, 'p> {
-    pub(super) charges: &'k Charges<'r, 'p>,
+pub(super) struct KeyBuilder<'k, 'r, 'p> {
+    pub(super) context: &'k ChargeContext<'r, 'p>,
     pub(super) per: &'p Per,
     pub(super) identity: &'k Identity<'k>,
 }
 
-/// A part of a key: kind and value, with the name of what has one.
-type Part<'k> = (u8, &'k [u8]);
+/// A tagged piece of a key: a value, or the name of a claim, header, cookie or path parameter.
+type KeyPiece<'k> = (u8, &'k [u8]);
 
-impl Keys<'_, '_, '_> {
+impl KeyBuilder<'_, '_, '_> {
     /// Owner and entry of the counter; none if the request lacks what the limit counts by.
     pub(super) fn hash(&self) -> Option<(u128, u128)> {
         match self.per.parts.as_slice() {
@@ -38,35 +38,35 @@ impl Keys<'_, '_, '_> {
     }
 
     fn hash_tuple(&self, parts: &[KeyPart]) -> Option<(u128, u128)> {
-        let Charges { head, client, identifier, .. } = self.charges;
+        let ChargeContext { head, client, identifier, .. } = self.context;
         let caller = self.identity.caller.as_ref().map(|caller| caller.hash.to_le_bytes());
         let address = self.address().to_le_bytes();
-        // Not every server tells `get` from GET, so counters do not either.
+        // Some servers take `get` for GET, so counters do as well.
         let method = head.method.as_str().to_ascii_uppercase();
         let texts: SmallVec<[Option<Cow<'_, [u8]>>; 4]> =
             parts.iter().map(|part| self.text(part)).collect();
 
-        let mut tuple: SmallVec<[Part<'_>; 8]> = SmallVec::new();
+        let mut tuple: SmallVec<[KeyPiece<'_>; 8]> = SmallVec::new();
         for (part, text) in parts.iter().zip(&texts) {
             match part {
                 KeyPart::Caller => tuple.push((b'c', caller.as_ref()?)),
                 KeyPart::ClientIp => tuple.push((b'i', &address)),
-                // No host is a host too, the one that HTTP/1.0 may leave out: else leaving it out
-                // would be a way around the limit.
+                // A request of HTTP/1.0 may have no host. It has a counter too, or leaving the host
+                // out would evade the limit.
                 KeyPart::Host => tuple.push(match head.host() {
                     Some(host) => (b'o', host.as_bytes()),
                     None => (b'O', b""),
                 }),
                 KeyPart::Method => {
-                    self.charges.route?;
+                    self.context.route?;
                     tuple.push((b'm', method.as_bytes()));
                 }
                 KeyPart::Path => {
-                    self.charges.route?;
+                    self.context.route?;
                     tuple.push((b'p', without_final_slash(&head.path)));
                 }
                 KeyPart::PathParameter(name) => {
-                    let segment = self.charges.route?.path.parameter(name, &head.path)?;
+                    let segment = self.context.route?.path.parameter(name, &head.path)?;
                     tuple.extend([(b'n', name.as_bytes()), (b's', segment.as_bytes())]);
                 }
                 KeyPart::Claim(name) => {
@@ -84,7 +84,7 @@ impl Keys<'_, '_, '_> {
             }
         }
         let entry = identifier.hasher.hash(tuple);
-        // All counters of one owner are decided together: the caller's, else the address's.
+        // The store decides all counters of one owner together: the caller's, else the address's.
         let owner = match &self.identity.caller {
             Some(caller) if parts.contains(&KeyPart::Caller) => caller.hash,
             _ if parts.contains(&KeyPart::ClientIp) => self.address(),
@@ -93,7 +93,8 @@ impl Keys<'_, '_, '_> {
         Some((owner, entry))
     }
 
-    /// Whose word it takes to have the counter: of several parts, theirs that cost least to make up.
+    /// Who can make up new counters: of several parts, the origin of the one that is easiest to make
+    /// up.
     pub(super) fn origin(&self, open: OpenParts) -> Origin {
         let origins = self.per.parts.iter().map(|part| self.origin_of(part, open));
         origins.max().unwrap_or(Origin::Verified)
@@ -108,10 +109,10 @@ impl Keys<'_, '_, '_> {
                     Origin::Verified
                 }
             },
-            KeyPart::ClientIp => by_address(self.charges.client.address),
+            KeyPart::ClientIp => by_address(self.context.client.address),
             KeyPart::Host if !open.hosts => Origin::Verified,
             KeyPart::Path if !open.paths => Origin::Verified,
-            KeyPart::Method if is_usual(self.charges.head.method) => Origin::Verified,
+            KeyPart::Method if is_usual(self.context.head.method) => Origin::Verified,
             KeyPart::Host
             | KeyPart::Path
             | KeyPart::PathParameter(_)
@@ -121,31 +122,32 @@ impl Keys<'_, '_, '_> {
         }
     }
 
-    /// Who sends the request: a verified caller is not answerable for others at its address.
+    /// Who has made up a counter: a verified caller, or else the address. A verified caller does not
+    /// pay for others at its address.
     fn client(&self) -> u128 {
         match &self.identity.caller {
             Some(caller) if !matches!(caller.value, CallerValue::Address(_)) => caller.hash,
             _ => {
-                let Charges { identifier, client, .. } = self.charges;
+                let ChargeContext { identifier, client, .. } = self.context;
                 identifier.hash_address(client.address, Prefixes::default())
             }
         }
     }
 
-    /// The client's address, as far as the limit tells one from another.
+    /// The client's address, or the network that the limit counts as one.
     pub(super) fn address(&self) -> u128 {
         let prefixes = Prefixes { ipv4: self.per.ipv4_prefix, ipv6: self.per.ipv6_prefix };
-        let Charges { identifier, client, .. } = self.charges;
+        let ChargeContext { identifier, client, .. } = self.context;
         identifier.hash_address(client.address, prefixes)
     }
 
     /// Whose word a claim is: what two issuers say alike is not the same.
     fn issuer(&self) -> Option<&str> {
         let known = self.identity.token.as_ref()?;
-        let rules = &self.charges.policy.identity;
+        let rules = &self.context.policy.identity;
         // A key has fields, not claims.
-        let has_claims = known.token.issuer != rules.api_keys_at();
-        rules.issuer(known.token.issuer).filter(|_| has_claims)
+        let has_claims = known.token.issuer != rules.api_keys_position();
+        rules.issuer_id(known.token.issuer).filter(|_| has_claims)
     }
 
     /// The value of a claim or a cookie, in the form in which it is counted.
@@ -156,14 +158,14 @@ impl Keys<'_, '_, '_> {
                 let value = known.token.claims.lookup(name).and_then(scalar)?;
                 Some(Cow::Owned(value.into_bytes()))
             }
-            KeyPart::Cookie(name) => cookie_to_count(self.charges.client.headers, name).ok()?,
+            KeyPart::Cookie(name) => cookie_to_count(self.context.client.headers, name).ok()?,
             _ => None,
         }
     }
 }
 
-/// Whether a request has more than one value of what `limit` counts by: servers may go by one of
-/// them, and counters by another.
+/// Whether a request has more than one value of what `limit` counts by: servers may read one of them,
+/// and counters another.
 pub(super) fn is_ambiguous(limit: &Limit, headers: &HeaderMap) -> bool {
     limit.per.parts.iter().any(|part| match part {
         KeyPart::Header(name) => headers.get_all(name).iter().nth(1).is_some(),

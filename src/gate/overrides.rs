@@ -1,7 +1,7 @@
-//! Which override is for a request, of those that a limit has.
+//! Which of a limit's overrides applies to a request.
 
 use super::{
-    charges::Charges,
+    charge_context::ChargeContext,
     keys::{counted_claim, only_value},
 };
 use crate::{
@@ -9,8 +9,8 @@ use crate::{
     policy::{KeyValue, Limit, Override},
 };
 
-impl Charges<'_, '_> {
-    /// The first override that is in force and for this request.
+impl ChargeContext<'_, '_> {
+    /// The first override that is in force and applies to this request.
     pub(super) fn override_of<'p>(
         &self,
         limit: &'p Limit,
@@ -23,7 +23,7 @@ impl Charges<'_, '_> {
     }
 
     fn has(&self, wanted: &KeyValue, identity: &Identity<'_>) -> bool {
-        let Charges { head, client, route, .. } = self;
+        let ChargeContext { head, client, route, .. } = self;
         match wanted {
             KeyValue::Caller(name) => {
                 identity.caller.as_ref().is_some_and(|caller| name.is_of(caller))
@@ -40,7 +40,7 @@ impl Charges<'_, '_> {
             }
             KeyValue::Claim { name, value, issuer } => {
                 // A key has fields, not claims.
-                let keys_at = self.policy.identity.api_keys_at();
+                let keys_at = self.policy.identity.api_keys_position();
                 identity.token.as_ref().map(|known| &known.token).is_some_and(|token| {
                     token.issuer != keys_at
                         && issuer.is_none_or(|issuer| issuer == token.issuer)

@@ -1,8 +1,8 @@
 //! A permutation of 128-bit numbers that only the holder of its key can follow.
 //!
 //! A Feistel network of four rounds, each with SipHash-1-3 under a key of its own. Four rounds of a
-//! pseudo-random function make a pseudo-random permutation, of which even one who may ask both ways
-//! learns nothing (Luby and Rackoff, 1988), up to some 2^32 numbers and for a cost of some ten
+//! pseudo-random function make a pseudo-random permutation, which resists attackers that may query it
+//! in both directions (Luby and Rackoff, 1988), up to some 2^32 numbers and for a cost of some ten
 //! nanoseconds a round. Being a permutation, it never maps two numbers to one.
 
 use std::hash::{BuildHasher, RandomState};
@@ -15,20 +15,20 @@ pub(super) struct Permutation {
 }
 
 impl Permutation {
-    /// One of its own, which nobody else knows.
+    /// A permutation under a random key.
     pub(super) fn random() -> Self {
         // The standard library's hasher keys are the operating system's random numbers.
         let random = RandomState::new();
         Permutation::with_key(|word| random.hash_one(word))
     }
 
-    /// The one whose key is made of these eight words.
+    /// The permutation whose key has these eight words.
     fn with_key(word: impl Fn(u64) -> u64) -> Self {
         let round = |at: u64| SipHasher13::new_with_keys(word(2 * at), word(2 * at + 1));
         Permutation { rounds: [round(0), round(1), round(2), round(3)] }
     }
 
-    /// Where a number goes.
+    /// The image of a number.
     pub(super) fn permute(&self, number: u128) -> u128 {
         let (mut left, mut right) = ((number >> 64) as u64, number as u64);
         for round in &self.rounds {
@@ -49,7 +49,7 @@ mod tests {
         Permutation::with_key(|word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Where a number came from.
+    /// The number that has this image.
     fn invert(permutation: &Permutation, number: u128) -> u128 {
         let (mut left, mut right) = ((number >> 64) as u64, number as u64);
         for round in permutation.rounds.iter().rev() {
@@ -60,7 +60,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn prop_every_number_has_one_that_goes_there(number: u128, seed: u64) {
+        fn prop_every_number_is_an_image(number: u128, seed: u64) {
             let permutation = Permutation::with_key(|word| seed ^ word);
             prop_assert_eq!(invert(&permutation, permutation.permute(number)), number);
             prop_assert_eq!(permutation.permute(invert(&permutation, number)), number);
@@ -68,12 +68,12 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_go_to_unrelated_places() {
+    fn neighbours_have_unrelated_images() {
         let permutation = fixed();
-        let places: Vec<u128> = (0..2001).map(|number| permutation.permute(number)).collect();
+        let images: Vec<u128> = (0..2001).map(|number| permutation.permute(number)).collect();
         let mut flipped = [0; 128];
         let (mut ascents, mut differing) = (0, 0);
-        for pair in places.windows(2) {
+        for pair in images.windows(2) {
             let difference = pair[0] ^ pair[1];
             differing += difference.count_ones();
             ascents += u32::from(pair[0] < pair[1]);
@@ -85,9 +85,9 @@ mod tests {
         assert!((63 * 2000..65 * 2000).contains(&differing), "{differing} bits differ");
         assert!((850..1150).contains(&ascents), "{ascents} of 2000 ascend");
         assert!(flipped.iter().all(|count| (850..1150).contains(count)), "{flipped:?}");
-        // The distance between two places says nothing about that between the numbers.
+        // The distance between two images reveals nothing about that between the numbers.
         let distances: std::collections::HashSet<u128> =
-            places.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+            images.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
         assert_eq!(distances.len(), 2000);
     }
 

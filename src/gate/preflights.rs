@@ -1,38 +1,34 @@
-//! Preflights that go on to the upstream: without a token, charged to their address.
+//! Preflight requests that go on to the upstream: without a token, charged to their address.
 //!
-//! Nobody is called to account for them, so the address is: by the limits of their route that count by
-//! `client.ip` or, where none of these bounds the address as such, by a limit of our own.
+//! No caller is known, so the address pays: by the limits of their route that count by `client.ip` or,
+//! where none of these bounds the address as such, by a built-in limit.
 
 use super::{
-    charges::{AskedLimit, Charges, Role},
-    judge::Judge,
-    own_limits::PREFLIGHTS,
-    tally::Tally,
+    built_in_limits::PREFLIGHTS,
+    charge_context::ChargeContext,
+    charge_plan::PlannedLimit,
+    judge::{Charged, Judge},
 };
-use crate::{policy::KeyPart, response::Rejection};
+use crate::policy::KeyPart;
 
 impl Judge {
-    /// Charges a preflight that is to be forwarded. Tells what came of it as far as clients are told,
-    /// and why it is denied, if it is.
-    pub(super) async fn charge_preflight<'p>(
-        &self,
-        charges: Charges<'_, 'p>,
-    ) -> (Option<Tally<'p>>, Option<Rejection>) {
-        let Charges { identifier, policy, client, .. } = charges;
+    /// Charges a preflight request that is to be forwarded. The tally is for the client: it has none
+    /// if only the built-in limit was charged and had room.
+    pub(super) async fn charge_preflight<'p>(&self, context: ChargeContext<'_, 'p>) -> Charged<'p> {
+        let ChargeContext { identifier, policy, client, .. } = context;
         let nobody = identifier.unidentified(&policy.identity, client.address);
-        let mut asked = charges.by_address(&nobody);
-        let has_limits = !asked.limits.is_empty();
-        if !asked.limits.iter().any(bounds_address) && !policy.exempt.contains(&nobody) {
-            PREFLIGHTS.ask(&charges, &nobody, &mut asked);
+        let mut plan = context.plan_by_address(&nobody);
+        let has_limits = !plan.limits.is_empty();
+        if !plan.limits.iter().any(bounds_address) && !policy.exempt.contains(&nobody) {
+            PREFLIGHTS.add_to(&mut plan, &context, &nobody);
         }
-        let (tally, denied) = self.charge(asked, charges, &nobody).await;
-        (tally.filter(|_| has_limits || denied.is_some()), denied)
+        let tally = self.charge(plan, context, &nobody).await?;
+        Ok(tally.filter(|_| has_limits))
     }
 }
 
-/// Whether a limit bounds all that comes from an address. One that counts by more than that has a
-/// fresh counter for each path or header that somebody makes up.
-fn bounds_address(asked: &AskedLimit<'_>) -> bool {
-    let is_enforced = matches!(asked.role, Role::Primary | Role::Secondary);
-    is_enforced && asked.limit.per.parts.as_slice() == [KeyPart::ClientIp]
+/// Whether a limit bounds all that comes from an address. A limit that counts by more than that has a
+/// fresh counter for each path or header that a client makes up.
+fn bounds_address(planned: &PlannedLimit<'_>) -> bool {
+    planned.role.is_enforced() && planned.limit.per.parts.as_slice() == [KeyPart::ClientIp]
 }

@@ -1,18 +1,18 @@
-//! What the upstream is sent: the request as it came, without what is not the upstream's affair, and
-//! with who is calling.
+//! What the upstream gets: the request as it came, without the fields that end at this proxy, and with
+//! the caller.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header, request::Parts};
 
 use super::{
     X_REQUEST_ID,
-    head::Target,
-    judge::{Judge, Passage},
+    forward::Inbound,
+    judge::Judge,
+    request_state::{Forward, RequestState},
     upgrade,
 };
 use crate::{
-    downstream::Peer,
     identity::{Auth, CallerValue, Identity},
-    policy::{Protocol, Upstream},
+    policy::Protocol,
     upstream::{Forwarding, clean_request},
 };
 
@@ -22,34 +22,37 @@ static X_TOLLGATE_TIER: HeaderName = HeaderName::from_static("x-tollgate-tier");
 static TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 impl Judge {
-    /// Makes the head of a judged request what `upstream` is to see. Tells whether it asks to switch
-    /// to another protocol: `Upgrade` names which.
+    /// Makes the head of a judged request what its upstream is to see. Returns whether it asks to
+    /// switch to another protocol, which `Upgrade` names.
     pub(super) fn prepare(
         &self,
         parts: &mut Parts,
-        passage: &Passage<'_>,
-        (upstream, target): (&Upstream, Target),
-        (peer, request_id): (&Peer, &HeaderValue),
+        state: &RequestState<'_>,
+        forward: Forward<'_>,
+        inbound: Inbound<'_>,
     ) -> bool {
+        let Forward { upstream, target } = forward;
+        let Inbound { peer, request_id, .. } = inbound;
         let server = upstream.servers.first().map(|server| &server.authority);
         if let Some(host) = target.host.as_ref().or(server) {
             parts.headers.entry(header::HOST).or_insert_with(|| host.clone());
         }
-        // A server of HTTP/2 may know nothing of the version that upgrades are a part of.
-        let may_switch = passage.route.filter(|_| upstream.protocol == Protocol::Http1);
-        let upgrade = may_switch.and_then(|route| upgrade::asked(parts, route));
-        // A server that speaks gRPC takes a client that does not say so for a broken one.
+        // Upgrades are a part of HTTP/1.1, which a server of HTTP/2 need not know.
+        let may_switch = state.route.filter(|_| upstream.protocol == Protocol::Http1);
+        let upgrade = may_switch.and_then(|route| upgrade::requested(parts, route));
+        // A gRPC server takes a client that does not accept trailers for a broken one.
         let takes_trailers = upstream.protocol == Protocol::Http2 && takes_trailers(&parts.headers);
         parts.uri = target.uri;
         parts.version = Version::HTTP_11;
         let headers = &mut parts.headers;
-        if let (Some(policy), Some(route)) = (passage.policy, passage.route) {
+        if let (Some(policy), Some(route)) = (state.policy, state.route) {
             let sources = &policy.identity.sources;
             let has_token = |identity: &Identity<'_>| identity.token.is_some();
             match route.auth {
                 Auth::None => sources.strip_keys(headers),
-                // Only what was found good goes on: who relies on this proxy does not look again.
-                _ if sources.forward && passage.identity.as_ref().is_some_and(has_token) => {
+                // Only verified credentials go on: an upstream that relies on this proxy does not
+                // verify them again.
+                _ if sources.forward && state.identity.as_ref().is_some_and(has_token) => {
                     sources.strip_others(headers);
                 }
                 _ => sources.strip(headers),
@@ -66,9 +69,9 @@ impl Judge {
                 write_forwarded: self.shared.write_forwarded,
             },
         );
-        // None of these is there any more: a client's own were taken out just now.
+        // `clean_request` has removed the client's own fields of these names.
         headers.append(X_REQUEST_ID.clone(), request_id.clone());
-        if let (Some(policy), Some(identity)) = (passage.policy, &passage.identity)
+        if let (Some(policy), Some(identity)) = (state.policy, &state.identity)
             && let Some(caller) = &identity.caller
         {
             if let Some(tier) = policy.identity.tiers.get(identity.tier) {
@@ -78,7 +81,7 @@ impl Judge {
                 headers.append(X_TOLLGATE_SUBJECT.clone(), subject.clone());
             }
         }
-        let token = passage.identity.as_ref().and_then(|identity| identity.token.as_ref());
+        let token = state.identity.as_ref().and_then(|identity| identity.token.as_ref());
         for (name, value) in token.map_or(&[][..], |token| &token.forwarded) {
             headers.append(name.clone(), value.clone());
         }
@@ -89,14 +92,14 @@ impl Judge {
         if let Some(protocol) = upgrade {
             upgrade::name(headers, protocol);
         }
-        if let Some(route) = passage.route {
+        if let Some(route) = state.route {
             route.request_headers.apply(headers);
         }
         is_upgrade
     }
 }
 
-/// Whether `TE` says that trailers are welcome.
+/// Whether `TE` accepts trailers.
 fn takes_trailers(headers: &HeaderMap) -> bool {
     let codings = headers.get_all(header::TE).iter();
     let mut codings = codings.flat_map(|field| field.as_bytes().split(|byte| *byte == b','));

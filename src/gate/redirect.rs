@@ -1,30 +1,30 @@
-//! Listeners that serve nothing: every request is sent to the same host by https.
+//! Listeners that only redirect: every request is sent to the same host by https.
 
 use http::{HeaderValue, Response, header};
 
-use super::{head::Head, judge::Outcome};
+use super::{head::Head, request_state::Action};
 use crate::{
     response::{Body, Rejection},
     settings::Redirect,
     wire::target::{Form, TargetError},
 };
 
-/// What becomes of a sound request there. Nobody is asked who sends it, and nothing is charged.
-pub(super) fn redirect(head: &Head<'_>, redirect: Redirect) -> Outcome<'static> {
+/// What is done with a sound request there. Its caller is not identified, and nothing is charged.
+pub(super) fn redirect(head: &Head<'_>, redirect: Redirect) -> Action<'static> {
     if head.form == Form::Asterisk {
-        return Outcome::Options;
+        return Action::Options;
     }
-    // A request of HTTP/1.0 may name no host, and then there is nowhere to send it.
+    // A request of HTTP/1.0 may have no host: there is nowhere to redirect it to.
     let Some(host) = head.host() else {
-        return Outcome::Refuse(Rejection::Target(TargetError::MissingHost));
+        return Action::Refuse(Rejection::Target(TargetError::MissingHost));
     };
     match HeaderValue::try_from(location(host, redirect.port, &head.path, head.query())) {
-        Ok(location) => Outcome::Redirect(redirect.status, location),
-        Err(_) => Outcome::Refuse(Rejection::Internal),
+        Ok(location) => Action::Redirect(redirect.status, location),
+        Err(_) => Action::Refuse(Rejection::Internal),
     }
 }
 
-/// What the client is told.
+/// The response to the client.
 pub(super) fn redirection(status: http::StatusCode, location: HeaderValue) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;

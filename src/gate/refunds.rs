@@ -1,4 +1,5 @@
-//! Refunds, counted: what responses give back by their status, and what a limit's `at_most` keeps.
+//! Counts of refunds: those that responses give back by their status, and those that a limit's
+//! `at_most` withholds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +16,7 @@ impl Refunds {
         self.given.load(Ordering::Relaxed)
     }
 
-    /// Charges that would have been given back, if that had not been too many.
+    /// Charges that would have been given back if `at_most` had had room.
     pub fn withheld(&self) -> u64 {
         self.withheld.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The answer to what never became a request: a head that is malformed, too large or too slow.
+//! The response to what never became a request: a head that is malformed, too large or too slow.
 
 use std::time::Instant;
 
@@ -10,22 +10,22 @@ use crate::{
     downstream::Peer,
     panics::Panic,
     policy::Responses,
-    response::{Body, Format, Rejection, Telling},
+    response::{Body, ErrorDetails, Format, Rejection},
 };
 
 /// How HTTP writes a date (RFC 9110 section 5.6.7).
 const DATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
 
 impl Gate {
-    /// What a client is told, and the log, when `rejection` is all that came of what it sent. `line`
-    /// is the beginning of that, as far as it is known; nothing in it can be relied on.
+    /// Makes the response to bytes that were no request, and logs it. `line` is their beginning, as far
+    /// as it is known; nothing in it can be relied on.
     pub fn refuse(&self, rejection: Rejection, peer: &Peer, line: &[u8]) -> Response<Body> {
         let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
         let request_id = &self.request_ids.fresh();
         let error = rejection.to_string();
-        let response = last_answer(rejection, request_id, arrival);
+        let response = last_response(rejection, request_id, arrival);
         let status = response.status().as_u16();
-        let (method, path) = words(line);
+        let (method, path) = method_and_path(line);
         let tail = self.log.as_ref().and_then(|log| {
             let line = log.begin(&Entry {
                 time: arrival.now,
@@ -52,13 +52,13 @@ impl Gate {
         response.map(|body| body.with_tail(tail))
     }
 
-    /// What the client of a request is told whose handling has just panicked, and the log. Its line in
-    /// the access log was written as that ended, unless it had not come so far.
+    /// Makes the response to a request whose handling has just panicked, and logs the panic. The access
+    /// log has the request's line already, unless the panic came before its head was read.
     pub fn fail(&self, peer: &Peer, panic: Panic) -> Response<Body> {
         let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
         let (request_id, response) = match self.panicked.take() {
             Some(request_id) => {
-                let response = last_answer(Rejection::Internal, &request_id, arrival);
+                let response = last_response(Rejection::Internal, &request_id, arrival);
                 (Some(request_id), response)
             }
             None => {
@@ -67,17 +67,27 @@ impl Gate {
             }
         };
         let request_id = request_id.as_ref().and_then(|id| id.to_str().ok());
-        let Panic { message, place, backtrace } = panic;
+        let Panic { message, location, backtrace } = panic;
         let backtrace = backtrace.as_deref();
-        tracing::error!(request_id, panic = message, place, backtrace, "a request has panicked");
+        tracing::error!(
+            request_id,
+            panic = message,
+            place = location,
+            backtrace,
+            "a request has panicked"
+        );
         response
     }
 }
 
 /// A refusal after which the connection closes.
-fn last_answer(rejection: Rejection, request_id: &HeaderValue, arrival: Arrival) -> Response<Body> {
-    let telling = Telling { format: Format::Json, request_id, violated: Vec::new() };
-    let mut response = rejection.into_response(&Responses::DEFAULT, &telling);
+fn last_response(
+    rejection: Rejection,
+    request_id: &HeaderValue,
+    arrival: Arrival,
+) -> Response<Body> {
+    let details = ErrorDetails { format: Format::Json, request_id, violated: Vec::new() };
+    let mut response = rejection.into_response(&Responses::DEFAULT, &details);
     let headers = response.headers_mut();
     headers.insert(X_REQUEST_ID.clone(), request_id.clone());
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -87,8 +97,8 @@ fn last_answer(rejection: Rejection, request_id: &HeaderValue, arrival: Arrival)
     response
 }
 
-/// What stands where a method and a path would, without a query, which may hold a secret.
-fn words(line: &[u8]) -> (String, String) {
+/// The words in the places of method and path, without a query, which may hold a secret.
+fn method_and_path(line: &[u8]) -> (String, String) {
     let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     let mut next = |end: u8| {
         let word = words.next().and_then(|word| word.split(|byte| *byte == end).next());
@@ -111,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_short_and_without_a_query() {
+    fn method_and_path_are_short_and_without_a_query() {
         let long = "x".repeat(1000);
         for (line, expected) in [
             ("", ("-", "-")),
@@ -121,9 +131,9 @@ mod tests {
             ("GET ?secret", ("GET", "-")),
             (&long, (&long[..100], "-")),
         ] {
-            let (method, path) = words(line.as_bytes());
+            let (method, path) = method_and_path(line.as_bytes());
             assert_eq!((&*method, &*path), expected, "{line}");
         }
-        assert_eq!(words(b"\x16\x03\x01\xff / x").1, "/");
+        assert_eq!(method_and_path(b"\x16\x03\x01\xff / x").1, "/");
     }
 }

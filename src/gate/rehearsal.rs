@@ -11,23 +11,25 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, r
 
 use super::{
     Shared,
-    charges::Charges,
+    charge_context::ChargeContext,
+    dry_run::DryRun,
     explanation::{Explanation, Findings},
+    forward::Inbound,
     head::Head,
-    judge::{Judge, Outcome, Passage, Script, Sent},
-    leases::LeaseBook,
+    judge::{Judge, JudgeInput},
     redirect::redirection,
+    request_state::{Action, Judgement, RequestState},
     respond::{Audience, Reply, standings_of},
     shared::fresh_stores,
 };
 use crate::{
     clock::Timestamp,
     downstream::Peer,
-    identity::{Client, Identity, Vouched, client_address},
+    identity::{AssumedToken, Client, Identity, client_address},
     policy::{Given, Policies, Route, Upstream},
     response::{Body, Rejection, options_asterisk, preflight_answer},
     settings::ListenerSettings,
-    store::Store,
+    store::{LeaseBook, Store},
     upstream::clean_response,
 };
 
@@ -44,7 +46,7 @@ pub struct Draft {
     /// Who it is from: the client, or a proxy before it.
     pub address: IpAddr,
     /// Its token, which counts as verified. None: its headers say who sends it.
-    pub token: Option<Vouched>,
+    pub token: Option<AssumedToken>,
 }
 
 /// The answer to a request that nobody has sent.
@@ -65,7 +67,7 @@ pub struct Rehearsed<'p> {
 
 /// What became of a request, with all that was found out on the way.
 pub(super) struct Course<'p> {
-    pub(super) passage: Passage<'p>,
+    pub(super) passage: RequestState<'p>,
     pub(super) fate: Fate<'p>,
 }
 
@@ -117,10 +119,11 @@ impl Rehearsal {
         answer: &Response<()>,
     ) -> Rehearsed<'p> {
         let now = self.judge.shared.clock.now();
-        let script = Script { token: draft.token.clone(), is_charged: true };
-        let Course { mut passage, fate } = self.run(policies, draft, (&script, now)).await;
+        let dry_run = DryRun { token: draft.token.clone(), is_charged: true };
+        let Course { mut passage, fate } = self.run(policies, draft, (&dry_run, now)).await;
         // They end when this function does, as with the end of the response.
-        let _leases = passage.tally.as_ref().and_then(|tally| self.leases.hold(tally, now));
+        let _leases =
+            passage.tally.as_ref().and_then(|tally| self.leases.hold(tally.granted(), now));
         let no_id = NO_ID;
         let reply = match fate {
             Fate::Forwarded(..) => Reply::Forwarded(as_from_upstream(answer)),
@@ -134,24 +137,24 @@ impl Rehearsal {
         let audience = Audience::of(&draft.head, found, &passage, &no_id, address);
         let response = self.judge.respond(reply, &mut passage, &audience);
         let (head, _) = response.into_parts();
-        let Passage { route, identity, .. } = passage;
+        let RequestState { route, identity, .. } = passage;
         Rehearsed { status: head.status, headers: head.headers, route, identity, denied_by, reason }
     }
 
     /// What would become of a request, and why. Nothing is charged.
     pub async fn explain(&self, policies: &Policies, draft: &Draft) -> Explanation {
         let now = self.judge.shared.clock.now();
-        let script = Script { token: draft.token.clone(), is_charged: false };
-        let course = self.run(policies, draft, (&script, now)).await;
+        let dry_run = DryRun { token: draft.token.clone(), is_charged: false };
+        let course = self.run(policies, draft, (&dry_run, now)).await;
         let address = self.client_address(draft);
         let query = draft.head.uri.query();
         let client = Client { address, certificate: None, headers: &draft.head.headers, query };
         let head = Head::read(&draft.head, policies).ok().map(|(head, _)| head);
         let identifier = &self.judge.shared.identifier;
-        let Passage { policy, route, .. } = course.passage;
+        let RequestState { policy, route, .. } = course.passage;
         let charges = policy.zip(head.as_ref()).map(|(policy, head)| {
-            let script = Some(&script);
-            Charges { identifier, policy, route, head, client, now, script }
+            let dry_run = Some(&dry_run);
+            ChargeContext { identifier, policy, route, head, client, now, dry_run }
         });
         let ignored = match &charges {
             Some(charges) => self.judge.ignored(*charges, course.passage.identity.as_ref()).await,
@@ -164,7 +167,7 @@ impl Rehearsal {
         &self,
         policies: &'p Policies,
         draft: &Draft,
-        (script, now): (&Script, Timestamp),
+        (dry_run, now): (&DryRun, Timestamp),
     ) -> Course<'p> {
         let parts = &draft.head;
         let address = self.client_address(draft);
@@ -174,29 +177,31 @@ impl Rehearsal {
             headers: &parts.headers,
             query: parts.uri.query(),
         };
-        let (passage, outcome) = match Head::read(parts, policies) {
+        let Judgement { state: passage, action } = match Head::read(parts, policies) {
             Ok((head, policy)) => {
-                let sent = Sent { head: &head, policy, client, now, script: Some(script) };
-                self.judge.judge(sent).await
+                let dry_run = Some(dry_run);
+                self.judge.judge(JudgeInput { head: &head, policy, client, now, dry_run }).await
             }
-            Err(rejection) => (Passage::default(), Outcome::Refuse(rejection)),
+            Err(rejection) => RequestState::default().refuse(rejection),
         };
-        let fate = match outcome {
-            Outcome::Forward(upstream, target) => {
+        let fate = match action {
+            Action::Forward(forward) => {
                 let mut head = parts.clone();
-                let sender = (&self.peer(draft), &NO_ID);
-                self.judge.prepare(&mut head, &passage, (upstream, target), sender);
+                let upstream = forward.upstream;
+                let peer = &self.peer(draft);
+                let inbound = Inbound { peer, address, request_id: &NO_ID };
+                self.judge.prepare(&mut head, &passage, forward, inbound);
                 Fate::Forwarded(upstream, head)
             }
-            Outcome::Options => Fate::Answered(Reply::Made(options_asterisk())),
-            Outcome::Standings => Fate::Answered(Reply::Made(standings_of(&passage))),
-            Outcome::Redirect(status, location) => {
+            Action::Options => Fate::Answered(Reply::Made(options_asterisk())),
+            Action::Standings => Fate::Answered(Reply::Made(standings_of(&passage))),
+            Action::Redirect(status, location) => {
                 Fate::Answered(Reply::Made(redirection(status, location)))
             }
-            Outcome::Preflight(cors) => {
+            Action::Preflight(cors) => {
                 Fate::Answered(Reply::Made(preflight_answer(cors, &parts.headers)))
             }
-            Outcome::Refuse(rejection) => Fate::Answered(Reply::Refused(rejection)),
+            Action::Refuse(rejection) => Fate::Answered(Reply::Refused(rejection)),
         };
         Course { passage, fate }
     }

@@ -1,5 +1,5 @@
-//! Request ids: 32 hexadecimal digits that no two requests share, and that tell nothing about the
-//! requests between two.
+//! Request ids: 32 hexadecimal digits that no two requests share, and that reveal nothing about the
+//! number of requests between two.
 
 use std::cell::Cell;
 
@@ -7,24 +7,24 @@ use http::{HeaderMap, HeaderValue};
 
 use super::{X_REQUEST_ID, permutation::Permutation};
 
-/// A worker's source of request ids: a counter that is enciphered under the worker's own key. Counted
-/// in the open, ids would tell a client how much the others ask.
+/// A worker's source of request ids: a counter that is enciphered under the worker's own key. A plain
+/// counter would reveal to a client how many requests the others send.
 pub(super) struct RequestIds {
-    places: Permutation,
+    cipher: Permutation,
     next: Cell<u64>,
 }
 
 impl Default for RequestIds {
     fn default() -> Self {
-        RequestIds { places: Permutation::random(), next: Cell::new(0) }
+        RequestIds { cipher: Permutation::random(), next: Cell::new(0) }
     }
 }
 
-/// Longest id that is taken over from a trusted proxy.
+/// Longest id of a trusted proxy that is kept.
 const MAX_KEPT_BYTES: usize = 200;
 
 impl RequestIds {
-    /// The id of a request: the one that it has, if a trusted proxy gave it, else a new one.
+    /// The id of a request: the one that a trusted proxy gave it, else a new one.
     pub(super) fn of(&self, headers: &HeaderMap, peer_is_trusted: bool) -> HeaderValue {
         if peer_is_trusted
             && let Some(id) = headers.get(&X_REQUEST_ID)
@@ -41,7 +41,7 @@ impl RequestIds {
     pub(super) fn fresh(&self) -> HeaderValue {
         let count = self.next.get();
         self.next.set(count.wrapping_add(1));
-        let number = self.places.permute(count.into());
+        let number = self.cipher.permute(count.into());
         let mut id = [0; 32];
         for (at, digit) in id.iter_mut().enumerate() {
             let nibble = (number >> (124 - 4 * at)) as u8 & 15;

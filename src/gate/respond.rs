@@ -1,5 +1,5 @@
-//! What the client is told: the upstream's answer, or why there is none, with what was charged put
-//! right and how the limits stand.
+//! The response to a judged request: the upstream's, or why there is none, with corrected charges and
+//! limit headers.
 
 use std::net::IpAddr;
 
@@ -7,36 +7,37 @@ use http::{HeaderValue, Response, StatusCode, request::Parts};
 
 use super::{
     X_REQUEST_ID,
-    charges::Role,
+    charge_plan::ChargeRole,
     cors,
     head::Head,
-    judge::{Judge, Passage},
+    judge::Judge,
+    request_state::RequestState,
     stamp::stamp,
-    tally::Answer,
+    tally::{DecidedCharge, ResponseFacts},
 };
 use crate::{
     limit::Standing,
     response::{
-        AllowedOrigin, Body, Format, Rejection, Telling, expose, is_grpc_call, preferred_format,
-        standings,
+        AllowedOrigin, Body, ErrorDetails, Format, Rejection, expose, is_grpc_call,
+        preferred_format, standings,
     },
 };
 
-/// What a request is answered with.
+/// What a client gets for its request.
 pub(super) enum Reply {
-    /// What the upstream says.
+    /// The upstream's response.
     Forwarded(Response<Body>),
-    /// What is known here.
+    /// A response of this proxy.
     Made(Response<Body>),
-    /// Why it is not answered.
+    /// Why there is neither.
     Refused(Rejection),
 }
 
-/// Who is told, as far as that matters to how.
+/// What the client of a request decides about the form of the response.
 pub(super) struct Audience<'r> {
     pub(super) format: Format,
     pub(super) request_id: &'r HeaderValue,
-    /// The page of another origin that may read what is answered here.
+    /// The page of another origin that may read responses of this proxy.
     origin: Option<AllowedOrigin>,
 }
 
@@ -50,24 +51,21 @@ impl Reply {
 }
 
 impl<'r> Audience<'r> {
-    /// The sender, at this address, of a judged request. `head` is none if the request's form is not
+    /// The client, at this address, of a judged request. `head` is none if the request's form is not
     /// sound.
     pub(super) fn of(
         request: &Parts,
         head: Option<&Head<'_>>,
-        passage: &Passage<'_>,
+        state: &RequestState<'_>,
         request_id: &'r HeaderValue,
         address: IpAddr,
     ) -> Audience<'r> {
-        let format = match passage.may_speak_grpc() && is_grpc_call(request) {
+        let format = match state.may_speak_grpc() && is_grpc_call(request) {
             true => Format::Grpc,
-            false => preferred_format(request, passage.responses()),
+            false => preferred_format(request, state.responses()),
         };
-        Audience {
-            format,
-            request_id,
-            origin: cors::reader(passage, head, &request.headers, address),
-        }
+        let origin = cors::reader(state, head, &request.headers, address);
+        Audience { format, request_id, origin }
     }
 }
 
@@ -76,7 +74,7 @@ impl Judge {
     pub(super) fn respond(
         &self,
         reply: Reply,
-        passage: &mut Passage<'_>,
+        state: &mut RequestState<'_>,
         audience: &Audience<'_>,
     ) -> Response<Body> {
         let &Audience { format, request_id, .. } = audience;
@@ -88,72 +86,77 @@ impl Judge {
                 (response, status)
             }
             Reply::Refused(rejection) => {
-                let status = rejection.status(passage.responses());
-                let telling = Telling { format, request_id, violated: passage.violated(format) };
-                (rejection.into_response(passage.responses(), &telling), status)
+                let status = rejection.status(state.responses());
+                let details = ErrorDetails { format, request_id, violated: state.violated(format) };
+                (rejection.into_response(state.responses(), &details), status)
             }
         };
-        self.settle(passage, &mut response, (status, is_broken_off));
+        self.settle(state, &response, status, is_broken_off);
+        if let (Some(policy), Some(route)) = (state.policy, state.route) {
+            // What a request has cost is between the upstream and this proxy.
+            for name in policy.cost_headers(route) {
+                response.headers_mut().remove(name);
+                response.body_mut().hide_trailer(name);
+            }
+        }
         let headers = response.headers_mut();
-        match (passage.route, &audience.origin) {
+        match (state.route, &audience.origin) {
             (Some(route), _) if is_forwarded => route.response_headers.apply(headers),
-            (_, Some(origin)) if !is_forwarded => origin.tell(headers),
+            (_, Some(origin)) if !is_forwarded => origin.apply(headers),
             _ => {}
         }
-        stamp(&mut response, passage, &self.shared);
+        stamp(&mut response, state, &self.shared);
         let headers = response.headers_mut();
-        if !is_forwarded || passage.tally.is_some() {
+        if !is_forwarded || state.tally.is_some() {
             expose(headers);
         }
         headers.insert(X_REQUEST_ID.clone(), request_id.clone());
         response
     }
 
-    /// Puts right what was charged, now that the response's head is known. `status` is the one that
-    /// stands for it: some clients are told all of them with a 200.
+    /// Corrects what was charged, now that the response's head is known. `status` is the HTTP status
+    /// that it stands for: gRPC errors all have a 200.
     fn settle(
         &self,
-        passage: &mut Passage<'_>,
-        response: &mut Response<Body>,
-        (status, is_broken_off): (StatusCode, bool),
+        state: &mut RequestState<'_>,
+        response: &Response<Body>,
+        status: StatusCode,
+        is_broken_off: bool,
     ) {
-        if let Some(tally) = &mut passage.tally {
-            let is_authenticated =
-                passage.identity.as_ref().is_some_and(|identity| identity.token.is_some());
-            let is_revalidation = passage.is_revalidation;
-            let headers = response.headers();
-            let route = passage.route.map_or("", |route| &*route.name);
-            let answer =
-                Answer { status, headers, route, is_authenticated, is_revalidation, is_broken_off };
-            if tally.settle(&self.store, answer, &self.shared)
-                && let (Some(policy), Some(identity)) = (passage.policy, &passage.identity)
-            {
-                self.note_change(policy, identity, self.shared.clock.now());
-            }
-        }
-        // What a request has cost is between the upstream and this proxy.
-        if let (Some(policy), Some(route)) = (passage.policy, passage.route) {
-            for name in policy.cost_headers(route) {
-                response.headers_mut().remove(name);
-                response.body_mut().hide_trailer(name);
-            }
+        let Some(tally) = &mut state.tally else { return };
+        let facts = ResponseFacts {
+            status,
+            headers: response.headers(),
+            route: state.route.map_or("", |route| &*route.name),
+            is_authenticated: state
+                .identity
+                .as_ref()
+                .is_some_and(|identity| identity.token.is_some()),
+            is_revalidation: state.is_revalidation,
+            is_broken_off,
+        };
+        if tally.settle(&self.store, facts, &self.shared)
+            && let (Some(policy), Some(identity)) = (state.policy, &state.identity)
+        {
+            self.note_change(policy, identity, self.shared.clock.now());
         }
     }
 }
 
-/// How the caller of a judged request stands, as it asked, on all limits that are enforced: one that
-/// nobody decides about for the moment is one all the same.
-pub(super) fn standings_of(passage: &Passage<'_>) -> Response<Body> {
-    let Some(tally) = &passage.tally else { return standings([], None) };
-    // Of several windows, the last is the one that a limit is known by.
+/// The standings of a caller that has queried them, on all enforced limits, also on those that the store
+/// could not decide about.
+pub(super) fn standings_of(state: &RequestState<'_>) -> Response<Body> {
+    let Some(tally) = &state.tally else { return standings([], None) };
+    // A limit of several windows is reported by its last one.
     let mut resources: Vec<(&str, &Standing)> = Vec::new();
-    for item in tally.asked_for() {
-        let name = &*item.asked.limit.name;
+    for own in tally.enforced_or_undecided() {
+        let name = &*own.planned.limit.name;
         match resources.last_mut() {
-            Some(last) if last.0 == name => last.1 = item.standing(),
-            _ => resources.push((name, item.standing())),
+            Some(last) if last.0 == name => last.1 = own.standing(),
+            _ => resources.push((name, own.standing())),
         }
     }
-    let rate = tally.asked_for().filter(|item| item.asked.role == Role::Primary).last();
-    standings(resources, rate.map(|item| item.standing()))
+    let is_primary = |own: &DecidedCharge<'_, '_>| own.planned.role == ChargeRole::Primary;
+    let rate = tally.enforced_or_undecided().filter(is_primary).last();
+    standings(resources, rate.map(|own| own.standing()))
 }

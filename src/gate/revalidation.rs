@@ -1,6 +1,6 @@
-//! Whether a request asks if what its client has is still current (RFC 9110 section 13.1).
+//! Whether a client asks if what it has is still current (RFC 9110 section 13.1).
 //!
-//! Only the response 304 to such a request is given back: with `If-None-Match: *`, or a date in the
+//! A response 304 gives back the charge of such requests only: with `If-None-Match: *`, or a date in the
 //! future, a client that has nothing could get a 304 for anything, and would have no limit.
 
 use http::{HeaderMap, Method, header};
@@ -11,13 +11,13 @@ use crate::clock::Timestamp;
 /// Dates of HTTP are those of RFC 2822, in GMT (RFC 9110 section 5.6.7).
 static DATES: DateTimeParser = DateTimeParser::new();
 
-/// Whether a request of this method and with these headers can be answered by "not modified" because
-/// its client has what it asks for.
+/// Whether a request of this method and with these headers can get a 304 because its client has the
+/// current representation.
 pub(super) fn is_revalidation(method: &Method, headers: &HeaderMap, now: Timestamp) -> bool {
     if !matches!(*method, Method::GET | Method::HEAD) {
         return false;
     }
-    // Where there are entity tags, servers do not look at the date (section 13.1.3).
+    // Where there are entity tags, servers ignore the date (section 13.1.3).
     let mut tags = headers.get_all(header::IF_NONE_MATCH).iter().peekable();
     if tags.peek().is_some() {
         return tags.all(|field| holds_tags(field.as_bytes()));
@@ -27,7 +27,7 @@ pub(super) fn is_revalidation(method: &Method, headers: &HeaderMap, now: Timesta
     date.to_str().is_ok_and(|date| is_past(date, now))
 }
 
-/// Whether a list has entity tags, each in quotes, and no `*` beside them.
+/// Whether a list has entity tags, each in quotes, and no `*` among them.
 fn holds_tags(field: &[u8]) -> bool {
     let mut outside = field.split(|byte| *byte == b'"').step_by(2);
     field.contains(&b'"') && !outside.any(|part| part.contains(&b'*'))
@@ -72,7 +72,7 @@ mod tests {
             (&[(SINCE, "Mon, 21 Sep 2026 14:13:21 GMT")], false),
             (&[(SINCE, "tomorrow")], false),
             (&[(SINCE, "Sun, 06 Nov 1994 08:49:37 GMT"), (SINCE, "x")], false),
-            // The tag decides.
+            // The tag decides, not the date.
             (&[(TAG, "*"), (SINCE, "Sun, 06 Nov 1994 08:49:37 GMT")], false),
         ] {
             let headers = with(fields);

@@ -5,7 +5,8 @@ use std::{io, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 
 use super::{
-    UnreadSchemes, dearest::Dearest, distrust::Distrust, lookups::Lookups, refunds::Refunds,
+    Snapshot, UnreadSchemes, distrust::Distrust, recent_costs::RecentCosts, refunds::Refunds,
+    standing_cache::StandingCache,
 };
 use crate::{
     clock::{Clock, Throttle, Timestamp},
@@ -20,53 +21,53 @@ use crate::{
 
 /// What all workers share.
 pub struct Shared {
-    /// The policies in force.
-    pub policies: ArcSwap<Policies>,
+    /// The policies in force, and what is kept for them.
+    snapshot: ArcSwap<Snapshot>,
     /// The counters.
     pub stores: Arc<Stores>,
-    /// Finds out who is calling.
+    /// Identifies callers.
     pub identifier: Identifier,
-    /// Looks after the servers of upstreams. None: nothing is forwarded.
+    /// Resolves and checks the servers of upstreams. None: nothing is forwarded.
     pub keeper: Option<Keeper>,
     /// What time it is.
     pub clock: Clock,
-    /// Whose word about a client's address is taken.
+    /// The proxies that may name a client's address.
     pub trusted_proxies: TrustedProxies,
-    /// How often it is logged that a peer's word is not taken.
+    /// How often it is logged that an untrusted peer names other clients.
     pub ignored_chains: Throttle,
-    /// How often it is logged that a scheme of `Authorization` is not read.
+    /// How often it is logged that a scheme of `Authorization` is ignored.
     pub unread_schemes: UnreadSchemes,
     /// Whether upstreams get a `Forwarded` field.
     pub write_forwarded: bool,
     /// How long clients may take.
     pub timeouts: Timeouts,
-    /// How much they may send and hold.
+    /// How much clients may send and hold.
     pub limits: Limits,
     /// How many connections there are, and what goes wrong with them.
     pub admission: Arc<Admission>,
-    /// What responses have lately cost at most.
-    pub dearest: Dearest,
-    /// What was given back.
+    /// The highest costs that responses have named recently.
+    pub recent_costs: RecentCosts,
+    /// Counts of charges that were given back.
     pub refunds: Refunds,
-    /// Addresses that pay before their tokens are looked at.
+    /// Addresses that are charged before their tokens are verified.
     pub(super) distrust: Distrust,
-    /// How callers stood that have just asked.
-    pub(super) lookups: Lookups,
+    /// Standings of callers that have just queried them.
+    pub(super) standing_cache: StandingCache,
 }
 
 impl Shared {
-    /// What `configuration` describes, at the time that `clock` tells, with the counters that were
-    /// saved, if any were.
+    /// What `configuration` describes, at the time of `clock`, with the counters that were saved, if
+    /// any were.
     ///
     /// # Errors
     /// The system has no random numbers to key the counters with, or no thread to fetch keys from.
     pub fn new(configuration: Configuration, clock: Clock) -> io::Result<Shared> {
         let Configuration { settings, policies } = configuration;
         let memory = counters(&settings.store, clock.now()).map_err(io::Error::other)?;
-        let lookups = Lookups::new(settings.store.deadline);
+        let standing_cache = StandingCache::new(settings.store.deadline);
         let stores = Arc::new(Stores::new(settings.store, memory, clock.clone()));
         let shared = Shared {
-            policies: ArcSwap::default(),
+            snapshot: ArcSwap::default(),
             identifier: Identifier::new(
                 settings.token_cache_bytes,
                 stores.hashing(),
@@ -82,16 +83,16 @@ impl Shared {
             timeouts: settings.timeouts,
             limits: settings.limits,
             admission: Admission::new(&settings.limits),
-            dearest: Dearest::default(),
+            recent_costs: RecentCosts::default(),
             refunds: Refunds::default(),
             distrust: Distrust::new(),
-            lookups,
+            standing_cache,
         };
         shared.install(policies);
         Ok(shared)
     }
 
-    /// For requests that nobody sends: no policy is in force yet, and nobody else has its counters.
+    /// For dry runs: no policy is in force yet, and the counters are its own.
     ///
     /// # Errors
     /// The system has no thread to fetch keys from.
@@ -100,7 +101,7 @@ impl Shared {
         Ok(Shared::with_ring(settings, clock, ring))
     }
 
-    /// For requests that nobody sends, and that must ask no other server: their issuers are away.
+    /// For dry runs that must contact no other server: keys of issuers are not fetched.
     pub fn offline(settings: Option<&Settings>, clock: Clock) -> Shared {
         let ring = KeyRing::offline(clock.clone());
         Shared::with_ring(settings, clock, ring)
@@ -109,7 +110,7 @@ impl Shared {
     fn with_ring(settings: Option<&Settings>, clock: Clock, ring: KeyRing) -> Shared {
         let hasher = Hashing::Fixed(KeyHasher::new(NO_SECRET));
         Shared {
-            policies: ArcSwap::default(),
+            snapshot: ArcSwap::default(),
             identifier: Identifier::new(REHEARSED_TOKENS_BYTES, hasher, ring),
             stores: fresh_stores(),
             keeper: None,
@@ -122,36 +123,39 @@ impl Shared {
             timeouts: settings.map_or_else(Timeouts::default, |own| own.timeouts),
             limits: settings.map_or_else(Limits::default, |own| own.limits),
             admission: Admission::new(&Limits::default()),
-            dearest: Dearest::default(),
+            recent_costs: RecentCosts::default(),
             refunds: Refunds::default(),
             distrust: Distrust::new(),
-            lookups: Lookups::new(Duration::ZERO),
+            standing_cache: StandingCache::new(Duration::ZERO),
         }
     }
 
-    /// Puts policies in force, and returns those that were. Requests in flight keep those that they
+    /// What is in force. A request takes it once, and keeps it to its end.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// Puts policies in force, and returns what was in force before. Requests in flight keep what they
     /// began with.
-    pub fn install(&self, mut policies: Policies) -> Arc<Policies> {
-        policies.adopt_keys(&self.identifier.ring);
-        if let Some(keeper) = &self.keeper {
-            keeper.adopt(&mut policies);
-        }
-        self.stores.moving.set_longest(policies.longest());
-        self.policies.swap(Arc::new(policies))
+    pub fn install(&self, policies: Policies) -> Arc<Snapshot> {
+        let snapshot = Snapshot::new(policies, &self.identifier.ring, self.keeper.as_ref());
+        self.stores.moving.set_longest(snapshot.policies.longest());
+        self.snapshot.swap(Arc::new(snapshot))
     }
 }
 
-/// Counters in the process to which nothing was charged.
+/// Empty counters in the process.
 pub(super) fn fresh_stores() -> Arc<Stores> {
     let settings = StoreSettings::in_process();
     let memory = MemoryStore::new(settings.bounds, NO_SECRET);
     Arc::new(Stores::new(settings, memory, Clock::System))
 }
 
-/// Whoever has put a proxy in front reads the log within the hour; whoever fakes a chain fills none.
+/// An operator who has put a proxy in front sees the warning within the hour; a client that fakes a
+/// chain does not fill the log.
 const IGNORED_CHAIN_PAUSE: Duration = Duration::from_secs(3600);
 
-/// Room for the few tokens of a rehearsal.
+/// Room for the few tokens of a dry run.
 const REHEARSED_TOKENS_BYTES: u64 = 1 << 20;
 
 /// The counters in the process: those that were saved, if any were.
@@ -163,7 +167,9 @@ fn counters(settings: &StoreSettings, now: Timestamp) -> Result<MemoryStore, NoR
         Some(store) if secret.is_none_or(|secret| secret == store.key_secret()) => Ok(store),
         restored => {
             if restored.is_some() {
-                tracing::warn!("starting without the saved counters: they have another key secret");
+                tracing::warn!(
+                    "starting without the saved counters: they were saved under another key secret"
+                );
             }
             let mut random = [0; 16];
             aws_lc_rs::rand::fill(&mut random).map_err(|_| NoRandomness)?;
@@ -172,7 +178,7 @@ fn counters(settings: &StoreSettings, now: Timestamp) -> Result<MemoryStore, NoR
     }
 }
 
-/// What keys are hashed with in rehearsals, whose counters nobody else has.
+/// What keys are hashed with in dry runs, which share their counters with no other process.
 const NO_SECRET: [u8; 16] = *b"tollgate/counter";
 
 /// The system has no random numbers.

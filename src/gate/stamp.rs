@@ -1,31 +1,32 @@
-//! Tells clients how their limits stand, in the headers of a response.
+//! Reports to clients how their limits stand, in the headers of a response.
 
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Response};
 
-use super::{Passage, Shared, charges::Role, tally::Tally};
+use super::{Shared, charge_plan::ChargeRole, request_state::RequestState, tally::Tally};
 use crate::{
-    limit::{DecidedBy, Hashing, Key, Quota, Retry},
-    response::{Body, LimitHeaders, RateLimitFields, RateLimitItem, t},
+    limit::{DecidedBy, Hashing, Key, Retry},
+    response::{Body, LimitHeaders, RateLimitFields, RateLimitItem, reset_seconds},
 };
 
 static X_TOLLGATE_STORE: HeaderName = HeaderName::from_static("x-tollgate-store");
 static X_TOLLGATE_SHADOW: HeaderName = HeaderName::from_static("x-tollgate-shadow");
 
-/// Puts the limit headers that the policy asks for on a response that has none: an upstream's own
-/// were taken out.
-pub(super) fn stamp(response: &mut Response<Body>, passage: &Passage<'_>, shared: &Shared) {
-    let Some(tally) = &passage.tally else { return };
-    let responses = passage.responses();
+/// Puts the limit headers of the policy's profile on a response, from which the upstream's own were
+/// removed.
+pub(super) fn stamp(response: &mut Response<Body>, state: &RequestState<'_>, shared: &Shared) {
+    let Some(tally) = &state.tally else { return };
+    let responses = state.responses();
     let headers = response.headers_mut();
     if responses.headers.shows_github()
-        && let Some(told) = tally.told()
+        && let Some(reported) = tally.reported()
     {
-        let (limit, allowance) = (told.asked.limit, told.asked.allowance);
-        let fields = LimitHeaders::new(limit, allowance, told.standing());
-        let fields = match (told.asked.role, told.standing().retry) {
-            (Role::Primary, Retry::At(retry)) => fields.exhausted_until(retry),
+        let planned = reported.planned;
+        let standing = reported.standing();
+        let fields = LimitHeaders::new(planned.limit, planned.allowance, standing);
+        let fields = match (planned.role, standing.retry) {
+            (ChargeRole::Primary, Retry::At(retry)) => fields.exhausted_until(retry),
             _ => fields,
         };
         fields.stamp(headers);
@@ -41,7 +42,7 @@ pub(super) fn stamp(response: &mut Response<Body>, passage: &Passage<'_>, shared
     {
         headers.append(X_TOLLGATE_SHADOW.clone(), names);
     }
-    if let Some(decider) = tally.fallback().filter(|_| shared.stores.tells_fallback()) {
+    if let Some(decider) = tally.fallback().filter(|_| shared.stores.reports_fallback()) {
         headers.append(X_TOLLGATE_STORE.clone(), fallback_value(decider));
     }
 }
@@ -54,28 +55,29 @@ fn fallback_value(decider: DecidedBy) -> HeaderValue {
 }
 
 fn rate_limit_fields(tally: &Tally<'_>, shared: &Shared) -> Option<RateLimitFields> {
-    // The fields tell spans of time, which count from the response.
-    let (hasher, now) = (&shared.identifier.hasher, shared.clock.now());
+    // The fields have durations, which begin with the response.
+    let now = shared.clock.now();
+    let hasher = &shared.identifier.hasher;
     let retry_after = tally.retry_after(now, Duration::ZERO);
-    let items = tally.enforced().map(|item| {
-        let (allowance, standing) = (item.asked.allowance, item.standing());
+    let items = tally.enforced().map(|own| {
+        let allowance = own.planned.allowance;
+        let standing = own.standing();
         RateLimitItem {
             name: &allowance.name,
             limit: standing.limit,
             window_secs: allowance.window_secs,
-            partition: partition(item.charge.key, hasher),
+            partition: partition(own.charge.key, hasher),
             remaining: standing.remaining,
-            t: match item.charge.quota {
-                Quota::Concurrency(_) => None,
-                _ => Some(t(standing, tally.store_time(now), retry_after)),
-            },
+            // When a request ends, and so a lease, cannot be known.
+            reset_seconds: (!own.charge.quota.holds_leases())
+                .then(|| reset_seconds(standing, tally.store_time(now), retry_after)),
         }
     });
     RateLimitFields::new(items)
 }
 
-/// A name for a counter that says nothing about whose it is, nor where the store keeps it: whoever
-/// knew that could choose identities that crowd each other.
+/// A name for a counter that reveals neither its owner nor where the store keeps it: a client that knew
+/// the latter could choose identities that crowd each other.
 fn partition(key: Key, hasher: &Hashing) -> [u8; 8] {
     let hash = hasher.hash([(b'k', key.entry.to_le_bytes().as_slice())]);
     (hash as u64).to_be_bytes()

@@ -1,77 +1,77 @@
-//! What a caller is told that asks how it stands: by the store, or as it was told a moment ago.
+//! What a caller gets that queries its standings: from the store, or as the store had it a moment ago.
 
 use super::{
-    charges::{Asked, Charges},
-    judge::{Judge, Outcome},
-    lookups::Lookup,
-    own_limits::STANDINGS,
+    built_in_limits::STANDINGS,
+    charge_context::ChargeContext,
+    charge_plan::ChargePlan,
+    judge::{Charged, Judge, Refused},
+    standing_cache::Lookup,
     tally::Tally,
 };
 use crate::{
     clock::Timestamp,
     identity::{Identity, Prefixes},
     policy::Policy,
-    response::Rejection,
 };
 
 impl Judge {
-    /// How a caller stands on every limit that can be told without a route.
+    /// How a caller stands on every limit that can be reported without a route.
     pub(super) async fn look_up<'p>(
         &self,
-        charges: Charges<'_, 'p>,
+        context: ChargeContext<'_, 'p>,
         identity: &Identity<'_>,
-    ) -> (Option<Tally<'p>>, Outcome<'p>) {
-        let (asked, now) = (charges.of_caller(identity), charges.now);
-        // What is in the process is cheaper to look at than to remember.
-        if charges.script.is_some() || !self.shared.stores.settings().is_shared() {
-            let decision = self.store.peek(&asked.charges, now).await;
-            return (Some(Tally::peeked(asked, decision, now)), Outcome::Standings);
+    ) -> Charged<'p> {
+        let plan = context.plan_for_standings(identity);
+        let now = context.now;
+        // Counters in the process are cheaper to read than to cache.
+        if context.dry_run.is_some() || !self.shared.stores.settings().is_shared() {
+            let decision = self.store.peek(&plan.charges, now).await;
+            return Ok(Some(Tally::peeked(plan, decision, now)));
         }
-        let lookups = &self.shared.lookups;
-        let caller = self.name_of(charges.policy, identity);
-        let decision = match lookups.look(caller, &asked.charges, now).await {
-            Lookup::Known(decision) => decision,
-            Lookup::Ask(question) => {
-                if let Some((tally, rejection)) = self.deny_look(charges, identity) {
-                    return (Some(tally), Outcome::Refuse(rejection));
+        let caller = self.cache_key(context.policy, identity);
+        let decision = match self.shared.standing_cache.look_up(caller, &plan.charges, now).await {
+            Lookup::Cached(decision) => decision,
+            Lookup::Query(query) => {
+                if let Some(refused) = self.deny_query(&context, identity) {
+                    return Err(refused);
                 }
-                let decision = self.store.peek(&asked.charges, now).await;
-                question.answer(&asked.charges, &decision);
+                let decision = self.store.peek(&plan.charges, now).await;
+                query.finish(&plan.charges, &decision);
                 decision
             }
         };
-        (Some(Tally::peeked(asked, decision, now)), Outcome::Standings)
+        Ok(Some(Tally::peeked(plan, decision, now)))
     }
 
-    /// Why the client's address may not have Redis asked again, if it may not. It is counted in the
-    /// process, for it is Redis that is to be spared.
-    fn deny_look<'p>(
+    /// Why the client's address may cause no further query to Redis, if it may not. That is counted in
+    /// the process, since it is there to spare Redis.
+    fn deny_query<'p>(
         &self,
-        charges: Charges<'_, 'p>,
+        context: &ChargeContext<'_, 'p>,
         identity: &Identity<'_>,
-    ) -> Option<(Tally<'p>, Rejection)> {
-        if charges.policy.exempt.contains(identity) {
+    ) -> Option<Refused<'p>> {
+        if context.policy.exempt.contains(identity) {
             return None;
         }
-        let mut asked = Asked::default();
-        STANDINGS.ask(&charges, identity, &mut asked);
-        let now = charges.now;
-        // Without room for another counter nobody is refused: it would be the wrong one.
-        let decision = self.shared.stores.memory.charge(&asked.charges, now).ok()?;
-        let tally = Tally::charged(asked, decision, now, self.store.unsettled());
-        let rejection = tally.denial(identity, now, charges.policy.responses.jitter)?;
-        Some((tally, rejection))
+        let mut plan = ChargePlan::default();
+        STANDINGS.add_to(&mut plan, context, identity);
+        let now = context.now;
+        // Without room for another counter the query goes on: it is not this client's fault.
+        let decision = self.shared.stores.memory.charge(&plan.charges, now).ok()?;
+        let tally = Tally::charged(plan, decision, now, self.store.unsettled());
+        let rejection = tally.denial(identity, now, context.policy.responses.jitter)?;
+        Some(Refused { tally: Some(tally), rejection })
     }
 
-    /// Notes that a caller stands otherwise than it may just have been told.
+    /// Notes that a caller's standings are not those in the cache any more.
     pub(super) fn note_change(&self, policy: &Policy, identity: &Identity<'_>, now: Timestamp) {
-        if !self.shared.lookups.is_idle(now) {
-            self.shared.lookups.note_change(self.name_of(policy, identity));
+        if !self.shared.standing_cache.is_idle(now) {
+            self.shared.standing_cache.note_change(self.cache_key(policy, identity));
         }
     }
 
-    /// A caller, as what it was told is remembered: by its address too, which limits may count by.
-    fn name_of(&self, policy: &Policy, identity: &Identity<'_>) -> u128 {
+    /// What a caller's standings are cached by: its address too, since limits may count by that.
+    fn cache_key(&self, policy: &Policy, identity: &Identity<'_>) -> u128 {
         let identifier = &self.shared.identifier;
         let address = identifier.hash_address(identity.address, Prefixes::default()).to_le_bytes();
         let caller = identity.caller.as_ref().map_or(0, |caller| caller.hash).to_le_bytes();

@@ -1,4 +1,4 @@
-//! What was decided about a request's charges, and what becomes of them once the response is known.
+//! What was decided about a request's charges, and how the response corrects them.
 
 mod settle;
 
@@ -6,46 +6,43 @@ use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-use super::charges::{Asked, AskedLimit, Role};
+use super::charge_plan::{ChargePlan, ChargeRole, PlannedLimit};
 use crate::{
     clock::Timestamp,
     identity::{CallerValue, Identity, ResolvedCaller},
-    limit::{
-        Charge, DecidedBy, Decision, Key, Outcome, Outcomes, Quota, Receipt, Retry, Standing,
-        Verdict,
-    },
+    limit::{Charge, DecidedBy, Decision, Key, Outcome, Outcomes, Quota, Retry, Standing, Verdict},
     response::{Denial, Rejection},
-    store::{Unsettled, UnsettledUnits},
+    store::{GrantedLease, Unsettled, UnsettledUnits},
 };
 
-pub(super) use self::settle::{Answer, adjustment, cost_in};
+pub(super) use self::settle::{ResponseFacts, adjustment, cost_in};
 
 /// The charges of a request and their outcomes.
 pub(super) struct Tally<'p> {
-    asked: Asked<'p>,
+    plan: ChargePlan<'p>,
     outcomes: Outcomes,
-    /// Whether the response may still put right what was charged.
+    /// Whether the response may still correct what was charged.
     is_open: bool,
-    /// When it was decided, by the store's clock.
+    /// When the store decided, by its own clock.
     decided: Timestamp,
-    /// When that was asked for, by this process' clock.
+    /// When the store was called, by this process' clock.
     begun: Timestamp,
-    /// What its response may give back, of limits that count only some responses.
+    /// Units that the response may give back, of limits that count only some responses.
     unsettled: SmallVec<[UnsettledUnits; 1]>,
 }
 
-/// How soon a caller may come back who is denied only because of units that may be given back.
+/// How soon a caller may come back that is denied only because of units that may be given back.
 const UNSETTLED_RETRY: Duration = Duration::from_secs(1);
 
 /// One charge and its outcome.
 #[derive(Clone, Copy)]
-pub(super) struct Item<'t, 'p> {
-    pub(super) asked: &'t AskedLimit<'p>,
+pub(super) struct DecidedCharge<'t, 'p> {
+    pub(super) planned: &'t PlannedLimit<'p>,
     pub(super) charge: &'t Charge<'p>,
     pub(super) outcome: &'t Outcome,
 }
 
-impl<'t> Item<'t, '_> {
+impl<'t> DecidedCharge<'t, '_> {
     /// How the limit stands.
     pub(super) fn standing(&self) -> &'t Standing {
         &self.outcome.standing
@@ -53,15 +50,15 @@ impl<'t> Item<'t, '_> {
 }
 
 impl<'p> Tally<'p> {
-    /// What the store decided about what was asked for at `now`.
+    /// What the store decided about charges that were requested at `now`.
     pub(super) fn charged(
-        asked: Asked<'p>,
+        plan: ChargePlan<'p>,
         decision: Decision,
         now: Timestamp,
         unsettled: &Arc<Unsettled>,
     ) -> Self {
         let is_open = decision.verdict == Verdict::Allow;
-        let mut tally = Tally { is_open, ..Tally::peeked(asked, decision, now) };
+        let mut tally = Tally { is_open, ..Tally::peeked(plan, decision, now) };
         match is_open {
             true => tally.hold_unsettled(unsettled),
             false => tally.hasten_retries(unsettled),
@@ -71,19 +68,19 @@ impl<'p> Tally<'p> {
 
     /// Marks what was taken as unsettled where only some responses count.
     fn hold_unsettled(&mut self, unsettled: &Arc<Unsettled>) {
-        let is_due = |item: &Item<'_, 'p>| {
-            item.asked.limit.count_when.is_some() && item.outcome.receipt.is_some()
+        let is_due = |own: &DecidedCharge<'_, 'p>| {
+            own.planned.limit.count_when.is_some() && own.outcome.receipt.is_some()
         };
-        let units = |item: Item<'_, 'p>| unsettled.hold(item.charge.key, item.charge.cost);
-        self.unsettled = self.items().filter(is_due).map(units).collect();
+        let units = |own: DecidedCharge<'_, 'p>| unsettled.hold(own.charge.key, own.charge.cost);
+        self.unsettled = self.charges().filter(is_due).map(units).collect();
     }
 
     /// Shortens the wait for limits that deny only because of units that may be given back.
     fn hasten_retries(&mut self, unsettled: &Unsettled) {
         let soon = self.decided + UNSETTLED_RETRY;
-        let asked = self.asked.limits.iter().zip(&self.asked.charges);
-        for ((asked, charge), outcome) in asked.zip(&mut self.outcomes) {
-            if asked.limit.count_when.is_none() || outcome.fits() {
+        let planned = self.plan.limits.iter().zip(&self.plan.charges);
+        for ((planned, charge), outcome) in planned.zip(&mut self.outcomes) {
+            if planned.limit.count_when.is_none() || outcome.fits() {
                 continue;
             }
             let standing = &mut outcome.standing;
@@ -94,19 +91,19 @@ impl<'p> Tally<'p> {
         }
     }
 
-    /// How what is asked for at `now` stands.
-    pub(super) fn peeked(asked: Asked<'p>, decision: Decision, now: Timestamp) -> Self {
+    /// How the limits of these charges stand, by a query at `now`. Nothing was taken.
+    pub(super) fn peeked(plan: ChargePlan<'p>, decision: Decision, now: Timestamp) -> Self {
         let Decision { outcomes, now: decided, .. } = decision;
         let unsettled = SmallVec::new();
-        Tally { asked, outcomes, is_open: false, decided, begun: now, unsettled }
+        Tally { plan, outcomes, is_open: false, decided, begun: now, unsettled }
     }
 
-    /// What time the store has when it is `now` for this process.
+    /// The time of the store's clock when this process' clock has `now`.
     pub(super) fn store_time(&self, now: Timestamp) -> Timestamp {
         self.decided + now.saturating_since(self.begun)
     }
 
-    /// Whether the store left it to this process, or to nobody, to decide about a limit.
+    /// What decided instead of the store: this process, or nothing. None: the store decided all.
     pub(super) fn fallback(&self) -> Option<DecidedBy> {
         let mut deciders = self.outcomes.iter().map(|outcome| outcome.decided_by);
         let is_local = deciders.clone().any(|decider| decider == DecidedBy::Local);
@@ -118,49 +115,53 @@ impl<'p> Tally<'p> {
         }
     }
 
-    /// All charges about which anything is known, in order, but for those that bound refunds.
-    pub(super) fn items(&self) -> impl Iterator<Item = Item<'_, 'p>> {
-        let is_known = |item: &Item<'_, '_>| item.outcome.decided_by != DecidedBy::Nobody;
-        self.all().filter(is_known).filter(|item| item.asked.role != Role::Refund)
+    /// All charges that were decided, in order, without those on bounds of refunds.
+    pub(super) fn charges(&self) -> impl Iterator<Item = DecidedCharge<'_, 'p>> {
+        let is_decided = |own: &DecidedCharge<'_, '_>| own.outcome.decided_by != DecidedBy::Nobody;
+        self.all().filter(is_decided).filter(|own| own.planned.role != ChargeRole::Refund)
     }
 
-    fn all(&self) -> impl Iterator<Item = Item<'_, 'p>> {
-        let asked = self.asked.limits.iter().zip(&self.asked.charges);
-        let items = asked.zip(&self.outcomes);
-        items.map(|((asked, charge), outcome)| Item { asked, charge, outcome })
+    fn all(&self) -> impl Iterator<Item = DecidedCharge<'_, 'p>> {
+        let planned = self.plan.limits.iter().zip(&self.plan.charges);
+        planned.zip(&self.outcomes).map(|((planned, charge), outcome)| DecidedCharge {
+            planned,
+            charge,
+            outcome,
+        })
     }
 
-    /// The limits that are more than counted, those among them about which nobody decides.
-    pub(super) fn asked_for(&self) -> impl Iterator<Item = Item<'_, 'p>> {
-        self.all().filter(|item| matches!(item.asked.role, Role::Primary | Role::Secondary))
+    /// The charges on enforced limits, also those that neither the store nor this process decided.
+    pub(super) fn enforced_or_undecided(&self) -> impl Iterator<Item = DecidedCharge<'_, 'p>> {
+        self.all().filter(|own| own.planned.role.is_enforced())
     }
 
-    /// Units that the request has cost one of them in the end: none if it was denied, or if that one
-    /// only counts and had no room.
-    pub(super) fn cost_of(&self, item: &Item<'_, 'p>) -> u32 {
-        if self.is_open && item.outcome.fits() { item.charge.cost } else { 0 }
+    /// Units that the request has cost one of its limits in the end: none if it was denied, or if that
+    /// limit only counts and had no room.
+    pub(super) fn cost_of(&self, own: &DecidedCharge<'_, 'p>) -> u32 {
+        if self.is_open && own.outcome.fits() { own.charge.cost } else { 0 }
     }
 
-    /// The charges that are more than counted.
-    pub(super) fn enforced(&self) -> impl Iterator<Item = Item<'_, 'p>> {
-        self.items().filter(|item| matches!(item.asked.role, Role::Primary | Role::Secondary))
+    /// The charges on enforced limits.
+    pub(super) fn enforced(&self) -> impl Iterator<Item = DecidedCharge<'_, 'p>> {
+        self.charges().filter(|own| own.planned.role.is_enforced())
     }
 
-    /// The charges that would have denied the request, were they enforced.
-    pub(super) fn would_deny(&self) -> impl Iterator<Item = Item<'_, 'p>> {
-        let is_observed = |item: &Item<'_, 'p>| {
-            matches!(item.asked.role, Role::Shadow | Role::Candidate) && !item.outcome.fits()
+    /// The charges that would have denied the request if their limits were enforced.
+    pub(super) fn would_deny(&self) -> impl Iterator<Item = DecidedCharge<'_, 'p>> {
+        let is_observed = |own: &DecidedCharge<'_, 'p>| {
+            matches!(own.planned.role, ChargeRole::Shadow | ChargeRole::Candidate)
+                && !own.outcome.fits()
         };
-        self.items().filter(is_observed)
+        self.charges().filter(is_observed)
     }
 
-    /// What [`Tally::would_deny`] holds, in words: `core, search;candidate`. None: nothing.
+    /// The limits of [`Tally::would_deny`] by name: `core, search;candidate`. None: there are none.
     pub(super) fn would_deny_names(&self) -> Option<String> {
         let mut names: Vec<String> = Vec::new();
-        for item in self.would_deny() {
-            let name = &item.asked.limit.name;
-            let name = match item.asked.role {
-                Role::Candidate => format!("{name};candidate"),
+        for own in self.would_deny() {
+            let name = &own.planned.limit.name;
+            let name = match own.planned.role {
+                ChargeRole::Candidate => format!("{name};candidate"),
                 _ => name.to_string(),
             };
             if !names.contains(&name) {
@@ -170,7 +171,7 @@ impl<'p> Tally<'p> {
         (!names.is_empty()).then(|| names.join(", "))
     }
 
-    /// Until when asking again is in vain, if the request was denied.
+    /// Until when the request stays denied, if it was denied.
     pub(super) fn denied_until(&self) -> Option<Timestamp> {
         match self.denied_by()?.standing().retry {
             Retry::At(until) => Some(until),
@@ -178,19 +179,21 @@ impl<'p> Tally<'p> {
         }
     }
 
-    /// The charge that denied the request; of several, the one that will do so longest: what the
-    /// client is told of it agrees with when it is asked to come back.
-    fn denied_by(&self) -> Option<Item<'_, 'p>> {
-        let denying = self.enforced().filter(|item| !item.outcome.fits());
-        denying.reduce(|longest, item| {
-            if item.standing().retry > longest.standing().retry { item } else { longest }
-        })
+    /// The charge that denied the request; of several, the one with the longest wait, so that the
+    /// limit headers agree with `Retry-After`.
+    fn denied_by(&self) -> Option<DecidedCharge<'_, 'p>> {
+        let denying = self.enforced().filter(|own| !own.outcome.fits());
+        denying.reduce(
+            |longest, own| {
+                if own.standing().retry > longest.standing().retry { own } else { longest }
+            },
+        )
     }
 
-    /// What denied the request, by what it is called where each window has a name.
+    /// The names of the windows that denied the request.
     pub(super) fn violated(&self) -> impl Iterator<Item = &'p str> {
-        let denying = self.enforced().filter(|item| !item.outcome.fits());
-        denying.map(|item| &*item.asked.allowance.name)
+        let denying = self.enforced().filter(|own| !own.outcome.fits());
+        denying.map(|own| &*own.planned.allowance.name)
     }
 
     /// Whole seconds after which a denied client should come back, at least one; none if it was not
@@ -212,36 +215,46 @@ impl<'p> Tally<'p> {
         now: Timestamp,
         jitter: Duration,
     ) -> Option<Rejection> {
-        let item = self.denied_by()?;
+        let own = self.denied_by()?;
         let denial = Denial {
-            who: who(identity),
-            limit: item.asked.limit.resource.clone(),
-            retry_after: self.retry_after(now, spread(item.charge.key, now, jitter)),
+            who: caller_name(identity),
+            limit: own.planned.limit.resource.clone(),
+            retry_after: self.retry_after(now, spread(own.charge.key, now, jitter)),
         };
-        Some(match (item.asked.role, item.charge.quota) {
-            (_, Quota::Concurrency(_)) | (Role::Secondary, _) => Rejection::Secondary(denial),
-            _ => Rejection::Primary(denial),
+        let is_secondary =
+            own.planned.role == ChargeRole::Secondary || own.charge.quota.holds_leases();
+        Some(match is_secondary {
+            true => Rejection::Secondary(denial),
+            false => Rejection::Primary(denial),
         })
     }
 
-    /// The one that clients are told about: the one that denied, else the longest window of the
-    /// primary limit.
-    pub(super) fn told(&self) -> Option<Item<'_, 'p>> {
-        let primary = || self.items().filter(|item| item.asked.role == Role::Primary).last();
+    /// The charge that the limit headers are about: the one that denied the request, else that of the
+    /// longest window of the primary limit.
+    pub(super) fn reported(&self) -> Option<DecidedCharge<'_, 'p>> {
+        let primary =
+            || self.charges().filter(|own| own.planned.role == ChargeRole::Primary).last();
         self.denied_by().or_else(primary)
     }
 
-    /// What was granted until the response ends, and how long that is good.
-    pub(super) fn granted(&self) -> impl Iterator<Item = (Item<'_, 'p>, Receipt, Duration)> {
-        self.items().filter_map(|item| match item.charge.quota {
-            Quota::Concurrency(algorithm) => Some((item, item.outcome.receipt?, algorithm.lease)),
-            _ => None,
+    /// The leases that were granted until the response ends.
+    pub(super) fn granted(&self) -> impl Iterator<Item = GrantedLease<'_>> {
+        self.charges().filter_map(|DecidedCharge { charge, outcome, .. }| match charge.quota {
+            Quota::Concurrency(algorithm) => {
+                let receipt = outcome.receipt?;
+                Some(GrantedLease { charge, outcome, receipt, duration: algorithm.lease })
+            }
+            Quota::FixedWindow(_)
+            | Quota::SlidingWindow(_)
+            | Quota::SlidingLog(_)
+            | Quota::TokenBucket(_)
+            | Quota::Gcra(_) => None,
         })
     }
 }
 
-/// How a denial calls the caller.
-fn who(identity: &Identity<'_>) -> String {
+/// How a denial names the caller.
+fn caller_name(identity: &Identity<'_>) -> String {
     match &identity.caller {
         Some(ResolvedCaller {
             kind,

@@ -1,56 +1,53 @@
-//! Claims that are there and cannot be counted by: lists of several, objects, what is empty.
+//! Claims whose value no limit can count by: lists of several values, objects, empty values.
 //!
-//! To a limit such a claim is missing. Whoever has written the policy may not know that tokens have
-//! it in that form, so the log says so: what it is, and never what is in it.
+//! To a limit such a claim is missing. The author of the policy may not know that tokens have it in
+//! that form, so the log names the form, and never the value.
 
 use serde_json::Value;
 
-use super::{charges::Charges, keys::counted_claim};
+use super::{charge_context::ChargeContext, keys::counted_claim};
 use crate::{
     identity::Identity,
     policy::{KeyPart, Limit, OnMissing},
 };
 
 /// Warns about a claim that keeps `limit` from counting a request: once in a while in the whole
-/// process, for every request may have one.
+/// process, since every request may have one.
 pub(super) fn warn_of_unfit_claim(
-    charges: &Charges<'_, '_>,
+    context: &ChargeContext<'_, '_>,
     limit: &Limit,
     identity: &Identity<'_>,
 ) {
-    let warnings = &charges.identifier.unfit_claims;
-    if !warnings.is_due(charges.now) {
+    let warnings = &context.identifier.unfit_claims;
+    if !warnings.is_due(context.now) {
         return;
     }
     let mut claims = limit.per.parts.iter().filter_map(|part| match part {
         KeyPart::Claim(name) => Some((name, unfit_claim(identity, name)?)),
         _ => None,
     });
-    let Some((name, form)) = claims.next().filter(|_| warnings.take(charges.now)) else { return };
-    let (policy, on_missing) = (
-        &charges.policy.name,
-        match limit.per.on_missing {
-            OnMissing::Skip => "skip",
-            OnMissing::Deny => "deny",
-        },
-    );
+    let Some((name, form)) = claims.next().filter(|_| warnings.take(context.now)) else { return };
+    let on_missing = match limit.per.on_missing {
+        OnMissing::Skip => "skip",
+        OnMissing::Deny => "deny",
+    };
     tracing::warn!(
-        %policy,
+        policy = %context.policy.name,
         limit = %limit.name,
         claim = %name,
         %form,
         %on_missing,
-        "a claim that a limit counts by has no single value, and is taken for missing"
+        "a claim that a limit counts by has no single value, and counts as missing"
     );
 }
 
-/// What a claim of the verified token is, if nothing can be counted by it.
+/// The form of a claim of the verified token, if no limit can count by it.
 pub(super) fn unfit_claim(identity: &Identity<'_>, name: &str) -> Option<String> {
     let known = identity.token.as_ref()?;
     form_of(known.token.claims.lookup(name)?)
 }
 
-/// What a value is that nothing can be counted by, without what is in it.
+/// The form of a value that no limit can count by.
 fn form_of(value: &Value) -> Option<String> {
     let counted = counted_claim(value);
     let form = match counted {
@@ -74,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn form_of_a_claim_tells_nothing_of_its_value() {
+    fn form_of_a_claim_reveals_nothing_of_its_value() {
         for (value, form) in [
             (json!("octo"), None),
             (json!(["octo"]), None),

@@ -1,6 +1,6 @@
 //! Requests to switch to another protocol (RFC 9110 section 7.8): which of them are passed on.
 //!
-//! All others go on as ordinary requests, without the field: nobody has to grant an upgrade.
+//! All others go on as ordinary requests, without the field: no server has to grant an upgrade.
 
 use http::{HeaderMap, HeaderValue, Method, Version, header, request::Parts};
 
@@ -9,11 +9,11 @@ use crate::policy::Route;
 
 static UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
 
-/// The protocol that a request asks to switch to, the first that its route lets it.
+/// The protocol that a request asks to switch to: the first of its list that the route passes on.
 ///
-/// Only a GET without a body asks for anything: what follows any other head is read in one way by who
-/// sees an upgrade in it and in another by who does not.
-pub(super) fn asked(request: &Parts, route: &Route) -> Option<HeaderValue> {
+/// Only a GET without a body counts: what follows any other head would be read in one way by a server
+/// that sees an upgrade in it and in another way by one that does not.
+pub(super) fn requested(request: &Parts, route: &Route) -> Option<HeaderValue> {
     let headers = &request.headers;
     let mut protocols = headers.get_all(header::UPGRADE).iter().peekable();
     protocols.peek()?;
@@ -38,8 +38,7 @@ pub(super) fn asked(request: &Parts, route: &Route) -> Option<HeaderValue> {
         .and_then(|protocol| HeaderValue::from_bytes(protocol).ok())
 }
 
-/// Names a protocol to switch to, in the head of a message that has none of the connection's own
-/// fields.
+/// Names a protocol to switch to, in the head of a message whose connection fields were removed.
 pub(super) fn name(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(header::CONNECTION, UPGRADE.clone());
     headers.insert(header::UPGRADE, protocol);

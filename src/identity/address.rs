@@ -1,7 +1,7 @@
-//! Who the client is on the network: the peer, or whom trusted proxies say it is.
+//! The address of a client: that of the peer, or the one that trusted proxies report.
 //!
-//! The one thing to know: the chain is walked from the right. Only its right end was written by
-//! somebody we trust; a client can put whatever it likes on the left.
+//! The one thing to know: the chain of addresses is read from the right. Only its right end was
+//! written by a trusted proxy; a client can write anything on the left.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use http::{
 };
 use ipnet::IpNet;
 
-/// How many entries of a chain are looked at; whoever has more proxies than that ends here.
+/// How many entries of a chain are read. A longer chain is cut here.
 const MAX_HOPS: usize = 64;
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -19,11 +19,11 @@ static RFC_7239: HeaderName = FORWARDED;
 
 /// The field that the trusted proxies write.
 ///
-/// There is one, and the other is never read: a proxy that sets the one may well pass on the other
-/// as a client sent it, so taking whichever is present would let clients name their own address.
+/// Only one field is read: a proxy that sets one may pass on the other as the client sent it, so
+/// reading whichever is present would let clients choose their own address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForwardedField {
-    /// `X-Forwarded-For`, the custom that nearly every proxy follows.
+    /// `X-Forwarded-For`, which nearly every proxy writes.
     #[default]
     XForwardedFor,
     /// `Forwarded` (RFC 7239).
@@ -31,7 +31,7 @@ pub enum ForwardedField {
 }
 
 impl ForwardedField {
-    /// Its name.
+    /// The name of the field.
     pub fn name(self) -> &'static HeaderName {
         match self {
             ForwardedField::XForwardedFor => &X_FORWARDED_FOR,
@@ -40,7 +40,8 @@ impl ForwardedField {
     }
 }
 
-/// The networks whose word about the client is taken. The default trusts nobody.
+/// The networks of proxies that are trusted to report the client's address. By default there are
+/// none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
     networks: Box<[IpNet]>,
@@ -58,7 +59,7 @@ impl TrustedProxies {
         self.field
     }
 
-    /// Whether nobody is trusted.
+    /// Whether no proxy is trusted.
     pub fn is_empty(&self) -> bool {
         self.networks.is_empty()
     }
@@ -70,19 +71,19 @@ impl TrustedProxies {
     }
 }
 
-/// The one spelling of an address: IPv4 that came mapped into IPv6 (`::ffff:a.b.c.d`, as a socket
-/// that listens on both reports it) is IPv4. Other embeddings, such as NAT64, stay IPv6: anybody
-/// may send from those prefixes.
+/// The canonical form of an address: IPv4 mapped into IPv6 (`::ffff:a.b.c.d`, as a dual-stack
+/// socket reports it) becomes IPv4. Other embeddings, such as NAT64, stay IPv6, since any host may
+/// send from those prefixes.
 pub fn canonical(ip: IpAddr) -> IpAddr {
     ip.to_canonical()
 }
 
 /// The client's address: the peer's, unless the peer is a trusted proxy.
 ///
-/// Then it is the rightmost address of the chain that is not itself a trusted proxy. An entry that
-/// is no address ends the walk, for it is not known what stood behind it: the client is the hop
-/// that wrote it. If all are trusted, the leftmost is the client. What this returns is never
-/// unspecified unless the peer is, so it is always fit to be a key.
+/// Then it is the rightmost address of the chain that is not a trusted proxy. An entry that is not
+/// an address ends the chain, since the entries before it cannot be trusted: the client is then the
+/// hop that wrote it. If all are trusted, the leftmost is the client. The result is never the
+/// unspecified address unless the peer's is, so it can always be a limit's key.
 pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &TrustedProxies) -> IpAddr {
     match trusted.contains(peer) {
         true => address_behind(peer, headers, trusted),
@@ -90,7 +91,7 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &TrustedProxie
     }
 }
 
-/// The client's address behind a peer that is a trusted proxy for whatever reason.
+/// The client's address behind a peer that is known to be a trusted proxy.
 pub fn address_behind(peer: IpAddr, headers: &HeaderMap, trusted: &TrustedProxies) -> IpAddr {
     let peer = canonical(peer);
     match trusted.field {
@@ -105,7 +106,7 @@ pub fn address_behind(peer: IpAddr, headers: &HeaderMap, trusted: &TrustedProxie
     }
 }
 
-/// How many bits of an address are one client.
+/// The lengths of the address prefixes that count as one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefixes {
     /// Of an IPv4 address, up to 32.
@@ -115,13 +116,14 @@ pub struct Prefixes {
 }
 
 impl Default for Prefixes {
-    /// All of an IPv4 address; the network of one customer of IPv6.
+    /// A whole IPv4 address; for IPv6 the network that one customer gets.
     fn default() -> Self {
         Prefixes { ipv4: 32, ipv6: 64 }
     }
 }
 
-/// The part of an address that is one client; all of it, if that is more than there is.
+/// The prefix of an address that counts as one client; the whole address if the length is too
+/// large.
 pub(super) fn prefix(ip: IpAddr, prefixes: Prefixes) -> IpNet {
     let ip = canonical(ip);
     let length = match ip {
@@ -131,17 +133,17 @@ pub(super) fn prefix(ip: IpAddr, prefixes: Prefixes) -> IpNet {
     IpNet::new(ip, length).unwrap_or_else(|_| IpNet::from(ip)).trunc()
 }
 
-/// Reads a mapped network (`::ffff:10.0.0.0/104`) as the IPv4 network that it is, since addresses
-/// are compared in canonical form.
+/// The IPv4 network for one that is mapped into IPv6 (`::ffff:10.0.0.0/104`), since addresses are
+/// compared in canonical form.
 pub fn canonical_network(network: IpNet) -> IpNet {
-    let (ip, length) = (network.addr().to_canonical(), network.prefix_len());
-    match (network, ip, length.checked_sub(96)) {
+    let ip = network.addr().to_canonical();
+    match (network, ip, network.prefix_len().checked_sub(96)) {
         (IpNet::V6(_), IpAddr::V4(_), Some(length)) => IpNet::new(ip, length).unwrap_or(network),
         _ => network,
     }
 }
 
-/// Goes from the peer towards the client as long as the next hop can be trusted.
+/// Follows the chain from the peer towards the client while the hops are trusted.
 fn walk(
     peer: IpAddr,
     entries: impl Iterator<Item = Option<IpAddr>>,
@@ -158,12 +160,13 @@ fn walk(
     client
 }
 
-/// The entries of an `X-Forwarded-For` line from the right, `None` for what is no address.
+/// The entries of an `X-Forwarded-For` line from the right; `None` for an entry that is not an
+/// address.
 fn x_forwarded_for(line: &HeaderValue) -> impl Iterator<Item = Option<IpAddr>> {
     line.as_bytes().rsplit(|byte| *byte == b',').map(node_address)
 }
 
-/// The entries of a `Forwarded` line from the right, `None` for what names no address.
+/// The entries of a `Forwarded` line from the right; `None` for an entry without an address.
 fn forwarded(line: &HeaderValue) -> impl Iterator<Item = Option<IpAddr>> {
     let mut rest = Some(line.as_bytes());
     std::iter::from_fn(move || {
@@ -173,11 +176,11 @@ fn forwarded(line: &HeaderValue) -> impl Iterator<Item = Option<IpAddr>> {
     })
 }
 
-/// Cuts the last element off a `Forwarded` line: at a comma outside quotes.
+/// Splits the last element off a `Forwarded` line, at a comma outside quotes.
 ///
-/// Quotes are followed from the right as well. From the left, a client could open a quote that
-/// swallows what the proxies append behind it. A quote within a quoted string is told from the one
-/// that opens it by the odd number of backslashes before it.
+/// Quotes are matched from the right too. Matched from the left, a quote that a client opens would
+/// swallow the elements that proxies append. An odd number of backslashes before a quote means that
+/// it is escaped inside a quoted string, and does not open one.
 fn cut_last_element(line: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let mut quoted = false;
     for (at, byte) in line.iter().enumerate().rev() {
@@ -196,8 +199,8 @@ fn ends_in_escape(text: &[u8]) -> bool {
     text.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// The address in the `for` parameter of one element; none if it is missing or repeated, or if the
-/// element is malformed.
+/// The address in the `for` parameter of one element. None: the parameter is missing or repeated,
+/// or the element is malformed.
 fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     let mut node = None;
     let mut rest = element.trim_ascii();
@@ -218,7 +221,7 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     node_address(unescape(node?, &mut unescaped)?)
 }
 
-/// Splits a parameter's value, without its quotes, from what follows it.
+/// Splits a parameter's value, without its quotes, from the text after it.
 fn cut_value(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let [b'"', text @ ..] = text else {
         let end = text.iter().position(|byte| *byte == b';').unwrap_or(text.len());
@@ -234,11 +237,11 @@ fn cut_value(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((value, after.get(1..)?))
 }
 
-/// More than the longest address in brackets with a port.
+/// Longer than the longest address in brackets with a port.
 const MAX_NODE: usize = 64;
 
-/// Takes the backslashes out of a quoted string, in place of an allocation: what does not fit is
-/// no address.
+/// Removes the backslashes of a quoted string. Writes to a buffer to avoid an allocation; a value
+/// that does not fit is not an address.
 fn unescape<'b>(value: &[u8], buffer: &'b mut [u8; MAX_NODE]) -> Option<&'b [u8]> {
     let mut length = 0;
     let mut bytes = value.iter();
@@ -250,7 +253,7 @@ fn unescape<'b>(value: &[u8], buffer: &'b mut [u8; MAX_NODE]) -> Option<&'b [u8]
     buffer.get(..length)
 }
 
-/// Reads `ip`, `ipv4:port`, `[ipv6]` or `[ipv6]:port`. An unspecified address is none.
+/// Reads `ip`, `ipv4:port`, `[ipv6]` or `[ipv6]:port`. The unspecified address is refused.
 fn node_address(node: &[u8]) -> Option<IpAddr> {
     let node = str::from_utf8(node.trim_ascii()).ok()?;
     let (ip, port) = if let Ok(ip) = node.parse() {
@@ -266,7 +269,7 @@ fn node_address(node: &[u8]) -> Option<IpAddr> {
     (is_port(port) && !ip.is_unspecified()).then_some(ip)
 }
 
-/// Whether `suffix` is empty, `:` and a port, or `:` and an obfuscated one (RFC 7239, section 6).
+/// Whether `suffix` is empty, `:` and a port, or `:` and an obfuscated port (RFC 7239 section 6).
 fn is_port(suffix: &str) -> bool {
     let Some(port) = suffix.strip_prefix(':') else { return suffix.is_empty() };
     match port.strip_prefix('_') {

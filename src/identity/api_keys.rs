@@ -1,7 +1,7 @@
-//! API keys: callers that are known by a secret of their own instead of a token.
+//! API keys: callers that authenticate with a secret of their own instead of a token.
 //!
-//! A client shows `<id>.<secret>`. The id is public and finds the key; of the secret there is only
-//! a salted digest, so that a file of keys that leaks lets nobody in.
+//! A client sends `<id>.<secret>`. The id is public and finds the key. The file of keys has only a
+//! salted digest of the secret, so a leaked file grants no access.
 
 mod digest;
 mod file;
@@ -23,30 +23,32 @@ use crate::{clock::Timestamp, yaml::Problem};
 
 /// How long an id may be.
 const MAX_ID_BYTES: usize = 64;
-/// How short a secret may be: a digest as fast as ours is no help to a secret that can be guessed.
+/// How short a secret may be. The digest is fast, so it does not protect a secret that can be
+/// guessed.
 const MIN_SECRET_BYTES: usize = 16;
 /// How long a secret may be.
 const MAX_SECRET_BYTES: usize = 256;
 
-/// All keys of a file.
+/// All API keys of a file.
 pub struct ApiKeys(HashMap<Box<str>, ApiKey>);
 
-/// A key that is known, whether or not it is still good.
+/// A key of the file, valid or not.
 #[derive(Clone, Debug)]
 pub struct ApiKey {
-    /// What finds it; public.
+    /// Finds the key; public.
     pub id: Box<str>,
-    /// What is known of who holds it, in the form of a token's claims: `id`, and if the file has
-    /// them, `owner`, `tier`, `scope` (separated by spaces) and fields of the user's own.
+    /// The fields of the key in the form of a token's claims: `id`, and if the file has them,
+    /// `owner`, `tier`, `scope` (separated by spaces) and custom fields.
     pub claims: Claims,
-    /// From this instant on it is refused.
+    /// The instant from which it is refused.
     pub expires: Option<Timestamp>,
     is_revoked: bool,
     digest: SecretDigest,
 }
 
-/// Why a key is refused, for the log. A client must not be told [`Unknown`](Self::Unknown) from
-/// [`Wrong`](Self::Wrong): whether an id exists is not its business.
+/// Why a key is refused, for the log. A client gets the same response for
+/// [`Unknown`](Self::Unknown) and [`Wrong`](Self::Wrong), so that it cannot find out which ids
+/// exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ApiKeyError {
     /// Not `<id>.<secret>`.
@@ -55,13 +57,13 @@ pub enum ApiKeyError {
     /// An id that no key has.
     #[error("API key is unknown")]
     Unknown,
-    /// The id of a key, and another secret than its own.
+    /// The id of a key with a wrong secret.
     #[error("API key has the wrong secret")]
     Wrong,
-    /// A key that the file says is revoked.
+    /// A key that is revoked in the file.
     #[error("API key is revoked")]
     Revoked,
-    /// A key whose time is over.
+    /// A key that has expired.
     #[error("API key has expired")]
     Expired,
 }
@@ -72,18 +74,18 @@ impl ApiKeys {
         ApiKeys(HashMap::new())
     }
 
-    /// Reads a file of keys; `name` is how problems call it.
+    /// Reads a file of keys. `name` is the name of the file in problems.
     ///
     /// # Errors
-    /// Every problem, with its place.
+    /// All problems, with their locations.
     pub fn parse(name: &str, text: &str) -> Result<ApiKeys, Vec<Problem>> {
         file::parse(name, text).map(ApiKeys)
     }
 
-    /// The key that a client shows, if it is good.
+    /// The key that a client has sent, if it is valid.
     ///
-    /// An unknown id costs what a known one costs, and that a key is revoked or has expired learns
-    /// only who has its secret.
+    /// An unknown id takes as long as a known one. Only a client with the right secret gets to know
+    /// that a key is revoked or has expired.
     ///
     /// # Errors
     /// [`ApiKeyError`].
@@ -105,17 +107,17 @@ impl ApiKeys {
         Ok(key)
     }
 
-    /// The key with this id, good or not.
+    /// The key with this id, valid or not.
     pub fn get(&self, id: &str) -> Option<&ApiKey> {
         self.0.get(id)
     }
 
-    /// How many there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -127,12 +129,12 @@ impl fmt::Debug for ApiKeys {
     }
 }
 
-/// Whether this has the form of a key: no token of three parts has.
+/// Whether this has the form of an API key, which no JWT has.
 pub(super) fn is_like_a_key(presented: &[u8]) -> bool {
     split(presented).is_some()
 }
 
-/// The two parts of what a client shows. Neither holds a dot, so no key looks like a token.
+/// The id and the secret that a client has sent. Neither has a dot, so no API key looks like a JWT.
 fn split(presented: &[u8]) -> Option<(&str, &[u8])> {
     let dot = presented.iter().take(MAX_ID_BYTES + 1).position(|byte| *byte == b'.')?;
     let (id, secret) = (presented.get(..dot)?, presented.get(dot + 1..)?);
@@ -146,8 +148,8 @@ fn is_id(text: &str) -> bool {
     (1..=MAX_ID_BYTES).contains(&text.len()) && text.bytes().all(is_allowed)
 }
 
-/// Whether a key can have this secret: ours are base64url, but keys that are in use already may
-/// have any that fits into a header.
+/// Whether a key can have this secret. Secrets that `tollgate key` makes are base64url, but
+/// existing secrets may have any visible characters but the dot.
 fn is_secret(secret: &[u8]) -> bool {
     (MIN_SECRET_BYTES..=MAX_SECRET_BYTES).contains(&secret.len())
         && secret.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'.')

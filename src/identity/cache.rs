@@ -1,10 +1,9 @@
-//! Tokens that were verified lately, found again by a digest of the whole token.
+//! A cache of verified tokens, by a digest of the whole token.
 //!
-//! A signature check costs many times the rest of a request. What is kept is only what was found
-//! good, under SHA-256 of every byte of the token (a shorter or non-cryptographic hash would let
-//! one token pass for another), for the issuers that it was found good against. Times are checked
-//! anew on each hit, so a kept token lives no longer than it would without the cache. Bounded by
-//! the bytes that tokens take.
+//! A signature check costs many times the rest of a request. The digest is SHA-256, since a shorter
+//! or non-cryptographic hash would let one token pass for another, and it goes with the rules under
+//! which the token was verified. The times are checked again on each hit, so a cached token is
+//! valid no longer than without the cache. The cache is bounded by the bytes that its tokens take.
 
 use std::sync::Arc;
 
@@ -12,51 +11,54 @@ use aws_lc_rs::digest::{SHA256, digest};
 use quick_cache::{Weighter, sync::Cache};
 
 use super::{
-    Credential, CredentialKind, IdentityError, KnownToken, RulesId, TokenError,
-    jwt::MAX_TOKEN_BYTES,
+    credential::{Credential, CredentialKind},
+    error::IdentityError,
+    known_token::KnownToken,
+    rules::RulesId,
+    token_error::{MAX_TOKEN_BYTES, TokenError},
 };
 use crate::clock::Timestamp;
 
-/// Good tokens, and for a few seconds bad ones.
+/// Caches verified tokens, and for a few seconds rejected ones.
 pub struct TokenCache {
-    good: Cache<Digest, Entry, ByWeight>,
-    rejected: Cache<Digest, Rejected>,
+    verified: Cache<TokenCacheKey, Entry, ByWeight>,
+    rejected: Cache<TokenCacheKey, RejectedToken>,
 }
 
-/// A token's name in the cache: all of its bytes, and the rules that it was found good under.
+/// The key of a token in the cache: the digest of its bytes, and the rules that it is verified
+/// under.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Digest {
+pub struct TokenCacheKey {
     rules: RulesId,
-    /// What is shown as a key is no token, though it be the same text.
-    is_key: bool,
+    /// Distinguishes an API key from a token with the same text.
+    is_api_key: bool,
     token: [u8; 32],
 }
 
-/// What came of a token that is not good.
+/// Why a token was rejected.
 #[derive(Clone)]
-pub(super) struct Rejected {
-    /// Why.
+pub(super) struct RejectedToken {
     pub(super) error: IdentityError,
-    /// Of all keys that it might have been tried with.
+    /// The generation of the keys of all issuers.
     pub(super) generation: u64,
-    /// How long that holds.
+    /// When the rejection ends.
     pub(super) until: Timestamp,
 }
 
-/// Bad tokens that are known as such: few, for whoever makes them can make more than any cache holds.
+/// How many rejected tokens are cached: few, since a client can make up more than any cache holds.
 const MAX_REJECTED: usize = 4096;
 
-impl Digest {
-    /// The digest of a token under rules.
+impl TokenCacheKey {
+    /// The key of a credential under some rules.
     ///
     /// # Errors
-    /// [`TokenError::TooLong`], before any work is done on it.
+    /// [`TokenError::TooLong`], before the digest is computed.
     pub fn new(rules: RulesId, credential: &Credential<'_>) -> Result<Self, TokenError> {
         if credential.token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::TooLong);
         }
-        let is_key = credential.kind == CredentialKind::ApiKey;
-        let mut key = Digest { rules, is_key, token: [0; 32] };
+        let is_api_key = credential.kind == CredentialKind::ApiKey;
+        let mut key = TokenCacheKey { rules, is_api_key, token: [0; 32] };
         key.token.copy_from_slice(digest(&SHA256, &credential.token).as_ref());
         Ok(key)
     }
@@ -71,52 +73,51 @@ struct Entry {
 #[derive(Clone)]
 struct ByWeight;
 
-impl Weighter<Digest, Entry> for ByWeight {
-    fn weight(&self, _: &Digest, entry: &Entry) -> u64 {
+impl Weighter<TokenCacheKey, Entry> for ByWeight {
+    fn weight(&self, _: &TokenCacheKey, entry: &Entry) -> u64 {
         u64::from(entry.weight)
     }
 }
 
-/// Memory that a token's claims take, for each byte of their text: a parsed member costs more than
-/// that.
-const BYTES_A_BYTE: usize = 4;
+/// Memory that parsed claims take for each byte of their text, roughly.
+const MEMORY_PER_BYTE: usize = 4;
 
-/// Memory that an entry takes beside its claims.
+/// Memory that an entry takes besides its claims.
 const ENTRY_BYTES: usize = 256;
 
-/// A token of the usual size, for the cache's first estimate of how many there will be.
+/// The usual size of a token, from which the cache estimates its number of entries.
 const USUAL_TOKEN_BYTES: usize = 512;
 
 impl TokenCache {
-    /// A cache that keeps about `max_bytes` of tokens.
+    /// A cache for about `max_bytes` of tokens.
     pub fn new(max_bytes: u64) -> Self {
-        let usual = (ENTRY_BYTES + USUAL_TOKEN_BYTES * BYTES_A_BYTE) as u64;
+        let usual = (ENTRY_BYTES + USUAL_TOKEN_BYTES * MEMORY_PER_BYTE) as u64;
         let items = usize::try_from(max_bytes / usual).unwrap_or(usize::MAX).clamp(16, 1 << 20);
         TokenCache {
-            good: Cache::with_weighter(items, max_bytes, ByWeight),
+            verified: Cache::with_weighter(items, max_bytes, ByWeight),
             rejected: Cache::new(MAX_REJECTED),
         }
     }
 
-    /// A token that was good when it was remembered: whoever asks checks its times.
-    pub fn find(&self, digest: &Digest) -> Option<Arc<KnownToken>> {
-        self.good.get(digest).map(|entry| entry.token)
+    /// A token that was valid when it was inserted. The caller checks its times.
+    pub fn find(&self, digest: &TokenCacheKey) -> Option<Arc<KnownToken>> {
+        self.verified.get(digest).map(|entry| entry.token)
     }
 
-    /// Keeps a good token, in place of others if there is no room.
-    pub fn remember(&self, digest: Digest, token: &Arc<KnownToken>) {
-        let weight = ENTRY_BYTES.saturating_add(token.bytes.saturating_mul(BYTES_A_BYTE));
+    /// Inserts a verified token, in place of others if the cache is full.
+    pub fn insert(&self, digest: TokenCacheKey, token: &Arc<KnownToken>) {
+        let weight = ENTRY_BYTES.saturating_add(token.bytes.saturating_mul(MEMORY_PER_BYTE));
         let weight = u32::try_from(weight).unwrap_or(u32::MAX);
-        self.good.insert(digest, Entry { token: Arc::clone(token), weight });
+        self.verified.insert(digest, Entry { token: Arc::clone(token), weight });
     }
 
-    /// A token that was bad: whoever asks checks whether that still holds.
-    pub(super) fn find_rejected(&self, digest: &Digest) -> Option<Rejected> {
+    /// A token that was rejected. The caller checks whether the rejection still applies.
+    pub(super) fn find_rejected(&self, digest: &TokenCacheKey) -> Option<RejectedToken> {
         self.rejected.get(digest)
     }
 
-    /// Keeps what came of a bad token, in place of others if there is no room.
-    pub(super) fn reject(&self, digest: Digest, rejected: Rejected) {
+    /// Inserts a rejected token, in place of others if the cache is full.
+    pub(super) fn insert_rejected(&self, digest: TokenCacheKey, rejected: RejectedToken) {
         self.rejected.insert(digest, rejected);
     }
 }

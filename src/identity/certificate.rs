@@ -1,5 +1,4 @@
-//! A client's certificate, as far as it says who the client is. That it is good was found out in the
-//! TLS handshake.
+//! The names of a client in its certificate, which the TLS handshake has verified.
 
 use aws_lc_rs::digest;
 use x509_parser::{
@@ -10,21 +9,22 @@ use x509_parser::{
     x509::{AttributeTypeAndValue, X509Name},
 };
 
-use super::identifier::is_caller_text;
+use super::caller_text::is_caller_text;
 use crate::clock::Timestamp;
 
-/// What a verified certificate says of its owner.
+/// The names in a verified client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// Its subject, as RFC 4514 writes it: `CN=robot,O=Example`.
+    /// Its subject in the form of RFC 4514: `CN=robot,O=Example`.
     subject: Option<Box<str>>,
-    /// The first of its names that is a URI, or else a DNS name, or else an email address.
+    /// The first of its alternative names that is a URI, or else a DNS name, or else an email
+    /// address.
     alternative_name: Option<Box<str>>,
-    /// Stands for who has signed it.
+    /// SHA-256 of the name of the authority that signed it.
     issuer: [u8; 32],
 }
 
-/// What of a certificate names its owner.
+/// A name in a certificate by which callers can be identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateName {
     /// `client_certificate.subject`
@@ -34,8 +34,8 @@ pub enum CertificateName {
 }
 
 impl ClientCertificate {
-    /// Reads a certificate. None: it is none, or its time is over at `now`, which matters where a
-    /// session is resumed: what was checked then may have been good then.
+    /// Reads a certificate. None: it is malformed, or has expired at `now`. It may have expired
+    /// since the handshake that verified it, where a TLS session is resumed.
     pub fn read(der: &[u8], now: Timestamp) -> Option<ClientCertificate> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let expires = certificate.validity().not_after.timestamp();
@@ -53,7 +53,7 @@ impl ClientCertificate {
         })
     }
 
-    /// What it is called, if it has such a name that can be a caller's.
+    /// One of its names, if it has that and it can name a caller.
     pub fn name(&self, which: CertificateName) -> Option<&str> {
         let name = match which {
             CertificateName::Subject => &self.subject,
@@ -62,15 +62,16 @@ impl ClientCertificate {
         name.as_deref().filter(|name| is_caller_text(name))
     }
 
-    /// Stands for who has signed it: the same name by another authority is somebody else's.
+    /// Identifies the authority that signed it: with another authority, an equal name is another
+    /// caller.
     pub(super) fn issuer(&self) -> &[u8] {
         &self.issuer
     }
 }
 
 impl CertificateName {
-    /// What policies call it.
-    pub fn word(self) -> &'static str {
+    /// Its keyword in policies.
+    pub fn keyword(self) -> &'static str {
         match self {
             CertificateName::Subject => "subject",
             CertificateName::AlternativeName => "san",
@@ -91,8 +92,8 @@ fn alternative_name(certificate: &X509Certificate<'_>) -> Option<String> {
     uri.or_else(dns).or_else(email).map(str::to_owned)
 }
 
-/// The name as RFC 4514 writes it: the last part first, special characters escaped. None: it is
-/// empty, or has a value that is no text.
+/// A name in the form of RFC 4514: the last part first, special characters escaped. None: it is
+/// empty, or has a value that is not text.
 fn subject(name: &X509Name<'_>) -> Option<String> {
     let mut parts = Vec::new();
     for part in name.iter_rdn() {
@@ -106,7 +107,7 @@ fn subject(name: &X509Name<'_>) -> Option<String> {
 fn attribute(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
     let value = escape(attribute.as_str().ok()?);
     let oid = attribute.attr_type();
-    // The keywords of RFC 4514 section 3; all others are written as numbers.
+    // The keywords of RFC 4514 section 3; all other attributes are written by number.
     let keywords = [
         (oid_registry::OID_X509_COMMON_NAME, "CN"),
         (oid_registry::OID_X509_LOCALITY_NAME, "L"),
@@ -125,7 +126,7 @@ fn attribute(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
     })
 }
 
-/// A value in which nothing can be taken for the end of it (RFC 4514 section 2.4).
+/// A value with the characters escaped that could end it (RFC 4514 section 2.4).
 fn escape(value: &str) -> String {
     let mut escaped = String::with_capacity(value.len());
     let last = value.chars().count().saturating_sub(1);
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn subject_is_written_so_that_no_value_can_pass_for_another_part() {
+    fn no_value_in_a_subject_can_pass_for_another_part() {
         use DnType::{CommonName, OrganizationName};
         for (parts, expected) in [
             (&[][..], None),
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn first_uri_is_the_name_then_dns_then_email() {
+    fn alternative_name_is_a_uri_or_else_dns_or_else_email() {
         let names = |names: &[SanType]| {
             let certificate = read(|params| params.subject_alt_names = names.to_vec()).unwrap();
             certificate.name(CertificateName::AlternativeName).map(str::to_owned)
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn certificate_whose_time_is_over_names_nobody() {
+    fn expired_certificate_has_no_name() {
         assert!(read(|params| params.not_after = rcgen::date_time_ymd(2020, 1, 1)).is_none());
         assert!(ClientCertificate::read(b"no certificate", Timestamp::from_secs(0)).is_none());
     }

@@ -1,7 +1,7 @@
-//! The claims of a token, read from JSON in which nothing is ambiguous.
+//! The claims of a token, read from JSON without ambiguities.
 //!
-//! A parser that keeps the last of two `sub` members and one that keeps the first see two users in
-//! one token, so a repeated name is an error here, at every depth (RFC 7519 section 4).
+//! Of two `sub` members, some parsers keep the first and some the last, and so see different users
+//! in one token. So a repeated name is an error here, at every depth (RFC 7519 section 4).
 
 use std::fmt;
 
@@ -23,20 +23,20 @@ impl Claims {
         parse_object(json).map(Claims)
     }
 
-    /// The claim of exactly this name.
+    /// The claim with exactly this name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
     }
 
-    /// The claim at `path`: a member of that very name (`https://example.com/plan`), else the
-    /// member of a nested object (`realm.plan`, `https://example.com/app.plan`). Names may have dots
-    /// of their own; the shorter one is tried first.
+    /// The claim at `path`: the member with that name (`https://example.com/plan`), or else the
+    /// member of a nested object (`realm.plan`, `https://example.com/app.plan`). Names may contain
+    /// dots; the shortest first name is tried first.
     pub fn lookup(&self, path: &str) -> Option<&Value> {
         lookup(&self.0, path)
     }
 
-    /// The same, with what each path leads to under the name beside it, and nothing under that name
-    /// if it leads nowhere.
+    /// The same claims, with the value at each path under the name beside the path. A name whose
+    /// path has no value is removed.
     #[must_use]
     pub(super) fn renamed(mut self, names: &[(Box<str>, Box<str>)]) -> Claims {
         let found: Vec<Option<Value>> =
@@ -50,13 +50,13 @@ impl Claims {
         self
     }
 
-    /// Whether all of these scopes are granted: by `scope`, a text of words (RFC 8693 section 4.2)
-    /// or a list, or by `scp`, as some issuers call it.
+    /// Whether all of these scopes are granted by `scope`, a text with spaces between scopes (RFC
+    /// 8693 section 4.2) or a list; or by `scp`, as some issuers name it.
     pub fn grants<S: AsRef<str>>(&self, scopes: &[S]) -> bool {
         let granted = self.get("scope").or_else(|| self.get("scp"));
         let is_granted = |scope: &str| match granted {
-            Some(Value::String(words)) => words.split(' ').any(|word| word == scope),
-            Some(Value::Array(words)) => words.iter().any(|word| word == scope),
+            Some(Value::String(granted)) => granted.split(' ').any(|granted| granted == scope),
+            Some(Value::Array(granted)) => granted.iter().any(|granted| granted == scope),
             _ => false,
         };
         scopes.iter().all(|scope| is_granted(scope.as_ref()))
@@ -69,20 +69,20 @@ impl Claims {
 }
 
 impl From<Map<String, Value>> for Claims {
-    /// For claims that were never a token: policy tests and simulations.
+    /// For claims without a token: of API keys, introspection, policy tests and dry runs.
     fn from(members: Map<String, Value>) -> Claims {
         Claims(members)
     }
 }
 
 impl fmt::Debug for Claims {
-    /// Names no claim: who a user is does not belong in a log.
+    /// Shows no claim, since logs must not identify users.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Claims({} members)", self.0.len())
     }
 }
 
-/// No deeper than objects nest.
+/// Recurses no deeper than objects nest.
 fn lookup<'v>(object: &'v Map<String, Value>, path: &str) -> Option<&'v Value> {
     let below = || {
         path.match_indices('.').find_map(|(dot, _)| {
@@ -105,7 +105,7 @@ pub(super) fn parse_object(json: &[u8]) -> Result<Map<String, Value>, serde_json
     }
 }
 
-/// Reads one value that stands inside `depth` objects or arrays.
+/// Reads one value that is inside `depth` objects or arrays.
 struct Strict<'a> {
     depth: usize,
     members: &'a mut usize,
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_are_words_of_scope_or_else_of_scp() {
+    fn scopes_are_in_scope_or_else_in_scp() {
         for (claims, scopes, is_granted) in [
             (r#"{"scope":"read write"}"#, &["read"][..], true),
             (r#"{"scope":"read write"}"#, &["write", "read"], true),
@@ -285,7 +285,7 @@ mod tests {
             (r#"{"scope":["read","write"]}"#, &["write"], true),
             (r#"{"scp":"read"}"#, &["read"], true),
             (r#"{"scp":["read"]}"#, &["read"], true),
-            // The one that has a meaning of its own (RFC 8693) goes first.
+            // `scope`, which RFC 8693 defines, goes first.
             (r#"{"scope":"a","scp":"b"}"#, &["b"], false),
             (r#"{"scope":1}"#, &["1"], false),
             ("{}", &["read"], false),

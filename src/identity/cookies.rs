@@ -1,22 +1,22 @@
-//! Cookies of a request (RFC 6265 section 5.4), read as servers read them, which is less strictly than
-//! the RFC writes them: with spaces around the name, in quotes, with escapes.
+//! Cookies of a request (RFC 6265 section 5.4), read less strictly than the RFC defines them, as
+//! servers do: with spaces around the name, in quotes, with escapes.
 //!
-//! A request that two servers could read differently is found out here, so that nobody is counted by
-//! one reading and served by another.
+//! A cookie that two servers could read differently is ambiguous. It is reported, so that no client
+//! is counted by one reading and served by the upstream by another.
 
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// A cookie that servers may read in more than one way: it comes twice, or its value or the text
-/// around it is not what RFC 6265 section 4.1.1 lets cookies hold.
+/// A cookie that servers may read in more than one way: it occurs twice, or its value or the text
+/// around it has characters that RFC 6265 section 4.1.1 does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AmbiguousCookie;
 
-/// The one cookie with this name, without quotes. None: there is no such cookie.
+/// The value of the one cookie with this name, without quotes. None: there is no such cookie.
 ///
 /// # Errors
-/// [`AmbiguousCookie`], but for what its value holds: that is up to who reads it.
+/// [`AmbiguousCookie`], but not for the characters of the value, which the caller checks.
 pub(super) fn only_cookie<'h>(
     headers: &'h HeaderMap,
     name: &str,
@@ -34,19 +34,19 @@ pub(super) fn only_cookie<'h>(
     }
 }
 
-/// Whether some servers end a cookie there: at a comma (RFC 2109 section 4.4), or at white space.
+/// Whether some servers end a cookie at this byte: a comma (RFC 2109 section 4.4), or white space.
 fn ends_early(byte: &u8) -> bool {
     matches!(byte, b',' | b' ' | b'\t')
 }
 
-/// Values of the cookies with this name, without quotes. Names are compared in any case, as some
-/// servers do.
+/// The values of the cookies with this name, without quotes. The case of the name is ignored, as
+/// some servers do.
 fn cookie_values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h [u8]> {
     cookies(headers).filter_map(move |pair| value_of(pair, name))
 }
 
-/// The one value of a cookie, in a form that is the same for all spellings of it. None: there is no
-/// such cookie, or nothing in it.
+/// The value of a cookie in canonical form, the same for all its spellings. None: there is no such
+/// cookie, or it is empty.
 ///
 /// # Errors
 /// [`AmbiguousCookie`].
@@ -56,14 +56,14 @@ pub fn cookie_to_count<'h>(
 ) -> Result<Option<Cow<'h, [u8]>>, AmbiguousCookie> {
     let value = only_cookie(headers, name)?;
     let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
-    // A quote that is left, or an escape of quoted text, ends or changes the value for some.
+    // An unpaired quote, or an escape in quoted text, ends or changes the value for some servers.
     if value.iter().any(|byte| ends_early(byte) || matches!(byte, b'"' | b'\\')) {
         return Err(AmbiguousCookie);
     }
     Ok(Some(unescaped_cookie(value)))
 }
 
-/// Takes the cookies with this name out of a request.
+/// Removes the cookies with this name from a request.
 pub(super) fn strip_cookie(headers: &mut HeaderMap, name: &str) {
     if !cookies(headers).any(|pair| value_of(pair, name).is_some()) {
         return;
@@ -79,7 +79,7 @@ pub(super) fn strip_cookie(headers: &mut HeaderMap, name: &str) {
     }
 }
 
-/// All cookies of all fields: HTTP/2 splits the field (RFC 9113 section 8.2.3).
+/// All cookies of all `Cookie` fields: HTTP/2 splits the field (RFC 9113 section 8.2.3).
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     let fields = headers.get_all(header::COOKIE).iter();
     fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b';')).map(<[u8]>::trim_ascii)
@@ -96,8 +96,8 @@ fn value_of<'r>(pair: &'r [u8], name: &str) -> Option<&'r [u8]> {
     Some(unquoted.unwrap_or(value))
 }
 
-/// A value with its percent-escapes decoded, as many servers decode them. A plus sign is a space to
-/// some of those, so both count as one.
+/// A value with its percent-encoding decoded, as many servers do. Some of them decode a plus sign
+/// as a space, so both become a space.
 pub fn unescaped_cookie(value: &[u8]) -> Cow<'_, [u8]> {
     if !value.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Cow::Borrowed(value);
@@ -113,7 +113,7 @@ pub fn unescaped_cookie(value: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(decoded)
 }
 
-/// The byte of which these are the two hexadecimal digits, and what follows them.
+/// The byte that two hexadecimal digits encode, and the bytes that follow them.
 fn escaped_byte(digits: &[u8]) -> Option<(u8, &[u8])> {
     let (pair, after) = digits.split_at_checked(2)?;
     let text = std::str::from_utf8(pair).ok().filter(|_| pair.iter().all(u8::is_ascii_hexdigit))?;
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn all_spellings_of_a_cookie_are_one() {
+    fn all_spellings_of_a_cookie_have_one_value() {
         for fields in [
             &["session=abc"][..],
             &["a=b; session=abc; c=d"],
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_may_read_differently_is_ambiguous() {
+    fn cookie_that_servers_may_read_differently_is_ambiguous() {
         for fields in [
             &["session=abc; session=j"][..],
             &["session=abc", "session=abc"],

@@ -1,8 +1,8 @@
-//! Finding the one token of a request.
+//! Finds the one credential of a request.
 //!
-//! `Authorization`, by the schemes that the policy lists, and a header, a cookie or a query parameter if
-//! the policy names one, and the header of API keys. Two credentials are an error and not a choice: two
-//! readers could choose differently (RFC 6750 section 3.1).
+//! It may be in `Authorization`, by the schemes that the policy lists, in a header, cookie or query
+//! parameter that the policy names, or in the header of API keys. Two credentials are an error,
+//! since two servers could choose differently between them (RFC 6750 section 3.1).
 
 mod authorization;
 mod query;
@@ -13,21 +13,21 @@ use std::{borrow::Cow, fmt};
 
 use http::{HeaderMap, HeaderName, header};
 
-pub use self::authorization::{KNOWN_NAMES, Scheme};
-use self::authorization::{Shown, known_name, shown};
+pub use self::authorization::{KNOWN_SCHEME_NAMES, Scheme};
+use self::authorization::{SchemeCredential, known_name, read_scheme};
 use super::{
     api_keys::is_like_a_key,
     cookies::{only_cookie, strip_cookie},
 };
 
-/// Where tokens come from, and whether the upstream sees them.
+/// Where a request may carry a credential, and whether the upstream receives it.
 #[derive(Clone, Debug)]
 pub struct TokenSources {
-    /// By which schemes `Authorization` shows a token.
+    /// The schemes of `Authorization` that carry a token.
     pub schemes: Vec<Scheme>,
-    /// By which it shows an API key.
+    /// The schemes of `Authorization` that carry an API key.
     pub key_schemes: Vec<Scheme>,
-    /// A header beside `Authorization`.
+    /// A header besides `Authorization`.
     pub header: Option<HeaderName>,
     /// A cookie.
     pub cookie: Option<Box<str>>,
@@ -35,9 +35,9 @@ pub struct TokenSources {
     pub query: Option<Box<str>>,
     /// The header that carries API keys.
     pub api_key: Option<HeaderName>,
-    /// Whether a good token stays in the request that is forwarded.
+    /// Whether a valid token is forwarded to the upstream.
     pub forward: bool,
-    /// What becomes of an `Authorization` field that holds no token.
+    /// What is done with an `Authorization` field of another scheme.
     pub other_schemes: OtherSchemes,
 }
 
@@ -56,41 +56,41 @@ impl Default for TokenSources {
     }
 }
 
-/// What becomes of an `Authorization` field that holds nothing for this proxy, where it looks at
-/// credentials.
+/// What is done with an `Authorization` field that has no credential for this proxy, on routes that
+/// read credentials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OtherSchemes {
-    /// It is taken out: the upstream might find a credential in it that nobody has looked at.
+    /// It is removed: the upstream might find a credential in it that this proxy has not verified.
     #[default]
     Drop,
-    /// It goes on, as it came.
+    /// It is forwarded unchanged.
     Forward,
 }
 
-/// A token or a key as it came, not verified.
+/// A token or an API key of a request, not verified.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential<'r> {
     /// Its bytes.
     pub token: Cow<'r, [u8]>,
-    /// Where it was.
-    pub place: Place,
-    /// What it is taken for.
+    /// Where it was found.
+    pub source: CredentialSource,
+    /// Whether it is read as a token or as an API key.
     pub kind: CredentialKind,
 }
 
-/// What a credential is taken for.
+/// How a credential is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CredentialKind {
-    /// A token of an issuer.
+    /// As a token of an issuer.
     Token,
-    /// A key of the policy's own.
+    /// As an API key of the policy.
     ApiKey,
 }
 
 /// Where a credential was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// `Authorization`, by this scheme.
+pub enum CredentialSource {
+    /// `Authorization`, with this scheme.
     Authorization(Scheme),
     /// The header that the policy names.
     Header,
@@ -103,29 +103,29 @@ pub enum Place {
 }
 
 impl fmt::Debug for Credential<'_> {
-    /// Does not tell the token.
+    /// Leaves out the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Credential({:?})", self.place)
+        write!(f, "Credential({:?})", self.source)
     }
 }
 
 /// Why a request's credentials cannot be read as one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialError {
-    /// More than one `Authorization` field, or tokens in two places.
+    /// More than one `Authorization` field, or credentials from two sources.
     #[error("more than one credential")]
     Several,
-    /// A scheme and nothing after it, or a place for a token and nothing in it.
+    /// A scheme with nothing after it, or a header, cookie or parameter without a value.
     #[error("a credential without a token")]
     Empty,
-    /// What begins as a credential and is none, or a token with bytes that no token has: others may
-    /// read one from it all the same.
+    /// A malformed scheme, or bytes that no token has. Other servers may still read a token from
+    /// it.
     #[error("a malformed credential")]
     Malformed,
 }
 
 impl TokenSources {
-    /// The request's token, if it has one.
+    /// The request's credential, if it has one.
     ///
     /// # Errors
     /// [`CredentialError`] if there are several, or one that is empty or malformed.
@@ -148,35 +148,35 @@ impl TokenSources {
         }
     }
 
-    /// By which schemes `Authorization` shows anything, those of tokens first.
+    /// All schemes of `Authorization` that carry a credential, those of tokens first.
     pub fn all_schemes(&self) -> impl Iterator<Item = Scheme> {
-        let of_keys = self.key_schemes.iter().filter(|scheme| !self.schemes.contains(scheme));
-        self.schemes.iter().chain(of_keys).copied()
+        let only_keys = self.key_schemes.iter().filter(|scheme| !self.schemes.contains(scheme));
+        self.schemes.iter().chain(only_keys).copied()
     }
 
-    /// What the scheme of an `Authorization` field is called, and the position of that among the
-    /// [`KNOWN_NAMES`], if the field holds nothing for this proxy. The name is none for a scheme that
-    /// is not known: no part of a value is told that may be a secret.
+    /// The scheme of an `Authorization` field that has no credential for this proxy: its position
+    /// among the [`KNOWN_SCHEME_NAMES`], and its name. An unknown scheme has no name, since a part
+    /// of the value that looks like a scheme may be a secret.
     pub fn unread_scheme(&self, headers: &HeaderMap) -> Option<(usize, Option<&'static str>)> {
         let value = headers.get(header::AUTHORIZATION)?;
         if !matches!(self.in_authorization(headers), Ok(None)) {
             return None;
         }
         let known = known_name(value.as_bytes());
-        Some(known.map_or((KNOWN_NAMES, None), |(at, name)| (at, Some(name))))
+        Some(known.map_or((KNOWN_SCHEME_NAMES, None), |(at, name)| (at, Some(name))))
     }
 
-    /// The headers beside `Authorization` that a credential may be in.
+    /// The headers besides `Authorization` that may carry a credential.
     pub fn headers(&self) -> impl Iterator<Item = &HeaderName> {
         self.header.iter().chain(&self.api_key)
     }
 
-    /// Whether a credential may be in this header.
+    /// Whether this header may carry a credential.
     pub fn reads(&self, name: &HeaderName) -> bool {
         self.headers().any(|header| header == name)
     }
 
-    /// Takes all tokens and keys out of a request that goes on to the upstream, good or not.
+    /// Removes all tokens and API keys, valid or not, from a request to the upstream.
     pub fn strip(&self, headers: &mut HeaderMap) {
         match self.in_authorization(headers) {
             Ok(None) => self.strip_others(headers),
@@ -190,8 +190,8 @@ impl TokenSources {
         }
     }
 
-    /// Takes out what holds no token, unless the policy lets it go on: for a request whose token was
-    /// found good and stays.
+    /// Removes an `Authorization` field of another scheme unless the policy forwards it, from a
+    /// request whose valid token is forwarded.
     pub fn strip_others(&self, headers: &mut HeaderMap) {
         if self.other_schemes == OtherSchemes::Drop
             && !matches!(self.in_authorization(headers), Ok(Some(_)))
@@ -200,8 +200,8 @@ impl TokenSources {
         }
     }
 
-    /// Takes out what is shown to nobody but this proxy, also where it looks at no credentials: those
-    /// of other kinds may be the upstream's own.
+    /// Removes API keys, which are for this proxy only, from a request to a route that reads no
+    /// credentials. Other credentials may be for the upstream, so they stay.
     pub fn strip_keys(&self, headers: &mut HeaderMap) {
         if self.forward {
             return;
@@ -217,7 +217,7 @@ impl TokenSources {
         }
     }
 
-    /// The query without the token, if it may have one: URLs are logged wherever they come by.
+    /// The query without the token, if the policy names a parameter: upstreams and others log URLs.
     pub fn strip_query<'q>(&self, query: &'q str) -> Cow<'q, str> {
         match &self.query {
             Some(name) => query::without(query, name),
@@ -230,17 +230,18 @@ impl TokenSources {
         headers: &'r HeaderMap,
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(value) = only(headers, &header::AUTHORIZATION)? else { return Ok(None) };
-        let Some(Shown { scheme, token }) = shown(value, self.all_schemes())? else {
+        let Some(SchemeCredential { scheme, token }) = read_scheme(value, self.all_schemes())?
+        else {
             return Ok(None);
         };
         let is_for = |schemes: &[Scheme]| schemes.contains(&scheme);
         let kind = match (is_for(&self.schemes), is_for(&self.key_schemes)) {
             (true, false) => CredentialKind::Token,
-            // No token of an issuer looks like a key.
+            // No token of an issuer has the form of an API key.
             (true, true) if !is_like_a_key(&token) => CredentialKind::Token,
             _ => CredentialKind::ApiKey,
         };
-        credential(token, Place::Authorization(scheme), kind).map(Some)
+        credential(token, CredentialSource::Authorization(scheme), kind).map(Some)
     }
 
     fn in_header<'r>(
@@ -251,13 +252,13 @@ impl TokenSources {
             return Ok(None);
         };
         let Some(value) = only(headers, name)? else { return Ok(None) };
-        // There it may stand alone, and may then begin like anything.
+        // The header may have a token without a scheme, which may begin like the name of a scheme.
         let schemes = self.schemes.iter().copied().filter(|scheme| *scheme != Scheme::Basic);
-        let token = match shown(value, schemes) {
-            Ok(Some(shown)) => shown.token,
+        let token = match read_scheme(value, schemes) {
+            Ok(Some(found)) => found.token,
             Ok(None) | Err(_) => Cow::Borrowed(value),
         };
-        credential(token, Place::Header, CredentialKind::Token).map(Some)
+        credential(token, CredentialSource::Header, CredentialKind::Token).map(Some)
     }
 
     fn in_cookie<'r>(
@@ -266,7 +267,9 @@ impl TokenSources {
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(name) = &self.cookie else { return Ok(None) };
         let token = only_cookie(headers, name).map_err(|_| CredentialError::Several)?;
-        token.map(|token| credential(token, Place::Cookie, CredentialKind::Token)).transpose()
+        token
+            .map(|token| credential(token, CredentialSource::Cookie, CredentialKind::Token))
+            .transpose()
     }
 
     fn in_query<'r>(
@@ -281,7 +284,9 @@ impl TokenSources {
         match (values.next(), values.next()) {
             (None, _) => Ok(None),
             (Some(_), Some(_)) => Err(CredentialError::Several),
-            (Some(token), None) => credential(token, Place::Query, CredentialKind::Token).map(Some),
+            (Some(token), None) => {
+                credential(token, CredentialSource::Query, CredentialKind::Token).map(Some)
+            }
         }
     }
 
@@ -291,27 +296,27 @@ impl TokenSources {
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let Some(name) = &self.api_key else { return Ok(None) };
         let Some(key) = only(headers, name)? else { return Ok(None) };
-        credential(key, Place::KeyHeader, CredentialKind::ApiKey).map(Some)
+        credential(key, CredentialSource::KeyHeader, CredentialKind::ApiKey).map(Some)
     }
 }
 
 fn credential<'r>(
     token: impl Into<Cow<'r, [u8]>>,
-    place: Place,
+    source: CredentialSource,
     kind: CredentialKind,
 ) -> Result<Credential<'r>, CredentialError> {
     let token = token.into();
     if token.is_empty() {
         return Err(CredentialError::Empty);
     }
-    // More than RFC 6750 section 2.1 lets tokens have, for opaque ones; but nothing that some take for
-    // white space, or for the end of the token.
-    // Without a way out of the loop, it takes many bytes at a time.
+    // Opaque tokens may have more characters than RFC 6750 section 2.1 allows, but none that some
+    // servers read as white space or as the end of the token. The loop has no early exit, so that
+    // the compiler can vectorize it.
     let is_visible = token.iter().fold(true, |so_far, byte| so_far & byte.is_ascii_graphic());
     if !is_visible {
         return Err(CredentialError::Malformed);
     }
-    Ok(Credential { token, place, kind })
+    Ok(Credential { token, source, kind })
 }
 
 fn only<'r>(

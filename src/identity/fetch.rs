@@ -1,12 +1,12 @@
-//! HTTP towards issuers: all of it on one thread of its own, with everything bounded.
+//! HTTP to issuers: all of it on one thread of its own, with everything bounded.
 //!
-//! A worker must not be held up by a slow issuer, and a connection lives on the runtime that made
-//! it. So whoever needs something fetched hands a job over and awaits the answer, from whichever
-//! runtime it is on; the time limit runs over there.
+//! A slow issuer must not hold up a worker, and a connection lives on the runtime that made it. So
+//! a caller sends a job to the thread and awaits the result, from whichever runtime it is on; the
+//! time limit runs on the thread.
 
 mod client;
 mod endpoint;
-mod turns;
+mod fair_limiter;
 
 use std::{
     error::Error,
@@ -28,74 +28,74 @@ use tokio::{
 };
 
 pub use self::endpoint::{Endpoint, EndpointError};
-pub(super) use self::turns::{NoTurn, Place, Turn, Turns};
-use self::{client::Clients, turns::AllTurns};
+pub(super) use self::fair_limiter::{FairLimiter, Permit, PermitError, PermitRequest};
+use self::{client::HttpClients, fair_limiter::FairLimiters};
 
 /// The largest body that is read.
 pub(super) const MAX_BODY_BYTES: usize = 256 * 1024;
-/// Jobs that have been handed over and not yet begun.
+/// Jobs that were sent to the thread and have not begun.
 const MAX_WAITING: usize = 1024;
-/// Documents that are read at once. Nobody outside can ask for many, so the others wait. For forms
-/// see [`Turns`].
+/// Documents that are read at once. Clients cannot cause many, so the others wait in order. Forms
+/// have [`FairLimiter`].
 const MAX_GETS: usize = 64;
-/// Threads that look up names: a name server that hangs takes one longer than any time limit.
+/// Threads for DNS lookups: a name server that hangs occupies one beyond any time limit.
 const MAX_LOOKUPS: usize = 64;
 
-/// Hands jobs over to the thread that does all HTTP for identity. Clones lead to the same thread,
-/// which ends with the last of them.
+/// Sends jobs to the thread that does all HTTP for identity. Clones share the thread, which ends
+/// with the last of them.
 #[derive(Clone)]
 pub struct Fetcher {
     jobs: mpsc::Sender<Job>,
-    clients: Arc<Clients>,
+    clients: Arc<HttpClients>,
     gets: Arc<Semaphore>,
-    turns: Arc<AllTurns>,
+    limiters: Arc<FairLimiters>,
 }
 
 type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Why nothing was fetched. Never quotes what was.
+/// Why nothing was fetched. Never quotes a response.
 #[derive(Clone, Debug, Error)]
 pub enum FetchError {
-    /// It took too long: lookup, connection, TLS, answer, all together.
-    #[error("no whole answer within {}", humantime::format_duration(*.0))]
+    /// It took too long: lookup, connection, TLS and response together.
+    #[error("no complete response within {}", humantime::format_duration(*.0))]
     TimedOut(Duration),
-    /// No name, nobody listening, or no TLS with somebody to be trusted.
+    /// The lookup, the connection or the TLS handshake failed.
     #[error("cannot connect: {}", Causes(.0.as_ref()))]
     Connect(Arc<dyn Error + Send + Sync>),
-    /// The connection broke, or brought what is no HTTP.
-    #[error("the exchange failed: {}", Causes(.0.as_ref()))]
-    Exchange(Arc<dyn Error + Send + Sync>),
-    /// Only 200 brings what was asked for.
-    #[error("the answer has status {0}")]
+    /// The connection broke, or the response is not HTTP.
+    #[error("the request failed: {}", Causes(.0.as_ref()))]
+    Request(Arc<dyn Error + Send + Sync>),
+    /// A status other than 200.
+    #[error("the response has status {0}")]
     Status(u16),
-    /// More than is read of anything.
-    #[error("the answer is larger than {} KiB", MAX_BODY_BYTES / 1024)]
+    /// A body larger than any that is read.
+    #[error("the response is larger than {} KiB", MAX_BODY_BYTES / 1024)]
     TooLarge,
-    /// Sent on to a server that nobody has configured.
+    /// A redirect to a server that is not the configured one.
     #[error("redirected to another server")]
     RedirectedElsewhere,
-    /// Sent on to nowhere, or without end.
+    /// Too many redirects, or one without a usable URL.
     #[error("redirected too often, or to no usable URL")]
     Redirected,
-    /// TLS cannot be set up.
+    /// The TLS configuration is refused.
     #[error("TLS cannot be set up: {0}")]
     Tls(rustls::Error),
-    /// The authorities are not certificates.
+    /// The configured authorities are not certificates.
     #[error(transparent)]
     Authorities(EndpointError),
-    /// Too much is being fetched already.
+    /// Too many fetches are under way.
     #[error("too many fetches at once")]
     Busy,
-    /// The thread is gone.
-    #[error("the fetch was given up")]
-    GivenUp,
+    /// The thread has ended.
+    #[error("the fetch was cancelled")]
+    Cancelled,
 }
 
 impl Fetcher {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system gives no thread, or no event queue.
+    /// The system cannot create a thread or an event queue.
     pub fn start() -> io::Result<Fetcher> {
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
@@ -109,23 +109,24 @@ impl Fetcher {
                     tokio::spawn::<Job>(job);
                 }
             });
-            // Names that are still looked up hold up nobody.
+            // Does not wait for DNS lookups that still run.
             runtime.shutdown_background();
         })?;
-        Ok(Fetcher::over(jobs))
+        Ok(Fetcher::new(jobs))
     }
 
-    /// One without a thread, which refuses every job: for those who must ask no server.
+    /// A fetcher without a thread, which refuses every job: for commands that must contact no
+    /// server.
     pub fn offline() -> Fetcher {
-        Fetcher::over(mpsc::channel(1).0)
+        Fetcher::new(mpsc::channel(1).0)
     }
 
-    fn over(jobs: mpsc::Sender<Job>) -> Fetcher {
+    fn new(jobs: mpsc::Sender<Job>) -> Fetcher {
         Fetcher {
             jobs,
             clients: Arc::default(),
             gets: Arc::new(Semaphore::new(MAX_GETS)),
-            turns: Arc::default(),
+            limiters: Arc::default(),
         }
     }
 
@@ -138,46 +139,49 @@ impl Fetcher {
         endpoint: &Endpoint,
         accept: &'static str,
     ) -> Result<Vec<u8>, FetchError> {
-        let (endpoint, clients) = (endpoint.clone(), Arc::clone(&self.clients));
+        let endpoint = endpoint.clone();
+        let clients = Arc::clone(&self.clients);
         let gets = Arc::clone(&self.gets);
         let accept = HeaderValue::from_static(accept);
         self.run(endpoint.timeout, async move {
-            let _slot = gets.acquire().await.map_err(|_| FetchError::GivenUp)?;
+            let _permit = gets.acquire().await.map_err(|_| FetchError::Cancelled)?;
             client::get(&clients.for_endpoint(&endpoint)?, &endpoint.url, accept).await
         })
         .await
     }
 
-    /// The turns at sending forms to an endpoint, which clients can cause any number of.
-    pub(super) fn turns_at(&self, endpoint: &Endpoint) -> Arc<Turns> {
-        self.turns.at(&endpoint.url)
+    /// Gives out the permits to send forms to an endpoint, of which clients can cause any number.
+    pub(super) fn limiter_at(&self, endpoint: &Endpoint) -> Arc<FairLimiter> {
+        self.limiters.at(&endpoint.url)
     }
 
     /// Sends a form, which is urlencoded already, and reads the JSON that comes back. Follows no
-    /// redirect: what is in the form is for this server. The turn ends when the exchange does.
+    /// redirect: the form holds a token, which only this server may see. The permit is given back
+    /// when the request ends.
     ///
     /// # Errors
     /// [`FetchError`]; any status but 200 is one.
     pub(super) async fn post_form(
         &self,
-        turn: Turn,
+        permit: Permit,
         endpoint: &Endpoint,
         authorization: HeaderValue,
         form: String,
     ) -> Result<Vec<u8>, FetchError> {
-        let (endpoint, clients) = (endpoint.clone(), Arc::clone(&self.clients));
+        let endpoint = endpoint.clone();
+        let clients = Arc::clone(&self.clients);
         self.run(endpoint.timeout, async move {
-            let _turn = turn;
+            let _permit = permit;
             client::post(&clients.for_endpoint(&endpoint)?, &endpoint.url, authorization, form)
                 .await
         })
         .await
     }
 
-    /// Has the thread do something beside all else; whatever blocks there blocks everybody. If there
-    /// is too much to do, `job` is dropped instead.
+    /// Runs a job on the thread, beside the others. A job that blocks the thread holds up all of
+    /// them. If too many jobs wait, this one is dropped instead.
     pub fn spawn(&self, job: impl Future<Output = ()> + Send + 'static) {
-        // A job that matters notices that it is dropped.
+        // Jobs that must know of it notice in their `Drop`.
         let _ = self.jobs.try_send(Box::pin(job));
     }
 
@@ -186,43 +190,44 @@ impl Fetcher {
         limit: Duration,
         work: impl Future<Output = Result<T, FetchError>> + Send + 'static,
     ) -> Result<T, FetchError> {
-        let (mut answer, answered) = oneshot::channel();
+        let (mut sender, result) = oneshot::channel();
         let begun = Instant::now();
         let job: Job = Box::pin(async move {
-            // The wait for the thread counts too.
+            // The time that the job waited counts too.
             let left = limit.saturating_sub(begun.elapsed());
             let result = tokio::select! {
                 biased;
-                // Whoever wanted it has gone: what it holds is given back at once.
-                () = answer.closed() => return,
+                // The caller has gone: the job ends, so that its permits are free at once.
+                () = sender.closed() => return,
                 result = timeout(left, work) => result,
             };
-            let _ = answer.send(result.unwrap_or(Err(FetchError::TimedOut(limit))));
+            let _ = sender.send(result.unwrap_or(Err(FetchError::TimedOut(limit))));
         });
         self.jobs.try_send(job).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => FetchError::Busy,
-            mpsc::error::TrySendError::Closed(_) => FetchError::GivenUp,
+            mpsc::error::TrySendError::Closed(_) => FetchError::Cancelled,
         })?;
-        answered.await.unwrap_or(Err(FetchError::GivenUp))
+        result.await.unwrap_or(Err(FetchError::Cancelled))
     }
 }
 
-/// An error's causes, outermost first. Its own text says nothing that its variant does not.
+/// An error's causes, outermost first. The error's own text is left out, since it only names the
+/// kind of failure, as the variant does.
 struct Causes<'a>(&'a (dyn Error + Send + Sync + 'static));
 
 impl fmt::Display for Causes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(mut cause) = self.0.source() else { return write!(f, "{}", self.0) };
         write!(f, "{cause}")?;
-        let mut told = cause.to_string();
+        let mut written = cause.to_string();
         while let Some(next) = cause.source() {
             cause = next;
-            // Wrappers that show what they wrap would say everything twice.
+            // The text of some wrappers ends with the text of the error that they wrap.
             let text = cause.to_string();
-            if !told.ends_with(&text) {
+            if !written.ends_with(&text) {
                 write!(f, ": {text}")?;
             }
-            told = text;
+            written = text;
         }
         Ok(())
     }
@@ -237,32 +242,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_than_a_bound_of_documents_waits_but_not_forever() {
+    async fn document_beyond_the_bound_waits_but_not_forever() {
         let fetcher = Fetcher::start().unwrap();
         fetcher.gets.forget_permits(MAX_GETS);
-        let answer = fetcher.get(&endpoint(Duration::from_millis(1)), "*/*").await;
-        assert!(matches!(answer, Err(FetchError::TimedOut(_))));
+        let result = fetcher.get(&endpoint(Duration::from_millis(1)), "*/*").await;
+        assert!(matches!(result, Err(FetchError::TimedOut(_))));
     }
 
     #[tokio::test]
-    async fn nobody_waits_for_a_thread_that_has_ended() {
-        let answer = Fetcher::offline().get(&endpoint(Duration::MAX), "*/*").await;
-        assert!(matches!(answer, Err(FetchError::GivenUp)));
+    async fn fetch_on_a_thread_that_has_ended_fails_at_once() {
+        let result = Fetcher::offline().get(&endpoint(Duration::MAX), "*/*").await;
+        assert!(matches!(result, Err(FetchError::Cancelled)));
     }
 
     #[test]
-    fn causes_are_told_once_each() {
+    fn each_cause_is_written_once() {
         #[derive(Debug, Error)]
         #[error("{0}")]
-        struct Told(&'static str, #[source] Option<Box<Told>>);
-        let told = |text, cause| Told(text, Some(Box::new(cause)));
-        let inner = told("refused: os error 111", Told("os error 111", None));
+        struct Layer(&'static str, #[source] Option<Box<Layer>>);
+        let layer = |text, cause| Layer(text, Some(Box::new(cause)));
+        let inner = layer("refused: os error 111", Layer("os error 111", None));
         for (error, expected) in [
             (
-                told("client error", told("tcp connect error", inner)),
+                layer("client error", layer("tcp connect error", inner)),
                 "tcp connect error: refused: os error 111",
             ),
-            (Told("alone", None), "alone"),
+            (Layer("single", None), "single"),
         ] {
             assert_eq!(Causes(&error).to_string(), expected);
         }

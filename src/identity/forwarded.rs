@@ -1,30 +1,30 @@
-//! What the upstream is told about a good token, in headers that no client can set.
+//! Headers that carry claims of a verified token to the upstream. Clients cannot set them.
 
 use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::Claims;
 
-/// The headers, and what they hold.
+/// The headers, and the claims that they carry.
 #[derive(Clone, Debug, Default)]
 pub struct ForwardedClaims {
-    /// A header for each claim: its name, and the claim's name or dotted path.
+    /// A header for each claim: the name of the header, and the claim's name or dotted path.
     pub headers: Vec<(HeaderName, Box<str>)>,
     /// A header with the whole payload.
     pub payload: Option<HeaderName>,
 }
 
-/// The longest payload that is told whole: that of the longest token. What is said about an opaque
-/// token may be longer, and is not told then.
+/// The longest payload that is forwarded, which fits that of the longest token. The introspection
+/// response for an opaque token may be longer, and is then not forwarded.
 const MAX_PAYLOAD_BYTES: usize = 8192;
 
-/// The longest value of one header: upstreams refuse larger heads, and so one long claim would keep
-/// its user out.
+/// The longest value of one header. Upstreams refuse large heads, so a longer claim would lock out
+/// its user.
 const MAX_VALUE_BYTES: usize = 4096;
 
 impl ForwardedClaims {
-    /// The headers for these claims, whose payload is `payload` in base64url. A claim that is absent,
-    /// that is no text, number or truth value, or that no header can hold has none.
+    /// The headers for these claims, with `payload` as their payload in base64url. A claim has no
+    /// header if it is absent, is not text, a number or a boolean, or cannot be a header value.
     pub(super) fn of(&self, claims: &Claims, payload: &str) -> Box<[(HeaderName, HeaderValue)]> {
         let by_claim = self
             .headers
@@ -32,7 +32,7 @@ impl ForwardedClaims {
             .filter_map(|(name, claim)| Some((name.clone(), header_value(claims.lookup(claim)?)?)));
         let whole = self.payload.as_ref().and_then(|name| {
             if payload.len() > MAX_PAYLOAD_BYTES {
-                tracing::warn!(bytes = payload.len(), header = %name, "a payload is too long to tell");
+                tracing::warn!(bytes = payload.len(), header = %name, "a payload is too long to forward");
                 return None;
             }
             Some((name.clone(), HeaderValue::from_str(payload).ok()?))
@@ -46,11 +46,11 @@ impl ForwardedClaims {
     }
 }
 
-/// A claim as the value of a header. Nothing that could end the field, or hide in it.
+/// A claim as a header value, without characters that could end the field or be trimmed from it.
 fn header_value(value: &Value) -> Option<HeaderValue> {
     let text = match value {
         Value::String(text) => text.clone(),
-        // Others have lost digits, or may be written in several ways.
+        // A floating-point number may have lost digits, and has several spellings.
         Value::Number(number) if !number.is_f64() => number.to_string(),
         Value::Bool(truth) => truth.to_string(),
         Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => return None,
@@ -92,9 +92,9 @@ mod tests {
         ] {
             let name = HeaderName::from_static("x-claim");
             let forwarded = ForwardedClaims { headers: vec![(name, claim.into())], payload: None };
-            let told = forwarded.of(&claims, "e30");
-            let told = told.first().map(|(_, value)| str::from_utf8(value.as_bytes()).unwrap());
-            assert_eq!(told, expected, "{claim}");
+            let headers = forwarded.of(&claims, "e30");
+            let value = headers.first().map(|(_, value)| str::from_utf8(value.as_bytes()).unwrap());
+            assert_eq!(value, expected, "{claim}");
         }
     }
 }

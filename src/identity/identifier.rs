@@ -1,19 +1,21 @@
-//! From a request's credentials to who sends it.
+//! Identifies the sender of a request by its credentials.
 //!
-//! Whether the credentials are good is found out in [`verify`]; here it is found out whose they are.
+//! The credentials are verified in [`verify`]; this file finds the caller and the tier that they
+//! name.
 
 mod verify;
 
-use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue};
 
-use self::verify::Shown;
+use self::verify::PresentedCredential;
 use super::{
-    Caller, CallerKey, CallerValue, Claims, ClientCertificate, Identity, IdentityError,
-    IdentityRules, InvalidToken, KnownToken, NamedCaller, Prefixes, ResolvedCaller, TierSource,
-    TokenCache, VerifiedToken, Vouched, address, keys::KeyRing, texts,
+    AssumedToken, Caller, CallerKey, CallerValue, Claims, ClientCertificate, Identity,
+    IdentityError, IdentityRules, InvalidToken, KnownToken, Prefixes, ResolvedCaller, TierSource,
+    TokenCache, VerifiedToken, address, caller_text::caller_value, keys::KeyRing,
+    known_token::NamedCaller, texts,
 };
 use crate::{
     clock::{Throttle, Timestamp},
@@ -21,38 +23,38 @@ use crate::{
     limit::Hashing,
 };
 
-/// What identifying a request needs besides the policy and the request.
+/// Identifies requests. Holds what that needs besides the policy and the request.
 pub struct Identifier {
-    /// Tokens verified lately.
+    /// Cached tokens.
     pub tokens: TokenCache,
     /// Hashes callers for counter keys.
     pub hasher: Hashing,
-    /// Keys that issuers publish, and the way to ask issuers.
+    /// The keys that issuers publish, and the fetcher for requests to issuers.
     pub ring: KeyRing,
-    /// How often it is logged that one cannot be asked.
-    complaints: Throttle,
-    /// How often it is logged that nothing can be counted by a claim.
+    /// Bounds how often failed introspection is logged.
+    introspection_warnings: Throttle,
+    /// Bounds how often a claim that cannot be a limit's key is logged.
     pub unfit_claims: Throttle,
 }
 
-/// Who has not seen it does within the minute; who shows such tokens fills no log.
+/// Time between two log lines about such claims: often enough to be noticed, seldom enough that
+/// clients cannot fill the log.
 const UNFIT_CLAIM_PAUSE: Duration = Duration::from_secs(60);
 
 impl Identifier {
-    /// With room for so many bytes of tokens, and these keys of hashes and issuers.
+    /// An identifier with a cache for this many bytes of tokens.
     pub fn new(token_cache_bytes: u64, hasher: Hashing, ring: KeyRing) -> Self {
         let tokens = TokenCache::new(token_cache_bytes);
-        let complaints = Throttle::new(verify::COMPLAINT_PAUSE);
+        let introspection_warnings = Throttle::new(verify::INTROSPECTION_WARNING_PAUSE);
         let unfit_claims = Throttle::new(UNFIT_CLAIM_PAUSE);
-        Identifier { tokens, hasher, ring, complaints, unfit_claims }
+        Identifier { tokens, hasher, ring, introspection_warnings, unfit_claims }
     }
 
-    /// Who sends a request with these headers from this address to a route with this `auth`. A token
-    /// that is not known yet is dear to verify: `permit` is asked whether it may be, and what it gives
-    /// is held meanwhile.
+    /// Identifies the sender of a request to a route with this `auth`. A token that is not cached
+    /// is costly to verify: `permit` returns permission to do so, which is held meanwhile, or none.
     ///
     /// # Errors
-    /// [`IdentityError`]; a bad token is never taken for a missing one unless the policy says so.
+    /// [`IdentityError`]; a bad token counts as a missing one only if the policy says so.
     pub async fn identify<'p, P>(
         &self,
         rules: &'p IdentityRules,
@@ -70,16 +72,17 @@ impl Identifier {
             Ok(None) if is_required => return self.with_certificate(rules, accepted, client),
             Ok(None) => return Ok(self.without_token(rules, client)),
             Ok(Some(credential)) => {
-                let shown = Shown { credential, address: client.address, now };
-                self.verify(rules, accepted, &shown, permit).await
+                let presented = PresentedCredential { credential, address: client.address, now };
+                self.verify(rules, accepted, &presented, permit).await
             }
             Err(error) => Err(error.into()),
         };
-        self.admit(rules, token, (client, is_required))
+        self.admit(rules, token, client, is_required)
     }
 
-    /// Who sends a request without a token where one is required: a certificate by which the rules name
-    /// callers is as good, unless the token has to be of certain issuers.
+    /// Identifies the sender of a request without a token where one is required. A client
+    /// certificate by which the rules name callers does as well, unless the route accepts only
+    /// certain issuers.
     fn with_certificate<'p>(
         &self,
         rules: &'p IdentityRules,
@@ -97,8 +100,8 @@ impl Identifier {
         if is_certified { Ok(identity) } else { Err(IdentityError::Missing) }
     }
 
-    /// Who pays for a token that is not good, as long as it is not known whether it is: the address,
-    /// as nobody in particular or, where a bad token counts as none, as the caller without one.
+    /// The identity that is charged for a token before it is verified: the unidentified client at
+    /// its address or, where a bad token counts as none, the caller without a token.
     pub fn payer<'p>(
         &self,
         rules: &'p IdentityRules,
@@ -111,16 +114,17 @@ impl Identifier {
         }
     }
 
-    /// Who sends a request whose token counts as verified: for rehearsals, in which nobody shows one.
+    /// Identifies the sender of a request whose token is assumed to be verified, for dry runs.
     ///
     /// # Errors
-    /// As [`identify`](Self::identify), for what is found out behind the verification.
+    /// As [`identify`](Self::identify), but for errors of verification.
     pub fn identify_verified<'p>(
         &self,
         rules: &'p IdentityRules,
         auth: &Auth,
-        token: Vouched,
-        (client, now): (Client<'_>, Timestamp),
+        token: AssumedToken,
+        client: Client<'_>,
+        now: Timestamp,
     ) -> Result<Identity<'p>, IdentityError> {
         let (accepted, is_required) = match auth {
             Auth::None => return Ok(self.without_token(rules, client)),
@@ -136,15 +140,16 @@ impl Identifier {
                 false => Err(IdentityError::IssuerNotAccepted),
             }
         });
-        self.admit(rules, known, (client, is_required))
+        self.admit(rules, known, client, is_required)
     }
 
-    /// Who sends a request with such a token, or without one if that is what a bad one counts as.
+    /// The identity by a verified token, or the one without a token if a bad token counts as none.
     fn admit<'p>(
         &self,
         rules: &'p IdentityRules,
         token: Result<Arc<KnownToken>, IdentityError>,
-        (client, is_required): (Client<'_>, bool),
+        client: Client<'_>,
+        is_required: bool,
     ) -> Result<Identity<'p>, IdentityError> {
         match token.map(|token| self.with_token(rules, token, client)) {
             Err(IdentityError::Token(_) | IdentityError::IssuerNotAccepted)
@@ -157,7 +162,7 @@ impl Identifier {
         }
     }
 
-    /// Who a request is charged to whose sender could not be identified: its address, nobody else.
+    /// The identity of a sender that could not be identified: only its address.
     pub fn unidentified<'p>(&self, rules: &'p IdentityRules, address: IpAddr) -> Identity<'p> {
         Identity {
             address,
@@ -168,7 +173,7 @@ impl Identifier {
         }
     }
 
-    /// Keyed hash of the part of an address that is one client: the owner of counters by address.
+    /// Keyed hash of the prefix of an address that is one client, for counters by address.
     pub fn hash_address(&self, address: IpAddr, prefixes: Prefixes) -> u128 {
         let client = address::prefix(address, prefixes);
         let length = [client.prefix_len()];
@@ -178,7 +183,7 @@ impl Identifier {
         }
     }
 
-    /// What a good token comes to under the rules.
+    /// Looks up what the rules make of a verified token.
     fn know(
         &self,
         rules: &IdentityRules,
@@ -188,19 +193,19 @@ impl Identifier {
     ) -> Result<KnownToken, IdentityError> {
         let named = self.name(rules, &token)?;
         let forwarded = rules.forwarded.of(&token.claims, payload);
-        let told = forwarded.iter().map(|(name, value)| name.as_str().len() + value.len());
-        let bytes = payload.len() + told.sum::<usize>();
+        let header_bytes = forwarded.iter().map(|(name, value)| name.as_str().len() + value.len());
+        let bytes = payload.len() + header_bytes.sum::<usize>();
         Ok(KnownToken { token, named, forwarded, generation, bytes })
     }
 
-    /// The caller that a token names: by the first rule whose claim it has.
+    /// The caller that a token names, by the first rule whose claim it has.
     fn name(
         &self,
         rules: &IdentityRules,
         token: &VerifiedToken,
     ) -> Result<Option<NamedCaller>, IdentityError> {
-        let issuer = rules.issuer(token.issuer).unwrap_or_default();
-        let is_key = token.issuer == rules.api_keys_at();
+        let issuer = rules.issuer_id(token.issuer).unwrap_or_default();
+        let is_key = token.issuer == rules.api_keys_position();
         let mut by_claim =
             rules.callers.iter().enumerate().filter_map(|(rule, caller)| match &caller.key {
                 CallerKey::Claim(claim) if !is_key => Some((rule, caller, claim)),
@@ -215,7 +220,8 @@ impl Identifier {
         let (rule, caller, claim, value) = claims.next().ok_or(IdentityError::NoCaller)?;
         let text = caller_value(value).ok_or(IdentityError::NoCaller)?;
         let parts = [(b'u', issuer.as_bytes()), (b'c', claim.as_bytes()), (b'v', text.as_bytes())];
-        // First: a hash under a secret that is replaced meanwhile is made again.
+        // Read first: if the secret is replaced meanwhile, the hash is computed again at the next
+        // use.
         let hashed_under = self.hasher.version();
         Ok(Some(NamedCaller {
             rule,
@@ -246,8 +252,13 @@ impl Identifier {
             value: CallerValue::Claim(named.value.clone()),
             hash: named.hash,
         };
-        let (address, tier) = (client.address, named.tier);
-        Identity { address, token: Some(token), has_bad_token: false, caller: Some(caller), tier }
+        Identity {
+            address: client.address,
+            tier: named.tier,
+            token: Some(token),
+            has_bad_token: false,
+            caller: Some(caller),
+        }
     }
 
     fn without_token<'p>(&self, rules: &'p IdentityRules, client: Client<'_>) -> Identity<'p> {
@@ -268,8 +279,8 @@ impl Identifier {
         Identity { address, token: None, has_bad_token: false, caller, tier }
     }
 
-    /// Whom the client's certificate names, by the first rule that it has a name for, and the
-    /// position of that.
+    /// The identity by the client's certificate, by the first rule that it has a name for, and the
+    /// position of that rule.
     fn by_certificate<'p>(
         &self,
         rules: &'p IdentityRules,
@@ -280,10 +291,10 @@ impl Identifier {
             CallerKey::Certificate(which) => Some((at, rule, which, certificate.name(which)?)),
             _ => None,
         });
-        let (at, rule, which, name) = named.next()?;
+        let (position, rule, which, name) = named.next()?;
         let parts = [
             (b'x', certificate.issuer()),
-            (b'c', which.word().as_bytes()),
+            (b'c', which.keyword().as_bytes()),
             (b'v', name.as_bytes()),
         ];
         let caller = ResolvedCaller {
@@ -293,12 +304,18 @@ impl Identifier {
             hash: self.hasher.hash(parts),
         };
         let tier = tier(rules, &rule.tier, None);
-        let (address, caller) = (client.address, Some(caller));
-        Some((at, Identity { address, token: None, has_bad_token: false, caller, tier }))
+        let identity = Identity {
+            address: client.address,
+            token: None,
+            has_bad_token: false,
+            caller: Some(caller),
+            tier,
+        };
+        Some((position, identity))
     }
 }
 
-/// How callers are told apart by their address: the rule and its position.
+/// The rule that names callers by their address, and its position.
 fn by_address(rules: &IdentityRules) -> Option<(usize, &Caller, Prefixes)> {
     rules.callers.iter().enumerate().find_map(|(at, caller)| match caller.key {
         CallerKey::Address { ipv6_prefix } => {
@@ -313,46 +330,24 @@ fn tier_by_address(rules: &IdentityRules) -> usize {
     tier(rules, source, None)
 }
 
-/// What is known of a request's sender before it is identified.
+/// The sender of a request before it is identified.
 #[derive(Clone, Copy, Debug)]
 pub struct Client<'r> {
-    /// Its address, through trusted proxies.
+    /// Its address, as reported by trusted proxies.
     pub address: IpAddr,
-    /// What its certificate says of it, if it has shown one.
+    /// Its certificate, if it has sent one.
     pub certificate: Option<&'r ClientCertificate>,
     /// Its request's headers.
     pub headers: &'r HeaderMap,
-    /// The query of its request's target.
+    /// The query of its request.
     pub query: Option<&'r str>,
 }
-
-const MAX_CALLER_BYTES: usize = 256;
 
 fn base64url(json: &str) -> String {
     URL_SAFE_NO_PAD.encode(json)
 }
 
-/// A claim as a caller's name: text or a whole number, not empty, bounded, printable.
-fn caller_value(value: &serde_json::Value) -> Option<Cow<'_, str>> {
-    let text = match value {
-        serde_json::Value::String(text) => Cow::Borrowed(text.as_str()),
-        serde_json::Value::Number(number) if !number.is_f64() => Cow::Owned(number.to_string()),
-        _ => return None,
-    };
-    is_caller_text(&text).then_some(text)
-}
-
-/// Whether a text may be a caller's name: not empty, bounded, printable.
-pub(super) fn is_caller_text(text: &str) -> bool {
-    // Spaces around a field's value are no part of it (RFC 9110 section 5.5): to the upstream, who is
-    // called so would be somebody else.
-    !text.is_empty()
-        && text.len() <= MAX_CALLER_BYTES
-        && text.trim() == text
-        && !text.chars().any(char::is_control)
-}
-
-/// The tier of a caller; a name that is not listed counts as none.
+/// The tier of a caller. A tier name that the policy does not list counts as none.
 fn tier(rules: &IdentityRules, source: &TierSource, claims: Option<&Claims>) -> usize {
     let claim = source.claim().and_then(|claim| claims?.lookup(claim));
     source.tier(texts(claim), &rules.tiers)

@@ -1,9 +1,9 @@
-//! Asking about opaque tokens (RFC 7662): only their issuer can say what they are.
+//! Introspection of opaque tokens (RFC 7662): only their issuer can read them.
 //!
-//! "Not active" is an answer; everything else that is not "active" is a failure of ours or of the
-//! server's, never taken for a bad token.
+//! A response that says "not active" makes a token bad. Every other failure is ours or the
+//! server's, and never makes a token bad.
 
-mod flights;
+mod shared_calls;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -11,114 +11,122 @@ use http::HeaderValue;
 use serde_json::Value;
 use thiserror::Error;
 
-use self::flights::{Flights, Question};
+use self::shared_calls::{SharedCalls, TokenQuery};
 use super::{
     Claims,
     claims::parse_object,
-    fetch::{Endpoint, FetchError, Fetcher, NoTurn, Turn},
-    jwt::MAX_TOKEN_BYTES,
+    fetch::{Endpoint, FetchError, Fetcher, Permit, PermitError},
+    token_error::MAX_TOKEN_BYTES,
 };
 
-/// Asks one server about tokens.
+/// Introspects tokens at one server.
 #[derive(Debug)]
 pub struct Introspector {
     endpoint: Endpoint,
-    /// Who we are to it; never shown.
+    /// The credentials of this proxy at the server; never printed.
     authorization: HeaderValue,
-    flights: Flights,
+    calls: SharedCalls,
 }
 
-/// What the server says about a token.
+/// What the server responds about a token.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Introspected {
-    /// It is good, and says this. Whether it is for us, and for how long, is for the asker to check.
+pub enum IntrospectionResponse {
+    /// It is active, with these claims. Its audience and its times are still to be checked.
     Active(Claims),
-    /// It is not, or not for us; nobody says why.
+    /// It is not active, or not for this proxy; the server gives no reason.
     Inactive,
 }
 
-/// Why nothing is known about a token. It may be good.
+/// Why introspection failed. The token may be good.
 #[derive(Clone, Debug, Error)]
 pub enum IntrospectionError {
-    /// No answer of status 200.
+    /// No response of status 200.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// An answer that is not strict JSON.
-    #[error("the answer is not a JSON object without repeated names")]
+    /// A response that is not strict JSON.
+    #[error("the response is not a JSON object without repeated names")]
     Malformed,
-    /// An answer that does not answer.
-    #[error("the answer has no `active` that is true or false")]
-    NotSaid,
-    /// It was not asked about, for the client has its share of questions under way.
-    #[error("too many questions of one client at once")]
-    Crowded,
+    /// A response without a usable `active`.
+    #[error("the response has no `active` that is true or false")]
+    NoActiveMember,
+    /// The token was not introspected: its client has its share of calls under way.
+    #[error("too many introspection calls for one client at once")]
+    ClientLimit,
 }
 
-impl From<NoTurn> for IntrospectionError {
-    fn from(why: NoTurn) -> Self {
-        match why {
-            NoTurn::Share => IntrospectionError::Crowded,
-            NoTurn::Taken => FetchError::Busy.into(),
+impl From<PermitError> for IntrospectionError {
+    fn from(error: PermitError) -> Self {
+        match error {
+            PermitError::ClientLimit => IntrospectionError::ClientLimit,
+            PermitError::ServerLimit => FetchError::Busy.into(),
         }
     }
 }
 
 impl Introspector {
-    /// Asks `endpoint`, to which this proxy is the client `id` with a password.
+    /// Introspects at `endpoint`, with the credentials of the client `id`.
     pub fn new(endpoint: Endpoint, id: &str, secret: &str) -> Introspector {
-        Introspector { endpoint, authorization: basic(id, secret), flights: Flights::default() }
+        Introspector { endpoint, authorization: basic(id, secret), calls: SharedCalls::default() }
     }
 
-    /// Who is asked.
+    /// The server's URL.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Asks about a token for a client, of which that is the keyed hash. All who ask about the same
-    /// token at a time share one call; a client has a share of all calls, and waits for its turn as
-    /// long as the server may take to answer.
+    /// Introspects a token that a client has shown; `client` is the client's keyed hash. Requests
+    /// with the same token at the same time share one call. A client has a share of all calls, and
+    /// waits for a permit as long as the server may take to respond.
     ///
-    /// What no token looks like is not sent: it is not active.
+    /// Bytes that cannot be a token are not sent; they count as not active.
     ///
     /// # Errors
     /// [`IntrospectionError`]
-    pub async fn ask(
+    pub async fn introspect(
         &self,
         fetcher: &Fetcher,
         client: u128,
         token: &[u8],
-    ) -> Result<Introspected, IntrospectionError> {
-        let Some(token) = readable(token) else { return Ok(Introspected::Inactive) };
-        let mut name = [0; 32];
-        name.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-        let (endpoint, authorization) = (self.endpoint.clone(), self.authorization.clone());
+    ) -> Result<IntrospectionResponse, IntrospectionError> {
+        let Some(token) = readable(token) else { return Ok(IntrospectionResponse::Inactive) };
+        let mut digest_of_token = [0; 32];
+        digest_of_token.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+        let endpoint = self.endpoint.clone();
+        let authorization = self.authorization.clone();
         let form = format!("token={}&token_type_hint=access_token", urlencoded(token));
-        let asker = fetcher.clone();
-        let call = move |turn: Turn| {
-            let (asker, endpoint) = (asker.clone(), endpoint.clone());
-            let (authorization, form) = (authorization.clone(), form.clone());
-            async move { read(&asker.post_form(turn, &endpoint, authorization, form).await?) }
+        let sender = fetcher.clone();
+        let call = move |permit: Permit| {
+            let sender = sender.clone();
+            let endpoint = endpoint.clone();
+            let authorization = authorization.clone();
+            let form = form.clone();
+            async move { read(&sender.post_form(permit, &endpoint, authorization, form).await?) }
         };
-        let turns = &fetcher.turns_at(&self.endpoint);
-        let question = Question { name, client, turns, patience: self.endpoint.timeout };
-        self.flights.share(fetcher, question, call).await
+        let limiter = &fetcher.limiter_at(&self.endpoint);
+        let query = TokenQuery {
+            token: digest_of_token,
+            client,
+            limiter,
+            permit_timeout: self.endpoint.timeout,
+        };
+        self.calls.share(fetcher, query, call).await
     }
 }
 
-/// A token that could be one: visible ASCII (RFC 6750 section 2.1 allows less), and bounded.
+/// The text of a token: visible ASCII (RFC 6750 section 2.1 allows less), of bounded length.
 fn readable(token: &[u8]) -> Option<&str> {
-    let could_be = !token.is_empty()
+    let is_readable = !token.is_empty()
         && token.len() <= MAX_TOKEN_BYTES
         && token.iter().all(u8::is_ascii_graphic);
-    std::str::from_utf8(token).ok().filter(|_| could_be)
+    std::str::from_utf8(token).ok().filter(|_| is_readable)
 }
 
-fn read(answer: &[u8]) -> Result<Introspected, IntrospectionError> {
-    let members = parse_object(answer).map_err(|_| IntrospectionError::Malformed)?;
+fn read(response: &[u8]) -> Result<IntrospectionResponse, IntrospectionError> {
+    let members = parse_object(response).map_err(|_| IntrospectionError::Malformed)?;
     match members.get("active") {
-        Some(Value::Bool(true)) => Ok(Introspected::Active(members.into())),
-        Some(Value::Bool(false)) => Ok(Introspected::Inactive),
-        _ => Err(IntrospectionError::NotSaid),
+        Some(Value::Bool(true)) => Ok(IntrospectionResponse::Active(members.into())),
+        Some(Value::Bool(false)) => Ok(IntrospectionResponse::Inactive),
+        _ => Err(IntrospectionError::NoActiveMember),
     }
 }
 
@@ -126,7 +134,7 @@ fn read(answer: &[u8]) -> Result<Introspected, IntrospectionError> {
 fn basic(id: &str, secret: &str) -> HeaderValue {
     let pair = format!("{}:{}", urlencoded(id), urlencoded(secret));
     let text = format!("Basic {}", STANDARD.encode(pair));
-    // Base64 is always a header value.
+    // Base64 is always a valid header value, so the other arm is never taken.
     let mut value =
         HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("Basic"));
     value.set_sensitive(true);
@@ -169,10 +177,13 @@ mod tests {
     #[test]
     fn only_a_boolean_makes_a_token_active_or_not() {
         let active = read(br#"{"active":true,"sub":"7"}"#).unwrap();
-        let Introspected::Active(claims) = active else { panic!("{active:?}") };
+        let IntrospectionResponse::Active(claims) = active else { panic!("{active:?}") };
         assert_eq!(claims.get("sub"), Some(&Value::from("7")));
-        assert_eq!(read(br#"{"active":false,"sub":"7"}"#).unwrap(), Introspected::Inactive);
-        for answer in [
+        assert_eq!(
+            read(br#"{"active":false,"sub":"7"}"#).unwrap(),
+            IntrospectionResponse::Inactive
+        );
+        for response in [
             r#"{}"#,
             r#"{"active":"true"}"#,
             r#"{"active":1}"#,
@@ -181,10 +192,10 @@ mod tests {
             r#"{"Active":true}"#,
             r#"{"a":{"active":true}}"#,
         ] {
-            let error = read(answer.as_bytes()).unwrap_err();
-            assert!(matches!(error, IntrospectionError::NotSaid), "{answer}: {error:?}");
+            let error = read(response.as_bytes()).unwrap_err();
+            assert!(matches!(error, IntrospectionError::NoActiveMember), "{response}: {error:?}");
         }
-        for answer in [
+        for response in [
             "",
             "true",
             "[]",
@@ -192,8 +203,8 @@ mod tests {
             r#"{"active":true} x"#,
             "<html>",
         ] {
-            let error = read(answer.as_bytes()).unwrap_err();
-            assert!(matches!(error, IntrospectionError::Malformed), "{answer}: {error:?}");
+            let error = read(response.as_bytes()).unwrap_err();
+            assert!(matches!(error, IntrospectionError::Malformed), "{response}: {error:?}");
         }
     }
 
@@ -226,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_printed_tells_the_secret() {
+    fn printed_introspector_has_no_secret() {
         let text = format!("{:?}", introspector());
         assert!(
             !text.contains("s3cret") && !text.contains(&STANDARD.encode("api:s3cret")),

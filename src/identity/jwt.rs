@@ -1,82 +1,79 @@
-//! Verification of a token: from its bytes to claims that can be believed.
+//! Verification of signed tokens (JWT): from bytes to trusted claims.
 //!
-//! The checks go from cheap to dear and from what the token is to what it says. Nothing that the
-//! token says chooses how it is verified: the issuer's key does, and it has one algorithm. What is
-//! cheap comes first as a step of its own ([`Unverified::read`]), so that whoever is not trusted with
-//! the dear part can be turned away before it.
+//! The checks go from cheap to costly, and from the form of the token to its content. The token
+//! does not choose how it is verified: the issuer's key does, which has exactly one algorithm. The
+//! cheap checks are a step of their own ([`Unverified::read`]), so that most bad tokens never reach
+//! a signature check.
 
-mod error;
 #[cfg(test)]
 pub(super) mod tests;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};
 
-pub use self::error::TokenError;
 use super::{
     claims::{Claims, parse_object},
-    issuer::{Issuer, Validity},
+    issuer::Issuer,
     keys::{Algorithm, KeySet, MAX_KID_BYTES, Selection},
+    token_error::{MAX_TOKEN_BYTES, TokenError},
+    validity::Validity,
 };
 use crate::clock::Timestamp;
 
-/// How long a token may be.
-pub(super) const MAX_TOKEN_BYTES: usize = 8192;
-
-/// A token whose signature and claims were good at one instant.
+/// A token whose signature and claims were valid at one instant.
 #[derive(Clone, Debug)]
 pub struct VerifiedToken {
-    /// Who vouches for it: a position among the issuers of the policy.
+    /// Its issuer: a position among the issuers of the policy.
     pub issuer: usize,
-    /// What it says.
+    /// Its claims.
     pub claims: Claims,
     pub(super) validity: Validity,
 }
 
 impl VerifiedToken {
-    /// What somebody other than a signature vouches for: a key's file, or whoever rehearses.
-    pub fn vouched(issuer: usize, claims: Claims, expires: Option<Timestamp>) -> Self {
+    /// Claims that are trusted without a signature: those of an API key, or of a dry run.
+    pub fn trusted(issuer: usize, claims: Claims, expires: Option<Timestamp>) -> Self {
         VerifiedToken { issuer, claims, validity: Validity::expiring(expires) }
     }
 
-    /// Whether the token is still good at `now`, for a result that was kept.
+    /// Whether the token is still valid at `now`, for a token from the cache.
     pub fn is_current(&self, now: Timestamp) -> Result<(), TokenError> {
         self.validity.check(now)
     }
 
-    /// The instant from which [`is_current`](Self::is_current) fails for good, if there is one.
+    /// The instant from which [`is_current`](Self::is_current) always fails, if there is one.
     pub fn expires_at(&self) -> Option<Timestamp> {
         self.validity.ends_at()
     }
 }
 
-/// A token in the right form that names a known issuer. Nothing that it says is believed yet.
+/// A well-formed token that names a known issuer. Its claims are not trusted yet.
 pub(super) struct Unverified<'t> {
     segments: Segments<'t>,
     header: Header,
     claims: Claims,
-    /// The issuer that it names, by position.
+    /// The position of the issuer that it names.
     pub(super) issuer: usize,
 }
 
 impl<'t> Unverified<'t> {
-    /// Reads a compact JWS, and checks all that needs no key.
+    /// Reads a compact JWS and makes every check that needs no key.
     pub(super) fn read(token: &'t [u8], issuers: &[Issuer]) -> Result<Self, TokenError> {
         let segments = Segments::split(token)?;
         let header = Header::parse(&decode(segments.header)?)?;
-        // Before the issuer is known: no key is looked at for an algorithm that nobody allows.
+        // Before the payload is parsed: no issuer allows this algorithm.
         if !issuers.iter().any(|issuer| issuer.keys.allows(header.algorithm)) {
             return Err(TokenError::AlgorithmNotAllowed);
         }
-        // The parser's error would quote the token, so it goes no further.
+        // The parser's error would quote the token, so it is dropped.
         let claims =
             Claims::parse(&decode(segments.payload)?).map_err(|_| TokenError::MalformedPayload)?;
-        let (at, issuer) = select_issuer(&claims, issuers)?;
+        let (position, issuer) = select_issuer(&claims, issuers)?;
         issuer.check_header(header.algorithm, header.typ.as_deref(), header.has_key_hint)?;
-        Ok(Unverified { segments, header, claims, issuer: at })
+        Ok(Unverified { segments, header, claims, issuer: position })
     }
 
-    /// Verifies it by `keys` and the rules of the issuer that it names.
+    /// Verifies the token by `keys` and the rules of the issuer that it names.
     pub(super) fn verify(
         &self,
         issuer: &Issuer,
@@ -97,36 +94,47 @@ impl<'t> Unverified<'t> {
         let (key, failure) = match keys.select(header.kid.as_deref(), header.algorithm) {
             Selection::Key(key) => (key, TokenError::WrongSignature),
             Selection::Ambiguous => return Err(TokenError::AmbiguousKey),
-            // A decoy is tried, and its verdict not used, so that the time to answer does not tell
-            // an unknown key from a wrong signature.
+            // A decoy key is tried and its result ignored, so that an unknown key takes as long as
+            // a wrong signature.
             Selection::Unknown { decoy: Some(decoy) } => (decoy, TokenError::UnknownKey),
             Selection::Unknown { decoy: None } => return Err(TokenError::UnknownKey),
         };
-        let verdict = jsonwebtoken::crypto::verify(
+        let result = jsonwebtoken::crypto::verify(
             segments.signature,
             segments.signed.as_bytes(),
             &key.decoding,
             key.algorithm.to_jsonwebtoken(),
         );
-        match (verdict, failure) {
+        match (result, failure) {
             (Ok(true), TokenError::WrongSignature) => Ok(()),
             _ => Err(failure),
         }
     }
 }
 
-/// The payload of a compact JWS as it is written: base64url.
+impl Issuer {
+    /// Whether a token is valid at `now`. None: the issuer publishes its keys, so they are not
+    /// here.
+    pub fn check_token(&self, token: &str, now: Timestamp) -> Option<Result<(), TokenError>> {
+        let keys = self.keys.fixed()?;
+        let verified = Unverified::read(token.as_bytes(), std::slice::from_ref(self))
+            .and_then(|unverified| unverified.verify(self, keys, now));
+        Some(verified.map(drop))
+    }
+}
+
+/// The payload of a compact JWS, still in base64url.
 pub(super) fn payload(token: &[u8]) -> Option<&str> {
     Segments::find(token).map(|segments| segments.payload)
 }
 
-/// Whether a token has the three segments of a compact JWS. One that has not is opaque: only its
+/// Whether a token has the three segments of a compact JWS. Any other token is opaque: only its
 /// issuer can read it.
 pub(super) fn is_compact(token: &[u8]) -> bool {
     token.iter().filter(|byte| **byte == b'.').count() == 2
 }
 
-/// The three parts of a token, and the first two as they were signed.
+/// The three parts of a token, and the text that was signed: the first two.
 struct Segments<'a> {
     header: &'a str,
     payload: &'a str,
@@ -141,11 +149,11 @@ impl<'a> Segments<'a> {
         }
         let segments = Self::find(token).ok_or(TokenError::Malformed)?;
         let all = [segments.header, segments.payload, segments.signature];
-        // Empty segments too: without a signature there is nothing to verify.
+        // This refuses empty segments too: without a signature there is nothing to verify.
         if all.into_iter().all(is_canonical) { Ok(segments) } else { Err(TokenError::Malformed) }
     }
 
-    /// Splits at the last dot and at the one before; a third is no base64url.
+    /// Splits at the last two dots. A third dot is refused later, since it is not base64url.
     fn find(token: &'a [u8]) -> Option<Segments<'a>> {
         let (signed, signature) = std::str::from_utf8(token).ok()?.rsplit_once('.')?;
         let (header, payload) = signed.rsplit_once('.')?;
@@ -153,10 +161,10 @@ impl<'a> Segments<'a> {
     }
 }
 
-/// Whether `segment` is the one unpadded base64url text of some bytes, and of more than none.
+/// Whether `segment` is the canonical unpadded base64url text of at least one byte.
 ///
-/// The decoder checks all of this too. But the signature is decoded last, by `jsonwebtoken`, and a
-/// token with a second spelling should not come as far as that.
+/// The decoder checks this too. But `jsonwebtoken` decodes the signature last, and a token in a
+/// non-canonical spelling should be refused before that.
 fn is_canonical(segment: &str) -> bool {
     let value = |byte: u8| match byte {
         b'A'..=b'Z' => Some(byte - b'A'),
@@ -181,7 +189,7 @@ fn decode(segment: &str) -> Result<Vec<u8>, TokenError> {
     URL_SAFE_NO_PAD.decode(segment).map_err(|_| TokenError::Malformed)
 }
 
-/// The header, as far as it counts.
+/// The members of a token's header that are used.
 struct Header {
     algorithm: Algorithm,
     kid: Option<String>,
@@ -192,22 +200,23 @@ struct Header {
 impl Header {
     fn parse(json: &[u8]) -> Result<Header, TokenError> {
         let mut members = parse_object(json).map_err(|_| TokenError::MalformedHeader)?;
-        // No block-list: what is not exactly a name of ours is not allowed.
+        // An allow-list: any other spelling of an algorithm is refused.
         let algorithm = match members.get("alg") {
             Some(Value::String(name)) => {
                 name.parse().map_err(|_| TokenError::AlgorithmNotAllowed)?
             }
             _ => return Err(TokenError::AlgorithmNotAllowed),
         };
-        // RFC 7515 section 4.1.11: an extension that is not understood must not be ignored. So
-        // RFC 7797's `b64` can have no effect, and without `crit` it means nothing.
+        // RFC 7515 section 4.1.11: an unsupported extension must not be ignored. This covers `b64`
+        // of RFC 7797, which means nothing without `crit`.
         if members.contains_key("crit") {
             return Err(TokenError::CriticalExtension);
         }
         let has_key_hint = members.keys().any(|name| {
             matches!(name.as_str(), "jwk" | "jku" | "x5u" | "x5c") || name.starts_with("x5t")
         });
-        let (kid, typ) = (take_text(&mut members, "kid")?, take_text(&mut members, "typ")?);
+        let kid = take_text(&mut members, "kid")?;
+        let typ = take_text(&mut members, "typ")?;
         if kid.as_ref().is_some_and(|kid| kid.len() > MAX_KID_BYTES) {
             return Err(TokenError::MalformedHeader);
         }

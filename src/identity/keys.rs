@@ -1,12 +1,13 @@
-//! Keys that verify tokens: from a secret, a PEM file or a JWKS to a [`KeySet`].
+//! Keys that verify tokens: a [`KeySet`] from a secret, a PEM file or a JWKS.
 //!
-//! Each key has exactly one algorithm, and a set is either all secrets or all public keys. So there
-//! is no token header that turns a public key into a shared secret.
+//! Each key has exactly one algorithm, and a set has either only secrets or only public keys. So no
+//! token header can make a public key serve as a shared secret.
 
 mod algorithm;
+pub(super) mod der;
 mod jwk;
 mod material;
-pub(crate) mod pem;
+pub(super) mod pem;
 mod publish;
 mod remote;
 #[cfg(test)]
@@ -17,25 +18,26 @@ use std::fmt;
 use jsonwebtoken::DecodingKey;
 use thiserror::Error;
 
-use self::material::Material;
+use self::material::KeyMaterial;
+pub(super) use self::remote::KeysVersion;
 pub use self::{
     algorithm::Algorithm,
     publish::{PublicJwk, jwk_set},
-    remote::{KeyRing, Location, RemoteKeys, RemoteSpec, RemoteStatus},
+    remote::{KeyLocation, KeyRing, RemoteKeys, RemoteSpec, RemoteStatus},
 };
 
-/// How long a key's name may be, in a token's header and in a JWKS.
+/// How long a `kid` may be, in a token's header and in a JWKS.
 pub(super) const MAX_KID_BYTES: usize = 128;
-/// How many keys a JWKS may list.
+/// How many keys a JWKS may have.
 pub(super) const MAX_KEYS: usize = 100;
 /// How large a JWKS or a PEM file may be.
 pub(super) const MAX_KEY_FILE_BYTES: usize = 256 * 1024;
 
-/// The keys of one issuer; there is at least one.
+/// The keys of one issuer: at least one, unless it is [`empty`](KeySet::empty).
 #[derive(Clone, Debug)]
 pub struct KeySet {
     keys: Vec<Key>,
-    /// What a token's header may say.
+    /// The algorithms that a token's header may name.
     allowed: Vec<Algorithm>,
 }
 
@@ -47,39 +49,41 @@ pub(super) struct Key {
     pub(super) decoding: DecodingKey,
 }
 
-/// A key of a JWKS that was left out, and why. The others are used.
+/// A key of a JWKS that is not used, and why. The other keys are used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("key {} of the JWKS{} is not used: {problem}", .index + 1, Named(.kid))]
+#[error("key {} of the JWKS{} is not used: {problem}", .index + 1, QuotedName(.kid))]
 pub struct SkippedKey {
-    /// Its place in the set, counted from 0.
+    /// Its position in the set, counted from 0.
     pub index: usize,
-    /// Its name, if it has a usable one.
+    /// Its `kid`, if it has a usable one.
     pub kid: Option<String>,
-    /// What is wrong with it.
+    /// Why it is not used.
     pub problem: KeyProblem,
 }
 
-/// What makes one key unusable. Never tells the key.
+/// Why one key is not used. No message contains the key.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KeyProblem {
     /// Members missing, repeated, of the wrong type or not base64url.
     #[error("it is malformed: a member is missing, repeated, of the wrong type or not base64url")]
     Malformed,
-    /// A kind, a curve or an algorithm that is not ours.
+    /// A kind, a curve or an algorithm that is not supported.
     #[error(
         "its kind is not supported: use RSA of 2048 to 8192 bits, EC P-256 or P-384, or Ed25519"
     )]
     Unsupported,
-    /// Its private half is there too.
+    /// It has the private key too.
     #[error("it holds a private key: publish the public key only, and replace this one")]
     Private,
-    /// `use` or `key_ops` say that it is for something else.
-    #[error("it is not for signatures: `use` must be left out or `sig`, `key_ops` hold `verify`")]
+    /// `use` or `key_ops` allow only other purposes.
+    #[error(
+        "it is not for signatures: `use` must be left out or `sig`, and `key_ops` must contain `verify`"
+    )]
     Purpose,
-    /// Its name is longer than a token may write.
+    /// Its `kid` is longer than that of a token may be.
     #[error("its `kid` is longer than {MAX_KID_BYTES} bytes")]
     LongKid,
-    /// Another key of the same name does the same algorithm.
+    /// Another key has the same `kid` and algorithm.
     #[error("another key has the same `kid` and algorithm: give each its own `kid`")]
     DuplicateKid,
     /// RSA, too short or too long.
@@ -91,10 +95,10 @@ pub enum KeyProblem {
     /// RSA, with an even modulus or an exponent that is even, 1 or huge.
     #[error("its RSA modulus or exponent is invalid: generate the key again (exponent 65537)")]
     RsaNumbers,
-    /// EC or Ed25519, and no point of the curve.
+    /// EC or Ed25519, and not a point of the curve.
     #[error("its coordinates are not a point of its curve: generate or copy the key again")]
     NotOnCurve,
-    /// Ed25519, and a point that anyone can sign for.
+    /// Ed25519, and a point of small order, for which anyone can sign.
     #[error("anyone could sign for this Ed25519 key (is it a placeholder?): generate a real one")]
     WeakPoint,
     /// An HMAC secret shorter than the hash.
@@ -102,13 +106,13 @@ pub enum KeyProblem {
         "a secret for {algorithm} has at least {min} random bytes: make one with `openssl rand`"
     )]
     ShortSecret {
-        /// The algorithm it would be used with.
+        /// The algorithm that it would be used with.
         algorithm: Algorithm,
-        /// The length of that hash.
+        /// The least number of bytes.
         min: usize,
     },
     /// Its `alg` does not fit its `kty`.
-    #[error("its `alg` cannot be done with this kind of key: correct or remove it")]
+    #[error("its `alg` does not fit this kind of key: correct or remove it")]
     WrongAlgorithm,
     /// Its algorithm is not listed.
     #[error(
@@ -116,47 +120,47 @@ pub enum KeyProblem {
     )]
     NotAllowed,
     /// Several listed algorithms fit, and it names none.
-    #[error("several `algorithms` fit it: keep one of them, or name it in the key's `alg`")]
+    #[error("several `algorithms` fit it: keep one of them, or name one in the key's `alg`")]
     Ambiguous,
 }
 
-/// Why there is no key set.
+/// Why a key set is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KeyError {
     /// Secrets and public keys in one issuer.
     #[error("`algorithms` mixes HS* with public-key algorithms: make two issuers of them")]
     MixedAlgorithms,
-    /// A secret has one algorithm.
+    /// A secret with other than one HS* algorithm.
     #[error("a secret needs exactly one of HS256, HS384, HS512 in `algorithms`")]
     SecretAlgorithm,
-    /// A PEM key where a secret belongs.
+    /// A PEM key as a secret.
     #[error("this secret is a PEM file: set it as `public_key_file`, and never as a secret")]
     SecretIsPem,
-    /// Secrets do not come in PEM.
+    /// A PEM key with HS* algorithms.
     #[error("HS* algorithms need a secret, not a public key: list RS*, PS*, ES* or EdDSA")]
     PemAlgorithm,
-    /// A private key where a public one belongs.
+    /// A private key in place of a public one.
     #[error(
-        "this is a private key: give the public one (`openssl pkey -pubout`), and keep this one \
+        "this is a private key: use the public one (`openssl pkey -pubout`), and keep this one \
          where tokens are signed"
     )]
     PrivateKey,
-    /// No block that could hold a public key.
+    /// No block with a public key, or a broken one.
     #[error(
         "no public key found: expected PEM blocks PUBLIC KEY, RSA PUBLIC KEY or CERTIFICATE, \
-         whole and in base64"
+         complete and in base64"
     )]
     NoPemKey,
-    /// Nothing in PEM says which key a token means.
+    /// Several PEM keys for one algorithm, which a token cannot choose between.
     #[error(
-        "two keys for {0} in one PEM file, and no token could say which: use a JWKS file with a \
-         `kid` for each"
+        "two keys for {0} in one PEM file, where keys have no `kid`: use a JWKS file with a `kid` \
+         for each"
     )]
     SeveralKeys(Algorithm),
-    /// The only key, or one in PEM, cannot be used.
+    /// A secret or a PEM key that cannot be used.
     #[error("the key cannot be used: {0}")]
     Key(KeyProblem),
-    /// Neither a set nor a key.
+    /// Neither a JWK Set nor a JWK.
     #[error("not a JWKS: expected a JSON object with an array `keys`, or a single JWK")]
     NotJwks,
     /// Larger than a key file needs to be.
@@ -165,27 +169,27 @@ pub enum KeyError {
     /// More keys than an issuer needs.
     #[error("more than {MAX_KEYS} keys: keep only the keys in use")]
     TooManyKeys,
-    /// Every key was skipped, or there was none.
+    /// Every key was skipped, or the set is empty.
     #[error("the JWKS has no usable key{}", Reasons(.0))]
     NoUsableKey(Vec<SkippedKey>),
 }
 
 impl From<KeyProblem> for KeyError {
-    /// Not as its source: the message has it already.
+    /// The problem is not the error's source, since the message has it already.
     fn from(problem: KeyProblem) -> KeyError {
         KeyError::Key(problem)
     }
 }
 
 impl KeySet {
-    /// No keys: no token is good.
+    /// A set without keys, for which no token is valid.
     pub fn empty() -> KeySet {
         KeySet { keys: Vec::new(), allowed: Vec::new() }
     }
 
     /// One shared secret, for the single HS* algorithm in `allowed`, by default HS256.
     pub fn from_secret(secret: &[u8], allowed: &[Algorithm]) -> Result<KeySet, KeyError> {
-        // Whoever knows the public key could sign: the confusion of algorithms, made by hand.
+        // With a public key as the secret, every client that knows it could sign.
         if secret.trim_ascii_start().starts_with(b"-----BEGIN ") {
             return Err(KeyError::SecretIsPem);
         }
@@ -194,14 +198,15 @@ impl KeySet {
             [algorithm] if algorithm.is_symmetric() => *algorithm,
             _ => return Err(KeyError::SecretAlgorithm),
         };
-        let secret = Material::Secret(secret.to_vec());
+        let secret = KeyMaterial::Secret(secret.to_vec());
         let key = Key::new(None, secret, None, &[algorithm])?;
         Ok(KeySet { keys: vec![key], allowed: vec![algorithm] })
     }
 
-    /// Public keys from PEM: `PUBLIC KEY`, `RSA PUBLIC KEY` or `CERTIFICATE`, one an algorithm.
+    /// Public keys from PEM: `PUBLIC KEY`, `RSA PUBLIC KEY` or `CERTIFICATE`, one for each
+    /// algorithm.
     ///
-    /// PEM has no key names, so such a set ignores the `kid` of a token.
+    /// PEM has no `kid`, so the set ignores the `kid` of a token.
     pub fn from_pem(pem: &[u8], allowed: &[Algorithm]) -> Result<KeySet, KeyError> {
         if allowed.iter().any(|algorithm| algorithm.is_symmetric()) {
             return Err(KeyError::PemAlgorithm);
@@ -217,9 +222,9 @@ impl KeySet {
         Ok(KeySet::new(keys, allowed))
     }
 
-    /// The usable keys of a JWKS, or a single JWK, and what was wrong with the others.
+    /// The usable keys of a JWKS or a single JWK, and the keys that were skipped.
     ///
-    /// Secrets (`oct`) are used only if `allowed` lists their algorithm, which nobody should do for
+    /// Secrets (`oct`) are used only if `allowed` lists their algorithm, which must not be done for
     /// a set that is fetched.
     pub fn from_jwks(
         json: &[u8],
@@ -235,7 +240,8 @@ impl KeySet {
         if texts.len() > MAX_KEYS {
             return Err(KeyError::TooManyKeys);
         }
-        let (mut used, mut skipped) = (Vec::new(), Vec::new());
+        let mut used = Vec::new();
+        let mut skipped = Vec::new();
         for (index, text) in texts.into_iter().enumerate() {
             let (kid, key) = jwk::parse(text);
             match key.and_then(|jwk| Key::new(jwk.kid, jwk.material, jwk.algorithm, allowed)) {
@@ -259,28 +265,29 @@ impl KeySet {
         KeySet { keys, allowed }
     }
 
-    /// Whether a token may name this algorithm: one that is configured, else one that a key has.
+    /// Whether a token may name this algorithm: one that is configured or, if none is, one that a
+    /// key has.
     pub fn allows(&self, algorithm: Algorithm) -> bool {
         self.allowed.contains(&algorithm)
     }
 
-    /// How many keys there are.
-    #[expect(clippy::len_without_is_empty, reason = "no set is empty")]
+    /// The number of keys.
+    #[expect(clippy::len_without_is_empty, reason = "only the set of no issuer is empty")]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether its keys have names, which tokens then have to give.
+    /// Whether a key has a `kid`, so that the `kid` of a token chooses the key.
     pub fn is_named(&self) -> bool {
         self.keys.iter().any(|key| key.kid.is_some())
     }
 
-    /// Whether one of its keys is called so.
+    /// Whether a key has this `kid`.
     pub fn has_name(&self, kid: &str) -> bool {
         self.keys.iter().any(|key| key.kid.as_deref() == Some(kid))
     }
 
-    /// The key that a token's header means.
+    /// The key that a token's header names.
     pub(super) fn select(&self, kid: Option<&str>, algorithm: Algorithm) -> Selection<'_> {
         let mut fitting = self.keys.iter().filter(|key| key.algorithm == algorithm);
         match kid {
@@ -304,21 +311,21 @@ impl KeySet {
     }
 }
 
-/// What a token's header comes to in a [`KeySet`].
+/// The key of a [`KeySet`] that a token's header selects.
 pub(super) enum Selection<'a> {
     /// The key to verify with.
     Key(&'a Key),
-    /// No name, and more than one key that would fit.
+    /// No `kid`, and several keys that would fit.
     Ambiguous,
-    /// No such key. The decoy is one of the set that takes as long to fail.
+    /// No such key. The decoy is a key of the set whose check takes as long.
     Unknown { decoy: Option<&'a Key> },
 }
 
 impl Key {
-    /// `named` is the algorithm that the key gives itself, `allowed` are those that it may have.
+    /// `named` is the algorithm in the JWK, and `allowed` are the ones of the issuer.
     fn new(
         kid: Option<String>,
-        material: Material,
+        material: KeyMaterial,
         named: Option<Algorithm>,
         allowed: &[Algorithm],
     ) -> Result<Key, KeyProblem> {
@@ -329,12 +336,12 @@ impl Key {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({}{})", self.algorithm, Named(&self.kid))
+        write!(f, "Key({}{})", self.algorithm, QuotedName(&self.kid))
     }
 }
 
 /// The public keys of a PEM file; there is at least one.
-fn public_materials(pem: &[u8]) -> Result<Vec<Material>, KeyError> {
+fn public_materials(pem: &[u8]) -> Result<Vec<KeyMaterial>, KeyError> {
     if pem.len() > MAX_KEY_FILE_BYTES {
         return Err(KeyError::TooLarge);
     }
@@ -346,15 +353,15 @@ fn public_materials(pem: &[u8]) -> Result<Vec<Material>, KeyError> {
     for block in &blocks {
         let der = match block.label {
             "PUBLIC KEY" | "RSA PUBLIC KEY" => block.der.as_slice(),
-            "CERTIFICATE" => pem::certificate_public_key(&block.der).ok_or(KeyError::NoPemKey)?,
+            "CERTIFICATE" => der::certificate_public_key(&block.der).ok_or(KeyError::NoPemKey)?,
             _ => return Err(KeyError::NoPemKey),
         };
-        materials.push(Material::from_der(der)?);
+        materials.push(KeyMaterial::from_der(der)?);
     }
     if materials.is_empty() { Err(KeyError::NoPemKey) } else { Ok(materials) }
 }
 
-/// Leaves out every key whose name and algorithm another one has too: nothing says which is meant.
+/// Skips all keys that share a `kid` and an algorithm, since a token cannot choose between them.
 fn without_duplicates(keys: Vec<(usize, Key)>, skipped: &mut Vec<SkippedKey>) -> Vec<Key> {
     let names: Vec<_> = keys.iter().map(|(_, key)| (key.kid.clone(), key.algorithm)).collect();
     let mut unique = Vec::with_capacity(keys.len());
@@ -371,9 +378,9 @@ fn without_duplicates(keys: Vec<(usize, Key)>, skipped: &mut Vec<SkippedKey>) ->
 }
 
 /// ` "name"`, or nothing.
-struct Named<'a>(&'a Option<String>);
+struct QuotedName<'a>(&'a Option<String>);
 
-impl fmt::Display for Named<'_> {
+impl fmt::Display for QuotedName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.as_ref().map_or(Ok(()), |kid| write!(f, " {kid:?}"))
     }

@@ -1,4 +1,4 @@
-//! Networks that mean something: the whole Internet, and those that only neighbours come from.
+//! Networks with a meaning: the whole Internet, and private networks.
 
 use std::net::IpAddr;
 
@@ -24,19 +24,19 @@ impl std::fmt::Display for IpVersion {
     }
 }
 
-/// The first of `networks` with which they hold every address of a version, and that version.
-/// Several may do so together: 0.0.0.0/1 and 128.0.0.0/1.
+/// The position of the first network that, together with those before it, covers every address of
+/// an IP version, and that version: 0.0.0.0/1 and 128.0.0.0/1 do.
 pub fn whole_internet(networks: &[IpNet]) -> Option<(usize, IpVersion)> {
     (0..networks.len()).find_map(|last| {
-        let version = version_held(networks.get(..=last)?)?;
+        let version = version_covered(networks.get(..=last)?)?;
         Some((last, version))
     })
 }
 
-/// The version of which `networks` hold every address.
-fn version_held(networks: &[IpNet]) -> Option<IpVersion> {
+/// The IP version of which `networks` cover every address.
+fn version_covered(networks: &[IpNet]) -> Option<IpVersion> {
     let networks: Vec<IpNet> = networks.iter().copied().map(canonical_network).collect();
-    // The addresses of IPv6 that the Internet has: nothing outside of them is given to anybody.
+    // The IPv6 addresses of the Internet: no others are allocated.
     let global = Ipv6Net::new_assert([0x2000, 0, 0, 0, 0, 0, 0, 0].into(), 3);
     IpNet::aggregate(&networks).into_iter().find_map(|network| match network {
         IpNet::V4(network) => (network.prefix_len() == 0).then_some(IpVersion::V4),
@@ -44,8 +44,7 @@ fn version_held(networks: &[IpNet]) -> Option<IpVersion> {
     })
 }
 
-/// Networks that only neighbours come from: private ones, those of a carrier, of a link, of the
-/// machine itself.
+/// Private networks: RFC 1918 or unique local, carrier-grade NAT, link-local and loopback.
 const PRIVATE_V4: [Ipv4Net; 6] = [
     Ipv4Net::new_assert(std::net::Ipv4Addr::new(10, 0, 0, 0), 8),
     Ipv4Net::new_assert(std::net::Ipv4Addr::new(172, 16, 0, 0), 12),
@@ -64,13 +63,13 @@ fn private_networks() -> impl Iterator<Item = IpNet> {
     PRIVATE_V4.into_iter().map(IpNet::from).chain(PRIVATE_V6.into_iter().map(IpNet::from))
 }
 
-/// Whether only neighbours can have this address.
+/// Whether this address is in a private network.
 pub fn is_private(address: IpAddr) -> bool {
     let address = address.to_canonical();
     private_networks().any(|network| network.contains(&address))
 }
 
-/// Whether some of the network's addresses are private.
+/// Whether the network contains private addresses.
 pub fn holds_private(network: &IpNet) -> bool {
     let network = canonical_network(*network);
     private_networks().any(|private| private.contains(&network) || network.contains(&private))
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_internet_may_be_in_parts() {
+    fn whole_internet_may_be_covered_in_parts() {
         for (texts, expected) in [
             (&["0.0.0.0/0"][..], Some((0, IpVersion::V4))),
             (&["10.0.0.0/8", "::/0"], Some((1, IpVersion::V6))),
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn private_networks_are_those_of_neighbours() {
+    fn private_networks_are_recognised() {
         for (text, expected) in [
             ("10.1.0.0/16", true),
             ("10.0.0.0/7", true),

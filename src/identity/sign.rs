@@ -1,4 +1,4 @@
-//! Signing, for `tollgate token` and the demo. The proxy itself never signs.
+//! Signs tokens, for `tollgate token` and the demo. The proxy itself never signs.
 
 use aws_lc_rs::{
     encoding::{AsDer, PublicKeyX509Der},
@@ -13,40 +13,40 @@ use jsonwebtoken::EncodingKey;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::keys::{Algorithm, KeyError, KeySet, PublicJwk, pem};
+use super::keys::{Algorithm, KeyError, KeySet, PublicJwk, der, pem};
 
 /// A secret or private key, and the algorithm it signs with.
 #[derive(Clone, Debug)]
 pub struct SigningKey {
     algorithm: Algorithm,
     key: EncodingKey,
-    /// The thumbprint of its public half; none of a secret, which has none.
+    /// The thumbprint of its public key; none for a secret.
     key_id: Option<String>,
 }
 
-/// What the header of a token says beside the algorithm.
+/// The members of a token's header besides the algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenHeader<'h> {
-    /// The name of the key.
+    /// The id of the key.
     pub kid: Option<&'h str>,
-    /// What kind of token it is.
+    /// The type of the token.
     pub typ: &'h str,
 }
 
 /// Why a token could not be signed.
 #[derive(Debug, Error)]
 pub enum SignError {
-    /// The secret is too short, or no secret at all.
+    /// The secret is too short, or not a secret.
     #[error(transparent)]
     Secret(#[from] KeyError),
-    /// No key of a kind that signs.
+    /// No private key of a supported kind.
     #[error(
         "no private key found: expected a PEM block PRIVATE KEY, EC PRIVATE KEY or RSA PRIVATE \
          KEY, not encrypted, with RSA of 2048 bits or more, P-256, P-384 or Ed25519"
     )]
     NoPrivateKey,
     /// The key is of another kind.
-    #[error("{0} cannot be done with this kind of key: name another algorithm, or none")]
+    #[error("this kind of key cannot sign with {0}: name another algorithm, or none")]
     WrongAlgorithm(Algorithm),
     /// The cryptographic library refused.
     #[error("signing failed")]
@@ -57,23 +57,23 @@ pub enum SignError {
 }
 
 impl SigningKey {
-    /// A shared secret that [`KeySet::from_secret`] would take too.
+    /// A shared secret that [`KeySet::from_secret`] accepts too.
     pub fn from_secret(secret: &[u8], algorithm: Algorithm) -> Result<SigningKey, SignError> {
         KeySet::from_secret(secret, &[algorithm])?;
         Ok(SigningKey { algorithm, key: EncodingKey::from_secret(secret), key_id: None })
     }
 
-    /// The first private key in a PEM file: PKCS#8, SEC 1 or PKCS#1. Without `algorithm` an RSA key
-    /// signs with RS256; the others know only one.
+    /// The first private key in a PEM file: PKCS#8, SEC 1 or PKCS#1. Without `algorithm`, an RSA
+    /// key signs with RS256; other keys have only one algorithm.
     pub fn from_pem(pem: &[u8], algorithm: Option<Algorithm>) -> Result<SigningKey, SignError> {
         let blocks = pem::blocks(pem).ok_or(SignError::NoPrivateKey)?;
         let kinds = ["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"];
         let block = blocks.iter().find(|block| kinds.contains(&block.label));
-        let PrivateKey { key, public, fitting } =
+        let PrivateKey { key, public, supported } =
             private_key(&block.ok_or(SignError::NoPrivateKey)?.der)?;
         let key_id = Some(PublicJwk::from_bytes(&public).map_err(KeyError::from)?.thumbprint());
-        match (algorithm, fitting) {
-            (Some(algorithm), _) if !fitting.contains(&algorithm) => {
+        match (algorithm, supported) {
+            (Some(algorithm), _) if !supported.contains(&algorithm) => {
                 Err(SignError::WrongAlgorithm(algorithm))
             }
             (Some(algorithm), _) | (None, &[algorithm, ..]) => {
@@ -83,7 +83,7 @@ impl SigningKey {
         }
     }
 
-    /// A new Ed25519 key, and its public half in PEM for [`KeySet::from_pem`].
+    /// A new Ed25519 key, and its public key in PEM for [`KeySet::from_pem`].
     pub fn generate_ed25519() -> Result<(SigningKey, String), SignError> {
         let pair = Ed25519KeyPair::generate()?;
         let public: PublicKeyX509Der<'_> = pair.public_key().as_der()?;
@@ -93,12 +93,12 @@ impl SigningKey {
         Ok((SigningKey { algorithm: Algorithm::EdDSA, key, key_id: Some(key_id) }, public))
     }
 
-    /// The algorithm that tokens of this key name.
+    /// The algorithm of tokens that this key signs.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// What a JWK Set calls its public half: the thumbprint (RFC 7638). None of a secret.
+    /// The `kid` of its public key in a JWK Set: the thumbprint (RFC 7638). None for a secret.
     pub fn key_id(&self) -> Option<&str> {
         self.key_id.as_deref()
     }
@@ -127,7 +127,7 @@ impl SigningKey {
         self.sign_text(&header.to_string(), &claims.to_string())
     }
 
-    /// Signs whatever the two texts are, so that tests can sign nonsense.
+    /// Signs any two texts, so that tests can sign malformed tokens.
     pub(super) fn sign_text(&self, header: &str, claims: &str) -> Result<String, SignError> {
         let encode = |text| URL_SAFE_NO_PAD.encode(text);
         let message = format!("{}.{}", encode(header), encode(claims));
@@ -140,12 +140,12 @@ impl SigningKey {
 
 /// A private key.
 struct PrivateKey {
-    /// In the form that `jsonwebtoken` wants.
+    /// In the form that `jsonwebtoken` reads.
     key: EncodingKey,
-    /// Its public half: a point, or an RSAPublicKey.
+    /// Its public key: a point, or an RSAPublicKey.
     public: Vec<u8>,
-    /// What it can do.
-    fitting: &'static [Algorithm],
+    /// The algorithms that it can sign with.
+    supported: &'static [Algorithm],
 }
 
 fn private_key(der: &[u8]) -> Result<PrivateKey, SignError> {
@@ -162,23 +162,23 @@ fn private_key(der: &[u8]) -> Result<PrivateKey, SignError> {
         (&ECDSA_P384_SHA384_FIXED_SIGNING, &[Algorithm::ES384]),
     ];
     for (curve, algorithms) in curves {
-        // Reads SEC 1 as well; `jsonwebtoken` takes PKCS#8 only.
+        // AWS-LC reads SEC 1 as well, and `jsonwebtoken` only PKCS#8.
         if let Ok(pair) = EcdsaKeyPair::from_private_key_der(curve, der) {
             let key = EncodingKey::from_ec_der(pair.to_pkcs8v1()?.as_ref());
             let public = pair.public_key().as_ref().to_vec();
-            return Ok(PrivateKey { key, public, fitting: algorithms });
+            return Ok(PrivateKey { key, public, supported: algorithms });
         }
     }
     if let Ok(pair) = Ed25519KeyPair::from_pkcs8(der) {
         let key = EncodingKey::from_ed_der(pair.to_pkcs8v1()?.as_ref());
         let public = pair.public_key().as_ref().to_vec();
-        return Ok(PrivateKey { key, public, fitting: &[Algorithm::EdDSA] });
+        return Ok(PrivateKey { key, public, supported: &[Algorithm::EdDSA] });
     }
-    // Here `jsonwebtoken` takes PKCS#1 only, which PKCS#8 wraps.
-    let der = pem::pkcs8_private_key(der).unwrap_or(der);
+    // For RSA `jsonwebtoken` reads only PKCS#1, which PKCS#8 contains.
+    let der = der::pkcs8_private_key(der).unwrap_or(der);
     let pair = RsaKeyPair::from_der(der).map_err(|_| SignError::NoPrivateKey)?;
     let public = pair.public_key().as_ref().to_vec();
-    Ok(PrivateKey { key: EncodingKey::from_rsa_der(der), public, fitting: RSA })
+    Ok(PrivateKey { key: EncodingKey::from_rsa_der(der), public, supported: RSA })
 }
 
 #[cfg(test)]
@@ -214,7 +214,7 @@ pub(in crate::identity) mod tests {
     }
 
     #[test]
-    fn what_is_signed_is_verified() {
+    fn signed_token_is_verified() {
         let (key, public) = SigningKey::generate_ed25519().unwrap();
         assert!(is_verified(&key, KeySet::from_pem(public.as_bytes(), &[]).unwrap()));
         let secret = [1; 64];
@@ -225,11 +225,11 @@ pub(in crate::identity) mod tests {
     }
 
     #[test]
-    fn private_keys_are_read_in_every_usual_form() {
+    fn private_keys_are_read_in_every_common_form() {
         for algorithm in [Algorithm::ES256, Algorithm::ES384] {
             let (pkcs8, public) = ec_pem(algorithm);
             let der = pem::blocks(pkcs8.as_bytes()).unwrap().remove(0).der;
-            let sec1 = pem::encode("EC PRIVATE KEY", pem::pkcs8_private_key(&der).unwrap());
+            let sec1 = pem::encode("EC PRIVATE KEY", der::pkcs8_private_key(&der).unwrap());
             // OpenSSL writes the parameters of the curve before the key.
             let both = pem::encode("EC PARAMETERS", &[5, 0]) + &sec1;
             for private in [pkcs8, sec1, both] {
@@ -241,7 +241,7 @@ pub(in crate::identity) mod tests {
         let pair = RsaKeyPair::generate(aws_lc_rs::rsa::KeySize::Rsa2048).unwrap();
         let public = pem::encode("RSA PUBLIC KEY", pair.public_key().as_ref());
         let pkcs8: aws_lc_rs::encoding::Pkcs8V1Der<'_> = pair.as_der().unwrap();
-        let pkcs1 = pem::pkcs8_private_key(pkcs8.as_ref()).unwrap();
+        let pkcs1 = der::pkcs8_private_key(pkcs8.as_ref()).unwrap();
         for private in
             [pem::encode("PRIVATE KEY", pkcs8.as_ref()), pem::encode("RSA PRIVATE KEY", pkcs1)]
         {

@@ -1,17 +1,17 @@
-//! Tiers, classes of callers: where a caller's comes from.
+//! Tiers, which are classes of callers, and how the tier of a caller is chosen.
 
 use http::HeaderValue;
 
-/// Where a caller's tier comes from.
+/// How the tier of a caller is chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TierSource {
     /// The default tier.
     Default,
-    /// This one, by position.
+    /// One tier for all, by position.
     Fixed(usize),
-    /// The tier that a claim of the token, or a field of the API key, names.
+    /// The tier with the name in a claim of the token or a field of the API key.
     Claim(Box<str>),
-    /// The tier that a table has for what such a claim or field says.
+    /// The tier that a table assigns to the value of such a claim or field.
     Table(TierTable),
 }
 
@@ -20,14 +20,14 @@ pub enum TierSource {
 pub struct TierTable {
     /// The claim of the token, or the field of the API key: a text or a list of texts.
     pub claim: Box<str>,
-    /// Values and positions of tiers, in the order of the policy.
+    /// Values and the positions of their tiers, in the order of the policy.
     pub entries: Vec<(Box<str>, usize)>,
-    /// The tier of those whose claim has none of the values.
+    /// The tier of callers whose claim has none of the values.
     pub default: usize,
 }
 
 impl TierSource {
-    /// The claim of the token, or the field of the API key, that is read.
+    /// The claim of the token, or the field of the API key, that decides.
     pub fn claim(&self) -> Option<&str> {
         match self {
             TierSource::Default | TierSource::Fixed(_) => None,
@@ -36,13 +36,13 @@ impl TierSource {
         }
     }
 
-    /// The tier of those whose claim has these values, by position.
+    /// The position of the tier for a claim with these values.
     pub fn tier<'v>(&self, values: impl Iterator<Item = &'v str> + Clone, tiers: &Tiers) -> usize {
         match self {
             TierSource::Default => tiers.default,
             TierSource::Fixed(tier) => *tier,
             TierSource::Claim(_) => {
-                // Of several, none is the tier: their order is nobody's promise.
+                // Several values name no tier, since their order has no meaning.
                 let mut values = values;
                 let only = values.next().filter(|_| values.next().is_none());
                 let named = only.and_then(|only| tiers.names().position(|name| name == only));
@@ -65,8 +65,8 @@ impl TierTable {
     }
 }
 
-/// The texts in a claim that is one, or a list of them. What else is in a list is there, too, as a
-/// text that no tier has.
+/// The texts of a claim, which is one text or a list. Other values in a list become an empty text,
+/// which no tier has as its name.
 pub fn texts(claim: Option<&serde_json::Value>) -> impl Iterator<Item = &str> + Clone {
     let values = match claim {
         Some(serde_json::Value::Array(values)) => values.as_slice(),
@@ -81,7 +81,7 @@ pub fn texts(claim: Option<&serde_json::Value>) -> impl Iterator<Item = &str> + 
 pub struct Tiers {
     /// In the order of the policy; limits refer to them by position.
     pub tiers: Vec<Tier>,
-    /// Position of the one for callers that name none, or one that is not listed.
+    /// Position of the tier for callers that name none, or one that is not listed.
     pub default: usize,
 }
 
@@ -95,7 +95,7 @@ pub struct Tier {
 }
 
 impl Tiers {
-    /// One tier for everybody: a policy without a `tiers` section.
+    /// One tier for all callers: a policy without a `tiers` section.
     pub fn single() -> Self {
         let tier = Tier { name: "default".into(), value: HeaderValue::from_static("default") };
         Tiers { tiers: vec![tier], default: 0 }

@@ -1,12 +1,16 @@
-//! How many requests a key has in flight, as leases that heal.
+//! How many requests a key has in flight, as leases that expire.
 //!
-//! A request that is admitted holds a lease until its response has ended, and then gives it back.
-//! A lease that nobody gives back, because whoever held it is gone, expires; who holds one longer
-//! than that renews it (Stripe's form of a concurrent requests limiter).
+//! An admitted request holds a lease until its response has ended, and then gives it back. If the
+//! process that holds a lease dies, the lease expires. A process that holds a lease for longer
+//! renews it (Stripe's form of a concurrent requests limiter).
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
-use super::{Algorithm, Bytes, MAX_SKEW, Receipt, Retry, Standing, State};
+use super::{
+    algorithm::{Algorithm, Bytes, Receipt, State},
+    skew::MAX_SKEW,
+    standing::{Retry, Standing},
+};
 use crate::clock::Timestamp;
 
 /// `limit` leases at once.
@@ -14,9 +18,9 @@ use crate::clock::Timestamp;
 pub struct Concurrency {
     /// Leases, at most [`Concurrency::MAX_LIMIT`].
     pub limit: u32,
-    /// How long a lease is good unless it is renewed.
+    /// How long a lease is valid unless it is renewed.
     pub lease: Duration,
-    /// When a client that was denied should ask again: nobody knows when a request will end.
+    /// How long a denied client should wait: when a request will end cannot be known.
     pub retry_after: Duration,
 }
 
@@ -25,7 +29,7 @@ pub struct Concurrency {
 pub struct Leases {
     /// In the order in which they were granted.
     leases: Vec<Lease>,
-    /// Tells apart what is granted in the same microsecond.
+    /// The number of the next lease: it makes receipts of one microsecond distinct.
     granted: u64,
 }
 
@@ -69,7 +73,7 @@ impl Lease {
 }
 
 impl Leases {
-    /// Those that were granted and not yet given back, some of which may be over.
+    /// Leases that were granted and not yet given back. Some may be over.
     pub(super) fn held(&self) -> u32 {
         self.leases.len() as u32
     }
@@ -80,16 +84,8 @@ impl Leases {
 }
 
 impl Concurrency {
-    /// Most leases that a key can have: they are looked through one by one.
+    /// The most leases that a key can have: they are searched one by one.
     pub const MAX_LIMIT: u32 = 10_000;
-
-    /// Makes the lease of `receipt` good from `now` for its full time, if it is not over.
-    pub fn renew(&self, leases: &mut Leases, receipt: Receipt, now: Timestamp) {
-        let lease = leases.leases.iter_mut().find(|lease| lease.receipt == receipt);
-        if let Some(lease) = lease.filter(|lease| !lease.is_over(now)) {
-            lease.expires = lease.expires.max(now + self.lease);
-        }
-    }
 
     /// How a key with `used` leases stands.
     pub(crate) fn standing_of(&self, used: u32, now: Timestamp) -> Standing {
@@ -103,7 +99,7 @@ impl Concurrency {
         }
     }
 
-    /// When to ask again for `cost`, which does not fit, whatever leases there are.
+    /// When to retry `cost`, which does not fit. It does not depend on the leases.
     pub(crate) fn retry_of(&self, cost: u32, now: Timestamp) -> Retry {
         if cost > self.limit { Retry::Never } else { Retry::At(now + self.retry_after) }
     }
@@ -116,8 +112,16 @@ impl Algorithm for Concurrency {
         self.limit
     }
 
+    fn longest(&self) -> Duration {
+        self.lease
+    }
+
+    fn share(&self, instances: NonZeroU32) -> Concurrency {
+        Concurrency { limit: self.limit.div_ceil(instances.get()), ..*self }
+    }
+
     fn admits(&self, leases: &Leases, cost: u32, now: Timestamp) -> bool {
-        // Counting is needed only when leases that are over could make the difference.
+        // Leases that are over matter only if the others fit without them.
         let fits = |held: u64| held + u64::from(cost) <= u64::from(self.limit);
         fits(leases.leases.len() as u64) || fits(leases.live(now).into())
     }
@@ -139,9 +143,9 @@ impl Algorithm for Concurrency {
         self.retry_of(cost, now)
     }
 
-    /// A clock that went back makes leases last longer by as much: those that would last longer than
-    /// a fresh one are cut to that.
-    fn penalize(&self, leases: &mut Leases, _cost: u32, now: Timestamp) {
+    /// A clock that went back makes leases last longer by as much: those that would last longer
+    /// than a new one are cut to its length.
+    fn on_denied(&self, leases: &mut Leases, _cost: u32, now: Timestamp) {
         let latest = now + self.lease + MAX_SKEW;
         for lease in &mut leases.leases {
             if lease.expires > latest {
@@ -155,11 +159,20 @@ impl Algorithm for Concurrency {
         leases.leases.retain(|lease| lease.receipt != receipt);
     }
 
-    /// Nothing: a lease is where its receipt is, and ends there.
+    /// A lease that is over is not extended.
+    fn renew(&self, leases: &mut Leases, receipt: Receipt, now: Timestamp) {
+        let lease = leases.leases.iter_mut().find(|lease| lease.receipt == receipt);
+        if let Some(lease) = lease.filter(|lease| !lease.is_over(now)) {
+            lease.expires = lease.expires.max(now + self.lease);
+        }
+    }
+
+    /// Nothing: only the holder of a lease's receipt can end it, so leases are never copied.
     fn beyond(&self, _leases: &Leases, _base: &Leases, _now: Timestamp) -> Option<Leases> {
         None
     }
 
+    /// Nothing, for the same reason.
     fn add(&self, _leases: &mut Leases, _other: &Leases, _now: Timestamp) {}
 
     /// Nothing, for the same reason.

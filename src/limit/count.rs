@@ -1,36 +1,42 @@
-//! What a counter holds, in a form that every store knows: to carry it from one store to another,
-//! and to go on from when a store has gone away.
+//! What a counter holds, in a form that every store can read: to copy it from one store to another,
+//! and to continue from when a store is out of reach.
 
 use std::num::NonZeroU32;
 
 use super::{
-    Algorithm, AnyState, Bucket, FixedWindow, Leases, Level, Log, Part, Quota, SlidingLog,
-    Standing, State, TokenBucket, Window, Windows, concurrency::Concurrency, with_algorithm,
+    algorithm::State,
+    any_state::{AnyState, StateVariant},
+    concurrency::Leases,
+    fixed_window::Window,
+    gcra::Level,
+    sliding_log::Log,
+    sliding_window::Windows,
+    token_bucket::Bucket,
 };
 use crate::clock::Timestamp;
 
 /// What a counter holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// The whole of it.
+    /// The whole window.
     FixedWindow(Window),
-    /// The whole of it.
+    /// Both windows.
     SlidingWindow(Windows),
-    /// Not each charge, but all of them as if they had been made with the newest: nothing is
+    /// A summary: all charges as if they had been made with the newest, so that nothing is
     /// forgotten too early.
     SlidingLog {
         /// Units that may count.
         used: u32,
         /// When the newest of them was charged.
         newest: Timestamp,
-        /// When none counts any more.
+        /// When all of them stop counting.
         expires: Timestamp,
     },
-    /// The whole of it.
+    /// The whole bucket.
     TokenBucket(Bucket),
-    /// The whole of it.
+    /// The whole level.
     Gcra(Level),
-    /// How many leases there are. Only who holds them knows which, so they cannot be carried over.
+    /// How many leases there are. Only their holders can name them, so they cannot be copied.
     Concurrency {
         /// Leases.
         used: u32,
@@ -39,22 +45,22 @@ pub enum Count {
 
 /// A state that can be made a [`Count`] and back.
 pub trait Countable: State {
-    /// What it holds.
+    /// What the state holds.
     fn count(&self) -> Count;
 
-    /// The state that holds this; none if it is the count of another algorithm.
+    /// The state that holds this; none if it is the count of another algorithm, or of leases.
     fn of(count: &Count) -> Option<Self>;
 }
 
 impl Count {
-    /// Makes `state` hold this; one of another algorithm stays as it is.
+    /// Makes `state` hold this. The state of another algorithm does not change.
     pub fn store_in<S: Countable>(&self, state: &mut S) {
-        if let Some(counted) = S::of(self) {
-            *state = counted;
+        if let Some(own) = S::of(self) {
+            *state = own;
         }
     }
 
-    /// The state that holds this; none of leases, which only who holds them knows.
+    /// The state that holds this; none for leases.
     pub fn state(&self) -> Option<AnyState> {
         match self {
             Count::FixedWindow(window) => Some(window.to_any()),
@@ -66,8 +72,20 @@ impl Count {
         }
     }
 
-    /// The part of one of so many instances among which it is divided, rounded up. What it holds
-    /// ends when it did.
+    /// When the newest of the charges was made that this is a summary of; none if it is the whole.
+    pub fn summarized_at(&self) -> Option<Timestamp> {
+        match self {
+            Count::SlidingLog { newest, .. } => Some(*newest),
+            Count::FixedWindow(_)
+            | Count::SlidingWindow(_)
+            | Count::TokenBucket(_)
+            | Count::Gcra(_)
+            | Count::Concurrency { .. } => None,
+        }
+    }
+
+    /// The share of one of `instances` among which it is divided, rounded up. It ends when the
+    /// whole does.
     #[must_use]
     pub fn share(&self, instances: NonZeroU32) -> Count {
         let share = |units: u32| units.div_ceil(instances.get());
@@ -87,67 +105,17 @@ impl Count {
                 Count::TokenBucket(Bucket { deficit: share(bucket.deficit), ..*bucket })
             }
             Count::Gcra(level) => {
-                let part = level.level.div_ceil(instances.get().into());
-                Count::Gcra(Level { level: part, ..*level })
+                let share = level.level.div_ceil(instances.get().into());
+                Count::Gcra(Level { level: share, ..*level })
             }
             Count::Concurrency { used } => Count::Concurrency { used: share(*used) },
         }
     }
 }
 
-fn standing_of<A: Algorithm<State: Part>>(
-    algorithm: &A,
-    state: &AnyState,
-    now: Timestamp,
-) -> Option<Standing> {
-    Some(algorithm.standing(Part::of_any(state)?, now))
-}
-
 impl<S: Countable> From<&S> for Count {
     fn from(state: &S) -> Count {
         state.count()
-    }
-}
-
-impl Quota {
-    /// How a counter that holds this stands at `now`; none if it is the state of another algorithm.
-    pub fn standing_of(&self, state: &AnyState, now: Timestamp) -> Option<Standing> {
-        with_algorithm!(self, algorithm => standing_of(algorithm, state, now))
-    }
-
-    /// How a counter that was never charged stands at `now`.
-    pub fn standing_of_unused(&self, now: Timestamp) -> Standing {
-        with_algorithm!(self, algorithm => algorithm.standing(&Default::default(), now))
-    }
-
-    /// The part of one of so many instances that decide each for itself, rounded up: nobody is
-    /// locked out. What can be counted exactly still can, for no number grows.
-    #[must_use]
-    pub fn share(&self, instances: NonZeroU32) -> Quota {
-        let share = |units: u32| units.div_ceil(instances.get());
-        match self.clone() {
-            Quota::FixedWindow(quota) => {
-                Quota::FixedWindow(FixedWindow { limit: share(quota.limit), ..quota })
-            }
-            Quota::SlidingWindow(mut quota) => {
-                quota.limit = share(quota.limit);
-                Quota::SlidingWindow(quota)
-            }
-            Quota::SlidingLog(quota) => {
-                Quota::SlidingLog(SlidingLog { limit: share(quota.limit), ..quota })
-            }
-            Quota::TokenBucket(quota) => {
-                let (capacity, refill) = (share(quota.capacity), share(quota.refill));
-                Quota::TokenBucket(TokenBucket { capacity, refill, ..quota })
-            }
-            Quota::Gcra(mut quota) => {
-                (quota.limit, quota.burst) = (share(quota.limit), share(quota.burst));
-                Quota::Gcra(quota)
-            }
-            Quota::Concurrency(quota) => {
-                Quota::Concurrency(Concurrency { limit: share(quota.limit), ..quota })
-            }
-        }
     }
 }
 
@@ -160,10 +128,8 @@ macro_rules! countable {
             }
 
             fn of(count: &Count) -> Option<Self> {
-                match count {
-                    Count::$algorithm(state) => Some(*state),
-                    _ => None,
-                }
+                let Count::$algorithm(state) = count else { return None };
+                Some(*state)
             }
         })*
     };
@@ -180,12 +146,8 @@ impl Countable for Log {
     }
 
     fn of(count: &Count) -> Option<Self> {
-        match count {
-            Count::SlidingLog { used, newest, expires } => {
-                Some(Log::of_one(*used, *newest, *expires))
-            }
-            _ => None,
-        }
+        let Count::SlidingLog { used, newest, expires } = count else { return None };
+        Some(Log::of_one(*used, *newest, *expires))
     }
 }
 
@@ -206,7 +168,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::limit::{Algorithm, Align, Gcra, SlidingWindow};
+    use crate::limit::{
+        Algorithm, Align, Concurrency, FixedWindow, Gcra, Quota, SlidingLog, SlidingWindow,
+        TokenBucket,
+    };
 
     const HOUR: Duration = Duration::from_secs(3600);
     const NOW: Timestamp = Timestamp::from_secs(1_790_000_000);
@@ -215,9 +180,11 @@ mod tests {
         NonZeroU32::new(4).unwrap()
     }
 
-    /// Takes five units of `whole`, and tells what a quarter of that uses of `part` and may use.
+    /// Takes five units of `whole`. Returns how many of them a quarter uses of `part`, and its
+    /// capacity.
     fn quarter<A: Algorithm<State: Countable>>(whole: &A, part: &A) -> [u32; 2] {
-        let (mut state, mut share) = (A::State::default(), A::State::default());
+        let mut state = A::State::default();
+        let mut share = A::State::default();
         whole.take(&mut state, 5, NOW);
         let count = Count::from(&state);
         count.share(four()).store_in(&mut share);
@@ -259,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_locked_out_of_a_share() {
+    fn no_caller_is_locked_out_of_a_share() {
         let many = NonZeroU32::MAX;
         let quota = Quota::Concurrency(Concurrency { limit: 7, lease: HOUR, retry_after: HOUR });
         assert_eq!(quota.share(many).capacity(), 1);
@@ -295,7 +262,8 @@ mod tests {
             costs in prop::collection::vec((0..2_000_000_u64, 1..4_u32), 1..8), wait in 0..6_u64,
         ) {
             let quota = SlidingLog { limit: 9, window: Duration::from_secs(3) };
-            let (mut log, mut now) = (Log::default(), NOW);
+            let mut log = Log::default();
+            let mut now = NOW;
             for (advance, cost) in costs {
                 now = now + Duration::from_micros(advance);
                 if quota.admits(&log, cost, now) {

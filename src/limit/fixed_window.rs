@@ -1,19 +1,24 @@
 //! Fixed window with a stored end, as GitHub counts.
 //!
-//! The first charge opens the window and fixes its end; everything told to the client is read from
-//! that stored end, so it never wobbles. Windows that start with each caller's own traffic do not
-//! stampede at a common boundary; the price, known from the published systems, is that up to twice
-//! the limit can pass around one end. Aligned windows end for all callers at once.
+//! The first charge opens the window and fixes its end. All that clients see is computed from that
+//! stored end, so it stays the same for the whole window. Windows that start with each caller's own
+//! traffic do not all reopen at one instant. The price, known from published systems, is that up to
+//! twice the limit can pass around one end. Aligned windows end for all callers at once.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
-use super::{Algorithm, Bytes, Calendar, MAX_SKEW, Receipt, Retry, Standing, State, borne};
+use super::{
+    algorithm::{Algorithm, Bytes, Receipt, State},
+    calendar::Calendar,
+    skew::{MAX_SKEW, tolerated_skew},
+    standing::{Retry, Standing},
+};
 use crate::clock::Timestamp;
 
 /// `limit` units in each window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
-    /// Units a window, at most 2^31 - 1. Zero denies always.
+    /// Units in a window, at most 2^31 - 1. Zero always denies.
     pub limit: u32,
     /// Where windows begin and end.
     pub align: Align,
@@ -24,7 +29,7 @@ pub struct FixedWindow {
 pub enum Align {
     /// A window begins with the first charge after the last one's end, and is this long.
     FirstRequest(Duration),
-    /// Windows of this length follow each other from 1970-01-01T00:00:00Z on.
+    /// Windows of this length follow one another from 1970-01-01T00:00:00Z on.
     Epoch(Duration),
     /// Windows are hours, days, weeks, months or years of a time zone.
     Calendar(Calendar),
@@ -44,15 +49,15 @@ impl Align {
         }
     }
 
-    /// The ends of two windows, one of which is open at any instant near `now`: for a store that has
-    /// a clock of its own and no calendar.
+    /// The ends of two windows, one of which is open at any instant near `now`: for a store that
+    /// has its own clock and no calendar.
     pub(crate) fn ends_near(&self, now: Timestamp) -> [Timestamp; 2] {
         let skew = MAX_SKEW.as_micros() as u64;
         let first = self.end(Timestamp::from_micros(now.as_micros().saturating_sub(skew)));
         [first, self.end(first)]
     }
 
-    /// No window is longer than this.
+    /// The length of the longest window.
     pub fn max_length(&self) -> Duration {
         match self {
             Align::FirstRequest(length) | Align::Epoch(length) => *length,
@@ -61,7 +66,7 @@ impl Align {
     }
 }
 
-/// What was used, and when that no longer counts.
+/// What was used, and when it stops counting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// Units used.
@@ -87,10 +92,10 @@ impl State for Window {
 }
 
 impl FixedWindow {
-    /// The window at `now`: the stored one while it is open, else a fresh one.
+    /// The window at `now`: the stored one while it is open, else a new one.
     ///
-    /// One that is ahead means that the clock went back; its end is moved to where it would be now, and
-    /// the count kept.
+    /// A window that is too far ahead means that the clock went back. Its end is moved to where a
+    /// new window would end, and its count is kept.
     fn open(&self, window: &Window, now: Timestamp) -> Window {
         if window.is_over(now) {
             Window { used: 0, reset: self.align.end(now) }
@@ -101,14 +106,15 @@ impl FixedWindow {
         }
     }
 
-    /// Whether no clock that is as far ahead as is borne could have opened it.
+    /// Whether it ends later than any window opened by a clock within the tolerated skew.
     fn is_ahead(&self, window: &Window, now: Timestamp) -> bool {
         let length = self.align.max_length();
-        // Ends of calendars take time to find out, and hardly ever does one matter.
-        window.reset > now + length && window.reset > self.align.end(now + borne(length))
+        // The first comparison is cheap and nearly always false; the end of a calendar window is
+        // not cheap to compute.
+        window.reset > now + length && window.reset > self.align.end(now + tolerated_skew(length))
     }
 
-    /// The receipt of the charge that made `window` what it is.
+    /// The receipt of the latest charge in `window`.
     pub(crate) fn receipt(&self, window: &Window) -> Receipt {
         Receipt { at: window.reset, number: 0 }
     }
@@ -119,6 +125,15 @@ impl Algorithm for FixedWindow {
 
     fn capacity(&self) -> u32 {
         self.limit
+    }
+
+    fn longest(&self) -> Duration {
+        self.align.max_length()
+    }
+
+    fn share(&self, instances: NonZeroU32) -> FixedWindow {
+        let limit = self.limit.div_ceil(instances.get());
+        FixedWindow { limit, align: self.align.clone() }
     }
 
     fn admits(&self, window: &Window, cost: u32, now: Timestamp) -> bool {
@@ -148,7 +163,7 @@ impl Algorithm for FixedWindow {
         if cost > self.limit { Retry::Never } else { Retry::At(self.open(window, now).reset) }
     }
 
-    fn penalize(&self, window: &mut Window, _cost: u32, now: Timestamp) {
+    fn on_denied(&self, window: &mut Window, _cost: u32, now: Timestamp) {
         if !window.is_over(now) {
             *window = self.open(window, now);
         }
@@ -166,8 +181,8 @@ impl Algorithm for FixedWindow {
         (used > 0 && !window.is_over(now)).then_some(Window { used, ..*window })
     }
 
-    /// An open window keeps its end, even where the other one's is later: a caller has one window
-    /// at a time.
+    /// An open window keeps its end, even if the other one ends later: a caller has one window at a
+    /// time.
     fn add(&self, window: &mut Window, other: &Window, now: Timestamp) {
         if !other.is_over(now) {
             let is_over = window.is_over(now);

@@ -1,38 +1,43 @@
-//! GCRA as an exact meter: what was used drains all the time, `limit` units a window.
+//! GCRA as an exact meter: what was used drains continuously, `limit` units per window.
 //!
-//! The textbook form keeps a theoretical arrival time. This one keeps what it stands for, how much
-//! is used, in units times microseconds: a unit is `window` of that and every microsecond drains
-//! `limit`, so nothing is ever rounded. It decides alike, but after a change of the rate a caller
-//! still owes so many units, at the new rate, and not so many seconds.
+//! The textbook form stores a theoretical arrival time. This one stores how much is used, in units
+//! times microseconds: a unit is `window` of that, and every microsecond drains `limit`, so nothing
+//! is ever rounded. Both forms decide alike under one rate. When the rate changes, this form keeps
+//! the number of used units and drains them at the new rate, where the textbook form would keep the
+//! number of seconds.
 //!
-//! A debt ends with the instant that the caller was told when it was last charged, even if a rate
-//! lowered since would have it last longer: a state that is over may be forgotten at any time, and
-//! no decision depends on whether it was.
+//! A level is empty no later than the reset that was reported with its last charge, even if the
+//! rate was lowered since: a state that is over may be forgotten at any time, and no decision
+//! depends on whether it was.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
-use super::{Algorithm, Bytes, Receipt, Retry, Standing, State, borne};
+use super::{
+    algorithm::{Algorithm, Bytes, Receipt, State},
+    skew::tolerated_skew,
+    standing::{Retry, Standing},
+};
 use crate::clock::Timestamp;
 
-/// `burst` units at once, and `limit` in each window in the long run.
+/// `burst` units at once, and `limit` units per window in the long run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gcra {
-    /// Units that drain in a window, at most 2^31 - 1. Zero denies always.
+    /// Units that drain in a window, at most 2^31 - 1. Zero always denies.
     pub limit: u32,
     /// The time in which `limit` units drain, in whole milliseconds.
     pub window: Duration,
     /// Units that can be used at once.
     pub burst: u32,
-    /// The grain of time in microseconds, 1 or 1000: now is rounded down to it, instants that are
-    /// told are rounded up.
-    unit: u64,
+    /// Microseconds in a step of time, 1 or 1000. The current instant is rounded down to a step,
+    /// and reported instants are rounded up.
+    time_grain: u64,
 }
 
 /// Used units times microseconds, and since when they have been draining.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
-    /// What was used, in units times microseconds whatever the grain, so that a change of the grain
-    /// misreads nothing.
+    /// What was used, in units times microseconds. It does not depend on the time grain, so a meter
+    /// with another grain reads it correctly.
     pub level: u64,
     /// When it was that much.
     pub at: Timestamp,
@@ -59,18 +64,18 @@ impl State for Level {
 }
 
 impl Gcra {
-    /// None if a meter for costs up to `max_cost` would be too large to count exactly.
+    /// A meter for costs up to `max_cost`; none if it is too large to count exactly.
     ///
-    /// Stores that calculate in doubles are exact below 2^53. What does not fit in microseconds is
-    /// counted in milliseconds, by every store, so that all of them decide alike.
+    /// Stores that calculate in doubles are exact below 2^53. A meter that is too large in
+    /// microseconds counts in milliseconds, in every store, so that all stores decide alike.
     pub fn new(limit: u32, window: Duration, burst: u32, max_cost: u32) -> Option<Gcra> {
         let [rate, capacity, largest] = [limit, burst, max_cost].map(u128::from);
-        let is_exact = |unit: &u64| {
-            let per_unit = window.as_micros() / u128::from(*unit);
+        let is_exact = |time_grain: &u64| {
+            let per_unit = window.as_micros() / u128::from(*time_grain);
             (capacity + largest) * per_unit < 1 << 53 && capacity * per_unit + rate < 1 << 53
         };
-        let unit = [1, 1000].into_iter().find(is_exact)?;
-        (!window.is_zero()).then_some(Gcra { limit, window, burst, unit })
+        let time_grain = [1, 1000].into_iter().find(is_exact)?;
+        (!window.is_zero()).then_some(Gcra { limit, window, burst, time_grain })
     }
 
     /// One unit, as a level.
@@ -78,19 +83,19 @@ impl Gcra {
         (self.window.as_micros() as u64).max(1)
     }
 
-    /// The highest level at which `cost` fits, if it can at all.
+    /// The highest level at which `cost` fits; none if it never fits.
     fn room(&self, cost: u32) -> Option<u64> {
         let units = self.capacity().checked_sub(cost)?;
         Some(u64::from(units).saturating_mul(self.per_unit()))
     }
 
-    /// What is left of `level`, with the time that counts as now.
+    /// The level at `now`. Its `at` is the instant that counts as now.
     fn drain(&self, level: &Level, now: Timestamp) -> Level {
         let now_rounded = self.round_down(now);
         if level.is_over(now) {
             return Level { level: 0, at: now_rounded, full: now_rounded };
         }
-        if level.at > now + borne(self.window) {
+        if level.at > now + tolerated_skew(self.window) {
             return self.draining(level.level, now_rounded);
         }
         let at = level.at.max(now_rounded);
@@ -109,28 +114,28 @@ impl Gcra {
         self.after(level.level.saturating_sub(target), level.at).min(level.full)
     }
 
-    /// When `amount` has drained from `at` on. A rate of zero drains nothing, and forgets after a
-    /// window.
+    /// When `amount` has drained from `at` on. A rate of zero drains nothing, and its levels are
+    /// forgotten after a window.
     fn after(&self, amount: u64, at: Timestamp) -> Timestamp {
         let micros = match u64::from(self.limit) {
             0 => self.per_unit(),
             limit => amount.div_ceil(limit),
         };
         let exact = at.as_micros().saturating_add(micros);
-        Timestamp::from_micros(exact.checked_next_multiple_of(self.unit).unwrap_or(u64::MAX))
+        Timestamp::from_micros(exact.checked_next_multiple_of(self.time_grain).unwrap_or(u64::MAX))
     }
 
     fn round_down(&self, instant: Timestamp) -> Timestamp {
-        Timestamp::from_micros(instant.as_micros() / self.unit * self.unit)
+        Timestamp::from_micros(instant.as_micros() / self.time_grain * self.time_grain)
     }
 
-    /// The grain of time in microseconds, 1 or 1000: stores that have only doubles count in it.
-    pub(crate) fn grain(&self) -> u64 {
-        self.unit
+    /// Microseconds in a step of time, 1 or 1000: stores that have only doubles count in steps.
+    pub(crate) fn time_grain(&self) -> u64 {
+        self.time_grain
     }
 
-    /// The receipt of the charge that made `level` what it is: the theoretical arrival time, rounded down, and what is left to drain at that instant: what
-    /// rounding cut off, so that a refund is exact.
+    /// The receipt of the latest charge in `level`: the theoretical arrival time, rounded down, and
+    /// what is left to drain at that instant. The rest that rounding cut off makes a refund exact.
     pub(crate) fn receipt(&self, level: &Level) -> Receipt {
         let limit = u64::from(self.limit);
         let micros = level.level.checked_div(limit).unwrap_or(self.per_unit());
@@ -145,6 +150,19 @@ impl Algorithm for Gcra {
 
     fn capacity(&self) -> u32 {
         if self.limit == 0 { 0 } else { self.burst }
+    }
+
+    fn longest(&self) -> Duration {
+        match self.limit {
+            0 => self.window,
+            limit => self.window.saturating_mul(self.burst.div_ceil(limit)),
+        }
+    }
+
+    fn share(&self, instances: NonZeroU32) -> Gcra {
+        let limit = self.limit.div_ceil(instances.get());
+        let burst = self.burst.div_ceil(instances.get());
+        Gcra { limit, burst, ..*self }
     }
 
     fn admits(&self, level: &Level, cost: u32, now: Timestamp) -> bool {
@@ -164,7 +182,7 @@ impl Algorithm for Gcra {
         let next = match self.room(1) {
             Some(room) if rest.level <= room => now,
             Some(room) => self.falls(&rest, room),
-            // Never; but headers need an instant, and this one keeps clients away for a while.
+            // Never; but headers need an instant, and this one makes clients wait for a while.
             None => now + self.window,
         };
         Standing {
@@ -184,24 +202,24 @@ impl Algorithm for Gcra {
         }
     }
 
-    fn penalize(&self, level: &mut Level, _cost: u32, now: Timestamp) {
-        if level.at > now + borne(self.window) {
+    fn on_denied(&self, level: &mut Level, _cost: u32, now: Timestamp) {
+        if level.at > now + tolerated_skew(self.window) {
             *level = self.drain(level, now);
         }
     }
 
-    /// Gives back what would still be owed had nothing else been charged since: once the meter has
-    /// been empty, anything more would erase the debt of later charges.
+    /// Gives back what would not have drained yet if nothing else had been charged since. Once the
+    /// meter has been empty, giving back more would erase later charges.
     fn give_back(&self, level: &mut Level, receipt: Receipt, cost: u32, now: Timestamp) {
         let rest = self.drain(level, now);
         let Some(micros) = receipt.at.as_micros().checked_sub(rest.at.as_micros()) else {
             return;
         };
-        let owed = micros.saturating_mul(self.limit.into()).saturating_add(receipt.number);
+        let undrained = micros.saturating_mul(self.limit.into()).saturating_add(receipt.number);
         let taken = u64::from(cost).saturating_mul(self.per_unit());
-        let back = owed.min(taken).min(rest.level);
+        let back = undrained.min(taken).min(rest.level);
         if back > 0 {
-            // The rest is gone when so much of the level was left as is given back now.
+            // The rest has drained when the level before was down to what is given back now.
             let full = self.falls(&rest, back);
             *level = Level { level: rest.level - back, at: rest.at, full };
         }
@@ -220,7 +238,7 @@ impl Algorithm for Gcra {
         }
     }
 
-    /// The one that is empty later.
+    /// The one that is empty later of the two.
     fn join(&self, level: &mut Level, other: &Level, now: Timestamp) -> bool {
         let [rest, other] = [&*level, other].map(|level| self.drain(level, now));
         let is_more = other.full > rest.full;

@@ -1,8 +1,7 @@
-//! The secret that keys are hashed under, as all workers have it.
+//! The secret that keys are hashed with, shared by all workers.
 //!
-//! A secret that was configured, or that no other process shares, stays. Where proxies share Redis
-//! and none was configured, Redis keeps one: it is learnt after the start, and another one may take
-//! its place.
+//! A configured secret, or one that no other process shares, never changes. If proxies share Redis
+//! and no secret is configured, Redis keeps one: it is read after the start, and may be replaced.
 
 use std::sync::{
     Arc,
@@ -11,10 +10,10 @@ use std::sync::{
 
 use arc_swap::ArcSwap;
 
-use super::KeyHasher;
+use super::key::KeyHasher;
 use crate::clock::Timestamp;
 
-/// What keys are hashed under.
+/// How keys are hashed.
 #[derive(Clone)]
 pub enum Hashing {
     /// The same secret for as long as the process runs.
@@ -32,7 +31,7 @@ impl Hashing {
         }
     }
 
-    /// How often the secret was replaced: hashes from before are those of nobody.
+    /// How often the secret was replaced. Hashes of an earlier version belong to no key any more.
     pub fn version(&self) -> u32 {
         match self {
             Hashing::Fixed(_) => 0,
@@ -41,13 +40,14 @@ impl Hashing {
     }
 }
 
-/// A secret that Redis keeps, so that all proxies have the same; the process' own until it is known.
+/// A secret that Redis keeps, so that all proxies have the same; the process' own until it is
+/// known.
 pub struct KeptSecret {
     current: ArcSwap<Current>,
-    standing: AtomicU8,
-    /// When Redis is asked again, in microseconds since the epoch. Zero: nobody has asked for the
-    /// time yet.
-    next_look: AtomicU64,
+    status: AtomicU8,
+    /// When Redis is next queried, in microseconds since the epoch. Zero: `is_due` was not called
+    /// yet.
+    next_query: AtomicU64,
 }
 
 struct Current {
@@ -56,27 +56,27 @@ struct Current {
     version: u32,
 }
 
-/// What is known about the secret.
+/// What the process knows about the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Standing {
-    /// Redis has not told it yet: counters in Redis cannot be named.
+pub enum SecretStatus {
+    /// Redis has not returned it yet: counters in Redis cannot be named.
     Awaited,
     /// It is the one that Redis keeps.
     Known,
-    /// Redis keeps none for this process, which goes on with its own.
+    /// Redis keeps none for this process, which continues with its own.
     Refused,
 }
 
-impl Standing {
-    fn of(number: u8) -> Standing {
-        let all = [Standing::Awaited, Standing::Known, Standing::Refused];
-        all.into_iter().find(|one| *one as u8 == number).unwrap_or(Standing::Awaited)
+impl SecretStatus {
+    fn from_number(number: u8) -> SecretStatus {
+        let all = [SecretStatus::Awaited, SecretStatus::Known, SecretStatus::Refused];
+        all.into_iter().find(|one| *one as u8 == number).unwrap_or(SecretStatus::Awaited)
     }
 }
 
 impl KeptSecret {
-    /// None is known yet; `own` is used until it is.
+    /// The secret is not known yet; `own` is used until it is.
     pub fn new(own: [u8; 16]) -> Self {
         KeptSecret {
             current: ArcSwap::from_pointee(Current {
@@ -84,8 +84,8 @@ impl KeptSecret {
                 hasher: KeyHasher::new(own),
                 version: 0,
             }),
-            standing: AtomicU8::new(Standing::Awaited as u8),
-            next_look: AtomicU64::new(0),
+            status: AtomicU8::new(SecretStatus::Awaited as u8),
+            next_query: AtomicU64::new(0),
         }
     }
 
@@ -95,43 +95,45 @@ impl KeptSecret {
     }
 
     /// What is known about it.
-    pub fn standing(&self) -> Standing {
-        Standing::of(self.standing.load(Ordering::Acquire))
+    pub fn status(&self) -> SecretStatus {
+        SecretStatus::from_number(self.status.load(Ordering::Acquire))
     }
 
-    /// Hashes keys under the secret that Redis keeps from now on. Tells what was known before, and
-    /// whether the secret in use was another.
-    pub fn adopt(&self, secret: [u8; 16]) -> (Standing, bool) {
+    /// Hashes keys with the secret that Redis keeps from now on. Returns the status before, and
+    /// whether the secret in use has changed.
+    pub fn adopt(&self, secret: [u8; 16]) -> (SecretStatus, bool) {
         let last = self.current.rcu(|current| {
             if current.secret == secret {
                 return Arc::clone(current);
             }
-            let (hasher, version) = (KeyHasher::new(secret), current.version.wrapping_add(1));
+            let hasher = KeyHasher::new(secret);
+            let version = current.version.wrapping_add(1);
             Arc::new(Current { secret, hasher, version })
         });
-        (self.stand(Standing::Known), last.secret != secret)
+        (self.replace_status(SecretStatus::Known), last.secret != secret)
     }
 
-    /// Goes on with the process' own secret. Tells what was known before.
-    pub fn refuse(&self) -> Standing {
-        self.stand(Standing::Refused)
+    /// Continues with the process' own secret. Returns the status before.
+    pub fn refuse(&self) -> SecretStatus {
+        self.replace_status(SecretStatus::Refused)
     }
 
-    fn stand(&self, standing: Standing) -> Standing {
-        Standing::of(self.standing.swap(standing as u8, Ordering::AcqRel))
+    fn replace_status(&self, status: SecretStatus) -> SecretStatus {
+        SecretStatus::from_number(self.status.swap(status as u8, Ordering::AcqRel))
     }
 
-    /// Whether somebody should look at `now` what Redis keeps; only one of those who ask at the same
-    /// time is told so. The first time that is one `period_micros` after somebody first asks.
+    /// Whether Redis should be queried at `now`. Of concurrent callers, only one gets true. The
+    /// first query is due one `period_micros` after the first call.
     pub fn is_due(&self, now: Timestamp, period_micros: u64) -> bool {
-        let (next, now) = (self.next_look.load(Ordering::Relaxed), now.as_micros());
-        // A clock that was turned back must not put it off for as long.
+        let next = self.next_query.load(Ordering::Relaxed);
+        let now = now.as_micros();
+        // A clock that was turned back must not delay the query by as much.
         if now < next && next - now <= period_micros {
             return false;
         }
         let later = now.saturating_add(period_micros);
         let claimed =
-            self.next_look.compare_exchange(next, later, Ordering::Relaxed, Ordering::Relaxed);
+            self.next_query.compare_exchange(next, later, Ordering::Relaxed, Ordering::Relaxed);
         next != 0 && claimed.is_ok()
     }
 }
@@ -154,20 +156,20 @@ mod tests {
         let hash = || hashing.hash([(b'u', &b"alice"[..])]);
         assert_eq!((hash(), hashing.version()), (of([1; 16]), 0));
 
-        assert_eq!(kept.adopt([1; 16]), (Standing::Awaited, false));
+        assert_eq!(kept.adopt([1; 16]), (SecretStatus::Awaited, false));
         assert_eq!((hash(), hashing.version()), (of([1; 16]), 0));
 
-        assert_eq!(kept.adopt([2; 16]), (Standing::Known, true));
+        assert_eq!(kept.adopt([2; 16]), (SecretStatus::Known, true));
         assert_eq!((hash(), hashing.version()), (of([2; 16]), 1));
 
-        assert_eq!(kept.refuse(), Standing::Known);
-        assert_eq!((hash(), kept.standing()), (of([2; 16]), Standing::Refused));
+        assert_eq!(kept.refuse(), SecretStatus::Known);
+        assert_eq!((hash(), kept.status()), (of([2; 16]), SecretStatus::Refused));
     }
 
     #[test]
-    fn one_of_those_who_ask_looks_once_in_a_period() {
+    fn one_caller_queries_once_in_a_period() {
         let kept = KeptSecret::new([1; 16]);
-        assert!(!kept.is_due(at(100), MINUTE), "it has just been looked at, at the start");
+        assert!(!kept.is_due(at(100), MINUTE), "it was read at the start");
         assert!(!kept.is_due(at(100), MINUTE));
         assert!(kept.is_due(at(101), MINUTE));
         assert!(!kept.is_due(at(101), MINUTE));

@@ -1,8 +1,8 @@
-//! Counter keys: 128 bits of a keyed hash, so that no client can spell, guess or collide one.
+//! Counter keys: 128 bits of a keyed hash, so that no client can write, guess or collide one.
 //!
-//! Every part is written with its kind and its length before it, so that the encoding is injective:
-//! a user named `1.2.3.4` is not the address, and no text that a client chooses can run into the
-//! part beside it. The hash key is a secret, so keys say nothing to who does not have it.
+//! The kind and the length precede every part, so the encoding is injective: a user named `1.2.3.4`
+//! is not the address, and no text that a client chooses can run into the next part. The hash key
+//! is a secret, so keys reveal nothing without it.
 
 use std::hash::Hasher;
 
@@ -11,13 +11,13 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 /// Names one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// Whose counter it is: a store keeps all counters of one owner in one place.
+    /// The owner of the counter: a store keeps all counters of one owner together.
     pub owner: u128,
     /// Which counter.
     pub entry: u128,
 }
 
-/// Names a limit and its window in every [`Key`]. The rate is not part of it, so that a changed
+/// Identifies a limit and its window in every [`Key`]. The rate is not part of it, so a changed
 /// rate keeps what was counted; a changed window is another counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LimitId(u128);
@@ -25,7 +25,7 @@ pub struct LimitId(u128);
 impl LimitId {
     /// The id of a limit of a policy, counted by `algorithm` over `window_micros`.
     pub fn new(policy: &str, limit: &str, algorithm: &str, window_micros: u64) -> Self {
-        // No secret is needed here: the owner's hash, which it is combined with, has one.
+        // No secret is needed here: it is combined with the owner's hash, which has one.
         let mut hash = Tuple(SipHasher13::new());
         hash.part(b'p', policy.as_bytes());
         hash.part(b'l', limit.as_bytes());
@@ -58,8 +58,8 @@ impl KeyHasher {
 impl Key {
     /// The counter of `limit` for the tuple that hashed to `entry`, kept with `owner`.
     ///
-    /// Both hashes are pseudo-random functions of what they name, so their sum in GF(2) is as good
-    /// as one hash over both, and the identity is hashed once for all limits.
+    /// Both hashes are pseudo-random functions of their input, so their XOR is as good as one hash
+    /// over both, and the identity is hashed once for all limits.
     pub fn new(owner: u128, entry: u128, limit: LimitId) -> Self {
         Key { owner, entry: entry ^ limit.0 }
     }

@@ -1,17 +1,21 @@
 //! Sliding log: exactly `limit` units in any `window`, by remembering each charge.
 //!
-//! The only algorithm with neither an edge nor an estimate, and the only one whose state grows with
-//! the limit: it is for small limits.
+//! The only algorithm with neither an edge nor an estimate. Its state grows with the limit, so it
+//! is meant for small limits.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
 
-use super::{Algorithm, Bytes, Receipt, Retry, Standing, State, borne};
+use super::{
+    algorithm::{Algorithm, Bytes, Receipt, State},
+    skew::tolerated_skew,
+    standing::{Retry, Standing},
+};
 use crate::clock::Timestamp;
 
 /// `limit` units in any `window`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlidingLog {
-    /// Units, at most [`SlidingLog::MAX_LIMIT`]. Zero denies always.
+    /// Units, at most [`SlidingLog::MAX_LIMIT`]. Zero always denies.
     pub limit: u32,
     /// How long a unit counts.
     pub window: Duration,
@@ -20,33 +24,33 @@ pub struct SlidingLog {
 /// The charges of a key that may still count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// Oldest first. Those that no longer count stay until the next charge.
+    /// Oldest first. Entries that no longer count stay until the next charge.
     entries: VecDeque<Entry>,
     /// Units of all entries.
     units: u64,
-    /// Tells apart what is charged in the same microsecond.
+    /// The number of the next entry: it makes entries of one microsecond distinct.
     charges: u64,
     /// When the newest entry no longer counts.
     expires: Timestamp,
 }
 
-/// A charge. Its instant and its number name it, and entries are in the order of both.
+/// A charge. Its instant and its number identify it, and entries are in the order of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) at: Timestamp,
     pub(crate) cost: u32,
-    /// Tells apart what was charged at the same instant.
+    /// Makes entries of one instant distinct.
     pub(crate) number: u64,
 }
 
-/// What standings tell of a log: for a store that does not hand out the whole of it.
+/// What a standing needs of a log: for a store that does not return the whole of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
     /// Units that count.
     pub(crate) used: u64,
-    /// When none of them will count any more; none if there are none.
+    /// When none of them counts any more; none if there are no such units.
     pub(crate) reset: Option<Timestamp>,
-    /// If no unit fits: when so many will have left that one does.
+    /// If no unit fits: when enough will have left for one to fit.
     pub(crate) next: Option<Timestamp>,
 }
 
@@ -96,8 +100,8 @@ impl Log {
         log
     }
 
-    /// A log of these entries, oldest first, whose next charge has this number; none of those that
-    /// cost nothing.
+    /// A log of these entries, oldest first, whose next entry is number `charges`. Entries without
+    /// a cost are left out.
     pub(crate) fn of_entries(
         entries: impl Iterator<Item = Entry>,
         charges: u64,
@@ -109,9 +113,9 @@ impl Log {
         Log { entries, units, charges, expires }
     }
 
-    /// Its entries, oldest first, and the number of the next charge. Where there are more than
-    /// `most`, neighbours make up one, which counts for as long as the newest of them and has its
-    /// name.
+    /// Its entries, oldest first, and the number of the next one. If there are more than `most`,
+    /// neighbours are merged into one entry, which has the instant and the number of the newest of
+    /// them.
     pub(crate) fn condensed(&self, most: usize) -> (Vec<Entry>, u64) {
         let size = self.entries.len().div_ceil(most.max(1)).max(1);
         let newest_first: Vec<&Entry> = self.entries.iter().rev().collect();
@@ -127,7 +131,7 @@ impl Log {
         (entries, self.charges)
     }
 
-    /// Units of all entries, when the newest was made, and when it no longer counts.
+    /// Units of all entries, the instant of the newest, and when it stops counting.
     pub(super) fn summary(&self) -> (u32, Timestamp, Timestamp) {
         let newest = self.entries.back().map_or(Timestamp::default(), |newest| newest.at);
         (u32::try_from(self.units).unwrap_or(u32::MAX), newest, self.expires)
@@ -135,14 +139,14 @@ impl Log {
 }
 
 impl SlidingLog {
-    /// Most units that a log can hold: one entry may be needed for each.
+    /// The most units that a log can hold: each may need an entry.
     pub const MAX_LIMIT: u32 = 10_000;
 
-    /// Now, as the log sees it. A clock that is a little behind the newest entry is taken to be at
-    /// it. If it is further behind, it went back, and entries ahead of it count as of now.
+    /// The instant that counts as now. A clock that is slightly behind the newest entry counts as
+    /// being at it. If it is further behind, it went back, and later entries count as made now.
     fn time(&self, log: &Log, now: Timestamp) -> Timestamp {
         match log.entries.back() {
-            Some(newest) if newest.at <= now + borne(self.window) => newest.at.max(now),
+            Some(newest) if newest.at <= now + tolerated_skew(self.window) => newest.at.max(now),
             _ => now,
         }
     }
@@ -151,14 +155,14 @@ impl SlidingLog {
         time.saturating_since(entry.at) >= self.window
     }
 
-    /// Units that count at `time`. Those that have left are at the front, and there are none after a
-    /// charge: this looks at few entries.
+    /// Units that count at `time`. Entries that have left are at the front, and every charge drops
+    /// them, so this reads few entries.
     fn used(&self, log: &Log, time: Timestamp) -> u64 {
         let left = log.entries.iter().take_while(|entry| self.has_left(entry, time));
         log.units.saturating_sub(left.map(|entry| u64::from(entry.cost)).sum())
     }
 
-    /// When `units` of those that count at `time` will have left; none if there are not so many.
+    /// When `units` of those that count at `time` will have left; none if fewer count.
     fn freed(&self, log: &Log, units: u64, time: Timestamp) -> Option<Timestamp> {
         let mut freed = 0;
         let mut live = log.entries.iter().skip_while(|entry| self.has_left(entry, time));
@@ -173,7 +177,7 @@ impl SlidingLog {
     pub(crate) fn standing_of(&self, tail: &Tail, now: Timestamp) -> Standing {
         let reset = tail.reset.unwrap_or(now);
         let next = match tail.used >= self.limit.into() {
-            // Nothing ever fits: clients are not to ask again and again.
+            // Nothing ever fits. Clients should not retry again and again.
             true if self.limit == 0 => now + self.window,
             true => tail.next.unwrap_or(reset),
             false => now,
@@ -183,13 +187,14 @@ impl SlidingLog {
         Standing { limit: self.limit, remaining, used, reset, next, retry: Retry::Now }
     }
 
-    /// When `cost`, which does not fit, will; `freed` is when the units that it needs will have left.
+    /// When `cost`, which does not fit now, will fit; `freed` is when the units that it needs will
+    /// have left.
     pub(crate) fn retry_after(&self, freed: Option<Timestamp>, cost: u32, now: Timestamp) -> Retry {
         if cost > self.limit { Retry::Never } else { Retry::At(freed.unwrap_or(now)) }
     }
 
-    /// Adds units to the end of a log, which is not newer than `at`. They have an entry of their own
-    /// while there are fewer than `limit`; from then on they join the newest one.
+    /// Adds units to the end of a log, which is not newer than `at`. They get a new entry while
+    /// there are fewer than `limit` entries; from then on they are added to the newest one.
     fn append(&self, log: &mut Log, cost: u32, at: Timestamp) -> Receipt {
         log.expires = at + self.window;
         if log.entries.len() >= self.limit as usize
@@ -231,15 +236,23 @@ impl Algorithm for SlidingLog {
         self.limit
     }
 
+    fn longest(&self) -> Duration {
+        self.window
+    }
+
+    fn share(&self, instances: NonZeroU32) -> SlidingLog {
+        SlidingLog { limit: self.limit.div_ceil(instances.get()), ..*self }
+    }
+
     fn admits(&self, log: &Log, cost: u32, now: Timestamp) -> bool {
-        // What has left needs a look only if it could make the difference.
+        // Entries that have left matter only if the cost does not fit with them.
         let fits = |used: u64| used + u64::from(cost) <= u64::from(self.limit);
         fits(log.units) || fits(self.used(log, self.time(log, now)))
     }
 
-    /// A charge that is admitted has an entry of its own. What is taken beyond the limit has one
-    /// while there are fewer than `limit`; from then on it joins the newest entry, so that it is
-    /// counted in bounded memory, and none of it for too short a time.
+    /// An admitted charge always gets a new entry. A charge beyond the limit gets one while there
+    /// are fewer than `limit` entries; from then on it is added to the newest entry, so that memory
+    /// is bounded and nothing counts for too short a time.
     fn take(&self, log: &mut Log, cost: u32, now: Timestamp) -> Receipt {
         let time = self.time(log, now);
         self.heal(log, time);
@@ -266,13 +279,13 @@ impl Algorithm for SlidingLog {
         self.retry_after(self.freed(log, excess, time), cost, now)
     }
 
-    fn penalize(&self, log: &mut Log, _cost: u32, now: Timestamp) {
+    fn on_denied(&self, log: &mut Log, _cost: u32, now: Timestamp) {
         let time = self.time(log, now);
         self.heal(log, time);
     }
 
-    /// Takes it off the charge's own entry. An entry that was moved since, because a clock went back
-    /// or another charge joined it, keeps what it has.
+    /// Subtracts it from the charge's own entry. An entry that was moved since, because a clock
+    /// went back or another charge was added to it, keeps its cost.
     fn give_back(&self, log: &mut Log, receipt: Receipt, cost: u32, _now: Timestamp) {
         let name = (receipt.at, receipt.number);
         let Ok(index) = log.entries.binary_search_by_key(&name, Entry::name) else { return };
@@ -287,7 +300,7 @@ impl Algorithm for SlidingLog {
             log.entries.back().map_or(Timestamp::default(), |newest| newest.at + self.window);
     }
 
-    /// The entries that came since, and what joined the newest that there was.
+    /// The entries that came since, and what was added to the newest entry of `base`.
     fn beyond(&self, log: &Log, base: &Log, now: Timestamp) -> Option<Log> {
         let time = self.time(log, now);
         let mut beyond = Log::default();
@@ -303,8 +316,8 @@ impl Algorithm for SlidingLog {
         (beyond.units > 0).then_some(beyond)
     }
 
-    /// An entry joins the first one that is not older, so that entries keep their order and their
-    /// numbers; those that are newer than all come after them.
+    /// Each entry is added to the first one that is not older, so that entries keep their order and
+    /// their numbers. Entries that are newer than all are appended.
     fn add(&self, log: &mut Log, other: &Log, now: Timestamp) {
         let time = self.time(log, now);
         self.heal(log, time);
@@ -324,10 +337,10 @@ impl Algorithm for SlidingLog {
         }
     }
 
-    /// From each instant on, as many units as the log of the two that has more since then. A charge
-    /// that both have is counted once, though their clocks may differ: it counts for as long as it
-    /// does in either. One that only one of them has is counted unless the other has as many that
-    /// are newer.
+    /// From each instant on, as many units as the log that has more of them since then. A charge
+    /// that is in both logs is counted once, even if their clocks differ: it counts for as long as
+    /// it does in either. A charge that is in one log is counted unless the other has as many newer
+    /// units.
     fn join(&self, log: &mut Log, other: &Log, now: Timestamp) -> bool {
         let mut other = other.clone();
         let time = self.time(log, now).max(self.time(&other, now));

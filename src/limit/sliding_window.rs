@@ -1,35 +1,39 @@
 //! Sliding window counter, as Cloudflare counts.
 //!
-//! Two numbers a key: the units of the present window and of the one before. The window before
-//! counts in proportion to how much of it the last `window` of time still covers, as if its units
-//! had come evenly. So there is no edge at which twice the limit passes, at the price of an
-//! estimate. The weight is a fraction with `window` below the line and is never rounded but to the
-//! whole unit that a decision needs, so each decision is exact.
+//! Two numbers for each key: the units of the current window and of the previous one. The previous
+//! window counts in proportion to how much of it the last `window` of time still covers, as if its
+//! units had been charged evenly. So there is no edge at which twice the limit passes, at the price
+//! of an estimate. The weight is a fraction with `window` as its denominator. It is rounded only to
+//! the whole unit that a decision needs, so each decision is exact.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
-use super::{Algorithm, Bytes, Receipt, Retry, Standing, State, borne};
+use super::{
+    algorithm::{Algorithm, Bytes, Receipt, State},
+    skew::tolerated_skew,
+    standing::{Retry, Standing},
+};
 use crate::clock::Timestamp;
 
-/// `limit` units in any `window`, by estimate.
+/// `limit` units in any `window`, estimated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlidingWindow {
-    /// Units a window. Zero denies always.
+    /// Units in a window. Zero always denies.
     pub limit: u32,
-    /// Windows follow each other from 1970-01-01T00:00:00Z on, and are this long.
+    /// The length of windows, which follow one another from 1970-01-01T00:00:00Z on.
     pub window: Duration,
-    /// Microseconds in a step of time: the instants that are told are a whole number of steps.
-    unit: u64,
+    /// Microseconds in a step of time: reported instants are a whole number of steps.
+    time_grain: u64,
 }
 
-/// What was used in the present window and in the one before it.
+/// What was used in the current window and in the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Windows {
-    /// Units used in the present window, which is that of the last charge.
+    /// Units used in the current window, which is that of the last charge.
     pub current: u32,
-    /// Units used in the window before.
+    /// Units used in the previous window.
     pub previous: u32,
-    /// When the present window no longer counts: a window after its end.
+    /// When the current window stops counting: a window after its end.
     pub expires: Timestamp,
 }
 
@@ -37,9 +41,9 @@ pub struct Windows {
 struct Open {
     current: u32,
     previous: u32,
-    /// Start of the present window, in microseconds since the epoch.
+    /// Start of the current window, in microseconds since the epoch.
     start: u64,
-    /// Steps of the present window that have passed.
+    /// Steps of the current window that have passed.
     elapsed: u64,
 }
 
@@ -61,46 +65,47 @@ impl State for Windows {
 }
 
 impl SlidingWindow {
-    /// Counts in microseconds, or in milliseconds if a store that has only doubles (Lua) could not
-    /// do it exactly otherwise; none if it could not do that either, or if the window is empty or no
-    /// whole number of milliseconds.
+    /// Counts in microseconds, or in milliseconds if microseconds are too many for a store that has
+    /// only doubles (Lua) to count exactly. None if milliseconds are too many, too, or if the
+    /// window is empty or not a whole number of milliseconds.
     pub fn new(limit: u32, window: Duration) -> Option<SlidingWindow> {
         const DOUBLES_ARE_EXACT_BELOW: u128 = 1 << 53;
         let micros = window.as_micros();
-        let is_exact = |unit: &u64| {
-            2 * u128::from(limit.max(1)) * (micros / u128::from(*unit)) < DOUBLES_ARE_EXACT_BELOW
+        let is_exact = |time_grain: &u64| {
+            let steps = micros / u128::from(*time_grain);
+            2 * u128::from(limit.max(1)) * steps < DOUBLES_ARE_EXACT_BELOW
         };
         let is_whole = !window.is_zero() && window.as_nanos().is_multiple_of(1_000_000);
-        let unit = [1, 1000].into_iter().find(is_exact).filter(|_| is_whole)?;
-        Some(SlidingWindow { limit, window, unit })
+        let time_grain = [1, 1000].into_iter().find(is_exact).filter(|_| is_whole)?;
+        Some(SlidingWindow { limit, window, time_grain })
     }
 
-    /// The windows as they are at `now`: time has gone on since the last charge.
+    /// The windows as they are at `now`, which may be later than the last charge.
     ///
-    /// A clock that is a little behind the present window is taken to be at its start. If it is
-    /// further behind, it went back: what was used is moved to the window of `now`.
+    /// A clock that is slightly behind the current window counts as being at its start. If it is
+    /// further behind, it went back, and what was used is moved to the window of `now`.
     fn open(&self, windows: &Windows, now: Timestamp) -> Open {
-        let length = self.length() * self.unit;
+        let length = self.length() * self.time_grain;
         let start = now.as_micros() - now.as_micros() % length;
         let last = windows.expires.as_micros().saturating_sub(2 * length);
 
         let (start, current, previous) = if windows.is_over(now) {
             (start, 0, 0)
-        } else if last > (now + borne(self.window)).as_micros() {
+        } else if last > (now + tolerated_skew(self.window)).as_micros() {
             (start, windows.current, 0)
         } else if last >= start {
             (last, windows.current, windows.previous)
         } else {
             (start, 0, windows.current)
         };
-        let elapsed = (now.as_micros().saturating_sub(start) / self.unit).min(self.length());
+        let elapsed = (now.as_micros().saturating_sub(start) / self.time_grain).min(self.length());
         Open { current, previous, start, elapsed }
     }
 
-    /// The same when the window that begins at `start` is the present one: the clock may be a little
-    /// behind it.
+    /// The same with the window that begins at `start` as the current one. The clock may be
+    /// slightly behind it.
     fn reach(&self, open: Open, start: u64) -> Open {
-        let length = self.length() * self.unit;
+        let length = self.length() * self.time_grain;
         match start.saturating_sub(open.start) {
             0 => open,
             ahead => {
@@ -110,14 +115,14 @@ impl SlidingWindow {
         }
     }
 
-    /// What a window that has ended can count for: no more than the limit, lest one that was lowered
-    /// deny for longer than a window.
+    /// What a window that has ended can count for: no more than the limit, so that a lowered limit
+    /// does not deny for longer than a window.
     fn clamp(&self, used: u32) -> u32 {
         used.min(self.limit)
     }
 
-    /// Units used, the window before weighed and rounded up to a whole unit. As costs are whole
-    /// units, that rounding changes no decision.
+    /// Units used, with the previous window weighted and rounded up to a whole unit. Costs are
+    /// whole units, so that rounding changes no decision.
     fn used(&self, open: &Open) -> u64 {
         let weighed = u64::from(self.clamp(open.previous)) * (self.length() - open.elapsed);
         u64::from(open.current) + weighed.div_ceil(self.length())
@@ -127,8 +132,8 @@ impl SlidingWindow {
         self.used(open) + u64::from(cost) <= u64::from(self.limit)
     }
 
-    /// When `cost`, which does not fit, will: later in this window, as the one before weighs less
-    /// and less; or else in the next one, as this one does.
+    /// When `cost`, which does not fit now, will fit: later in this window, as the weight of the
+    /// previous one shrinks; or else in the next window, as the weight of this one does.
     fn fits_from(&self, open: &Open, cost: u32) -> Retry {
         let Some(room) = self.limit.checked_sub(cost) else { return Retry::Never };
         let (weighing, room, skipped) = match room.checked_sub(open.current) {
@@ -148,22 +153,22 @@ impl SlidingWindow {
         }
     }
 
-    /// The instant that lies `steps` after the start of the present window.
+    /// The instant that lies `steps` after the start of the current window.
     fn instant(&self, open: &Open, steps: u64) -> Timestamp {
-        Timestamp::from_micros(open.start.saturating_add(steps.saturating_mul(self.unit)))
+        Timestamp::from_micros(open.start.saturating_add(steps.saturating_mul(self.time_grain)))
     }
 
     /// Steps in a window.
     fn length(&self) -> u64 {
-        self.window.as_micros() as u64 / self.unit
+        self.window.as_micros() as u64 / self.time_grain
     }
 
-    /// Microseconds in a step of time, 1 or 1000: stores that have only doubles count in it.
-    pub(crate) fn grain(&self) -> u64 {
-        self.unit
+    /// Microseconds in a step of time, 1 or 1000: stores that have only doubles count in steps.
+    pub(crate) fn time_grain(&self) -> u64 {
+        self.time_grain
     }
 
-    /// The receipt of the charge that made `windows` what they are: it tells which was charged.
+    /// The receipt of the latest charge in `windows`: it names the window that was charged.
     pub(crate) fn receipt(&self, windows: &Windows) -> Receipt {
         Receipt { at: windows.expires, number: 0 }
     }
@@ -179,6 +184,14 @@ impl Algorithm for SlidingWindow {
 
     fn capacity(&self) -> u32 {
         self.limit
+    }
+
+    fn longest(&self) -> Duration {
+        self.window.saturating_mul(2)
+    }
+
+    fn share(&self, instances: NonZeroU32) -> SlidingWindow {
+        SlidingWindow { limit: self.limit.div_ceil(instances.get()), ..*self }
     }
 
     fn admits(&self, windows: &Windows, cost: u32, now: Timestamp) -> bool {
@@ -198,7 +211,7 @@ impl Algorithm for SlidingWindow {
         let next = match self.fits_from(&open, 1) {
             _ if self.fits(&open, 1) => now,
             Retry::At(next) => next,
-            // Nothing ever fits: clients are not to ask again and again.
+            // Nothing ever fits. Clients should not retry again and again.
             Retry::Now | Retry::Never => now + self.window,
         };
         let remaining = self.limit.saturating_sub(used);
@@ -209,14 +222,14 @@ impl Algorithm for SlidingWindow {
         self.fits_from(&self.open(windows, now), cost)
     }
 
-    fn penalize(&self, windows: &mut Windows, _cost: u32, now: Timestamp) {
+    fn on_denied(&self, windows: &mut Windows, _cost: u32, now: Timestamp) {
         let open = self.open(windows, now);
         if self.store(&open).expires < windows.expires {
             *windows = self.store(&open);
         }
     }
 
-    /// What was charged in this window is taken off it, what was charged in the one before off that.
+    /// A charge is subtracted from the window that it was made in, current or previous.
     fn give_back(&self, windows: &mut Windows, receipt: Receipt, cost: u32, _now: Timestamp) {
         if windows.expires == receipt.at {
             windows.current = windows.current.saturating_sub(cost);
@@ -240,7 +253,7 @@ impl Algorithm for SlidingWindow {
         *windows = self.store(&Open { current, previous, ..open });
     }
 
-    /// The greater of both for each of the two windows.
+    /// The greater count of both for each of the two windows.
     fn join(&self, windows: &mut Windows, other: &Windows, now: Timestamp) -> bool {
         let [open, other] = [&*windows, other].map(|windows| self.open(windows, now));
         let start = open.start.max(other.start);

@@ -41,8 +41,8 @@ pub(super) trait Subject: Algorithm<State: Debug> + Debug + Sized {
     /// The same with another capacity: another rate of the same limit.
     fn with_capacity(&self, capacity: u32) -> Self;
 
-    /// The steps in which instants are told.
-    fn unit(&self) -> Duration {
+    /// The steps of reported instants.
+    fn time_step(&self) -> Duration {
         Duration::from_micros(1)
     }
 
@@ -109,7 +109,7 @@ pub(super) fn decide<A: Algorithm>(
         let receipt = (cost > 0).then(|| algorithm.take(state, cost, now));
         return (true, algorithm.standing(state, now), receipt);
     }
-    algorithm.penalize(state, cost, now);
+    algorithm.on_denied(state, cost, now);
     let retry = algorithm.retry(state, cost, now);
     (false, Standing { retry, ..algorithm.standing(state, now) }, None)
 }

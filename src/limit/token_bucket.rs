@@ -1,27 +1,31 @@
 //! Token bucket that is refilled at intervals, as Smyte's ratelimit server counts.
 //!
-//! Refills come in steps, `refill` units every interval, and keep their phase as long as anything is
-//! missing, so up to `capacity + refill` units can pass in a short time. A bucket that is full has
-//! no phase: the next charge starts one at its own instant. A phase that went on while the bucket is
-//! full would make decisions depend on when a store forgets full buckets.
+//! Refills come in steps of `refill` units every interval, and keep their phase as long as anything
+//! is missing, so up to `capacity + refill` units can pass in a short time. A full bucket has no
+//! phase: the next charge starts one at its own instant. If the phase continued while the bucket is
+//! full, decisions would depend on when a store forgets full buckets.
 //!
-//! A strict bucket makes callers wait: a denied request, and one that takes the last unit, start the
-//! interval over.
+//! A strict bucket makes callers wait: a denied request, and one that takes the last unit, start
+//! the interval over.
 //!
-//! As in the other algorithms a denied request takes nothing, and what is missing comes back no
-//! later than was told when it was last charged, whatever became of the rate since.
+//! As in the other algorithms, a denied request takes nothing, and a bucket is full no later than
+//! the reset that was reported with its last charge, even if the rate was lowered since.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
-use super::{Algorithm, Bytes, Receipt, Retry, Standing, State, borne};
+use super::{
+    algorithm::{Algorithm, Bytes, Receipt, State},
+    skew::tolerated_skew,
+    standing::{Retry, Standing},
+};
 use crate::clock::Timestamp;
 
 /// Up to `capacity` units, and `refill` more every interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
-    /// Units in a full bucket, at most 2^31 - 1. Zero denies always.
+    /// Units in a full bucket, at most 2^31 - 1. Zero always denies.
     pub capacity: u32,
-    /// Units that come at a time. Zero: none ever, and what was used stays used.
+    /// Units in a refill. Zero: there are no refills, and what was used stays used.
     pub refill: u32,
     /// Time from one refill to the next.
     pub interval: Duration,
@@ -29,18 +33,18 @@ pub struct TokenBucket {
     pub strict: bool,
 }
 
-/// What is missing, and since when it has been coming back.
+/// What is missing, and since when it has been refilled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
     /// Units that are missing from a full bucket.
     pub deficit: u32,
     /// The last refill; the next one comes an interval later.
     pub mark: Timestamp,
-    /// When nothing will be missing, inclusive: the end of time if that does not come.
+    /// When nothing will be missing, inclusive; the end of time if that never happens.
     pub full: Timestamp,
 }
 
-/// The end of time: an instant that does not come.
+/// The end of time: an instant that never comes.
 const NEVER: Timestamp = Timestamp::from_micros(u64::MAX);
 
 impl State for Bucket {
@@ -62,7 +66,7 @@ impl State for Bucket {
 }
 
 impl TokenBucket {
-    /// The largest deficit beside which `cost` fits, if it can at all.
+    /// The largest deficit at which `cost` fits; none if it never fits.
     fn room(&self, cost: u32) -> Option<u32> {
         self.capacity.checked_sub(cost)
     }
@@ -77,7 +81,7 @@ impl TokenBucket {
         if bucket.is_over(now) {
             return full;
         }
-        if bucket.mark > now + borne(self.interval) {
+        if bucket.mark > now + tolerated_skew(self.interval) {
             return self.refilling(bucket.deficit, now);
         }
         let interval = self.interval_micros();
@@ -92,17 +96,17 @@ impl TokenBucket {
         }
     }
 
-    /// A bucket that had its last refill at `mark`.
+    /// A bucket whose last refill was at `mark`.
     fn refilling(&self, deficit: u32, mark: Timestamp) -> Bucket {
         Bucket { deficit, mark, full: self.after(deficit, mark) }
     }
 
-    /// When `bucket` lacks no more than `target`.
+    /// When no more than `target` units are missing from `bucket`.
     fn rises(&self, bucket: &Bucket, target: u32) -> Timestamp {
         self.after(bucket.deficit.saturating_sub(target), bucket.mark).min(bucket.full)
     }
 
-    /// When `units` will have come after the refill at `mark`.
+    /// When `units` will have been refilled after the refill at `mark`.
     fn after(&self, units: u32, mark: Timestamp) -> Timestamp {
         let refills = match (units, self.refill) {
             (0, _) => 0,
@@ -112,8 +116,7 @@ impl TokenBucket {
         mark + Duration::from_micros(refills.saturating_mul(self.interval_micros()))
     }
 
-    /// The receipt of the charge that made `bucket` what it is: what was missing then, and since
-    /// which refill.
+    /// The receipt of the latest charge in `bucket`: what was missing then, and since which refill.
     pub(crate) fn receipt(&self, bucket: &Bucket) -> Receipt {
         Receipt { at: bucket.mark, number: bucket.deficit.into() }
     }
@@ -126,8 +129,21 @@ impl Algorithm for TokenBucket {
         self.capacity
     }
 
+    fn longest(&self) -> Duration {
+        match self.refill {
+            0 => Duration::MAX,
+            refill => self.interval.saturating_mul(self.capacity.div_ceil(refill)),
+        }
+    }
+
+    fn share(&self, instances: NonZeroU32) -> TokenBucket {
+        let capacity = self.capacity.div_ceil(instances.get());
+        let refill = self.refill.div_ceil(instances.get());
+        TokenBucket { capacity, refill, ..*self }
+    }
+
     fn admits(&self, bucket: &Bucket, cost: u32, now: Timestamp) -> bool {
-        // A division is needed only when refills could make the difference.
+        // Refills need a division, and matter only if the cost does not fit without them.
         self.room(cost).is_some_and(|room| {
             bucket.deficit <= room || self.refilled(bucket, now).deficit <= room
         })
@@ -149,7 +165,7 @@ impl Algorithm for TokenBucket {
         let next = match self.room(1) {
             Some(room) if used <= room => now,
             Some(room) => self.rises(&bucket, room),
-            // Never; but headers need an instant, and this one keeps clients away for a while.
+            // Never; but headers need an instant, and this one makes clients wait for a while.
             None => now + self.interval,
         };
         Standing {
@@ -170,26 +186,26 @@ impl Algorithm for TokenBucket {
     }
 
     /// A cost that can never fit does not start the interval over: no wait would help.
-    fn penalize(&self, bucket: &mut Bucket, cost: u32, now: Timestamp) {
+    fn on_denied(&self, bucket: &mut Bucket, cost: u32, now: Timestamp) {
         let starts_over = self.strict && (1..=self.capacity).contains(&cost);
         if starts_over {
             let Bucket { deficit, mark, .. } = self.refilled(bucket, now);
             *bucket = self.refilling(deficit, mark.max(now));
-        } else if bucket.mark > now + borne(self.interval) {
+        } else if bucket.mark > now + tolerated_skew(self.interval) {
             *bucket = self.refilled(bucket, now);
         }
     }
 
-    /// Gives back what would still be missing had nothing else been charged since: once the bucket
-    /// has been full, anything more would erase the debt of later charges. The phase stays.
+    /// Gives back what would still be missing if nothing else had been charged since. Once the
+    /// bucket has been full, giving back more would erase later charges. The phase stays.
     fn give_back(&self, bucket: &mut Bucket, receipt: Receipt, cost: u32, now: Timestamp) {
         let rest = self.refilled(bucket, now);
         let charged = u32::try_from(receipt.number).unwrap_or(u32::MAX);
-        let owed = self.refilled(&self.refilling(charged, receipt.at), now).deficit;
-        let back = cost.min(owed).min(rest.deficit);
+        let missing = self.refilled(&self.refilling(charged, receipt.at), now).deficit;
+        let back = cost.min(missing).min(rest.deficit);
         if back > 0 {
             let deficit = rest.deficit - back;
-            // No later than before: a rate that was lowered since must not make it so.
+            // No later than before, even if the rate was lowered since.
             let full = self.rises(&rest, back);
             *bucket = Bucket { deficit, full, ..rest };
         }
@@ -201,7 +217,7 @@ impl Algorithm for TokenBucket {
         (deficit > 0).then(|| self.refilling(deficit, rest.mark))
     }
 
-    /// A bucket that lacks something keeps its phase.
+    /// A bucket that is not full keeps its phase.
     fn add(&self, bucket: &mut Bucket, other: &Bucket, now: Timestamp) {
         let [rest, other] = [&*bucket, other].map(|bucket| self.refilled(bucket, now));
         if other.deficit > 0 {
@@ -210,7 +226,7 @@ impl Algorithm for TokenBucket {
         }
     }
 
-    /// The one that lacks more; of two that lack as much, the one that is full later.
+    /// The one with the greater deficit; of equal deficits, the one that is full later.
     fn join(&self, bucket: &mut Bucket, other: &Bucket, now: Timestamp) -> bool {
         let [rest, other] = [&*bucket, other].map(|bucket| self.refilled(bucket, now));
         let is_more = (other.deficit, other.full) > (rest.deficit, rest.full);

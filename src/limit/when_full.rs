@@ -1,22 +1,23 @@
-//! What a limit says about a store that is full.
+//! How a limit is decided when the store is full.
 
-/// What becomes of a charge if the process has no room for its counter, for all counters are in use
-/// that there may be. What one client brings about by its own choice is refused whatever this says.
+/// How a charge is decided if the process has no room for its counter, because all counters that it
+/// may have are in use. A client that fills the store with counters of its own choice is refused in
+/// any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// As [`WhenFull::Open`] while the process stands in for a store that does not answer: the caller
-    /// had room there. Else as [`WhenFull::Closed`]: where there is no other store, a full one is no
+    /// As [`WhenFull::Open`] while the process replaces a store that does not respond: the caller
+    /// had room there. Else as [`WhenFull::Closed`]: without another store, a full one is not an
     /// outage.
     #[default]
     OpenWhileAlone,
-    /// The request goes on as if there were no such limit.
+    /// The request continues as if there were no such limit.
     Open,
     /// The request is refused.
     Closed,
 }
 
 impl WhenFull {
-    /// What it comes to while the process stands in for a store that does not answer.
+    /// What it means while the process replaces a store that does not respond.
     #[must_use]
     pub fn while_alone(self) -> WhenFull {
         match self {

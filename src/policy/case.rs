@@ -6,7 +6,7 @@ use std::{net::IpAddr, time::Duration};
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode, uri::PathAndQuery};
 
 use super::CallerName;
-use crate::{clock::Timestamp, identity::Vouched, yaml::Problem};
+use crate::{clock::Timestamp, identity::AssumedToken, yaml::Problem};
 
 /// How many requests the tests of all policies together may send: a start and each reload run them,
 /// and are not to take long.
@@ -52,7 +52,7 @@ pub struct Given {
     /// Its headers, but for `host`.
     pub headers: HeaderMap,
     /// Its token or API key, which counts as verified.
-    pub token: Option<Vouched>,
+    pub token: Option<AssumedToken>,
     /// The client's address.
     pub address: IpAddr,
     /// What the upstream answers.

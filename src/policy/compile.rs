@@ -47,11 +47,10 @@ use self::{
 };
 use super::{
     HostPattern, Limit, Matcher, OpenParts, Policy, Route, Router, Upstream,
-    file::{LATER, RawPaths, RawPolicy, schema},
+    file::{LATER, RawPolicy, schema},
 };
 use crate::{
     warning::Warning,
-    wire::target::EncodedSlash,
     yaml::{Document, Doubts, Entries, Node, Problem, Sources, Span},
 };
 
@@ -101,7 +100,7 @@ struct Compiler<'d> {
     folder: &'d Path,
     document: &'d Document,
     sources: &'d Sources,
-    /// Of what says who callers are.
+    /// A digest of everything that identifies callers.
     fingerprint: Fingerprint,
     problems: Vec<Problem>,
     warnings: Vec<Warning>,
@@ -150,7 +149,7 @@ impl WrittenIssuer {
 }
 
 impl WrittenIdentity {
-    /// What routes call whoever vouches for callers, in the order of their positions.
+    /// The names of issuers, introspection and API keys in routes, in the order of their positions.
     fn issuers(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.jwt.iter().map(WrittenIssuer::name).collect();
         let others = [(&self.introspection, INTROSPECTION), (&self.api_keys, API_KEYS)];
@@ -219,7 +218,7 @@ impl Compiler<'_> {
             .filter_map(|(name, upstream)| self.upstream(name, upstream))
             .collect();
 
-        // Sections refer to what was written, sound or not: one mistake is told once.
+        // Sections refer to what was written, sound or not: one mistake is reported once.
         let written: Written = self.document.decode(&[], &mut Vec::new()).unwrap_or_default();
         let names = written.names();
 
@@ -245,7 +244,7 @@ impl Compiler<'_> {
                 "add one: `- { match: { path: \"/**\" }, limits: [] }`",
             );
         }
-        let encoded_slash = self.encoded_slash(&raw.paths);
+        let encoded_slash = self.keyword_or_default(raw.paths.encoded_slash.as_ref());
         let own: Vec<HeaderName> =
             identity.iter().flat_map(|rules| rules.own_headers()).cloned().collect();
         let cors = raw.cors.as_ref().and_then(|cors| self.cors(&cors.value)).map(Arc::new);
@@ -296,19 +295,7 @@ impl Compiler<'_> {
     }
 }
 
-impl Compiler<'_> {
-    fn encoded_slash(&mut self, raw: &RawPaths) -> Option<EncodedSlash> {
-        let Some(raw) = &raw.encoded_slash else { return Some(EncodedSlash::default()) };
-        let words = [
-            ("reject", EncodedSlash::Reject),
-            ("keep", EncodedSlash::Keep),
-            ("decode", EncodedSlash::Decode),
-        ];
-        self.one_of(raw, &words)
-    }
-}
-
-/// The limit that stands for all: the one that is called so, else the first that a route charges.
+/// The limit that represents all: the one named `core`, else the first that a route charges.
 fn core(limits: &[Limit], routes: &[Route]) -> Option<usize> {
     let called = limits.iter().position(|limit| &*limit.name == "core");
     called.or_else(|| routes.iter().find_map(|route| route.limits.first().copied()))

@@ -4,6 +4,7 @@
 //! Policies are compared as they were compiled, never as they were written: another order of keys,
 //! a comment or a default that is spelt out makes no difference.
 
+mod change;
 mod labels;
 mod overridden;
 mod routing;
@@ -21,9 +22,10 @@ use std::fmt;
 
 use serde::Serialize;
 
+use self::change::write_pair;
 pub use self::{
+    change::Change,
     routing::RouteChange,
-    sections::Change,
     windows::{Fate, WindowChange},
 };
 use super::{HostPattern, Policies, Policy};
@@ -133,6 +135,26 @@ impl PolicyDifference {
         let Pair { old: Some(old), new: Some(new) } = pair else {
             return Self::none(name, presence);
         };
+        // Named one by one, so that a new part of a policy cannot be forgotten here. Beside each part is
+        // the section that compares it.
+        let Policy {
+            name: _,          // presence
+            hosts: _,         // `hosts`, over all policies
+            upstreams: _,     // upstreams
+            identity: _,      // identity
+            limits: _,        // windows, limits, access
+            encoded_slash: _, // paths
+            exempt: _,        // access
+            deny: _,          // access
+            router: _,        // routing
+            routes: _,        // routing
+            responses: _,     // responses
+            cors: _,          // responses
+            core: _,          // responses
+            tests: _,         // changes no request
+            warnings: _,      // changes no request
+            notes: _,         // changes no request
+        } = new;
         let routing = routing::routing(old, new);
         PolicyDifference {
             windows: windows::windows(old, new),
@@ -286,34 +308,6 @@ impl fmt::Display for RouteChange {
             (true, true) => f.write_str(": treated alike"),
             (true, false) => Ok(()),
         }
-    }
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
-        if self.before.is_some() || self.after.is_some() {
-            f.write_str(": ")?;
-            write_pair(f, self.before.as_deref(), self.after.as_deref())?;
-        }
-        match &self.effect {
-            None => Ok(()),
-            Some(effect) => write!(f, ": {effect}"),
-        }
-    }
-}
-
-fn write_pair(
-    f: &mut fmt::Formatter<'_>,
-    before: Option<&str>,
-    after: Option<&str>,
-) -> fmt::Result {
-    match (before, after) {
-        (Some(before), Some(after)) if before != after => write!(f, "{before} -> {after}"),
-        (Some(same), Some(_)) => f.write_str(same),
-        (Some(before), None) => write!(f, "removed {before}"),
-        (None, Some(after)) => write!(f, "added {after}"),
-        (None, None) => Ok(()),
     }
 }
 

@@ -1,11 +1,13 @@
-//! The policy file as it is written: shapes only. What it means is checked in `compile`.
+//! The raw structs of a policy file: shapes only. `compile` checks their values.
 //!
-//! Fields of type [`Node`] take more than one shape; `compile` tells them apart.
+//! A field of type [`Node`] takes more than one shape; `compile` decides which one it has.
 
 mod case;
 mod cors;
 mod identity;
+mod keywords;
 mod limit;
+mod measure;
 mod responses;
 mod route;
 mod shape;
@@ -16,7 +18,10 @@ use std::sync::LazyLock;
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 
-use crate::yaml::{Entries, Later, Node, Spanned, schema_of};
+use crate::{
+    wire::target::EncodedSlash,
+    yaml::{Choice, Entries, Later, Node, Spanned, schema_of},
+};
 
 pub(super) use self::{
     case::{RawCase, RawExpect, RawGiven, RawResponse},
@@ -25,8 +30,10 @@ pub(super) use self::{
         RawApiKeys, RawCaller, RawForwardClaims, RawIdentity, RawIntrospection, RawIssuer,
         RawTierTable,
     },
-    limit::{RawLimit, RawMeasure, RawOverride, RawRefill, RawRefund, RawToldCost},
-    responses::RawResponses,
+    keywords::{AuthMode, Mode, OnStoreFull, PreflightMode, RefundedCallers, WindowStart},
+    limit::{RawLimit, RawOverride, RawRefund, RawToldCost},
+    measure::{RawMeasure, RawRefill},
+    responses::{DENIED_STATUSES, RawResponses},
     route::{RawHeaderEdits, RawRoute},
     upstream::{RawEjection, RawHealthCheck, RawRetries, RawServer, RawUpstream, RawUpstreamTls},
 };
@@ -38,16 +45,16 @@ pub fn schema() -> &'static Schema {
     &SCHEMA
 }
 
-/// Who is calling, what the limits are, and which route charges which. Values may name environment
-/// variables: `${NAME}` or `${NAME:-default}`; `$${` stands for the text `${`.
+/// Who the callers are, what the limits are, and which route charges which limit. Values may name
+/// environment variables: `${NAME}` or `${NAME:-default}`; `$${` stands for the text `${`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "policy")]
 pub(super) struct RawPolicy {
     /// Version of the format: 1.
     #[schemars(range(min = 1, max = 1))]
     pub(super) version: Spanned<u32>,
-    /// Hosts that the policy is for, such as `api.example.com` or `*.example.com`. Left out: every
-    /// host.
+    /// The hosts that the policy applies to, such as `api.example.com` or `*.example.com`. Left
+    /// out: every host.
     #[serde(default)]
     #[schemars(extend("examples" = [["api.example.com"]]))]
     pub(super) hosts: Vec<Spanned<String>>,
@@ -55,12 +62,12 @@ pub(super) struct RawPolicy {
     #[schemars(extend("minProperties" = 1))]
     #[schemars(extend("examples" = [{ "api": { "servers": ["http://127.0.0.1:9000"] } }]))]
     pub(super) upstreams: Spanned<Entries<RawUpstream>>,
-    /// Who is calling, and how that is found out.
+    /// How callers are identified.
     #[serde(default)]
     #[schemars(extend("examples" = [{ "callers": [{ "name": "anonymous", "key": "client.ip" }] }]))]
     pub(super) identity: RawIdentity,
-    /// Classes of callers that limits tell apart, such as `free` and `pro`. Left out: all callers
-    /// are alike.
+    /// Classes of callers that may have different rates, such as `free` and `pro`. Left out: all
+    /// callers are in one class.
     #[schemars(extend("examples" = [{ "default": "free", "names": ["free", "pro"] }]))]
     pub(super) tiers: Option<RawTiers>,
     /// The limits, by names of your choice: clients see them as `x-ratelimit-resource`.
@@ -68,7 +75,7 @@ pub(super) struct RawPolicy {
     #[schemars(extend("examples" = [{ "core": { "per": "caller", "rate": "5000/hour" } }]))]
     pub(super) limits: Entries<RawLimit>,
     /// Other rates for single callers, or for single values of what a limit counts by, each with a
-    /// reason. Of those of one limit, the first that is for a request applies.
+    /// reason. The first override of a limit that matches a request applies.
     #[serde(default)]
     #[schemars(with = "Vec<RawOverride>", extend("examples" = [[{ "caller": "user:42", "limit": "core", "rate": "50000/hour", "until": "2026-12-31", "why": "a migration" }]]))]
     pub(super) overrides: Vec<Node>,
@@ -80,22 +87,23 @@ pub(super) struct RawPolicy {
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.66"]]))]
     pub(super) deny: Vec<Spanned<String>>,
-    /// What paths of requests stand for.
+    /// How paths of requests are normalized.
     #[serde(default)]
     #[schemars(extend("examples" = [{ "encoded_slash": "reject" }]))]
     pub(super) paths: RawPaths,
-    /// Whether pages of other origins may read responses: for every route that does not say it
-    /// itself. Left out: what upstreams say.
+    /// Whether pages of other origins may read responses (CORS), for every route without `cors` of
+    /// its own. Left out: the upstreams decide.
     pub(super) cors: Option<Spanned<RawCors>>,
-    /// Which request takes which limits. The first route that matches wins.
+    /// Which requests are charged to which limits. The first route that matches a request applies.
     #[schemars(length(min = 1))]
     #[schemars(extend("examples" = [[{ "match": { "path": "/**" }, "limits": ["core"] }]]))]
     pub(super) routes: Spanned<Vec<Spanned<RawRoute>>>,
-    /// What clients are told: headers, the status of a denial, where to ask.
+    /// What responses of this proxy contain: limit headers, the status of a denial, the status
+    /// endpoint.
     #[serde(default)]
     #[schemars(extend("examples" = [{ "headers": "github" }]))]
     pub(super) responses: RawResponses,
-    /// Requests, and what is to become of them. `tollgate check` runs them with a clock of its own.
+    /// Requests with their expected results. `tollgate check` runs them with a clock of its own.
     #[serde(default)]
     #[schemars(extend("examples" = [[{ "given": { "path": "/" }, "expect": { "status": 200 } }]]))]
     pub(super) tests: Vec<Spanned<RawCase>>,
@@ -105,7 +113,7 @@ pub(super) struct RawPolicy {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "tiers section")]
 pub(super) struct RawTiers {
-    /// The tier of callers that name none, or one that is not listed.
+    /// The tier of callers that have none, or one that is not listed.
     #[schemars(length(min = 1))]
     pub(super) default: Spanned<String>,
     /// All tiers: up to 64 letters, digits, `-` and `_` each.
@@ -113,16 +121,15 @@ pub(super) struct RawTiers {
     pub(super) names: Vec<Spanned<String>>,
 }
 
-/// What paths of requests stand for.
+/// How paths of requests are normalized.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "paths section")]
 pub(super) struct RawPaths {
-    /// What an escaped slash (`%2F`) in a path is. `reject`: the request is refused with 400;
-    /// `keep`: a part of its segment, and forwarded as it is; `decode`: a slash. An escaped backslash
-    /// is always refused. Default: reject.
-    #[schemars(extend("enum" = ["reject", "keep", "decode"]))]
-    pub(super) encoded_slash: Option<Spanned<String>>,
+    /// How an escaped slash (`%2F`) in a path is treated. `reject`: the request is refused with
+    /// 400; `keep`: it is part of its segment and forwarded unchanged; `decode`: it is a slash. An
+    /// escaped backslash is always refused. Default: reject.
+    pub(super) encoded_slash: Option<Spanned<Choice<EncodedSlash>>>,
 }
 
-/// Fields that the format has and this version does not act on: refused, never ignored.
+/// Fields that the format reserves and this version does not support: refused, never ignored.
 pub(super) const LATER: &[Later] = &[Later { section: "limit", fields: &["precision"] }];

@@ -3,7 +3,10 @@
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::Overrides;
-use crate::limit::{Fallback, LimitId, Quota, Scope, WhenFull};
+use crate::{
+    limit::{Fallback, LimitId, Quota, Scope, WhenFull},
+    yaml::keywords,
+};
 
 /// A named rule: how much, by tier, and what it is counted per.
 #[derive(Debug)]
@@ -26,18 +29,18 @@ pub struct Limit {
     pub refund: Refund,
     /// Only requests answered with one of these statuses count; none: all do.
     pub count_when: Option<Statuses>,
-    /// For whom the limit is more than a word.
+    /// The callers for which the limit is enforced.
     pub enforcement: Enforcement,
-    /// What becomes of its charges if the store does not answer: `on_store_error`.
+    /// How its charges are decided if the store does not answer: `on_store_error`.
     pub fallback: Fallback,
-    /// What becomes of them if the process has no room for a counter: `on_store_full`.
+    /// How they are decided if the process has no room for a counter: `on_store_full`.
     pub full: WhenFull,
     /// Rates that are tried out beside those in force, by the tier's position; empty: none are.
     pub candidate: Vec<Allowances>,
 }
 
 /// What a tier may use of a limit, in several windows at once; none: the limit does not apply. The
-/// longest window is last, and is the one that clients are told about.
+/// longest window is last, and is the one in the headers of responses.
 pub type Allowances = Vec<Allowance>;
 
 impl Limit {
@@ -92,7 +95,7 @@ pub struct RefundBound {
 pub struct Per {
     /// Never empty.
     pub parts: Vec<KeyPart>,
-    /// What becomes of a request that lacks one.
+    /// How a request is treated that lacks one.
     pub on_missing: OnMissing,
     /// IPv4 addresses with the same prefix of this length are one; 32.
     pub ipv4_prefix: u8,
@@ -100,8 +103,8 @@ pub struct Per {
     pub ipv6_prefix: u8,
 }
 
-/// What is open about the routes that a limit is listed by: of what is open, a client can make up as
-/// many values as it likes.
+/// What is open about the routes that a limit is listed by: of what is open, a client can make up
+/// as many values as it likes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenParts {
     /// One of them takes requests for any host, or any below a name.
@@ -133,7 +136,18 @@ pub enum KeyPart {
     Cookie(Box<str>),
 }
 
-/// What becomes of a request that lacks what a limit counts by.
+impl KeyPart {
+    /// The keys that are a single keyword; the others have a prefix, such as `header.`.
+    pub const KEYWORDS: [(&'static str, KeyPart); 5] = [
+        ("caller", KeyPart::Caller),
+        ("client.ip", KeyPart::ClientIp),
+        ("host", KeyPart::Host),
+        ("path", KeyPart::Path),
+        ("method", KeyPart::Method),
+    ];
+}
+
+/// How a request is treated that lacks a key of a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnMissing {
     /// The limit does not apply to it.
@@ -142,6 +156,8 @@ pub enum OnMissing {
     /// It is refused.
     Deny,
 }
+
+keywords! { OnMissing { Skip = "skip", Deny = "deny" } }
 
 /// What a request costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,7 +168,8 @@ pub struct Cost {
     pub default: u32,
     /// The response field that says what the request has really cost.
     pub from_response_header: Option<HeaderName>,
-    /// Units, if the client hangs up and the response's head never comes; none: the dearest of late.
+    /// Units, if the client hangs up and the response's head never comes; none: the dearest of
+    /// late.
     pub abandoned: Option<u32>,
 }
 
@@ -173,9 +190,9 @@ impl Cost {
 /// Which requests are given back what they cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refund {
-    /// Those with such a response, whoever sent them.
+    /// Statuses that are refunded to every caller.
     pub everybody: Statuses,
-    /// Those with such a response whose sender showed a good token.
+    /// Statuses that are refunded to callers with a valid token.
     pub authenticated: Statuses,
     /// Percent of what can be used in a window that may be given back in it; none: all of it, again
     /// and again.
@@ -225,21 +242,21 @@ impl Statuses {
         self.0.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    /// The word and bit of a status: 100 is the first.
+    /// The index of the word that holds a status, and its bit there: 100 is the first.
     fn place(status: u16) -> (usize, u128) {
         let position = usize::from(status.wrapping_sub(100));
         (position / 128, 1 << (position % 128))
     }
 }
 
-/// For whom a limit is more than a word.
+/// The callers for which a limit is enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Enforcement {
-    /// Everybody.
+    /// All callers.
     #[default]
     Everybody,
-    /// Nobody: it counts and tells, and never denies.
+    /// No caller: it counts and reports, and never denies.
     Nobody,
-    /// So many of a hundred callers, always the same.
+    /// This percentage of callers, always the same ones.
     Percent(u8),
 }

@@ -4,6 +4,13 @@ use http::HeaderName;
 
 use crate::identity::IdentityRules;
 
+/// Whether only this proxy writes fields of this name, in requests and responses.
+pub fn is_reserved(name: &str) -> bool {
+    name.starts_with("x-ratelimit-")
+        || name.starts_with("x-tollgate-")
+        || name.starts_with("ratelimit")
+}
+
 /// Names of header fields in which a client's word would pass for this proxy's.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct OwnHeaders {

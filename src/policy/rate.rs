@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use crate::yaml::{DurationError, parse_duration};
+
 /// What a tier may use of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
@@ -39,7 +41,7 @@ impl Period {
 }
 
 impl fmt::Display for Period {
-    /// In one word, with the largest unit that fits: `10s`, `1h`, `2w`, `month`.
+    /// With the largest unit that fits: `10s`, `1h`, `2w`, `month`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u128, &str); 5] =
             [(604_800_000, "w"), (86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
@@ -141,15 +143,15 @@ fn parse_window(text: &str) -> Result<Duration, RateError> {
         return Err(RateError::Window(text.to_owned()));
     }
     let window = match text.starts_with(|c: char| c.is_ascii_digit()) {
-        true => humantime::parse_duration(text),
-        false => humantime::parse_duration(&format!("1{text}")),
+        true => parse_duration(text),
+        false => parse_duration(&format!("1{text}")),
     };
     match window {
         Ok(window) if window.is_zero() || window > MAX_WINDOW => Err(RateError::WindowRange),
         Ok(window) if window.subsec_nanos() % 1_000_000 != 0 => Err(RateError::WindowRange),
         Ok(window) => Ok(window),
-        Err(humantime::DurationError::NumberOverflow) => Err(RateError::WindowRange),
-        Err(_) => Err(RateError::Window(text.to_owned())),
+        Err(DurationError::OutOfRange) => Err(RateError::WindowRange),
+        Err(DurationError::Malformed) => Err(RateError::Window(text.to_owned())),
     }
 }
 

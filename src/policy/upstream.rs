@@ -1,5 +1,5 @@
-//! Where requests are forwarded to, as a policy says it. What a running proxy knows about the servers
-//! (their addresses, their health, their connections) is kept with [`crate::upstream`].
+//! Where requests are forwarded to, as a policy describes it. The state of the servers (addresses,
+//! health, connections) is kept in [`crate::upstream`].
 
 use std::{
     fmt,
@@ -13,43 +13,53 @@ use http::HeaderValue;
 use rustls::pki_types::ServerName;
 
 use super::{OwnHeaders, Statuses};
-use crate::upstream::Group;
+use crate::yaml::keywords;
 
-/// A group of servers that can stand in for each other.
+/// A group of interchangeable servers.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     /// Its name in the policy.
     pub name: Box<str>,
     /// The servers, at least one.
     pub servers: Vec<Server>,
-    /// How they are spoken to.
+    /// Whether connections to them use TLS.
     pub transport: Transport,
-    /// The version of HTTP that they are spoken to in.
+    /// The version of HTTP for connections to them.
     pub protocol: Protocol,
     /// Which of them gets a request.
     pub balance: Balance,
-    /// How their health is asked for; none: it is not.
+    /// How their health is checked; none: it is not.
     pub health_check: Option<HealthCheck>,
-    /// When one that fails requests gets none for a while; none: never.
+    /// When one that fails requests is ejected for a while; none: never.
     pub ejection: Option<Ejection>,
     /// How many requests a server may have.
     pub bounds: Bounds,
-    /// When a request is tried again.
+    /// When a request is retried.
     pub retries: Retries,
     /// How long a connection may take to be made.
     pub connect_timeout: Duration,
-    /// How long the upstream may take to answer with a response head.
+    /// How long the head of a response may take.
     pub response_timeout: Duration,
-    /// How long a body may make no progress, either way.
+    /// How long the body of a request or of a response may make no progress.
     pub idle_timeout: Duration,
     /// How long an unused connection is kept.
     pub keep_alive: Duration,
     /// How often names are resolved again.
     pub resolve_every: Duration,
-    /// Headers that mean to it what this proxy says, and never what a client does.
+    /// Headers that only this proxy may set: those of clients are removed.
     pub own_headers: Arc<OwnHeaders>,
-    /// What is known about the servers. None: nobody is to be forwarded to yet.
-    pub group: Option<Arc<Group>>,
+    /// Where it is among the upstreams of all policies: what a running proxy knows about its servers
+    /// is found by this.
+    pub position: UpstreamPosition,
+}
+
+/// Where an upstream is among those of all policies. [`Policies::new`](super::Policies::new) gives it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamPosition {
+    /// Position of its policy.
+    pub policy: usize,
+    /// Its position in that policy.
+    pub upstream: usize,
 }
 
 /// A server's address.
@@ -59,7 +69,7 @@ pub struct Server {
     pub host: Box<str>,
     /// TCP port.
     pub port: u16,
-    /// Its share of the requests, beside the shares of the others.
+    /// Its weight relative to the other servers.
     pub weight: NonZeroU32,
     /// The server as a `Host` field, for requests that have none.
     pub authority: HeaderValue,
@@ -74,23 +84,23 @@ impl fmt::Display for Server {
     }
 }
 
-/// How servers are spoken to.
+/// Whether connections to servers use TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// As it is.
+    /// No TLS.
     Plain,
-    /// In TLS.
+    /// TLS.
     Tls(UpstreamTls),
 }
 
-/// What TLS towards an upstream takes: whom to trust, what to show.
+/// TLS to an upstream: trusted authorities and the client certificate.
 #[derive(Clone)]
 pub struct UpstreamTls {
-    /// Its ALPN is empty: that is up to who connects.
+    /// Without ALPN, which the code that connects adds.
     pub config: Arc<rustls::ClientConfig>,
-    /// The name that the certificate must be for, and that is asked for; none: the server's own.
+    /// The name that the certificate must be for, and that is sent as SNI; none: the server's own.
     pub server_name: Option<ServerName<'static>>,
-    /// A digest of all that it was made from: equal ones are the same.
+    /// A digest of everything that it was made from. Equality compares it.
     pub fingerprint: [u8; 32],
 }
 
@@ -121,6 +131,8 @@ pub enum Protocol {
     Http2,
 }
 
+keywords! { Protocol { Http1 = "http1", Http2 = "h2" } }
+
 /// Which server gets a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
@@ -130,39 +142,43 @@ pub enum Balance {
     LeastLoaded,
     /// One after the other, by weight.
     RoundRobin,
-    /// The same one for the same caller, for as long as it is there (weighted rendezvous hashing).
+    /// Always the same one for a caller, as long as it is available (weighted rendezvous hashing).
     Caller,
 }
 
-/// How a server's health is asked for.
+keywords! {
+    Balance { LeastLoaded = "least_loaded", RoundRobin = "round_robin", Caller = "caller" }
+}
+
+/// How a server's health is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// Path, and query, that is asked for with GET.
+    /// Path and query to request with GET.
     pub path: Box<str>,
     /// The `Host` field; none: the server's own.
     pub host: Option<HeaderValue>,
-    /// From one question to the next.
+    /// The time between two checks.
     pub interval: Duration,
-    /// How long an answer may take.
+    /// How long a response may take.
     pub timeout: Duration,
-    /// Good answers in a row after which a server gets requests again.
+    /// Successful checks in a row after which a server gets requests again.
     pub healthy_after: NonZeroU32,
-    /// Bad answers in a row after which it gets none.
+    /// Failed checks in a row after which it gets none.
     pub unhealthy_after: NonZeroU32,
-    /// Which answers are good.
+    /// The statuses of a successful check.
     pub statuses: Statuses,
 }
 
-/// When a server that fails requests gets none for a while. The last one that is left always gets
-/// them.
+/// When a server that fails requests is ejected for a while. The last server that is left is never
+/// ejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ejection {
-    /// Failures in a row: no connection, no response in time, a broken or unsound response, or one of
-    /// `statuses`.
+    /// Failures in a row: no connection, no response in time, a broken or unsound response, or one
+    /// of `statuses`.
     pub failures: NonZeroU32,
     /// Responses that count as failures.
     pub statuses: Statuses,
-    /// How long it is left out the first time; twice as long each time after that, at most the end.
+    /// The length of the first ejection, which doubles each time, and the longest.
     pub time: RangeInclusive<Duration>,
 }
 
@@ -175,29 +191,32 @@ pub struct Bounds {
     pub queue: usize,
     /// How long one may wait.
     pub queue_timeout: Duration,
-    /// How connections are shared out among clients when they get scarce.
+    /// How connections are divided among clients when they get scarce.
     pub shares: Sharing,
 }
 
-/// How connections to a server are shared out among clients when they get scarce.
+/// How connections to a server are divided among clients when they get scarce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// An address gets one of the last eighth, rounded down, only while it uses fewer than are free.
+    /// An address gets one of the last eighth, rounded down, only while it uses fewer than are
+    /// free.
     #[default]
     Address,
-    /// Whoever comes first gets them.
+    /// First come, first served.
     Off,
 }
 
-/// When a request is tried again, at another server if there is one. Only requests that may be sent
+keywords! { Sharing { Address = "address", Off = "off" } }
+
+/// When a request is retried, at another server if there is one. Only requests that may be sent
 /// twice are (RFC 9110 section 9.2.2), those without a body; or that were certainly never sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retries {
-    /// How often, after the first time.
+    /// The number of retries of a request.
     pub attempts: u8,
     /// Retries among a hundred requests, at most; a few are always allowed.
     pub budget_percent: u8,
-    /// Responses for which a request is tried again.
+    /// Statuses of responses after which a request is retried.
     pub statuses: Statuses,
 }
 
@@ -220,7 +239,7 @@ impl Upstream {
             keep_alive: Duration::from_secs(60),
             resolve_every: Duration::from_secs(30),
             own_headers: Arc::default(),
-            group: None,
+            position: UpstreamPosition::default(),
         }
     }
 }

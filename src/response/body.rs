@@ -10,32 +10,43 @@ use bytes::Bytes;
 use http::HeaderName;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::grpc_status;
+use super::grpc::grpc_status;
 use crate::{
     access_log::Tail,
     downstream::{InFlight, Pace, Writing},
-    gate::HeldLeases,
+    store::HeldLeases,
     upstream::{DeclinedBody, Switched, UpstreamBody, UpstreamBodyError},
 };
 
-/// A response's body, and what is left to do once it has ended.
+/// A tunnel that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct EndedTunnel {
+    /// Both sides have closed it in order.
+    pub is_complete: bool,
+    /// Bytes to the upstream.
+    pub bytes_up: u64,
+    /// Bytes to the client.
+    pub bytes_down: u64,
+}
+
+/// A response's body, and what is to be done once it has ended.
 pub struct Body {
     content: Content,
     /// The access log's line.
     tail: Option<Tail>,
-    /// What the request holds of limits on requests in flight.
+    /// The request's leases on limits of requests in flight.
     leases: Option<HeldLeases>,
     /// Trailers that are not for the client.
     hidden: Vec<HeaderName>,
     /// Counts the request until the body has ended or was given up.
     in_flight: Option<InFlight>,
-    /// Of an HTTP/2 stream, which takes a body in small parts.
+    /// Of an HTTP/2 stream, which sends a body in small parts.
     paced: Option<Paced>,
-    /// Of an HTTP/1 connection: whether its client takes what is written.
+    /// Of an HTTP/1 connection: whether its client reads what is written.
     writing: Option<Rc<Writing>>,
 }
 
-/// A body that is taken in small parts.
+/// A body that is sent in small parts.
 struct Paced {
     pace: Rc<Pace>,
     /// What is left of the latest frame.
@@ -86,13 +97,12 @@ impl Body {
         }
     }
 
-    /// The tunnel that the connection has become has ended, well or not. So many bytes went up and
-    /// down.
-    pub fn end_tunnel(mut self, is_complete: bool, (up, down): (u64, u64)) {
+    /// The tunnel that the connection has become has ended.
+    pub fn end_tunnel(mut self, tunnel: EndedTunnel) {
         if let Some(tail) = &mut self.tail {
-            tail.add_tunnel(up, down);
+            tail.add_tunnel(tunnel.bytes_up, tunnel.bytes_down);
         }
-        if is_complete {
+        if tunnel.is_complete {
             self.end();
         }
     }
@@ -135,15 +145,15 @@ impl Body {
         self
     }
 
-    /// At the pace of a stream's client, in parts that are no larger than a stream may hold.
+    /// At the pace of a stream's client, in parts no larger than a stream may buffer.
     #[must_use]
     pub fn at_pace(mut self, pace: Rc<Pace>) -> Self {
         self.paced = Some(Paced { pace, rest: Bytes::new() });
         self
     }
 
-    /// To a client that gets no more while it does not take what it has: the protocol engine would
-    /// have a good deal ready for it.
+    /// To a client that gets no more while it does not read what was written: the protocol engine would
+    /// buffer a good deal for it.
     #[must_use]
     pub fn written_by(mut self, writing: Rc<Writing>) -> Self {
         self.writing = Some(writing);
@@ -212,7 +222,7 @@ impl Body {
         })
     }
 
-    /// Bytes of the latest frame that were not asked for yet.
+    /// Bytes of the latest frame that were not polled for yet.
     fn rest(&self) -> usize {
         self.paced.as_ref().map_or(0, |paced| paced.rest.len())
     }
@@ -223,7 +233,7 @@ impl Paced {
         match frame.into_data() {
             Ok(data) => {
                 self.rest = data;
-                // Also when it is empty.
+                // An empty frame is one part.
                 self.next_part().unwrap_or_else(|| Frame::data(Bytes::new()))
             }
             Err(trailers) => trailers,
@@ -242,10 +252,10 @@ impl Paced {
 
 impl Drop for Body {
     fn drop(&mut self) {
-        // A body made here that was not asked for is the answer to a HEAD request.
-        let is_unasked = matches!(self.content, Content::Full(_)) && self.rest() == 0;
-        // Whoever sends a body on does not ask for more than he needs to know that it has ended.
-        if self.is_end_stream() || is_unasked {
+        // A body made here that was never polled belongs to the response to a HEAD request.
+        let is_unpolled = matches!(self.content, Content::Full(_)) && self.rest() == 0;
+        // The engine does not poll a body further once it knows that it has ended.
+        if self.is_end_stream() || is_unpolled {
             self.end();
         } else if let Some(mut tail) = self.tail.take() {
             tail.discount(self.rest());
@@ -263,7 +273,7 @@ impl HttpBody for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
         let body = self.get_mut();
-        // The engine asks again when it has written something, in this same task.
+        // The engine polls again when it has written something, in this same task.
         if body.writing.as_ref().is_some_and(|writing| writing.stalled().is_some()) {
             return Poll::Pending;
         }

@@ -1,10 +1,10 @@
-//! What browsers are told about responses that are made here: which pages may read them.
+//! The CORS fields of responses that are made here: which pages may read them.
 //!
-//! Without these fields a page of another origin takes a denial for a broken network.
+//! Without these fields a denial looks like a network error to a page of another origin.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
-use super::Body;
+use super::body::Body;
 use crate::policy::{Cors, Origins, Preflight};
 
 static ANY: HeaderValue = HeaderValue::from_static("*");
@@ -14,7 +14,7 @@ static OF_PREFLIGHT: HeaderValue = HeaderValue::from_static(
     "origin, access-control-request-method, access-control-request-headers",
 );
 
-/// An origin whose pages may read an answer.
+/// An origin whose pages may read a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedOrigin {
     origin: HeaderValue,
@@ -22,11 +22,11 @@ pub struct AllowedOrigin {
 }
 
 impl AllowedOrigin {
-    /// `origin`, if its pages are among those that may.
+    /// `origin`, if `cors` allows its pages to.
     pub fn of(cors: &Cors, origin: &HeaderValue) -> Option<AllowedOrigin> {
         let &Cors { credentials, .. } = cors;
         let origin = match cors.origins {
-            // With credentials, browsers take no asterisk for an answer.
+            // With credentials, browsers do not accept an asterisk.
             Origins::Any if !credentials => ANY.clone(),
             _ if cors.allows(origin) => origin.clone(),
             _ => return None,
@@ -34,8 +34,8 @@ impl AllowedOrigin {
         Some(AllowedOrigin { origin, credentials })
     }
 
-    /// Says so in the header of a response.
-    pub fn tell(&self, headers: &mut HeaderMap) {
+    /// Puts the fields on a response.
+    pub fn apply(&self, headers: &mut HeaderMap) {
         if self.origin != ANY && !headers.contains_key(header::VARY) {
             headers.insert(header::VARY, ORIGIN.clone());
         }
@@ -46,31 +46,31 @@ impl AllowedOrigin {
     }
 }
 
-/// The answer to a preflight request, but for the origin; `headers` is what it asks. A page that may
-/// not send anything is told nothing.
+/// The response to a preflight request with these `headers`, without the origin's fields. A page that
+/// may not send requests gets no permission.
 pub fn preflight_answer(cors: &Cors, headers: &HeaderMap) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response.headers_mut().insert(header::VARY, OF_PREFLIGHT.clone());
     if headers.get(header::ORIGIN).is_some_and(|origin| cors.allows(origin)) {
-        let told = response.headers_mut();
+        let fields = response.headers_mut();
         let methods = headers.get(header::ACCESS_CONTROL_REQUEST_METHOD).cloned();
-        let fields = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
-        let (methods, fields, max_age) = match &cors.preflight {
-            Preflight::Answer { methods: own, headers: fields_own, max_age } => (
-                listed(own).or(methods),
-                listed(fields_own).or(fields),
+        let names = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+        let (methods, names, max_age) = match &cors.preflight {
+            Preflight::Answer { methods: own_methods, headers: own_names, max_age } => (
+                listed(own_methods).or(methods),
+                listed(own_names).or(names),
                 max_age.map(|age| HeaderValue::from(age.as_secs())),
             ),
-            Preflight::Check | Preflight::Pass => (methods, fields, None),
+            Preflight::Check | Preflight::Pass => (methods, names, None),
         };
         let values = [
             (header::ACCESS_CONTROL_ALLOW_METHODS, methods),
-            (header::ACCESS_CONTROL_ALLOW_HEADERS, fields),
+            (header::ACCESS_CONTROL_ALLOW_HEADERS, names),
             (header::ACCESS_CONTROL_MAX_AGE, max_age),
         ];
         for (name, value) in values {
-            value.map(|value| told.insert(name, value));
+            value.map(|value| fields.insert(name, value));
         }
     }
     response
@@ -101,34 +101,34 @@ mod tests {
         Origins::Listed(vec![OriginPattern::Exact("https://app.example.com".into())])
     }
 
-    fn told(cors: &Cors, origin: &HeaderValue) -> Option<HeaderMap> {
+    fn fields_for(cors: &Cors, origin: &HeaderValue) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
-        AllowedOrigin::of(cors, origin)?.tell(&mut headers);
+        AllowedOrigin::of(cors, origin)?.apply(&mut headers);
         Some(headers)
     }
 
     #[test]
     fn a_page_is_named_unless_every_page_may_read() {
-        let headers = told(&cors(listed_origins(), true), &PAGE).unwrap();
+        let headers = fields_for(&cors(listed_origins(), true), &PAGE).unwrap();
         assert_eq!(headers["access-control-allow-origin"], PAGE);
         assert_eq!(headers["access-control-allow-credentials"], "true");
         assert_eq!(headers["vary"], "origin");
 
-        let headers = told(&cors(Origins::Any, false), &PAGE).unwrap();
+        let headers = fields_for(&cors(Origins::Any, false), &PAGE).unwrap();
         assert_eq!(headers["access-control-allow-origin"], "*");
         assert_eq!(headers.len(), 1);
 
-        let headers = told(&cors(Origins::Any, true), &PAGE).unwrap();
+        let headers = fields_for(&cors(Origins::Any, true), &PAGE).unwrap();
         assert_eq!(headers["access-control-allow-origin"], PAGE);
     }
 
     #[test]
-    fn other_pages_are_told_nothing() {
+    fn other_pages_get_no_permission() {
         let other = HeaderValue::from_static("https://evil.example");
-        assert_eq!(told(&cors(listed_origins(), true), &other), None);
+        assert_eq!(fields_for(&cors(listed_origins(), true), &other), None);
     }
 
-    fn asking(origin: &HeaderValue) -> HeaderMap {
+    fn preflight_of(origin: &HeaderValue) -> HeaderMap {
         [
             (header::ORIGIN, origin.clone()),
             (header::ACCESS_CONTROL_REQUEST_METHOD, HeaderValue::from_static("PUT")),
@@ -139,11 +139,11 @@ mod tests {
     }
 
     #[test]
-    fn a_preflight_is_told_what_the_policy_lists_or_what_it_asks_for() {
+    fn a_preflight_gets_what_the_policy_lists_or_what_it_requests() {
         let answer = |methods, headers, max_age| {
             let preflight = Preflight::Answer { methods, headers, max_age };
             let cors = Cors { preflight, ..cors(listed_origins(), false) };
-            preflight_answer(&cors, &asking(&PAGE)).headers().clone()
+            preflight_answer(&cors, &preflight_of(&PAGE)).headers().clone()
         };
         let all = answer(Vec::new(), Vec::new(), None);
         assert_eq!(all["access-control-allow-methods"], "PUT");
@@ -161,9 +161,10 @@ mod tests {
     }
 
     #[test]
-    fn a_preflight_of_another_page_is_told_nothing() {
+    fn a_preflight_of_another_page_gets_no_permission() {
         let cors = cors(listed_origins(), false);
-        let response = preflight_answer(&cors, &asking(&HeaderValue::from_static("https://a.b")));
+        let response =
+            preflight_answer(&cors, &preflight_of(&HeaderValue::from_static("https://a.b")));
         assert_eq!(response.status(), 204);
         assert_eq!(response.headers().len(), 1);
     }

@@ -1,19 +1,19 @@
-//! Which answers of the proxy are denials, and why, in words for those who count them.
+//! Which rejections are denials, and why, by the names that the log has for statistics.
 
-use super::Rejection;
+use super::rejection::Rejection;
 
 /// Why the proxy denies a request that is in good form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DenialReason {
     /// A limit has no room.
     Limit,
-    /// The policy or its route refuses the client's address, or the policy its caller.
+    /// The policy or the route refuses the client's address, or the policy the caller.
     Deny,
-    /// There are no good credentials, or they cannot be checked.
+    /// There are no valid credentials, or they cannot be verified.
     Auth,
     /// The token lacks a scope.
     Scope,
-    /// The request lacks what a limit counts by.
+    /// The request lacks a key that a limit counts by.
     MissingKey,
     /// The store could not decide about a limit.
     Store,
@@ -34,8 +34,8 @@ impl DenialReason {
 }
 
 impl Rejection {
-    /// Why the request is denied; none if it is no denial but an error: of the request's form or
-    /// size, of the upstream, or ours.
+    /// Why the request is denied; none if this is no denial but an error: of the request's form or
+    /// size, of the upstream, or of this proxy.
     pub fn denied_for(&self) -> Option<DenialReason> {
         match self {
             Rejection::Primary(_) | Rejection::Secondary(_) => Some(DenialReason::Limit),

@@ -1,15 +1,15 @@
-//! Errors as gRPC tells them: a status in the fields of a response that is nothing but a head
+//! Errors in gRPC's form: a status in the fields of a response that is nothing but a head
 //! ("Trailers-Only" in gRPC over HTTP/2).
 //!
-//! The one thing to know: for HTTP such a response is a success. So it is given only where the route's
-//! upstream may speak gRPC, and what was charged is put right by the status that another client would
-//! have been told, which the access log has too.
+//! For HTTP such a response is a success. So only clients whose route has an upstream of HTTP/2 get it,
+//! and charges are corrected by the HTTP status that other clients would have got, which the access
+//! log has too.
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header, request::Parts,
 };
 
-use super::Rejection;
+use super::rejection::Rejection;
 use crate::{identity::IdentityError, policy::Responses, upstream::UpstreamError};
 
 static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -18,7 +18,7 @@ static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 static GRPC_RETRY_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 static APPLICATION_GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// Statuses of gRPC, as far as they are told here.
+/// The statuses of gRPC that this proxy sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 enum Code {
@@ -31,7 +31,7 @@ enum Code {
     Unauthenticated = 16,
 }
 
-/// How a gRPC call has ended, if these fields of its head or its trailers say so.
+/// The status of a gRPC call, if these fields, of the head or the trailers, have one.
 pub fn grpc_status(fields: &HeaderMap) -> Option<u64> {
     fields.get(&GRPC_STATUS)?.to_str().ok()?.parse().ok()
 }
@@ -47,8 +47,8 @@ pub fn is_grpc_call(request: &Parts) -> bool {
     begun.eq_ignore_ascii_case(prefix) && matches!(rest, [] | [b'+' | b';' | b' ' | b'\t', ..])
 }
 
-/// Tells a call why it is refused, in the header of a response without a body.
-pub(super) fn tell(rejection: &Rejection, responses: &Responses, headers: &mut HeaderMap) {
+/// Writes why a call is refused into the header of a response without a body.
+pub(super) fn write_status(rejection: &Rejection, responses: &Responses, headers: &mut HeaderMap) {
     let code = code(rejection, rejection.status(responses));
     headers.insert(header::CONTENT_TYPE, APPLICATION_GRPC.clone());
     headers.insert(GRPC_STATUS.clone(), HeaderValue::from(code as u16));
@@ -60,12 +60,12 @@ pub(super) fn tell(rejection: &Rejection, responses: &Responses, headers: &mut H
     }
 }
 
-/// What gRPC makes of an HTTP status, but for what can be told more exactly from here.
+/// The code that gRPC maps an HTTP status to, or a more exact one where the error has it.
 fn code(rejection: &Rejection, status: StatusCode) -> Code {
     match rejection {
         Rejection::Primary(_)
         | Rejection::Secondary(_)
-        | Rejection::Identity(IdentityError::Crowded) => return Code::ResourceExhausted,
+        | Rejection::Identity(IdentityError::TooManyLookups) => return Code::ResourceExhausted,
         Rejection::Upstream(
             UpstreamError::ResponseTimeout
             | UpstreamError::RequestBodyTimeout
@@ -107,7 +107,7 @@ mod tests {
     use crate::policy::AddressRefusal;
 
     #[test]
-    fn a_call_is_told_by_its_content_type() {
+    fn a_call_has_the_content_type_of_grpc() {
         for (content_type, expected) in [
             ("application/grpc", true),
             ("application/grpc+proto", true),
@@ -141,7 +141,7 @@ mod tests {
             (timeout(UpstreamError::ResponseTimeout), 4),
             (timeout(UpstreamError::Unsound), 14),
             (Rejection::Identity(IdentityError::Unavailable), 14),
-            (Rejection::Identity(IdentityError::Crowded), 8),
+            (Rejection::Identity(IdentityError::TooManyLookups), 8),
             (Rejection::Internal, 13),
         ] {
             let status = rejection.status(&Responses::DEFAULT);

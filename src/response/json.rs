@@ -1,8 +1,12 @@
-//! JSON bodies of our own.
+//! JSON bodies made here.
 
+use http::HeaderValue;
 use serde::Serialize;
 
-/// JSON that ends with a newline: what follows it in a terminal or a log begins a line of its own.
+/// The content type.
+pub(super) static JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
+
+/// JSON that ends with a newline, so that a terminal's prompt begins a line of its own.
 pub(super) fn json_line(value: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(value).unwrap_or_default();
     line.push(b'\n');

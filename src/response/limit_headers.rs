@@ -1,4 +1,4 @@
-//! The `x-ratelimit-*` headers of one limit, and what else clients are told about limits in headers.
+//! The `x-ratelimit-*` headers of one limit, and which limit headers browsers may read.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -14,7 +14,7 @@ static X_RATELIMIT_USED: HeaderName = HeaderName::from_static("x-ratelimit-used"
 static X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 static X_RATELIMIT_RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 
-/// What browsers must be told that scripts may read.
+/// The fields that scripts of other origins may read.
 const EXPOSED: &str = "Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, \
                        X-RateLimit-Used, X-RateLimit-Reset, X-RateLimit-Resource, RateLimit, \
                        RateLimit-Policy, X-Tollgate-Denied-By, X-Tollgate-Shadow, X-Request-Id";
@@ -30,27 +30,27 @@ pub struct LimitHeaders {
 }
 
 impl LimitHeaders {
-    /// What `standing` says about `limit`. Where that is told by another limit than the policy's, such
-    /// as a lone proxy's share, it is that one.
+    /// How `limit` stands. Where the effective limit is not the policy's, such as the share of a proxy
+    /// in fallback mode, the headers have the effective one.
     pub fn new(limit: &Limit, allowance: &Allowance, standing: &Standing) -> Self {
         let is_whole = standing.limit == allowance.quota.capacity();
         LimitHeaders {
             limit: if is_whole { allowance.limit.clone() } else { standing.limit.into() },
             remaining: standing.remaining.into(),
             used: standing.used.into(),
-            reset: told_reset(standing).ceil_secs().into(),
+            reset: reported_reset(standing).ceil_secs().into(),
             resource: limit.resource.clone(),
         }
     }
 
-    /// On a denial by the primary limit that waiting helps against, nothing is left as far as clients
-    /// go: they tell such a denial by that alone, and wait for the reset.
+    /// For a denial by the primary limit that waiting helps against: nothing remains, and the reset is
+    /// when a retry makes sense. Clients recognise such a denial by that alone, and wait for the reset.
     #[must_use]
     pub fn exhausted_until(self, retry: Timestamp) -> Self {
         LimitHeaders { remaining: 0.into(), reset: retry.ceil_secs().into(), ..self }
     }
 
-    /// Puts them on a response that has none: an upstream's own were taken out.
+    /// Puts them on a response, from which the upstream's own were removed.
     pub fn stamp(self, headers: &mut HeaderMap) {
         headers.reserve(FIELDS_STAMPED);
         headers.append(X_RATELIMIT_LIMIT.clone(), self.limit);
@@ -61,13 +61,13 @@ impl LimitHeaders {
     }
 }
 
-/// When the limit is full again; with nothing left, when one more request is possible, for clients
+/// When the limit is whole again; with nothing left, when one more request is possible, since clients
 /// wait until then even after a success.
-pub fn told_reset(standing: &Standing) -> Timestamp {
+pub fn reported_reset(standing: &Standing) -> Timestamp {
     if standing.remaining == 0 { standing.next } else { standing.reset }
 }
 
-/// Fields that a response gains, with a little room: it is made at once.
+/// Fields that a response gains, with a little room, so that the header map grows once.
 const FIELDS_STAMPED: usize = 8;
 
 /// Lets scripts of other origins read the limit headers where they may read the response.

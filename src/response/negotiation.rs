@@ -1,10 +1,12 @@
 //! Which form of error body a client prefers, by its `Accept` fields (RFC 9110 section 12.5.1).
 //!
-//! A preference must be told: where both forms are as welcome, or neither is, the default stands.
+//! Where a client accepts both forms alike, or neither, it gets the default.
 
 use std::cmp::Ordering;
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, header, request::Parts};
+
+use crate::policy::{HeaderProfile, Responses};
 
 /// A form that error bodies can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +29,24 @@ impl Format {
     }
 }
 
-/// So many members of `Accept` are looked at; what a browser sends has ten.
+/// Members of `Accept` that are read; what a browser sends has ten.
 const MAX_MEMBERS: usize = 64;
 
-/// The form that the client prefers; `default` if it does not tell.
+/// The form of error bodies that a client prefers that does not call gRPC; the policy's, if it has no
+/// preference.
+pub fn preferred_format(request: &Parts, responses: &Responses) -> Format {
+    let default = match responses.headers {
+        HeaderProfile::Ietf => Format::Problem,
+        HeaderProfile::Github | HeaderProfile::Both | HeaderProfile::None => Format::Json,
+    };
+    preferred(&request.headers, default)
+}
+
+/// The form that the client prefers; `default` if it has no preference.
 ///
 /// Members that are malformed say nothing. Parameters other than `q` do not matter: there is one
 /// version of each form.
-pub(super) fn preferred(headers: &HeaderMap, default: Format) -> Format {
+fn preferred(headers: &HeaderMap, default: Format) -> Format {
     let (mut json, mut problem) = (None, None);
     let fields = headers.get_all(header::ACCEPT).iter();
     let members = fields.flat_map(|field| split_unquoted(field.as_bytes(), b','));
@@ -105,8 +117,8 @@ fn read_quality(text: &[u8]) -> Option<Quality> {
     };
     let digit = |byte: u8| byte.is_ascii_digit().then(|| Quality::from(byte - b'0'));
     let mut quality = digit(*whole)?;
-    for place in 0..3 {
-        quality = quality * 10 + digit(decimals.get(place).copied().unwrap_or(b'0'))?;
+    for decimal in 0..3 {
+        quality = quality * 10 + digit(decimals.get(decimal).copied().unwrap_or(b'0'))?;
     }
     (quality <= 1000).then_some(quality)
 }
@@ -161,8 +173,8 @@ mod tests {
         fields.iter().map(field).collect()
     }
 
-    /// What is preferred where the default is JSON, and where it is the problem; the same means
-    /// that the client tells.
+    /// What is preferred where the default is JSON, and where it is the problem; both are the same if
+    /// the client has a preference.
     fn both(headers: &HeaderMap) -> (Format, Format) {
         (preferred(headers, Json), preferred(headers, Problem))
     }

@@ -24,7 +24,7 @@ pub(super) struct Problem<'a> {
 }
 
 impl<'a> Problem<'a> {
-    /// What `status` says and no more. A 503 is a lack of capacity that passes.
+    /// A problem that says no more than its status. A 503 is a lack of capacity that passes.
     pub(super) fn new(status: StatusCode, detail: &'a str) -> Self {
         let (kind, title) = if status == StatusCode::SERVICE_UNAVAILABLE {
             TEMPORARY_REDUCED_CAPACITY

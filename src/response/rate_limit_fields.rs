@@ -1,5 +1,5 @@
-//! `RateLimit-Policy` and `RateLimit`, as draft-ietf-httpapi-ratelimit-headers-10 has them: what
-//! the limits are, and how the caller stands.
+//! `RateLimit-Policy` and `RateLimit`, as draft-ietf-httpapi-ratelimit-headers-10 has them: the
+//! limits, and how the caller stands.
 //!
 //! Both are lists of structured fields (RFC 9651) with an item for each limit, in the same order.
 
@@ -8,7 +8,7 @@ use std::{fmt::Write, iter};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::told_reset;
+use super::limit_headers::reported_reset;
 use crate::{clock::Timestamp, limit::Standing};
 
 static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -25,27 +25,27 @@ pub struct RateLimitFields {
 
 /// What the fields say of one limit.
 #[derive(Clone, Copy, Debug)]
-pub struct Item<'n> {
+pub struct RateLimitItem<'n> {
     /// The limit's name: 1 to 64 of `A-Z a-z 0-9 _ -`, so that it needs no escape.
     pub name: &'n str,
     /// Units that can be used: a window, or at once.
     pub limit: u32,
     /// Length of the window; none: the limit is of concurrent requests.
     pub window_secs: Option<u64>,
-    /// Names the counter without telling whose it is.
+    /// Names the counter without revealing whose it is.
     pub partition: [u8; 8],
     /// Units left.
     pub remaining: u32,
-    /// Seconds until there will be more, as [`t`] has them; none if nobody knows.
-    pub t: Option<u64>,
+    /// Seconds until more is available, as [`reset_seconds`] counts them; none if that is unknown.
+    pub reset_seconds: Option<u64>,
 }
 
-/// Seconds until more can be used: until the instant that other headers tell as the reset.
+/// Seconds until more is available: until the reset of the other headers. The fields call it `t`.
 ///
-/// A denied client that waits as long as `Retry-After` asks has waited long enough for every limit:
-/// no `t` is longer.
-pub fn t(standing: &Standing, now: Timestamp, retry_after: Option<u64>) -> u64 {
-    let micros = told_reset(standing).as_micros().saturating_sub(now.as_micros());
+/// A denied client that waits as long as `Retry-After` says has waited long enough for every limit, so
+/// this is never longer.
+pub fn reset_seconds(standing: &Standing, now: Timestamp, retry_after: Option<u64>) -> u64 {
+    let micros = reported_reset(standing).as_micros().saturating_sub(now.as_micros());
     micros.div_ceil(1_000_000).min(retry_after.unwrap_or(u64::MAX))
 }
 
@@ -53,8 +53,8 @@ pub fn t(standing: &Standing, now: Timestamp, retry_after: Option<u64>) -> u64 {
 const ITEM_BYTES: usize = 80;
 
 impl RateLimitFields {
-    /// The fields that tell `items`; none if there are no items, for no list is empty.
-    pub fn new<'n>(items: impl IntoIterator<Item = Item<'n>>) -> Option<Self> {
+    /// The fields with these items; none if there are none, since no list may be empty.
+    pub fn new<'n>(items: impl IntoIterator<Item = RateLimitItem<'n>>) -> Option<Self> {
         let mut items = items.into_iter();
         let first = items.next()?;
         let room = ITEM_BYTES * (1 + items.size_hint().0);
@@ -66,14 +66,14 @@ impl RateLimitFields {
         Some(RateLimitFields { policy: policy.try_into().ok()?, limit: limit.try_into().ok()? })
     }
 
-    /// Puts them on a response that has none: an upstream's own were taken out.
+    /// Puts them on a response, from which the upstream's own were removed.
     pub fn stamp(self, headers: &mut HeaderMap) {
         headers.append(RATELIMIT_POLICY.clone(), self.policy);
         headers.append(RATELIMIT.clone(), self.limit);
     }
 }
 
-impl Item<'_> {
+impl RateLimitItem<'_> {
     fn push_policy(&self, list: &mut String) {
         self.push_name(list);
         push_integer(list, ";q=", self.limit.into());
@@ -88,7 +88,7 @@ impl Item<'_> {
     fn push_limit(&self, list: &mut String) {
         self.push_name(list);
         push_integer(list, ";r=", self.remaining.into());
-        if let Some(seconds) = self.t {
+        if let Some(seconds) = self.reset_seconds {
             push_integer(list, ";t=", seconds);
         }
         self.push_partition(list);
@@ -124,30 +124,30 @@ mod tests {
     use super::*;
     use crate::limit::Retry;
 
-    const CORE: Item<'_> = Item {
+    const CORE: RateLimitItem<'_> = RateLimitItem {
         name: "core",
         limit: 5000,
         window_secs: Some(3600),
         partition: *b"\x70\x7b\x1d\xb1\x16\xbc\xf3\x5e",
         remaining: 50,
-        t: Some(30),
+        reset_seconds: Some(30),
     };
 
     #[test]
-    fn a_window_tells_its_length_and_when_there_is_more() {
+    fn a_window_has_its_length_and_when_there_is_more() {
         let fields = RateLimitFields::new([CORE]).unwrap();
         assert_eq!(fields.policy, r#""core";q=5000;w=3600;pk=:cHsdsRa8814=:"#);
         assert_eq!(fields.limit, r#""core";r=50;t=30;pk=:cHsdsRa8814=:"#);
     }
 
     #[test]
-    fn concurrency_tells_its_unit_and_no_time() {
-        let inflight = Item {
+    fn concurrency_has_its_unit_and_no_time() {
+        let inflight = RateLimitItem {
             name: "in-flight_2",
             limit: 20,
             window_secs: None,
             remaining: 0,
-            t: None,
+            reset_seconds: None,
             ..CORE
         };
         let fields = RateLimitFields::new([CORE, inflight]).unwrap();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn t_is_when_one_more_fits_or_else_when_the_limit_is_full() {
+    fn reset_is_when_one_more_fits_or_else_when_the_limit_is_whole() {
         let now = Timestamp::from_secs(1000);
         let standing = |remaining| Standing {
             limit: 10,
@@ -195,10 +195,10 @@ mod tests {
             (1, Some(20), 20),
             (1, Some(61), 61),
         ] {
-            let found = t(&standing(remaining), now, retry_after);
+            let found = reset_seconds(&standing(remaining), now, retry_after);
             assert_eq!(found, expected, "{remaining} left, retry after {retry_after:?}");
         }
-        assert_eq!(t(&standing(0), Timestamp::from_secs(2000), None), 0, "long since");
+        assert_eq!(reset_seconds(&standing(0), Timestamp::from_secs(2000), None), 0, "long since");
     }
 
     /// Names and parameters as a client reads them.
@@ -219,7 +219,7 @@ mod tests {
         (key.to_owned(), BareItem::Integer(value.try_into().unwrap()))
     }
 
-    fn partition(item: &Item<'_>) -> (String, BareItem) {
+    fn partition(item: &RateLimitItem<'_>) -> (String, BareItem) {
         ("pk".to_owned(), BareItem::ByteSequence(item.partition.to_vec()))
     }
 
@@ -234,16 +234,16 @@ mod tests {
             vec("[A-Za-z0-9_-]{1,64}", 1..8)
         }
 
-        pub(super) fn numbers() -> impl Strategy<Value = Item<'static>> {
+        pub(super) fn numbers() -> impl Strategy<Value = RateLimitItem<'static>> {
             let window = option::of(seconds());
             (any::<u32>(), window, any::<[u8; 8]>(), any::<u32>(), option::of(seconds())).prop_map(
-                |(limit, window_secs, partition, remaining, t)| Item {
+                |(limit, window_secs, partition, remaining, reset_seconds)| RateLimitItem {
                     name: "",
                     limit,
                     window_secs: window_secs.map(|seconds| seconds.max(1)),
                     partition,
                     remaining,
-                    t,
+                    reset_seconds,
                 },
             )
         }
@@ -254,8 +254,8 @@ mod tests {
         fn prop_clients_read_what_was_put_in(
             names in arbitrary::names(), numbers in vec(arbitrary::numbers(), 8)
         ) {
-            let items: Vec<Item<'_>> =
-                names.iter().zip(numbers).map(|(name, item)| Item { name, ..item }).collect();
+            let items: Vec<RateLimitItem<'_>> =
+                names.iter().zip(numbers).map(|(name, item)| RateLimitItem { name, ..item }).collect();
             let fields = RateLimitFields::new(items.iter().copied()).unwrap();
 
             let policy = items.iter().map(|item| {
@@ -272,7 +272,7 @@ mod tests {
 
             let limit = items.iter().map(|item| {
                 let mut parameters = vec![integer("r", item.remaining.into())];
-                parameters.extend(item.t.map(|seconds| integer("t", seconds)));
+                parameters.extend(item.reset_seconds.map(|seconds| integer("t", seconds)));
                 parameters.push(partition(item));
                 (item.name.to_owned(), parameters)
             });
@@ -280,7 +280,7 @@ mod tests {
         }
 
         #[test]
-        fn prop_t_is_the_least_wait_in_whole_seconds(
+        fn prop_reset_seconds_are_the_least_wait_in_whole_seconds(
             now: u32, reset: u32, next: u32, remaining in 0..2_u32, retry_after: Option<u8>
         ) {
             let [now, reset, next] =
@@ -290,12 +290,12 @@ mod tests {
             let more = if remaining == 0 { next } else { reset };
             let waited = |seconds| now + std::time::Duration::from_secs(seconds);
 
-            let seconds = t(&standing, now, None);
+            let seconds = reset_seconds(&standing, now, None);
             prop_assert!(waited(seconds) >= more);
             prop_assert!(seconds == 0 || waited(seconds - 1) < more);
 
             let retry_after = retry_after.map(u64::from);
-            let capped = t(&standing, now, retry_after);
+            let capped = reset_seconds(&standing, now, retry_after);
             prop_assert_eq!(capped, seconds.min(retry_after.unwrap_or(seconds)));
         }
     }

@@ -1,12 +1,16 @@
-//! The answer to a caller who asks how it stands, in the form of GitHub's `GET /rate_limit`.
+//! The response to a caller that queries its standings, in the form of GitHub's `GET /rate_limit`.
 
 use http::{HeaderValue, Response, header};
 use serde::{Serialize, Serializer};
 
-use super::{Body, JSON, json::json_line, told_reset};
+use super::{
+    body::Body,
+    json::{JSON, json_line},
+    limit_headers::reported_reset,
+};
 use crate::limit::Standing;
 
-/// How the caller stands, by resource. `rate` is the one that stands for all.
+/// How the caller stands, by resource. `rate` is that of the primary limit.
 #[derive(Serialize)]
 struct Standings<'s> {
     #[serde(serialize_with = "as_map")]
@@ -26,7 +30,7 @@ struct Numbers {
 impl From<&Standing> for Numbers {
     fn from(standing: &Standing) -> Self {
         let &Standing { limit, used, remaining, .. } = standing;
-        Numbers { limit, used, remaining, reset: told_reset(standing).ceil_secs() }
+        Numbers { limit, used, remaining, reset: reported_reset(standing).ceil_secs() }
     }
 }
 
@@ -34,7 +38,7 @@ fn as_map<S: Serializer>(resources: &[(&str, Numbers)], serializer: S) -> Result
     serializer.collect_map(resources.iter().copied())
 }
 
-/// The response: each resource by name, and the one that stands for all.
+/// The response: each resource by name, and the primary limit again as `rate`.
 pub fn standings<'s>(
     resources: impl IntoIterator<Item = (&'s str, &'s Standing)>,
     rate: Option<&Standing>,

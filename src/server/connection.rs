@@ -5,7 +5,7 @@
 
 mod http1;
 mod http2;
-mod reading;
+mod read_rate;
 mod step;
 mod stream;
 
@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     deadline::Ticker,
-    downstream::{Fault, InFlight, Pace, Peer, Place, Writing},
+    downstream::{ConnectionPermit, Fault, InFlight, Pace, Peer, Writing},
     gate::Gate,
     panics::{self, Panic},
     response::Body,
@@ -37,32 +37,42 @@ use crate::{
     wire::Violation,
 };
 
-pub(super) use self::step::LAST_WORDS;
+pub(super) use self::step::CLOSE_TIMEOUT;
 
 /// Serves a connection until it closes. A panic outside of any request is its end, and nobody else's.
 pub(super) async fn serve(
-    (accepted, mut place): (Accepted, Place),
+    (accepted, mut permit): (Accepted, ConnectionPermit),
     gate: Rc<Gate>,
     ticker: Rc<Ticker>,
 ) {
-    let mut serving = pin!(serve_opened(accepted, &mut place, Rc::clone(&gate), ticker));
+    let mut serving = pin!(serve_opened(accepted, &mut permit, Rc::clone(&gate), ticker));
     let ended = poll_fn(|context| {
         panics::catch(|| serving.as_mut().poll(context)).unwrap_or_else(|panic| {
             gate.shared().admission.faults().count(Fault::ConnectionPanic);
-            let Panic { message, place, backtrace } = panic;
+            let Panic { message, location, backtrace } = panic;
             let backtrace = backtrace.as_deref();
-            tracing::error!(panic = message, place, backtrace, "a connection has panicked");
+            tracing::error!(
+                panic = message,
+                place = location,
+                backtrace,
+                "a connection has panicked"
+            );
             Poll::Ready(())
         })
     });
     ended.await;
 }
 
-async fn serve_opened(accepted: Accepted, place: &mut Place, gate: Rc<Gate>, ticker: Rc<Ticker>) {
+async fn serve_opened(
+    accepted: Accepted,
+    permit: &mut ConnectionPermit,
+    gate: Rc<Gate>,
+    ticker: Rc<Ticker>,
+) {
     let deadline = ticker.deadline();
     let listener = Arc::clone(&accepted.listener);
     let Opened { stream, protocol, peer } =
-        match open(accepted, place, gate.shared(), &deadline).await {
+        match open(accepted, permit, gate.shared(), &deadline).await {
             Ok(opened) => opened,
             Err(error) => {
                 if let Some(fault) = error.fault().filter(|_| !ticker.is_draining()) {

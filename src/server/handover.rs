@@ -2,12 +2,12 @@
 //!
 //! The one thing to know: a listening socket and the connections that wait in it belong to all who
 //! hold it. A process that is to replace another gets its sockets over a Unix socket, begins to
-//! accept, and only then tells it so; at no time does nobody accept, and until then nothing has
-//! changed for the one that serves. A service manager can hand over sockets too, at start.
+//! accept, and only then notifies it. At every moment at least one process accepts, and until that
+//! notice nothing has changed for the old process. A service manager can hand over sockets too, at start.
 
 mod descriptors;
-mod peer;
 mod predecessor;
+mod process;
 mod successor;
 
 use std::{
@@ -52,9 +52,9 @@ pub type SharedSocket = (ListenAddress, OwnedFd);
 #[derive(Debug, thiserror::Error)]
 pub enum HandoverError {
     /// The other process runs as another user.
-    #[error("process {pid} is of another user, {uid}")]
+    #[error("process {pid} runs as another user, {uid}")]
     Stranger {
-        /// Its number, if the system tells.
+        /// Its process id, if the system reports it.
         pid: i32,
         /// Its user.
         uid: u32,
@@ -65,16 +65,16 @@ pub enum HandoverError {
     )]
     Refused,
     /// The other side speaks otherwise.
-    #[error("what answers there is no proxy of this kind, or of another version: stop it first")]
+    #[error("the process that serves there is not tollgate, or another version: stop it first")]
     Unknown,
     /// It was gone before it could serve.
     #[error("process {pid} ended before it served")]
     GaveUp {
-        /// Its number, if the system tells.
+        /// Its process id, if the system reports it.
         pid: i32,
     },
     /// There is something else.
-    #[error("{} is there and is no socket: name another path", .0.display())]
+    #[error("{} exists and is not a socket: name another path", .0.display())]
     NotASocket(PathBuf),
     /// More than one message can count.
     #[error("more than {} sockets cannot be handed over, or one with so long a name", u8::MAX)]
@@ -136,7 +136,7 @@ impl Inherited {
         self.0.extend(others.0);
     }
 
-    /// Where those listen that nobody has taken.
+    /// The addresses of sockets that were not taken.
     pub fn addresses(&self) -> impl Iterator<Item = &ListenAddress> {
         self.0.iter().filter_map(|it| it.found.as_ref().or(it.named.as_ref()))
     }

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     deadline::Deadline,
-    downstream::{Fault, NoPlace, NotGood, Peer, Place, Shown},
+    downstream::{ConnectionPermit, Fault, NotAdmitted, NotGood, Peer, Shown},
     gate::Shared,
     identity::canonical,
     settings::{ALPN_HTTP2, CurrentTls, Epoch, Protocols},
@@ -47,7 +47,7 @@ pub(super) enum OpeningError {
     #[error("the client took too long over its {0}")]
     TooSlow(Opening),
     #[error(transparent)]
-    NoPlace(#[from] NoPlace),
+    NotAdmitted(#[from] NotAdmitted),
     #[error("the client left")]
     Left,
     #[error("a PROXY header from whom it is not trusted")]
@@ -119,7 +119,7 @@ impl OpeningError {
             OpeningError::TooSlow(Opening::Handshake)
             | OpeningError::Handshake(_)
             | OpeningError::Certificate(_) => Some(Fault::Handshake),
-            OpeningError::NoPlace(_)
+            OpeningError::NotAdmitted(_)
             | OpeningError::Left
             | OpeningError::NoCommonProtocol
             | OpeningError::Stream(_) => None,
@@ -130,7 +130,7 @@ impl OpeningError {
 /// Opens a connection. What `deadline` is set to at the end is for what comes next.
 pub(super) async fn open(
     accepted: Accepted,
-    place: &mut Place,
+    permit: &mut ConnectionPermit,
     shared: &Shared,
     deadline: &Deadline,
 ) -> Result<Opened, OpeningError> {
@@ -153,7 +153,7 @@ pub(super) async fn open(
         if let Source::Address(client) = within(deadline, Opening::ProxyHeader, reading).await? {
             (address, is_trusted) = (client, shared.trusted_proxies.contains(client));
         }
-        place.name(address)?;
+        permit.name(address)?;
     }
     let mut shown = None;
     let (stream, protocol) = match &listener.tls {

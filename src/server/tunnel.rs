@@ -18,11 +18,15 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    connection::LAST_WORDS,
+    connection::CLOSE_TIMEOUT,
     socket::Socket,
     websocket::{As, Frames, going_away},
 };
-use crate::{deadline::Deadline, response::Body, upstream::Switched};
+use crate::{
+    deadline::Deadline,
+    response::{Body, EndedTunnel},
+    upstream::Switched,
+};
 
 /// A tunnel that has not begun.
 pub(super) struct Tunnel {
@@ -39,7 +43,7 @@ const CHUNK: usize = 16 * 1024;
 /// How long nothing may move once one side has ended: most have nothing to say to who is gone.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// How far a tunnel is on its way out, because this proxy is.
+/// How far a tunnel is on its direction out, because this proxy is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaving {
     /// It is not, or has time left.
@@ -61,13 +65,13 @@ impl Tunnel {
     ) {
         let Tunnel { mut server, body, is_websocket } = self;
         let frames = || is_websocket.then(Frames::default);
-        let mut up = Way { rest: early, frames: frames(), ..Way::default() };
-        let mut down = Way { frames: frames(), ..Way::default() };
+        let mut up = Direction { rest: early, frames: frames(), ..Direction::default() };
+        let mut down = Direction { frames: frames(), ..Direction::default() };
         client.stop_checking();
         deadline.set(idle);
         let mut is_last_call = false;
         let mut leaving = Leaving::No;
-        let last_words = idle.min(LAST_WORDS) / 2;
+        let close_timeout = idle.min(CLOSE_TIMEOUT) / 2;
         let result: io::Result<()> = poll_fn(|context| {
             if let Some(left) = deadline.ticker().tunnels().filter(|_| leaving == Leaving::No) {
                 if !std::mem::replace(&mut is_last_call, true) {
@@ -77,7 +81,7 @@ impl Tunnel {
                     leaving = Leaving::Telling;
                     up.leave(As::Client);
                     down.leave(As::Server);
-                    deadline.set(last_words);
+                    deadline.set(close_timeout);
                 }
             }
             let before = (up.progress(), down.progress());
@@ -102,7 +106,7 @@ impl Tunnel {
                     leaving = Leaving::Ending;
                     up.end();
                     down.end();
-                    deadline.set(last_words);
+                    deadline.set(close_timeout);
                     context.waker().wake_by_ref();
                     Poll::Pending
                 }
@@ -112,13 +116,17 @@ impl Tunnel {
             }
         })
         .await;
-        body.end_tunnel(result.is_ok(), (up.carried, down.carried));
+        body.end_tunnel(EndedTunnel {
+            is_complete: result.is_ok(),
+            bytes_up: up.carried,
+            bytes_down: down.carried,
+        });
     }
 }
 
 /// One direction.
 #[derive(Default)]
-struct Way {
+struct Direction {
     /// What was read and not taken yet.
     rest: Bytes,
     carried: u64,
@@ -138,7 +146,7 @@ struct Way {
     is_discarding: bool,
 }
 
-impl Way {
+impl Direction {
     fn progress(&self) -> (u64, bool) {
         (self.carried, self.has_ended)
     }
@@ -270,13 +278,18 @@ mod tests {
 
     use super::*;
 
-    fn carry(reader: impl AsyncRead + Unpin, writer: impl AsyncWrite + Unpin, early: &[u8]) -> Way {
+    fn carry(
+        reader: impl AsyncRead + Unpin,
+        writer: impl AsyncWrite + Unpin,
+        early: &[u8],
+    ) -> Direction {
         let (mut reader, mut writer) = (reader, writer);
-        let mut way = Way { rest: Bytes::copy_from_slice(early), ..Way::default() };
+        let mut direction =
+            Direction { rest: Bytes::copy_from_slice(early), ..Direction::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let carried = poll_fn(|context| way.poll_carry(context, (&mut reader, &mut writer)));
+        let carried = poll_fn(|context| direction.poll_carry(context, (&mut reader, &mut writer)));
         runtime.block_on(carried).unwrap();
-        way
+        direction
     }
 
     #[test]
@@ -287,8 +300,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(far.write_all(&long)).unwrap();
         drop(far);
-        let way = carry(near, end, b"early");
-        assert_eq!(way.carried as usize, long.len() + 5);
+        let direction = carry(near, end, b"early");
+        assert_eq!(direction.carried as usize, long.len() + 5);
         let mut all = Vec::new();
         runtime.block_on(sink.read_to_end(&mut all)).unwrap();
         assert_eq!(all, [&b"early"[..], &long].concat());
@@ -300,11 +313,11 @@ mod tests {
         let (mut end, _sink) = duplex(10);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(far.write_all(&vec![0; 4 * CHUNK])).unwrap();
-        let mut way = Way::default();
+        let mut direction = Direction::default();
         let mut context = Context::from_waker(std::task::Waker::noop());
         for _ in 0..10 {
-            assert!(way.poll_carry(&mut context, (&mut near, &mut end)).is_pending());
+            assert!(direction.poll_carry(&mut context, (&mut near, &mut end)).is_pending());
         }
-        assert_eq!((way.carried, way.rest.len()), (10, CHUNK - 10));
+        assert_eq!((direction.carried, direction.rest.len()), (10, CHUNK - 10));
     }
 }

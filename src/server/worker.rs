@@ -20,7 +20,7 @@ use super::{connection, listener::Accepted};
 use crate::{
     access_log::AccessLog,
     deadline::{Leave, TICK, Ticker},
-    downstream::{Fault, Place},
+    downstream::{ConnectionPermit, Fault},
     gate::{Gate, Shared},
     settings::Timeouts,
     upstream::Upstreams,
@@ -28,13 +28,13 @@ use crate::{
 
 /// The acceptor's end of a worker.
 pub(super) struct Worker {
-    sender: mpsc::UnboundedSender<Order>,
+    sender: mpsc::UnboundedSender<Command>,
     connections: Arc<AtomicUsize>,
     stopped: oneshot::Receiver<()>,
 }
 
-enum Order {
-    Serve(Accepted, Place),
+enum Command {
+    Serve(Accepted, ConnectionPermit),
     Drain(Leave),
     Stop,
     #[cfg(test)]
@@ -53,17 +53,17 @@ impl Worker {
                 .enable_all()
                 .build_local(Default::default())
         };
-        let (sender, orders) = mpsc::unbounded_channel();
+        let (sender, commands) = mpsc::unbounded_channel();
         let (stopping, stopped) = oneshot::channel();
         let connections = Arc::new(AtomicUsize::new(0));
-        let mut inbox = Inbox { orders, connections: Arc::clone(&connections), leave: None };
+        let mut inbox = Inbox { commands, connections: Arc::clone(&connections), leave: None };
         std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
             let mut serve_until_stopped = || loop {
                 match runtime_builder() {
                     Ok(runtime) => {
                         let shared = Arc::clone(&shared);
                         runtime.block_on(serve(&mut inbox, shared, log.as_ref()));
-                        // Names that are still looked up, on threads of their own, hold up nobody.
+                        // Does not wait for name lookups that still run on threads of their own.
                         return runtime.shutdown_background();
                     }
                     // Most likely no descriptors are left.
@@ -96,16 +96,16 @@ impl Worker {
     }
 
     /// Gives it a connection.
-    pub(super) fn hand_over(&self, accepted: Accepted, place: Place) {
+    pub(super) fn hand_over(&self, accepted: Accepted, permit: ConnectionPermit) {
         self.connections.fetch_add(1, Ordering::Relaxed);
-        if self.sender.send(Order::Serve(accepted, place)).is_err() {
+        if self.sender.send(Command::Serve(accepted, permit)).is_err() {
             self.connections.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// Has it finish requests in flight and close what is idle when its `leave` is over.
     pub(super) fn drain(&self, leave: Leave) {
-        let _ = self.sender.send(Order::Drain(leave));
+        let _ = self.sender.send(Command::Drain(leave));
     }
 
     /// Waits until it drains and has no connections left. Not to be called again then.
@@ -116,7 +116,7 @@ impl Worker {
     /// Ends it at once. Returns how many connections were cut.
     pub(super) async fn stop(self) -> usize {
         let cut = self.connections();
-        let _ = self.sender.send(Order::Stop);
+        let _ = self.sender.send(Command::Stop);
         let _ = self.stopped.await;
         cut
     }
@@ -124,7 +124,7 @@ impl Worker {
 
 /// The worker's end.
 struct Inbox {
-    orders: mpsc::UnboundedReceiver<Order>,
+    commands: mpsc::UnboundedReceiver<Command>,
     connections: Arc<AtomicUsize>,
     /// Set once it is to drain, and kept if it begins anew after that.
     leave: Option<Leave>,
@@ -134,15 +134,15 @@ struct Inbox {
 const START_PAUSE: Duration = Duration::from_millis(500);
 
 impl Inbox {
-    /// Closes the connections that have come while nobody could serve them; whether no more are to
-    /// come.
+    /// Closes the connections that came while the worker could not serve them. Returns whether the
+    /// worker is to stop.
     fn turn_away(&mut self) -> bool {
         loop {
-            match self.orders.try_recv() {
-                Ok(Order::Serve(..)) => drop(Counted(Arc::clone(&self.connections))),
-                Ok(Order::Drain(_) | Order::Stop) => return true,
+            match self.commands.try_recv() {
+                Ok(Command::Serve(..)) => drop(ConnectionCount(Arc::clone(&self.connections))),
+                Ok(Command::Drain(_) | Command::Stop) => return true,
                 #[cfg(test)]
-                Ok(Order::Panic) => {}
+                Ok(Command::Panic) => {}
                 Err(mpsc::error::TryRecvError::Disconnected) => return true,
                 Err(mpsc::error::TryRecvError::Empty) => return false,
             }
@@ -150,17 +150,17 @@ impl Inbox {
     }
 }
 
-/// Takes one off the worker's count when its connection ends, however it ends.
-struct Counted(Arc<AtomicUsize>);
+/// Decrements the worker's count when its connection ends, also by a panic.
+struct ConnectionCount(Arc<AtomicUsize>);
 
-impl Drop for Counted {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 async fn serve(inbox: &mut Inbox, shared: Arc<Shared>, log: Option<&AccessLog>) {
-    let Inbox { orders, connections, leave: kept } = inbox;
+    let Inbox { commands, connections, leave: kept } = inbox;
     let Timeouts { request_body, request_body_rate, .. } = shared.timeouts;
     let ticker = Rc::new(Ticker::new(request_body, request_body_rate));
     if let Some(leave) = *kept {
@@ -173,22 +173,22 @@ async fn serve(inbox: &mut Inbox, shared: Arc<Shared>, log: Option<&AccessLog>) 
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {
-            order = orders.recv() => match order {
-                Some(Order::Serve(accepted, place)) => {
-                    let counted = Counted(Arc::clone(connections));
+            command = commands.recv() => match command {
+                Some(Command::Serve(accepted, permit)) => {
+                    let counted = ConnectionCount(Arc::clone(connections));
                     let (gate, ticker) = (Rc::clone(&gate), Rc::clone(&ticker));
                     tokio::task::spawn_local(async move {
-                        connection::serve((accepted, place), gate, ticker).await;
+                        connection::serve((accepted, permit), gate, ticker).await;
                         drop(counted);
                     });
                 }
-                Some(Order::Drain(leave)) => {
+                Some(Command::Drain(leave)) => {
                     *kept = Some(leave);
                     ticker.drain(leave);
                 }
-                Some(Order::Stop) | None => break,
+                Some(Command::Stop) | None => break,
                 #[cfg(test)]
-                Some(Order::Panic) => panic!("as the test wants it"),
+                Some(Command::Panic) => panic!("as the test wants it"),
             },
             _ = ticks.tick() => {
                 ticker.tick();
@@ -262,7 +262,7 @@ mod tests {
         assert!(ask(&mut acceptor.connect(&worker)).starts_with("HTTP/1.1 404 "));
         for times in 1..=2 {
             let mut before = acceptor.connect(&worker);
-            worker.sender.send(Order::Panic).unwrap();
+            worker.sender.send(Command::Panic).unwrap();
             // It was handed over before the worker is back.
             let mut after = acceptor.connect(&worker);
             assert!(ask(&mut after).starts_with("HTTP/1.1 404 "));

@@ -9,7 +9,7 @@ use super::{
     Checker,
     configuration::{entry, read_text},
 };
-use crate::yaml::{Document, Problem, Sources, Spanned, Value};
+use crate::yaml::{Choice, Document, Problem, Sources, Spanned, Value, keywords};
 
 /// Where whoever runs the proxy can ask how it is, and what it answers there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub enum ReadyStore {
     #[default]
     Ignore,
 }
+
+keywords! { ReadyStore { Require = "require", Ignore = "ignore" } }
 
 /// Where whoever runs the proxy can ask how it is.
 #[derive(Deserialize, JsonSchema)]
@@ -52,17 +54,13 @@ struct RawReady {
     /// `require`: not while Redis does not decide about some callers; for limits that are `closed`
     /// then, and a load balancer with somewhere else to send to. `ignore`: limits do as their
     /// `on_store_error` says. Default: ignore.
-    #[schemars(extend("enum" = ["require", "ignore"]))]
-    store: Option<Spanned<String>>,
+    store: Option<Spanned<Choice<ReadyStore>>>,
 }
 
 impl Checker<'_> {
     pub(super) fn admin(&mut self, raw: Option<&RawAdmin>) -> Option<AdminSettings> {
         let RawAdmin { address: raw, ready } = raw?;
-        let ready_store = ready.store.as_ref().and_then(|word| {
-            let words = [("require", ReadyStore::Require), ("ignore", ReadyStore::Ignore)];
-            self.one_of(word, &words)
-        });
+        let ready_store = ready.store.as_ref().and_then(|raw| self.keyword(raw));
         let address = self.address(raw)?;
         self.warn_of_public_admin(raw, address);
         Some(AdminSettings { address, ready_store: ready_store.unwrap_or_default() })

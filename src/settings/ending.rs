@@ -28,11 +28,7 @@ impl Checker<'_> {
     }
 
     fn time_to_end(&mut self, raw: &Spanned<String>, help: &str) -> Option<Duration> {
-        let time = humantime::parse_duration(&raw.value).ok().filter(|time| *time <= MAX_DRAIN);
-        if time.is_none() {
-            self.refuse(raw, format!("`{}` is not a time to drain", raw.value), help);
-        }
-        time
+        self.time(raw, &(Duration::ZERO..=MAX_DRAIN), "a time to drain", help)
     }
 
     pub(super) fn handover(&mut self, raw: Option<&Spanned<String>>) -> Option<PathBuf> {
@@ -55,7 +51,7 @@ mod tests {
         Settings,
         tests::{FILE, told},
     };
-    use crate::{yaml::Problem, yaml::Sources};
+    use crate::yaml::{Problem, Sources};
 
     fn parse(lines: &str) -> Result<Settings, Vec<Problem>> {
         let text = format!("version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\n{lines}\n");

@@ -25,7 +25,7 @@ use self::{
 use super::{Checker, beside};
 use crate::{
     identity::{ForwardedField, TrustedProxies},
-    yaml::{Node, Spanned},
+    yaml::{Choice, Node, Spanned, keywords},
 };
 
 pub use self::{
@@ -86,7 +86,7 @@ pub(super) struct RawListener {
     /// What clients may speak: `[http1, h2]`. Default: both.
     #[schemars(length(min = 1))]
     #[schemars(extend("examples" = [["h2"]]))]
-    protocols: Option<Spanned<Vec<Spanned<String>>>>,
+    protocols: Option<Spanned<Vec<Spanned<Choice<Protocol>>>>>,
     /// Certificates. Left out: clients speak plain HTTP here.
     #[schemars(extend("examples" = [{ "certificates": [{ "certificate_file": "server.pem", "key_file": "server.key" }] }]))]
     tls: Option<RawTls>,
@@ -108,9 +108,26 @@ pub(super) struct RawListener {
     /// Whether whoever connects to a Unix socket is a trusted proxy: `trusted` or `untrusted`.
     /// Their own address counts as 127.0.0.1, whatever `trusted_proxies` says of that. Default:
     /// untrusted.
-    #[schemars(extend("enum" = ["trusted", "untrusted"]))]
-    peers: Option<Spanned<String>>,
+    peers: Option<Spanned<Choice<LocalPeers>>>,
 }
+
+/// A version of HTTP that clients may speak.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Http1,
+    Http2,
+}
+
+keywords! { Protocol { Http1 = "http1", Http2 = "h2" } }
+
+/// Whether a process that connects to a Unix socket is a trusted proxy.
+#[derive(Clone, Copy)]
+enum LocalPeers {
+    Trusted,
+    Untrusted,
+}
+
+keywords! { LocalPeers { Trusted = "trusted", Untrusted = "untrusted" } }
 
 /// Whose PROXY header is believed.
 #[derive(Deserialize, JsonSchema)]
@@ -222,15 +239,17 @@ impl Checker<'_> {
             self.refuse(place, message, "move it to the listener that has `tls`");
         }
         let is_unix = matches!(address, Some(ListenAddress::Unix(_)));
-        for place in [&raw.mode, &raw.peers].into_iter().flatten() {
+        let mode_place = raw.mode.as_ref().map(|mode| mode.span);
+        let peers_place = raw.peers.as_ref().map(|peers| peers.span);
+        for span in mode_place.into_iter().chain(peers_place) {
             if address.is_some() && !is_unix {
-                self.refuse(place, "only a Unix socket has this", "remove it");
+                let place = Spanned { value: (), span };
+                self.refuse(&place, "only a Unix socket has this", "remove it");
             }
         }
         let mode = raw.mode.as_ref().map_or(DEFAULT_MODE, |raw| self.mode(raw));
-        let words = [("trusted", true), ("untrusted", false)];
-        let trusts_local_peers =
-            raw.peers.as_ref().and_then(|raw| self.one_of(raw, &words)).unwrap_or(false);
+        let local_peers = raw.peers.as_ref().and_then(|raw| self.keyword(raw));
+        let trusts_local_peers = matches!(local_peers, Some(LocalPeers::Trusted));
         Some(ListenerSettings {
             address: address?,
             mode,
@@ -267,15 +286,13 @@ impl Checker<'_> {
         Some(path)
     }
 
-    fn protocols(&mut self, raw: Option<&Spanned<Vec<Spanned<String>>>>) -> Protocols {
+    fn protocols(&mut self, raw: Option<&Spanned<Vec<Spanned<Choice<Protocol>>>>>) -> Protocols {
         let Some(raw) = raw else { return Protocols::default() };
         if raw.value.is_empty() {
             self.refuse(raw, "no protocol", "write [http1, h2], or one of them");
         }
-        let words = [("http1", Protocols::Http1), ("h2", Protocols::Http2)];
-        let named: Vec<Protocols> =
-            raw.value.iter().filter_map(|raw| self.one_of(raw, &words)).collect();
-        match (named.contains(&Protocols::Http1), named.contains(&Protocols::Http2)) {
+        let named: Vec<Protocol> = raw.value.iter().filter_map(|raw| self.keyword(raw)).collect();
+        match (named.contains(&Protocol::Http1), named.contains(&Protocol::Http2)) {
             (true, false) => Protocols::Http1,
             (false, true) => Protocols::Http2,
             _ => Protocols::Both,

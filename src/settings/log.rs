@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     access_log::{AccessLogSettings, Format, Only},
-    yaml::{Document, Sources, Spanned, Value},
+    yaml::{Choice, Document, Keyword, Sources, Spanned, Value, keywords},
 };
 
 /// How requests are logged.
@@ -19,12 +19,10 @@ use crate::{
 #[serde(deny_unknown_fields, rename = "access_log section")]
 pub(super) struct RawAccessLog {
     /// How a line looks: `text` or `json`; `off` for no access log. Default: text.
-    #[schemars(extend("enum" = ["text", "json", "off"]))]
-    format: Option<Spanned<String>>,
+    format: Option<Spanned<Choice<FormatOrOff>>>,
     /// Which requests have a line: `all`, or `denied` for those that this proxy denies, and those
     /// that a limit in shadow mode would deny. Default: all.
-    #[schemars(extend("enum" = ["all", "denied"]))]
-    only: Option<Spanned<String>>,
+    only: Option<Spanned<Choice<Only>>>,
 }
 
 /// How events are logged.
@@ -32,26 +30,35 @@ pub(super) struct RawAccessLog {
 #[serde(deny_unknown_fields, rename = "log section")]
 pub(super) struct RawLog {
     /// How a line looks: `text` or `json`. Default: text.
-    #[schemars(extend("enum" = ["text", "json"]))]
-    format: Option<Spanned<String>>,
+    format: Option<Spanned<Choice<Format>>>,
 }
 
-/// How events look, in words of the settings file.
-const FORMATS: [(&str, Format); 2] = [("text", Format::Text), ("json", Format::Json)];
+/// How a line of the access log looks, or that there is none.
+#[derive(Clone, Copy, Debug)]
+enum FormatOrOff {
+    Text,
+    Json,
+    Off,
+}
+
+keywords! { FormatOrOff { Text = "text", Json = "json", Off = "off" } }
+keywords! { Format { Text = "text", Json = "json" } }
+keywords! { Only { All = "all", Denied = "denied" } }
 
 impl Checker<'_> {
     /// The access log, if there is to be one; none beside that if the section has a mistake.
     pub(super) fn access_log(&mut self, raw: &RawAccessLog) -> Option<Option<AccessLogSettings>> {
         let format = match &raw.format {
             None => Some(Some(Format::default())),
-            Some(raw) => self.one_of(
-                raw,
-                &[("text", Some(Format::Text)), ("json", Some(Format::Json)), ("off", None)],
-            ),
+            Some(raw) => self.keyword(raw).map(|format| match format {
+                FormatOrOff::Text => Some(Format::Text),
+                FormatOrOff::Json => Some(Format::Json),
+                FormatOrOff::Off => None,
+            }),
         };
         let only = match &raw.only {
             None => Some(Only::default()),
-            Some(raw) => self.one_of(raw, &[("all", Only::All), ("denied", Only::Denied)]),
+            Some(raw) => self.keyword(raw),
         };
         let (format, only) = (format?, only?);
         Some(format.map(|format| AccessLogSettings { format, only }))
@@ -61,7 +68,7 @@ impl Checker<'_> {
     pub(super) fn events(&mut self, raw: &RawLog) -> Option<Format> {
         match &raw.format {
             None => Some(Format::default()),
-            Some(raw) => self.one_of(raw, &FORMATS),
+            Some(raw) => self.keyword(raw),
         }
     }
 }
@@ -74,9 +81,9 @@ pub fn events_format(file: &Path, sources: &Sources) -> Format {
     let named = document.as_ref().and_then(|document| {
         let section = entry(&document.root().value, "log")?;
         let Value::String(name) = &entry(&section.value, "format")?.value else { return None };
-        FORMATS.iter().find(|(format, _)| format == name)
+        Format::from_keyword(name)
     });
-    named.map_or(Format::default(), |(_, format)| *format)
+    named.unwrap_or_default()
 }
 
 #[cfg(test)]

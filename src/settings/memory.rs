@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Checker, beside};
-use crate::yaml::Spanned;
+use crate::yaml::{Spanned, parse_duration};
 
 /// A file that counters are kept in from one start to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Checker<'_> {
         }
         let every = match &raw.every {
             None => DEFAULT_SNAPSHOT_PAUSE,
-            Some(every) => match humantime::parse_duration(&every.value) {
+            Some(every) => match parse_duration(&every.value) {
                 Ok(pause) if (1..=3600).contains(&pause.as_secs()) => pause,
                 _ => {
                     let message = format!("`{}` is not a pause between snapshots", every.value);

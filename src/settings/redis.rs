@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use self::{access::RawTls, endpoint::Role};
 use super::Checker;
-use crate::yaml::Spanned;
+use crate::yaml::{Choice, Spanned, keywords};
 
 pub use self::{access::CurrentAccess, endpoint::Endpoint};
 
@@ -85,6 +85,8 @@ pub enum StoreClock {
     /// The proxy's, unless it is too far off.
     Proxy,
 }
+
+keywords! { StoreClock { Redis = "redis", Proxy = "proxy" } }
 
 /// Without the values, some of which may be of the environment.
 impl fmt::Debug for RedisSettings {
@@ -180,8 +182,7 @@ pub(super) struct RawRedis {
     prefix: Option<Spanned<String>>,
     /// Whose time counts: `redis`, the same for all proxies, or `proxy`, unless it is more than two
     /// seconds off. Default: redis.
-    #[schemars(extend("enum" = ["redis", "proxy"]))]
-    clock: Option<Spanned<String>>,
+    clock: Option<Spanned<Choice<StoreClock>>>,
     /// How far behind a replica may be that is read, 100ms to 60s. Default: 1s.
     #[schemars(extend("examples" = ["1s"]))]
     replica_lag: Option<Spanned<String>>,
@@ -228,9 +229,7 @@ impl Checker<'_> {
         }
         let clock = match &raw.clock {
             None => Some(StoreClock::Redis),
-            Some(word) => {
-                self.one_of(word, &[("redis", StoreClock::Redis), ("proxy", StoreClock::Proxy)])
-            }
+            Some(raw) => self.keyword(raw),
         };
         let replica_lag = self.replica_lag(raw.replica_lag.as_ref());
         let access = access.into();
@@ -239,12 +238,9 @@ impl Checker<'_> {
 
     fn replica_lag(&mut self, raw: Option<&Spanned<String>>) -> Duration {
         let Some(raw) = raw else { return DEFAULT_REPLICA_LAG };
-        let lag = humantime::parse_duration(&raw.value).ok();
-        lag.filter(|lag| REPLICA_LAGS.contains(lag)).unwrap_or_else(|| {
-            let message = format!("`{}` is not how far behind a replica may be", raw.value);
-            self.refuse(raw, message, "write a number and a unit, 100ms to 60s: 1s");
-            DEFAULT_REPLICA_LAG
-        })
+        let what = "how far behind a replica may be";
+        let help = "write a number and a unit, 100ms to 60s: 1s";
+        self.time(raw, &REPLICA_LAGS, what, help).unwrap_or(DEFAULT_REPLICA_LAG)
     }
 
     fn topology(&mut self, raw: &Spanned<RawRedis>) -> Option<Topology> {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Checker;
-use crate::yaml::Spanned;
+use crate::yaml::{Choice, Spanned, keywords, parse_duration_within};
 
 /// How changes of files are noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub enum TestsRule {
     Ignored,
 }
 
+keywords! { TestsRule { Required = "required", Ignored = "ignored" } }
+
 /// How it is noticed that files have changed.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "reload section")]
@@ -51,8 +53,7 @@ pub(super) struct RawReload {
     /// What a test of a policy that fails means: `required`, it is a problem like any other, and the
     /// policy is put in force neither at the start nor by a reload; or `ignored`, only
     /// `tollgate check` runs tests. Default: required.
-    #[schemars(extend("enum" = ["required", "ignored"]))]
-    tests: Option<Spanned<String>>,
+    tests: Option<Spanned<Choice<TestsRule>>>,
 }
 
 impl Default for ReloadSettings {
@@ -86,10 +87,7 @@ impl Checker<'_> {
         let quiet = raw.quiet.as_ref().map(|raw| {
             self.time_between(raw, &QUIET, "write a number and a unit, 10ms to 10s: 200ms")
         });
-        let tests = raw.tests.as_ref().and_then(|raw| {
-            let rules = [("required", TestsRule::Required), ("ignored", TestsRule::Ignored)];
-            self.one_of(raw, &rules)
-        });
+        let tests = raw.tests.as_ref().and_then(|raw| self.keyword(raw));
         ReloadSettings {
             poll: poll.flatten().unwrap_or(default.poll),
             quiet: quiet.flatten().unwrap_or(default.quiet),
@@ -105,9 +103,20 @@ impl Checker<'_> {
         range: &RangeInclusive<Duration>,
         help: &str,
     ) -> Option<Duration> {
-        let time = humantime::parse_duration(&raw.value).ok().filter(|time| range.contains(time));
+        self.time(raw, range, "a time in the allowed range", help)
+    }
+
+    /// A time within a range; messages call such a time `what`.
+    pub(super) fn time(
+        &mut self,
+        raw: &Spanned<String>,
+        range: &RangeInclusive<Duration>,
+        what: &str,
+        help: &str,
+    ) -> Option<Duration> {
+        let time = parse_duration_within(&raw.value, range).ok();
         if time.is_none() {
-            self.refuse(raw, format!("`{}` is not a time in the allowed range", raw.value), help);
+            self.refuse(raw, format!("`{}` is not {what}", raw.value), help);
         }
         time
     }

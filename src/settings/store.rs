@@ -3,7 +3,7 @@
 
 mod moving;
 
-use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{fmt, num::NonZeroU32, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use aws_lc_rs::digest;
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ use super::{
     redis::{RawRedis, RedisSettings},
     unverified::{DEFAULT_NEW_PER_MINUTE, RawUnverifiedKeys},
 };
-use crate::yaml::Spanned;
+use crate::yaml::{Choice, Spanned};
 
 pub use self::moving::{MoveMode, Moving};
 
@@ -126,8 +126,7 @@ pub(super) struct RawStore {
     /// decides, and they are compared; `move`: the next store decides, once every other proxy that
     /// shares Redis has mirrored as many for the longest window, and they are mirrored until then;
     /// `move_now`: it decides at once.
-    #[schemars(extend("enum" = ["mirror", "move", "move_now"]))]
-    pub(super) mode: Option<Spanned<String>>,
+    pub(super) mode: Option<Spanned<Choice<MoveMode>>>,
     /// How long a decision may take, 1ms to 10s. Past it, a limit does as its `on_store_error`
     /// says. Default: 25ms.
     #[schemars(extend("examples" = ["25ms"]))]
@@ -169,8 +168,7 @@ pub(super) struct RawKind {
 }
 
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(25);
-const MIN_DEADLINE: Duration = Duration::from_millis(1);
-const MAX_DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
 /// Shortest text that keys are hashed with: a caller who can guess it can aim at another's counter.
 const MIN_KEY_SECRET_BYTES: usize = 16;
 
@@ -265,14 +263,8 @@ impl Checker<'_> {
 
     fn deadline(&mut self, raw: Option<&Spanned<String>>) -> Duration {
         let Some(raw) = raw else { return DEFAULT_DEADLINE };
-        match humantime::parse_duration(&raw.value) {
-            Ok(deadline) if (MIN_DEADLINE..=MAX_DEADLINE).contains(&deadline) => deadline,
-            _ => {
-                let message = format!("`{}` is not a time in the allowed range", raw.value);
-                self.refuse(raw, message, "write a number and a unit, 1ms to 10s: 25ms");
-                DEFAULT_DEADLINE
-            }
-        }
+        let help = "write a number and a unit, 1ms to 10s: 25ms";
+        self.time_between(raw, &DEADLINES, help).unwrap_or(DEFAULT_DEADLINE)
     }
 
     fn instances(&mut self, raw: Option<&Spanned<u32>>) -> NonZeroU32 {

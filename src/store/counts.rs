@@ -1,40 +1,40 @@
-//! What happened in the stores that nobody would notice otherwise: decisions that Redis did not
-//! make, those in which two stores disagree, and requests for which there was no room.
+//! Counts of store events that are not visible elsewhere: decisions that Redis did not make,
+//! decisions in which two stores disagree, and requests for which there was no room.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{NoRoom, Unanswered, rivals::Rivals};
 
-/// Numbers since the start, by event.
+/// Totals since the start, by event.
 #[derive(Debug, Default)]
 pub struct Counts {
-    away: Counter,
-    busy: Counter,
-    timeout: Counter,
-    lost: Counter,
-    refused: Counter,
-    bad_reply: Counter,
-    unknown: Counter,
-    unowed: Counter,
-    mirrored: Counter,
-    disagreed: Counter,
-    unmirrored: Counter,
-    full: Counter,
-    part: Counter,
-    addresses: Counter,
-    networks: Counter,
-    unverified: Counter,
-    client: Counter,
-    minute: Counter,
-    uncounted: Counter,
+    away: Total,
+    busy: Total,
+    timeout: Total,
+    lost: Total,
+    refused: Total,
+    bad_reply: Total,
+    unknown: Total,
+    unowed: Total,
+    mirrored: Total,
+    disagreed: Total,
+    unmirrored: Total,
+    full: Total,
+    part: Total,
+    addresses: Total,
+    networks: Total,
+    unverified: Total,
+    client: Total,
+    minute: Total,
+    uncounted: Total,
     rivals: Rivals,
 }
 
-/// A number, and how much of it was told.
+/// A total, and the part of it that was logged.
 #[derive(Debug, Default)]
-struct Counter {
+struct Total {
     total: AtomicU64,
-    told: AtomicU64,
+    logged: AtomicU64,
 }
 
 impl Counts {
@@ -43,23 +43,22 @@ impl Counts {
         self.of(reason).total.load(Ordering::Relaxed)
     }
 
-    /// Charges of which nobody knows whether Redis has taken them: the connection broke before it
-    /// answered.
+    /// Charges that Redis may or may not have taken: the connection broke before the reply.
     pub fn unknown(&self) -> u64 {
         self.unknown.total.load(Ordering::Relaxed)
     }
 
-    /// Decisions that were also asked of the next store.
+    /// Decisions that were mirrored to the next store.
     pub fn mirrored(&self) -> u64 {
         self.mirrored.total.load(Ordering::Relaxed)
     }
 
-    /// Those of them that it made otherwise.
+    /// Mirrored decisions in which the next store decided otherwise.
     pub fn disagreed(&self) -> u64 {
         self.disagreed.total.load(Ordering::Relaxed)
     }
 
-    /// Decisions that were to be asked of the next store, and that it did not make.
+    /// Decisions that could not be mirrored, because the next store did not respond.
     pub fn unmirrored(&self) -> u64 {
         self.unmirrored.total.load(Ordering::Relaxed)
     }
@@ -69,7 +68,8 @@ impl Counts {
         self.lack(reason).total.load(Ordering::Relaxed)
     }
 
-    /// Charges that were left out for want of room for their counters: their limits are open then.
+    /// Charges that were not counted because there was no room for their counters: their limits are
+    /// open in that case.
     pub fn uncounted(&self) -> u64 {
         self.uncounted.total.load(Ordering::Relaxed)
     }
@@ -95,7 +95,8 @@ impl Counts {
         self.unknown.total.fetch_add(charges as u64, Ordering::Relaxed);
     }
 
-    /// Admissions without Redis that it will never hear of, for too many counters have some.
+    /// Local admissions that are never written to Redis, because too many counters have pending
+    /// ones.
     pub fn unowed(&self) -> u64 {
         self.unowed.total.load(Ordering::Relaxed)
     }
@@ -115,8 +116,8 @@ impl Counts {
         self.unmirrored.add();
     }
 
-    /// Logs what was not logged yet. Called once a second or so: a store that is away is told of as
-    /// often, and not with every request.
+    /// Logs what was not logged yet. It is called about once a second, so that an outage is not
+    /// logged with every request.
     pub fn report(&self) {
         for (count, reason) in [
             (&self.away, Unanswered::Away),
@@ -126,49 +127,50 @@ impl Counts {
             (&self.refused, Unanswered::Refused),
             (&self.bad_reply, Unanswered::BadReply),
         ] {
-            let decisions = count.take_untold();
+            let decisions = count.take_unlogged();
             if decisions > 0 {
                 tracing::warn!(decisions, %reason, "redis did not decide");
             }
         }
         for reason in NoRoom::ALL {
-            let refused = self.lack(reason).take_untold();
+            let refused = self.lack(reason).take_unlogged();
             if refused > 0 {
                 let advice = reason.advice();
                 tracing::warn!(refused, %reason, advice, "no room for new counters");
             }
         }
-        let charges = self.uncounted.take_untold();
+        let charges = self.uncounted.take_unlogged();
         if charges > 0 {
             let advice = NoRoom::Full.advice();
             tracing::warn!(charges, advice, "no room for new counters: requests pass uncounted");
         }
-        let charges = self.unknown.take_untold();
+        let charges = self.unknown.take_unlogged();
         if charges > 0 {
             tracing::warn!(
                 charges,
-                "nobody knows whether redis has taken these charges: the connection broke first"
+                "redis may or may not have taken these charges: the connection broke before its reply"
             );
         }
-        let requests = self.unowed.take_untold();
+        let requests = self.unowed.take_unlogged();
         if requests > 0 {
             tracing::warn!(
                 requests,
-                "redis will not hear of these: too many callers came meanwhile"
+                "local admissions will not be written to redis: too many callers have pending ones"
             );
         }
-        let (decisions, disagreed) = (self.mirrored.take_untold(), self.disagreed.take_untold());
+        let decisions = self.mirrored.take_unlogged();
+        let disagreed = self.disagreed.take_unlogged();
         if disagreed > 0 {
             tracing::warn!(decisions, disagreed, "the next store would decide otherwise");
         }
         self.rivals.remind();
-        let decisions = self.unmirrored.take_untold();
+        let decisions = self.unmirrored.take_unlogged();
         if decisions > 0 {
-            tracing::warn!(decisions, "the next store did not answer: nothing was mirrored");
+            tracing::warn!(decisions, "the next store did not respond: nothing was mirrored");
         }
     }
 
-    fn of(&self, reason: Unanswered) -> &Counter {
+    fn of(&self, reason: Unanswered) -> &Total {
         match reason {
             Unanswered::Away => &self.away,
             Unanswered::Busy => &self.busy,
@@ -179,7 +181,7 @@ impl Counts {
         }
     }
 
-    fn lack(&self, reason: NoRoom) -> &Counter {
+    fn lack(&self, reason: NoRoom) -> &Total {
         match reason {
             NoRoom::Full => &self.full,
             NoRoom::Part => &self.part,
@@ -192,14 +194,14 @@ impl Counts {
     }
 }
 
-impl Counter {
+impl Total {
     fn add(&self) {
         self.total.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What came since this was last asked.
-    fn take_untold(&self) -> u64 {
+    /// What was added since the last call.
+    fn take_unlogged(&self) -> u64 {
         let total = self.total.load(Ordering::Relaxed);
-        total.saturating_sub(self.told.swap(total, Ordering::Relaxed))
+        total.saturating_sub(self.logged.swap(total, Ordering::Relaxed))
     }
 }

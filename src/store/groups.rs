@@ -1,14 +1,14 @@
-//! Decides about charges that one call cannot decide together: those of different servers, of
-//! different slots, of different stores.
+//! Decides charges that one call cannot decide together: those of different servers, of different
+//! cluster slots, or of different stores.
 //!
-//! Groups of them are taken at once, so that a request waits no longer than for the slowest of them.
-//! When one group denies, or does not answer and is closed then, what the others took is given back
-//! (`taken`). So no limit ever lets too much through; a request that comes while something waits to be
-//! given back may be denied though it need not have been. A group that may deny is therefore taken
-//! before the others and alone (`headroom`); of several, the one that is shared by the fewest. What
-//! denies again and again costs one call then, and nobody else notices.
+//! The groups are charged at once, so a request waits no longer than for the slowest of them. When one
+//! group denies, or fails closed, what the others took is given back (`reservation`). So no limit ever
+//! admits too much; a request that comes before something is given back may be denied needlessly. A
+//! group that may deny is therefore charged first and without the others (`headroom`); of several,
+//! the one whose counters the fewest callers share. A caller that is denied again and again then
+//! costs one call each time, and keeps nothing from other callers.
 
-mod taken;
+mod reservation;
 
 use std::rc::Rc;
 
@@ -16,29 +16,30 @@ use futures_util::future::{join_all, try_join_all};
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
-use self::taken::Taken;
+use self::reservation::Reservation;
 use super::{
     Backend, Store, StoreError, Unanswered,
-    redis::{Place, RedisStore, Reply},
+    call_time::CallTime,
+    redis::{Partition, RedisStore, Reply},
 };
 use crate::{
     clock::Timestamp,
     limit::{Charge, DecidedBy, Decision, Outcome, Outcomes, Retry, Scope, Standing, Verdict},
 };
 
-/// Charges that one call decides about.
-pub(super) struct Group {
+/// Charges that one call decides.
+pub(super) struct ChargeGroup {
     decided_by: DecidedBy,
-    /// None: they are in the process.
-    place: Option<Place>,
+    /// None: the counters are in the process.
+    partition: Option<Partition>,
     scope: Scope,
-    /// Their positions among all charges.
+    /// The positions of its charges among all charges.
     members: SmallVec<[usize; 4]>,
 }
 
-impl Group {
-    /// A decision that the store of this group made, if it did, with its name to it.
-    fn sign(&self, mut decision: Decision) -> Decision {
+impl ChargeGroup {
+    /// Marks the outcomes that this group's store decided with that store.
+    fn attribute(&self, mut decision: Decision) -> Decision {
         for outcome in &mut decision.outcomes {
             if outcome.decided_by == DecidedBy::Current {
                 outcome.decided_by = self.decided_by;
@@ -47,12 +48,12 @@ impl Group {
         decision
     }
 
-    /// Its part of all charges.
+    /// Its charges among all charges.
     pub(super) fn charges<'c>(&self, all: &[Charge<'c>]) -> SmallVec<[Charge<'c>; 2]> {
         self.members(all).copied().collect()
     }
 
-    /// Its part of what there is for each charge.
+    /// Its items of a list that has one for each charge.
     pub(super) fn members<'a, T>(&self, all: &'a [T]) -> impl Iterator<Item = &'a T> {
         self.members.iter().filter_map(|member| all.get(*member))
     }
@@ -65,172 +66,171 @@ impl Store {
         charges: &[Charge<'_>],
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
-        let deadline = Instant::now() + self.stores.settings.deadline;
+        let time = CallTime { now, deadline: Instant::now() + self.stores.settings.deadline };
         let groups = self.groups(charges, |owner| self.decider(owner));
         let decision = match groups.as_slice() {
-            [group] => self.charge_group(group, charges, (now, deadline)).await?,
-            _ => self.charge_at_once(groups, charges, (now, deadline)).await?,
+            [group] => self.charge_group(group, charges, time).await?,
+            _ => self.charge_several(groups, charges, time).await?,
         };
         self.mirror(charges, &decision, now);
         Ok(decision)
     }
 
     /// Takes the charges of several groups or none. If this is dropped, because the client has gone,
-    /// none.
-    async fn charge_at_once(
+    /// nothing stays taken.
+    async fn charge_several(
         self: &Rc<Self>,
-        mut groups: SmallVec<[Group; 2]>,
+        mut groups: SmallVec<[ChargeGroup; 2]>,
         charges: &[Charge<'_>],
-        (now, deadline): (Timestamp, Instant),
+        time: CallTime,
     ) -> Result<Decision, StoreError> {
-        let mut taken: SmallVec<[Taken<'_, '_>; 2]> = SmallVec::new();
-        while !groups.is_empty() && !taken.iter().any(Taken::is_denied) {
-            let taking = self.next(&mut groups, charges, now).into_iter();
-            let taking = taking.map(|group| self.take(group, charges, (now, deadline)));
-            taken.extend(try_join_all(taking).await?);
+        let mut reservations: SmallVec<[Reservation<'_, '_>; 2]> = SmallVec::new();
+        while !groups.is_empty() && !reservations.iter().any(Reservation::is_denied) {
+            let next = self.next_groups(&mut groups, charges, time.now).into_iter();
+            let reserving = next.map(|group| self.reserve(group, charges, time));
+            reservations.extend(try_join_all(reserving).await?);
         }
-        let is_denied = taken.iter().any(Taken::is_denied);
-        let mut decision = unknown(charges, now);
-        for part in &mut taken {
-            let own = part.finish(is_denied);
-            decision.include(&part.group, &own);
+        let is_denied = reservations.iter().any(Reservation::is_denied);
+        let mut decision = unknown(charges, time.now);
+        for reservation in &mut reservations {
+            let own = reservation.finish(is_denied);
+            decision.include(&reservation.group, &own);
         }
         Ok(decision)
     }
 
-    /// The groups that are taken next: one that may deny, or all that are left.
-    fn next(
+    /// Takes from `groups` those that are charged next: one that may deny, or all that are left.
+    fn next_groups(
         &self,
-        groups: &mut SmallVec<[Group; 2]>,
+        groups: &mut SmallVec<[ChargeGroup; 2]>,
         charges: &[Charge<'_>],
         now: Timestamp,
-    ) -> SmallVec<[Group; 2]> {
-        let may_deny = |group: &Group| self.stores.headrooms.may_deny(group.members(charges), now);
+    ) -> SmallVec<[ChargeGroup; 2]> {
+        let headrooms = &self.stores.headrooms;
+        let may_deny = |group: &ChargeGroup| headrooms.may_deny(group.members(charges), now);
         match groups.iter().position(may_deny) {
             Some(first) => smallvec![groups.remove(first)],
             None => std::mem::take(groups),
         }
     }
 
-    /// Takes the charges of one of several groups.
-    async fn take<'t, 'c>(
+    /// Takes the charges of one of several groups, until it is known whether all of them fit.
+    async fn reserve<'t, 'c>(
         self: &'t Rc<Self>,
-        group: Group,
+        group: ChargeGroup,
         all: &[Charge<'c>],
-        (now, deadline): (Timestamp, Instant),
-    ) -> Result<Taken<'t, 'c>, StoreError> {
+        time: CallTime,
+    ) -> Result<Reservation<'t, 'c>, StoreError> {
         let charges = group.charges(all);
-        let asked = self.stores.headrooms.ask(&charges);
-        let decision = self.charge_group(&group, &charges, (now, deadline)).await?;
-        drop(asked);
-        self.stores.headrooms.learn(&charges, &decision, now);
-        Ok(Taken::new(self, (group, charges), decision, now))
+        let in_flight = self.stores.headrooms.begin(&charges);
+        let decision = self.charge_group(&group, &charges, time).await?;
+        drop(in_flight);
+        self.stores.headrooms.learn(&charges, &decision, time.now);
+        Ok(Reservation { store: self, group, charges, decision, now: time.now })
     }
 
     async fn charge_group(
         self: &Rc<Self>,
-        group: &Group,
+        group: &ChargeGroup,
         charges: &[Charge<'_>],
-        (now, deadline): (Timestamp, Instant),
+        time: CallTime,
     ) -> Result<Decision, StoreError> {
-        let answer = match self.backend(group.decided_by) {
+        let reply = match self.backend(group.decided_by) {
             Some(Backend::Memory(memory)) => {
-                match self.prepare(charges, group.decided_by, (now, deadline)).await {
+                match self.prepare(charges, group.decided_by, time).await {
                     Ok(()) => {
-                        self.come_home(charges, now);
-                        let decision = self.charge_here(memory, charges, now);
-                        return decision.map(|decision| group.sign(decision));
+                        self.return_to_memory(charges, time.now);
+                        let decision = self.charge_in_process(memory, charges, time.now);
+                        return decision.map(|decision| group.attribute(decision));
                     }
                     Err(reason) => Err(reason),
                 }
             }
-            Some(Backend::Redis(redis)) => {
-                self.charge_redis((redis, group), charges, (now, deadline)).await
-            }
+            Some(Backend::Redis(redis)) => self.charge_redis(redis, group, charges, time).await,
             None => Err(Unanswered::Away),
         };
-        match answer {
+        match reply {
             Ok(reply) => {
-                self.learn(charges, &reply, now);
-                Ok(group.sign(reply.decision))
+                self.update_cache(charges, &reply, time.now);
+                Ok(group.attribute(reply.decision))
             }
             Err(reason) => {
                 self.stores.counts.count_unanswered(reason);
-                self.fall_back(charges, (group.decided_by, reason), now)
+                self.fall_back(charges, group.decided_by, reason, time.now)
             }
         }
     }
 
-    /// Has Redis decide about the charges of a group.
+    /// Lets Redis decide the charges of a group.
     async fn charge_redis(
         self: &Rc<Self>,
-        (redis, group): (&Rc<RedisStore>, &Group),
+        redis: &Rc<RedisStore>,
+        group: &ChargeGroup,
         charges: &[Charge<'_>],
-        (now, deadline): (Timestamp, Instant),
+        time: CallTime,
     ) -> Result<Reply, Unanswered> {
-        let (to, Some(place)) = (group.decided_by, group.place) else {
-            return Err(Unanswered::Away);
-        };
-        let mut server = self.meet_server((redis, to), place);
+        let to = group.decided_by;
+        let Some(partition) = group.partition else { return Err(Unanswered::Away) };
+        let mut server = self.current_server(redis, to, partition);
         loop {
-            self.prepare(charges, to, (now, deadline)).await?;
-            let answer = redis.charge(charges, (now, deadline), Some(server)).await;
-            if answer.as_ref().err() != Some(&Unanswered::Away) {
-                return answer;
+            self.prepare(charges, to, time).await?;
+            let reply = redis.charge(charges, time, Some(server)).await;
+            if reply.as_ref().err() != Some(&Unanswered::Away) {
+                return reply;
             }
-            // It was not sent to a server that took the other's place meanwhile.
-            let latest = self.meet_server((redis, to), place);
-            if latest == server || Instant::now() >= deadline {
-                return answer;
+            // The charge is not sent to a server that has replaced the prepared one.
+            let latest = self.current_server(redis, to, partition);
+            if latest == server || Instant::now() >= time.deadline {
+                return reply;
             }
             server = latest;
         }
     }
 
-    /// Makes sure that a store has all that there is of these counters: what was counted in the store
-    /// before, what it may have lost, and on top of that what it is owed.
+    /// Makes sure that a store has all units of these counters: those that another store counted
+    /// before the move, those that a server may have lost, and those that are pending.
     ///
     /// # Errors
-    /// It is not known to have it in time.
+    /// The store is not known to have them in time.
     async fn prepare(
         self: &Rc<Self>,
         charges: &[Charge<'_>],
         to: DecidedBy,
-        (now, deadline): (Timestamp, Instant),
+        time: CallTime,
     ) -> Result<(), Unanswered> {
         if to == DecidedBy::Next && !self.are_carried(charges) {
-            // What is carried over is all that there is.
-            self.pay(charges, DecidedBy::Current, (now, deadline)).await?;
+            // What is carried over must include what is pending for the current store.
+            self.write_back(charges, DecidedBy::Current, time).await?;
         }
-        self.complete(charges, to, (now, deadline)).await?;
-        self.pay(charges, to, (now, deadline)).await
+        self.complete(charges, to, time).await?;
+        self.write_back(charges, to, time).await
     }
 
-    /// The same without what it is owed.
+    /// Does the same as `prepare`, but for pending units.
     ///
     /// # Errors
-    /// It is not known to have it in time.
+    /// The store is not known to have them in time.
     pub(super) async fn complete(
         &self,
         charges: &[Charge<'_>],
         to: DecidedBy,
-        (now, deadline): (Timestamp, Instant),
+        time: CallTime,
     ) -> Result<(), Unanswered> {
         if to == DecidedBy::Next {
-            self.carry_over(charges, (now, deadline)).await?;
+            self.carry_over(charges, time).await?;
         }
-        self.bring(charges, to, (now, deadline)).await
+        self.reseed(charges, to, time).await
     }
 
-    /// How the limits of `charges` stand.
+    /// The standing of the limits of `charges`.
     pub(super) async fn peek_groups(
         self: &Rc<Self>,
         charges: &[Charge<'_>],
         now: Timestamp,
     ) -> Decision {
-        let deadline = Instant::now() + self.stores.settings.deadline;
+        let time = CallTime { now, deadline: Instant::now() + self.stores.settings.deadline };
         let groups = self.groups(charges, |owner| self.decider(owner));
-        let peeking = groups.iter().map(|group| self.peek_group(group, charges, (now, deadline)));
+        let peeking = groups.iter().map(|group| self.peek_group(group, charges, time));
         let peeked = join_all(peeking).await;
         let mut decision = unknown(charges, now);
         for (group, peeked) in groups.iter().zip(peeked) {
@@ -239,56 +239,60 @@ impl Store {
         decision
     }
 
-    /// How the limits of one group stand.
+    /// The standing of the limits of one group.
     async fn peek_group(
         self: &Rc<Self>,
-        group: &Group,
+        group: &ChargeGroup,
         all: &[Charge<'_>],
-        (now, deadline): (Timestamp, Instant),
+        time: CallTime,
     ) -> Decision {
         let charges = group.charges(all);
-        let ready = self.prepare(&charges, group.decided_by, (now, deadline)).await;
+        let ready = self.prepare(&charges, group.decided_by, time).await;
         let peeked = match (ready, self.backend(group.decided_by)) {
             (Ok(()), Some(Backend::Memory(memory))) => {
-                self.come_home(&charges, now);
-                Ok(memory.peek(&charges, now))
+                self.return_to_memory(&charges, time.now);
+                Ok(memory.peek(&charges, time.now))
             }
             (Ok(()), Some(Backend::Redis(redis))) => {
-                redis.peek(&charges, now, deadline).await.map(|told| self.tell(&charges, told, now))
+                let reply = redis.peek(&charges, time).await;
+                reply.map(|reply| self.resolve_peek(&charges, reply, time.now))
             }
             (Ok(()), None) => Err(Unanswered::Away),
             (Err(error), _) => Err(error),
         };
-        group.sign(peeked.unwrap_or_else(|error| {
-            tracing::debug!(%error, "redis did not tell how limits stand");
-            self.peek_locally(&charges, now)
+        group.attribute(peeked.unwrap_or_else(|error| {
+            tracing::debug!(%error, "redis did not report how limits stand");
+            self.peek_locally(&charges, time.now)
         }))
     }
 
-    /// The groups, those that are shared by the fewest first.
+    /// The groups, those that the fewest callers share first.
     pub(super) fn groups(
         &self,
         charges: &[Charge<'_>],
         decider: impl Fn(u128) -> DecidedBy,
-    ) -> SmallVec<[Group; 2]> {
-        let mut groups: SmallVec<[Group; 2]> = SmallVec::new();
+    ) -> SmallVec<[ChargeGroup; 2]> {
+        let mut groups: SmallVec<[ChargeGroup; 2]> = SmallVec::new();
         for (position, charge) in charges.iter().enumerate() {
             let decided_by = decider(charge.key.owner);
-            let place = match self.backend(decided_by) {
-                Some(Backend::Redis(redis)) => Some(redis.place(charge.key.owner)),
+            let partition = match self.backend(decided_by) {
+                Some(Backend::Redis(redis)) => Some(redis.partition(charge.key.owner)),
                 Some(Backend::Memory(_)) | None => None,
             };
-            let is_same =
-                |group: &&mut Group| (group.decided_by, group.place) == (decided_by, place);
+            let is_same = |group: &&mut ChargeGroup| {
+                (group.decided_by, group.partition) == (decided_by, partition)
+            };
             match groups.iter_mut().find(is_same) {
                 Some(group) => {
                     group.scope = group.scope.max(charge.scope);
                     group.members.push(position);
                 }
-                None => {
-                    let (scope, members) = (charge.scope, smallvec![position]);
-                    groups.push(Group { decided_by, place, scope, members });
-                }
+                None => groups.push(ChargeGroup {
+                    decided_by,
+                    partition,
+                    scope: charge.scope,
+                    members: smallvec![position],
+                }),
             }
         }
         groups.sort_by_key(|group| group.scope);
@@ -297,14 +301,14 @@ impl Store {
 }
 
 impl Decision {
-    /// Takes over what was decided about a group.
-    fn include(&mut self, group: &Group, decision: &Decision) {
-        for (member, outcome) in group.members.iter().zip(&decision.outcomes) {
-            if let Some(place) = self.outcomes.get_mut(*member) {
-                *place = *outcome;
+    /// Takes over the decision about a group.
+    fn include(&mut self, group: &ChargeGroup, decision: &Decision) {
+        for (member, own) in group.members.iter().zip(&decision.outcomes) {
+            if let Some(outcome) = self.outcomes.get_mut(*member) {
+                *outcome = *own;
             }
         }
-        // What the client is told is told by the clock of what it is told about.
+        // The response's times go by the clock of the limit that it reports.
         if decision.verdict == Verdict::Deny || group.members.contains(&0) {
             self.now = decision.now;
         }
@@ -314,13 +318,13 @@ impl Decision {
     }
 }
 
-/// A decision by nobody yet: all is allowed, and nothing is known.
+/// The decision before any store has decided: all is allowed, and no standing is known.
 fn unknown(charges: &[Charge<'_>], now: Timestamp) -> Decision {
     let outcomes: Outcomes = charges.iter().map(|charge| undecided(charge, now)).collect();
     Decision { verdict: Verdict::Allow, outcomes, now }
 }
 
-/// What is known about a limit that nobody was asked about.
+/// The outcome of a limit that no store has decided.
 pub(super) fn undecided(charge: &Charge<'_>, now: Timestamp) -> Outcome {
     let limit = charge.quota.capacity();
     let standing =

@@ -1,13 +1,14 @@
-//! How much room counters have left, as far as this process knows: which of them may deny a request.
+//! How much room counters have left, as far as this process knows: which of them may deny a
+//! request.
 //!
-//! Counters of several owners are asked at once, and what one of them took of a request that another
-//! denies is given back. Until then a request that comes meanwhile finds less room than there is, and
-//! a caller that is denied again and again could keep others out of what they share with it. So a
-//! counter that may have no room is asked before the others. What is remembered for that is what its
-//! store said last, and what was asked for since: of many requests at once, no more go to all counters
-//! together than there is room for. Each proxy lets so many go as its share of that; what the others
-//! do meanwhile it does not know, and where it is wrong some calls are made in vain, and a request may
-//! be denied that need not have been.
+//! Counters of several owners are charged at once. When one of them denies, what the others took is
+//! given back. Until then, a request that comes meanwhile finds less room than there is, and a
+//! caller that is denied again and again could keep others out of the limits that it shares with
+//! them. So a counter that may have no room is charged before the others. The estimate is what the
+//! counter's store reported last, less the units of calls in flight: of many requests at once, no
+//! more go to all counters together than there is room for. Each proxy uses its share of the room
+//! only, since it does not know what the others do. Where the estimate is wrong, calls are made in
+//! vain, and a request may be denied needlessly.
 
 use std::{
     num::NonZeroU32,
@@ -20,10 +21,10 @@ use crate::{
     limit::{Charge, DecidedBy, Decision, Stance, Standing},
 };
 
-/// Counters that are remembered at most. One that is not counts as unused.
+/// Most counters that are remembered. One that is not remembered counts as unused.
 const CAPACITY: usize = 10_000;
 
-/// Counters of requests with several owners, for all workers.
+/// The headroom of counters of requests with several owners, for all workers.
 #[derive(Debug)]
 pub(super) struct Headrooms {
     by_entry: Mutex<Recent<u128, Headroom>>,
@@ -33,30 +34,30 @@ pub(super) struct Headrooms {
 
 #[derive(Debug, Default)]
 struct Headroom {
-    /// What a store said last.
-    last: Option<LastAnswer>,
-    /// Units that were asked for and not answered yet.
+    /// The last report of its store.
+    last_reply: Option<LastReply>,
+    /// Units of calls in flight.
     pending: u32,
 }
 
-/// Units that are left, by this process' clock.
+/// The room that a store reported, by this process' clock.
 #[derive(Clone, Copy, Debug)]
-struct LastAnswer {
+struct LastReply {
     left: u32,
-    /// When there is one more.
+    /// When one more unit is available.
     next: Timestamp,
-    /// When all are there again.
+    /// When all units are available.
     full: Timestamp,
 }
 
-/// Charges that a store was asked for, until it is known what came of them or nobody waits any more.
-pub(super) struct InFlight<'a, 'c> {
+/// Charges of a call in flight. Dropped when its outcome is known or its request has ended.
+pub(super) struct ChargesInFlight<'a, 'c> {
     headrooms: &'a Headrooms,
     charges: &'a [Charge<'c>],
 }
 
 impl Headrooms {
-    /// Of counters that so many proxies share.
+    /// For counters that so many proxies share.
     pub(super) fn new(instances: NonZeroU32) -> Self {
         Headrooms { by_entry: Mutex::new(Recent::new(CAPACITY)), instances }
     }
@@ -72,29 +73,29 @@ impl Headrooms {
             Some(room) => room.fits(charge, self.instances, now),
             None => Headroom::default().fits(charge, self.instances, now),
         };
-        charges.filter(|charge| may_matter(charge)).any(|charge| !fits(charge))
+        charges.filter(|charge| may_deny_request(charge)).any(|charge| !fits(charge))
     }
 
-    /// A store is about to be asked for these charges.
-    pub(super) fn ask<'a, 'c>(&'a self, charges: &'a [Charge<'c>]) -> InFlight<'a, 'c> {
+    /// Counts the units of a call that is about to be made.
+    pub(super) fn begin<'a, 'c>(&'a self, charges: &'a [Charge<'c>]) -> ChargesInFlight<'a, 'c> {
         let mut headrooms = self.lock();
-        for charge in charges.iter().filter(|charge| may_matter(charge)) {
+        for charge in charges.iter().filter(|charge| may_deny_request(charge)) {
             let pending = &mut headrooms.entry(charge.key.entry).pending;
             *pending = pending.saturating_add(charge.cost);
         }
-        InFlight { headrooms: self, charges }
+        ChargesInFlight { headrooms: self, charges }
     }
 
-    /// What a store that was asked at `now` has said about `charges`.
+    /// Records what a store that was charged at `now` has reported about `charges`.
     pub(super) fn learn(&self, charges: &[Charge<'_>], decision: &Decision, now: Timestamp) {
         let mut headrooms = self.lock();
         for (charge, outcome) in charges.iter().zip(&decision.outcomes) {
             let is_of_store = matches!(outcome.decided_by, DecidedBy::Current | DecidedBy::Next);
-            if is_of_store && may_matter(charge) {
+            if is_of_store && may_deny_request(charge) {
                 let Standing { remaining, next, reset, .. } = outcome.standing;
                 let here = |instant: Timestamp| now + instant.saturating_since(decision.now);
-                let last = LastAnswer { left: remaining, next: here(next), full: here(reset) };
-                headrooms.entry(charge.key.entry).last = Some(last);
+                let last = LastReply { left: remaining, next: here(next), full: here(reset) };
+                headrooms.entry(charge.key.entry).last_reply = Some(last);
             }
         }
     }
@@ -105,10 +106,10 @@ impl Headrooms {
 }
 
 impl Headroom {
-    /// Whether a charge fits, with those that are asked for, into this proxy's part of what is left.
-    /// A part that is too small for one lets one go all the same.
+    /// Whether a charge fits, with those in flight, into this proxy's share of the room. A share
+    /// that is too small for one charge lets one through all the same.
     fn fits(&self, charge: &Charge<'_>, instances: NonZeroU32, now: Timestamp) -> bool {
-        let left = match self.last {
+        let left = match self.last_reply {
             Some(last) if now < last.next => last.left,
             Some(last) if now < last.full => last.left.max(1),
             Some(_) | None => charge.quota.capacity(),
@@ -119,10 +120,10 @@ impl Headroom {
     }
 }
 
-impl Drop for InFlight<'_, '_> {
+impl Drop for ChargesInFlight<'_, '_> {
     fn drop(&mut self) {
         let mut headrooms = self.headrooms.lock();
-        for charge in self.charges.iter().filter(|charge| may_matter(charge)) {
+        for charge in self.charges.iter().filter(|charge| may_deny_request(charge)) {
             if let Some(room) = headrooms.get_mut(&charge.key.entry) {
                 room.pending = room.pending.saturating_sub(charge.cost);
             }
@@ -130,8 +131,8 @@ impl Drop for InFlight<'_, '_> {
     }
 }
 
-/// Whether a charge can deny at all.
-fn may_matter(charge: &Charge<'_>) -> bool {
+/// Whether a charge can deny its request at all.
+fn may_deny_request(charge: &Charge<'_>) -> bool {
     charge.stance == Stance::Enforce && charge.takes()
 }
 
@@ -163,8 +164,8 @@ mod tests {
         headrooms.may_deny([charge].into_iter(), now)
     }
 
-    /// Has a store, whose clock is a minute ahead, say what is left, and when there is more.
-    fn tell(headrooms: &Headrooms, charge: &Charge<'_>, left: u32, [next, full]: [Duration; 2]) {
+    /// Records a report of a store whose clock is a minute ahead.
+    fn report(headrooms: &Headrooms, charge: &Charge<'_>, left: u32, [next, full]: [Duration; 2]) {
         let now = NOW + Duration::from_secs(60);
         let standing = Standing {
             limit: 10,
@@ -181,14 +182,15 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_let_go_at_once_than_there_is_room_for() {
-        let (quota, headrooms) = (ten(), headrooms(1));
+    fn no_more_calls_are_in_flight_than_there_is_room_for() {
+        let quota = ten();
+        let headrooms = headrooms(1);
         let charge = Charge::new(key(1), &quota, 4);
         let charges = [charge];
         assert!(!may_deny(&headrooms, &charge, NOW));
-        let first = headrooms.ask(&charges);
+        let first = headrooms.begin(&charges);
         assert!(!may_deny(&headrooms, &charge, NOW));
-        let second = headrooms.ask(&charges);
+        let second = headrooms.begin(&charges);
         assert!(may_deny(&headrooms, &charge, NOW));
         assert!(!may_deny(&headrooms, &Charge { cost: 2, ..charge }, NOW));
         assert!(!may_deny(&headrooms, &Charge::new(key(2), &quota, 10), NOW), "of another counter");
@@ -198,16 +200,17 @@ mod tests {
     }
 
     #[test]
-    fn proxy_lets_go_its_part_and_at_least_one() {
-        let (quota, headrooms) = (ten(), headrooms(4));
+    fn proxy_uses_its_share_of_the_room_and_at_least_one_unit() {
+        let quota = ten();
+        let headrooms = headrooms(4);
         let charge = Charge::new(key(1), &quota, 1);
         let charges = [charge];
-        let first = headrooms.ask(&charges);
+        let first = headrooms.begin(&charges);
         assert!(!may_deny(&headrooms, &charge, NOW));
-        let second = headrooms.ask(&charges);
+        let second = headrooms.begin(&charges);
         assert!(may_deny(&headrooms, &charge, NOW));
         drop(second);
-        tell(&headrooms, &charge, 3, [Duration::ZERO, HOUR]);
+        report(&headrooms, &charge, 3, [Duration::ZERO, HOUR]);
         assert!(may_deny(&headrooms, &charge, NOW));
         drop(first);
         assert!(!may_deny(&headrooms, &charge, NOW));
@@ -215,11 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn counter_that_was_used_up_has_room_when_its_store_said_that_it_will() {
+    fn used_up_counter_has_room_at_the_instant_that_its_store_reported() {
         let bucket = TokenBucket { capacity: 10, refill: 1, interval: HOUR, strict: false };
-        let (quota, headrooms) = (Quota::TokenBucket(bucket), headrooms(1));
+        let quota = Quota::TokenBucket(bucket);
+        let headrooms = headrooms(1);
         let charge = Charge::new(key(1), &quota, 1);
-        tell(&headrooms, &charge, 0, [HOUR, 10 * HOUR]);
+        report(&headrooms, &charge, 0, [HOUR, 10 * HOUR]);
         let just_before = NOW + (HOUR - Duration::from_micros(1));
         assert!(may_deny(&headrooms, &charge, just_before));
         assert!(!may_deny(&headrooms, &charge, NOW + HOUR));
@@ -229,10 +233,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_observed_or_costs_nothing_denies_nobody() {
-        let (quota, headrooms) = (ten(), headrooms(1));
+    fn limit_that_observes_and_charge_without_cost_deny_nothing() {
+        let quota = ten();
+        let headrooms = headrooms(1);
         let charge = Charge::new(key(1), &quota, 1);
-        tell(&headrooms, &charge, 0, [HOUR, HOUR]);
+        report(&headrooms, &charge, 0, [HOUR, HOUR]);
         assert!(may_deny(&headrooms, &charge, NOW));
         assert!(!may_deny(&headrooms, &Charge { stance: Stance::Observe, ..charge }, NOW));
         assert!(!may_deny(&headrooms, &Charge { cost: 0, ..charge }, NOW));

@@ -1,7 +1,7 @@
-//! Denials of the last second, so that a client that hammers does not reach Redis.
+//! Denials of the last second, so that the retries of one client do not reach Redis.
 //!
-//! A request that was denied by a fixed window or a meter will be denied until a known instant, as
-//! long as nobody gives anything back; the same request is answered from here until then, but for no
+//! A request that was denied by a fixed window or a meter will be denied until a known instant
+//! unless something is given back. The same request is denied from here until then, but for no
 //! longer than a second, since another proxy may give something back.
 
 use std::time::Duration;
@@ -14,28 +14,29 @@ use crate::{
     limit::{Charge, DecidedBy, Decision, Key, Outcome, Quota, Retry, Stance},
 };
 
-/// Denials that are remembered at most.
+/// The most denials that are remembered.
 const CAPACITY: usize = 10_000;
 
-/// How long one is good at most.
+/// How long a denial is used at most.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// Denials, by what denied.
+/// Denials, by the counter that denied.
 #[derive(Debug)]
 pub(super) struct Memo(Recent<u128, Denial>);
 
 #[derive(Debug)]
 struct Denial {
-    charges: SmallVec<[Asked; 2]>,
+    charges: SmallVec<[DeniedCharge; 2]>,
     decision: Decision,
     /// By this process' clock.
     at: Timestamp,
     until: Timestamp,
 }
 
-/// What was asked for. The quota is part of it: one that was raised since denies no more.
+/// A charge of the denied request. The quota is part of it: a quota that was raised since does not
+/// deny any more.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+struct DeniedCharge {
     entry: u128,
     cost: u32,
     stance: Stance,
@@ -49,31 +50,29 @@ impl Default for Memo {
 }
 
 impl Memo {
-    /// The denial of the same request, if it is still good.
+    /// The denial of the same request, if it is still valid.
     pub(super) fn recall(&mut self, charges: &[Charge<'_>], now: Timestamp) -> Option<Decision> {
         if self.0.is_empty() {
             return None;
         }
         let denial = charges.iter().find_map(|charge| self.0.get(&charge.key.entry))?;
-        let is_same = |(asked, charge): (&Asked, &Charge<'_>)| {
-            asked.entry == charge.key.entry
-                && asked.cost == charge.cost
-                && asked.stance == charge.stance
-                && asked.quota == *charge.quota
+        let is_same = |(denied, charge): (&DeniedCharge, &Charge<'_>)| {
+            denied.entry == charge.key.entry
+                && denied.cost == charge.cost
+                && denied.stance == charge.stance
+                && denied.quota == *charge.quota
         };
-        let is_good = (denial.at..denial.until).contains(&now)
+        let is_valid = (denial.at..denial.until).contains(&now)
             && denial.charges.len() == charges.len()
             && denial.charges.iter().zip(charges).all(is_same);
         let age = now.saturating_since(denial.at);
-        is_good.then(|| Decision { now: denial.decision.now + age, ..denial.decision.clone() })
+        is_valid.then(|| Decision { now: denial.decision.now + age, ..denial.decision.clone() })
     }
 
-    /// Remembers a denial that will last. `now` is when it was asked for: it lasts no longer by this
-    /// process' clock than by the store's.
+    /// Remembers a denial that will last. `now` is the instant of the request, so that the denial
+    /// lasts no longer by this process' clock than by the store's.
     pub(super) fn remember(&mut self, charges: &[Charge<'_>], decision: &Decision, now: Timestamp) {
-        // Each denial starts the wait of a strict bucket over, and has to reach it.
-        let is_strict = |charge: &Charge<'_>| matches!(charge.quota, Quota::TokenBucket(bucket) if bucket.strict);
-        if charges.iter().any(is_strict) {
+        if charges.iter().any(|charge| is_written_by_denials(charge.quota)) {
             return;
         }
         let mut outcomes = charges.iter().zip(&decision.outcomes);
@@ -81,26 +80,45 @@ impl Memo {
             Some((charge.key, lasts(charge, outcome, decision.now)?))
         });
         let Some((key, span)) = lasting else { return };
-        let asked = |charge: &Charge<'_>| Asked {
+        let denied = |charge: &Charge<'_>| DeniedCharge {
             entry: charge.key.entry,
             cost: charge.cost,
             stance: charge.stance,
             quota: charge.quota.clone(),
         };
-        let charges = charges.iter().map(asked).collect();
+        let charges = charges.iter().map(denied).collect();
         let denial = Denial { charges, decision: decision.clone(), at: now, until: now + span };
         self.0.insert(key.entry, denial);
     }
 
-    /// Something was given back.
+    /// Forgets the denials of a counter, to which something was given back.
     pub(super) fn forget(&mut self, key: Key) {
         self.0.remove(&key.entry);
     }
 }
 
-/// How long a charge will be denied; none if it was not, or nobody knows.
+/// Whether every denial changes a counter of this quota, and so has to reach the store: it starts
+/// the interval of a strict bucket over.
+fn is_written_by_denials(quota: &Quota) -> bool {
+    match quota {
+        Quota::TokenBucket(bucket) => bucket.strict,
+        Quota::FixedWindow(_)
+        | Quota::SlidingWindow(_)
+        | Quota::SlidingLog(_)
+        | Quota::Gcra(_)
+        | Quota::Concurrency(_) => false,
+    }
+}
+
+/// How long a charge will be denied; none if it was not, or if that cannot be known.
 fn lasts(charge: &Charge<'_>, outcome: &Outcome, now: Timestamp) -> Option<Duration> {
-    let is_steady = matches!(charge.quota, Quota::FixedWindow(_) | Quota::Gcra(_));
+    let is_steady = match charge.quota {
+        Quota::FixedWindow(_) | Quota::Gcra(_) => true,
+        Quota::SlidingWindow(_)
+        | Quota::SlidingLog(_)
+        | Quota::TokenBucket(_)
+        | Quota::Concurrency(_) => false,
+    };
     let is_of_store = matches!(outcome.decided_by, DecidedBy::Current | DecidedBy::Next);
     let Retry::At(retry) = outcome.standing.retry else { return None };
     let span = retry.saturating_since(now).min(MAX_AGE);

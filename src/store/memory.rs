@@ -2,24 +2,25 @@
 //!
 //! All limits of one caller are under one lock. A request with several owners (a user and an
 //! address) locks their shards in ascending order, so that every request is decided as if it were
-//! alone.
+//! the only one.
 //!
 //! A live counter is never evicted. When there is no room for one more, a request that needs it is
-//! refused ([`StoreError::NoRoom`]) and callers who have one go on: a bound that a flood of fresh
-//! identities could lift, or that threw out the busiest counters, would not be a limit. How much room
-//! there is goes by whose word it takes to have a counter (`room`).
+//! refused ([`StoreError::NoRoom`]), and callers that have one continue: a bound that a flood of
+//! new identities could lift, or that evicted the busiest counters, would not be a limit. How much
+//! room there is depends on who vouches for a counter's key (`room`).
 
+mod carry;
 mod lacking;
 mod persist;
 mod room;
+mod shard;
 mod table;
+mod tables;
+mod tagged_key;
 
-use std::{
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use smallvec::SmallVec;
@@ -27,95 +28,50 @@ use smallvec::SmallVec;
 use self::{
     lacking::LeftOut,
     room::{Needs, Room, Tag, tag},
-    shard::Shard,
-    table::TAG_BITS,
+    shard::{SWEEP_PAUSE, Shard, untaken},
 };
 use super::{Adjustment, NoRoom, StoreError, groups::undecided};
 use crate::{
     clock::Timestamp,
-    limit::{
-        Algorithm, Charge, DecidedBy, Decision, Outcome, Outcomes, Quota, Stance, Standing, Verdict,
-    },
+    limit::{Charge, Decision, Outcome, Outcomes, Stance, Standing, Verdict},
     settings::MemoryBounds,
 };
 
 const SHARDS: usize = 1024;
 
-/// By how much a shard may exceed its even share of all counters, and what each may have anyway.
+/// By what factor a shard may exceed its even share of all counters, and what each may have at
+/// least.
 const UNEVENNESS: usize = 4;
 const MIN_KEYS_A_SHARD: usize = 10_000;
 
-/// Shards that one [`MemoryStore::sweep`] looks at, one lock after the other.
+/// Shards that one [`MemoryStore::sweep`] sweeps, one lock after the other.
 const SHARDS_A_SWEEP: usize = 8;
 
-/// Counters that one request looks at for want of room, besides those of its own shards: a part of a
-/// millisecond.
+/// Counters that one request sweeps in other shards if there is no room: less than a millisecond.
 const COUNTERS_A_REQUEST: usize = 10_000;
-
-/// Time between two sweeps of a shard that lack of room may cause, at least and for each counter in
-/// it: a flood of requests that find no room takes a hundredth of a core.
-const SWEEP_PAUSE: Duration = Duration::from_millis(100);
-const SWEEP_PAUSE_A_COUNTER: Duration = Duration::from_micros(500);
 
 /// The in-process store.
 pub struct MemoryStore {
     shards: Box<[Mutex<Shard>]>,
-    /// Counters in all shards, those included that are over and not yet swept.
+    /// Counts the counters of all shards, including those that are over and not yet swept.
     room: Room,
-    /// Counters that one shard may have of those that are verified, and of the others: one owner with
-    /// counters without number fills a shard, not the store, and no shard takes long to be swept or to
-    /// grow.
+    /// Counters that one shard may have, verified ones and others separately: an owner with very
+    /// many counters fills a shard, not the store, and no shard takes long to sweep or to grow.
     max_keys_a_shard: usize,
-    /// The secret that its keys were hashed with: without it, they name nobody.
+    /// The secret that its keys were hashed with: without it, they identify no caller.
     key_secret: Mutex<[u8; 16]>,
     /// The shard that the next [`MemoryStore::sweep`] begins with.
     sweep_at: AtomicUsize,
-    /// Until when, in microseconds since the epoch, no request looks for room in others' shards.
+    /// Until when, in microseconds since the epoch, no request sweeps other shards.
     idle_until: AtomicU64,
 }
-
-/// Evaluates an expression with the algorithm of a quota and the shard's table of its states.
-macro_rules! with_table {
-    ($shard:expr, $quota:expr, ($algorithm:ident, $table:ident) => $body:expr) => {
-        match $quota {
-            Quota::FixedWindow($algorithm) => {
-                let $table = &mut $shard.fixed_window;
-                $body
-            }
-            Quota::SlidingWindow($algorithm) => {
-                let $table = &mut $shard.sliding_window;
-                $body
-            }
-            Quota::SlidingLog($algorithm) => {
-                let $table = &mut $shard.sliding_log;
-                $body
-            }
-            Quota::TokenBucket($algorithm) => {
-                let $table = &mut $shard.token_bucket;
-                $body
-            }
-            Quota::Gcra($algorithm) => {
-                let $table = &mut $shard.gcra;
-                $body
-            }
-            Quota::Concurrency($algorithm) => {
-                let $table = &mut $shard.concurrency;
-                $body
-            }
-        }
-    };
-}
-
-// After the macro, which they use.
-mod carry;
-mod shard;
 
 impl MemoryStore {
     /// An empty store for at most so many counters, whose keys are hashed with `key_secret`.
     pub fn new(bounds: impl Into<MemoryBounds>, key_secret: [u8; 16]) -> Self {
         let bounds = bounds.into();
         MemoryStore {
-            shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(index))).collect(),
+            shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(stagger(index)))).collect(),
             room: Room::new(bounds),
             max_keys_a_shard: (bounds.max_keys / SHARDS * UNEVENNESS).max(MIN_KEYS_A_SHARD),
             key_secret: Mutex::new(key_secret),
@@ -127,7 +83,7 @@ impl MemoryStore {
     /// An empty store with counters of its own: the bounds of this one hold for both together.
     pub(super) fn beside(&self) -> MemoryStore {
         MemoryStore {
-            shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(index))).collect(),
+            shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(stagger(index)))).collect(),
             room: self.room.beside(),
             max_keys_a_shard: self.max_keys_a_shard,
             key_secret: Mutex::new(self.key_secret()),
@@ -136,8 +92,8 @@ impl MemoryStore {
         }
     }
 
-    /// Takes all `charges` or none, at `now`. One that may be left out for want of room for its counter
-    /// ([`WhenFull::Open`](crate::limit::WhenFull::Open)) is decided by nobody then.
+    /// Takes all `charges` or none, at `now`. If there is no room for the counter of a charge that
+    /// may be left out ([`WhenFull::Open`](crate::limit::WhenFull::Open)), it is not decided.
     ///
     /// # Errors
     /// [`StoreError::NoRoom`] if another charge needs a new counter and there is no room for one;
@@ -176,8 +132,8 @@ impl MemoryStore {
         Ok(Decision { verdict, outcomes, now })
     }
 
-    /// Makes good what was decided about `charge`, now that more is known. Tells how its limit stands
-    /// then; none if the counter is gone, or there is no room for it.
+    /// Corrects an earlier `charge`. Returns how its limit stands then; none if the counter is
+    /// gone, or if there is no room for it.
     pub fn settle(
         &self,
         charge: &Charge<'_>,
@@ -193,12 +149,7 @@ impl MemoryStore {
         match adjustment {
             Adjustment::Take => Some(self.take(shard, charge, now).standing),
             Adjustment::GiveBack(receipt) => shard.give_back(charge, receipt, now),
-            Adjustment::Renew(receipt) => {
-                let Quota::Concurrency(algorithm) = charge.quota else { return None };
-                let leases = shard.concurrency.find_mut(charge.key.entry)?;
-                algorithm.renew(leases, receipt, now);
-                Some(algorithm.standing(leases, now))
-            }
+            Adjustment::Renew(receipt) => shard.renew(charge, receipt, now),
         }
     }
 
@@ -210,8 +161,8 @@ impl MemoryStore {
         Decision { verdict: Verdict::Allow, outcomes, now }
     }
 
-    /// Drops the counters that are over in a few shards, others each time: called often, it keeps
-    /// the store tidy while every other shard goes on.
+    /// Drops the counters that are over in a few shards, and in the next ones with the next call.
+    /// The other shards are not locked.
     pub fn sweep(&self, now: Timestamp) {
         let first = self.sweep_at.fetch_add(SHARDS_A_SWEEP, Ordering::Relaxed);
         for index in first..first + SHARDS_A_SWEEP {
@@ -226,8 +177,8 @@ impl MemoryStore {
         *lock(&self.key_secret)
     }
 
-    /// Keys are hashed with another secret from now on. Counters from before are nobody's; they are
-    /// swept when they are over.
+    /// Keys are hashed with another secret from now on. Earlier counters are not found any more,
+    /// and are swept when they are over.
     pub fn rekey(&self, key_secret: [u8; 16]) {
         *lock(&self.key_secret) = key_secret;
     }
@@ -237,7 +188,7 @@ impl MemoryStore {
         self.room.len()
     }
 
-    /// Those of them by what clients choose.
+    /// Counters of [`Origin::Chosen`](crate::limit::Origin::Chosen) among them.
     pub fn unverified(&self) -> usize {
         self.room.chosen()
     }
@@ -281,10 +232,10 @@ impl MemoryStore {
         LockedShards(locked)
     }
 
-    /// Makes sure of room for the counters that `charges` need, sweeping if there is none.
+    /// Makes room for the counters that `charges` need, by sweeping if there is none.
     ///
-    /// Requests that ask at the same instant may each take the last place: the bound holds but for
-    /// one request a thread.
+    /// Concurrent requests may each take the last free entry: the bound may be exceeded by one
+    /// request for each thread.
     fn make_room<'c>(
         &self,
         charges: impl Iterator<Item = &'c Charge<'c>> + Clone,
@@ -326,11 +277,11 @@ impl MemoryStore {
         self.room.admit(needs)
     }
 
-    /// Sweeps as many others as one request may, but for those that are in use or were swept lately.
-    /// When none is due, no request looks again for a while.
+    /// Sweeps as many other shards as one request may, except those that are locked or were swept
+    /// recently. If none is due, no request tries again for a while.
     fn sweep_some_others(&self, now: Timestamp) {
         let idle_until = Timestamp::from_micros(self.idle_until.load(Ordering::Relaxed));
-        // A clock that went back must not make it a long while.
+        // A clock that went back must not make that a long while.
         if now < idle_until && idle_until.saturating_since(now) <= SWEEP_PAUSE {
             return;
         }
@@ -351,6 +302,11 @@ impl MemoryStore {
     }
 }
 
+/// How far a shard is in its first step of growth, so that shards do not all grow at once.
+fn stagger(index: usize) -> f64 {
+    index as f64 / SHARDS as f64
+}
+
 /// The shard of a charge's owner. The owner is the output of a pseudo-random function: any of its
 /// bits are a good hash.
 fn shard_of(charge: &Charge<'_>) -> usize {
@@ -368,27 +324,11 @@ impl LockedShards<'_> {
         shard.map(|(_, shard)| &mut **shard).ok_or(StoreError::NoRoom(NoRoom::Full))
     }
 
-    /// Sweeps those that were not swept lately.
+    /// Sweeps those that were not swept recently.
     fn sweep(&mut self, room: &Room, now: Timestamp) {
         let due = self.0.iter_mut().filter(|(_, shard)| shard.is_due(now));
         due.for_each(|(_, shard)| shard.sweep(room, now));
     }
-}
-
-/// The key of a charge's counter, with what is to be remembered of where it comes from.
-fn tagged(charge: &Charge<'_>) -> u128 {
-    let tag = u128::from(tag(charge.origin));
-    charge.key.entry << TAG_BITS >> TAG_BITS | tag << (u128::BITS - TAG_BITS)
-}
-
-/// What is remembered of the counter with this key.
-fn tag_of(key: u128) -> Tag {
-    (key >> (u128::BITS - TAG_BITS)) as Tag
-}
-
-/// What is told of a limit of which nothing was taken.
-fn untaken(standing: Standing) -> Outcome {
-    Outcome { standing, receipt: None, decided_by: DecidedBy::Current }
 }
 
 /// A panic cannot leave a shard half-written, so a poisoned lock is as good as any.

@@ -6,23 +6,23 @@ pub enum NoRoom {
     /// Every counter is in use.
     #[error("every counter is in use")]
     Full,
-    /// Counters of those that are kept together with this one fill the part of the store that they may.
+    /// This caller's part of the store is full.
     #[error("the part of the store that is for this caller is full")]
     Part,
-    /// Counters by address fill the part of the store that they may.
-    #[error("counters by address are as many as there may be")]
+    /// Counters by address fill their part of the store.
+    #[error("counters by address fill their part of the store")]
     Addresses,
-    /// Counters by IPv6 network fill the part of the store that they may.
-    #[error("counters by IPv6 network are as many as there may be")]
+    /// Counters by IPv6 network fill their part of the store.
+    #[error("counters by IPv6 network fill their part of the store")]
     Networks,
-    /// Counters by what clients choose fill the part of the store that they may.
-    #[error("counters by what clients choose are as many as there may be")]
+    /// Counters by client-chosen values fill their part of the store.
+    #[error("counters by client-chosen values fill their part of the store")]
     Unverified,
-    /// One client has made as many counters by what it chooses as it may.
-    #[error("the client has made too many counters by what it chooses")]
+    /// One client has created as many counters by values of its own choice as it may.
+    #[error("the client has created too many counters by values of its own choice")]
     Client,
-    /// One client has asked for as many counters by what it chooses, in this minute, as it may.
-    #[error("the client has asked for too many counters by what it chooses in a minute")]
+    /// One client has used as many counters by values of its own choice in this minute as it may.
+    #[error("the client has used too many counters by values of its own choice in a minute")]
     Minute,
 }
 
@@ -38,7 +38,7 @@ impl NoRoom {
         NoRoom::Minute,
     ];
 
-    /// The reason in a word, for machines.
+    /// The reason as it appears in metrics.
     pub fn name(self) -> &'static str {
         match self {
             NoRoom::Full => "full",
@@ -51,30 +51,30 @@ impl NoRoom {
         }
     }
 
-    /// What can be done about it, for whoever runs the proxy.
+    /// Advice for the operator.
     pub(super) fn advice(self) -> &'static str {
         match self {
             NoRoom::Full | NoRoom::Addresses | NoRoom::Networks => "raise store.memory.max_keys",
             NoRoom::Part => {
-                "one caller or address has counters without number: what is it counted per?"
+                "one caller or address has very many counters: check what its limits count `per`"
             }
             NoRoom::Unverified => {
-                "list a limit by client.ip beside limits by what clients choose, or raise \
+                "list a limit by client.ip beside limits by client-chosen values, or raise \
                  store.unverified_keys.percent or store.memory.max_keys"
             }
             NoRoom::Client => {
-                "is it many clients behind one address? see \
-                               store.unverified_keys.per_address and trusted_proxies"
+                "if many clients are behind one address, see \
+                 store.unverified_keys.per_address and trusted_proxies"
             }
             NoRoom::Minute => {
-                "is it many clients behind one address? see \
-                               store.unverified_keys.new_per_minute and trusted_proxies"
+                "if many clients are behind one address, see \
+                 store.unverified_keys.new_per_minute and trusted_proxies"
             }
         }
     }
 
-    /// Whether it is for all that there are, and no client can bring it about by what it chooses: a
-    /// limit may be open then.
+    /// Whether all callers share the cause, and no client can bring it about by values of its own
+    /// choice: a limit may be open then.
     pub(super) fn is_for_all(self) -> bool {
         match self {
             NoRoom::Full | NoRoom::Addresses | NoRoom::Networks => true,
@@ -82,7 +82,7 @@ impl NoRoom {
         }
     }
 
-    /// Whether the client itself has brought it about, and others are served.
+    /// Whether the client itself has brought it about, and other clients are served.
     pub fn is_clients_fault(self) -> bool {
         matches!(self, NoRoom::Client | NoRoom::Minute)
     }

@@ -5,11 +5,11 @@ use std::{
     hash::Hash,
 };
 
-/// The last things, by name.
+/// The latest entries, by name.
 #[derive(Debug)]
 pub(super) struct Recent<K, V> {
     entries: HashMap<K, V>,
-    /// In the order in which they came. A name that was taken out may still be among them.
+    /// Names in the order in which they were inserted. Removed names may still be among them.
     order: VecDeque<K>,
     capacity: usize,
 }
@@ -44,7 +44,7 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
         }
     }
 
-    /// What there is under a name; the default, if there is nothing.
+    /// The value under a name; a default one is inserted if there is none.
     pub(super) fn entry(&mut self, name: K) -> &mut V
     where
         V: Default,
@@ -55,7 +55,7 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
         self.entries.entry(name).or_default()
     }
 
-    /// Takes everything out, the oldest first.
+    /// Removes all entries, the oldest first.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = V> {
         let (order, mut entries) =
             (std::mem::take(&mut self.order), std::mem::take(&mut self.entries));

@@ -1,6 +1,6 @@
-//! Redis servers that say that they are primary of a shard, and are not used: whatever else writes
-//! to them is lost. All workers of the process know them together, and they are told of until one
-//! primary is left.
+//! Redis servers that say that they are primary of a shard, and are not used: what other clients
+//! write to them is lost. All workers of the process share the list, and log it again and again
+//! until one primary is left.
 
 use std::{
     collections::BTreeMap,
@@ -13,29 +13,29 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Time between two words in the log about the same server.
+/// Time between two lines in the log about the same server.
 const REMINDER: Duration = Duration::from_secs(60);
 
-/// How long one that does not answer is still told of.
-const MEMORY: Duration = Duration::from_secs(10);
+/// After this time a server that does not answer is dropped from the list.
+const EXPIRY: Duration = Duration::from_secs(10);
 
-/// What to do about servers that do not tell enough.
+/// Advice for when the servers do not report enough to choose between them.
 const ADVICE: &str = "let the user INFO, and GET and SET this key; delete it if no proxy wrote it";
 
-/// Those that are known.
+/// The rivals that are known.
 #[derive(Debug, Default)]
 pub struct Rivals {
-    known: Mutex<BTreeMap<String, Noted>>,
-    has_told_blindness: AtomicBool,
+    known: Mutex<BTreeMap<String, KnownRival>>,
+    has_warned_ambiguous: AtomicBool,
 }
 
 #[derive(Debug)]
-struct Noted {
+struct KnownRival {
     rival: Rival,
     /// When it last said that it is primary.
-    seen: Instant,
-    /// When it was last told of.
-    told: Instant,
+    last_seen: Instant,
+    /// When it was last logged.
+    logged: Instant,
 }
 
 /// A server that says that it is primary, and is not used.
@@ -62,36 +62,39 @@ impl Rival {
 }
 
 impl Rivals {
-    /// A server says that it is primary, and is not used.
+    /// Records that a server says that it is primary, and is not used.
     pub(super) fn note(&self, rival: Rival) {
         let now = Instant::now();
         let mut known = self.lock();
         match known.get_mut(&rival.server) {
-            Some(noted) => (noted.rival, noted.seen) = (rival, now),
+            Some(known_rival) => (known_rival.rival, known_rival.last_seen) = (rival, now),
             None => {
                 rival.warn();
-                known.insert(rival.server.clone(), Noted { rival, seen: now, told: now });
+                known.insert(
+                    rival.server.clone(),
+                    KnownRival { rival, last_seen: now, logged: now },
+                );
             }
         }
     }
 
-    /// A server is used, or says that it is no primary.
+    /// Records that a server is used, or says that it is no primary.
     pub(super) fn settle(&self, server: &str) {
-        let noted = self.lock().remove(server);
-        if let Some(Noted { rival: Rival { server, shard, .. }, .. }) = noted {
-            tracing::info!(shard, server, "this redis server is no second primary any more");
+        let known_rival = self.lock().remove(server);
+        if let Some(KnownRival { rival: Rival { server, shard, .. }, .. }) = known_rival {
+            tracing::info!(shard, server, "this redis server is no longer a second primary");
         }
     }
 
-    /// Servers do not tell enough to know which of two is right. That is logged once.
-    pub(super) fn tell_blindness(&self, key: &str) {
-        if !self.has_told_blindness.swap(true, Ordering::Relaxed) {
+    /// Warns once that the servers do not report enough to choose between two primaries.
+    pub(super) fn warn_ambiguous(&self, key: &str) {
+        if !self.has_warned_ambiguous.swap(true, Ordering::Relaxed) {
             let advice = ADVICE;
             tracing::warn!(
                 key,
                 advice,
-                "redis does not tell where the data of its primaries come from: of two, the one in \
-                 use stays in use"
+                "redis does not report where the data of its primaries come from: of two primaries, \
+                 the one in use stays in use"
             );
         }
     }
@@ -99,21 +102,23 @@ impl Rivals {
     /// All of them, by name.
     pub fn report(&self) -> Vec<Rival> {
         let known = self.lock();
-        let recent = known.values().filter(|noted| noted.seen.elapsed() < MEMORY);
-        recent.map(|noted| noted.rival.clone()).collect()
+        let recent = known.values().filter(|known_rival| known_rival.last_seen.elapsed() < EXPIRY);
+        recent.map(|known_rival| known_rival.rival.clone()).collect()
     }
 
-    /// Logs those that were not told of lately.
+    /// Logs those that were not logged for a while.
     pub(super) fn remind(&self) {
         let mut known = self.lock();
-        known.retain(|_, noted| noted.seen.elapsed() < MEMORY);
-        for noted in known.values_mut().filter(|noted| noted.told.elapsed() >= REMINDER) {
-            noted.rival.warn();
-            noted.told = Instant::now();
+        known.retain(|_, known_rival| known_rival.last_seen.elapsed() < EXPIRY);
+        for known_rival in
+            known.values_mut().filter(|known_rival| known_rival.logged.elapsed() >= REMINDER)
+        {
+            known_rival.rival.warn();
+            known_rival.logged = Instant::now();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Noted>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, KnownRival>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

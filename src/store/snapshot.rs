@@ -1,8 +1,8 @@
 //! The file that counters are kept in from one start to the next.
 //!
-//! A header, blocks of counters, and a SHA-256 over all of it at the end: a file that is torn or not
-//! ours is told from a good one before a single counter is taken from it. It is written beside its
-//! place and moved there once it is on the disk, so that there is a whole one at all times.
+//! A header, blocks of counters, and a SHA-256 of all of it at the end: a file that is truncated or
+//! foreign is recognized before any counter is loaded. A new file is written beside the old one and
+//! replaces it once it is on the disk, so that there is a complete file at all times.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -22,32 +22,32 @@ const FORMAT: u32 = 2;
 const HEADER_BYTES: usize = MAGIC.len() + 4 + 16 + 8;
 const DIGEST_BYTES: usize = 32;
 
-/// What stands before the counters of a block: shard, kind, count and length.
+/// The fields before the counters of a block: shard, kind, count and length.
 const BLOCK_HEAD_BYTES: usize = 2 + 1 + 4 + 4;
 
-/// Counters of one shard and one kind.
+/// Counters of one shard and one algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// The shard that they are of.
+    /// The index of the shard.
     pub(super) shard: u16,
-    /// The algorithm that counts.
+    /// The [number](crate::limit::AlgorithmKind::number) of the algorithm.
     pub(super) kind: u8,
-    /// How many there are.
+    /// The number of counters.
     pub(super) count: u32,
     /// The counters.
     pub(super) bytes: Vec<u8>,
 }
 
-/// Why a file gives no counters. The message says what to do.
+/// Why no counters can be loaded from a file. The message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SnapshotError {
-    /// It begins with something else.
+    /// It does not begin as a snapshot does.
     #[error("not a file of saved counters: name another, or move this one away")]
     Foreign,
     /// Another version wrote it.
     #[error("saved in format {0}, and only format {FORMAT} is known: it will be replaced")]
     Format(u32),
-    /// It is shorter than it was, or changed.
+    /// It is truncated or changed.
     #[error("torn or changed since it was saved: it will be replaced")]
     Torn,
     /// It cannot be read.
@@ -59,25 +59,27 @@ pub(super) enum SnapshotError {
 pub(super) struct Writer {
     file: BufWriter<File>,
     digest: digest::Context,
-    /// Where it is written until it is whole.
+    /// Where it is written until it is complete.
     draft: PathBuf,
     target: PathBuf,
 }
 
 impl Writer {
-    /// Begins a snapshot that will be at `target`, of counters whose keys were hashed with `secret`.
+    /// Begins a snapshot that will be at `target`, of counters whose keys were hashed with
+    /// `secret`.
     ///
     /// # Errors
-    /// What the system says, or that a file of somebody else is there.
+    /// Those of the system, and if `target` is a foreign file.
     pub(super) fn create(target: &Path, secret: [u8; 16], now: Timestamp) -> io::Result<Writer> {
         if is_foreign(target) {
             return Err(io::Error::other(SnapshotError::Foreign));
         }
         let mut draft = target.as_os_str().to_owned();
-        // Of this process: another may be about to begin its own.
+        // The name is this process' own: another process may begin a snapshot at the same time.
         draft.push(format!(".{}.new", std::process::id()));
         let draft = PathBuf::from(draft);
-        // A draft that was left behind is of no use, and nothing that is there is written through.
+        // A draft that was left behind is of no use. It is removed, never opened, as it may be a
+        // link.
         let _ = fs::remove_file(&draft);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         let mut writer = Writer {
@@ -96,7 +98,7 @@ impl Writer {
     /// Adds counters.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub(super) fn block(&mut self, block: &Block) -> io::Result<()> {
         let length = u32::try_from(block.bytes.len())
             .map_err(|_| io::Error::other("more counters in a block than a snapshot can hold"))?;
@@ -107,17 +109,17 @@ impl Writer {
         self.write(&block.bytes)
     }
 
-    /// Puts the snapshot in its place.
+    /// Completes the snapshot and moves it to its target.
     ///
     /// # Errors
-    /// What the system says; what was in its place before is there still.
+    /// Those of the system; the file that was there before is still there then.
     pub(super) fn finish(mut self) -> io::Result<()> {
         let digest = self.digest.clone().finish();
         self.file.write_all(digest.as_ref())?;
         self.file.flush()?;
         self.file.get_ref().sync_all()?;
         fs::rename(&self.draft, &self.target)?;
-        // The new name is on the disk when its folder is.
+        // The rename is on the disk once the folder is.
         let folder = self.target.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
@@ -128,9 +130,9 @@ impl Writer {
     }
 }
 
-/// A snapshot that is whole.
+/// A complete snapshot.
 pub(super) struct Snapshot {
-    /// What keys were hashed with.
+    /// The secret that keys were hashed with.
     pub(super) secret: [u8; 16],
     /// When it was taken.
     pub(super) taken: Timestamp,
@@ -139,7 +141,7 @@ pub(super) struct Snapshot {
     left: u64,
 }
 
-/// Opens the snapshot at `path`, if there is one, and makes sure that it is whole.
+/// Opens the snapshot at `path`, if there is one, and verifies its digest.
 ///
 /// # Errors
 /// [`SnapshotError`].
@@ -170,7 +172,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Snapshot>, SnapshotError> {
     Ok(Some(Snapshot { secret, taken, file, left }))
 }
 
-/// Whether there is a file that begins as none of ours does, not even a torn one.
+/// Whether there is a file that does not begin as a snapshot does, not even as a truncated one.
 fn is_foreign(path: &Path) -> bool {
     let mut start = Vec::new();
     let file = File::open(path).map(|file| file.take(MAGIC.len() as u64));
@@ -178,7 +180,7 @@ fn is_foreign(path: &Path) -> bool {
     is_read && !MAGIC.starts_with(&start)
 }
 
-/// Whether the digest at the end is that of all before it.
+/// Verifies that the digest at the end matches all bytes before it.
 fn check(file: &mut impl Read, header: &[u8], mut left: u64) -> Result<(), SnapshotError> {
     let mut digest = digest::Context::new(&digest::SHA256);
     digest.update(header);
@@ -202,7 +204,7 @@ impl Snapshot {
     /// The next block; none after the last.
     ///
     /// # Errors
-    /// What the system says, or [`SnapshotError::Torn`] if the file was changed after it was opened.
+    /// Those of the system, or [`SnapshotError::Torn`] if the file was changed after it was opened.
     pub(super) fn next_block(&mut self) -> Result<Option<Block>, SnapshotError> {
         if self.left == 0 {
             return Ok(None);
@@ -216,7 +218,7 @@ impl Snapshot {
             Some((shard, kind, head.u32()?, head.u32()?))
         };
         let (shard, [kind], count, length) = fields().ok_or(SnapshotError::Torn)?;
-        // A length that lies takes no more memory than the file has bytes.
+        // Checked first, so that a wrong length allocates no more memory than the file has bytes.
         self.take(length as usize)?;
         let mut bytes = vec![0; length as usize];
         self.file.read_exact(&mut bytes)?;

@@ -3,7 +3,7 @@
 /// Why Redis did not decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
-    /// It is known to be away, and nobody waited for it.
+    /// It is known to be away, and was not waited for.
     #[error("it is away")]
     Away,
     /// Too many requests wait for it.
@@ -18,7 +18,7 @@ pub enum Unanswered {
     /// It answered that it cannot.
     #[error("it refused")]
     Refused,
-    /// Its answer makes no sense.
+    /// Its reply cannot be read.
     #[error("its answer cannot be read")]
     BadReply,
 }
@@ -34,7 +34,7 @@ impl Unanswered {
         Unanswered::BadReply,
     ];
 
-    /// The reason in a word, for machines.
+    /// The reason as it appears in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Unanswered::Away => "away",

@@ -11,20 +11,20 @@ use std::{
 
 /// The servers' shares of the requests.
 #[derive(Debug, Default)]
-pub(super) struct Shares {
+pub(super) struct Weights {
     /// The sums of all weights up to each.
     sums: Box<[f64]>,
 }
 
-impl Shares {
+impl Weights {
     /// Of servers with these weights, which are positive.
-    pub(super) fn new(weights: impl IntoIterator<Item = f64>) -> Shares {
+    pub(super) fn new(weights: impl IntoIterator<Item = f64>) -> Weights {
         let mut sum = 0.0;
         let sums = weights.into_iter().map(|weight| {
             sum += weight;
             sum
         });
-        Shares { sums: sums.collect() }
+        Weights { sums: sums.collect() }
     }
 
     /// The weight of one.
@@ -108,7 +108,7 @@ const MAX_TURNS: f64 = 4096.0;
 
 impl Schedule {
     /// For servers with these shares.
-    pub(super) fn new(shares: &Shares) -> Schedule {
+    pub(super) fn new(shares: &Weights) -> Schedule {
         let count = shares.sums.len();
         let weights = (0..count).map(|at| shares.weight(at));
         let Some(least) = weights.clone().min_by(f64::total_cmp) else {

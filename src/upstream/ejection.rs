@@ -1,8 +1,8 @@
-//! Servers that fail requests are left out for a while, twice as long each time, and come back with
-//! one request that tries them.
+//! Servers that fail requests are ejected for a while, twice as long each time, and return with one
+//! trial request.
 //!
-//! All that requests read of this is one word, and it is zero while all is well. Whether a server may
-//! be left out at all, since others are left, is up to whoever asks.
+//! Requests read a single atomic, which is zero while the server is not ejected. The caller decides
+//! whether a server may be ejected at all: the last one may not.
 
 use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
@@ -11,7 +11,7 @@ use std::{
 
 use crate::policy::Ejection;
 
-/// What a server's failures have come to.
+/// The failures of a server and what follows from them.
 #[derive(Debug)]
 pub(super) struct Record {
     /// What instants are counted from.
@@ -20,36 +20,36 @@ pub(super) struct Record {
     failures: AtomicU32,
     /// See [`State`].
     state: AtomicU64,
-    /// How often it was left out, as far as that is held against it.
+    /// Ejections that still lengthen the next one.
     times: AtomicU32,
-    /// When it came back last, in milliseconds after the origin.
+    /// When it last returned, in milliseconds after the origin.
     back: AtomicU64,
 }
 
 /// Whether a server gets requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Eligibility {
     /// It does.
-    In,
+    Eligible,
     /// It gets none.
-    Out,
-    /// One may try it.
-    Due,
+    Ejected,
+    /// It gets one request, as a trial.
+    DueForTrial,
 }
 
-/// What the word says, in milliseconds after the origin.
+/// The decoded `state`; times are in milliseconds after the origin.
 #[derive(Clone, Copy)]
 enum State {
     In,
-    /// Left out until then.
+    /// Ejected until then.
     Resting(u64),
-    /// Somebody tries it. Nothing is heard of some tries, as when the client goes away: from then on
-    /// another may.
+    /// A trial request is in flight. Some trials end without a result, as when the client goes away:
+    /// from that time on another request may be the trial.
     Tried(u64),
 }
 
 impl State {
-    fn word(self) -> u64 {
+    fn encode(self) -> u64 {
         match self {
             State::In => 0,
             State::Resting(until) => until.max(1) << 1,
@@ -57,7 +57,7 @@ impl State {
         }
     }
 
-    fn of(word: u64) -> State {
+    fn decode(word: u64) -> State {
         match (word, word & 1) {
             (0, _) => State::In,
             (word, 0) => State::Resting(word >> 1),
@@ -67,51 +67,53 @@ impl State {
 }
 
 impl Record {
-    /// Nothing is held against it.
+    /// A server without failures.
     pub(super) fn new(origin: Instant) -> Record {
         Record {
             origin,
             failures: AtomicU32::new(0),
-            state: AtomicU64::new(State::In.word()),
+            state: AtomicU64::new(State::In.encode()),
             times: AtomicU32::new(0),
             back: AtomicU64::new(0),
         }
     }
 
-    /// Whether it gets requests, without a look at a clock.
+    /// Whether it gets requests without restriction; reads no clock.
     pub(super) fn is_clean(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == State::In.word()
+        self.state.load(Ordering::Relaxed) == State::In.encode()
     }
 
     /// Whether it gets requests.
-    pub(super) fn standing(&self, now: Instant) -> Standing {
-        match State::of(self.state.load(Ordering::Relaxed)) {
-            State::In => Standing::In,
+    pub(super) fn eligibility(&self, now: Instant) -> Eligibility {
+        match State::decode(self.state.load(Ordering::Relaxed)) {
+            State::In => Eligibility::Eligible,
             State::Resting(until) | State::Tried(until) if until <= self.millis(now) => {
-                Standing::Due
+                Eligibility::DueForTrial
             }
-            State::Resting(_) | State::Tried(_) => Standing::Out,
+            State::Resting(_) | State::Tried(_) => Eligibility::Ejected,
         }
     }
 
-    /// Takes the one request that may try it for oneself. False if another has it.
+    /// Claims the trial for this request. False if another request has it.
     pub(super) fn try_out(&self, now: Instant, rules: &Ejection) -> bool {
         let before = self.state.load(Ordering::Relaxed);
-        let (State::Resting(until) | State::Tried(until)) = State::of(before) else { return true };
+        let (State::Resting(until) | State::Tried(until)) = State::decode(before) else {
+            return true;
+        };
         let now = self.millis(now);
         let tried = State::Tried(now.saturating_add(millis(*rules.time.start())));
         let (set, relaxed) = (Ordering::Relaxed, Ordering::Relaxed);
-        until <= now && self.state.compare_exchange(before, tried.word(), set, relaxed).is_ok()
+        until <= now && self.state.compare_exchange(before, tried.encode(), set, relaxed).is_ok()
     }
 
-    /// It has answered a request. True if it is back by that.
+    /// Records a success. True if that ends the ejection.
     ///
-    /// An answer that comes while it rests is to a request from before, and says nothing new.
+    /// A response that comes during an ejection belongs to an earlier request and changes nothing.
     pub(super) fn succeed(&self, now: impl FnOnce() -> Instant) -> bool {
         let before = self.state.load(Ordering::Relaxed);
-        match State::of(before) {
+        match State::decode(before) {
             State::In => {
-                // Requests are many, failures few: the word is not written without need.
+                // Successes are frequent and failures rare: the atomic is written only when needed.
                 if self.failures.load(Ordering::Relaxed) != 0 {
                     self.failures.store(0, Ordering::Relaxed);
                 }
@@ -122,22 +124,22 @@ impl Record {
                 self.back.store(self.millis(now()), Ordering::Relaxed);
                 self.failures.store(0, Ordering::Relaxed);
                 let (set, relaxed) = (Ordering::Relaxed, Ordering::Relaxed);
-                self.state.compare_exchange(before, State::In.word(), set, relaxed).is_ok()
+                self.state.compare_exchange(before, State::In.encode(), set, relaxed).is_ok()
             }
         }
     }
 
-    /// It has failed a request. Returns for how long it is left out, if it is by that.
+    /// Records a failure. Returns the time of the ejection that it causes, if any.
     ///
-    /// Whoever calls this sees to it that no other server of the group is judged meanwhile: `is_last`
-    /// says that no other one is left.
+    /// The caller must hold the group's lock, so that no other server is ejected meanwhile: `is_last`
+    /// tells whether no other is left.
     pub(super) fn fail(
         &self,
         now: Instant,
         rules: &Ejection,
         is_last: impl FnOnce() -> bool,
     ) -> Option<Duration> {
-        match State::of(self.state.load(Ordering::Relaxed)) {
+        match State::decode(self.state.load(Ordering::Relaxed)) {
             State::In => {
                 let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
                 if failures < rules.failures.get() {
@@ -148,7 +150,7 @@ impl Record {
             State::Tried(_) => {}
         }
         if is_last() {
-            self.state.store(State::In.word(), Ordering::Relaxed);
+            self.state.store(State::In.encode(), Ordering::Relaxed);
             return None;
         }
         let now = self.millis(now);
@@ -163,15 +165,15 @@ impl Record {
         self.times.store(times.saturating_add(1), Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
         let resting = State::Resting(now.saturating_add(millis(time)));
-        self.state.store(resting.word(), Ordering::Relaxed);
+        self.state.store(resting.encode(), Ordering::Relaxed);
         Some(time)
     }
 
-    /// Holds nothing against it any more.
+    /// Forgets all failures and ends an ejection.
     pub(super) fn forget(&self) {
         self.failures.store(0, Ordering::Relaxed);
         self.times.store(0, Ordering::Relaxed);
-        self.state.store(State::In.word(), Ordering::Relaxed);
+        self.state.store(State::In.encode(), Ordering::Relaxed);
     }
 
     fn millis(&self, now: Instant) -> u64 {
@@ -180,7 +182,7 @@ impl Record {
 }
 
 fn millis(duration: Duration) -> u64 {
-    // Room for the lowest bit of the word.
+    // Leaves room for the lowest bit, which marks a trial.
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).min(u64::MAX >> 2)
 }
 
@@ -196,19 +198,19 @@ mod tests {
         Ejection { failures, time: 10 * SECOND..=30 * SECOND, ..Ejection::default() }
     }
 
-    struct Case {
+    struct Server {
         record: Record,
         now: Instant,
     }
 
-    impl Case {
-        fn new() -> Case {
+    impl Server {
+        fn new() -> Server {
             let now = Instant::now();
-            Case { record: Record::new(now), now }
+            Server { record: Record::new(now), now }
         }
 
-        fn standing(&self) -> Standing {
-            self.record.standing(self.now)
+        fn eligibility(&self) -> Eligibility {
+            self.record.eligibility(self.now)
         }
 
         fn succeed(&self) -> bool {
@@ -226,7 +228,7 @@ mod tests {
         /// Lets time pass, and the one request that may try it fails.
         fn fail_after(&mut self, time: Duration) -> Option<Duration> {
             self.now += time;
-            assert_eq!(self.standing(), Standing::Due);
+            assert_eq!(self.eligibility(), Eligibility::DueForTrial);
             assert!(self.try_out());
             self.fail()
         }
@@ -234,91 +236,91 @@ mod tests {
 
     #[test]
     fn server_is_left_out_after_failures_in_a_row() {
-        let case = Case::new();
+        let server = Server::new();
         for _ in 0..3 {
-            assert_eq!(case.fail(), None);
-            assert!(!case.succeed());
+            assert_eq!(server.fail(), None);
+            assert!(!server.succeed());
         }
-        assert_eq!(case.fail(), None);
-        assert_eq!(case.standing(), Standing::In);
-        assert_eq!(case.fail(), Some(10 * SECOND));
-        assert_eq!(case.standing(), Standing::Out);
+        assert_eq!(server.fail(), None);
+        assert_eq!(server.eligibility(), Eligibility::Eligible);
+        assert_eq!(server.fail(), Some(10 * SECOND));
+        assert_eq!(server.eligibility(), Eligibility::Ejected);
     }
 
     #[test]
     fn server_is_left_out_twice_as_long_each_time_up_to_the_end() {
-        let mut case = Case::new();
-        case.fail();
-        assert_eq!(case.fail(), Some(10 * SECOND));
-        assert_eq!(case.fail_after(10 * SECOND), Some(20 * SECOND));
-        assert_eq!(case.fail_after(20 * SECOND), Some(30 * SECOND));
-        assert_eq!(case.fail_after(30 * SECOND), Some(30 * SECOND));
+        let mut server = Server::new();
+        server.fail();
+        assert_eq!(server.fail(), Some(10 * SECOND));
+        assert_eq!(server.fail_after(10 * SECOND), Some(20 * SECOND));
+        assert_eq!(server.fail_after(20 * SECOND), Some(30 * SECOND));
+        assert_eq!(server.fail_after(30 * SECOND), Some(30 * SECOND));
     }
 
     #[test]
     fn one_request_tries_a_server_and_its_success_brings_it_back() {
-        let mut case = Case::new();
-        case.fail();
-        case.fail();
-        case.now += 10 * SECOND - Duration::from_millis(1);
-        assert!(!case.try_out());
-        case.now += Duration::from_millis(1);
-        assert!(case.try_out());
-        assert_eq!(case.standing(), Standing::Out);
-        assert!(!case.try_out());
-        assert!(case.succeed());
-        assert_eq!(case.standing(), Standing::In);
-        assert!(!case.succeed());
+        let mut server = Server::new();
+        server.fail();
+        server.fail();
+        server.now += 10 * SECOND - Duration::from_millis(1);
+        assert!(!server.try_out());
+        server.now += Duration::from_millis(1);
+        assert!(server.try_out());
+        assert_eq!(server.eligibility(), Eligibility::Ejected);
+        assert!(!server.try_out());
+        assert!(server.succeed());
+        assert_eq!(server.eligibility(), Eligibility::Eligible);
+        assert!(!server.succeed());
     }
 
     #[test]
     fn what_servers_did_is_forgotten_when_they_have_served_for_long() {
-        let mut case = Case::new();
-        case.fail();
-        case.fail();
+        let mut server = Server::new();
+        server.fail();
+        server.fail();
         for (served, expected) in [(29 * SECOND, 20 * SECOND), (30 * SECOND, 10 * SECOND)] {
-            case.now += 30 * SECOND;
-            assert!(case.try_out());
-            assert!(case.succeed());
-            case.now += served;
-            assert_eq!(case.fail(), None);
-            assert_eq!(case.fail(), Some(expected));
+            server.now += 30 * SECOND;
+            assert!(server.try_out());
+            assert!(server.succeed());
+            server.now += served;
+            assert_eq!(server.fail(), None);
+            assert_eq!(server.fail(), Some(expected));
         }
     }
 
     #[test]
     fn answers_from_before_change_nothing_for_who_is_left_out() {
-        let case = Case::new();
-        case.fail();
-        case.fail();
-        assert!(!case.succeed());
-        assert_eq!(case.fail(), None);
-        assert_eq!(case.standing(), Standing::Out);
+        let server = Server::new();
+        server.fail();
+        server.fail();
+        assert!(!server.succeed());
+        assert_eq!(server.fail(), None);
+        assert_eq!(server.eligibility(), Eligibility::Ejected);
     }
 
     #[test]
     fn another_may_try_if_nothing_is_heard_of_the_first() {
-        let mut case = Case::new();
-        case.fail();
-        case.fail();
-        case.now += 10 * SECOND;
-        assert!(case.try_out());
-        case.now += 10 * SECOND;
-        assert!(case.try_out());
+        let mut server = Server::new();
+        server.fail();
+        server.fail();
+        server.now += 10 * SECOND;
+        assert!(server.try_out());
+        server.now += 10 * SECOND;
+        assert!(server.try_out());
     }
 
     #[test]
     fn last_server_is_never_left_out() {
-        let mut case = Case::new();
+        let mut server = Server::new();
         for _ in 0..5 {
-            assert_eq!(case.record.fail(case.now, &rules(), || true), None);
-            assert_eq!(case.standing(), Standing::In);
+            assert_eq!(server.record.fail(server.now, &rules(), || true), None);
+            assert_eq!(server.eligibility(), Eligibility::Eligible);
         }
         // Once another is back, its next failure counts.
-        assert_eq!(case.fail(), Some(10 * SECOND));
-        case.now += 10 * SECOND;
-        assert!(case.try_out());
-        assert_eq!(case.record.fail(case.now, &rules(), || true), None);
-        assert_eq!(case.standing(), Standing::In);
+        assert_eq!(server.fail(), Some(10 * SECOND));
+        server.now += 10 * SECOND;
+        assert!(server.try_out());
+        assert_eq!(server.record.fail(server.now, &rules(), || true), None);
+        assert_eq!(server.eligibility(), Eligibility::Eligible);
     }
 }

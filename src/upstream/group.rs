@@ -18,10 +18,10 @@ use tokio::{sync::watch, time::timeout};
 
 pub use self::endpoint::{Endpoint, Loaded};
 use super::{
-    health::{Question, Symptom},
+    endpoint_set::EndpointSet,
+    health::{Probe, ProbeError},
     report::{EndpointReport, ServerReport},
     resolve::Lookups,
-    roster::Roster,
 };
 use crate::policy::{Server, Upstream};
 
@@ -31,7 +31,7 @@ pub struct Group {
     /// What logs call it.
     label: Box<str>,
     /// What requests read.
-    roster: ArcSwap<Roster>,
+    endpoint_set: ArcSwap<EndpointSet>,
     /// Requests that were given out, where they are given out in turns.
     turn: AtomicUsize,
     /// What reloads and lookups change.
@@ -78,10 +78,10 @@ impl Group {
     }
 
     pub(super) fn labelled(label: &str, upstream: &Upstream) -> Arc<Group> {
-        let book = Book { upstream: without_group(upstream), listings: Vec::new() };
+        let book = Book { upstream: upstream.clone(), listings: Vec::new() };
         let group = Arc::new(Group {
             label: label.into(),
-            roster: ArcSwap::default(),
+            endpoint_set: ArcSwap::default(),
             turn: AtomicUsize::new(0),
             book: Mutex::new(book),
             is_settled: watch::Sender::default(),
@@ -106,19 +106,19 @@ impl Group {
         choice: Choice<'_>,
         now: impl FnOnce() -> Instant,
     ) -> Option<Arc<Endpoint>> {
-        let roster = self.roster.load();
-        match &*roster.endpoints {
+        let endpoint_set = self.endpoint_set.load();
+        match &*endpoint_set.endpoints {
             [] => None,
             // The usual case costs no look at a clock, and there is nobody else anyway.
             [only] => Some(Arc::clone(only)),
-            _ => roster.choose(choice, &self.turn, now()).cloned(),
+            _ => endpoint_set.choose(choice, &self.turn, now()).cloned(),
         }
     }
 
     /// Waits until names were looked up for the first time, but not longer than `patience`. Whether
     /// there is somebody to choose now.
     pub async fn resolved(&self, patience: Duration) -> bool {
-        let has_somebody = || !self.roster.load().endpoints.is_empty();
+        let has_somebody = || !self.endpoint_set.load().endpoints.is_empty();
         if has_somebody() {
             return true;
         }
@@ -152,7 +152,7 @@ impl Group {
     pub(super) fn update(self: &Arc<Self>, upstream: &Upstream) {
         let mut book = self.book();
         let mut known = std::mem::take(&mut book.listings);
-        book.upstream = without_group(upstream);
+        book.upstream = upstream.clone();
         let now = Instant::now();
         for server in &upstream.servers {
             let is_same = |listing: &Listing| is_same_place(&listing.server, server);
@@ -178,8 +178,8 @@ impl Group {
         if upstream.ejection.is_none() {
             endpoints().for_each(|endpoint| endpoint.record.forget());
         }
-        let question = Question::of(upstream).map(Arc::new);
-        self.publish(book, question);
+        let probe = Probe::of(upstream).map(Arc::new);
+        self.publish(book, probe);
     }
 
     /// Whether somebody has to look after it: there are names, or health is to be asked for.
@@ -224,8 +224,8 @@ impl Group {
             }
         }
         if has_changed {
-            let question = self.roster.load().question.clone();
-            self.publish(book, question);
+            let probe = self.endpoint_set.load().probe.clone();
+            self.publish(book, probe);
         } else {
             self.settle(&book);
         }
@@ -236,21 +236,20 @@ impl Group {
         &self,
         now: Instant,
         chance: impl Fn() -> u64,
-    ) -> Option<(Arc<Question>, Vec<Arc<Endpoint>>)> {
-        let roster = self.roster.load();
-        let question = roster.question.as_ref()?;
-        let is_due = |endpoint: &&Arc<Endpoint>| {
-            endpoint.health.begin_if_due(now, chance(), &question.check)
-        };
-        let due = roster.endpoints.iter().filter(is_due).cloned().collect();
-        Some((Arc::clone(question), due))
+    ) -> Option<(Arc<Probe>, Vec<Arc<Endpoint>>)> {
+        let endpoint_set = self.endpoint_set.load();
+        let probe = endpoint_set.probe.as_ref()?;
+        let is_due =
+            |endpoint: &&Arc<Endpoint>| endpoint.health.begin_if_due(now, chance(), &probe.check);
+        let due = endpoint_set.endpoints.iter().filter(is_due).cloned().collect();
+        Some((Arc::clone(probe), due))
     }
 
-    /// Takes note of an endpoint's answer to a question: none, or what is wrong.
-    pub(super) fn note(&self, endpoint: &Endpoint, question: &Question, symptom: Option<Symptom>) {
+    /// Takes note of an endpoint's answer to a probe: none, or what is wrong.
+    pub(super) fn note(&self, endpoint: &Endpoint, probe: &Probe, symptom: Option<ProbeError>) {
         // Whoever is not asked any more is not judged by an answer from before.
-        let is_asked = self.roster.load().question.is_some();
-        if !is_asked || !endpoint.health.note(symptom.is_none(), &question.check) {
+        let is_asked = self.endpoint_set.load().probe.is_some();
+        if !is_asked || !endpoint.health.note(symptom.is_none(), &probe.check) {
             return;
         }
         let (upstream, server, address) = (&self.label, &endpoint.server, endpoint.address);
@@ -264,10 +263,10 @@ impl Group {
 
     /// An endpoint has failed a request: it may be left out for that.
     pub(super) fn judge(&self, endpoint: &Endpoint, now: Instant) {
-        let roster = self.roster.load();
-        let Some(rules) = &roster.ejection else { return };
+        let endpoint_set = self.endpoint_set.load();
+        let Some(rules) = &endpoint_set.ejection else { return };
         let _judging = self.judging.lock().unwrap_or_else(PoisonError::into_inner);
-        let left_out = endpoint.record.fail(now, rules, || !roster.has_another(endpoint));
+        let left_out = endpoint.record.fail(now, rules, || !endpoint_set.has_another(endpoint));
         if let Some(time) = left_out {
             let time = humantime::format_duration(time);
             tracing::warn!(upstream = %self.label, server = %endpoint.server, address = %endpoint.address, %time, "a server is left out: it has failed requests");
@@ -291,16 +290,16 @@ impl Group {
     }
 
     /// Lets requests see what is in the book.
-    fn publish(&self, book: MutexGuard<'_, Book>, question: Option<Arc<Question>>) {
+    fn publish(&self, book: MutexGuard<'_, Book>, probe: Option<Arc<Probe>>) {
         let seats = book.listings.iter().flat_map(|listing| {
             let weight = f64::from(listing.server.weight.get());
             let each = weight / listing.endpoints.len().max(1) as f64;
             listing.endpoints.iter().map(move |endpoint| (Arc::clone(endpoint), each))
         });
         let Upstream { balance, ejection, .. } = &book.upstream;
-        let roster = Roster::new(seats.collect(), *balance, ejection.clone(), question);
+        let endpoint_set = EndpointSet::new(seats.collect(), *balance, ejection.clone(), probe);
         // Still locked: an older book must not be published after this one.
-        self.roster.store(Arc::new(roster));
+        self.endpoint_set.store(Arc::new(endpoint_set));
         self.settle(&book);
     }
 
@@ -359,11 +358,6 @@ impl Listing {
 /// Whether it is the same server, whatever its weight.
 fn is_same_place(one: &Server, other: &Server) -> bool {
     (&one.host, one.port, &one.authority) == (&other.host, other.port, &other.authority)
-}
-
-/// A group that kept itself would never go.
-fn without_group(upstream: &Upstream) -> Upstream {
-    Upstream { group: None, ..upstream.clone() }
 }
 
 #[cfg(test)]

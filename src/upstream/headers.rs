@@ -13,9 +13,11 @@ use smallvec::SmallVec;
 
 use self::names::Spelled;
 pub(super) use self::names::ends_here;
-pub use self::names::is_reserved;
 use self::names::{is_hop_by_hop, is_of_a_proxy};
-use crate::{identity::ForwardedField, policy::OwnHeaders};
+use crate::{
+    identity::ForwardedField,
+    policy::{OwnHeaders, is_reserved},
+};
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");

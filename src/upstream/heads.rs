@@ -24,9 +24,9 @@ pub(super) struct Heads {
 
 /// How far the heads are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum HeadProgress {
     /// There is more to come.
-    On,
+    Incomplete,
     /// The response's own head is complete. What comes next is none of this one's business.
     Done,
     /// There was a line feed without its carriage return.
@@ -43,20 +43,20 @@ impl Heads {
     }
 
     /// Takes the next bytes of the connection, as many as a read happened to give.
-    pub(super) fn read(&mut self, bytes: &[u8]) -> Reading {
+    pub(super) fn read(&mut self, bytes: &[u8]) -> HeadProgress {
         let mut begin = 0;
         for end in memchr_iter(b'\n', bytes) {
             self.take(bytes.get(begin..end).unwrap_or_default());
             begin = end + 1;
             if !self.ends_in_cr {
-                return Reading::BareLineFeed;
+                return HeadProgress::BareLineFeed;
             }
             if self.end_line() {
-                return Reading::Done;
+                return HeadProgress::Done;
             }
         }
         self.take(bytes.get(begin..).unwrap_or_default());
-        Reading::On
+        HeadProgress::Incomplete
     }
 
     /// Takes a part of a line.
@@ -102,11 +102,13 @@ mod tests {
     const OK: &str = "HTTP/1.1 200 OK\r\nvia: HTTP/1.1 103\r\n\r\n";
 
     /// What becomes of it, however it is cut, and how many interim responses there were.
-    fn read(text: &str) -> (Reading, u32) {
+    fn read(text: &str) -> (HeadProgress, u32) {
         let in_pieces = |size: usize| {
             let mut heads = Heads::default();
             let mut pieces = text.as_bytes().chunks(size).map(|piece| heads.read(piece));
-            let last = pieces.find(|read| *read != Reading::On).unwrap_or(Reading::On);
+            let last = pieces
+                .find(|read| *read != HeadProgress::Incomplete)
+                .unwrap_or(HeadProgress::Incomplete);
             (last, heads.interim())
         };
         let whole = in_pieces(usize::MAX);
@@ -118,13 +120,13 @@ mod tests {
 
     #[test]
     fn heads_are_followed_however_they_are_cut() {
-        use Reading::{BareLineFeed, Done, On};
+        use HeadProgress::{BareLineFeed, Done, Incomplete};
 
         for (text, expected) in [
             (format!("{OK}\n\nbody"), (Done, 0)),
             (format!("{HINT}{HINT}{OK}"), (Done, 2)),
             (format!("\r\n\r\n{HINT}\r\n{OK}"), (Done, 1)),
-            (HINT.repeat(3), (On, 3)),
+            (HINT.repeat(3), (Incomplete, 3)),
             ("HTTP/1.1 101 x\r\n\r\n\n\n".to_owned(), (Done, 0)),
             ("HTTP/1.1 200 OK\r\nx: \r\r\n\r\n".to_owned(), (Done, 0)),
             ("HTTP/1.1 200 OK\r\n\n".to_owned(), (BareLineFeed, 0)),

@@ -1,7 +1,7 @@
-//! The health of a server, as it says itself when asked: good until so many answers in a row were
-//! bad, then bad until so many were good.
+//! The health of a server by its probes: good until so many probes in a row have failed, then bad
+//! until so many have succeeded.
 
-mod question;
+mod probe;
 
 use std::{
     sync::{
@@ -11,10 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(super) use self::question::{Question, Symptom};
+pub(super) use self::probe::{Probe, ProbeError};
 use crate::policy::HealthCheck;
 
-/// How an endpoint is, and what it has answered lately.
+/// The health of an endpoint, and its latest probe results.
 #[derive(Debug)]
 pub(super) struct Health {
     is_good: AtomicBool,
@@ -23,35 +23,35 @@ pub(super) struct Health {
 
 #[derive(Debug, Default)]
 struct Pulse {
-    /// When it is asked next; none: that was not thought of yet.
+    /// When the next probe is due; `None` before the first is scheduled.
     due: Option<Instant>,
-    /// When it was asked what it has not answered yet.
-    asked: Option<Instant>,
-    /// Answers in a row that say that it is not as it is taken for.
+    /// When the probe that is still running began.
+    probed: Option<Instant>,
+    /// Results in a row that contradict the present health.
     contrary: u32,
 }
 
-/// The first question comes within this time, so that not all servers are asked at once.
+/// First probes are spread over this time, so that not all servers are probed at once.
 const SPREAD: Duration = Duration::from_secs(1);
 
 impl Default for Health {
-    /// Good until something else is known: requests need not wait for the first answer.
+    /// Good until a probe fails: requests need not wait for the first result.
     fn default() -> Self {
         Health { is_good: AtomicBool::new(true), pulse: Mutex::default() }
     }
 }
 
 impl Health {
-    /// Whether it is to get requests.
+    /// Whether the endpoint may get requests.
     pub(super) fn is_good(&self) -> bool {
         self.is_good.load(Ordering::Relaxed)
     }
 
-    /// Whether it is to be asked now; if so, somebody does. `chance` is any number.
+    /// Whether a probe is due now; if so, the caller must run it. `chance` is a random number.
     pub(super) fn begin_if_due(&self, now: Instant, chance: u64, check: &HealthCheck) -> bool {
         let mut pulse = self.pulse();
-        // Never two questions at once, however long an answer may take. Once it is there, the next
-        // question may come earlier.
+        // Never two probes at once, however long one may take. After its result, the next may come
+        // earlier.
         let next = now + check.interval.max(check.timeout);
         let due = pulse.due.unwrap_or_else(|| {
             let spread = check.interval.min(SPREAD).as_millis();
@@ -60,18 +60,18 @@ impl Health {
         });
         let is_due = due <= now;
         if is_due {
-            pulse.asked = Some(now);
+            pulse.probed = Some(now);
         }
         // The interval may have become shorter.
         pulse.due = Some(if is_due { next } else { due.min(next) });
         is_due
     }
 
-    /// Takes note of an answer. True if it makes the endpoint good or bad.
+    /// Records a probe's result. True if it changes the health.
     pub(super) fn note(&self, is_good: bool, check: &HealthCheck) -> bool {
         let mut pulse = self.pulse();
-        if let Some(asked) = pulse.asked.take() {
-            pulse.due = Some(asked + check.interval);
+        if let Some(probed) = pulse.probed.take() {
+            pulse.due = Some(probed + check.interval);
         }
         if is_good == self.is_good() {
             pulse.contrary = 0;
@@ -87,7 +87,7 @@ impl Health {
         is_changing
     }
 
-    /// It is not asked any more, and so as good as any.
+    /// Resets to good when probing ends.
     pub(super) fn forget(&self) {
         *self.pulse() = Pulse::default();
         self.is_good.store(true, Ordering::Relaxed);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn health_changes_after_answers_in_a_row() {
+    fn health_changes_after_results_in_a_row() {
         let health = Health::default();
         let answers = [
             (false, true),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn first_question_comes_soon_and_others_at_intervals() {
+    fn first_probe_comes_soon_and_others_at_intervals() {
         let (health, check, start) = (Health::default(), check(), Instant::now());
         assert!(!health.begin_if_due(start, 700, &check));
         assert!(!health.begin_if_due(start + Duration::from_millis(699), 0, &check));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn next_question_waits_for_the_answer_or_until_none_is_waited_for() {
+    fn next_probe_waits_for_the_result_or_the_timeout() {
         let (health, start) = (Health::default(), Instant::now());
         let often = HealthCheck { interval: SECOND, ..check() };
         assert!(health.begin_if_due(start, 0, &often));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_asked_any_more_is_good() {
+    fn endpoint_without_probes_is_good() {
         let health = Health::default();
         for _ in 0..3 {
             health.note(false, &check());

@@ -16,9 +16,9 @@ use tokio::{
 };
 
 use super::{
-    Endpoint, Group,
+    Endpoint, Group, UpstreamGroups,
     balance::chance,
-    health::Question,
+    health::Probe,
     report::UpstreamReport,
     resolve::{Resolver, ask_system, look_up},
 };
@@ -58,17 +58,20 @@ impl Keeper {
         Keeper { kept: Arc::default(), resolver, has_thread: Mutex::default() }
     }
 
-    /// Gives each upstream its group: the one that it had, if its servers are spoken to as before.
-    /// Upstreams that are in none of the policies are not looked after any more.
-    pub fn adopt(&self, policies: &mut Policies) {
-        let upstreams = policies.upstreams_mut();
-        self.adopt_all(upstreams);
+    /// Finds each upstream its group: the one that it had, if its servers are spoken to as before.
+    /// Groups of upstreams that are in none of the policies are not looked after any more.
+    pub fn adopt(&self, policies: &Policies) -> UpstreamGroups {
+        self.adopt_all(policies.iter().map(|policy| (&*policy.name, &*policy.upstreams)))
     }
 
-    fn adopt_all<'p>(&self, upstreams: impl Iterator<Item = (&'p str, &'p mut Upstream)>) {
+    /// The upstreams of each policy, with the policy's name.
+    fn adopt_all<'p>(
+        &self,
+        policies: impl Iterator<Item = (&'p str, &'p [Upstream])>,
+    ) -> UpstreamGroups {
         let mut groups = self.kept.groups();
         let mut known = std::mem::take(&mut *groups);
-        for (policy, upstream) in upstreams {
+        let mut adopt = |policy: &str, upstream: &Upstream| {
             let key = (Box::from(policy), upstream.name.clone());
             let known = known.remove(&key);
             let group = match known.as_ref().filter(|group| group.speaks_like(upstream)) {
@@ -81,15 +84,19 @@ impl Keeper {
                     Group::labelled(&format!("{policy}/{}", upstream.name), upstream)
                 }
             };
-            upstream.group = Some(Arc::clone(&group));
-            groups.insert(key, group);
-        }
+            groups.insert(key, Arc::clone(&group));
+            group
+        };
+        let adopted = policies
+            .map(|(policy, upstreams)| upstreams.iter().map(|own| adopt(policy, own)).collect())
+            .collect();
         known.values().for_each(|group| group.retire());
         let needs_care = groups.values().any(|group| group.needs_care());
         drop(groups);
         if needs_care {
             self.look_after();
         }
+        UpstreamGroups::new(adopted)
     }
 
     /// How all servers are, in the order of policies and upstreams by name.
@@ -163,21 +170,22 @@ fn tend(group: &Arc<Group>, resolver: Resolver) {
             group.end_lookup((&host, port), &found, Instant::now());
         });
     }
-    let Some((question, due)) = group.begin_checks(now, chance) else { return };
+    let Some((probe, due)) = group.begin_checks(now, chance) else { return };
     for endpoint in due {
-        tokio::spawn(check(Arc::clone(group), endpoint, Arc::clone(&question)));
+        tokio::spawn(check(Arc::clone(group), endpoint, Arc::clone(&probe)));
     }
 }
 
-async fn check(group: Arc<Group>, endpoint: Arc<Endpoint>, question: Arc<Question>) {
-    let answer = question.ask(&endpoint).await;
-    group.note(&endpoint, &question, answer.err());
+async fn check(group: Arc<Group>, endpoint: Arc<Endpoint>, probe: Arc<Probe>) {
+    let answer = probe.run(&endpoint).await;
+    group.note(&endpoint, &probe, answer.err());
 }
 
 #[cfg(test)]
 mod tests {
     use std::{
         num::NonZeroU32,
+        slice,
         sync::atomic::{AtomicU8, Ordering},
     };
 
@@ -193,9 +201,9 @@ mod tests {
         Upstream { resolve_every, ..Upstream::new("api", vec![server]) }
     }
 
-    fn adopt(keeper: &Keeper, upstream: &mut Upstream) -> Arc<Group> {
-        keeper.adopt_all([("main", &mut *upstream)].into_iter());
-        upstream.group.clone().unwrap()
+    fn adopt(keeper: &Keeper, upstream: &Upstream) -> Arc<Group> {
+        let groups = keeper.adopt_all([("main", slice::from_ref(upstream))].into_iter());
+        Arc::clone(groups.destination(upstream).unwrap().group)
     }
 
     #[tokio::test]
@@ -205,7 +213,7 @@ mod tests {
             let last = LAST.load(Ordering::SeqCst);
             Box::pin(async move { Ok(vec![[10, 0, 0, last].into()]) })
         });
-        let group = adopt(&keeper, &mut upstream("api.internal"));
+        let group = adopt(&keeper, &upstream("api.internal"));
         assert!(group.resolved(Duration::from_secs(10)).await);
         let address = || group.choose(Choice::default()).unwrap().address.to_string();
         assert_eq!(address(), "10.0.0.1:80");
@@ -221,28 +229,28 @@ mod tests {
     #[test]
     fn addresses_need_no_thread() {
         let keeper = Keeper::asking(|_| Box::pin(async { Ok(Vec::new()) }));
-        adopt(&keeper, &mut upstream("127.0.0.1"));
+        adopt(&keeper, &upstream("127.0.0.1"));
         assert!(!*keeper.has_thread.lock().unwrap());
     }
 
     #[test]
     fn group_is_kept_for_as_long_as_its_upstream_is_named() {
         let keeper = Keeper::default();
-        let first = adopt(&keeper, &mut upstream("127.0.0.1"));
-        assert!(Arc::ptr_eq(&first, &adopt(&keeper, &mut upstream("127.0.0.2"))));
+        let first = adopt(&keeper, &upstream("127.0.0.1"));
+        assert!(Arc::ptr_eq(&first, &adopt(&keeper, &upstream("127.0.0.2"))));
         assert!(!first.is_retired());
         keeper.adopt_all(std::iter::empty());
         assert!(first.is_retired());
         assert!(keeper.report().is_empty());
-        assert!(!Arc::ptr_eq(&first, &adopt(&keeper, &mut upstream("127.0.0.1"))));
+        assert!(!Arc::ptr_eq(&first, &adopt(&keeper, &upstream("127.0.0.1"))));
     }
 
     #[test]
     fn servers_that_are_spoken_to_in_another_way_are_others() {
         let keeper = Keeper::default();
-        let first = adopt(&keeper, &mut upstream("127.0.0.1"));
+        let first = adopt(&keeper, &upstream("127.0.0.1"));
         let protocol = crate::policy::Protocol::Http2;
-        let mut changed = Upstream { protocol, ..upstream("127.0.0.1") };
-        assert!(!Arc::ptr_eq(&first, &adopt(&keeper, &mut changed)));
+        let changed = Upstream { protocol, ..upstream("127.0.0.1") };
+        assert!(!Arc::ptr_eq(&first, &adopt(&keeper, &changed)));
     }
 }

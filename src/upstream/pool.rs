@@ -23,8 +23,8 @@ use tokio::{task::AbortHandle, time::timeout};
 use super::{
     Endpoint, UpstreamError,
     dial::Dialer,
-    line::Line,
-    slots::{Claimant, PoolId, Slot, Slots, Taken, Ticket},
+    slots::{Claimant, PoolId, Slot, SlotOutcome, Slots, Ticket},
+    wait_queue::WaitQueue,
 };
 use crate::{
     deadline::{TICK, Ticker},
@@ -46,7 +46,7 @@ pub(super) struct Pool {
     shared: RefCell<Vec<Rc<http2::Connection>>>,
     /// Connections in HTTP/2 that are being made.
     dialing: Cell<usize>,
-    line: Line,
+    wait_queue: WaitQueue,
     /// The task that gives up unused connections when somebody else needs one.
     giver: OnceCell<AbortHandle>,
 }
@@ -85,7 +85,7 @@ impl Pool {
             idle: RefCell::default(),
             shared: RefCell::default(),
             dialing: Cell::new(0),
-            line: Line::default(),
+            wait_queue: WaitQueue::default(),
             giver: OnceCell::new(),
         });
         let giver = give_up_when_wanted(Rc::downgrade(&pool), Arc::clone(&endpoint.slots));
@@ -99,12 +99,12 @@ impl Pool {
         self: &Rc<Self>,
         upstream: &Upstream,
     ) -> Result<Acquired, UpstreamError> {
-        if self.line.is_empty() {
+        if self.wait_queue.is_empty() {
             if let Some(carrier) = self.free() {
                 return Ok(Acquired::Kept(carrier));
             }
             // Whoever makes a connection in HTTP/2 makes it for others too.
-            if self.line.len() < self.dialing.get() * http2::MAX_STREAMS {
+            if self.wait_queue.len() < self.dialing.get() * http2::MAX_STREAMS {
                 return Box::pin(self.wait(None, upstream)).await;
             }
         }
@@ -130,9 +130,9 @@ impl Pool {
         // Who does not want the pool's connections is none of its own.
         let claimant = Claimant { pool: PoolId::unique(), is_destitute: false };
         let mut ticket = match self.endpoint.slots.take(&upstream.bounds, claimant) {
-            Taken::Slot(slot) => return Ok(slot),
-            Taken::Queued(ticket) => ticket,
-            Taken::Full => return Err(UpstreamError::Busy),
+            SlotOutcome::Slot(slot) => return Ok(slot),
+            SlotOutcome::Queued(ticket) => ticket,
+            SlotOutcome::Full => return Err(UpstreamError::Busy),
         };
         let deadline = self.ticker.deadline();
         deadline.set(ticket.patience(&upstream.bounds));
@@ -157,9 +157,9 @@ impl Pool {
 
     async fn claim(self: &Rc<Self>, upstream: &Upstream) -> Result<Acquired, UpstreamError> {
         match self.endpoint.slots.take(&upstream.bounds, self.claimant()) {
-            Taken::Slot(slot) => Ok(Acquired::New(slot)),
-            Taken::Queued(ticket) => Box::pin(self.wait(Some(ticket), upstream)).await,
-            Taken::Full => Err(UpstreamError::Busy),
+            SlotOutcome::Slot(slot) => Ok(Acquired::New(slot)),
+            SlotOutcome::Queued(ticket) => Box::pin(self.wait(Some(ticket), upstream)).await,
+            SlotOutcome::Full => Err(UpstreamError::Busy),
         }
     }
 
@@ -175,7 +175,7 @@ impl Pool {
             Some(ticket) => ticket.patience(&upstream.bounds),
             None => upstream.connect_timeout,
         });
-        let place = self.line.join();
+        let place = self.wait_queue.join();
         poll_fn(|context| {
             if place.is_first()
                 && let Some(carrier) = self.free()
@@ -185,12 +185,12 @@ impl Pool {
             if ticket.is_none() && self.dialing.get() == 0 {
                 // It has come to nothing, or has no room left.
                 match self.endpoint.slots.take(&upstream.bounds, self.claimant()) {
-                    Taken::Slot(slot) => return Poll::Ready(Ok(Acquired::New(slot))),
-                    Taken::Queued(queued) => {
+                    SlotOutcome::Slot(slot) => return Poll::Ready(Ok(Acquired::New(slot))),
+                    SlotOutcome::Queued(queued) => {
                         deadline.set(queued.patience(&upstream.bounds));
                         ticket = Some(queued);
                     }
-                    Taken::Full => return Poll::Ready(Err(UpstreamError::Busy)),
+                    SlotOutcome::Full => return Poll::Ready(Err(UpstreamError::Busy)),
                 }
             }
             if let Some(ticket) = &mut ticket
@@ -289,14 +289,14 @@ impl Pool {
         if !is_unwanted && idle.len() < MAX_IDLE {
             idle.push(Idle { connection, until: self.ticker.now().saturating_add(ticks) });
             drop(idle);
-            self.line.wake_first();
+            self.wait_queue.wake_first();
         }
     }
 
     /// A stream of a connection in HTTP/2 has ended.
     pub(super) fn stream_ended(&self) {
         self.forget_over();
-        self.line.wake_first();
+        self.wait_queue.wake_first();
     }
 
     /// Lets go of connections in HTTP/2 that take no more requests. Each closes with its last stream.
@@ -339,7 +339,7 @@ impl Pool {
     /// Closes unused connections for as long as somebody waits whom that may help.
     fn give_up(&self) {
         let slots = &self.endpoint.slots;
-        while slots.is_wanted() && self.line.is_empty() {
+        while slots.is_wanted() && self.wait_queue.is_empty() {
             let Some(coldest) = self.take_coldest() else { break };
             drop(coldest);
         }
@@ -348,7 +348,8 @@ impl Pool {
             return;
         }
         let mut all = shared.iter();
-        if let Some(unused) = all.find(|shared| self.line.is_empty() && shared.streams() == 0) {
+        if let Some(unused) = all.find(|shared| self.wait_queue.is_empty() && shared.streams() == 0)
+        {
             unused.retire();
         }
         drop(shared);
@@ -377,7 +378,7 @@ impl Dialing<'_> {
 impl Drop for Dialing<'_> {
     fn drop(&mut self) {
         self.0.dialing.set(self.0.dialing.get().saturating_sub(1));
-        self.0.line.wake_first();
+        self.0.wait_queue.wake_first();
     }
 }
 

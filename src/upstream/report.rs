@@ -1,15 +1,15 @@
-//! How the servers of upstreams are, for people and for Prometheus.
+//! The state of upstream servers, for operators and for Prometheus.
 
 use std::{net::SocketAddr, time::Instant};
 
-use super::{Endpoint, ejection::Standing};
+use super::{Endpoint, ejection::Eligibility};
 
 /// An upstream of a policy.
 #[derive(Clone, Debug)]
 pub struct UpstreamReport {
     /// The policy's name.
     pub policy: Box<str>,
-    /// The upstream's, in the policy.
+    /// The upstream's name in the policy.
     pub upstream: Box<str>,
     /// In the order of the policy.
     pub servers: Vec<ServerReport>,
@@ -20,11 +20,11 @@ pub struct UpstreamReport {
 pub struct ServerReport {
     /// Its name or address, with its port.
     pub server: String,
-    /// Requests that it ever got.
+    /// Requests sent to it since the start.
     pub requests: u64,
-    /// Those of them that it has failed.
+    /// Requests of these that failed.
     pub failures: u64,
-    /// What its name stands for now.
+    /// The addresses that its name resolves to now.
     pub endpoints: Vec<EndpointReport>,
 }
 
@@ -35,7 +35,7 @@ pub struct EndpointReport {
     pub address: SocketAddr,
     /// Whether it gets requests.
     pub state: EndpointState,
-    /// Requests that it has now.
+    /// Requests in flight.
     pub in_flight: usize,
 }
 
@@ -44,9 +44,9 @@ pub struct EndpointReport {
 pub enum EndpointState {
     /// It does.
     Serving,
-    /// It does not: it says that it is not well, or nothing.
+    /// It does not: its health probes fail.
     Unhealthy,
-    /// It does not: it has failed too many.
+    /// It does not: too many requests failed.
     Ejected,
 }
 
@@ -55,7 +55,7 @@ impl EndpointState {
     pub const ALL: [EndpointState; 3] =
         [EndpointState::Serving, EndpointState::Unhealthy, EndpointState::Ejected];
 
-    /// The word for it.
+    /// The state's name in JSON and in metrics.
     pub fn name(self) -> &'static str {
         match self {
             EndpointState::Serving => "serving",
@@ -67,10 +67,10 @@ impl EndpointState {
 
 impl EndpointReport {
     pub(super) fn of(endpoint: &Endpoint, now: Instant) -> EndpointReport {
-        let state = match endpoint.record.standing(now) {
+        let state = match endpoint.record.eligibility(now) {
             _ if !endpoint.health.is_good() => EndpointState::Unhealthy,
-            Standing::In => EndpointState::Serving,
-            Standing::Out | Standing::Due => EndpointState::Ejected,
+            Eligibility::Eligible => EndpointState::Serving,
+            Eligibility::Ejected | Eligibility::DueForTrial => EndpointState::Ejected,
         };
         EndpointReport { address: endpoint.address, state, in_flight: endpoint.in_flight() }
     }

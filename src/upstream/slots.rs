@@ -81,7 +81,7 @@ pub(super) struct PoolId(u64);
 
 /// What came of asking for a slot.
 #[derive(Debug)]
-pub(super) enum Taken {
+pub(super) enum SlotOutcome {
     /// There was one.
     Slot(Slot),
     /// There will be one.
@@ -109,18 +109,18 @@ impl PoolId {
 
 impl Slots {
     /// A slot, or a place in the queue for one.
-    pub(super) fn take(self: &Arc<Self>, bounds: &Bounds, claimant: Claimant) -> Taken {
+    pub(super) fn take(self: &Arc<Self>, bounds: &Bounds, claimant: Claimant) -> SlotOutcome {
         self.bound(bounds);
         let mut state = self.lock();
         if state.taken < state.max || claimant.is_destitute {
             state.taken += 1;
-            return Taken::Slot(Slot(Arc::clone(self)));
+            return SlotOutcome::Slot(Slot(Arc::clone(self)));
         }
         // Where the queue has no place, another worker may still have a connection that it does not
         // use, and hears only of who waits.
         let is_knocking = state.queue.len() >= bounds.queue;
         if state.queue.len() >= bounds.queue.saturating_add(MAX_KNOCKING) {
-            return Taken::Full;
+            return SlotOutcome::Full;
         }
         state.tickets += 1;
         let (ticket, (sender, receiver)) = (state.tickets, oneshot::channel());
@@ -128,7 +128,12 @@ impl Slots {
         self.waiting.store(state.queue.len(), Ordering::Release);
         drop(state);
         self.wanted.notify_waiters();
-        Taken::Queued(Ticket { slots: Arc::clone(self), number: ticket, receiver, is_knocking })
+        SlotOutcome::Queued(Ticket {
+            slots: Arc::clone(self),
+            number: ticket,
+            receiver,
+            is_knocking,
+        })
     }
 
     /// There may be so many from now on. If that is more than before, who waits comes before whoever
@@ -251,14 +256,14 @@ mod tests {
 
     fn take(slots: &Arc<Slots>, bounds: &Bounds) -> Slot {
         match slots.take(bounds, claimant()) {
-            Taken::Slot(slot) => slot,
+            SlotOutcome::Slot(slot) => slot,
             other => panic!("no slot but {other:?}"),
         }
     }
 
     fn queue(slots: &Arc<Slots>, bounds: &Bounds, claimant: Claimant) -> Ticket {
         match slots.take(bounds, claimant) {
-            Taken::Queued(ticket) => ticket,
+            SlotOutcome::Queued(ticket) => ticket,
             other => panic!("not queued but {other:?}"),
         }
     }
@@ -279,7 +284,7 @@ mod tests {
         let beyond: Vec<Ticket> =
             (0..MAX_KNOCKING).map(|_| queue(&slots, &bounds, claimant())).collect();
         assert!(beyond.iter().all(|ticket| ticket.patience(&bounds) < bounds.queue_timeout));
-        assert!(matches!(slots.take(&bounds, claimant()), Taken::Full));
+        assert!(matches!(slots.take(&bounds, claimant()), SlotOutcome::Full));
         drop(beyond);
         drop(slot);
         let slot = slot_of(&mut first).unwrap();
@@ -338,7 +343,7 @@ mod tests {
         let (slots, bounds) = (Arc::default(), bounds(1, 1));
         let first = take(&slots, &bounds);
         let destitute = Claimant { is_destitute: true, ..claimant() };
-        let Taken::Slot(second) = slots.take(&bounds, destitute) else { panic!("no slot") };
+        let SlotOutcome::Slot(second) = slots.take(&bounds, destitute) else { panic!("no slot") };
         // The bound holds again once one is closed.
         let mut ticket = queue(&slots, &bounds, claimant());
         drop(second);
@@ -374,7 +379,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..2_000 {
                         let taken = slots.take(&bounds, claimant());
-                        if let Taken::Slot(slot) = taken {
+                        if let SlotOutcome::Slot(slot) = taken {
                             most.fetch_max(
                                 now.fetch_add(1, Ordering::SeqCst) + 1,
                                 Ordering::SeqCst,

@@ -16,7 +16,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::{
     frames::Frames,
-    heads::{Heads, MAX_INTERIM, Reading},
+    heads::{HeadProgress, Heads, MAX_INTERIM},
     slots::Slot,
 };
 
@@ -33,7 +33,7 @@ pub enum Stream {
 ///
 /// Whether anything of a response has come is what a repetition depends on, and hyper does not tell
 /// it of interim responses.
-pub(super) struct Counted {
+pub(super) struct MeteredStream {
     stream: Take<Stream>,
     traffic: Rc<Traffic>,
     /// Free again when the socket is closed, however that comes.
@@ -68,26 +68,30 @@ const MAX_INTERIM_BYTES: u64 = 128 * 1024;
 /// What is read at once. What a client does not read stays here, and what it lies in with it.
 const READ_BYTES: u64 = 16 * 1024;
 
-impl Counted {
-    pub(super) fn new(stream: Stream, slot: Slot) -> (Counted, Rc<Traffic>) {
-        Counted::with(stream, slot, Traffic::default())
+impl MeteredStream {
+    pub(super) fn new(stream: Stream, slot: Slot) -> (MeteredStream, Rc<Traffic>) {
+        MeteredStream::with(stream, slot, Traffic::default())
     }
 
     /// One that speaks HTTP/2 and can be cut.
-    pub(super) fn severable(stream: Stream, slot: Slot) -> (Counted, Rc<Traffic>) {
+    pub(super) fn severable(stream: Stream, slot: Slot) -> (MeteredStream, Rc<Traffic>) {
         let severable =
             Severable { reader: RefCell::default(), frames: RefCell::new(Frames::new()) };
-        Counted::with(stream, slot, Traffic { severable: Some(severable), ..Traffic::default() })
+        MeteredStream::with(
+            stream,
+            slot,
+            Traffic { severable: Some(severable), ..Traffic::default() },
+        )
     }
 
-    fn with(stream: Stream, slot: Slot, traffic: Traffic) -> (Counted, Rc<Traffic>) {
+    fn with(stream: Stream, slot: Slot, traffic: Traffic) -> (MeteredStream, Rc<Traffic>) {
         let traffic = Rc::new(traffic);
         let stream = stream.take(READ_BYTES);
-        (Counted { stream, traffic: Rc::clone(&traffic), _slot: slot }, traffic)
+        (MeteredStream { stream, traffic: Rc::clone(&traffic), _slot: slot }, traffic)
     }
 }
 
-impl Drop for Counted {
+impl Drop for MeteredStream {
     fn drop(&mut self) {
         self.traffic.is_closed.set(true);
         self.traffic.wake();
@@ -160,10 +164,10 @@ impl Traffic {
 
     fn follow_heads(&self, bytes: &[u8], mut heads: Heads) {
         let is_over = match heads.read(bytes) {
-            Reading::On => false,
+            HeadProgress::Incomplete => false,
             // A storm is still one where the response comes with the last of it.
-            Reading::Done => heads.interim() <= MAX_INTERIM,
-            Reading::BareLineFeed => {
+            HeadProgress::Done => heads.interim() <= MAX_INTERIM,
+            HeadProgress::BareLineFeed => {
                 self.has_bare_line_feed.set(true);
                 true
             }
@@ -193,7 +197,7 @@ impl Traffic {
     }
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for MeteredStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -220,7 +224,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for MeteredStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

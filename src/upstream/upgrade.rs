@@ -22,15 +22,15 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    Loaded, OwnConnection, Sender, UpstreamBodyError, UpstreamError, Upstreams,
+    Destination, Loaded, OwnConnection, Sender, UpstreamBodyError, UpstreamError, Upstreams,
     pool::http1::builder,
-    stream::Counted,
-    tell_health,
-    unsound::{is_unsound, without_content},
+    record_health,
+    response_check::{is_unsound, without_content},
+    stream::MeteredStream,
 };
 use crate::{deadline::Deadline, policy::Upstream};
 
-type Driver = http1::Connection<TokioIo<Counted>, Empty<Bytes>>;
+type Driver = http1::Connection<TokioIo<MeteredStream>, Empty<Bytes>>;
 
 /// What a server makes of a request to switch.
 pub enum Switch {
@@ -43,7 +43,7 @@ pub enum Switch {
 /// A connection that has left HTTP. What the server has sent since is read first.
 pub struct Switched {
     early: Bytes,
-    stream: Counted,
+    stream: MeteredStream,
     _loaded: Loaded,
 }
 
@@ -64,16 +64,17 @@ impl Upstreams {
     /// [`UpstreamError`].
     pub async fn switch(
         &self,
-        upstream: &Upstream,
+        destination: Destination<'_>,
         sender: Sender,
         head: Parts,
     ) -> Result<Switch, UpstreamError> {
-        let connection = self.connect(upstream, sender).await?;
+        let upstream = destination.upstream;
+        let connection = self.connect(destination, sender).await?;
         let endpoint = Arc::clone(&connection.endpoint);
         let answer = self.ask(connection, head, upstream).await;
         match &answer {
             Ok(Switch::Agreed(..)) => endpoint.succeed(),
-            Ok(Switch::Declined(response)) => tell_health(&endpoint, response.status(), upstream),
+            Ok(Switch::Declined(response)) => record_health(&endpoint, response.status(), upstream),
             Err(error) if error.is_servers_fault() => endpoint.fail(),
             Err(_) => {}
         }
@@ -88,7 +89,7 @@ impl Upstreams {
     ) -> Result<Switch, UpstreamError> {
         let asked = head.headers.get(header::UPGRADE).cloned();
         let OwnConnection { stream, slot, loaded, .. } = connection;
-        let (stream, traffic) = Counted::new(stream, slot);
+        let (stream, traffic) = MeteredStream::new(stream, slot);
         let (mut sender, driver) =
             builder().handshake(TokioIo::new(stream)).await.map_err(UpstreamError::Exchange)?;
         let mut driver = Box::new(driver);

@@ -114,6 +114,9 @@ fn forbid_null(schema: &mut Schema) {
     {
         let kind = kind.clone();
         schema.insert("type".to_owned(), kind);
+        if let Some(Json::Array(values)) = schema.get_mut("enum") {
+            values.retain(|value| !value.is_null());
+        }
     }
     if let Some(Json::Array(choices)) = schema.get("anyOf")
         && let [Json::Object(only), other] = choices.as_slice()

@@ -6,7 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::node::Value;
 
-/// Stands for a size in a JSON Schema; the field itself is a [`super::Node`].
+/// The shape of a size in a JSON Schema. The raw field is a [`super::Node`], since it may be a number
+/// or a text.
 pub struct Size;
 
 impl JsonSchema for Size {
@@ -18,7 +19,7 @@ impl JsonSchema for Size {
         json_schema!({
             "type": ["integer", "string"],
             "minimum": 0,
-            "pattern": "^[0-9][0-9_]* ?([KMG]iB|B)?$",
+            "pattern": r"^[0-9][0-9_]*\s*(B|KiB|MiB|GiB)?$",
         })
     }
 }
@@ -30,22 +31,40 @@ const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("B", 0)
 impl Size {
     /// The bytes that a value stands for; none if it is no size.
     pub fn parse(value: &Value) -> Option<u64> {
-        let text = match value {
-            Value::Integer(bytes) => return u64::try_from(*bytes).ok(),
-            Value::String(text) => text,
+        match value {
+            Value::Integer(bytes) => u64::try_from(*bytes).ok(),
+            Value::String(text) => parse(text),
+            _ => None,
+        }
+    }
+
+    /// The size that `5MB`, `5M` and `5m` probably stand for: the same number with a unit that is
+    /// known.
+    pub fn meant_by(text: &str) -> Option<String> {
+        let unit = text.find(|c: char| c.is_ascii_alphabetic())?;
+        let (number, unit) = text.split_at_checked(unit)?;
+        let unit = match unit.to_ascii_lowercase().as_str() {
+            "k" | "kb" | "kib" => "KiB",
+            "m" | "mb" | "mib" => "MiB",
+            "g" | "gb" | "gib" => "GiB",
             _ => return None,
         };
-        let (number, power) = UNITS
-            .iter()
-            .find_map(|(unit, power)| Some((text.strip_suffix(unit)?, *power)))
-            .unwrap_or((text, 0));
-        let number = number.strip_suffix(' ').unwrap_or(number);
-        if !number.starts_with(|first: char| first.is_ascii_digit()) {
-            return None;
-        }
-        let bytes: u64 = number.replace('_', "").parse().ok()?;
-        bytes.checked_mul(1 << power)
+        let meant = format!("{}{unit}", number.trim_end());
+        parse(&meant).map(|_| meant)
     }
+}
+
+fn parse(text: &str) -> Option<u64> {
+    let (number, power) = UNITS
+        .iter()
+        .find_map(|(unit, power)| Some((text.strip_suffix(unit)?, *power)))
+        .unwrap_or((text, 0));
+    let number = number.trim_end();
+    if !number.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
+    let bytes: u64 = number.replace('_', "").parse().ok()?;
+    bytes.checked_mul(1 << power)
 }
 
 #[cfg(test)]
@@ -59,10 +78,12 @@ mod tests {
             ("0", Some(0)),
             ("64KiB", Some(65_536)),
             ("64 KiB", Some(65_536)),
+            ("64  KiB", Some(65_536)),
             ("10MiB", Some(10 << 20)),
             ("3GiB", Some(3 << 30)),
             ("100_000", Some(100_000)),
             ("7B", Some(7)),
+            ("64 ", Some(64)),
             ("64KB", None),
             ("64kib", None),
             ("-1", None),
@@ -78,5 +99,19 @@ mod tests {
         assert_eq!(Size::parse(&Value::Integer(12)), Some(12));
         assert_eq!(Size::parse(&Value::Integer(-12)), None);
         assert_eq!(Size::parse(&Value::Bool(true)), None);
+    }
+
+    #[test]
+    fn other_units_are_taken_for_those_that_are_probably_meant() {
+        for (text, meant) in [
+            ("5MB", Some("5MiB")),
+            ("5 m", Some("5MiB")),
+            ("5kb", Some("5KiB")),
+            ("5x", None),
+            ("MB", None),
+            ("5", None),
+        ] {
+            assert_eq!(Size::meant_by(text).as_deref(), meant, "{text:?}");
+        }
     }
 }

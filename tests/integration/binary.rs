@@ -4,6 +4,7 @@ mod access_log;
 mod admin;
 mod certificates;
 mod check;
+mod commands;
 mod demo;
 mod descriptors;
 mod diff;
@@ -19,7 +20,6 @@ mod key_rotation;
 mod literal_secrets;
 mod moving;
 mod packaging;
-mod readme;
 mod rehearsals;
 mod reload;
 mod restart;
@@ -35,6 +35,7 @@ use std::{fs, net::SocketAddr, path::Path, process::Output};
 
 use tempfile::TempDir;
 
+pub(crate) use self::commands::PROGRAMS;
 use self::running::Running;
 use crate::support::{Client, Request, Response, SECRET, Upstream};
 

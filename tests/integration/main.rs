@@ -11,73 +11,76 @@
 /// Fakes, clients and tokens that all tests share.
 mod support;
 
+/// Which room of `src` imports which.
+mod floors;
+
 /// Which route a request takes, and that no spelling of it takes another.
 mod routing;
 
-/// Networks that routes name: whence they are taken, and whom they let in.
+/// Networks that routes name: which requests they match, and which clients they let in.
 mod networks;
 
-/// Who is calling, and what those hear who cannot be told.
+/// Who is calling, and the responses to requests without a valid identity.
 mod identity;
 
 /// How much passes, and when more does.
 mod limits;
 
-/// What a change of policies is said to do, and what it does.
+/// What `diff` reports about a change of policies, and what the change does.
 mod diff;
 
-/// What clients are told: limit headers, denials, errors.
+/// What clients get: limit headers, denials, errors.
 mod headers;
 
-/// What goes through, both ways, and what an upstream's failures become.
+/// What is forwarded in both directions, and the responses to an upstream's failures.
 mod forwarding;
 
-/// Servers: how they are spoken to, what they may have, and what their failures become.
+/// Upstream servers: protocols, bounds, and the responses to their failures.
 mod upstreams;
 
-/// What the access log says of all that.
+/// The lines of the access log.
 mod access_log;
 
-/// What a panic is told as, and that it is told once.
+/// How a panic is reported, and that it is reported once.
 mod panics;
 
-/// Switching to other protocols, and what comes after that.
+/// Switching to other protocols, and the tunnels after that.
 mod upgrades;
 
-/// gRPC calls, and how they are told that they are denied.
+/// gRPC calls, and the form of their denials.
 mod grpc;
 
-/// What pages of other origins may ask, and read.
+/// What pages of other origins may request and read.
 mod cors;
 
-/// What routes change about requests and responses, and what they do not take.
+/// What routes change about requests and responses, and what they refuse.
 mod rewriting;
 
 /// Requests whose length or form is ambiguous.
 mod framing;
 
-/// HTTP/2 as nobody should speak it.
+/// HTTP/2 that breaks the protocol or floods it.
 mod http2;
 
 /// Slow clients, floods, garbage: what the open internet sends.
 mod hardening;
 
-/// The conformance suite: whatever keeps the counters, the limiter behaves alike.
+/// The conformance suite: the limiter behaves alike on every store.
 mod stores;
 
-/// Counters in Redis: real servers, alone, sharded, in a cluster.
+/// Counters in Redis: real servers, single, sharded, in a cluster.
 mod redis;
 
-/// What happens when Redis is not there, and when it is back.
+/// What happens while Redis is away, and when it is back.
 mod outages;
 
-/// Denials that are remembered here, so that Redis need not be asked.
+/// Denials that the process remembers, so that it need not ask Redis.
 mod relief;
 
 /// Moving callers from one store to another.
 mod moving;
 
-/// Clients that speak TLS: names, versions, sessions, certificates of theirs and ours.
+/// Clients that use TLS: names, versions, sessions, client and server certificates.
 mod tls;
 
 /// Listeners behind a balancer that writes PROXY headers.
@@ -92,11 +95,14 @@ mod shutdown;
 /// The program as its users start it: real files, real signals, exit codes.
 mod binary;
 
-/// What is asked of issuers: their keys, and what opaque tokens are.
+/// Requests to issuers: fetching keys, and introspection of opaque tokens.
 mod fetching;
 
 /// Policy files, good and bad.
 mod policies;
 
-/// Policies that are shipped as examples, and the page that explains one.
+/// Policies that are shipped as examples.
 mod examples;
+
+/// README and docs/: their tables, examples and links.
+mod docs;

@@ -342,7 +342,7 @@ fn what_is_owed_to_a_store_that_is_away_holds_up_no_other() {
     next.kill();
     let response = proxy.get_as("alice");
     response.assert_status(200).assert_field("x-tollgate-store", "local");
-    assert_eq!(proxy.stores().owed(), 1);
+    assert_eq!(proxy.stores().pending(), 1);
     move_callers(&proxy, 0);
     assert_eq!(used(&proxy, "alice"), 1, "the store that she was moved from decides again");
 }

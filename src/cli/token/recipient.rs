@@ -103,7 +103,7 @@ impl Recipient {
     /// Whether the policy takes this token, as far as that is known here.
     pub(super) fn check(&self, token: &str, now: Timestamp) -> anyhow::Result<()> {
         let Some(issuer) = self.known() else { return Ok(()) };
-        match issuer.judge(token, now) {
+        match issuer.check_token(token, now) {
             None | Some(Ok(())) => Ok(()),
             Some(Err(error)) => {
                 bail!("the policy's issuer `{}` would refuse this token: {error}", issuer.name)

@@ -7,13 +7,14 @@ use serde_json::Value;
 
 use super::Findings;
 use crate::{
-    gate::{charges::Charges, rehearsal::Fate, respond::Reply},
+    gate::{charge_context::ChargeContext, rehearsal::Fate, respond::Reply},
     identity::{
-        Auth, Caller, CallerKey, Credential, CredentialKind, Identity, IdentityRules, KnownToken,
-        Place, Scheme, TierSource, TokenSources, texts,
+        Auth, Caller, CallerKey, Credential, CredentialKind, CredentialSource, Identity,
+        IdentityRules, KnownToken, Scheme, TierSource, TokenSources, texts,
     },
     policy::{KeyPart, Policy, Route, words},
     response::Rejection,
+    yaml::Keyword,
 };
 
 /// Who sends a request, and how that was found out.
@@ -38,8 +39,11 @@ pub struct FoundCaller {
 }
 
 /// None: the request did not come so far.
-pub(super) fn found(charges: &Charges<'_, '_>, findings: &Findings<'_, '_>) -> Option<FoundCaller> {
-    let Charges { policy, route, .. } = charges;
+pub(super) fn found(
+    charges: &ChargeContext<'_, '_>,
+    findings: &Findings<'_, '_>,
+) -> Option<FoundCaller> {
+    let ChargeContext { policy, route, .. } = charges;
     let rules = &policy.identity;
     let refused = match &findings.course.fate {
         Fate::Answered(Reply::Refused(Rejection::Identity(error))) => Some(error),
@@ -72,12 +76,12 @@ fn rule_of<'p>(identity: &Identity<'_>, rules: &'p IdentityRules) -> Option<&'p 
     rules.callers.iter().find(|rule| *rule.name == *kind)
 }
 
-fn credential(charges: &Charges<'_, '_>) -> Option<String> {
-    let Charges { policy, route, client, script, .. } = charges;
+fn credential(charges: &ChargeContext<'_, '_>) -> Option<String> {
+    let ChargeContext { policy, route, client, dry_run, .. } = charges;
     if route.is_some_and(|route| route.auth == Auth::None) {
         return Some("not looked at: the route says `auth: none`".into());
     }
-    if script.is_some_and(|script| script.token.is_some()) {
+    if dry_run.is_some_and(|dry_run| dry_run.token.is_some()) {
         return Some("given as claims, which count as verified".into());
     }
     let sources = &policy.identity.sources;
@@ -90,8 +94,8 @@ fn credential(charges: &Charges<'_, '_>) -> Option<String> {
 
 fn place(found: &Credential<'_>, sources: &TokenSources) -> String {
     let named = |what: &str, name: Option<&str>| format!("{what} {}", name.unwrap_or_default());
-    match found.place {
-        Place::Authorization(scheme) => {
+    match found.source {
+        CredentialSource::Authorization(scheme) => {
             let what = match (found.kind, scheme) {
                 (CredentialKind::Token, Scheme::Bearer) => "a bearer token",
                 (CredentialKind::Token, Scheme::Token) => "a token by scheme token",
@@ -102,10 +106,12 @@ fn place(found: &Credential<'_>, sources: &TokenSources) -> String {
             };
             format!("{what} in header authorization")
         }
-        Place::Header => named("a token in header", sources.header.as_ref().map(|it| it.as_str())),
-        Place::Cookie => named("a token in cookie", sources.cookie.as_deref()),
-        Place::Query => named("a token in query parameter", sources.query.as_deref()),
-        Place::KeyHeader => {
+        CredentialSource::Header => {
+            named("a token in header", sources.header.as_ref().map(|it| it.as_str()))
+        }
+        CredentialSource::Cookie => named("a token in cookie", sources.cookie.as_deref()),
+        CredentialSource::Query => named("a token in query parameter", sources.query.as_deref()),
+        CredentialSource::KeyHeader => {
             named("an API key in header", sources.api_key.as_ref().map(|it| it.as_str()))
         }
     }
@@ -113,7 +119,7 @@ fn place(found: &Credential<'_>, sources: &TokenSources) -> String {
 
 /// Of what is in `Authorization` and no credential.
 fn unread(scheme: Option<&str>, sources: &TokenSources) -> String {
-    let listed = words::list(sources.all_schemes().map(|scheme| scheme.word().to_owned()));
+    let listed = words::list(sources.all_schemes().map(|scheme| scheme.keyword().to_owned()));
     match scheme {
         Some(name) => format!("none: authorization is of scheme {name}, the policy lists {listed}"),
         None => {
@@ -167,7 +173,7 @@ fn source(key: &CallerKey, name: &str) -> String {
 /// What the policy reads from a credential to tell who its sender is and what that may do.
 fn claims(known: &KnownToken, policy: &Policy, route: Option<&Route>) -> BTreeMap<String, Value> {
     let rules = &policy.identity;
-    let is_key = known.token.issuer == rules.api_keys_at();
+    let is_key = known.token.issuer == rules.api_keys_position();
     let mut names: Vec<(String, &str)> = Vec::new();
     for rule in &rules.callers {
         match &rule.key {

@@ -5,14 +5,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     gate::{
-        charges::{Asked, AskedLimit, Charges, Role},
-        judge::Passage,
-        keys::Keys,
-        tally::Item,
+        charge_context::ChargeContext,
+        charge_plan::{ChargePlan, ChargeRole, PlannedLimit},
+        keys::KeyBuilder,
+        request_state::RequestState,
+        tally::DecidedCharge,
         unfit_claims::unfit_claim,
     },
     identity::Identity,
-    limit::{Charge, DecidedBy, Quota, WhenFull},
+    limit::{Charge, DecidedBy, WhenFull},
     policy::{KeyPart, Limit, OnMissing, Per, words},
 };
 
@@ -64,7 +65,10 @@ pub struct FoundStanding {
 }
 
 /// All limits of the route, or of the policy where the request is about the limits themselves.
-pub(super) fn found(charges: &Charges<'_, '_>, passage: &Passage<'_>) -> Vec<FoundLimit> {
+pub(super) fn found(
+    charges: &ChargeContext<'_, '_>,
+    passage: &RequestState<'_>,
+) -> Vec<FoundLimit> {
     let identifier = charges.identifier;
     // Whoever could not be identified is charged by its address, and only where a limit counts so.
     let nobody;
@@ -83,22 +87,22 @@ pub(super) fn found(charges: &Charges<'_, '_>, passage: &Passage<'_>) -> Vec<Fou
             .map(|limit| FoundLimit::not_applied(limit, "the caller is exempt"))
             .collect();
     }
-    let mut asked = Asked::default();
+    let mut asked = ChargePlan::default();
     let limits = charges.limits(identity).filter(|limit| !is_nobody || limit.is_by_address());
     limits.map(|limit| found_limit(limit, (charges, identity), passage, &mut asked)).collect()
 }
 
 fn found_limit<'p>(
     limit: &'p Limit,
-    (charges, identity): (&Charges<'_, 'p>, &Identity<'_>),
-    passage: &Passage<'_>,
-    asked: &mut Asked<'p>,
+    (charges, identity): (&ChargeContext<'_, 'p>, &Identity<'_>),
+    passage: &RequestState<'_>,
+    asked: &mut ChargePlan<'p>,
 ) -> FoundLimit {
     let before = asked.limits.len();
-    let is_asked = charges.ask(limit, identity, asked);
+    let is_asked = charges.add_limit(limit, identity, asked);
     let own = || {
         let own = asked.limits.iter().zip(&asked.charges).skip(before);
-        own.filter(|(asked, _)| asked.role != Role::Refund)
+        own.filter(|(asked, _)| asked.role != ChargeRole::Refund)
     };
     let keys = |part: &KeyPart| key_in_words(part, limit, (charges, identity));
     let (per, lacking): (Vec<_>, Vec<_>) =
@@ -142,22 +146,26 @@ impl FoundLimit {
     }
 }
 
-fn role_in_words(role: Role) -> &'static str {
+fn role_in_words(role: ChargeRole) -> &'static str {
     match role {
-        Role::Primary => "primary",
-        Role::Secondary => "secondary",
-        Role::Shadow | Role::Candidate | Role::Refund => "shadow",
+        ChargeRole::Primary => "primary",
+        ChargeRole::Secondary => "secondary",
+        ChargeRole::Shadow | ChargeRole::Candidate | ChargeRole::Refund => "shadow",
     }
 }
 
-fn window(asked: &AskedLimit<'_>, charge: &Charge<'_>, passage: &Passage<'_>) -> FoundWindow {
-    let mut items = passage.tally.iter().flat_map(|tally| tally.items());
-    let item: Option<Item<'_, '_>> = items.find(|item| item.charge.key == charge.key);
+fn window(
+    asked: &PlannedLimit<'_>,
+    charge: &Charge<'_>,
+    passage: &RequestState<'_>,
+) -> FoundWindow {
+    let mut items = passage.tally.iter().flat_map(|tally| tally.charges());
+    let item: Option<DecidedCharge<'_, '_>> = items.find(|item| item.charge.key == charge.key);
     let known = item.filter(|item| item.outcome.decided_by != DecidedBy::Nobody);
     FoundWindow {
         name: asked.allowance.name.to_string(),
         rate: words::quota(charge.quota),
-        is_candidate: asked.role == Role::Candidate,
+        is_candidate: asked.role == ChargeRole::Candidate,
         fits: known.is_none_or(|item| item.outcome.fits()),
         standing: known.map(|item| {
             let standing = item.standing();
@@ -173,8 +181,8 @@ fn window(asked: &AskedLimit<'_>, charge: &Charge<'_>, passage: &Passage<'_>) ->
 
 fn notes(
     limit: &Limit,
-    asked: &AskedLimit<'_>,
-    (charges, identity): (&Charges<'_, '_>, &Identity<'_>),
+    asked: &PlannedLimit<'_>,
+    (charges, identity): (&ChargeContext<'_, '_>, &Identity<'_>),
 ) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(own) = charges.override_of(limit, identity) {
@@ -182,7 +190,7 @@ fn notes(
         notes.push(format!("an override of {own}{until}: {}", own.why));
     }
     if let Some(name) = &asked.cost.from_response_header
-        && !matches!(asked.allowance.quota, Quota::Concurrency(_))
+        && !asked.allowance.quota.holds_leases()
     {
         let abandoned = match asked.cost.abandoned {
             Some(units) => units.to_string(),
@@ -209,7 +217,7 @@ fn notes(
             "without room for its counter in the process, the request is refused, also while redis is away".into(),
         ),
     }
-    if asked.role == Role::Shadow {
+    if asked.role == ChargeRole::Shadow {
         notes.push("it denies nobody here".into());
     }
     notes
@@ -219,11 +227,11 @@ fn notes(
 fn key_in_words(
     part: &KeyPart,
     limit: &Limit,
-    (charges, identity): (&Charges<'_, '_>, &Identity<'_>),
+    (charges, identity): (&ChargeContext<'_, '_>, &Identity<'_>),
 ) -> Result<String, String> {
     let name = words::key_part(part);
     let per = Per { parts: vec![part.clone()], ..limit.per.clone() };
-    if (Keys { charges, per: &per, identity }).hash().is_none() {
+    if (KeyBuilder { context: charges, per: &per, identity }).hash().is_none() {
         let form = match part {
             KeyPart::Claim(claim) => unfit_claim(identity, claim),
             _ => None,
@@ -261,7 +269,7 @@ fn key_in_words(
 }
 
 /// The addresses that are counted as one with the client's.
-fn network(charges: &Charges<'_, '_>, per: &Per) -> String {
+fn network(charges: &ChargeContext<'_, '_>, per: &Per) -> String {
     let address = charges.client.address;
     let length = if address.is_ipv4() { per.ipv4_prefix } else { per.ipv6_prefix };
     let network = IpNet::new(address, length).map(|network| network.trunc());

@@ -1,75 +1,75 @@
-//! Puts right what was charged, now that the response is known.
+//! Corrects what was charged, once the response's head is known.
 
 use std::rc::Rc;
 
 use http::{HeaderMap, HeaderName, StatusCode};
 
-use super::{Item, Role, Tally};
+use super::{ChargeRole, DecidedCharge, Tally};
 use crate::{
     clock::Timestamp,
     gate::{
         Shared,
-        abandoned::{Due, Dues, units_without_head},
-        dearest::source,
+        abandoned::{AwaitedCost, AwaitedCosts, units_without_head},
+        recent_costs::CostSource,
     },
-    limit::{Charge, Quota, Receipt},
+    limit::{Charge, Receipt},
     store::{Adjustment, Store},
 };
 
-/// What a response says about the costs of its request.
+/// What decides about the costs of a request once there is a response.
 #[derive(Clone, Copy)]
-pub(in crate::gate) struct Answer<'r> {
+pub(in crate::gate) struct ResponseFacts<'r> {
     pub(in crate::gate) status: StatusCode,
     pub(in crate::gate) headers: &'r HeaderMap,
     /// The name of the request's route.
     pub(in crate::gate) route: &'r str,
-    /// The request's sender showed a good token.
+    /// The request had a good token.
     pub(in crate::gate) is_authenticated: bool,
-    /// The request asked whether what its client has is still current.
+    /// The client asked if what it has is still current.
     pub(in crate::gate) is_revalidation: bool,
-    /// The request's sender has broken it off, and this is no answer of the upstream.
+    /// The client has broken off its request, and this is no response of the upstream.
     pub(in crate::gate) is_broken_off: bool,
 }
 
 impl Tally<'_> {
-    /// Puts right what was charged, now that the response is known; before its head leaves, so that
-    /// it tells the numbers after that. True if there was something to put right.
+    /// Corrects what was charged, before the response's head leaves, so that its limit headers have
+    /// the numbers after that. Returns whether anything was corrected.
     ///
-    /// Every charge is put right once, in one direction: a receipt is used up by it. From then on the
-    /// charge says what it has come to, which the log tells.
+    /// Every charge is corrected once, in one direction, which uses up its receipt. From then on the
+    /// charge has the cost that it came to, which goes into the log.
     pub(in crate::gate) fn settle(
         &mut self,
         store: &Rc<Store>,
-        response: Answer<'_>,
+        response: ResponseFacts<'_>,
         shared: &Shared,
     ) -> bool {
         let mut is_corrected = false;
         if !self.is_open {
             return is_corrected;
         }
-        let asked = self.asked.limits.iter().zip(&mut self.asked.charges);
-        let mut items = asked.zip(&mut self.outcomes).peekable();
-        while let Some(((asked, charge), outcome)) = items.next() {
-            let bound = items.next_if(|((asked, _), _)| asked.role == Role::Refund);
-            let item = Item { asked, charge, outcome };
-            let is_due = item.is_refund_due(response);
+        let planned = self.plan.limits.iter().zip(&mut self.plan.charges);
+        let mut all = planned.zip(&mut self.outcomes).peekable();
+        while let Some(((planned, charge), outcome)) = all.next() {
+            let bound = all.next_if(|((planned, _), _)| planned.role == ChargeRole::Refund);
+            let own = DecidedCharge { planned, charge, outcome };
+            let is_due = own.is_refund_due(response);
             let has_room = bound.as_ref().is_none_or(|(_, bound)| bound.receipt.is_some());
             match (is_due && charge.takes(), has_room) {
                 (true, true) => shared.refunds.count_given(),
                 (true, false) => shared.refunds.count_withheld(),
                 (false, _) => {}
             }
-            let told = item.told_cost(response, shared);
-            let correction = item.correction(response, is_due && has_room, told);
+            let final_cost = own.final_cost(response, shared);
+            let correction = own.correction(response, is_due && has_room, final_cost);
             if let Some(((_, of_refunds), bound)) = bound
                 && let Some(receipt) = bound.receipt.take().filter(|_| !is_due)
             {
                 let unused = Adjustment::GiveBack(receipt);
-                store.settle((&*of_refunds, &*bound), unused, shared.clock.now());
+                store.settle(of_refunds, bound, unused, shared.clock.now());
             }
             let Some((adjustment, cost)) = correction else { continue };
             let settling = Charge { cost, ..*charge };
-            let settled = store.settle((&settling, outcome), adjustment, shared.clock.now());
+            let settled = store.settle(&settling, outcome, adjustment, shared.clock.now());
             charge.cost = match adjustment {
                 Adjustment::GiveBack(_) => charge.cost.saturating_sub(cost),
                 Adjustment::Take | Adjustment::Renew(_) => charge.cost.saturating_add(cost),
@@ -80,111 +80,105 @@ impl Tally<'_> {
         }
         is_corrected
     }
-}
 
-impl Tally<'_> {
-    /// Whether only the response tells what something of this costs.
+    /// Whether only the response names what some of this costs.
     pub(in crate::gate) fn awaits_cost(&self) -> bool {
-        self.is_open && self.items().any(|item| item.told_by().is_some())
+        self.is_open && self.charges().any(|own| own.cost_header().is_some())
     }
 
-    /// The charges whose cost the response's head would tell, on the route of this name.
-    pub(in crate::gate) fn dues(&self, route: &str, shared: &Shared) -> Dues {
+    /// The charges whose cost the response's head is to name, on the route of this name.
+    pub(in crate::gate) fn awaited_costs(&self, route: &str, shared: &Shared) -> AwaitedCosts {
         if !self.is_open {
-            return Dues::new();
+            return AwaitedCosts::new();
         }
         let now = shared.clock.now();
-        let due = |item: Item<'_, '_>| {
-            let header = item.told_by()?.clone();
-            Some(Due {
-                charge: item.charge.into(),
-                outcome: *item.outcome,
+        let awaited = |own: DecidedCharge<'_, '_>| {
+            let header = own.cost_header()?.clone();
+            Some(AwaitedCost {
+                charge: own.charge.into(),
+                outcome: *own.outcome,
                 header,
-                source: source(item.asked.allowance.id, route),
-                abandoned: item.cost_without_head(route, shared, now),
+                source: CostSource::new(own.planned.allowance.id, route),
+                units_without_head: own.cost_without_head(route, shared, now),
             })
         };
-        self.items().filter_map(due).collect()
+        self.charges().filter_map(awaited).collect()
     }
 
-    /// Gives everything back, of a request that need not have been charged.
+    /// Gives everything back, of a request that was charged without need.
     pub(in crate::gate) fn give_back(self, store: &Rc<Store>, now: Timestamp) {
-        for (charge, outcome) in self.asked.charges.iter().zip(&self.outcomes) {
+        for (charge, outcome) in self.plan.charges.iter().zip(&self.outcomes) {
             if let Some(receipt) = outcome.receipt {
-                store.settle((charge, outcome), Adjustment::GiveBack(receipt), now);
+                store.settle(charge, outcome, Adjustment::GiveBack(receipt), now);
             }
         }
     }
 }
 
-impl Item<'_, '_> {
-    /// Whether the request has what it was charged; else it is only observed, and did not fit.
+impl DecidedCharge<'_, '_> {
+    /// Whether the charge was taken; else its limit is only observed, and it did not fit.
     fn is_taken(&self) -> bool {
         self.outcome.receipt.is_some() || !self.charge.takes()
     }
 
-    /// The response field that tells what this costs in the end, if it is taken and one does.
-    fn told_by(&self) -> Option<&HeaderName> {
-        let is_lease = matches!(self.charge.quota, Quota::Concurrency(_));
-        let header = self.asked.cost.from_response_header.as_ref();
+    /// The response field that names the final cost, if the charge was taken and one does.
+    fn cost_header(&self) -> Option<&HeaderName> {
+        let is_lease = self.charge.quota.holds_leases();
+        let header = self.planned.cost.from_response_header.as_ref();
         header.filter(|_| self.is_taken() && !is_lease)
     }
 
-    /// What the response says that this has cost, which is remembered; or what it costs because the
-    /// client did not wait for one. None: it says nothing.
-    fn told_cost(&self, answer: Answer<'_>, shared: &Shared) -> Option<u32> {
-        let header = self.told_by()?;
+    /// The cost that the response names, which is remembered; or the cost of a request that the client
+    /// has broken off. None: the response names none.
+    fn final_cost(&self, response: ResponseFacts<'_>, shared: &Shared) -> Option<u32> {
+        let header = self.cost_header()?;
         let now = shared.clock.now();
-        if answer.is_broken_off {
-            return Some(self.cost_without_head(answer.route, shared, now));
+        if response.is_broken_off {
+            return Some(self.cost_without_head(response.route, shared, now));
         }
-        let cost = cost_in(answer.headers, header)?;
-        shared.dearest.note(source(self.asked.allowance.id, answer.route), cost, now);
+        let cost = cost_in(response.headers, header)?;
+        let source = CostSource::new(self.planned.allowance.id, response.route);
+        shared.recent_costs.note(source, cost, now);
         Some(cost)
     }
 
-    /// What it costs if its response's head is never seen.
+    /// The cost if the response's head never comes.
     fn cost_without_head(&self, route: &str, shared: &Shared, now: Timestamp) -> u32 {
-        let Item { asked, charge, .. } = self;
-        let units = (charge.cost, charge.quota.capacity());
-        let remembered = (&shared.dearest, source(asked.allowance.id, route));
-        units_without_head(asked.cost, units, remembered, now)
+        let source = CostSource::new(self.planned.allowance.id, route);
+        units_without_head(self.planned.cost, self.charge, || shared.recent_costs.of(source, now))
     }
 
     /// Whether the response's status gives back what was taken.
-    fn is_refund_due(&self, answer: Answer<'_>) -> bool {
-        let is_lease = matches!(self.charge.quota, Quota::Concurrency(_));
-        // To break a request off is no way to have it for nothing.
-        let is_kept = answer.is_broken_off && self.told_by().is_some();
+    fn is_refund_due(&self, response: ResponseFacts<'_>) -> bool {
+        let is_lease = self.charge.quota.holds_leases();
+        // Breaking a request off must not make it free.
+        let is_kept = response.is_broken_off && self.cost_header().is_some();
         // A client that has nothing to revalidate has no free requests either.
-        let is_current = answer.status != StatusCode::NOT_MODIFIED || answer.is_revalidation;
-        let statuses = self.asked.limit.refund.statuses(answer.is_authenticated);
-        let is_named = statuses.contains(answer.status) && is_current;
+        let is_current = response.status != StatusCode::NOT_MODIFIED || response.is_revalidation;
+        let statuses = self.planned.limit.refund.statuses(response.is_authenticated);
+        let is_named = statuses.contains(response.status) && is_current;
         is_named && self.is_taken() && !is_lease && !is_kept
     }
 
-    /// What is to be taken or given back, and how much of it.
+    /// Whether to take more or to give back, and how much.
     fn correction(
         &self,
-        answer: Answer<'_>,
+        response: ResponseFacts<'_>,
         is_refunded: bool,
-        told: Option<u32>,
+        final_cost: Option<u32>,
     ) -> Option<(Adjustment, u32)> {
-        let Item { asked, charge, outcome } = self;
-        if let Quota::Concurrency(_) = charge.quota {
-            return None;
-        }
-        if !self.is_taken() {
+        let DecidedCharge { planned, charge, outcome } = self;
+        if charge.quota.holds_leases() || !self.is_taken() {
             return None;
         }
         let is_uncounted =
-            asked.limit.count_when.is_some_and(|statuses| !statuses.contains(answer.status));
-        let cost = if is_refunded || is_uncounted { 0 } else { told? };
+            planned.limit.count_when.is_some_and(|statuses| !statuses.contains(response.status));
+        let cost = if is_refunded || is_uncounted { 0 } else { final_cost? };
         adjustment(charge.cost, cost, outcome.receipt)
     }
 }
 
-/// What is to be taken or given back, and how much, of what was `charged` and has come to `cost`.
+/// Whether to take more or to give back, and how much, of what was `charged` and has come to `cost`.
 pub(in crate::gate) fn adjustment(
     charged: u32,
     cost: u32,
@@ -198,8 +192,8 @@ pub(in crate::gate) fn adjustment(
     }
 }
 
-/// What a response says its request has cost; none if it says so in no way that can be read, and the
-/// reserve stands.
+/// The cost that a response names; none if the field is not there once with a number, and what was
+/// reserved stays charged.
 pub(in crate::gate) fn cost_in(headers: &HeaderMap, name: &HeaderName) -> Option<u32> {
     let mut values = headers.get_all(name).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
@@ -208,5 +202,5 @@ pub(in crate::gate) fn cost_in(headers: &HeaderMap, name: &HeaderName) -> Option
     is_number.then(|| digits.parse::<u32>().unwrap_or(MAX_COST).min(MAX_COST))
 }
 
-/// The most that a limit can be: a response that says it has cost more is taken to have cost this.
+/// The most that a limit can be: a response that names a higher cost counts as this.
 const MAX_COST: u32 = i32::MAX as u32;

@@ -40,7 +40,7 @@ fn an_untrusted_peer_is_the_client_whatever_it_sends() {
 }
 
 #[test]
-fn the_client_is_the_rightmost_address_that_is_no_trusted_proxy() {
+fn the_client_is_the_rightmost_address_that_is_not_a_trusted_proxy() {
     for (lines, expected) in [
         (&[][..], PEER),
         (&["198.51.100.7"], "198.51.100.7"),
@@ -61,7 +61,7 @@ fn the_client_is_the_rightmost_address_that_is_no_trusted_proxy() {
 }
 
 #[test]
-fn trust_ends_at_what_is_no_address() {
+fn chain_ends_at_an_entry_that_is_not_an_address() {
     for entry in [
         "",
         "unknown",
@@ -97,14 +97,14 @@ fn trust_ends_at_what_is_no_address() {
 }
 
 #[test]
-fn the_walk_ends_after_64_entries() {
+fn chain_ends_after_64_entries() {
     let chain = |hops: usize| format!("198.51.100.7{}", ", 10.0.0.9".repeat(hops));
     assert_eq!(by_x_forwarded_for(PEER, &[&chain(63)]), ip("198.51.100.7"));
     assert_eq!(by_x_forwarded_for(PEER, &[&chain(64)]), ip("10.0.0.9"));
 }
 
 #[test]
-fn forwarded_is_walked_in_the_same_way() {
+fn forwarded_is_read_in_the_same_order() {
     for (lines, expected) in [
         (&[][..], PEER),
         (&["for=198.51.100.7"], "198.51.100.7"),
@@ -123,7 +123,7 @@ fn forwarded_is_walked_in_the_same_way() {
 }
 
 #[test]
-fn trust_ends_at_a_forwarded_element_without_an_address() {
+fn chain_ends_at_a_forwarded_element_without_an_address() {
     for element in [
         "",
         ";",
@@ -186,7 +186,7 @@ fn only_mapped_addresses_become_ipv4() {
 }
 
 #[test]
-fn a_client_is_its_prefix() {
+fn addresses_with_one_prefix_are_one_client() {
     for (address, length, expected) in [
         ("192.0.2.1", 64, "192.0.2.0/24"),
         ("::ffff:192.0.2.1", 64, "192.0.2.0/24"),
@@ -206,7 +206,7 @@ mod arbitrary {
         prop::sample::select(vec![ForwardedField::XForwardedFor, ForwardedField::Forwarded])
     }
 
-    /// A field line: any bytes that HTTP lets through, or what looks like a chain.
+    /// A field line: any bytes that HTTP allows, or text that looks like a chain.
     pub(super) fn line() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![Just(b'\t'), 0x20..=0x7e_u8, 0x80..=0xff_u8];
         let piece = prop::sample::select(vec![

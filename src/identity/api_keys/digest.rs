@@ -1,9 +1,9 @@
-//! The digest that stands in a file in place of a secret: `sha256:<salt>:<digest>`, both base64url,
-//! where the digest is SHA-256 of salt and secret.
+//! The digest of a secret in the file of keys: `sha256:<salt>:<digest>`, both base64url, where the
+//! digest is SHA-256 of salt and secret.
 //!
-//! One round of SHA-256, and no slow hash as for passwords: slowness makes up for secrets that can
-//! be guessed, and ours are 256 random bits. It would only give every request with a key, good or
-//! not, a price that the proxy pays. The salt keeps equal secrets from showing as equal.
+//! It is one round of SHA-256 and not a slow password hash. A slow hash protects secrets that can
+//! be guessed, but these are 256 random bits, and the proxy would pay for it on every request with
+//! a key, valid or not. The salt hides that two secrets are equal.
 
 use std::fmt;
 
@@ -26,7 +26,8 @@ pub(super) struct SecretDigest {
 }
 
 impl SecretDigest {
-    /// The digest of no secret, to spend on it the time that a digest takes.
+    /// A digest that no secret has, compared for unknown ids so that they take as long as known
+    /// ones.
     pub(super) const DECOY: SecretDigest = SecretDigest { salt: [0; 16], digest: [0; 32] };
 
     /// The digest of a secret, with a new salt.
@@ -37,7 +38,7 @@ impl SecretDigest {
         Ok(SecretDigest { salt, digest })
     }
 
-    /// Reads the text of a file; there is one for each digest.
+    /// Reads the text form. Each digest has exactly one.
     pub(super) fn parse(text: &str) -> Option<SecretDigest> {
         let (salt, digest) = text.strip_prefix(ALGORITHM)?.strip_prefix(':')?.split_once(':')?;
         let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).ok();
@@ -47,7 +48,7 @@ impl SecretDigest {
         })
     }
 
-    /// Whether it is the digest of this secret. Takes as long whatever the answer.
+    /// Whether this is the digest of `secret`, compared in constant time.
     pub(super) fn is_of(&self, secret: &[u8]) -> bool {
         verify_slices_are_equal(salted(&self.salt, secret).as_ref(), &self.digest).is_ok()
     }

@@ -6,10 +6,10 @@
 //!   - { id: tg_old, revoked: true, fields: { region: eu }, digest: "…" }
 //! ```
 //!
-//! Other YAML is refused. So a line can be appended without a look at how the lines before it are
-//! indented, found and taken out by line tools, and read without the lines around it: a document of
-//! 100,000 keys is more than a tree should hold. Fields of the user's own have a place of their
-//! own, as a misspelt `revoked` or `expires` must not pass for one.
+//! Other YAML is refused. So a line can be appended whatever the indentation of the lines before
+//! it, can be found and removed by line tools, and is parsed without the others, which keeps memory
+//! small for a file of 100,000 keys. Custom fields are under `fields`, so that a misspelt `revoked`
+//! or `expires` is an error and not a custom field.
 
 use std::collections::HashMap;
 
@@ -26,43 +26,43 @@ use crate::{
 pub const MAX_API_KEYS_BYTES: u64 = 32 << 20;
 /// The most keys of one file.
 const MAX_KEYS: usize = 100_000;
-/// More problems than anyone reads in one go.
+/// The most problems that are reported.
 const MAX_PROBLEMS: usize = 100;
-/// How long a text of a key may be. A caller's name can be no longer.
+/// How long a text of a key may be: as long as the name of a caller.
 const MAX_TEXT_BYTES: usize = 256;
-/// What the list of keys begins with.
+/// The first line of a file of keys.
 pub(super) const HEADING: &str = "keys:";
 
 /// A key as it is written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename = "key")]
 struct RawKey {
-    /// What finds it: 1 to 64 of `A-Z`, `a-z`, `0-9`, `_` and `-`.
+    /// Finds the key: 1 to 64 of `A-Z`, `a-z`, `0-9`, `_` and `-`.
     id: Spanned<String>,
     /// The tier of its holder, for a caller whose tier is `api_key.tier`.
     tier: Option<Spanned<String>>,
     /// Its holder; several keys may have the same.
     owner: Option<Spanned<String>>,
-    /// What its holder may do.
+    /// The scopes of its holder.
     #[serde(default)]
     scopes: Vec<Spanned<String>>,
-    /// The last day (in UTC) that it is good, or the instant from which on it is not; left out:
-    /// good for ever.
+    /// The last day (in UTC) on which it is valid, or the instant when it expires; left out: it
+    /// never expires.
     expires: Option<Spanned<String>>,
-    /// Whether it is refused from now on; false.
+    /// Whether it is revoked; false.
     #[serde(default)]
     revoked: bool,
-    /// Texts of the user's own: `{ region: eu }` is `api_key.region`.
+    /// Custom fields: `{ region: eu }` is `api_key.region`.
     #[serde(default)]
     fields: Entries<Spanned<String>>,
     /// The digest of its secret.
     digest: Spanned<String>,
 }
 
-/// What a file without keys may say too.
+/// The first line of a file without keys, in its other form.
 const NO_KEYS: &str = "keys: []";
 
-/// Names that a field of the user's own cannot have: those of a key, and the claim of its scopes.
+/// Names that a custom field cannot have: the fields of a key, and the claim with its scopes.
 const RESERVED: [&str; 9] =
     ["id", "tier", "owner", "scopes", "scope", "expires", "revoked", "fields", "digest"];
 
@@ -77,7 +77,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<HashMap<Box<str>, ApiKey>,
     let mut lines = significant_lines(text);
     match lines.next() {
         Some((_, line)) if without_comment(line) == HEADING => {}
-        // The last key was taken out.
+        // The last key was removed.
         Some((_, line)) if without_comment(line) == NO_KEYS && lines.clone().next().is_none() => {}
         Some((number, _)) => {
             let message = format!("line {number}: the file does not begin with `{HEADING}`");
@@ -85,7 +85,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<HashMap<Box<str>, ApiKey>,
         }
         None => return Err(vec![whole_file("the file is empty".into(), "write `keys:`")]),
     }
-    // Before the costly part.
+    // Checked before the lines are parsed, which is costly.
     let count = lines.clone().count();
     if count > MAX_KEYS {
         let message = format!("the file has {count} keys; at most {MAX_KEYS} are read");
@@ -108,7 +108,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<HashMap<Box<str>, ApiKey>,
     if problems.is_empty() { Ok(keys) } else { Err(problems) }
 }
 
-/// The lines that say something, with their numbers from 1.
+/// The lines that are neither empty nor comments, with their numbers from 1.
 fn significant_lines(text: &str) -> impl Iterator<Item = (usize, &str)> + Clone {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim_end()));
     lines.filter(|(_, line)| !matches!(line.trim_start().as_bytes(), [] | [b'#', ..]))
@@ -118,7 +118,7 @@ fn without_comment(line: &str) -> &str {
     line.split_once(" #").map_or(line, |(before, _)| before).trim_end()
 }
 
-/// Reads the key of one line, which no key of the lines before may be like.
+/// Reads the key of one line, whose id no key of the lines before may have.
 fn parse_line(
     name: &str,
     number: usize,
@@ -130,13 +130,13 @@ fn parse_line(
         let help = "write it as `- { id: …, digest: … }`, as `tollgate key` does";
         return Err(vec![Problem::whole_file(name, message, help)]);
     };
-    // With empty lines for all before it, problems have the right place. They would cost too much
-    // for each line of a file that is in order.
+    // Parsed again behind empty lines, a broken line has problems with the right line number. To do
+    // so for every line would cost too much.
     parse_mapping(name, &mapping, before)
         .or_else(|_| parse_mapping(name, &("\n".repeat(number - 1) + &mapping), before))
 }
 
-/// The mapping of an item of a list, with every character at its place.
+/// The mapping of a list item, with spaces before it so that columns stay the same.
 fn flow_mapping(line: &str) -> Option<String> {
     let item = line.trim_start().strip_prefix("- ")?.trim_start();
     item.starts_with('{').then(|| " ".repeat(line.len() - item.len()) + item)
@@ -158,7 +158,7 @@ fn parse_mapping(
     }
 }
 
-/// One key and what is wrong with it.
+/// Checks one key and collects its problems.
 struct Checker<'d> {
     document: &'d Document,
     problems: Vec<Problem>,
@@ -171,10 +171,10 @@ impl Checker<'_> {
             self.refuse(raw.id.span, "not a valid key id", help);
         }
         if before.contains_key(raw.id.as_str()) {
-            let message = format!("key `{}` is there twice", raw.id.value);
+            let message = format!("key `{}` is defined twice", raw.id.value);
             self.refuse(raw.id.span, message, "remove one of the two");
         }
-        // What stands there may be the secret itself: it is not quoted, nor shown with its line.
+        // The value may be the secret itself, so neither it nor its line is quoted.
         let digest = SecretDigest::parse(&raw.digest);
         if digest.is_none() {
             let help = "write the line that `tollgate key` prints";
@@ -206,7 +206,7 @@ impl Checker<'_> {
         }
         for (name, text) in &raw.fields {
             if RESERVED.contains(&name.as_str()) {
-                let message = format!("a field of your own cannot be called `{}`", name.value);
+                let message = format!("a custom field cannot be called `{}`", name.value);
                 self.refuse(name.span, message, "move it out of `fields`, or rename it");
             }
             self.text(name);
@@ -224,7 +224,7 @@ impl Checker<'_> {
         }
     }
 
-    /// RFC 6749 section 3.3.
+    /// Checks a scope (RFC 6749 section 3.3).
     fn scope(&mut self, raw: &Spanned<String>) {
         self.text(raw);
         if !raw.value.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\')) {

@@ -1,4 +1,4 @@
-//! New keys, for `tollgate key`. The proxy itself makes none.
+//! New API keys, for `tollgate key`. The proxy itself makes none.
 
 use aws_lc_rs::{error::Unspecified, rand};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -10,28 +10,28 @@ use super::{
 };
 use crate::yaml::Problem;
 
-/// What a key is to be; each field as in the file.
+/// The fields of a new key, as in the file.
 #[derive(Clone, Debug, Default)]
 pub struct NewKey {
-    /// What finds it.
+    /// Finds the key.
     pub id: String,
     /// The tier of its holder.
     pub tier: Option<String>,
     /// Its holder.
     pub owner: Option<String>,
-    /// What its holder may do.
+    /// The scopes of its holder.
     pub scopes: Vec<String>,
-    /// Its last day, or the instant when it ends.
+    /// Its last day, or the instant when it expires.
     pub expires: Option<String>,
-    /// Texts of the user's own.
+    /// Custom fields.
     pub fields: Vec<(String, String)>,
 }
 
-/// A new key, in the two forms that it has.
+/// A new key: for the client and for the file.
 pub struct MintedKey {
-    /// What the client shows: a secret.
+    /// The text that the client sends; secret.
     pub key: String,
-    /// What the file holds, in one line.
+    /// The line for the file.
     pub line: String,
 }
 
@@ -43,10 +43,10 @@ pub enum MintError {
         "a secret has {MIN_SECRET_BYTES} to {MAX_SECRET_BYTES} visible ASCII characters and no dot"
     )]
     Secret,
-    /// A field that the file could not have.
+    /// A field that the file cannot have.
     #[error("the key cannot be written")]
     Fields(Vec<Problem>),
-    /// No random numbers.
+    /// The system gave no random bytes.
     #[error("generating a secret failed")]
     Random(#[from] Unspecified),
 }
@@ -62,7 +62,7 @@ impl NewKey {
         self.mint_with(&URL_SAFE_NO_PAD.encode(secret))
     }
 
-    /// Makes the key with a secret that exists already, which must have been random too.
+    /// Makes the key with an existing secret, which must be random too.
     ///
     /// # Errors
     /// [`MintError`].
@@ -71,13 +71,14 @@ impl NewKey {
             return Err(MintError::Secret);
         }
         let line = self.line(&SecretDigest::new(secret.as_bytes())?);
-        // Who reads the file judges what can be written.
+        // The parser of the file decides which fields are valid.
         ApiKeys::parse("the new key", &format!("{HEADING}\n{line}\n"))
             .map_err(MintError::Fields)?;
         Ok(MintedKey { key: format!("{}.{secret}", self.id), line })
     }
 
-    /// An item of a YAML list. The digest comes last, as messages about a line end before it.
+    /// The key as an item of a YAML list. The digest comes last, since messages cut a line before
+    /// it.
     fn line(&self, digest: &SecretDigest) -> String {
         let texts = [
             ("id", Some(&self.id)),
@@ -104,7 +105,7 @@ impl NewKey {
     }
 }
 
-/// A text in double quotes: what JSON escapes, YAML reads alike.
+/// A text in double quotes. YAML reads the escapes of JSON.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }

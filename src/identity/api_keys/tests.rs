@@ -1,4 +1,4 @@
-//! What opens, what does not, and what is said of a file that is wrong.
+//! Which keys are accepted and refused, and the problems of a malformed file.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -32,7 +32,7 @@ fn at(instant: &str) -> Timestamp {
     Timestamp::from_micros(instant.as_microsecond().try_into().unwrap())
 }
 
-/// All problems of a file, as they are shown.
+/// All problems of a file, as they are printed.
 fn problems(text: &str) -> Vec<String> {
     let problems = ApiKeys::parse("keys.yaml", text).unwrap_err();
     problems.iter().map(ToString::to_string).collect()
@@ -48,7 +48,7 @@ fn digest_is_sha_256_of_salt_and_secret() {
 }
 
 #[test]
-fn key_is_found_by_its_id_and_proved_by_its_secret() {
+fn key_is_found_by_its_id_and_verified_by_its_secret() {
     let (a, b) = (new("tg_a").mint().unwrap(), new("b").mint().unwrap());
     let keys = keys(&[&a, &b]);
     let secret = |minted: &MintedKey| minted.key.split_once('.').unwrap().1.to_owned();
@@ -67,7 +67,7 @@ fn key_is_found_by_its_id_and_proved_by_its_secret() {
 }
 
 #[test]
-fn what_is_no_key_is_malformed_and_what_may_be_one_is_not() {
+fn text_without_the_form_of_a_key_is_malformed() {
     let keys = keys(&[]);
     let long = |bytes| "x".repeat(bytes);
     for (presented, expected) in [
@@ -94,7 +94,7 @@ fn what_is_no_key_is_malformed_and_what_may_be_one_is_not() {
 }
 
 #[test]
-fn only_who_has_the_secret_learns_that_a_key_is_revoked_or_has_expired() {
+fn only_the_right_secret_reveals_that_a_key_is_revoked_or_has_expired() {
     let text = file(&[
         &format!("- {{ id: gone, revoked: true, expires: 2020-01-01, digest: \"{DIGEST}\" }}"),
         &format!("- {{ id: old, expires: 2020-01-01, digest: \"{DIGEST}\" }}"),
@@ -109,7 +109,7 @@ fn only_who_has_the_secret_learns_that_a_key_is_revoked_or_has_expired() {
 }
 
 #[test]
-fn key_is_good_through_its_last_day_or_up_to_an_instant() {
+fn key_is_valid_through_its_last_day_or_up_to_an_instant() {
     for (expires, good, bad) in [
         ("2027-01-01", "2027-01-01T23:59:59.999999Z", "2027-01-02T00:00:00Z"),
         ("2027-01-01T12:00:00Z", "2027-01-01T11:59:59.999999Z", "2027-01-01T12:00:00Z"),
@@ -152,7 +152,7 @@ fn fields_are_claims() {
 }
 
 #[test]
-fn claims_that_a_key_lacks_are_not_there() {
+fn missing_fields_are_missing_claims() {
     let keys = keys(&[&new("a").mint().unwrap()]);
     let claims = &keys.get("a").unwrap().claims;
     assert!(["tier", "owner", "scope"].iter().all(|name| claims.get(name).is_none()));
@@ -172,7 +172,7 @@ fn lines_may_be_indented_commented_and_empty() {
 }
 
 #[test]
-fn every_problem_has_its_place_and_its_help() {
+fn every_problem_has_a_location_and_help() {
     let digest = format!("digest: \"{DIGEST}\"");
     let text = [
         "# keys of this year",
@@ -199,12 +199,12 @@ fn every_problem_has_its_place_and_its_help() {
         shown,
         [
             "4:14 unknown field `revokd` in a key",
-            "5:11 key `a` is there twice",
+            "5:11 key `a` is defined twice",
             "6:11 not a valid key id",
             "6:25 `1/1/2027` is not a date",
             "7:22 not a valid digest of a secret",
             "8:23 not a valid scope",
-            "9:24 a field of your own cannot be called `expires`",
+            "9:24 a custom field cannot be called `expires`",
             "10:20 this text cannot be used",
             "0:0 line 11: a key takes one line",
             "12:5 missing field `digest` in a key",
@@ -212,12 +212,12 @@ fn every_problem_has_its_place_and_its_help() {
             "13:20 not valid YAML: mismatched bracket '[' closed by '}'",
         ]
     );
-    // YAML itself has no advice for all that can be wrong.
+    // Errors of the YAML parser have no help.
     assert!(found[..11].iter().all(|problem| !problem.help().is_empty()), "{found:#?}");
 }
 
 #[test]
-fn file_that_is_no_list_of_keys_is_one_problem() {
+fn file_without_a_list_of_keys_is_one_problem() {
     assert_eq!(problems(""), ["keys.yaml: the file is empty\n  write `keys:`"]);
     assert_eq!(problems("# none\n").len(), 1);
     assert_eq!(
@@ -253,7 +253,7 @@ fn file_may_have_no_keys() {
 }
 
 #[test]
-fn neither_digests_nor_what_stands_in_their_place_are_shown() {
+fn neither_digests_nor_values_in_their_place_are_printed() {
     let line = format!("- {{ id: a, tier: [], digest: \"{DIGEST}\" }}");
     for line in [
         line.as_str(),
@@ -273,7 +273,7 @@ fn neither_digests_nor_what_stands_in_their_place_are_shown() {
 }
 
 #[test]
-fn keys_that_could_not_be_read_are_not_minted() {
+fn keys_that_the_file_cannot_have_are_not_minted() {
     for new in [
         new(""),
         new("a.b"),
@@ -302,7 +302,7 @@ fn secrets_and_salts_are_never_the_same() {
 
 proptest! {
     #[test]
-    fn prop_minted_key_is_good_and_any_changed_byte_is_not(
+    fn prop_minted_key_is_valid_and_one_with_a_changed_byte_is_not(
         id in "[A-Za-z0-9_-]{1,64}",
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),
@@ -321,7 +321,7 @@ proptest! {
     }
 
     #[test]
-    fn prop_secret_of_another_key_opens_nothing(
+    fn prop_secret_of_another_key_is_refused(
         ids in prop::collection::hash_set("[a-z]{1,8}", 2..6),
         secret in "[!-\\-/-~]{16,64}",
     ) {
@@ -340,7 +340,7 @@ proptest! {
     }
 
     #[test]
-    fn prop_what_is_minted_is_read_as_it_was_meant(
+    fn prop_minted_fields_are_read_back(
         owner in "\\PC{1,40}",
         field in "\\PC{1,40}",
         name in "[a-z:.#{ ]{1,10}",

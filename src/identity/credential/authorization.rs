@@ -1,4 +1,5 @@
-//! The `Authorization` field: by which schemes it shows a credential, and what others are called.
+//! The schemes of the `Authorization` field: those that carry a credential, and the names of
+//! others.
 
 use std::borrow::Cow;
 
@@ -8,20 +9,23 @@ use base64::{
 };
 
 use super::CredentialError;
+use crate::yaml::keywords;
 
-/// A scheme by which a token or an API key is shown.
+/// A scheme that carries a token or an API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// `Bearer`, a space and the token (RFC 6750 section 2.1).
     Bearer,
-    /// `token`, a space and the token, as clients of GitHub have it.
+    /// `token`, a space and the token, as GitHub clients send it.
     Token,
-    /// `Basic` (RFC 7617), with the token as the password. The name is not looked at.
+    /// `Basic` (RFC 7617), with the token as the password. The user name is ignored.
     Basic,
 }
 
-/// What others of the schemes are called that clients use: most of IANA's registry, and some that are
-/// in none. Of all others nothing can be told: what looks like a scheme may be a secret.
+keywords! { Scheme { Bearer = "bearer", Token = "token", Basic = "basic" } }
+
+/// The names of schemes that may be logged: most of IANA's registry, and some that clients use
+/// without registration. No other name is logged, since what looks like a scheme may be a secret.
 const NAMES: [&str; 21] = [
     "Basic",
     "Bearer",
@@ -46,18 +50,14 @@ const NAMES: [&str; 21] = [
     "Signature",
 ];
 
-/// Some clients leave the padding out.
+/// Accepts missing padding, which some clients leave out.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
 impl Scheme {
-    /// All of them, each with the word that policies have for it.
-    pub const ALL: [(&'static str, Scheme); 3] =
-        [("bearer", Scheme::Bearer), ("token", Scheme::Token), ("basic", Scheme::Basic)];
-
-    /// What it is called in challenges.
+    /// Its name in challenges.
     pub fn name(self) -> &'static str {
         match self {
             Scheme::Bearer => "Bearer",
@@ -66,17 +66,8 @@ impl Scheme {
         }
     }
 
-    /// What policies call it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Scheme::Bearer => "bearer",
-            Scheme::Token => "token",
-            Scheme::Basic => "basic",
-        }
-    }
-
-    /// The value of a field that shows `token`.
-    pub fn show(self, token: &str) -> String {
+    /// The value of an `Authorization` field with this token.
+    pub fn field_value(self, token: &str) -> String {
         match self {
             Scheme::Bearer | Scheme::Token => format!("{} {token}", self.name()),
             Scheme::Basic => format!("Basic {}", BASE64.encode(format!("token:{token}"))),
@@ -84,42 +75,40 @@ impl Scheme {
     }
 }
 
-/// A token or a key in a field.
+/// A token or an API key in a field, with its scheme.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Shown<'r> {
-    /// The scheme by which it is shown.
+pub(super) struct SchemeCredential<'r> {
     pub(super) scheme: Scheme,
-    /// Its bytes.
     pub(super) token: Cow<'r, [u8]>,
 }
 
-/// What a field shows by one of these schemes; none, if it is of another.
+/// The credential in a field with one of these schemes. None: it has another scheme.
 ///
 /// # Errors
-/// [`CredentialError`] for what begins as one of them and shows nothing.
-pub(super) fn shown(
+/// [`CredentialError`] for one of the schemes with a malformed credential.
+pub(super) fn read_scheme(
     value: &[u8],
     schemes: impl Iterator<Item = Scheme>,
-) -> Result<Option<Shown<'_>>, CredentialError> {
+) -> Result<Option<SchemeCredential<'_>>, CredentialError> {
     for scheme in schemes {
-        if let Some(rest) = behind(value, scheme)? {
+        if let Some(rest) = after_scheme(value, scheme)? {
             let token = match scheme {
                 Scheme::Bearer | Scheme::Token => Cow::Borrowed(rest),
                 Scheme::Basic if rest.is_empty() => Cow::Borrowed(rest),
                 Scheme::Basic => Cow::Owned(password(rest)?),
             };
-            return Ok(Some(Shown { scheme, token }));
+            return Ok(Some(SchemeCredential { scheme, token }));
         }
     }
     Ok(None)
 }
 
-/// What follows the name of a scheme and a run of spaces; none for another scheme.
+/// The part of a field after the name of the scheme and its spaces. None: it has another scheme.
 ///
 /// # Errors
-/// [`CredentialError::Malformed`] for what begins so and goes on otherwise: who takes a tab, a colon or
-/// another kind of space for the end of the name reads a token that nobody has looked at.
-fn behind(value: &[u8], scheme: Scheme) -> Result<Option<&[u8]>, CredentialError> {
+/// [`CredentialError::Malformed`] for a name that no space follows: a server that accepts a tab, a
+/// colon or another kind of space there would read a token that this proxy has not verified.
+fn after_scheme(value: &[u8], scheme: Scheme) -> Result<Option<&[u8]>, CredentialError> {
     let name = scheme.name().as_bytes();
     let Some((start, rest)) = value.split_at_checked(name.len()) else { return Ok(None) };
     if !start.eq_ignore_ascii_case(name) {
@@ -139,34 +128,33 @@ fn password(encoded: &[u8]) -> Result<Vec<u8>, CredentialError> {
     Ok(pair.split_off(colon + 1))
 }
 
-/// What the scheme of a field is called, and its position among all names; none for one that is not
-/// known.
+/// The name of a field's scheme, and its position among the known names. None: it is not known.
 pub(super) fn known_name(value: &[u8]) -> Option<(usize, &'static str)> {
-    const LONGER_THAN_ALL: usize = 32;
-    let start = value.get(..LONGER_THAN_ALL).unwrap_or(value);
+    /// Longer than every known name.
+    const MAX_NAME_BYTES: usize = 32;
+    let start = value.get(..MAX_NAME_BYTES).unwrap_or(value);
     let end = start.iter().position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'-');
     let name = start.get(..end.unwrap_or(start.len()))?;
     NAMES.into_iter().enumerate().find(|(_, known)| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// How many names are known.
-pub const KNOWN_NAMES: usize = NAMES.len();
+/// How many names of schemes are known.
+pub const KNOWN_SCHEME_NAMES: usize = NAMES.len();
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::yaml::Keyword;
 
     #[test]
-    fn each_scheme_is_read_as_it_is_shown() {
-        for (word, scheme) in Scheme::ALL {
-            assert_eq!(scheme.word(), word);
-            let field = scheme.show("a.b:c");
-            let all = Scheme::ALL.into_iter().map(|(_, scheme)| scheme);
-            let expected = Shown { scheme, token: Cow::from(&b"a.b:c"[..]) };
-            assert_eq!(shown(field.as_bytes(), all), Ok(Some(expected)), "{field}");
-            let others = Scheme::ALL.into_iter().map(|(_, other)| other);
-            let others = others.filter(|other| *other != scheme);
-            assert_eq!(shown(field.as_bytes(), others), Ok(None), "{field}");
+    fn each_scheme_is_read_as_it_is_written() {
+        let all = Scheme::KEYWORDS.iter().map(|(_, scheme)| *scheme);
+        for scheme in all.clone() {
+            let field = scheme.field_value("a.b:c");
+            let expected = SchemeCredential { scheme, token: Cow::from(&b"a.b:c"[..]) };
+            assert_eq!(read_scheme(field.as_bytes(), all.clone()), Ok(Some(expected)), "{field}");
+            let others = all.clone().filter(|other| *other != scheme);
+            assert_eq!(read_scheme(field.as_bytes(), others), Ok(None), "{field}");
         }
     }
 
@@ -187,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_are_known_are_told() {
+    fn only_known_names_are_returned() {
         for (value, expected) in [
             (&b"Basic YTpi"[..], Some("Basic")),
             (b"TOKEN x", Some("token")),

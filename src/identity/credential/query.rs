@@ -1,21 +1,21 @@
-//! Parameters of a query (`a=1&b=2`), found by what their names come to once decoded: a name that is
-//! spelt with percent signs is the same name to most servers.
+//! Parameters of a query (`a=1&b=2`), found by their decoded names, since most servers decode a
+//! name that is percent-encoded.
 
 use std::borrow::Cow;
 
-/// Values of the parameters of this name, decoded.
+/// The decoded values of the parameters with this name.
 pub(super) fn values<'q>(query: &'q str, name: &str) -> impl Iterator<Item = Cow<'q, [u8]>> {
     query.split('&').filter_map(move |pair| value(pair, name))
 }
 
-/// Whether the query has a parameter of this name for servers that end parameters at a semicolon too,
-/// as HTML 4.01 (appendix B.2.2) had them do, and not for others.
+/// Whether the query has a parameter with this name only for servers that also end parameters at a
+/// semicolon, as HTML 4.01 recommends (appendix B.2.2).
 pub(super) fn may_hide(query: &str, name: &str) -> bool {
     let hides = |pair: &str| pair.split(';').skip(1).any(|part| value(part, name).is_some());
     memchr::memchr(b';', query.as_bytes()).is_some() && query.split('&').any(hides)
 }
 
-/// The query without the parameters of this name; the others as they were written.
+/// The query without the parameters with this name. The other parameters are unchanged.
 pub(super) fn without<'q>(query: &'q str, name: &str) -> Cow<'q, str> {
     if values(query, name).next().is_none() {
         return Cow::Borrowed(query);
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_go_by_name_and_the_others_stay_as_they_were() {
+    fn parameters_are_removed_by_name_and_the_others_are_unchanged() {
         for (query, expected) in [
             ("token=a", ""),
             ("a=1&token=a&b=%20+", "a=1&b=%20+"),

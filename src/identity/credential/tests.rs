@@ -1,4 +1,4 @@
-//! Where tokens are found, and what is left of them.
+//! Where credentials are found, and what is removed from the request.
 
 use http::HeaderValue;
 
@@ -61,7 +61,7 @@ fn token_is_found_where_the_policy_looks() {
 }
 
 #[test]
-fn token_may_be_in_the_query_and_nowhere_else_then() {
+fn token_in_the_query_is_the_only_credential() {
     use CredentialError::*;
     let bearer = headers(&[("authorization", "Bearer abc")]);
     let none = headers(&[]);
@@ -86,16 +86,16 @@ fn token_may_be_in_the_query_and_nowhere_else_then() {
 fn api_key_is_a_credential_like_others() {
     let found = |fields| {
         let headers = headers(fields);
-        sources().find(&headers, None).map(|found| found.map(|credential| credential.place))
+        sources().find(&headers, None).map(|found| found.map(|credential| credential.source))
     };
-    assert_eq!(found(&[("x-api-key", "a.b")]), Ok(Some(Place::KeyHeader)));
+    assert_eq!(found(&[("x-api-key", "a.b")]), Ok(Some(CredentialSource::KeyHeader)));
     assert_eq!(found(&[("x-api-key", "")]), Err(CredentialError::Empty));
     let both = [("x-api-key", "a.b"), ("authorization", "Bearer abc")];
     assert_eq!(found(&both), Err(CredentialError::Several));
 }
 
 #[test]
-fn token_is_taken_out_and_the_rest_stays() {
+fn token_is_removed_and_the_rest_stays() {
     let mut headers = headers(&[
         ("authorization", "Bearer abc"),
         ("x-token", "abc"),
@@ -114,7 +114,7 @@ fn no_spelling_of_the_cookie_is_left_in() {
 }
 
 #[test]
-fn credentials_of_another_scheme_go_unless_the_policy_lets_them_stay() {
+fn credentials_of_another_scheme_are_removed_unless_the_policy_forwards_them() {
     let fields = [("authorization", "Basic abc"), ("cookie", "session=abc")];
     let mut dropped = headers(&fields);
     sources().strip(&mut dropped);

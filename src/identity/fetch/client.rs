@@ -1,4 +1,4 @@
-//! One exchange over HTTP/1.1: connections, redirects, and how much is read.
+//! One HTTP/1.1 request to an issuer: connections, redirects, and how much is read.
 
 use std::{
     error::Error,
@@ -23,32 +23,32 @@ use rustls::{ClientConfig, crypto::aws_lc_rs};
 
 use super::{Endpoint, FetchError, MAX_BODY_BYTES, endpoint};
 
-pub(super) type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+pub(super) type HttpClient = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// How often a server may send us on.
+/// How many redirects are followed.
 const MAX_REDIRECTS: usize = 3;
-/// The largest head of an answer.
+/// The largest head of a response.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// How long a connection that is not used is kept, and how many to one server.
+/// How long an idle connection is kept, and how many to one server.
 const IDLE: Duration = Duration::from_secs(30);
 const MAX_IDLE: usize = 8;
-/// Sets of authorities whose connections are kept. A policy has few; what is forgotten is made
-/// again when it is next needed.
+/// Clients that are kept, one for each set of authorities. A policy has few; a client that was
+/// dropped is made again when it is next needed.
 const MAX_CLIENTS: usize = 32;
 
-const OURSELVES: HeaderValue =
+const OUR_USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("tollgate/", env!("CARGO_PKG_VERSION")));
 
-/// A client for each set of authorities, the one used last at the end.
+/// A client for each set of authorities, the most recently used at the end.
 #[derive(Default)]
-pub(super) struct Clients(Mutex<Vec<(Authorities, Client)>>);
+pub(super) struct HttpClients(Mutex<Vec<(Authorities, HttpClient)>>);
 
-/// PEM; none: the public ones.
+/// In PEM. None: the public authorities.
 type Authorities = Option<Arc<[u8]>>;
 
-impl Clients {
-    /// The client that trusts whom the endpoint trusts.
-    pub(super) fn for_endpoint(&self, endpoint: &Endpoint) -> Result<Client, FetchError> {
+impl HttpClients {
+    /// The client that trusts the endpoint's authorities.
+    pub(super) fn for_endpoint(&self, endpoint: &Endpoint) -> Result<HttpClient, FetchError> {
         let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = clients.iter().position(|(authorities, _)| *authorities == endpoint.ca);
         let entry = match known {
@@ -64,8 +64,8 @@ impl Clients {
     }
 }
 
-/// The cryptography is named, not taken from what the process may have installed.
-fn client(authorities: Option<&[u8]>) -> Result<Client, FetchError> {
+/// Names the cryptographic provider, so as not to depend on one that the process has installed.
+fn client(authorities: Option<&[u8]>) -> Result<HttpClient, FetchError> {
     let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(FetchError::Tls)?;
@@ -76,7 +76,7 @@ fn client(authorities: Option<&[u8]>) -> Result<Client, FetchError> {
     };
     let connector = HttpsConnectorBuilder::new()
         .with_tls_config(config.with_no_client_auth())
-        // Where plain HTTP may be spoken was decided when the endpoint was read.
+        // Endpoint::parse has refused the URLs that must not be plain HTTP.
         .https_or_http()
         .enable_http1()
         .build();
@@ -88,9 +88,9 @@ fn client(authorities: Option<&[u8]>) -> Result<Client, FetchError> {
         .build(connector))
 }
 
-/// Gets what is at `url`, or where its server says it is now.
+/// Gets the document at `url`, and follows redirects on its server.
 pub(super) async fn get(
-    client: &Client,
+    client: &HttpClient,
     url: &Uri,
     accept: HeaderValue,
 ) -> Result<Vec<u8>, FetchError> {
@@ -113,7 +113,7 @@ pub(super) async fn get(
 
 /// Posts a form.
 pub(super) async fn post(
-    client: &Client,
+    client: &HttpClient,
     url: &Uri,
     authorization: HeaderValue,
     form: String,
@@ -131,7 +131,7 @@ fn request(method: Method, url: &Uri, body: Bytes) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = method;
     *request.uri_mut() = url.clone();
-    request.headers_mut().insert(USER_AGENT, OURSELVES);
+    request.headers_mut().insert(USER_AGENT, OUR_USER_AGENT);
     request
 }
 
@@ -143,7 +143,7 @@ async fn body(response: Response<Incoming>) -> Result<Vec<u8>, FetchError> {
     match body {
         Ok(body) => Ok(body.to_bytes().into()),
         Err(error) if error.is::<LengthLimitError>() => Err(FetchError::TooLarge),
-        Err(error) => Err(FetchError::Exchange(Arc::new(BrokenBody(error)))),
+        Err(error) => Err(FetchError::Request(Arc::new(BrokenBody(error)))),
     }
 }
 
@@ -155,7 +155,7 @@ struct BrokenBody(#[source] Box<dyn Error + Send + Sync>);
 fn failure(error: legacy::Error) -> FetchError {
     match error.is_connect() {
         true => FetchError::Connect(Arc::new(error)),
-        false => FetchError::Exchange(Arc::new(error)),
+        false => FetchError::Request(Arc::new(error)),
     }
 }
 
@@ -191,7 +191,7 @@ fn origin(url: &Uri) -> (Option<&Scheme>, Option<String>, Option<u16>) {
 mod tests {
     use super::*;
 
-    /// Where an answer from `https://id.example.com/old` with this `Location` leads.
+    /// Where a response from `https://id.example.com/old` with this `Location` leads.
     fn from_old(location: &str) -> Result<String, String> {
         let from = Uri::from_static("https://id.example.com/old?a=1");
         let mut headers = HeaderMap::new();
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn equal_authorities_share_a_client_and_few_are_kept() {
-        let clients = Clients::default();
+        let clients = HttpClients::default();
         let endpoint = |ca| Endpoint::parse("https://a.example/", false, ca, IDLE).unwrap();
         clients.for_endpoint(&endpoint(None)).unwrap();
         clients.for_endpoint(&endpoint(None)).unwrap();

@@ -1,4 +1,4 @@
-//! Where something is fetched from, and whom to trust there.
+//! The URL of an issuer's server, and the authorities that are trusted to certify it.
 
 use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
@@ -9,42 +9,43 @@ use rustls::{
 };
 use thiserror::Error;
 
-/// How a server of an issuer is reached. Equal ones share connections, and keys across reloads.
+/// How a server of an issuer is reached. Equal endpoints share connections, and keys across
+/// reloads.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// Absolute, `https` unless the server may be asked without TLS; no user, no fragment.
+    /// Absolute, `https` unless plain HTTP is allowed; no user, no fragment.
     pub url: Uri,
-    /// Authorities to trust in place of the public ones, in PEM.
+    /// Authorities in place of the public ones, in PEM.
     pub ca: Option<Arc<[u8]>>,
-    /// For everything together: lookup, connection, TLS, answer.
+    /// For lookup, connection, TLS and response together.
     pub timeout: Duration,
-    /// Whether other machines may be asked without TLS. What the server refers to may be, too, if it
-    /// was asked so itself.
+    /// Whether plain HTTP is allowed to other machines. URLs that a response refers to may then be
+    /// plain HTTP only if the request was.
     pub allow_http: bool,
 }
 
-/// Why something is no endpoint.
+/// Why an endpoint is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum EndpointError {
     /// Not an absolute URL.
     #[error("not an absolute URL")]
     NotUrl,
-    /// Neither https, nor http to this machine.
+    /// Neither `https`, nor `http` to this machine.
     #[error("not an https URL")]
     NotHttps,
-    /// No name that a certificate could be for.
+    /// A host that no certificate could be for, or a bad port.
     #[error("a URL without a usable host or port")]
     Host,
     /// A user or a password, which logs would show.
     #[error("a URL with a user or a password")]
     User,
-    /// What no server ever sees.
+    /// A fragment, which clients never send.
     #[error("a URL with a fragment")]
     Fragment,
-    /// A file of authorities without any.
+    /// A file of authorities without a certificate.
     #[error("no certificate in the file of authorities")]
     NoAuthority,
-    /// A file of authorities that holds something else.
+    /// A block in the file of authorities that is not a certificate.
     #[error("not a certificate in PEM form among the authorities")]
     Authority,
 }
@@ -66,15 +67,15 @@ impl EndpointError {
         }
     }
 
-    /// Whether it is the authorities that are of no use, and not the URL.
+    /// Whether the authorities are refused, and not the URL.
     pub const fn is_about_authorities(&self) -> bool {
         matches!(self, EndpointError::NoAuthority | EndpointError::Authority)
     }
 }
 
 impl Endpoint {
-    /// Checks a URL and the authorities that vouch for its server. `allow_http` lets other machines
-    /// be asked without TLS; this one always may.
+    /// Checks a URL and the authorities that certify its server. `allow_http` allows plain HTTP to
+    /// other machines; to this one it always is.
     ///
     /// # Errors
     /// [`EndpointError`]; none quotes the URL, which may hold a password.
@@ -90,9 +91,10 @@ impl Endpoint {
         Ok(Endpoint { url: parse_url(url, allow_http)?, ca, timeout, allow_http })
     }
 
-    /// Another document, by the same rules: what a discovery document refers to. A server that is
-    /// asked over TLS leads nowhere without it, not to this machine either: what listens here is not
-    /// for others to choose, and keys are no more to be trusted than the weakest way that they took.
+    /// Another URL by the same rules, which a discovery document refers to. A document that came
+    /// over TLS cannot refer to plain HTTP, not even on this machine: another server must not
+    /// choose what is called here, and keys are only as trustworthy as the weakest connection that
+    /// they took.
     ///
     /// # Errors
     /// [`EndpointError`]
@@ -106,7 +108,7 @@ impl Endpoint {
 }
 
 impl fmt::Display for Endpoint {
-    /// Without the query, which may hold a key.
+    /// Leaves out the query, which may hold a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = self.url.scheme_str().unwrap_or_default();
         let authority = self.url.authority().map_or("", |authority| authority.as_str());
@@ -121,7 +123,7 @@ impl fmt::Debug for Endpoint {
 }
 
 fn parse_url(text: &str, allow_http: bool) -> Result<Uri, EndpointError> {
-    // The parser drops it without a word.
+    // The parser drops a fragment silently.
     if text.contains('#') {
         return Err(EndpointError::Fragment);
     }
@@ -190,7 +192,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_https_or_this_machine_is_asked() {
+    fn only_https_or_this_machine_is_allowed() {
         for url in [
             "https://id.example.com/keys",
             "https://id.example.com:8443/keys",
@@ -218,7 +220,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_url_is_refused() {
+    fn other_urls_are_refused() {
         use EndpointError::*;
         for (url, expected) in [
             ("", NotUrl),
@@ -240,12 +242,12 @@ pub(super) mod tests {
         ] {
             assert_eq!(parse(url, false), Err(expected), "{url}");
         }
-        // The parser may say so of the whole URL, or we of its port.
+        // Either the parser or the check of the port may refuse it.
         assert!(parse("https://id.example.com:65536/", false).is_err());
     }
 
     #[test]
-    fn nothing_printed_tells_a_query() {
+    fn printed_endpoint_has_no_query() {
         let endpoint =
             Endpoint::parse("https://a.example/k?key=s3cret", false, None, Duration::MAX);
         let endpoint = endpoint.unwrap();
@@ -256,7 +258,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_a_server_refers_to_is_asked_no_less_safely_than_it_was() {
+    fn referred_url_is_no_less_safe_than_the_document() {
         let (secure, plain) = ("https://b.example/keys", "http://b.example/keys");
         let here = "http://127.0.0.1:9000/keys";
         for (from, allow_http, allowed, refused) in [

@@ -1,8 +1,7 @@
-//! From a credential to a token that can be believed.
+//! Verification of a credential: from the cache, by the issuer's keys, by introspection, or against
+//! the file of API keys.
 //!
-//! What a good token comes to is kept, and asked for again by its digest; what a bad one comes to is
-//! kept too, for a few seconds. Everything else is one step after the other, with one await: whoever
-//! issued the token may have to be asked.
+//! The result is cached: a valid token until it expires, a rejected one for a few seconds.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -13,45 +12,45 @@ use crate::{
         AcceptedIssuers, IdentityError, IdentityRules, Introspection, IntrospectionError,
         KnownToken, Prefixes, TokenError, VerifiedToken,
         api_keys::ApiKeyError,
-        cache::{Digest, Rejected},
+        cache::{RejectedToken, TokenCacheKey},
         credential::{Credential, CredentialKind},
-        introspection::Introspected,
-        issuer::Times,
+        introspection::IntrospectionResponse,
         jwt::{self, Unverified},
+        validity::TimeClaims,
     },
 };
 
-/// How long a token that is not good is known as such: as long as a hammering client takes to try it
-/// many times, and no longer than anybody waits for a mistake to be mended.
+/// How long a rejected token is cached: long enough to absorb a client that repeats it many times a
+/// second, and short enough that a corrected mistake is noticed soon.
 const REJECTED_FOR: Duration = Duration::from_secs(5);
 
-/// Time between two complaints in the log about issuers that cannot be asked.
-pub(super) const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
+/// Time between two log lines about failed introspection.
+pub(super) const INTROSPECTION_WARNING_PAUSE: Duration = Duration::from_secs(1);
 
-/// A credential, and who shows it when.
-pub(super) struct Shown<'s> {
+/// A credential that a client has presented.
+pub(super) struct PresentedCredential<'s> {
     pub(super) credential: Credential<'s>,
-    /// Of the client.
+    /// The client's address.
     pub(super) address: IpAddr,
     pub(super) now: Timestamp,
 }
 
 impl Identifier {
-    /// What a credential comes to under the rules, if it is good and its issuer accepted.
+    /// Verifies a credential under the rules, and checks that the route accepts its issuer.
     pub(super) async fn verify<P>(
         &self,
         rules: &IdentityRules,
         accepted: &AcceptedIssuers,
-        shown: &Shown<'_>,
+        presented: &PresentedCredential<'_>,
         permit: impl FnOnce() -> Option<P>,
     ) -> Result<Arc<KnownToken>, IdentityError> {
-        let &Shown { ref credential, now, .. } = shown;
-        let digest = Digest::new(rules.id, credential)?;
-        let known = match self.find(rules, &digest, now) {
+        let &PresentedCredential { ref credential, now, .. } = presented;
+        let cache_key = TokenCacheKey::new(rules.id, credential)?;
+        let known = match self.find_cached(rules, &cache_key, now) {
             Some(known) => known?,
             None => {
-                let _permit = permit().ok_or(IdentityError::NotTrusted)?;
-                self.verify_anew(rules, shown, digest).await?
+                let _permit = permit().ok_or(IdentityError::TooManyBadTokens)?;
+                self.verify_and_cache(rules, presented, cache_key).await?
             }
         };
         match accepted.contains(known.token.issuer) {
@@ -60,74 +59,76 @@ impl Identifier {
         }
     }
 
-    /// What is known of a token from before.
-    fn find(
+    /// The cached result for a token, if it still applies.
+    fn find_cached(
         &self,
         rules: &IdentityRules,
-        digest: &Digest,
+        cache_key: &TokenCacheKey,
         now: Timestamp,
     ) -> Option<Result<Arc<KnownToken>, IdentityError>> {
-        if let Some(known) = self.tokens.find(digest) {
+        if let Some(known) = self.tokens.find(cache_key) {
             let named = known.named.as_ref();
             if named.is_some_and(|named| named.hashed_under != self.hasher.version()) {
                 return None;
             }
-            let verdict = known.token.is_current(now).map_err(Into::into);
+            let validity = known.token.is_current(now).map_err(Into::into);
             let Some(issuer) = rules.issuers.get(known.token.issuer) else {
-                // An answer about an opaque token is asked for again when it has grown old.
-                return verdict.is_ok().then_some(Ok(known));
+                // An opaque token is introspected again when the cached response is too old.
+                return validity.is_ok().then_some(Ok(known));
             };
-            let (generation, are_known) = issuer.keys.standing(now);
-            if !are_known {
+            let keys = issuer.keys.version(now);
+            if !keys.are_usable {
                 return Some(Err(IdentityError::Unavailable));
             }
-            return (known.generation == generation).then(|| verdict.map(|()| known));
+            return (known.generation == keys.generation).then(|| validity.map(|()| known));
         }
-        let rejected = self.tokens.find_rejected(digest)?;
-        let holds = now < rejected.until && rejected.generation == rules.generation(now);
-        holds.then_some(Err(rejected.error))
+        let rejected = self.tokens.find_rejected(cache_key)?;
+        let applies = now < rejected.until && rejected.generation == rules.generation(now);
+        applies.then_some(Err(rejected.error))
     }
 
-    /// Finds out, and keeps what came of it.
-    async fn verify_anew(
+    /// Verifies a credential and caches the result.
+    async fn verify_and_cache(
         &self,
         rules: &IdentityRules,
-        shown: &Shown<'_>,
-        digest: Digest,
+        presented: &PresentedCredential<'_>,
+        cache_key: TokenCacheKey,
     ) -> Result<Arc<KnownToken>, IdentityError> {
-        let now = shown.now;
-        // First: what was found out with keys that are replaced meanwhile is found out again.
+        let now = presented.now;
+        // Read first, so that a result from keys that are replaced meanwhile is not used again.
         let generation = rules.generation(now);
-        match self.ask(rules, shown).await {
+        match self.verify_by_source(rules, presented).await {
             Ok(known) => {
                 let known = Arc::new(known);
-                self.tokens.remember(digest, &known);
+                self.tokens.insert(cache_key, &known);
                 Ok(known)
             }
             Err(error) => {
-                if is_dear(&error) {
-                    let (error, until) = (error.clone(), now + REJECTED_FOR);
-                    self.tokens.reject(digest, Rejected { error, generation, until });
+                if is_costly(&error) {
+                    let until = now + REJECTED_FOR;
+                    let rejected = RejectedToken { error: error.clone(), generation, until };
+                    self.tokens.insert_rejected(cache_key, rejected);
                 }
                 Err(error)
             }
         }
     }
 
-    /// Asks whoever knows about the token: the issuer's key, the issuer, or the file of keys.
-    async fn ask(
+    /// Verifies a credential by what its kind calls for: the issuer's keys, introspection, or the
+    /// file of API keys.
+    async fn verify_by_source(
         &self,
         rules: &IdentityRules,
-        shown: &Shown<'_>,
+        presented: &PresentedCredential<'_>,
     ) -> Result<KnownToken, IdentityError> {
-        let &Shown { ref credential, now, .. } = shown;
+        let &PresentedCredential { ref credential, now, .. } = presented;
         let token = credential.token.as_ref();
         let is_compact = jwt::is_compact(token);
         match &rules.introspection {
             _ if credential.kind == CredentialKind::ApiKey => self.check_key(rules, token, now),
-            // Without an issuer, all tokens are opaque, whatever they look like.
-            Some(asked) if !is_compact || rules.issuers.is_empty() => {
-                self.introspect(rules, asked, shown).await
+            // Without an issuer, every token is introspected, even one that looks like a JWT.
+            Some(introspection) if !is_compact || rules.issuers.is_empty() => {
+                self.introspect(rules, introspection, presented).await
             }
             None if !is_compact && rules.issuers.is_empty() => Err(TokenError::Opaque.into()),
             _ => self.verify_signed(rules, token, now).await,
@@ -142,62 +143,65 @@ impl Identifier {
     ) -> Result<KnownToken, IdentityError> {
         let unverified = Unverified::read(token, &rules.issuers)?;
         let issuer = rules.issuers.get(unverified.issuer).ok_or(TokenError::UnknownIssuer)?;
-        let mut tried = None;
+        let mut is_retry = false;
         loop {
-            // First: keys that come in between make it one that is verified again, not one that is
-            // believed for too long.
-            let (generation, _) = issuer.keys.standing(now);
-            let is_again = tried.replace(generation);
-            let verdict = match issuer.keys.current(now) {
+            // Read before the keys: if they are replaced in between, the token is verified once
+            // more, and never accepted by the old keys for too long.
+            let generation = issuer.keys.version(now).generation;
+            let verified = match issuer.keys.current(now) {
                 Some(keys) => unverified.verify(issuer, &keys, now),
-                None if is_again.is_some() => return Err(IdentityError::Unavailable),
+                None if is_retry => return Err(IdentityError::Unavailable),
                 None => Err(TokenError::UnknownKey),
             };
-            match verdict {
+            match verified {
                 Ok(verified) => {
                     let payload = jwt::payload(token).unwrap_or_default();
                     return self.know(rules, verified, payload, generation);
                 }
-                Err(TokenError::UnknownKey) if is_again.is_none() => {
+                Err(TokenError::UnknownKey) if !is_retry => {
                     issuer.keys.refresh(now).await;
-                    // Other keys, be it that somebody else has had them fetched: else an unknown key
-                    // would cost two checks, and take longer than a wrong signature.
-                    let (current, are_known) = issuer.keys.standing(now);
-                    if are_known && current == generation {
+                    // Verified again only with other keys, whichever request has fetched them.
+                    // Otherwise an unknown key would cost two checks, and so take longer than a
+                    // wrong signature.
+                    let keys = issuer.keys.version(now);
+                    if keys.are_usable && keys.generation == generation {
                         return Err(TokenError::UnknownKey.into());
                     }
+                    is_retry = true;
                 }
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Asks whoever issued an opaque token about it.
+    /// Introspects an opaque token.
     async fn introspect(
         &self,
         rules: &IdentityRules,
-        asked: &Introspection,
-        shown: &Shown<'_>,
+        introspection: &Introspection,
+        presented: &PresentedCredential<'_>,
     ) -> Result<KnownToken, IdentityError> {
-        let (now, token) = (shown.now, shown.credential.token.as_ref());
-        let client = self.hash_address(shown.address, Prefixes::default());
-        let claims = match asked.introspector.ask(self.ring.fetcher(), client, token).await {
-            Ok(Introspected::Active(claims)) => claims,
-            Ok(Introspected::Inactive) => return Err(TokenError::Inactive.into()),
-            Err(IntrospectionError::Crowded) => return Err(IdentityError::Crowded),
-            Err(error) => {
-                if self.complaints.take(now) {
-                    tracing::warn!(%error, "cannot ask about opaque tokens");
+        let now = presented.now;
+        let token = presented.credential.token.as_ref();
+        let client = self.hash_address(presented.address, Prefixes::default());
+        let claims =
+            match introspection.introspector.introspect(self.ring.fetcher(), client, token).await {
+                Ok(IntrospectionResponse::Active(claims)) => claims,
+                Ok(IntrospectionResponse::Inactive) => return Err(TokenError::Inactive.into()),
+                Err(IntrospectionError::ClientLimit) => return Err(IdentityError::TooManyLookups),
+                Err(error) => {
+                    if self.introspection_warnings.take(now) {
+                        tracing::warn!(%error, "introspection of opaque tokens failed");
+                    }
+                    return Err(IdentityError::Unavailable);
                 }
-                return Err(IdentityError::Unavailable);
-            }
-        };
+            };
         let payload = base64url(&claims.to_json());
-        let validity = Times::of(&claims)?.validity(Duration::ZERO, None);
+        let validity = TimeClaims::of(&claims)?.validity(Duration::ZERO, None);
         validity.check(now)?;
-        let claims = asked.claims.check(claims)?;
-        let validity = validity.until(now + asked.cache);
-        let issuer = rules.introspection_at();
+        let claims = introspection.claims.check(claims)?;
+        let validity = validity.until(now + introspection.cache);
+        let issuer = rules.introspection_position();
         self.know(rules, VerifiedToken { issuer, claims, validity }, &payload, 0)
     }
 
@@ -205,23 +209,25 @@ impl Identifier {
     fn check_key(
         &self,
         rules: &IdentityRules,
-        shown: &[u8],
+        presented: &[u8],
         now: Timestamp,
     ) -> Result<KnownToken, IdentityError> {
         let api_keys = rules.api_keys.as_ref().ok_or(TokenError::WrongKey)?;
-        let key = api_keys.keys.check(shown, now).map_err(|error| match error {
+        let key = api_keys.keys.check(presented, now).map_err(|error| match error {
             ApiKeyError::Malformed => TokenError::MalformedKey,
             ApiKeyError::Unknown | ApiKeyError::Wrong => TokenError::WrongKey,
             ApiKeyError::Revoked => TokenError::RevokedKey,
             ApiKeyError::Expired => TokenError::Expired,
         })?;
-        let token = VerifiedToken::vouched(rules.api_keys_at(), key.claims.clone(), key.expires);
+        let token =
+            VerifiedToken::trusted(rules.api_keys_position(), key.claims.clone(), key.expires);
         self.know(rules, token, &base64url(&key.claims.to_json()), 0)
     }
 }
 
-/// Whether it took a signature check, or a question to the issuer, to find out.
-fn is_dear(error: &IdentityError) -> bool {
+/// Whether the error was found by a signature check, a digest or introspection, which a cached
+/// rejection saves.
+fn is_costly(error: &IdentityError) -> bool {
     match error {
         IdentityError::NoCaller => true,
         IdentityError::Token(error) => matches!(

@@ -1,4 +1,4 @@
-//! Every row names what it is, and each is one way in that some verifier once left open.
+//! Each row is an attack that some verifier has once let through.
 
 mod claims;
 
@@ -12,8 +12,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::identity::{
-    issuer::{ClaimRules, IssuerKeys, KeyHints},
-    keys::pem,
+    claim_rules::ClaimRules,
+    issuer::{IssuerKeys, KeyHints},
+    keys::{der, pem},
     sign::{SigningKey, tests::ec_pem},
 };
 
@@ -22,7 +23,7 @@ const ISS: &str = "https://id.example.com/";
 const HEADER: &str = r#"{"alg":"EdDSA","kid":"k1"}"#;
 const PAYLOAD: &str = r#"{"iss":"https://id.example.com/","sub":"42","exp":1700000300}"#;
 
-/// An issuer with one Ed25519 key, named k1, and what signs for it.
+/// An issuer with one Ed25519 key, named k1, and its signing key.
 struct Fixture {
     key: SigningKey,
     issuer: Issuer,
@@ -39,7 +40,7 @@ impl Fixture {
         Fixture { key, issuer, pem, jwk }
     }
 
-    /// One key pair for all tests that need no second one.
+    /// One fixture for all tests that need no second key.
     fn shared() -> &'static Fixture {
         static SHARED: OnceLock<Fixture> = OnceLock::new();
         SHARED.get_or_init(Fixture::new)
@@ -91,7 +92,7 @@ fn ed25519_jwk(pem: &str, kid: &str) -> String {
     format!(r#"{{"kty":"OKP","crv":"Ed25519","kid":"{kid}","x":"{x}"}}"#)
 }
 
-/// The private and the public key in PEM. Generating takes long, so once is enough.
+/// The private and the public key in PEM, generated once since that is slow.
 fn rsa() -> &'static (String, String) {
     static RSA: OnceLock<(String, String)> = OnceLock::new();
     RSA.get_or_init(|| {
@@ -102,7 +103,7 @@ fn rsa() -> &'static (String, String) {
     })
 }
 
-/// What signs with `algorithm`, and what verifies it.
+/// A key that signs with `algorithm`, and the keys that verify it.
 fn pair(algorithm: Algorithm) -> (SigningKey, KeySet) {
     if algorithm.is_symmetric() {
         let secret = [7; 64];
@@ -128,7 +129,7 @@ fn payload_with(members: &str) -> String {
 }
 
 #[test]
-fn a_good_token_yields_its_claims_and_issuer() {
+fn a_valid_token_yields_its_claims_and_issuer() {
     let fixture = Fixture::shared();
     let others = Issuer { issuer: "https://other.example/".into(), ..Fixture::new().issuer };
     let token = fixture.token(HEADER, PAYLOAD);
@@ -277,7 +278,7 @@ fn kid_is_a_short_string_and_only_a_name() {
 }
 
 #[test]
-fn a_token_without_kid_needs_a_single_fitting_key() {
+fn a_token_without_kid_needs_a_single_possible_key() {
     let (one, two) = (Fixture::new(), Fixture::new());
     let token = one.token(r#"{"alg":"EdDSA"}"#, PAYLOAD);
     assert!(one.verify(&token).is_ok());
@@ -292,7 +293,7 @@ fn a_token_without_kid_needs_a_single_fitting_key() {
 }
 
 #[test]
-fn a_key_without_a_name_takes_tokens_with_any_kid() {
+fn a_key_without_kid_verifies_tokens_with_any_kid() {
     let fixture = Fixture::new();
     let issuers = [issuer(ISS, KeySet::from_pem(fixture.pem.as_bytes(), &[]).unwrap())];
     for header in [HEADER, r#"{"alg":"EdDSA"}"#, r#"{"alg":"EdDSA","kid":"2024-05"}"#] {
@@ -302,7 +303,7 @@ fn a_key_without_a_name_takes_tokens_with_any_kid() {
 }
 
 #[test]
-fn crit_is_refused_whatever_it_holds() {
+fn crit_is_refused_with_any_content() {
     let fixture = Fixture::shared();
     for crit in [
         "[]",
@@ -328,7 +329,7 @@ fn crit_is_refused_whatever_it_holds() {
 }
 
 #[test]
-fn a_header_may_not_bring_its_own_key() {
+fn a_header_may_not_contain_a_key() {
     let (fixture, attacker) = (Fixture::shared(), Fixture::new());
     for name in ["jwk", "jku", "x5u", "x5c", "x5t", "x5t#S256"] {
         let jwk = attacker.jwk.as_str();
@@ -499,8 +500,8 @@ fn signatures_are_of_the_jws_form_and_never_empty() {
     let token = key.sign_text(r#"{"alg":"ES256"}"#, PAYLOAD).unwrap();
     let (signed, signature) = token.rsplit_once('.').unwrap();
     let raw = URL_SAFE_NO_PAD.decode(signature).unwrap();
-    let integer = |bytes: &[u8]| pem::tests::element(0x02, &[&[0], bytes].concat());
-    let der = pem::tests::element(0x30, &[integer(&raw[..32]), integer(&raw[32..])].concat());
+    let integer = |bytes: &[u8]| der::tests::element(0x02, &[&[0], bytes].concat());
+    let der = der::tests::element(0x30, &[integer(&raw[..32]), integer(&raw[32..])].concat());
     for (what, signature) in [
         ("DER", der),
         ("one byte less", raw[..63].to_vec()),
@@ -581,7 +582,7 @@ fn the_key_of_one_issuer_does_not_sign_for_another() {
 }
 
 #[test]
-fn an_unknown_key_reads_like_a_wrong_signature() {
+fn unknown_key_and_wrong_signature_have_one_description() {
     let (fixture, other) = (Fixture::shared(), Fixture::new());
     let unknown = fixture.verify(&other.token(r#"{"alg":"EdDSA","kid":"k2"}"#, PAYLOAD));
     let wrong = fixture.verify(&other.token(HEADER, PAYLOAD));
@@ -591,7 +592,7 @@ fn an_unknown_key_reads_like_a_wrong_signature() {
 }
 
 #[test]
-fn descriptions_may_stand_in_a_header() {
+fn descriptions_are_valid_in_a_header() {
     use TokenError::*;
     for error in [
         TooLong,
@@ -621,7 +622,7 @@ fn descriptions_may_stand_in_a_header() {
 }
 
 #[test]
-fn no_changed_byte_goes_unnoticed() {
+fn token_with_a_changed_byte_is_refused() {
     let (key, keys) = pair(Algorithm::HS256);
     let issuers = [issuer(ISS, keys)];
     let mut token = key.sign_text(r#"{"alg":"HS256"}"#, PAYLOAD).unwrap().into_bytes();
@@ -666,7 +667,7 @@ proptest! {
     }
 
     #[test]
-    fn prop_time_is_judged_alike_at_first_and_later(
+    fn prop_time_is_checked_alike_at_first_and_later(
         exp in 1_699_999_000u64..1_700_001_000, nbf in 1_699_999_000u64..1_700_001_000,
         seconds in 1_699_999_000u64..1_700_001_000,
     ) {
@@ -677,7 +678,7 @@ proptest! {
         let now = Timestamp::from_secs(seconds);
         let first = verify(token.as_bytes(), &issuers, now);
         prop_assert_eq!(first.is_ok(), seconds < exp + 60 && seconds + 60 >= nbf);
-        // Whatever instant the token was first seen at, later checks come to the same.
+        // A later check has the same result, whenever the token was first verified.
         let between = Timestamp::from_secs(nbf);
         if let Ok(kept) = verify(token.as_bytes(), &issuers, between) {
             prop_assert_eq!(kept.is_current(now), first.map(|_| ()));

@@ -1,4 +1,4 @@
-//! The signature algorithms a token may use. There is no `none`, and no way to spell one.
+//! The signature algorithms that a token may use. `none` is not among them.
 
 use std::{fmt, str::FromStr};
 
@@ -22,7 +22,7 @@ pub enum Algorithm {
     EdDSA,
 }
 
-/// A name that is no [`Algorithm`].
+/// A name that is not an [`Algorithm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "unknown algorithm: write one of HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, \
@@ -47,7 +47,7 @@ impl Algorithm {
         Algorithm::EdDSA,
     ];
 
-    /// The name that a token's header and a JWK spell, case included.
+    /// The exact name in a token's header and in a JWK.
     pub const fn name(self) -> &'static str {
         match self {
             Algorithm::HS256 => "HS256",
@@ -65,7 +65,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether whoever verifies could also sign: the key is a shared secret.
+    /// Whether the key is a shared secret, with which a verifier could also sign.
     pub const fn is_symmetric(self) -> bool {
         self.min_secret_bytes().is_some()
     }
@@ -80,7 +80,7 @@ impl Algorithm {
         }
     }
 
-    /// The same algorithm as `jsonwebtoken` spells it.
+    /// The same algorithm in `jsonwebtoken`.
     pub(crate) const fn to_jsonwebtoken(self) -> jsonwebtoken::Algorithm {
         match self {
             Algorithm::HS256 => jsonwebtoken::Algorithm::HS256,
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_algorithm_survives_its_name() {
+    fn every_algorithm_is_parsed_from_its_name() {
         for algorithm in Algorithm::ALL {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
             assert_eq!(format!("{:?}", algorithm.to_jsonwebtoken()), algorithm.name());

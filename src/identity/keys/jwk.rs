@@ -1,12 +1,12 @@
 //! JSON Web Keys (RFC 7517, RFC 7518 section 6, RFC 8037 section 2).
 //!
-//! A set is read key by key: one that is unknown, broken or out of range does not cost the others.
+//! A set is read key by key, so that one unknown or malformed key does not invalidate the others.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{Algorithm, KeyProblem, MAX_KID_BYTES, material::Material};
+use super::{Algorithm, KeyProblem, MAX_KID_BYTES, material::KeyMaterial};
 use crate::identity::claims::parse_object;
 
 /// A set, or a single key where a set was expected.
@@ -17,14 +17,14 @@ struct Document<'a> {
     kty: Option<&'a RawValue>,
 }
 
-/// A key that passed every check but the choice of its algorithm.
+/// A key that has passed every check and has no algorithm yet.
 pub(super) struct Jwk {
     pub(super) kid: Option<String>,
     pub(super) algorithm: Option<Algorithm>,
-    pub(super) material: Material,
+    pub(super) material: KeyMaterial,
 }
 
-/// The texts of the keys in a document, `None` if it holds neither a set nor a key.
+/// The texts of the keys in a document. None: it is neither a set nor a key.
 pub(super) fn split(json: &[u8]) -> Option<Vec<&[u8]>> {
     let document: Document<'_> = serde_json::from_slice(json).ok()?;
     match document {
@@ -36,7 +36,7 @@ pub(super) fn split(json: &[u8]) -> Option<Vec<&[u8]>> {
     }
 }
 
-/// Reads one key. Its `kid` comes back even when it is of no use, to name it in a report.
+/// Reads one key. Its `kid` is returned even for a key that is refused, to name it in a report.
 pub(super) fn parse(json: &[u8]) -> (Option<String>, Result<Jwk, KeyProblem>) {
     let Ok(members) = parse_object(json) else { return (None, Err(KeyProblem::Malformed)) };
     let members = Members(members);
@@ -62,7 +62,7 @@ impl Members {
         Ok(Jwk { kid, algorithm, material: self.material(kty)? })
     }
 
-    /// A key for encryption, or for signing only, must not verify (RFC 7517 sections 4.2 and 4.3).
+    /// Refuses a key for encryption, or for signing only (RFC 7517 sections 4.2 and 4.3).
     fn check_purpose(&self) -> Result<(), KeyProblem> {
         if self.text("use")?.is_some_and(|purpose| purpose != "sig") {
             return Err(KeyProblem::Purpose);
@@ -77,18 +77,18 @@ impl Members {
         }
     }
 
-    fn material(&self, kty: &str) -> Result<Material, KeyProblem> {
+    fn material(&self, kty: &str) -> Result<KeyMaterial, KeyProblem> {
         match (kty, self.text("crv")?) {
-            ("oct", _) => self.bytes("k").map(Material::Secret),
-            ("RSA", _) => Material::rsa(&self.bytes("n")?, &self.bytes("e")?),
-            ("EC", Some("P-256")) => Material::p256(self.point(32)?),
-            ("EC", Some("P-384")) => Material::p384(self.point(48)?),
+            ("oct", _) => self.bytes("k").map(KeyMaterial::Secret),
+            ("RSA", _) => KeyMaterial::rsa(&self.bytes("n")?, &self.bytes("e")?),
+            ("EC", Some("P-256")) => KeyMaterial::p256(self.point(32)?),
+            ("EC", Some("P-384")) => KeyMaterial::p384(self.point(48)?),
             ("OKP", Some("Ed25519")) => {
                 let point = self.bytes("x")?;
                 if point.len() != 32 {
                     return Err(KeyProblem::NotOnCurve);
                 }
-                Material::ed25519(point)
+                KeyMaterial::ed25519(point)
             }
             _ => Err(KeyProblem::Unsupported),
         }
@@ -96,7 +96,8 @@ impl Members {
 
     /// The uncompressed point of SEC 1 section 2.3.3. Each coordinate has its full length.
     fn point(&self, length: usize) -> Result<Vec<u8>, KeyProblem> {
-        let (x, y) = (self.bytes("x")?, self.bytes("y")?);
+        let x = self.bytes("x")?;
+        let y = self.bytes("y")?;
         if x.len() != length || y.len() != length {
             return Err(KeyProblem::NotOnCurve);
         }

@@ -1,27 +1,29 @@
-//! Public keys as a JWK Set (RFC 7517): what an issuer publishes, and what names a key.
+//! Public keys as a JWK Set (RFC 7517), which an issuer publishes, and their thumbprints.
+
+use std::borrow::Cow;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value, json};
 
-use super::{Algorithm, KeyError, KeyProblem, material::Material, pem};
+use super::{Algorithm, KeyError, KeyProblem, der, material::KeyMaterial};
 
-/// A public key as a JWK writes it.
+/// A public key as a JWK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicJwk {
-    /// The members that make the key, in the order of their names: that of its thumbprint.
+    /// The members of the key itself, sorted by name, as its thumbprint requires.
     members: Vec<(&'static str, String)>,
-    /// What it can do, if it can do only that. RSA keys have several algorithms.
+    /// Its algorithm, if it supports only one. RSA keys support several.
     algorithm: Option<Algorithm>,
-    /// All that it can do.
-    fitting: &'static [Algorithm],
+    /// All algorithms that it supports.
+    supported: &'static [Algorithm],
 }
 
 impl PublicJwk {
     /// The public keys of a PEM file: `PUBLIC KEY`, `RSA PUBLIC KEY` or `CERTIFICATE`.
     ///
     /// # Errors
-    /// There is none, or one that cannot be used, or a private key.
+    /// The file has no public key, one that cannot be used, or a private key.
     pub fn from_pem(pem: &[u8]) -> Result<Vec<PublicJwk>, KeyError> {
         let materials = super::public_materials(pem)?;
         let keys = materials.iter().map(|key| PublicJwk::of(key).map_err(KeyError::from));
@@ -30,49 +32,50 @@ impl PublicJwk {
 
     /// From a SubjectPublicKeyInfo, a PKCS#1 key, an uncompressed point, or the bytes of Ed25519.
     pub(in crate::identity) fn from_bytes(bytes: &[u8]) -> Result<PublicJwk, KeyProblem> {
-        PublicJwk::of(&Material::from_der(bytes)?)
+        PublicJwk::of(&KeyMaterial::from_der(bytes)?)
     }
 
-    fn of(key: &Material) -> Result<PublicJwk, KeyProblem> {
+    fn of(key: &KeyMaterial) -> Result<PublicJwk, KeyProblem> {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let members = match key {
-            // It must never be published.
-            Material::Secret(_) => return Err(KeyProblem::Private),
-            Material::Rsa(key) => {
+            // A secret must never be published.
+            KeyMaterial::Secret(_) => return Err(KeyProblem::Private),
+            KeyMaterial::Rsa(key) => {
                 vec![("e", text(&key.e)), ("kty", "RSA".into()), ("n", text(&key.n))]
             }
-            Material::P256(key) => elliptic("P-256", key, 32)?,
-            Material::P384(key) => elliptic("P-384", key, 48)?,
-            Material::Ed25519(key) => {
-                let x = pem::public_key_bits(key).unwrap_or(key);
-                vec![("crv", "Ed25519".into()), ("kty", "OKP".into()), ("x", text(x))]
+            KeyMaterial::P256(key) => elliptic("P-256", key, 32)?,
+            KeyMaterial::P384(key) => elliptic("P-384", key, 48)?,
+            KeyMaterial::Ed25519(key) => {
+                let x = der::public_key_bits(key).unwrap_or(Cow::Borrowed(key));
+                vec![("crv", "Ed25519".into()), ("kty", "OKP".into()), ("x", text(&x))]
             }
         };
-        let fitting = key.algorithms();
-        let algorithm = match fitting {
+        let supported = key.algorithms();
+        let algorithm = match supported {
             [only] => Some(*only),
             _ => None,
         };
-        Ok(PublicJwk { members, algorithm, fitting })
+        Ok(PublicJwk { members, algorithm, supported })
     }
 
-    /// Whether this key can do `algorithm`.
-    pub fn can_do(&self, algorithm: Algorithm) -> bool {
-        self.fitting.contains(&algorithm)
+    /// Whether this key supports `algorithm`.
+    pub fn supports(&self, algorithm: Algorithm) -> bool {
+        self.supported.contains(&algorithm)
     }
 
-    /// The name of the key (`kid`): its SHA-256 thumbprint (RFC 7638), the same wherever it is
-    /// computed.
+    /// The `kid` of the key: its SHA-256 thumbprint (RFC 7638), which every implementation computes
+    /// alike.
     pub fn thumbprint(&self) -> String {
-        // By hand: the thumbprint is of exactly these bytes, whatever a serializer writes.
+        // Written without a serializer, since the thumbprint is of exactly these bytes.
         let members = self.members.iter().map(|(name, value)| format!("\"{name}\":\"{value}\""));
         let canonical = format!("{{{}}}", members.collect::<Vec<_>>().join(","));
         URL_SAFE_NO_PAD.encode(digest(&SHA256, canonical.as_bytes()))
     }
 
-    /// The JWK. A key that can do several algorithms says `named`, if that is one of them.
+    /// The JWK. A key that supports several algorithms gets `named` as its `alg`, if that is one of
+    /// them.
     fn to_json(&self, named: Option<Algorithm>) -> Value {
-        let named = named.filter(|algorithm| self.can_do(*algorithm));
+        let named = named.filter(|algorithm| self.supports(*algorithm));
         let mut jwk = Map::new();
         jwk.insert("kid".into(), self.thumbprint().into());
         jwk.insert("use".into(), "sig".into());
@@ -84,19 +87,20 @@ impl PublicJwk {
     }
 }
 
-/// A set of these keys. Keys that can do several algorithms say `named`, if that is one of them.
+/// The JWK Set of these keys. A key that supports several algorithms gets `named` as its `alg`, if
+/// that is one of them.
 pub fn jwk_set(keys: &[PublicJwk], named: Option<Algorithm>) -> Value {
     json!({ "keys": keys.iter().map(|key| key.to_json(named)).collect::<Vec<_>>() })
 }
 
-/// The members of a key of a NIST curve, whose coordinates have this length.
+/// The members of a key on a NIST curve whose coordinates have this length.
 fn elliptic(
     curve: &str,
     key: &[u8],
     length: usize,
 ) -> Result<Vec<(&'static str, String)>, KeyProblem> {
-    let point = pem::public_key_bits(key).unwrap_or(key);
-    // The uncompressed form of SEC 1 section 2.3.3. Nothing in use writes the compressed one.
+    let point = der::public_key_bits(key).unwrap_or(Cow::Borrowed(key));
+    // The uncompressed form of SEC 1 section 2.3.3. No common tool writes the compressed form.
     let coordinates = point.strip_prefix(&[4]).and_then(|both| both.split_at_checked(length));
     let (x, y) = coordinates.ok_or(KeyProblem::Unsupported)?;
     let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
@@ -120,7 +124,7 @@ mod tests {
                 ),
             ],
             algorithm: None,
-            fitting: &[],
+            supported: &[],
         };
         assert_eq!(rsa.thumbprint(), "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs", "RFC 7638");
         let point = URL_SAFE_NO_PAD.decode("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo").unwrap();
@@ -143,7 +147,7 @@ mod tests {
         assert_eq!((set.len(), skipped), (3, vec![]));
         for ((key, _), published) in pairs.iter().zip(&keys) {
             assert_eq!(key.key_id(), Some(published.thumbprint().as_str()));
-            assert!(published.can_do(key.algorithm()));
+            assert!(published.supports(key.algorithm()));
             assert!(set.has_name(&published.thumbprint()));
         }
     }

@@ -1,8 +1,8 @@
-//! Keys that an issuer publishes: fetched, kept, and fetched again before they are too old.
+//! Keys that an issuer publishes: fetched, cached, and fetched again before they are too old.
 //!
-//! Requests read what is there with one atomic load. Fetches run on the fetcher's thread, one at a
-//! time for each issuer: whoever needs one waits for the one that is under way. When a fetch is
-//! due, and when clients can cause one, is decided in [`state`], which knows no clock.
+//! Requests read the cached keys with one atomic load. Fetches run on the fetcher's thread, one at
+//! a time for each issuer: a request that needs one waits for the one that is under way. [`state`]
+//! decides, without a clock, when a fetch is due and when a token may cause one.
 
 mod ring;
 mod source;
@@ -21,7 +21,7 @@ pub use self::ring::KeyRing;
 pub(super) use self::source::RemoteError;
 use self::{
     source::Fetched,
-    state::{Held, News, Request, State, Timing},
+    state::{CachedKeys, FetchReport, Refresh, State, Timing},
 };
 use super::{Algorithm, KeySet};
 use crate::{
@@ -29,31 +29,33 @@ use crate::{
     identity::fetch::{Endpoint, Fetcher},
 };
 
-/// Whose keys, and how they are kept. Equal ones share their keys across reloads; those that differ
-/// only in how keys are fetched and kept begin with each other's.
+/// Where an issuer publishes its keys, and how they are cached. Equal specs share their keys across
+/// reloads. A spec that differs only in how keys are fetched and cached starts with the keys of the
+/// other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RemoteSpec {
-    /// Where they are.
-    pub location: Location,
-    /// What they may be used with; empty: what each key says or has by default. Never HS*.
+    /// Where they are published.
+    pub location: KeyLocation,
+    /// The algorithms that they may be used with; empty: the one that each key names or has by
+    /// default. Never HS*.
     pub algorithms: Vec<Algorithm>,
-    /// How long they are used before they are fetched again.
+    /// How long they are cached before they are fetched again.
     pub cache: Duration,
-    /// Time between two fetches that clients can cause.
+    /// The shortest time between two fetches that tokens can cause.
     pub cooldown: Duration,
     /// How long they are used beyond `cache` while they cannot be fetched.
     pub max_stale: Duration,
 }
 
 impl RemoteSpec {
-    /// Whether the keys of `other` are such as these: of the same place, and for the same use.
+    /// Whether keys fetched for `other` may serve for this spec until its own are fetched: they
+    /// come from the same location, over the same authorities, for the same algorithms.
     ///
-    /// Whom to trust there may be another by now, and how often to ask. Keys that were good when they
-    /// were fetched still are: the next fetch, by the new rules, is due at once, and an issuer that is
-    /// down just then must lock nobody out because a number was edited.
+    /// Times and limits may differ. The next fetch, by the new spec, is due at once; if the issuer
+    /// is down just then, an edited number must not lock out its users.
     fn has_keys_of(&self, other: &RemoteSpec) -> bool {
-        // What an authority vouched for that is not trusted any more is not either.
-        self.location.is_place_of(&other.location)
+        // Keys that were fetched over an authority that is no longer trusted are not trusted.
+        self.location.is_same_as(&other.location)
             && self.location.endpoint().ca == other.location.endpoint().ca
             && self.algorithms == other.algorithms
     }
@@ -61,83 +63,100 @@ impl RemoteSpec {
 
 /// Where an issuer's keys are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Location {
+pub enum KeyLocation {
     /// A JSON Web Key Set at this URL.
     Jwks(Endpoint),
-    /// Where the issuer's metadata says (OpenID Connect Discovery 1.0 section 4).
+    /// At the URL in the issuer's metadata (OpenID Connect Discovery 1.0 section 4).
     Discovery {
-        /// What the metadata must say the issuer is.
+        /// The `issuer` that the metadata must have.
         issuer: String,
-        /// The metadata: the issuer without a slash at its end, and
+        /// The URL of the metadata: the issuer without a slash at its end, and
         /// `/.well-known/openid-configuration`.
         endpoint: Endpoint,
     },
 }
 
-impl Location {
-    /// What is fetched first.
+impl KeyLocation {
+    /// The document that is fetched first.
     pub fn endpoint(&self) -> &Endpoint {
         match self {
-            Location::Jwks(endpoint) | Location::Discovery { endpoint, .. } => endpoint,
+            KeyLocation::Jwks(endpoint) | KeyLocation::Discovery { endpoint, .. } => endpoint,
         }
     }
 
-    /// Whether it is the same place, however it is reached.
-    fn is_place_of(&self, other: &Location) -> bool {
+    /// Whether it is the same URL and issuer, whatever the other options of the endpoint.
+    fn is_same_as(&self, other: &KeyLocation) -> bool {
         let is_same_issuer = match (self, other) {
-            (Location::Jwks(_), Location::Jwks(_)) => true,
-            (Location::Discovery { issuer, .. }, Location::Discovery { issuer: whose, .. }) => {
-                issuer == whose
-            }
+            (KeyLocation::Jwks(_), KeyLocation::Jwks(_)) => true,
+            (
+                KeyLocation::Discovery { issuer, .. },
+                KeyLocation::Discovery { issuer: other_issuer, .. },
+            ) => issuer == other_issuer,
             _ => false,
         };
         is_same_issuer && self.endpoint().url == other.endpoint().url
     }
 }
 
-/// The keys of one issuer, for all workers and for every policy that wants the same.
+/// The keys of one issuer, shared by all workers and all policies with the same spec.
 pub struct RemoteKeys {
     spec: RemoteSpec,
     clock: Clock,
     fetcher: Fetcher,
-    /// What `state` holds, for those who only read.
-    published: ArcSwapOption<Held>,
+    /// The cached keys of `state`, for readers without its lock.
+    published: ArcSwapOption<CachedKeys>,
     state: Mutex<State>,
-    ended: watch::Sender<Ended>,
+    latest_fetch: watch::Sender<LatestFetch>,
+}
+
+/// Which set of keys an issuer has at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::identity) struct KeysVersion {
+    /// Changes with the keys; see [`RemoteKeys::generation`].
+    pub(in crate::identity) generation: u64,
+    /// Whether tokens may be verified with them.
+    pub(in crate::identity) are_usable: bool,
+}
+
+impl KeysVersion {
+    /// No keys.
+    pub(in crate::identity) const NONE: KeysVersion =
+        KeysVersion { generation: 0, are_usable: false };
 }
 
 /// The latest fetch that has ended.
 #[derive(Clone, Copy, Default)]
-struct Ended {
+struct LatestFetch {
     number: u64,
     has_succeeded: bool,
 }
 
-/// How an issuer's keys are doing.
+/// The state of an issuer's keys, for the admin interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteStatus {
-    /// Where they come from.
+    /// Where they are published.
     pub url: String,
-    /// How many there are to verify with now.
+    /// How many keys there are to verify with now.
     pub keys: usize,
     /// When they were last fetched.
     pub fetched: Option<Timestamp>,
     /// Why the latest fetch failed, if it did.
     pub last_error: Option<String>,
-    /// How many fetches were begun.
+    /// How many fetches were started.
     pub fetches: u64,
 }
 
 impl RemoteKeys {
-    /// Begins the first fetch, with what `known` holds until it ends.
+    /// Starts the first fetch, and uses the keys of `known` until it ends.
     fn start(
         spec: &RemoteSpec,
         known: Option<&RemoteKeys>,
-        (clock, fetcher): (&Clock, &Fetcher),
+        clock: &Clock,
+        fetcher: &Fetcher,
     ) -> Arc<RemoteKeys> {
         let timing = Timing::of(spec);
         let state = match known {
-            Some(known) => known.state().under(timing),
+            Some(known) => known.state().with_timing(timing),
             None => State::new(timing),
         };
         let keys = Arc::new(RemoteKeys {
@@ -146,121 +165,126 @@ impl RemoteKeys {
             fetcher: fetcher.clone(),
             published: ArcSwapOption::empty(),
             state: Mutex::new(state),
-            ended: watch::Sender::default(),
+            latest_fetch: watch::Sender::default(),
         });
-        keys.tend(clock.now());
+        keys.fetch_if_due(clock.now());
         keys
     }
 
-    /// The keys to verify with; none if there never were any, or they are too old.
+    /// The keys to verify with. None: they were never fetched, or are too old.
     pub fn current(&self, now: Timestamp) -> Option<Arc<KeySet>> {
-        let held = self.published.load();
-        let held = held.as_ref()?;
-        held.is_usable(now).then(|| Arc::clone(&held.keys))
+        let published = self.published.load();
+        let cached = published.as_ref()?;
+        cached.is_usable(now).then(|| Arc::clone(&cached.keys))
     }
 
-    /// Changes when, and only when, the keys change; no two sets in this process have the same, and
-    /// 0 is none. Whoever remembers what a key said about a token reads this first and
-    /// [`RemoteKeys::current`] after it: a change in between then costs one more check, and lets
-    /// nothing through that only the old keys vouch for.
-    pub fn generation(&self) -> u64 {
-        self.published.load().as_ref().map_or(0, |held| held.generation)
-    }
-
-    /// The [generation](RemoteKeys::generation), and whether those keys may be verified with now. Both
-    /// are of one moment.
-    pub fn standing(&self, now: Timestamp) -> (u64, bool) {
-        let held = self.published.load();
-        held.as_ref().map_or((0, false), |held| (held.generation, held.is_usable(now)))
-    }
-
-    /// Has the keys fetched for the sake of a token whose key is not there, and waits for that;
-    /// waits for a fetch that is under way anyway. True if it brought keys, be they the same.
+    /// The number of the current set of keys. It changes when, and only when, the keys change; no
+    /// two sets in this process have the same number, and 0 means no keys.
     ///
-    /// False at once if the latest fetch began less than the cooldown ago: clients that make up key
-    /// names cause one fetch in that time, whatever comes of it.
+    /// Code that caches a verified token reads this first and [`RemoteKeys::current`] after it: a
+    /// change in between then costs one more check, and accepts no token by the old keys alone.
+    pub fn generation(&self) -> u64 {
+        self.published.load().as_ref().map_or(0, |cached| cached.generation)
+    }
+
+    /// The [generation](RemoteKeys::generation) of the keys and whether they are usable, read at
+    /// once.
+    pub(in crate::identity) fn version(&self, now: Timestamp) -> KeysVersion {
+        let published = self.published.load();
+        let version = |cached: &Arc<CachedKeys>| KeysVersion {
+            generation: cached.generation,
+            are_usable: cached.is_usable(now),
+        };
+        published.as_ref().map_or(KeysVersion::NONE, version)
+    }
+
+    /// Fetches the keys for a token whose key is unknown, or waits for the fetch that is under way.
+    /// Returns whether the fetch succeeded, with new keys or the same.
+    ///
+    /// Returns false at once if the latest fetch started less than the cooldown ago: clients that
+    /// make up key names can cause one fetch in that time, whatever its result.
     pub async fn refresh(self: &Arc<Self>, now: Timestamp) -> bool {
-        let mut ended = self.ended.subscribe();
-        let request = self.state().request(now);
-        let number = match request {
-            Request::Refuse => return false,
-            Request::Join(number) => number,
-            Request::Begin(number) => {
-                self.launch();
+        let mut latest = self.latest_fetch.subscribe();
+        let refresh = self.state().request_refresh(now);
+        let number = match refresh {
+            Refresh::Refuse => return false,
+            Refresh::Join(number) => number,
+            Refresh::Start(number) => {
+                self.spawn_fetch();
                 number
             }
         };
-        let ended = ended.wait_for(|ended| ended.number >= number).await;
-        ended.is_ok_and(|ended| ended.has_succeeded)
+        let latest = latest.wait_for(|latest| latest.number >= number).await;
+        latest.is_ok_and(|latest| latest.has_succeeded)
     }
 
-    /// How they are doing.
+    /// Their state now.
     pub fn status(&self, now: Timestamp) -> RemoteStatus {
         let state = self.state();
         RemoteStatus {
             url: self.endpoint().to_string(),
             keys: self.current(now).map_or(0, |keys| keys.len()),
-            fetched: state.held().map(|held| held.fetched),
+            fetched: state.cached().map(|cached| cached.fetched),
             last_error: state.last_error().map(ToString::to_string),
-            fetches: state.begun(),
+            fetches: state.started(),
         }
     }
 
-    /// Begins a fetch if one is due.
-    fn tend(self: &Arc<Self>, now: Timestamp) {
+    /// Starts a fetch if one is due.
+    fn fetch_if_due(self: &Arc<Self>, now: Timestamp) {
         let mut state = self.state();
-        state.observe(now);
+        state.clamp_to(now);
         self.publish(&state);
-        let is_due = state.begin_if_due(now);
+        let is_due = state.start_if_due(now);
         drop(state);
         if is_due {
-            self.launch();
+            self.spawn_fetch();
         }
     }
 
-    /// Sets a fetch that was begun on its way.
-    fn launch(self: &Arc<Self>) {
-        let flight = Flight { keys: Arc::clone(self), result: Err(RemoteError::GivenUp) };
-        self.fetcher.spawn(flight.fly());
+    /// Runs a fetch that `state` has started.
+    fn spawn_fetch(self: &Arc<Self>) {
+        let task = FetchTask { keys: Arc::clone(self), result: Err(RemoteError::Cancelled) };
+        self.fetcher.spawn(task.run());
     }
 
-    fn land(&self, result: Result<Fetched, RemoteError>) {
+    fn finish(&self, result: Result<Fetched, RemoteError>) {
         let mut random = [128];
         // Without randomness, proxies that started together fetch together.
         let _ = aws_lc_rs::rand::fill(&mut random);
         let mut state = self.state();
-        let news = state.end(self.clock.now(), result, random[0]);
+        let report = state.finish(self.clock.now(), result, random[0]);
         self.publish(&state);
-        let has_succeeded = matches!(news, News::Fetched { .. });
-        // Still locked: the next fetch must not be heard of before this one.
-        self.ended.send_replace(Ended { number: state.begun(), has_succeeded });
+        let has_succeeded = matches!(report, FetchReport::Fetched { .. });
+        // Under the lock, so that the next fetch is not announced before this one.
+        self.latest_fetch.send_replace(LatestFetch { number: state.started(), has_succeeded });
         drop(state);
-        self.tell(&news);
+        self.log(&report);
     }
 
     fn publish(&self, state: &State) {
-        let is_published = match (&*self.published.load(), state.held()) {
-            (Some(published), Some(held)) => Arc::ptr_eq(published, held),
+        let is_published = match (&*self.published.load(), state.cached()) {
+            (Some(published), Some(cached)) => Arc::ptr_eq(published, cached),
             (None, None) => true,
             _ => false,
         };
         if !is_published {
-            self.published.store(state.held().cloned());
+            self.published.store(state.cached().cloned());
         }
     }
 
-    /// When what is held was fetched.
+    /// When the cached keys were fetched.
     fn fetched(&self) -> Option<Timestamp> {
-        self.published.load().as_ref().map(|held| held.fetched)
+        self.published.load().as_ref().map(|cached| cached.fetched)
     }
 
-    fn tell(&self, news: &News) {
+    fn log(&self, report: &FetchReport) {
         let url = self.endpoint();
-        match news {
-            News::Failed(error) => {
+        match report {
+            FetchReport::Failed(error) => {
                 tracing::warn!(%url, %error, "an issuer's keys could not be fetched");
             }
-            News::Fetched { has_changed, keys, skipped } => {
+            FetchReport::Fetched { has_changed, keys, skipped } => {
                 if *has_changed {
                     tracing::info!(%url, keys, "an issuer's keys have changed");
                 }
@@ -286,23 +310,23 @@ impl fmt::Debug for RemoteKeys {
     }
 }
 
-/// A fetch on its way. It ends when this is dropped, however that comes about: those who wait for
-/// it would wait forever, and no other would begin.
-struct Flight {
+/// A fetch that is under way. It ends when this is dropped, for whatever reason: otherwise requests
+/// would wait for it forever, and no other fetch could start.
+struct FetchTask {
     keys: Arc<RemoteKeys>,
     result: Result<Fetched, RemoteError>,
 }
 
-impl Flight {
-    async fn fly(mut self) {
+impl FetchTask {
+    async fn run(mut self) {
         self.result = source::fetch(&self.keys.spec, &self.keys.fetcher).await;
     }
 }
 
-impl Drop for Flight {
+impl Drop for FetchTask {
     fn drop(&mut self) {
-        let result = std::mem::replace(&mut self.result, Err(RemoteError::GivenUp));
-        self.keys.land(result);
+        let result = std::mem::replace(&mut self.result, Err(RemoteError::Cancelled));
+        self.keys.finish(result);
     }
 }
 
@@ -315,7 +339,7 @@ mod tests {
         let url = "https://id.example.com/jwks";
         let endpoint = Endpoint::parse(url, false, None, Duration::from_secs(5)).unwrap();
         let spec = RemoteSpec {
-            location: Location::Jwks(endpoint),
+            location: KeyLocation::Jwks(endpoint),
             algorithms: Vec::new(),
             cache: Duration::from_secs(600),
             cooldown: Duration::from_secs(30),
@@ -323,11 +347,11 @@ mod tests {
         };
         let now = Timestamp::from_secs(1_790_000_000);
         let clock = Clock::Manual(Arc::new(now.as_micros().into()));
-        let keys = RemoteKeys::start(&spec, None, (&clock, &Fetcher::offline()));
+        let keys = RemoteKeys::start(&spec, None, &clock, &Fetcher::offline());
         assert!(!keys.refresh(now).await);
         assert!(!keys.refresh(now + spec.cooldown).await);
         let status = keys.status(now);
         assert_eq!((status.url.as_str(), status.keys, status.fetches), (url, 0, 2));
-        assert_eq!(status.last_error.as_deref(), Some("the fetch was given up"));
+        assert_eq!(status.last_error.as_deref(), Some("the fetch was cancelled"));
     }
 }

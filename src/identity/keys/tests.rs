@@ -1,4 +1,4 @@
-//! Which key material makes a key, and what is said of the rest.
+//! Which key material is accepted, and the errors for the rest.
 
 use std::sync::OnceLock;
 
@@ -61,8 +61,8 @@ fn algorithms(set: &KeySet) -> Vec<Algorithm> {
     set.keys.iter().map(|key| key.algorithm).collect()
 }
 
-/// What becomes of `jwk` in a set beside a good key.
-fn fate(jwk: &Value, allowed: &[Algorithm]) -> Result<Algorithm, KeyProblem> {
+/// The algorithm or the problem of `jwk` in a set beside a valid key.
+fn result_for(jwk: &Value, allowed: &[Algorithm]) -> Result<Algorithm, KeyProblem> {
     let good = with(ed25519_jwk(), "kid", "good");
     let text = json!({ "keys": [jwk, good] }).to_string();
     let mut allowed = allowed.to_vec();
@@ -110,14 +110,15 @@ fn a_public_key_is_not_taken_for_a_secret() {
 }
 
 #[test]
-fn pem_holds_public_keys_of_every_kind() {
+fn pem_has_public_keys_of_every_kind() {
     use Algorithm::{ES256, ES384, EdDSA, PS512, RS256};
     let ed25519 = SigningKey::generate_ed25519().unwrap().1;
     let pkcs1 = pem::encode("RSA PUBLIC KEY", rsa());
     let key = aws_lc_rs::rsa::PublicKey::from_der(rsa()).unwrap();
     let spki: PublicKeyX509Der<'_> = key.as_der().unwrap();
     let (p256, p384) = (ec_pem(ES256).1, ec_pem(ES384).1);
-    let certificate = pem::encode("CERTIFICATE", &pem::tests::certificate(&der(&p384)));
+    let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
+    let certificate = rcgen::CertificateParams::default().self_signed(&pair).unwrap().pem();
     for (what, pem, allowed, expected) in [
         ("PKCS#1", pkcs1.clone(), vec![], vec![RS256]),
         ("PKCS#1 for PSS", pkcs1.clone(), vec![PS512], vec![PS512]),
@@ -134,14 +135,14 @@ fn pem_holds_public_keys_of_every_kind() {
 }
 
 #[test]
-fn pem_that_cannot_verify_is_refused_with_advice() {
+fn unusable_pem_is_refused() {
     use Algorithm::{ES256, EdDSA, HS256, PS256, RS256};
     let (private, public) = ec_pem(ES256);
     let pkcs1 = pem::encode("RSA PUBLIC KEY", rsa());
     let private_der = der(&private);
-    let integer = |bytes: &[u8]| pem::tests::element(0x02, bytes);
+    let integer = |bytes: &[u8]| der::tests::element(0x02, bytes);
     let small = [integer(&[&[0][..], &[0xff; 128]].concat()), integer(&[1, 0, 1])].concat();
-    let small = pem::encode("RSA PUBLIC KEY", &pem::tests::element(0x30, &small));
+    let small = pem::encode("RSA PUBLIC KEY", &der::tests::element(0x30, &small));
     let mut off_curve = der(&public);
     *off_curve.last_mut().unwrap() ^= 1;
     let mut weak = der(&SigningKey::generate_ed25519().unwrap().1);
@@ -207,7 +208,7 @@ fn a_jwk_gets_one_algorithm() {
         (ed25519_jwk(), vec![], Ok(EdDSA)),
         (ed25519_jwk(), vec![RS256], Ok(EdDSA)),
     ] {
-        assert_eq!(fate(&jwk, &allowed), expected, "{jwk} with {allowed:?}");
+        assert_eq!(result_for(&jwk, &allowed), expected, "{jwk} with {allowed:?}");
     }
 }
 
@@ -239,7 +240,7 @@ fn bad_keys_of_a_set_are_skipped_one_by_one() {
         ("all zeros", with(ec(), "y", number(0, 32, 0)), NotOnCurve),
         ("Ed25519 too short", with(ed25519_jwk(), "x", number(1, 31, 1)), NotOnCurve),
         ("Ed25519 zeros", with(ed25519_jwk(), "x", number(0, 32, 0)), WeakPoint),
-        ("Ed25519 -1", with(ed25519_jwk(), "x", base64url(&edge_minus_one())), WeakPoint),
+        ("Ed25519 -1", with(ed25519_jwk(), "x", base64url(&minus_one())), WeakPoint),
         ("512 bits", with(rsa_jwk(), "n", number(0xff, 64, 1)), RsaSize { bits: 512 }),
         ("2047 bits", with(rsa_jwk(), "n", number(0x7f, 256, 1)), RsaSize { bits: 2047 }),
         ("8200 bits", with(rsa_jwk(), "n", number(0xff, 1025, 1)), RsaSize { bits: 8200 }),
@@ -263,7 +264,7 @@ fn bad_keys_of_a_set_are_skipped_one_by_one() {
         ("RSA private", with(rsa_jwk(), "p", "AQ"), Private),
         ("a secret", json!({ "kty": "oct", "k": number(1, 64, 1), "alg": "HS256" }), NotAllowed),
     ] {
-        assert_eq!(fate(&jwk, &[]), Err(problem), "{what}");
+        assert_eq!(result_for(&jwk, &[]), Err(problem), "{what}");
     }
     let repeated = r#"{"keys":[{"kty":"EC","kty":"RSA"}]}"#;
     let error = KeySet::from_jwks(repeated.as_bytes(), &[]).unwrap_err();
@@ -272,14 +273,14 @@ fn bad_keys_of_a_set_are_skipped_one_by_one() {
 }
 
 /// The point (0, -1) of edwards25519.
-fn edge_minus_one() -> [u8; 32] {
+fn minus_one() -> [u8; 32] {
     let mut point = [0xff; 32];
     (point[0], point[31]) = (0xec, 0x7f);
     point
 }
 
 #[test]
-fn members_that_do_not_matter_do_not_cost_a_key() {
+fn irrelevant_members_do_not_invalidate_a_key() {
     let ec = || ec_jwk(Algorithm::ES256);
     let leading_zero = {
         let n = URL_SAFE_NO_PAD.decode(rsa_jwk()["n"].as_str().unwrap()).unwrap();
@@ -294,7 +295,7 @@ fn members_that_do_not_matter_do_not_cost_a_key() {
         with(rsa_jwk(), "e", "Aw"),
         leading_zero,
     ] {
-        assert!(fate(&jwk, &[]).is_ok(), "{jwk}");
+        assert!(result_for(&jwk, &[]).is_ok(), "{jwk}");
     }
 }
 
@@ -324,7 +325,7 @@ fn secrets_come_in_a_jwks_only_when_hmac_is_listed() {
 }
 
 #[test]
-fn keys_of_one_name_and_algorithm_are_all_left_out() {
+fn keys_with_one_kid_and_algorithm_are_all_skipped() {
     use Algorithm::{ES256, EdDSA, RS256};
     let named = |jwk, kid: &str| with(jwk, "kid", kid);
     for (what, keys, used, skipped) in [
@@ -349,10 +350,10 @@ fn keys_of_one_name_and_algorithm_are_all_left_out() {
         ("no names", vec![ec_jwk(ES256), ec_jwk(ES256)], vec![ES256; 2], vec![]),
     ] {
         let text = json!({ "keys": keys }).to_string();
-        let (set, left_out) = KeySet::from_jwks(text.as_bytes(), &[]).unwrap();
+        let (set, skipped_keys) = KeySet::from_jwks(text.as_bytes(), &[]).unwrap();
         assert_eq!(algorithms(&set), used, "{what}");
-        assert_eq!(left_out.iter().map(|key| key.index).collect::<Vec<_>>(), skipped, "{what}");
-        assert!(left_out.iter().all(|key| key.problem == KeyProblem::DuplicateKid), "{what}");
+        assert_eq!(skipped_keys.iter().map(|key| key.index).collect::<Vec<_>>(), skipped, "{what}");
+        assert!(skipped_keys.iter().all(|key| key.problem == KeyProblem::DuplicateKid), "{what}");
     }
 }
 
@@ -384,7 +385,7 @@ fn a_jwks_is_a_set_or_a_key_of_bounded_size() {
 }
 
 #[test]
-fn nothing_printed_tells_a_key() {
+fn nothing_printed_contains_a_key() {
     let secret = "correct horse battery staple, and then some";
     let k = base64url(secret.as_bytes());
     let set = KeySet::from_secret(secret.as_bytes(), &[]).unwrap();

@@ -187,7 +187,7 @@ fn clock_that_went_back_a_day_is_healed_by_a_denial() {
 #[test]
 fn clock_that_is_behind_by_more_than_the_skew_went_back() {
     let (quota, mut window) = (from_first_request(1), Window::default());
-    let ahead = START + borne(MINUTE);
+    let ahead = START + tolerated_skew(MINUTE);
     decide(&quota, &mut window, 1, ahead);
     decide(&quota, &mut window, 1, START);
     assert_eq!(window.reset, ahead + MINUTE);
@@ -197,19 +197,19 @@ fn clock_that_is_behind_by_more_than_the_skew_went_back() {
 }
 
 #[test]
-fn next_window_that_a_clock_ahead_has_opened_is_borne() {
+fn next_window_that_a_clock_ahead_has_opened_is_tolerated() {
     let hour = Duration::from_secs(3600);
     let month = Calendar::new(crate::limit::CalendarUnit::Month, "UTC").unwrap();
     for (align, far) in [(Align::Epoch(hour), 1000), (Align::Calendar(month), 86_400)] {
         let quota = FixedWindow { limit: 3, align };
         let end = quota.align.end(START);
-        for (behind, is_borne) in [(100, true), (125, true), (far, false)] {
+        for (behind, is_tolerated) in [(100, true), (125, true), (far, false)] {
             let mut window = Window::default();
             quota.take(&mut window, 3, end);
             let next = window.reset;
             let earlier = before(end, Duration::from_secs(behind));
             decide(&quota, &mut window, 1, earlier);
-            let expected = if is_borne { next } else { end };
+            let expected = if is_tolerated { next } else { end };
             assert_eq!(window, Window { used: 3, reset: expected }, "{behind} s before the end");
         }
     }

@@ -9,15 +9,15 @@ const SECOND: Duration = Duration::from_secs(1);
 
 impl Subject for Gcra {
     fn memory(&self) -> Duration {
-        self.window * self.burst / self.limit + self.unit()
+        self.window * self.burst / self.limit + self.time_step()
     }
 
     fn with_capacity(&self, capacity: u32) -> Gcra {
         Gcra { burst: capacity, ..self.clone() }
     }
 
-    fn unit(&self) -> Duration {
-        Duration::from_micros(self.unit)
+    fn time_step(&self) -> Duration {
+        Duration::from_micros(self.time_grain)
     }
 }
 
@@ -36,12 +36,12 @@ impl suite::apart::Bounded for Gcra {
 fn any_gcra() -> impl Strategy<Value = Gcra> {
     let limit = prop_oneof![4 => 1_u32..20, 1 => 1_u32..100_000];
     let millis = prop_oneof![1_u64..5_000, (1_u64..5).prop_map(|seconds| seconds * 1000)];
-    let unit = prop::sample::select(vec![1, 1000]);
-    (limit, millis, 1_u32..12, unit).prop_map(|(limit, millis, burst, unit)| Gcra {
+    let time_grain = prop::sample::select(vec![1, 1000]);
+    (limit, millis, 1_u32..12, time_grain).prop_map(|(limit, millis, burst, time_grain)| Gcra {
         limit,
         window: Duration::from_millis(millis),
         burst,
-        unit,
+        time_grain,
     })
 }
 
@@ -65,12 +65,12 @@ struct Textbook {
 impl Textbook {
     /// The time between two units at the long-run rate: `window / limit` grains, times `limit`.
     fn spacing(&self) -> i128 {
-        self.gcra.window.as_micros() as i128 / i128::from(self.gcra.unit)
+        self.gcra.window.as_micros() as i128 / i128::from(self.gcra.time_grain)
     }
 
     /// Now, times `limit`.
     fn now(&self, now: Timestamp) -> i128 {
-        i128::from(now.as_micros() / self.gcra.unit) * i128::from(self.gcra.limit)
+        i128::from(now.as_micros() / self.gcra.time_grain) * i128::from(self.gcra.limit)
     }
 
     /// The first instant from which on the arrival time is no more than `units` ahead.
@@ -81,7 +81,7 @@ impl Textbook {
         if instant <= self.now(now) {
             now
         } else {
-            Timestamp::from_micros(grains as u64 * self.gcra.unit)
+            Timestamp::from_micros(grains as u64 * self.gcra.time_grain)
         }
     }
 }
@@ -135,7 +135,7 @@ fn decisions_are_the_textbooks() {
             limit: 1 + numbers.below(30) as u32,
             window: Duration::from_millis(1 + numbers.below(10_000)),
             burst: 1 + numbers.below(12) as u32,
-            unit: [1, 1000][numbers.below(2) as usize],
+            time_grain: [1, 1000][numbers.below(2) as usize],
         };
         (gcra.clone(), Textbook { gcra, arrival: 0, charges: Vec::new() })
     });
@@ -144,7 +144,7 @@ fn decisions_are_the_textbooks() {
 /// A meter in microseconds.
 fn gcra(limit: u32, window: Duration, burst: u32) -> Gcra {
     let gcra = Gcra::new(limit, window, burst, burst).unwrap();
-    assert_eq!(gcra.unit, 1);
+    assert_eq!(gcra.time_grain, 1);
     gcra
 }
 
@@ -263,14 +263,14 @@ fn grain_is_as_fine_as_can_be_counted_exactly() {
         (1, Duration::ZERO, 1, 1, None),
         (1, Duration::MAX, u32::MAX, u32::MAX, None),
     ] {
-        let unit = Gcra::new(limit, window, burst, max_cost).map(|gcra| gcra.unit);
-        assert_eq!(unit, expected, "{limit} in {window:?}, {burst} at once, cost {max_cost}");
+        let time_grain = Gcra::new(limit, window, burst, max_cost).map(|gcra| gcra.time_grain);
+        assert_eq!(time_grain, expected, "{limit} in {window:?}, {burst} at once, cost {max_cost}");
     }
 }
 
 #[test]
 fn changed_grain_misreads_nothing() {
-    let [micros, millis] = [1, 1000].map(|unit| Gcra { unit, ..gcra(7, SECOND, 7) });
+    let [micros, millis] = [1, 1000].map(|time_grain| Gcra { time_grain, ..gcra(7, SECOND, 7) });
     let now = START + Duration::from_micros(1_234);
     let mut state = Level::default();
     micros.take(&mut state, 4, now);
@@ -310,7 +310,7 @@ fn debt_ends_when_it_was_told_to_even_if_the_rate_was_lowered() {
     let told = former.standing(&state, START).reset;
     assert_eq!(lowered.standing(&state, START).reset, told);
     assert_eq!(lowered.retry(&state, 3, START), Retry::At(told));
-    assert!(!lowered.admits(&state, 1, suite::before(told, lowered.unit())));
+    assert!(!lowered.admits(&state, 1, suite::before(told, lowered.time_step())));
     assert!(lowered.admits(&state, 5, told));
 
     lowered.give_back(&mut state, receipt, 1, START);

@@ -14,8 +14,8 @@ impl Subject for SlidingWindow {
         SlidingWindow { limit: capacity, ..self.clone() }
     }
 
-    fn unit(&self) -> Duration {
-        Duration::from_micros(self.unit)
+    fn time_step(&self) -> Duration {
+        Duration::from_micros(self.time_grain)
     }
 }
 
@@ -29,12 +29,16 @@ impl suite::apart::Bounded for SlidingWindow {
     }
 }
 
-/// Windows of up to 20 seconds, often a whole number of them, counted in either unit.
+/// Windows of up to 20 seconds, often a whole number of them, counted in either time grain.
 fn any_sliding_window() -> impl Strategy<Value = SlidingWindow> {
     let millis = prop_oneof![1_u64..20_000, (1_u64..20).prop_map(|seconds| seconds * 1000)];
-    (0_u32..12, millis, prop::sample::select(vec![1, 1000])).prop_map(|(limit, millis, unit)| {
-        SlidingWindow { limit, window: Duration::from_millis(millis), unit }
-    })
+    (0_u32..12, millis, prop::sample::select(vec![1, 1000])).prop_map(
+        |(limit, millis, time_grain)| SlidingWindow {
+            limit,
+            window: Duration::from_millis(millis),
+            time_grain,
+        },
+    )
 }
 
 suite::owes! { any_sliding_window() }
@@ -51,8 +55,8 @@ fn decisions_equal_the_model() {
         let limit = numbers.below(12) as u32;
         let window =
             Duration::from_millis([numbers.below(20_000) + 1, 1, 1000][numbers.below(3) as usize]);
-        let unit = [1, 1000][numbers.below(2) as usize];
-        let quota = SlidingWindow { limit, window, unit };
+        let time_grain = [1, 1000][numbers.below(2) as usize];
+        let quota = SlidingWindow { limit, window, time_grain };
         (quota.clone(), Model { quota, charges: Vec::new() })
     });
 }
@@ -75,7 +79,7 @@ impl Model {
 
     /// What counts at `now`, as a numerator over the length of a window.
     fn used(&self, now: Timestamp) -> i128 {
-        let micros = now.as_micros() / self.quota.unit * self.quota.unit;
+        let micros = now.as_micros() / self.quota.time_grain * self.quota.time_grain;
         let (number, elapsed) = (micros / self.window(), micros % self.window());
         let previous = self.sum(number - 1).min(self.quota.limit.into());
         let (window, left) = (self.window() as i128, (self.window() - elapsed) as i128);
@@ -85,12 +89,13 @@ impl Model {
     /// The first instant at which no more than `units` count.
     fn falls_to(&self, units: i128, now: Timestamp) -> Timestamp {
         let holds = |instant| self.used(instant) <= units * self.window() as i128;
-        let unit = self.quota.unit();
-        let from = Timestamp::from_micros(now.as_micros() / self.quota.unit * self.quota.unit);
+        let step = self.quota.time_step();
+        let from =
+            Timestamp::from_micros(now.as_micros() / self.quota.time_grain * self.quota.time_grain);
         if holds(now) {
             now
         } else {
-            first_instant((from, now + 3 * self.quota.window), unit, holds)
+            first_instant((from, now + 3 * self.quota.window), step, holds)
         }
     }
 }
@@ -154,9 +159,9 @@ fn published_example_has_half_a_unit_left() {
 }
 
 #[test]
-fn unit_is_the_finest_in_which_doubles_are_exact() {
+fn time_grain_is_the_finest_in_which_doubles_are_exact() {
     let (hour, day) = (Duration::from_secs(3600), Duration::from_secs(86_400));
-    for (limit, window, unit) in [
+    for (limit, window, expected) in [
         (5000, hour, Some(1)),
         (50_000, day, Some(1)),
         (1_000_000, day, Some(1000)),
@@ -167,11 +172,11 @@ fn unit_is_the_finest_in_which_doubles_are_exact() {
         (0, Duration::from_secs(u64::MAX), None),
     ] {
         let quota = SlidingWindow::new(limit, window);
-        assert_eq!(quota.map(|quota| quota.unit), unit, "{limit} in {window:?}");
+        assert_eq!(quota.map(|quota| quota.time_grain), expected, "{limit} in {window:?}");
     }
 }
 
-/// A unit follows from the limit, so that changing the limit may change it.
+/// The time grain follows from the limit, so that changing the limit may change it.
 #[test]
 fn change_of_the_unit_misreads_nothing() {
     let day = Duration::from_secs(86_400);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::{prelude::*, test_runner::TestCaseError};
 
 use super::{START, Subject, decide, history::History};
-use crate::limit::{MAX_SKEW, borne};
+use crate::limit::{MAX_SKEW, tolerated_skew};
 
 /// What an algorithm promises to whom it protects.
 pub(crate) trait Bounded: Subject {
@@ -13,18 +13,18 @@ pub(crate) trait Bounded: Subject {
     /// goes back.
     fn most(&self, span: Duration) -> u64;
 
-    /// The window by which it is told how far apart clocks may be.
+    /// The window that decides how far apart clocks may be.
     fn window(&self) -> Duration;
 }
 
-/// However often three clocks take turns, as far apart as is borne: that they are counts as time gone
-/// by, once.
+/// Three clocks that differ by the tolerated skew take turns: the difference counts as elapsed time
+/// once, however often they do.
 pub(crate) fn prop_clocks_that_are_apart_count_once<S: Bounded>(
     subject: &S,
     history: &History,
 ) -> Result<(), TestCaseError> {
     const TURNS: usize = 400;
-    let apart = borne(subject.window()).mul_f64(history.behind.div_duration_f64(MAX_SKEW));
+    let apart = tolerated_skew(subject.window()).mul_f64(history.behind.div_duration_f64(MAX_SKEW));
     let (mut state, mut time, mut admitted) = (S::State::default(), START, 0);
     for (turn, step) in history.unforced().iter().cycle().take(TURNS).enumerate() {
         time = time + step.advance / 100;

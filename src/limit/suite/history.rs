@@ -81,8 +81,9 @@ impl History {
         now: Timestamp,
     ) -> Vec<Timestamp> {
         let Standing { reset, next, .. } = subject.standing(state, now);
-        let (unit, probes) = (subject.unit(), self.probes.iter().map(|probe| now + *probe));
-        [now, before(next, unit), next, before(reset, unit), reset, reset + unit]
+        let step = subject.time_step();
+        let probes = self.probes.iter().map(|probe| now + *probe);
+        [now, before(next, step), next, before(reset, step), reset, reset + step]
             .into_iter()
             .chain(probes)
             .filter(|instant| *instant >= now)

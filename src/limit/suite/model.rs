@@ -65,20 +65,20 @@ pub(crate) fn assert_equals_model<S: Subject, M: Model>(any: impl Fn(&mut Number
 /// The earliest of the instants from `from` to `to` at which `holds` does, if it does from then on.
 pub(crate) fn first_instant(
     (from, to): (Timestamp, Timestamp),
-    unit: Duration,
+    step: Duration,
     holds: impl Fn(Timestamp) -> bool,
 ) -> Timestamp {
-    let steps = to.saturating_since(from).as_micros() / unit.as_micros();
+    let steps = to.saturating_since(from).as_micros() / step.as_micros();
     let (mut low, mut high) = (0, steps as u32);
     while low < high {
         let middle = (low + high) / 2;
-        if holds(from + unit * middle) {
+        if holds(from + step * middle) {
             high = middle;
         } else {
             low = middle + 1;
         }
     }
-    from + unit * low
+    from + step * low
 }
 
 /// Numbers that look random, and are the same for the same seed (SplitMix64).

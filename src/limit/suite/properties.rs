@@ -91,7 +91,7 @@ fn fits_from<S: Subject>(
     cost: u32,
     from: Timestamp,
 ) -> Result<(), TestCaseError> {
-    let early = before(from, subject.unit());
+    let early = before(from, subject.time_step());
     prop_assert!(!subject.admits(state, cost, early), "{:?} fits before {:?}", state, from);
     prop_assert!(subject.admits(state, cost, from), "{:?} does not fit at {:?}", state, from);
     Ok(())
@@ -121,7 +121,7 @@ pub(crate) fn prop_limit_is_full_at_reset_and_not_before<S: Subject>(
     prop_assert_eq!(subject.standing(&state, reset).used, 0);
     prop_assert!(state.is_over(reset) || state == S::State::default());
     if used > 0 && subject.capacity() > 0 {
-        prop_assert!(subject.standing(&state, before(reset, subject.unit())).used > 0);
+        prop_assert!(subject.standing(&state, before(reset, subject.time_step())).used > 0);
     }
     Ok(())
 }
@@ -210,7 +210,7 @@ impl<State: crate::limit::State> Twins<State> {
                 subject.take(&mut self.uncharged, step.cost, self.now);
             }
         } else {
-            subject.penalize(&mut self.refunded, step.cost, self.now);
+            subject.on_denied(&mut self.refunded, step.cost, self.now);
         }
         comparable
     }
@@ -322,8 +322,8 @@ pub(crate) fn prop_clock_a_little_behind_moves_nothing_back<S: Subject>(
 
     if !subject.admits(&state, history.cost, now) {
         let [mut on_time, mut too_late] = [state.clone(), state];
-        subject.penalize(&mut on_time, history.cost, now);
-        subject.penalize(&mut too_late, history.cost, behind);
+        subject.on_denied(&mut on_time, history.cost, now);
+        subject.on_denied(&mut too_late, history.cost, behind);
         prop_assert_eq!(on_time, too_late);
     }
     Ok(())
@@ -400,9 +400,9 @@ pub(crate) fn prop_no_input_panics_or_overflows<S: Subject>(
     Ok(())
 }
 
-/// What a counter holds beyond what it was earlier, added to that, makes up the whole of it. Units of
-/// a full log that a later charge has joined count for as long as that one; added to the log as it
-/// was, they are gone when they would have been.
+/// What a counter holds beyond what it was earlier, added to that, makes up the whole of it. Units
+/// of a full log that a later charge has joined count for as long as that one; added to the log as
+/// it was, they are gone when they would have been.
 pub(crate) fn prop_what_was_taken_since_can_be_added<S: Subject>(
     subject: &S,
     history: &History,

@@ -12,7 +12,7 @@ use serde_json::{Map, Number};
 use super::{Compiler, WrittenNames, words::Names};
 use crate::{
     clock::Timestamp,
-    identity::{IdentityRules, VerifiedToken, VouchError, Vouched},
+    identity::{AssumedToken, AssumedTokenError, IdentityRules, VerifiedToken},
     policy::{
         Begin, Case, Expect, Given, HostPattern, MAX_REQUESTS,
         file::{RawCase, RawExpect, RawGiven, RawIdentity, RawPolicy, RawResponse},
@@ -23,8 +23,8 @@ use crate::{
 
 /// How often one test may send its request.
 const MAX_REPEAT: u32 = 100_000;
-/// How long after another a test may be, and how long its own requests may take: the longest window,
-/// and a little more.
+/// How long after another a test may be, and how long its own requests may take: the longest
+/// window, and a little more.
 const MAX_AFTER: Duration = Duration::from_secs(400 * 86_400);
 
 /// When a test begins that does not say when: 2026-01-15T12:00:00Z.
@@ -102,7 +102,8 @@ impl Compiler<'_> {
                 "write a larger `repeat`, or a smaller number here",
             );
         }
-        let (given, expect) = (self.given(given, context), self.expect(expect, context));
+        let given = self.given(given, context);
+        let expect = self.expect(expect, context);
         Some(Case {
             name: name.as_ref().map(|name| name.value.as_str().into()),
             // Only its place is wanted: nothing is wrong with it.
@@ -227,7 +228,11 @@ impl Compiler<'_> {
     }
 
     /// The token of a request; none if it has none.
-    fn case_token(&mut self, raw: &RawGiven, context: &CaseContext<'_>) -> Option<Option<Vouched>> {
+    fn case_token(
+        &mut self,
+        raw: &RawGiven,
+        context: &CaseContext<'_>,
+    ) -> Option<Option<AssumedToken>> {
         match (&raw.jwt, &raw.api_key) {
             (None, None) => Some(None),
             (Some(_), Some(key)) => {
@@ -243,16 +248,16 @@ impl Compiler<'_> {
         &mut self,
         raw: &Spanned<Entries<Node>>,
         identity: &IdentityRules,
-    ) -> Option<Vouched> {
+    ) -> Option<AssumedToken> {
         let claims = raw.value.iter().map(|(name, node)| (name.value.clone(), json(&node.value)));
-        let error = match identity.vouch(claims.collect()) {
+        let error = match identity.assume_token(claims.collect()) {
             Ok(token) => return Some(token),
             Err(error) => error,
         };
         let place = |name: &str| raw.value.get(name).map_or(raw.span, |node| node.span);
         let (span, help) = match &error {
-            VouchError::NoIssuer => (raw.span, "add one under `identity: jwt`".to_owned()),
-            VouchError::UnknownIssuer(name) => {
+            AssumedTokenError::NoIssuer => (raw.span, "add one under `identity: jwt`".to_owned()),
+            AssumedTokenError::UnknownIssuer(name) => {
                 let known = || identity.issuers.iter().map(|issuer| issuer.issuer.as_str());
                 let help = match suggest(name, known()) {
                     Some(issuer) => format!("did you mean `{issuer}`?"),
@@ -260,13 +265,17 @@ impl Compiler<'_> {
                 };
                 (place("iss"), help)
             }
-            VouchError::NotText(name) => (place(name), "put it in quotes".into()),
+            AssumedTokenError::NotText(name) => (place(name), "put it in quotes".into()),
         };
         self.refuse(span, error.to_string(), help);
         None
     }
 
-    fn case_key(&mut self, raw: &Spanned<String>, identity: &IdentityRules) -> Option<Vouched> {
+    fn case_key(
+        &mut self,
+        raw: &Spanned<String>,
+        identity: &IdentityRules,
+    ) -> Option<AssumedToken> {
         let Some(rules) = &identity.api_keys else {
             let help = "add `api_keys: { file: ... }` to `identity`";
             self.refuse(raw.span, "no request has an API key: the policy knows none", help);
@@ -278,8 +287,9 @@ impl Compiler<'_> {
             let message = format!("no API key has the id `{}`", raw.value);
             self.refuse(raw.span, message, "write the part of a key before its dot");
         }
-        let (at, key) = (identity.api_keys_at(), key?);
-        Some(Ok(VerifiedToken::vouched(at, key.claims.clone(), key.expires)))
+        let at = identity.api_keys_position();
+        let key = key?;
+        Some(Ok(VerifiedToken::trusted(at, key.claims.clone(), key.expires)))
     }
 
     fn case_address(&mut self, raw: &Spanned<String>) -> Option<IpAddr> {

@@ -53,7 +53,7 @@ impl Compiler<'_> {
     ) -> Option<TierSource> {
         let names = Names { kind: "tier", names: tiers.names().collect() };
         if matches!(node.value, Value::Mapping(_)) {
-            return self.tier_table(node, key, (&names, tiers.default));
+            return self.tier_table(node, key, &names, tiers.default);
         }
         if matches!(node.value, Value::Sequence(_)) {
             let help = "write one, or a table: `{ from: jwt.roles, map: { admin: internal } }`";
@@ -71,7 +71,8 @@ impl Compiler<'_> {
         &mut self,
         node: &Node,
         key: &CallerKey,
-        (names, usual): (&Names<'_>, usize),
+        names: &Names<'_>,
+        usual: usize,
     ) -> Option<TierSource> {
         let raw: RawTierTable = self.document.decode_node(node, LATER, &mut self.problems)?;
         let claim = self.tier_claim(&raw.from, key);

@@ -1,4 +1,4 @@
-//! CORS: whose pages may read responses, and what becomes of their browsers' questions.
+//! CORS: which origins may read responses, and how preflight requests are handled.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,23 +6,18 @@ use http::Uri;
 
 use super::{Compiler, words::is_off};
 use crate::{
-    policy::{Cors, OriginPattern, Origins, Preflight, file::RawCors},
+    policy::{
+        Cors, OriginPattern, Origins, Preflight,
+        file::{PreflightMode, RawCors},
+    },
     wire::target::Host,
     yaml::{Node, Span, Spanned},
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What becomes of preflight requests, in a word.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Word {
-    Check,
-    Pass,
-    Answer,
-}
-
 impl Compiler<'_> {
-    /// What a route says, else what the policy says; none in it: nobody says anything.
+    /// The route's CORS rules, else those of the policy; an inner none: no rules.
     pub(super) fn route_cors(
         &mut self,
         node: Option<&Node>,
@@ -87,15 +82,8 @@ impl Compiler<'_> {
     }
 
     fn preflight(&mut self, raw: &RawCors) -> Option<Preflight> {
-        let word = match &raw.preflight {
-            None => Word::Check,
-            Some(raw) => {
-                let words =
-                    [("check", Word::Check), ("pass", Word::Pass), ("answer", Word::Answer)];
-                self.one_of(raw, &words)?
-            }
-        };
-        if word != Word::Answer {
+        let mode = self.keyword_or_default(raw.preflight.as_ref())?;
+        if mode != PreflightMode::Answer {
             let place = |span: Option<Span>, name: &'static str| span.map(|span| (span, name));
             let idle = [
                 place(raw.methods.as_ref().map(|methods| methods.span), "methods"),
@@ -107,10 +95,10 @@ impl Compiler<'_> {
                 self.refuse(span, message, "write that, or remove it");
             }
         }
-        match word {
-            Word::Check => Some(Preflight::Check),
-            Word::Pass => Some(Preflight::Pass),
-            Word::Answer => self.answer(raw),
+        match mode {
+            PreflightMode::Check => Some(Preflight::Check),
+            PreflightMode::Pass => Some(Preflight::Pass),
+            PreflightMode::Answer => self.answer(raw),
         }
     }
 
@@ -118,7 +106,8 @@ impl Compiler<'_> {
         fn listed(raw: &Option<Spanned<Vec<Spanned<String>>>>) -> &[Spanned<String>] {
             raw.as_ref().map_or(&[], |listed| &listed.value)
         }
-        let (methods, headers) = (listed(&raw.methods), listed(&raw.headers));
+        let methods = listed(&raw.methods);
+        let headers = listed(&raw.headers);
         for everything in methods.iter().chain(headers).filter(|word| word.value == "*") {
             let help = "leave the list out: then it is what the page asks for";
             self.refuse(everything.span, "`*` is not taken here", help);
@@ -159,7 +148,8 @@ fn parse_origin(text: &str) -> Option<OriginPattern> {
     let scheme = format!("{scheme}://");
     // Whether it is one.
     format!("{scheme}host").parse::<Uri>().ok()?;
-    let (wildcard, name) = (if below.is_some() { "*." } else { "" }, host.as_str());
+    let wildcard = if below.is_some() { "*." } else { "" };
+    let name = host.as_str();
     if scheme.contains(|c: char| c.is_ascii_uppercase())
         || format!("{scheme}{wildcard}{name}{port}") != text
     {

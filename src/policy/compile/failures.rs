@@ -1,4 +1,4 @@
-//! What becomes of servers and requests that fail: health checks, ejection, retries.
+//! Health checks, ejection and retries.
 
 use std::{num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
@@ -68,7 +68,7 @@ impl Compiler<'_> {
         is_path.then(|| raw.value.as_str().into())
     }
 
-    /// None in it: no server is left out.
+    /// An inner none: no server is ejected.
     pub(super) fn ejection(&mut self, node: Option<&Node>) -> Option<Option<Ejection>> {
         let defaults = Ejection::default();
         let Some(node) = node else { return Some(Some(defaults)) };

@@ -1,5 +1,5 @@
-//! What identity rules and connections were made from, as a digest: those that come to the same have
-//! the same one, and what was found out under them outlives a reload.
+//! What identity rules and connections were made from, as a digest: those that come to the same
+//! have the same one, and what was found out under them outlives a reload.
 
 use aws_lc_rs::digest::{Context, SHA256};
 

@@ -1,4 +1,4 @@
-//! Callers, tokens, and what the upstream is told: the `identity` section. Who vouches for callers is
+//! Callers, token sources and forwarded claims: the `identity` section. Who vouches for callers is
 //! in `issuers`.
 
 use http::HeaderName;
@@ -7,10 +7,10 @@ use super::Compiler;
 use crate::{
     identity::{
         Caller, CallerKey, CertificateName, ForwardedClaims, IdentityRules, InvalidToken, Issuer,
-        OtherSchemes, Scheme, TierSource, Tiers, TokenSources,
+        Scheme, TierSource, Tiers, TokenSources,
     },
     policy::file::{RawCaller, RawForwardClaims, RawIdentity},
-    yaml::Spanned,
+    yaml::{Choice, Keyword, Spanned},
 };
 
 /// Headers that say something of the request itself: what else is in one of them is taken for it.
@@ -44,10 +44,7 @@ impl Compiler<'_> {
 
         let invalid_token = match &raw.invalid_token {
             None => Some(InvalidToken::Reject),
-            Some(raw) => self.one_of(
-                raw,
-                &[("reject", InvalidToken::Reject), ("anonymous", InvalidToken::Anonymous)],
-            ),
+            Some(raw) => self.keyword(raw),
         };
         let (api_keys, api_key_header) = api_keys.unzip();
         let sources = self.token_sources(raw, api_key_header);
@@ -148,13 +145,7 @@ impl Compiler<'_> {
         {
             self.refuse(name.span, "a parameter has a name", "write access_token");
         }
-        let other_schemes = match &raw.other_schemes {
-            None => OtherSchemes::default(),
-            Some(raw) => {
-                let words = [("drop", OtherSchemes::Drop), ("forward", OtherSchemes::Forward)];
-                self.one_of(raw, &words)?
-            }
-        };
+        let other_schemes = self.keyword_or_default(raw.other_schemes.as_ref())?;
         Some(TokenSources {
             schemes: schemes?,
             key_schemes: key_schemes?,
@@ -168,10 +159,9 @@ impl Compiler<'_> {
     }
 
     /// Schemes of `Authorization`, in the order of the file.
-    fn schemes(&mut self, raw: &[Spanned<String>]) -> Option<Vec<Scheme>> {
+    fn schemes(&mut self, raw: &[Spanned<Choice<Scheme>>]) -> Option<Vec<Scheme>> {
         self.refuse_twice(raw.iter(), "scheme");
-        let found: Vec<Scheme> =
-            raw.iter().filter_map(|word| self.one_of(word, &Scheme::ALL)).collect();
+        let found: Vec<Scheme> = raw.iter().filter_map(|scheme| self.keyword(scheme)).collect();
         (found.len() == raw.len()).then_some(found)
     }
 
@@ -180,10 +170,11 @@ impl Compiler<'_> {
         let Some(keys) = &identity.api_keys else { return Some(Vec::new()) };
         let found = self.schemes(&keys.value.schemes)?;
         let both = found.iter().zip(&keys.value.schemes).find(|(own, _)| of_tokens.contains(own));
-        if let (Some((_, place)), Some(_)) = (both, &identity.introspection) {
+        if let (Some((scheme, place)), Some(_)) = (both, &identity.introspection) {
+            let scheme = scheme.keyword();
             self.refuse(
                 place.span,
-                format!("an opaque token by scheme `{}` may look like an API key", place.value),
+                format!("an opaque token by scheme `{scheme}` may look like an API key"),
                 "list the scheme here or in `token: { schemes: ... }`, not in both",
             );
         }

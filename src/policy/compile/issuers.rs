@@ -1,4 +1,4 @@
-//! Who vouches for callers: issuers of tokens, whoever is asked about opaque ones, API keys.
+//! Issuers of tokens, introspection of opaque tokens, and API keys.
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use super::Compiler;
 use crate::{
     identity::{
         Algorithm, ApiKeyRules, ApiKeys, ClaimRules, Endpoint, Introspection, Introspector, Issuer,
-        IssuerKeys, KeyHints, KeySet, Location, MAX_API_KEYS_BYTES, RemoteSpec, RequiredClaim,
+        IssuerKeys, KeyLocation, KeySet, MAX_API_KEYS_BYTES, RemoteSpec, RequiredClaim,
     },
     policy::file::{RawApiKeys, RawIntrospection, RawIssuer},
     warning::Rule,
@@ -20,7 +20,7 @@ const MAX_KEY_FILE_BYTES: u64 = 256 * 1024;
 /// Largest file with a password that is read.
 const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
 
-/// What routes call whoever is asked about opaque tokens, and API keys, unless the policy says.
+/// The names of introspection and of API keys in routes, unless the policy names them.
 pub(super) const INTROSPECTION: &str = "introspection";
 pub(super) const API_KEYS: &str = "api_keys";
 
@@ -55,12 +55,7 @@ impl Compiler<'_> {
         }
         let max_age = self.optional_duration(raw.max_age.as_ref());
         let max_lifetime = self.optional_duration(raw.max_lifetime.as_ref());
-        let key_hints = match &raw.key_hints {
-            None => Some(KeyHints::Reject),
-            Some(raw) => {
-                self.one_of(raw, &[("reject", KeyHints::Reject), ("ignore", KeyHints::Ignore)])
-            }
-        };
+        let key_hints = self.keyword_or_default(raw.key_hints.as_ref());
         let claims = self.claim_rules(&raw.audience, &raw.required_claims, &raw.claim_names);
         let keys = self.keys(spanned, &algorithms);
         Some(Issuer {
@@ -177,7 +172,7 @@ impl Compiler<'_> {
             }
         };
         if let KeySource::Url | KeySource::Discovery = source {
-            return self.remote_keys(raw, (place, source), algorithms);
+            return self.remote_keys(raw, place, source, algorithms);
         }
         self.refuse_without_url(raw);
         if self.is_by_name(place) {
@@ -226,7 +221,8 @@ impl Compiler<'_> {
     fn remote_keys(
         &mut self,
         raw: &RawIssuer,
-        (place, source): (&Spanned<String>, KeySource),
+        place: &Spanned<String>,
+        source: KeySource,
         algorithms: &[Algorithm],
     ) -> Option<IssuerKeys> {
         for (name, algorithm) in raw.algorithms.iter().zip(algorithms) {
@@ -250,12 +246,12 @@ impl Compiler<'_> {
             _ => place.value.clone(),
         };
         let access = Access { allow_http: raw.allow_http, ca_file: raw.ca_file.as_ref() };
-        let endpoint = self.endpoint((&url, place), &access, timeout?)?;
+        let endpoint = self.endpoint(&url, place, &access, timeout?)?;
         let location = match source {
             KeySource::Discovery => {
-                Location::Discovery { issuer: raw.issuer.value.clone(), endpoint }
+                KeyLocation::Discovery { issuer: raw.issuer.value.clone(), endpoint }
             }
-            _ => Location::Jwks(endpoint),
+            _ => KeyLocation::Jwks(endpoint),
         };
         let spec = Box::new(RemoteSpec {
             location,
@@ -286,7 +282,8 @@ impl Compiler<'_> {
     /// A server of an issuer: `url`, which the policy says at `place`.
     fn endpoint(
         &mut self,
-        (url, place): (&str, &Spanned<String>),
+        url: &str,
+        place: &Spanned<String>,
         access: &Access<'_>,
         timeout: Duration,
     ) -> Option<Endpoint> {
@@ -314,7 +311,7 @@ impl Compiler<'_> {
         let cache = self.within(raw.cache.as_ref(), 60, DAY);
         let claims = self.claim_rules(&raw.audience, &raw.required_claims, &raw.claim_names);
         let access = Access { allow_http: raw.allow_http, ca_file: raw.ca_file.as_ref() };
-        let endpoint = self.endpoint((&raw.url.value, &raw.url), &access, timeout?)?;
+        let endpoint = self.endpoint(&raw.url.value, &raw.url, &access, timeout?)?;
         Some(Introspection {
             // Not by the URL: callers stay who they are when it moves.
             id: format!("introspection:{}", name.map_or(INTROSPECTION, |name| &name.value)).into(),

@@ -4,20 +4,12 @@ use http::HeaderName;
 
 use super::{Compiler, words::Names};
 use crate::{
-    policy::{KeyPart, OnMissing, Per, file::RawLimit, matcher::is_parameter_name},
+    policy::{KeyPart, Per, file::RawLimit, matcher::is_parameter_name},
     yaml::{Node, Spanned, Value, suggest},
 };
 
 const HELP: &str = "one of: caller, client.ip, host, path, path.<parameter>, method, jwt.<claim>, \
                     header.<name>, cookie.<name>";
-/// The words that stand for themselves.
-const WORDS: [(&str, KeyPart); 5] = [
-    ("caller", KeyPart::Caller),
-    ("client.ip", KeyPart::ClientIp),
-    ("host", KeyPart::Host),
-    ("path", KeyPart::Path),
-    ("method", KeyPart::Method),
-];
 /// What other rate limiters call the same.
 const SYNONYMS: [(&[&str], &str); 5] = [
     (
@@ -73,12 +65,7 @@ const MAX_PARTS: usize = 8;
 impl Compiler<'_> {
     pub(super) fn per(&mut self, raw: &RawLimit, issuers: &Names<'_>) -> Option<Per> {
         let parts = self.key_parts(&raw.per, issuers);
-        let on_missing = match &raw.on_missing {
-            None => Some(OnMissing::Skip),
-            Some(word) => {
-                self.one_of(word, &[("skip", OnMissing::Skip), ("deny", OnMissing::Deny)])
-            }
-        };
+        let on_missing = self.keyword_or_default(raw.on_missing.as_ref());
         let ipv4_prefix = self.prefix(raw.ipv4_prefix.as_ref(), &IPV4);
         let ipv6_prefix = self.prefix(raw.ipv6_prefix.as_ref(), &IPV6);
         let parts = parts?;
@@ -135,8 +122,9 @@ impl Compiler<'_> {
             self.refuse(node.span, message, HELP);
             return None;
         };
-        if let Some((_, part)) = WORDS.iter().find(|(word, _)| *word == text) {
-            return Some(part.clone());
+        if let Some((_, part)) = KeyPart::KEYWORDS.into_iter().find(|(keyword, _)| keyword == text)
+        {
+            return Some(part);
         }
         let spanned = |name: &str| Spanned { value: name.to_owned(), span: node.span };
         match text.split_once('.') {
@@ -185,11 +173,13 @@ impl Compiler<'_> {
     }
 }
 
-/// The key that a word probably stands for: what others call it, or a typing mistake away.
+/// The key that is probably meant: a name of other rate limiters, or a typing mistake.
 fn meant(text: &str) -> Option<&'static str> {
     let lower = text.to_ascii_lowercase();
     let known = SYNONYMS.iter().chain(&NAMED).find(|(words, _)| words.contains(&&*lower));
-    known.map(|(_, key)| *key).or_else(|| suggest(text, WORDS.map(|(word, _)| word)))
+    known
+        .map(|(_, key)| *key)
+        .or_else(|| suggest(text, KeyPart::KEYWORDS.map(|(keyword, _)| keyword)))
 }
 
 struct PrefixKind {

@@ -1,4 +1,4 @@
-//! Limits: a measure, what it is counted per, and for whom it is more than a word.
+//! Limits: a measure, what it is counted per, and for which callers it is enforced.
 
 use std::collections::HashMap;
 
@@ -12,15 +12,15 @@ use super::{
 };
 use crate::{
     identity::Tiers,
-    limit::{Fallback, Quota, WhenFull},
+    limit::WhenFull,
     policy::{
-        Allowance, Allowances, Enforcement, Limit, OpenParts, Overrides,
-        file::{RawLimit, RawMeasure},
+        Allowances, Enforcement, Limit, OpenParts, Overrides,
+        file::{Mode, OnStoreFull, RawLimit, RawMeasure},
     },
-    yaml::{Entries, Problem, Span, Spanned},
+    yaml::{Choice, Entries, Problem, Span, Spanned},
 };
 
-/// Longest name that clients are told, of a limit or of one of its windows.
+/// Longest name of a limit or of one of its windows in responses.
 const MAX_NAME: usize = 64;
 
 impl Compiler<'_> {
@@ -36,8 +36,13 @@ impl Compiler<'_> {
         let per = self.per(raw, issuers);
         let refund = self.refund(raw);
         let refunds = refund.as_ref().and_then(|refund| refund.at_most);
-        let (limit, place) = (name.as_str(), name.span);
-        let owner = Owner { limit, tier: None, is_candidate: false, refunds, place };
+        let owner = Owner {
+            limit: name.as_str(),
+            tier: None,
+            is_candidate: false,
+            refunds,
+            place: name.span,
+        };
         let measure = self.measure(&raw.measure(), name.span, tiers);
         let rates = measure.and_then(|measure| self.for_each_tier(&measure, owner, tiers));
         let candidate = match &raw.candidate {
@@ -47,7 +52,7 @@ impl Compiler<'_> {
         let cost = self.limit_cost(raw);
         let count_when = self.count_when(raw);
         let enforcement = self.enforcement(raw);
-        let fallback = self.fallback(raw.on_store_error.as_ref());
+        let fallback = self.keyword_or_default(raw.on_store_error.as_ref());
         let full = self.when_full(raw.on_store_full.as_ref());
         Some(Limit {
             name: name.value.as_str().into(),
@@ -93,7 +98,8 @@ impl Compiler<'_> {
         owner: Owner<'_>,
         tiers: &Tiers,
     ) -> Option<Vec<Allowances>> {
-        let (own, base) = (&candidate.value, limit.measure());
+        let own = &candidate.value;
+        let base = limit.measure();
         if own.rate.is_none() && own.refill.is_none() && own.concurrent.is_none() {
             let help = if base.concurrent.is_some() { "concurrent: 20" } else { "rate: 5000/hour" };
             let message = "a candidate without a rate";
@@ -106,8 +112,7 @@ impl Compiler<'_> {
         self.for_each_tier(&measure, owner, tiers)
     }
 
-    /// Refuses a rate in place of requests at once, and the other way round: what a response gives
-    /// back is not the same.
+    /// Refuses a rate in place of requests at once, and the reverse: refunds differ.
     pub(super) fn check_same_kind(&mut self, own: &RawMeasure, base: &RawMeasure) -> Option<()> {
         let rate = own.rate.as_ref().or(own.refill.as_ref());
         let refused = match (rate, &own.concurrent, &base.concurrent) {
@@ -142,12 +147,9 @@ impl Compiler<'_> {
     }
 
     fn enforcement(&mut self, raw: &RawLimit) -> Option<Enforcement> {
-        let mode = match &raw.mode {
-            None => Enforcement::Everybody,
-            Some(word) => self.one_of(
-                word,
-                &[("enforce", Enforcement::Everybody), ("shadow", Enforcement::Nobody)],
-            )?,
+        let mode = match self.keyword_or_default(raw.mode.as_ref())? {
+            Mode::Enforce => Enforcement::Everybody,
+            Mode::Shadow => Enforcement::Nobody,
         };
         let Some(percent) = &raw.enforce_percent else { return Some(mode) };
         let refused = match (mode, percent.value) {
@@ -160,20 +162,16 @@ impl Compiler<'_> {
         None
     }
 
-    fn fallback(&mut self, raw: Option<&Spanned<String>>) -> Option<Fallback> {
-        let Some(raw) = raw else { return Some(Fallback::default()) };
-        self.one_of(
-            raw,
-            &[("local", Fallback::Local), ("open", Fallback::Open), ("closed", Fallback::Closed)],
-        )
-    }
-
-    fn when_full(&mut self, raw: Option<&Spanned<String>>) -> Option<WhenFull> {
+    fn when_full(&mut self, raw: Option<&Spanned<Choice<OnStoreFull>>>) -> Option<WhenFull> {
         let Some(raw) = raw else { return Some(WhenFull::default()) };
-        self.one_of(raw, &[("open", WhenFull::Open), ("closed", WhenFull::Closed)])
+        Some(match self.keyword(raw)? {
+            OnStoreFull::Open => WhenFull::Open,
+            OnStoreFull::Closed => WhenFull::Closed,
+        })
     }
 
-    /// Clients tell limits apart by name: a window's name is short enough, and no other limit's.
+    /// Clients distinguish limits by name: a window's name must be short and not that of another
+    /// limit.
     pub(super) fn check_window_names(&mut self, raw: &Entries<RawLimit>, limits: &[Limit]) {
         let places: HashMap<&str, Span> =
             raw.iter().map(|(name, _)| (name.as_str(), name.span)).collect();
@@ -194,9 +192,8 @@ impl Compiler<'_> {
 }
 
 impl Limit {
-    /// Whether it is about requests at once.
+    /// Whether it limits requests at once.
     pub(super) fn counts_leases(&self) -> bool {
-        let is_lease = |allowance: &Allowance| matches!(allowance.quota, Quota::Concurrency(_));
-        self.rates.iter().flatten().any(is_lease)
+        self.rates.iter().flatten().any(|allowance| allowance.quota.holds_leases())
     }
 }

@@ -8,13 +8,13 @@ use std::time::Duration;
 use super::{Compiler, tiers::ByTier};
 use crate::{
     identity::Tiers,
-    limit::{Calendar, CalendarUnit},
+    limit::{AlgorithmKind, Calendar, CalendarUnit},
     policy::{
         Rate,
-        file::{LATER, RawMeasure, RawRefill},
+        file::{LATER, RawMeasure, RawRefill, WindowStart},
         rate::{Period, parse_period},
     },
-    yaml::{Node, Span, Spanned, Value},
+    yaml::{Keyword, Node, Span, Spanned, Value},
 };
 
 /// Windows of one limit: each is a counter for every key.
@@ -27,7 +27,7 @@ pub(super) enum Measure {
     Rates {
         /// Never empty, the shortest window first; `unlimited` only alone.
         rates: ByTier<Vec<Spanned<Rate>>>,
-        way: Way,
+        algorithm: RateAlgorithm,
     },
     Refill {
         capacity: ByTier<Spanned<Units>>,
@@ -42,8 +42,8 @@ pub(super) enum Measure {
     },
 }
 
-/// How rates are counted.
-pub(super) enum Way {
+/// The algorithm that counts rates, with its own fields.
+pub(super) enum RateAlgorithm {
     FixedWindow(Alignment),
     SlidingWindow,
     SlidingLog,
@@ -66,25 +66,6 @@ pub(super) enum Units {
     Limited(u32),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Algorithm {
-    FixedWindow,
-    SlidingWindow,
-    SlidingLog,
-    TokenBucket,
-    Gcra,
-    Concurrency,
-}
-
-const ALGORITHMS: [(&str, Algorithm); 6] = [
-    ("fixed_window", Algorithm::FixedWindow),
-    ("sliding_window", Algorithm::SlidingWindow),
-    ("sliding_log", Algorithm::SlidingLog),
-    ("token_bucket", Algorithm::TokenBucket),
-    ("gcra", Algorithm::Gcra),
-    ("concurrency", Algorithm::Concurrency),
-];
-
 impl Compiler<'_> {
     /// The measure that `raw` describes; `place` is where it is missing if it is.
     pub(super) fn measure(
@@ -95,7 +76,7 @@ impl Compiler<'_> {
     ) -> Option<Measure> {
         let algorithm = self.algorithm(raw)?;
         self.refuse_foreign_fields(raw, algorithm);
-        if raw.align.is_some() && algorithm != Algorithm::FixedWindow {
+        if raw.align.is_some() && algorithm != AlgorithmKind::FixedWindow {
             return None;
         }
         match (&raw.concurrent, &raw.refill, &raw.rate) {
@@ -107,8 +88,8 @@ impl Compiler<'_> {
             (None, Some(refill), None) => self.refill(raw, refill, tiers),
             (None, None, Some(rate)) => {
                 let rates = self.by_tier(rate, "rate", tiers, Self::rates);
-                let way = self.way(raw, algorithm, tiers);
-                Some(Measure::Rates { rates: rates?, way: way? })
+                let algorithm = self.rate_algorithm(raw, algorithm, tiers);
+                Some(Measure::Rates { rates: rates?, algorithm: algorithm? })
             }
             (None, None, None) => {
                 self.refuse(
@@ -121,16 +102,16 @@ impl Compiler<'_> {
         }
     }
 
-    fn algorithm(&mut self, raw: &RawMeasure) -> Option<Algorithm> {
+    fn algorithm(&mut self, raw: &RawMeasure) -> Option<AlgorithmKind> {
         let Some(word) = &raw.algorithm else {
             return Some(match raw.concurrent {
-                Some(_) => Algorithm::Concurrency,
-                None => Algorithm::FixedWindow,
+                Some(_) => AlgorithmKind::Concurrency,
+                None => AlgorithmKind::FixedWindow,
             });
         };
-        let algorithm = self.one_of(word, &ALGORITHMS)?;
+        let algorithm = self.keyword(word)?;
         match (algorithm, &raw.concurrent) {
-            (Algorithm::Concurrency, None) => {
+            (AlgorithmKind::Concurrency, None) => {
                 self.refuse(
                     word.span,
                     "`concurrency` needs `concurrent`",
@@ -138,11 +119,11 @@ impl Compiler<'_> {
                 );
                 None
             }
-            (Algorithm::Concurrency, Some(_)) | (_, None) => Some(algorithm),
+            (AlgorithmKind::Concurrency, Some(_)) | (_, None) => Some(algorithm),
             (_, Some(concurrent)) => {
                 self.refuse(
                     concurrent.span,
-                    format!("`concurrent` does not go with {}", word.value),
+                    format!("`concurrent` does not go with {}", algorithm.keyword()),
                     "remove `algorithm`, or write a `rate`",
                 );
                 None
@@ -150,43 +131,49 @@ impl Compiler<'_> {
         }
     }
 
-    fn refuse_foreign_fields(&mut self, raw: &RawMeasure, algorithm: Algorithm) {
+    fn refuse_foreign_fields(&mut self, raw: &RawMeasure, algorithm: AlgorithmKind) {
         fn span<T>(field: &Option<Spanned<T>>) -> Option<Span> {
             field.as_ref().map(|field| field.span)
         }
         let node = |field: &Option<Node>| field.as_ref().map(|node| node.span);
         let fields = [
-            ("align", span(&raw.align), Algorithm::FixedWindow),
+            ("align", span(&raw.align), AlgorithmKind::FixedWindow),
             // A time zone only belongs to `align`, which is refused then.
             (
                 "timezone",
                 span(&raw.timezone).filter(|_| raw.align.is_none()),
-                Algorithm::FixedWindow,
+                AlgorithmKind::FixedWindow,
             ),
-            ("burst", node(&raw.burst), Algorithm::Gcra),
-            ("capacity", node(&raw.capacity), Algorithm::TokenBucket),
-            ("refill", node(&raw.refill), Algorithm::TokenBucket),
-            ("strict", span(&raw.strict), Algorithm::TokenBucket),
-            ("lease", span(&raw.lease), Algorithm::Concurrency),
-            ("retry_after", span(&raw.retry_after), Algorithm::Concurrency),
+            ("burst", node(&raw.burst), AlgorithmKind::Gcra),
+            ("capacity", node(&raw.capacity), AlgorithmKind::TokenBucket),
+            ("refill", node(&raw.refill), AlgorithmKind::TokenBucket),
+            ("strict", span(&raw.strict), AlgorithmKind::TokenBucket),
+            ("lease", span(&raw.lease), AlgorithmKind::Concurrency),
+            ("retry_after", span(&raw.retry_after), AlgorithmKind::Concurrency),
         ];
         for (field, span, owner) in fields {
             if let Some(span) = span.filter(|_| owner != algorithm) {
-                let needed = match owner {
-                    Algorithm::Concurrency => "concurrent".to_owned(),
-                    owner => format!("algorithm: {}", owner.name()),
+                let needed = match owner.holds_leases() {
+                    true => "concurrent".to_owned(),
+                    false => format!("algorithm: {}", owner.keyword()),
                 };
-                let help = match (owner, algorithm, &raw.algorithm) {
-                    (Algorithm::TokenBucket | Algorithm::Gcra, Algorithm::FixedWindow, None) => {
+                // A fixed window by default may be meant as another algorithm.
+                let is_default = algorithm == AlgorithmKind::FixedWindow && raw.algorithm.is_none();
+                let help = match owner {
+                    AlgorithmKind::TokenBucket | AlgorithmKind::Gcra if is_default => {
                         format!("add `{needed}`, or remove it")
                     }
-                    (Algorithm::FixedWindow, _, _) => format!("write `{needed}`, or remove this"),
-                    _ => "remove it".to_owned(),
+                    AlgorithmKind::FixedWindow => format!("write `{needed}`, or remove this"),
+                    AlgorithmKind::SlidingWindow
+                    | AlgorithmKind::SlidingLog
+                    | AlgorithmKind::TokenBucket
+                    | AlgorithmKind::Gcra
+                    | AlgorithmKind::Concurrency => "remove it".to_owned(),
                 };
                 self.refuse(span, format!("`{field}` needs `{needed}`"), help);
             }
         }
-        if let (Algorithm::Concurrency, Some(rate)) = (algorithm, &raw.rate) {
+        if let (AlgorithmKind::Concurrency, Some(rate)) = (algorithm, &raw.rate) {
             self.refuse(
                 rate.span,
                 "`rate` beside `concurrent`",
@@ -255,33 +242,35 @@ impl Compiler<'_> {
         })
     }
 
-    fn way(&mut self, raw: &RawMeasure, algorithm: Algorithm, tiers: &Tiers) -> Option<Way> {
+    fn rate_algorithm(
+        &mut self,
+        raw: &RawMeasure,
+        algorithm: AlgorithmKind,
+        tiers: &Tiers,
+    ) -> Option<RateAlgorithm> {
         let mut number = |node: &Option<Node>, what: &str| match node {
             None => Some(None),
             Some(node) => self.by_tier(node, what, tiers, Self::some).map(Some),
         };
         match algorithm {
-            Algorithm::FixedWindow => self.alignment(raw).map(Way::FixedWindow),
-            Algorithm::SlidingWindow => Some(Way::SlidingWindow),
-            Algorithm::SlidingLog => Some(Way::SlidingLog),
-            Algorithm::TokenBucket => {
+            AlgorithmKind::FixedWindow => self.alignment(raw).map(RateAlgorithm::FixedWindow),
+            AlgorithmKind::SlidingWindow => Some(RateAlgorithm::SlidingWindow),
+            AlgorithmKind::SlidingLog => Some(RateAlgorithm::SlidingLog),
+            AlgorithmKind::TokenBucket => {
                 let capacity = number(&raw.capacity, "capacity")?;
-                Some(Way::TokenBucket { capacity, strict: is_strict(raw) })
+                Some(RateAlgorithm::TokenBucket { capacity, strict: is_strict(raw) })
             }
-            Algorithm::Gcra => Some(Way::Gcra { burst: number(&raw.burst, "burst")? }),
-            Algorithm::Concurrency => None,
+            AlgorithmKind::Gcra => {
+                Some(RateAlgorithm::Gcra { burst: number(&raw.burst, "burst")? })
+            }
+            AlgorithmKind::Concurrency => None,
         }
     }
 
     fn alignment(&mut self, raw: &RawMeasure) -> Option<Alignment> {
         let zone = raw.timezone.as_ref();
-        let align = match &raw.align {
-            None => "first_request",
-            Some(word) => {
-                self.one_of(word, &["first_request", "epoch", "calendar"].map(|word| (word, word)))?
-            }
-        };
-        if let Some(zone) = zone.filter(|_| align != "calendar") {
+        let start = self.keyword_or_default(raw.align.as_ref())?;
+        if let Some(zone) = zone.filter(|_| start != WindowStart::Calendar) {
             self.refuse(zone.span, "`timezone` needs `align: calendar`", "remove it");
             return None;
         }
@@ -291,12 +280,12 @@ impl Compiler<'_> {
             self.refuse(zone.span, error.to_string(), "");
             return None;
         }
-        Some(match align {
-            "epoch" => Alignment::Epoch,
-            "calendar" => {
+        Some(match start {
+            WindowStart::FirstRequest => Alignment::FirstRequest,
+            WindowStart::Epoch => Alignment::Epoch,
+            WindowStart::Calendar => {
                 Alignment::Calendar(zone.map_or("UTC".to_owned(), |zone| zone.value.clone()))
             }
-            _ => Alignment::FirstRequest,
         })
     }
 
@@ -363,24 +352,19 @@ impl Compiler<'_> {
     }
 }
 
-impl Algorithm {
-    fn name(self) -> &'static str {
-        ALGORITHMS.iter().find(|(_, own)| *own == self).map_or("", |(name, _)| name)
-    }
-}
-
 fn is_strict(raw: &RawMeasure) -> bool {
     raw.strict.is_some_and(|strict| strict.value)
 }
 
 impl RawMeasure {
-    /// This measure over another: what it leaves out is as `base` says, where that goes with what it
-    /// does say.
+    /// This measure over another: what it leaves out is as `base` says, where that goes with what
+    /// it does say.
     pub(super) fn over(self, base: RawMeasure) -> RawMeasure {
-        let word = |raw: &RawMeasure| {
-            raw.algorithm.as_ref().map_or("fixed_window", |word| &word.value).to_owned()
+        let name = |raw: &RawMeasure| {
+            let written = raw.algorithm.as_ref().map(|algorithm| algorithm.value.as_ref());
+            written.unwrap_or(AlgorithmKind::FixedWindow.keyword()).to_owned()
         };
-        if self.algorithm.is_some() && word(&self) != word(&base) {
+        if self.algorithm.is_some() && name(&self) != name(&base) {
             let rate = if self.refill.is_some() { None } else { base.rate };
             return RawMeasure { rate: self.rate.clone().or(rate), ..self };
         }

@@ -5,8 +5,8 @@ use crate::policy::{KeyPart, Policy, file::RawPolicy, words};
 
 /// A line for each limit that counts by claims and does not say what becomes of requests without.
 ///
-/// This is no warning: that the limit does not apply to them is often what is meant, and `on_missing:
-/// skip` says so.
+/// This is no warning: that the limit does not apply to them is often what is meant, and
+/// `on_missing: skip` says so.
 pub(super) fn notes(raw: &RawPolicy, policy: &Policy) -> Vec<String> {
     let limits = policy.limits.iter().zip(raw.limits.iter());
     let unsaid = limits.filter(|(_, (_, raw))| raw.on_missing.is_none());

@@ -1,4 +1,4 @@
-//! Overrides: for whom, of what limit, how much and until when.
+//! Overrides: of which limit, for which callers, how much, and until when.
 
 use http::HeaderValue;
 use ipnet::IpNet;
@@ -51,7 +51,7 @@ impl Compiler<'_> {
             let limit = limits.iter_mut().find(|limit| *limit.name == *fields.limit.value);
             let refunds = limit.as_ref().and_then(|limit| limit.refund.at_most);
             let allowances = match known {
-                Some(_) => self.override_allowances(&written, raw, (tiers, refunds)),
+                Some(_) => self.override_allowances(&written, raw, tiers, refunds),
                 None => None,
             };
             let of = match &limit {
@@ -262,7 +262,8 @@ impl Compiler<'_> {
         &mut self,
         written: &Written,
         raw: &RawPolicy,
-        (tiers, refunds): (&Tiers, Option<u8>),
+        tiers: &Tiers,
+        refunds: Option<u8>,
     ) -> Option<Allowances> {
         let fields = &written.fields;
         let own = self.override_measure(fields)?;

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::{
     Compiler,
-    measure::{Alignment, Measure, Units, Way},
+    measure::{Alignment, Measure, RateAlgorithm, Units},
     tiers::ByTier,
 };
 use crate::{
     limit::{
-        Align, Calendar, CalendarUnit, Concurrency, FixedWindow, Gcra, LimitId, Quota, SlidingLog,
-        SlidingWindow, TokenBucket,
+        AlgorithmKind, Align, Calendar, CalendarUnit, Concurrency, FixedWindow, Gcra, LimitId,
+        Quota, SlidingLog, SlidingWindow, TokenBucket,
     },
     policy::{Allowance, Allowances, Rate, RefundBound, rate::Period},
     yaml::{Span, Spanned},
@@ -31,7 +31,7 @@ pub(super) struct Owner<'o> {
     pub(super) place: Span,
 }
 
-/// What is wrong with a month by first requests. It is wrong in the same way for each tier.
+/// The message for a month that begins with the first request. It is the same for each tier.
 pub(super) const NEEDS_CALENDAR: &str = "a window of a month or a year needs `align: calendar`";
 
 /// A rate of a tier, with what else the algorithm needs to know of the tier.
@@ -41,8 +41,8 @@ struct TierRate {
     span: Span,
 }
 
-/// A quota and what tells its counters apart from others of the limit.
-struct Counted {
+/// A quota, with the tag that separates its counters from others of the limit.
+struct TaggedQuota {
     quota: Quota,
     /// The algorithm and its alignment.
     tag: String,
@@ -50,20 +50,37 @@ struct Counted {
     period: Option<Period>,
 }
 
+impl TaggedQuota {
+    fn of(quota: Quota, period: Option<Period>) -> TaggedQuota {
+        let name = quota.kind().name();
+        let tag = match alignment_of(&quota) {
+            None | Some(Align::FirstRequest(_)) => name.to_owned(),
+            Some(Align::Epoch(_)) => format!("{name} epoch"),
+            Some(Align::Calendar(calendar)) => {
+                format!("{name} {} {}", calendar.unit.name(), calendar.zone_name())
+            }
+        };
+        TaggedQuota { quota, tag, period }
+    }
+}
+
 impl Compiler<'_> {
     /// What the owner may use. Empty: without limit.
     pub(super) fn allowances(&mut self, measure: &Measure, owner: Owner<'_>) -> Option<Allowances> {
         let counted = match measure {
-            Measure::Rates { rates, way } => self.counted_rates(rates, way, owner)?,
+            Measure::Rates { rates, algorithm } => self.counted_rates(rates, algorithm, owner)?,
             Measure::Refill { capacity, amount, interval, strict } => {
                 match self.of_owner(capacity, "capacity", owner)?.value {
                     Units::Unlimited => Vec::new(),
                     Units::Limited(capacity) => {
-                        let (refill, interval, strict) = (*amount, *interval, *strict);
-                        let bucket = TokenBucket { capacity, refill, interval, strict };
-                        let period = Some(Period::Length(interval));
-                        let (quota, tag) = (Quota::TokenBucket(bucket), "token_bucket".to_owned());
-                        vec![Counted { quota, tag, period }]
+                        let bucket = TokenBucket {
+                            capacity,
+                            refill: *amount,
+                            interval: *interval,
+                            strict: *strict,
+                        };
+                        let period = Some(Period::Length(*interval));
+                        vec![TaggedQuota::of(Quota::TokenBucket(bucket), period)]
                     }
                 }
             }
@@ -83,11 +100,11 @@ impl Compiler<'_> {
         Some(named.collect())
     }
 
-    fn allowance(&self, counted: Counted, name: String, owner: Owner<'_>) -> Allowance {
-        let Counted { quota, tag, period } = counted;
+    fn allowance(&self, counted: TaggedQuota, name: String, owner: Owner<'_>) -> Allowance {
+        let TaggedQuota { quota, tag, period } = counted;
         let tag = if owner.is_candidate { format!("candidate {tag}") } else { tag };
         let follows_calendar =
-            matches!(&quota, Quota::FixedWindow(FixedWindow { align: Align::Calendar(_), .. }));
+            alignment_of(&quota).is_some_and(|align| matches!(align, Align::Calendar(_)));
         // A calendar's windows differ in length; the tag names the unit.
         let micros = match period {
             Some(Period::Length(length)) if !follows_calendar => length.as_micros() as u64,
@@ -129,9 +146,9 @@ impl Compiler<'_> {
     fn counted_rates(
         &mut self,
         rates: &ByTier<Vec<Spanned<Rate>>>,
-        way: &Way,
+        algorithm: &RateAlgorithm,
         owner: Owner<'_>,
-    ) -> Option<Vec<Counted>> {
+    ) -> Option<Vec<TaggedQuota>> {
         let rates: Vec<TierRate> = self
             .of_owner(rates, "rate", owner)?
             .iter()
@@ -142,10 +159,16 @@ impl Compiler<'_> {
                 }
             })
             .collect();
-        let room = match way {
-            Way::Gcra { burst: Some(burst) } => Some((burst, "burst")),
-            Way::TokenBucket { capacity: Some(capacity), .. } => Some((capacity, "capacity")),
-            _ => None,
+        let room = match algorithm {
+            RateAlgorithm::Gcra { burst: Some(burst) } => Some((burst, "burst")),
+            RateAlgorithm::TokenBucket { capacity: Some(capacity), .. } => {
+                Some((capacity, "capacity"))
+            }
+            RateAlgorithm::FixedWindow(_)
+            | RateAlgorithm::SlidingWindow
+            | RateAlgorithm::SlidingLog
+            | RateAlgorithm::TokenBucket { capacity: None, .. }
+            | RateAlgorithm::Gcra { burst: None } => None,
         };
         let room = match room {
             Some((by_tier, field)) if !rates.is_empty() => {
@@ -161,27 +184,31 @@ impl Compiler<'_> {
             }
             _ => None,
         };
-        let counted: Vec<Option<Counted>> =
-            rates.iter().map(|rate| self.counted_rate(rate, room, way)).collect();
+        let counted: Vec<Option<TaggedQuota>> =
+            rates.iter().map(|rate| self.counted_rate(rate, room, algorithm)).collect();
         counted.into_iter().collect()
     }
 
     /// A rate by its algorithm; `room` is what may come at once, if that is written.
-    fn counted_rate(&mut self, rate: &TierRate, room: Option<u32>, way: &Way) -> Option<Counted> {
+    fn counted_rate(
+        &mut self,
+        rate: &TierRate,
+        room: Option<u32>,
+        algorithm: &RateAlgorithm,
+    ) -> Option<TaggedQuota> {
         let limit = rate.limit;
         // What may never come may not come at once either.
         let room = if limit == 0 { 0 } else { room.unwrap_or(limit) };
-        let (quota, tag) = match way {
-            Way::FixedWindow(alignment) => {
-                let (align, tag) = self.align(rate, alignment)?;
-                (Quota::FixedWindow(FixedWindow { limit, align }), tag)
+        let quota = match algorithm {
+            RateAlgorithm::FixedWindow(alignment) => {
+                let align = self.align(rate, alignment)?;
+                Quota::FixedWindow(FixedWindow { limit, align })
             }
-            Way::SlidingWindow => {
+            RateAlgorithm::SlidingWindow => {
                 let window = SlidingWindow::new(limit, self.length(rate)?);
-                let window = self.exact(window, rate, "sliding_window")?;
-                (Quota::SlidingWindow(window), "sliding_window".into())
+                Quota::SlidingWindow(self.exact(window, rate, AlgorithmKind::SlidingWindow)?)
             }
-            Way::SlidingLog => {
+            RateAlgorithm::SlidingLog => {
                 let window = self.length(rate)?;
                 if limit > SlidingLog::MAX_LIMIT {
                     let most = SlidingLog::MAX_LIMIT;
@@ -191,31 +218,31 @@ impl Compiler<'_> {
                         format!("write at most {most}, or `algorithm: sliding_window`"),
                     );
                 }
-                (Quota::SlidingLog(SlidingLog { limit, window }), "sliding_log".into())
+                Quota::SlidingLog(SlidingLog { limit, window })
             }
-            Way::TokenBucket { strict, .. } => {
-                let (interval, strict) = (self.length(rate)?, *strict);
+            RateAlgorithm::TokenBucket { strict, .. } => {
+                let interval = self.length(rate)?;
+                let strict = *strict;
                 let bucket = TokenBucket { capacity: room, refill: limit, interval, strict };
-                (Quota::TokenBucket(bucket), "token_bucket".into())
+                Quota::TokenBucket(bucket)
             }
-            Way::Gcra { .. } => {
+            RateAlgorithm::Gcra { .. } => {
                 // A cost above the burst is never admitted, so none is larger.
                 let meter = Gcra::new(limit, self.length(rate)?, room, room);
-                (Quota::Gcra(self.exact(meter, rate, "gcra")?), "gcra".into())
+                Quota::Gcra(self.exact(meter, rate, AlgorithmKind::Gcra)?)
             }
         };
-        Some(Counted { quota, tag, period: Some(rate.period) })
+        Some(TaggedQuota::of(quota, Some(rate.period)))
     }
 
-    /// Where a fixed window begins and ends, and what tells it apart from windows that begin
-    /// elsewhere.
-    fn align(&mut self, rate: &TierRate, alignment: &Alignment) -> Option<(Align, String)> {
+    /// Where a fixed window begins and ends.
+    fn align(&mut self, rate: &TierRate, alignment: &Alignment) -> Option<Align> {
         let zone = match (alignment, rate.period) {
             (Alignment::FirstRequest, Period::Length(length)) => {
-                return Some((Align::FirstRequest(length), "fixed_window".into()));
+                return Some(Align::FirstRequest(length));
             }
             (Alignment::Epoch, Period::Length(length)) => {
-                return Some((Align::Epoch(length), "fixed_window epoch".into()));
+                return Some(Align::Epoch(length));
             }
             (Alignment::FirstRequest | Alignment::Epoch, Period::Month | Period::Year) => {
                 self.refuse_calendar(rate, "write `align: calendar`");
@@ -231,9 +258,7 @@ impl Compiler<'_> {
             );
             return None;
         };
-        let calendar = Calendar::new(unit, zone).ok()?;
-        let tag = format!("fixed_window {} {}", unit.name(), calendar.zone_name());
-        Some((Align::Calendar(calendar), tag))
+        Calendar::new(unit, zone).ok().map(Align::Calendar)
     }
 
     fn length(&mut self, rate: &TierRate) -> Option<Duration> {
@@ -254,11 +279,16 @@ impl Compiler<'_> {
     }
 
     /// Refuses numbers whose products are beyond what every store counts exactly.
-    fn exact<T>(&mut self, made: Option<T>, rate: &TierRate, algorithm: &str) -> Option<T> {
+    fn exact<T>(
+        &mut self,
+        made: Option<T>,
+        rate: &TierRate,
+        algorithm: AlgorithmKind,
+    ) -> Option<T> {
         if made.is_none() {
             self.refuse(
                 rate.span,
-                format!("too much for {algorithm} to count exactly"),
+                format!("too much for {} to count exactly", algorithm.name()),
                 "write a smaller number or a shorter window, or count by fixed_window",
             );
         }
@@ -270,7 +300,7 @@ impl Compiler<'_> {
         limit: Spanned<Units>,
         lease: Duration,
         retry_after: Duration,
-    ) -> Option<Vec<Counted>> {
+    ) -> Option<Vec<TaggedQuota>> {
         let (Units::Limited(number), most) = (limit.value, Concurrency::MAX_LIMIT) else {
             return Some(Vec::new());
         };
@@ -283,7 +313,19 @@ impl Compiler<'_> {
             return None;
         }
         let quota = Quota::Concurrency(Concurrency { limit: number, lease, retry_after });
-        Some(vec![Counted { quota, tag: "concurrency".into(), period: None }])
+        Some(vec![TaggedQuota::of(quota, None)])
+    }
+}
+
+/// Where the windows of a quota begin, if they are fixed.
+fn alignment_of(quota: &Quota) -> Option<&Align> {
+    match quota {
+        Quota::FixedWindow(window) => Some(&window.align),
+        Quota::SlidingWindow(_)
+        | Quota::SlidingLog(_)
+        | Quota::TokenBucket(_)
+        | Quota::Gcra(_)
+        | Quota::Concurrency(_) => None,
     }
 }
 
@@ -314,18 +356,19 @@ fn time_of_all(quota: &Quota, period: Period) -> Duration {
             times(bucket.interval, refills.max(1), 1)
         }
         Quota::Gcra(gcra) if gcra.limit > 0 => times(gcra.window, gcra.burst, gcra.limit),
-        _ => period.longest(),
+        Quota::FixedWindow(_)
+        | Quota::SlidingWindow(_)
+        | Quota::SlidingLog(_)
+        | Quota::Gcra(_)
+        | Quota::Concurrency(_) => period.longest(),
     }
 }
 
-/// What may be given back: so many percent of all that can be used at once, in the time in which that
-/// comes back. Fixed windows are the same ones as the quota's.
+/// What may be given back: so many percent of all that can be used at once, in the time in which
+/// that comes back. Fixed windows are the same ones as the quota's.
 fn refund_quota(quota: &Quota, percent: u8, time_of_all: Duration) -> Quota {
     let limit = u64::from(quota.capacity()) * u64::from(percent) / 100;
-    let align = match quota {
-        Quota::FixedWindow(window) => window.align.clone(),
-        _ => Align::FirstRequest(time_of_all),
-    };
+    let align = alignment_of(quota).cloned().unwrap_or(Align::FirstRequest(time_of_all));
     Quota::FixedWindow(FixedWindow { limit: limit.try_into().unwrap_or(u32::MAX), align })
 }
 

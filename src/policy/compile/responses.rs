@@ -1,4 +1,4 @@
-//! Responses: what clients are told.
+//! Responses: limit headers, the status of denials, the status endpoint.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -7,12 +7,15 @@ use http::StatusCode;
 use super::Compiler;
 use crate::{
     identity::{Scheme, TokenSources},
-    policy::{HeaderProfile, Responses, file::RawResponses},
+    policy::{
+        Responses,
+        file::{DENIED_STATUSES, RawResponses},
+    },
     wire::target::{EncodedSlash, normalize_path},
     yaml::Spanned,
 };
 
-/// Where callers can ask how they stand, if the policy does not say.
+/// The default path of the status endpoint.
 const RATE_LIMIT_PATH: &str = "/rate_limit";
 
 impl Compiler<'_> {
@@ -21,32 +24,17 @@ impl Compiler<'_> {
         raw: &RawResponses,
         sources: Option<&TokenSources>,
     ) -> Option<Responses> {
-        let headers = match &raw.headers {
-            None => Some(HeaderProfile::Github),
-            Some(raw) => self.one_of(
-                raw,
-                &[
-                    ("github", HeaderProfile::Github),
-                    ("ietf", HeaderProfile::Ietf),
-                    ("both", HeaderProfile::Both),
-                    ("none", HeaderProfile::None),
-                ],
-            ),
-        };
+        let headers = self.keyword_or_default(raw.headers.as_ref());
         let denied_status = match &raw.denied_status {
             None => Some(StatusCode::TOO_MANY_REQUESTS),
-            Some(raw) => match raw.value {
-                429 => Some(StatusCode::TOO_MANY_REQUESTS),
-                403 => Some(StatusCode::FORBIDDEN),
-                _ => {
-                    self.refuse(
-                        raw.span,
-                        "a denial is 429 or 403",
-                        "write 429, or 403 as GitHub does",
-                    );
-                    None
-                }
-            },
+            Some(raw) if DENIED_STATUSES.contains(&raw.value) => {
+                StatusCode::from_u16(raw.value).ok()
+            }
+            Some(raw) => {
+                let help = "write 429, or 403 as GitHub does";
+                self.refuse(raw.span, "a denial is 429 or 403", help);
+                None
+            }
         };
         for text in [&raw.documentation_url, &raw.realm].into_iter().flatten() {
             let is_plain = text.value.bytes().all(|b| b.is_ascii_graphic() || b == b' ');

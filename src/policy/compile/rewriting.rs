@@ -13,15 +13,15 @@ use crate::{
     yaml::{Entries, Node, Spanned, Value},
 };
 
-/// Which messages.
+/// Whether edits are of requests or of responses.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum MessageKind {
     Request,
     Response,
 }
 
 impl Compiler<'_> {
-    /// What becomes of the path of a request that takes a route. `path` is none if it is not sound.
+    /// How a route rewrites the path of its requests. `path` is none if it is not sound.
     pub(super) fn path_rewrite(
         &mut self,
         raw: &RawRoute,
@@ -70,25 +70,33 @@ impl Compiler<'_> {
         raw: &RawRoute,
         own: &[HeaderName],
     ) -> (HeaderEdits, HeaderEdits) {
-        let mut edits = |raw: &Option<RawHeaderEdits>, way| match raw {
+        let mut edits = |raw: &Option<RawHeaderEdits>, kind| match raw {
             None => HeaderEdits::default(),
-            Some(raw) => self.header_edits(raw, way, own),
+            Some(raw) => self.header_edits(raw, kind, own),
         };
-        (edits(&raw.request_headers, Way::Request), edits(&raw.response_headers, Way::Response))
+        (
+            edits(&raw.request_headers, MessageKind::Request),
+            edits(&raw.response_headers, MessageKind::Response),
+        )
     }
 
     /// Those that are sound.
-    fn header_edits(&mut self, raw: &RawHeaderEdits, way: Way, own: &[HeaderName]) -> HeaderEdits {
+    fn header_edits(
+        &mut self,
+        raw: &RawHeaderEdits,
+        kind: MessageKind,
+        own: &[HeaderName],
+    ) -> HeaderEdits {
         let mut edits = HeaderEdits::default();
         for written in &raw.remove {
-            let Some(name) = self.edited_header(written, way, own) else { continue };
-            if way == Way::Request && name == header::HOST {
+            let Some(name) = self.edited_header(written, kind, own) else { continue };
+            if kind == MessageKind::Request && name == header::HOST {
                 self.refuse(written.span, "a request needs a host", "write another with `set`");
             }
             self.refuse_header_twice(written, &name, edits.remove.iter());
             edits.remove.push(name);
         }
-        edits.set = self.fields(&raw.set, way, own);
+        edits.set = self.fields(&raw.set, kind, own);
         for (name, _) in &edits.set {
             if let Some(again) =
                 raw.remove.iter().find(|raw| raw.eq_ignore_ascii_case(name.as_str()))
@@ -96,9 +104,9 @@ impl Compiler<'_> {
                 self.refuse(again.span, format!("`{name}` is removed and set"), "remove one");
             }
         }
-        edits.add = self.fields(&raw.add, way, own);
+        edits.add = self.fields(&raw.add, kind, own);
         for (written, _) in raw.add.iter() {
-            if way == Way::Request && written.value.eq_ignore_ascii_case("host") {
+            if kind == MessageKind::Request && written.value.eq_ignore_ascii_case("host") {
                 self.refuse(written.span, "a request has one host", "write it with `set`");
             }
         }
@@ -108,20 +116,20 @@ impl Compiler<'_> {
     fn fields(
         &mut self,
         raw: &Entries<Node>,
-        way: Way,
+        kind: MessageKind,
         own: &[HeaderName],
     ) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields: Vec<(HeaderName, HeaderValue)> = Vec::new();
         for (written, node) in raw {
-            let name = self.edited_header(written, way, own);
+            let name = self.edited_header(written, kind, own);
             let value = self.header_text(node);
             let (Some(name), Some(mut value)) = (name, value) else { continue };
             // It may be a credential for the upstream, so nothing shows it.
-            if way == Way::Request && name != header::HOST {
+            if kind == MessageKind::Request && name != header::HOST {
                 value.set_sensitive(true);
             }
             self.refuse_header_twice(written, &name, fields.iter().map(|(name, _)| name));
-            if way == Way::Request && name == header::HOST {
+            if kind == MessageKind::Request && name == header::HOST {
                 let text = value.to_str().unwrap_or_default().to_owned();
                 self.host_field(&Spanned { value: text, span: node.span });
             }
@@ -134,19 +142,19 @@ impl Compiler<'_> {
     fn edited_header(
         &mut self,
         raw: &Spanned<String>,
-        way: Way,
+        kind: MessageKind,
         own: &[HeaderName],
     ) -> Option<HeaderName> {
         let name = self.message_header(raw)?;
-        let (message, help) = match way {
-            Way::Request if own.contains(&name) => (
+        let (message, help) = match kind {
+            MessageKind::Request if own.contains(&name) => (
                 format!("`{name}` is for the caller's identity"),
                 "write the name of another header",
             ),
-            Way::Request if name.as_str().contains('_') => {
+            MessageKind::Request if name.as_str().contains('_') => {
                 ("fields with an underscore never get through".to_owned(), "write it with `-`")
             }
-            Way::Request if name == header::EXPECT => {
+            MessageKind::Request if name == header::EXPECT => {
                 ("`expect` is answered by this proxy".to_owned(), "remove it")
             }
             _ => return Some(name),

@@ -9,9 +9,9 @@ use crate::{
     identity::{AcceptedIssuers, Auth, CallerKey, IdentityRules, Tiers},
     policy::{
         Cors, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Route,
-        file::{RawPolicy, RawRoute},
+        file::{AuthMode, RawPolicy, RawRoute},
     },
-    yaml::{Node, Spanned, Value, suggest},
+    yaml::{Keyword, Node, Spanned, Value, suggest},
 };
 
 /// Limits that one route may take: what a request costs must stay small.
@@ -42,7 +42,8 @@ impl Compiler<'_> {
         raw: &Spanned<RawRoute>,
         context: &RouteContext<'_>,
     ) -> Option<(Matcher, Route)> {
-        let (route, names) = (&raw.value, context.names);
+        let route = &raw.value;
+        let names = context.names;
         let host = match &route.matcher.host {
             None => None,
             Some(host) => Some(self.route_host(host, context.hosts)?),
@@ -250,7 +251,7 @@ impl Compiler<'_> {
     fn auth(&mut self, raw: Option<&Node>, issuers: &Names<'_>) -> Option<Auth> {
         const HELP: &str = "write required, optional, none, or { required: [<issuer>] }";
         let Some(node) = raw else { return Some(Auth::Optional(AcceptedIssuers::All)) };
-        let (word, accepted) = match &node.value {
+        let (mode, accepted) = match &node.value {
             Value::Mapping(entries) => {
                 let [(word, Node { value: Value::Sequence(nodes), .. })] = entries.as_slice()
                 else {
@@ -267,12 +268,14 @@ impl Compiler<'_> {
             }
             _ => (self.text(node)?, AcceptedIssuers::All),
         };
-        match (word, accepted) {
-            ("required" | "optional", AcceptedIssuers::Only(list)) if list.is_empty() => {
+        match (AuthMode::from_keyword(mode), accepted) {
+            (Some(AuthMode::Required | AuthMode::Optional), AcceptedIssuers::Only(list))
+                if list.is_empty() =>
+            {
                 self.refuse(node.span, "a list of no issuers", HELP);
                 None
             }
-            ("required", accepted) => {
+            (Some(AuthMode::Required), accepted) => {
                 if issuers.names.is_empty() {
                     self.refuse(
                         node.span,
@@ -282,9 +285,9 @@ impl Compiler<'_> {
                 }
                 Some(Auth::Required(accepted))
             }
-            ("optional", accepted) => Some(Auth::Optional(accepted)),
-            ("none", AcceptedIssuers::All) => Some(Auth::None),
-            _ => {
+            (Some(AuthMode::Optional), accepted) => Some(Auth::Optional(accepted)),
+            (Some(AuthMode::None), AcceptedIssuers::All) => Some(Auth::None),
+            (Some(AuthMode::None) | None, _) => {
                 self.refuse(node.span, "not a valid `auth`", HELP);
                 None
             }
@@ -313,11 +316,11 @@ impl Compiler<'_> {
             });
             let accepts = |mut issuers: Range<usize>| match &route.auth {
                 Auth::Required(accepted) | Auth::Optional(accepted) => {
-                    issuers.any(|at| accepted.contains(at) && identity.issuer(at).is_some())
+                    issuers.any(|at| accepted.contains(at) && identity.issuer_id(at).is_some())
                 }
                 Auth::None => false,
             };
-            let keys_at = identity.api_keys_at();
+            let keys_at = identity.api_keys_position();
             let has_nameless_token = accepts(0..keys_at) && !by_token;
             let has_nameless_key = accepts(keys_at..keys_at + 1) && !by_key;
             match route.auth {

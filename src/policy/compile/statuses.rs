@@ -4,20 +4,13 @@ use super::Compiler;
 use crate::{
     policy::{
         Refund, Statuses,
-        file::{RawLimit, RawRefund},
+        file::{RawLimit, RawRefund, RefundedCallers},
     },
     yaml::{Node, Spanned, Value},
 };
 
 const HELP: &str = "write 100 to 599, or a class such as 5xx";
 const NOT_MODIFIED: u16 = 304;
-
-/// Whose requests are given back what they cost.
-#[derive(Clone, Copy)]
-enum Whose {
-    Authenticated,
-    All,
-}
 
 impl Compiler<'_> {
     /// What is given back. Nothing by default where responses decide what is counted in the first
@@ -50,15 +43,13 @@ impl Compiler<'_> {
             None => Some(vec![NOT_MODIFIED]),
             Some(nodes) => self.statuses(nodes),
         };
-        let whose = match &raw.callers {
+        let callers = match &raw.callers {
             None => None,
-            Some(word) => Some(
-                self.one_of(word, &[("authenticated", Whose::Authenticated), ("all", Whose::All)])?,
-            ),
+            Some(callers) => Some(self.keyword(callers)?),
         };
-        let needs_token = |status: u16| match whose {
-            Some(Whose::Authenticated) => true,
-            Some(Whose::All) => false,
+        let needs_token = |status: u16| match callers {
+            Some(RefundedCallers::Authenticated) => true,
+            Some(RefundedCallers::All) => false,
             None => status == NOT_MODIFIED,
         };
         let (authenticated, everybody): (Vec<u16>, Vec<u16>) =

@@ -1,4 +1,4 @@
-//! How servers are spoken to: plainly or in TLS, whom to trust and what to show.
+//! TLS to upstreams: trusted authorities and client certificates.
 //!
 //! The cryptography is named, not taken from what the process may have installed.
 
@@ -65,7 +65,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// `place` is where to tell what is wrong with no field in particular.
+    /// `place` is the place of problems that belong to no single field.
     fn upstream_tls(&mut self, raw: Option<&RawUpstreamTls>, place: Span) -> Option<UpstreamTls> {
         let mut fingerprint = Fingerprint::new();
         let ca_file = raw.and_then(|raw| raw.ca_file.as_ref());
@@ -221,8 +221,8 @@ fn client_config(roots: Arc<RootCertStore>, shown: Option<Shown>) -> Result<Clie
     }
 }
 
-/// Whom this machine trusts, or those that came with this program where a container trusts nobody.
-/// Read once: the platform's list is no part of a policy, and a reload does not look at it again.
+/// The authorities of this machine, or those of this program where a container has none. Read once:
+/// the platform's list is no part of a policy, and a reload does not read it again.
 fn platform_roots() -> Arc<RootCertStore> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     let roots = ROOTS.get_or_init(|| {

@@ -12,7 +12,7 @@ use http::{HeaderValue, Uri};
 use super::Compiler;
 use crate::{
     policy::{
-        Balance, Bounds, Protocol, Server, Sharing, Transport, Upstream,
+        Bounds, Server, Transport, Upstream,
         file::{LATER, RawServer, RawUpstream},
     },
     wire::target::Host,
@@ -45,21 +45,8 @@ impl Compiler<'_> {
             Some(servers) => self.transport(raw, servers),
             None => Some(Transport::Plain),
         };
-        let protocol = match &raw.protocol {
-            None => Some(defaults.protocol),
-            Some(raw) => self.one_of(raw, &[("http1", Protocol::Http1), ("h2", Protocol::Http2)]),
-        };
-        let balance = match &raw.balance {
-            None => Some(defaults.balance),
-            Some(raw) => self.one_of(
-                raw,
-                &[
-                    ("least_loaded", Balance::LeastLoaded),
-                    ("round_robin", Balance::RoundRobin),
-                    ("caller", Balance::Caller),
-                ],
-            ),
-        };
+        let protocol = self.keyword_or_default(raw.protocol.as_ref());
+        let balance = self.keyword_or_default(raw.balance.as_ref());
         let health_check = match &raw.health_check {
             None => Some(None),
             Some(raw) => self.health_check(&raw.value).map(Some),
@@ -92,7 +79,9 @@ impl Compiler<'_> {
             idle_timeout: idle_timeout?,
             keep_alive: keep_alive?,
             resolve_every: resolve_every?,
-            ..defaults
+            name: defaults.name,
+            own_headers: defaults.own_headers,
+            position: defaults.position,
         })
     }
 
@@ -106,8 +95,7 @@ impl Compiler<'_> {
         for node in &raw.value {
             let Some(written) = self.server(node) else { continue };
             let same = |other: &WrittenServer| {
-                let (own, other) = (&written.server, &other.server);
-                own.host == other.host && own.port == other.port
+                written.server.host == other.server.host && written.server.port == other.server.port
             };
             if servers.iter().any(same) {
                 let message = format!("server `{}` appears twice", written.server);
@@ -193,10 +181,7 @@ impl Compiler<'_> {
         };
         let queue = self.number_within(size, defaults.queue as u32, 0..=MAX_QUEUE);
         let queue_timeout = self.duration(timeout, defaults.queue_timeout);
-        let shares = match &raw.shares {
-            None => Some(defaults.shares),
-            Some(raw) => self.one_of(raw, &[("address", Sharing::Address), ("off", Sharing::Off)]),
-        };
+        let shares = self.keyword_or_default(raw.shares.as_ref());
         Some(Bounds {
             max_connections: NonZeroUsize::new(max_connections? as usize)?,
             queue: queue? as usize,

@@ -1,16 +1,17 @@
-//! Words, names, numbers and times: small things that several sections need.
+//! Keywords, names, numbers and times: values that several sections need.
 
-use std::{collections::HashMap, fmt, num::NonZeroU32, ops::RangeInclusive, time::Duration};
+use std::{collections::HashSet, fmt, num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
 use http::{HeaderName, HeaderValue};
 use serde::de::DeserializeOwned;
 
 use super::Compiler;
 use crate::{
-    policy::{file::LATER, rate::parse_count},
-    upstream::is_reserved,
+    policy::{file::LATER, is_reserved, rate::parse_count},
     wire::target::Host,
-    yaml::{Node, Spanned, Value, suggest},
+    yaml::{
+        Choice, DurationError, Keyword, Node, Size, Spanned, Value, parse_duration_within, suggest,
+    },
 };
 
 /// Names that other sections refer to, by position.
@@ -56,10 +57,10 @@ impl Compiler<'_> {
         range: RangeInclusive<Duration>,
         help: &str,
     ) -> Option<Duration> {
-        match humantime::parse_duration(&raw.value) {
-            Ok(duration) if range.contains(&duration) => return Some(duration),
-            Ok(_) => self.refuse(raw.span, "out of range", help),
-            Err(_) => self.refuse(
+        match parse_duration_within(&raw.value, &range) {
+            Ok(duration) => return Some(duration),
+            Err(DurationError::OutOfRange) => self.refuse(raw.span, "out of range", help),
+            Err(DurationError::Malformed) => self.refuse(
                 raw.span,
                 format!("`{}` is not a time", raw.value),
                 "write a number and a unit, such as 500ms, 2s or 1m",
@@ -101,9 +102,9 @@ impl Compiler<'_> {
             Value::String(text) => text.clone(),
             other => other.kind().to_owned(),
         };
-        let bytes = parse_bytes(&text);
+        let bytes = Size::parse(&node.value);
         if bytes.is_none() {
-            let help = match meant_bytes(&text) {
+            let help = match Size::meant_by(&text) {
                 Some(meant) => format!("did you mean {meant}?"),
                 None => "write a number, or one with KiB, MiB or GiB, such as 10MiB".to_owned(),
             };
@@ -138,7 +139,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A section in place of which there could be a word: `help` says what to write.
+    /// A section where `off` is allowed, too; `help` is the advice for other values.
     pub(super) fn section<T: DeserializeOwned>(&mut self, node: &Node, help: &str) -> Option<T> {
         match &node.value {
             Value::Mapping(_) => self.document.decode_node(node, LATER, &mut self.problems),
@@ -153,12 +154,16 @@ impl Compiler<'_> {
         }
     }
 
-    pub(super) fn one_of<T: Copy>(
+    pub(super) fn keyword<T: Keyword>(&mut self, raw: &Spanned<Choice<T>>) -> Option<T> {
+        self.document.keyword(raw, &mut self.problems)
+    }
+
+    /// The variant of a field's keyword; none written: the default.
+    pub(super) fn keyword_or_default<T: Keyword + Default>(
         &mut self,
-        raw: &Spanned<String>,
-        choices: &[(&str, T)],
+        raw: Option<&Spanned<Choice<T>>>,
     ) -> Option<T> {
-        self.document.one_of(raw, choices, &mut self.problems)
+        raw.map_or_else(|| Some(T::default()), |raw| self.keyword(raw))
     }
 
     pub(super) fn resolve(&mut self, raw: &Spanned<String>, names: &Names<'_>) -> Option<usize> {
@@ -174,19 +179,16 @@ impl Compiler<'_> {
         found
     }
 
-    pub(super) fn refuse_twice<'n>(
+    pub(super) fn refuse_twice<'n, T: AsRef<str> + 'n>(
         &mut self,
-        values: impl Iterator<Item = &'n Spanned<String>>,
+        values: impl Iterator<Item = &'n Spanned<T>>,
         kind: impl fmt::Display,
     ) {
-        let mut seen: HashMap<&str, ()> = HashMap::new();
+        let mut seen = HashSet::new();
         for value in values {
-            if seen.insert(&value.value, ()).is_some() {
-                self.refuse(
-                    value.span,
-                    format!("{kind} `{}` appears twice", value.value),
-                    "remove one",
-                );
+            let text = value.value.as_ref();
+            if !seen.insert(text) {
+                self.refuse(value.span, format!("{kind} `{text}` appears twice"), "remove one");
             }
         }
     }
@@ -255,36 +257,4 @@ impl Compiler<'_> {
 /// Whether something is switched off.
 pub(super) fn is_off(node: &Node) -> bool {
     matches!(&node.value, Value::String(word) if word == "off")
-}
-
-/// A size with the unit that `5MB`, `5M` and `5m` probably stand for.
-fn meant_bytes(text: &str) -> Option<String> {
-    let (number, unit) = text.split_at_checked(text.find(|c: char| c.is_ascii_alphabetic())?)?;
-    let unit = match unit.to_ascii_lowercase().as_str() {
-        "k" | "kb" | "kib" => "KiB",
-        "m" | "mb" | "mib" => "MiB",
-        "g" | "gb" | "gib" => "GiB",
-        _ => return None,
-    };
-    let meant = format!("{}{unit}", number.trim_end());
-    parse_bytes(&meant).map(|_| meant)
-}
-
-/// `1048576`, `1_048_576`, `10MiB`, `10 MiB`.
-fn parse_bytes(text: &str) -> Option<u64> {
-    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit() && c != '_') {
-        Some(end) => text.split_at_checked(end)?,
-        None => (text, ""),
-    };
-    let factor: u64 = match unit.trim_start() {
-        "" | "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return None,
-    };
-    if !number.starts_with(|c: char| c.is_ascii_digit()) {
-        return None;
-    }
-    number.replace('_', "").parse::<u64>().ok()?.checked_mul(factor)
 }

@@ -1,8 +1,8 @@
 //! Overrides before and after: which of them are for the same, and for whom they are.
 
 use super::{
+    change::Change,
     seats::{Family, Seat, Source},
-    sections::{Change, caller},
     words,
 };
 use crate::policy::{KeyValue, Limit, Override, Policy};
@@ -53,9 +53,9 @@ impl<'p> Overridden<'p> {
 impl Own<'_> {
     fn name(&self) -> String {
         let name = |value: &KeyValue| match value {
-            KeyValue::Caller(name) => caller(name, self.policy),
+            KeyValue::Caller(name) => words::caller(name, self.policy),
             KeyValue::Claim { issuer, .. } => {
-                match issuer.and_then(|at| self.policy.identity.issuer(at)) {
+                match issuer.and_then(|at| self.policy.identity.issuer_id(at)) {
                     Some(issuer) => format!("{value} of {issuer}"),
                     None => value.to_string(),
                 }
@@ -96,10 +96,10 @@ impl Own<'_> {
             },
             KeyValue::Claim { issuer, .. } => match seat.named.source {
                 Source::Token { issuer: own, .. } => {
-                    issuer.is_none_or(|at| self.policy.identity.issuer(at) == Some(own))
+                    issuer.is_none_or(|at| self.policy.identity.issuer_id(at) == Some(own))
                 }
                 Source::Opaque { .. } => {
-                    issuer.is_none_or(|at| at == self.policy.identity.introspection_at())
+                    issuer.is_none_or(|at| at == self.policy.identity.introspection_position())
                 }
                 Source::Key { .. } | Source::Address => false,
             },
@@ -147,5 +147,8 @@ pub(super) fn changes(old: &Policy, new: &Policy) -> Vec<Change> {
 }
 
 fn until(rule: &Override) -> String {
-    rule.until.map_or_else(|| "no end".to_owned(), |until| until.to_string())
+    // Named one by one, so that a new field cannot be forgotten here. The first two are compared as
+    // windows, and the reason changes nothing.
+    let Override { of: _, allowances: _, until, why: _ } = rule;
+    until.map_or_else(|| "no end".to_owned(), |until| until.to_string())
 }

@@ -15,7 +15,7 @@ use super::{
     words,
 };
 use crate::policy::{
-    HeaderEdits, KeyPart, Networks, PathRewrite, Policy, Route, networks::in_words,
+    AddressRules, HeaderEdits, KeyPart, Networks, PathRewrite, Policy, Route, networks::in_words,
 };
 
 /// Sample requests that are tried, at most: a policy of a thousand routes must not take long.
@@ -167,22 +167,11 @@ impl<'p> Sides<'p> {
         let (Some(before), Some(after)) = (self.before(key), self.after(key)) else {
             return Vec::new();
         };
-        let pairs = [
-            ("limits", limits(before, self.old), limits(after, self.new)),
-            ("allow", allowed(before), allowed(after)),
-            ("deny", denied(before), denied(after)),
-            ("auth", words::auth(&before.auth, self.old), words::auth(&after.auth, self.new)),
-            ("scopes", scopes(before), scopes(after)),
-            ("upstream", upstream(before, self.old), upstream(after, self.new)),
-            ("cost", cost(before), cost(after)),
-            ("max body", max_body(before), max_body(after)),
-            ("upgrades", upgrades(before), upgrades(after)),
-            ("path prefix", prefixes(before), prefixes(after)),
-            ("cors", cors(before), cors(after)),
-        ];
-        let differs = pairs.into_iter().filter(|(_, before, after)| before != after);
-        let mut effects: Vec<String> =
-            differs.map(|(what, before, after)| format!("{what} {before} -> {after}")).collect();
+        let pairs = fields(before, self.old).into_iter().zip(fields(after, self.new));
+        let differs = pairs.filter(|(before, after)| before != after);
+        let mut effects: Vec<String> = differs
+            .map(|((what, before), (_, after))| format!("{what} {before} -> {after}"))
+            .collect();
         effects.extend(edited_headers(before, after));
         effects.extend(self.moved_parameters(before, after));
         effects
@@ -212,58 +201,55 @@ impl<'p> Sides<'p> {
     }
 }
 
-fn limits(route: &Route, policy: &Policy) -> String {
-    let limits = route.limits.iter().filter_map(|at| policy.limits.get(*at));
-    words::list(limits.map(|limit| limit.name.to_string()))
-}
-
-fn upstream(route: &Route, policy: &Policy) -> String {
-    policy.upstreams.get(route.upstream).map_or(String::new(), |own| own.name.to_string())
-}
-
-fn allowed(route: &Route) -> String {
-    route.addresses.allow.as_ref().map_or_else(|| "all".to_owned(), networks)
-}
-
-fn denied(route: &Route) -> String {
-    networks(&route.addresses.deny)
+/// What a route does with its requests, one text a field.
+fn fields(route: &Route, policy: &Policy) -> [(&'static str, String); 11] {
+    // Named one by one, so that a new field cannot be forgotten here.
+    let Route {
+        name: _,             // routes are found by it
+        path: _,             // the samples
+        request_headers: _,  // `edited_headers`
+        response_headers: _, // `edited_headers`
+        addresses: AddressRules { allow, deny },
+        auth,
+        scopes,
+        limits,
+        upstream,
+        cost,
+        max_body,
+        cors,
+        upgrades,
+        rewrite: PathRewrite { strip, add },
+    } = route;
+    let limits = limits.iter().filter_map(|at| policy.limits.get(*at));
+    let limits = words::list(limits.map(|limit| limit.name.to_string()));
+    let upstream = policy.upstreams.get(*upstream).map(|own| own.name.to_string());
+    let strip = strip.iter().map(|prefix| format!("without {prefix}"));
+    let prefixes = strip.chain(add.iter().map(|prefix| format!("below {prefix}")));
+    let or = |text: Option<String>, other: &str| text.unwrap_or_else(|| other.to_owned());
+    [
+        ("limits", limits),
+        ("allow", or(allow.as_ref().map(networks), "all")),
+        ("deny", networks(deny)),
+        ("auth", words::auth(auth, policy)),
+        ("scopes", sorted(scopes)),
+        ("upstream", upstream.unwrap_or_default()),
+        ("cost", or(cost.as_ref().map(words::cost), "by limit")),
+        ("max body", or(max_body.map(|bytes| format!("{bytes} bytes")), "any")),
+        ("upgrades", sorted(upgrades)),
+        ("path prefix", words::list(prefixes)),
+        ("cors", or(cors.as_deref().map(words::cors), "none")),
+    ]
 }
 
 /// In an order of their own: that of the file makes no difference.
 fn networks(networks: &Networks) -> String {
-    let mut all: Vec<String> = networks.iter().map(in_words).collect();
-    all.sort();
-    words::list(all)
+    sorted(&networks.iter().map(in_words).collect::<Vec<_>>())
 }
 
-fn scopes(route: &Route) -> String {
-    let mut scopes: Vec<String> = route.scopes.iter().map(ToString::to_string).collect();
-    scopes.sort();
-    words::list(scopes)
-}
-
-fn cost(route: &Route) -> String {
-    route.cost.as_ref().map_or_else(|| "by limit".to_owned(), words::cost)
-}
-
-fn max_body(route: &Route) -> String {
-    route.max_body.map_or_else(|| "any".to_owned(), |bytes| format!("{bytes} bytes"))
-}
-
-fn upgrades(route: &Route) -> String {
-    let mut upgrades: Vec<String> = route.upgrades.iter().map(ToString::to_string).collect();
-    upgrades.sort();
-    words::list(upgrades)
-}
-
-fn prefixes(route: &Route) -> String {
-    let PathRewrite { strip, add } = &route.rewrite;
-    let strip = strip.iter().map(|prefix| format!("without {prefix}"));
-    words::list(strip.chain(add.iter().map(|prefix| format!("below {prefix}"))))
-}
-
-fn cors(route: &Route) -> String {
-    route.cors.as_deref().map_or_else(|| "none".to_owned(), words::cors)
+fn sorted(names: &[impl ToString]) -> String {
+    let mut names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    names.sort();
+    words::list(names)
 }
 
 /// Values are not told: they may be passwords.

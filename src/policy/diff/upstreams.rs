@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use super::{sections::Change, words};
-use crate::policy::{
-    Balance, Ejection, HealthCheck, Policy, Protocol, Retries, Server, Sharing, Transport,
-    Upstream, UpstreamTls,
+use super::{change::Change, words};
+use crate::{
+    policy::{
+        Bounds, Ejection, HealthCheck, Policy, Retries, Server, Transport, Upstream, UpstreamTls,
+    },
+    yaml::Keyword,
 };
 
 /// Upstreams that are otherwise, that are there only before, and only after.
@@ -44,102 +46,99 @@ fn between(upstream: &str, old: &Upstream, new: &Upstream) -> Vec<Change> {
 }
 
 fn fields(own: &Upstream) -> [(&'static str, String); 16] {
-    let time = |time: Duration| format!("{time:?}");
+    // Named one by one, so that a new field cannot be forgotten here.
+    let Upstream {
+        name: _,        // the same: upstreams are found by their names
+        own_headers: _, // identity: claims for the upstream, and where tokens come from
+        position: _,    // given when all policies are put together
+        servers: _,
+        transport: own_transport,
+        protocol,
+        balance,
+        health_check: own_check,
+        ejection: own_ejection,
+        bounds: Bounds { max_connections, queue, queue_timeout, shares },
+        retries: own_retries,
+        connect_timeout,
+        response_timeout,
+        idle_timeout,
+        keep_alive,
+        resolve_every,
+    } = own;
+    let time = |time: &Duration| format!("{time:?}");
     let none = || "none".to_owned();
     [
         ("servers", servers(own)),
-        ("transport", transport(&own.transport)),
-        ("protocol", protocol(own.protocol).into()),
-        ("balance", balance(own.balance).into()),
-        ("health check", own.health_check.as_ref().map_or_else(none, health_check)),
-        ("ejection", own.ejection.as_ref().map_or_else(none, ejection)),
-        ("connections to a server", own.bounds.max_connections.to_string()),
-        ("queue", own.bounds.queue.to_string()),
-        ("queue timeout", time(own.bounds.queue_timeout)),
-        ("shares", shares(own.bounds.shares).into()),
-        ("retries", retries(&own.retries)),
-        ("connect timeout", time(own.connect_timeout)),
-        ("response timeout", time(own.response_timeout)),
-        ("idle timeout", time(own.idle_timeout)),
-        ("keep alive", time(own.keep_alive)),
-        ("resolved every", time(own.resolve_every)),
+        ("transport", transport(own_transport)),
+        ("protocol", protocol.keyword().to_owned()),
+        ("balance", balance.keyword().to_owned()),
+        ("health check", own_check.as_ref().map_or_else(none, health_check)),
+        ("ejection", own_ejection.as_ref().map_or_else(none, ejection)),
+        ("connections to a server", max_connections.to_string()),
+        ("queue", queue.to_string()),
+        ("queue timeout", time(queue_timeout)),
+        ("shares", shares.keyword().to_owned()),
+        ("retries", retries(own_retries)),
+        ("connect timeout", time(connect_timeout)),
+        ("response timeout", time(response_timeout)),
+        ("idle timeout", time(idle_timeout)),
+        ("keep alive", time(keep_alive)),
+        ("resolved every", time(resolve_every)),
     ]
-}
-
-fn shares(shares: Sharing) -> &'static str {
-    match shares {
-        Sharing::Address => "address",
-        Sharing::Off => "off",
-    }
 }
 
 /// With weights, unless all are alike.
 fn servers(own: &Upstream) -> String {
     let first = own.servers.first().map(|server| server.weight);
     let are_alike = own.servers.iter().all(|server| Some(server.weight) == first);
-    let server = |server: &Server| match are_alike {
-        true => server.to_string(),
-        false => format!("{server} (weight {})", server.weight),
+    let server = |server: &Server| {
+        // The authority follows from host and port, which `Display` shows.
+        let Server { host: _, port: _, weight, authority: _ } = server;
+        match are_alike {
+            true => server.to_string(),
+            false => format!("{server} (weight {weight})"),
+        }
     };
     words::list(own.servers.iter().map(server))
 }
 
 fn transport(transport: &Transport) -> String {
-    match transport {
-        Transport::Plain => "plain".into(),
-        Transport::Tls(UpstreamTls { server_name: None, .. }) => "TLS".into(),
-        Transport::Tls(UpstreamTls { server_name: Some(name), .. }) => {
-            format!("TLS as {}", name.to_str())
-        }
-    }
-}
-
-fn protocol(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Http1 => "http1",
-        Protocol::Http2 => "h2",
-    }
-}
-
-fn balance(balance: Balance) -> &'static str {
-    match balance {
-        Balance::LeastLoaded => "least_loaded",
-        Balance::RoundRobin => "round_robin",
-        Balance::Caller => "caller",
+    let tls = match transport {
+        Transport::Plain => return "plain".into(),
+        Transport::Tls(tls) => tls,
+    };
+    // The fingerprint stands for all of it, and is compared where these texts are equal.
+    let UpstreamTls { config: _, server_name, fingerprint: _ } = tls;
+    match server_name {
+        None => "TLS".into(),
+        Some(name) => format!("TLS as {}", name.to_str()),
     }
 }
 
 fn health_check(check: &HealthCheck) -> String {
-    let host = check.host.as_ref().and_then(|host| host.to_str().ok());
+    let HealthCheck { path, host, interval, timeout, healthy_after, unhealthy_after, statuses } =
+        check;
+    let host = host.as_ref().and_then(|host| host.to_str().ok());
     let host = host.map(|host| format!(" at {host}")).unwrap_or_default();
+    let statuses = words::statuses(statuses);
     format!(
-        "{}{host} every {:?} within {:?}, {} is good, back after {}, out after {}",
-        check.path,
-        check.interval,
-        check.timeout,
-        words::statuses(&check.statuses),
-        check.healthy_after,
-        check.unhealthy_after
+        "{path}{host} every {interval:?} within {timeout:?}, {statuses} is good, \
+         back after {healthy_after}, out after {unhealthy_after}"
     )
 }
 
 fn ejection(ejection: &Ejection) -> String {
-    format!(
-        "after {} failures (statuses {}), for {:?} to {:?}",
-        ejection.failures,
-        words::statuses(&ejection.statuses),
-        ejection.time.start(),
-        ejection.time.end()
-    )
+    let Ejection { failures, statuses, time } = ejection;
+    let statuses = words::statuses(statuses);
+    let range = format!("{:?} to {:?}", time.start(), time.end());
+    format!("after {failures} failures (statuses {statuses}), for {range}")
 }
 
 fn retries(retries: &Retries) -> String {
-    match retries.attempts {
-        0 => "none".into(),
-        attempts => format!(
-            "{attempts}, at most {} % (statuses {})",
-            retries.budget_percent,
-            words::statuses(&retries.statuses)
-        ),
+    let Retries { attempts, budget_percent, statuses } = retries;
+    if *attempts == 0 {
+        return "none".into();
     }
+    let statuses = words::statuses(statuses);
+    format!("{attempts}, at most {budget_percent} % (statuses {statuses})")
 }

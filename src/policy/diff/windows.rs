@@ -208,7 +208,7 @@ impl<'p> LimitPair<'p> {
                 because.extend(other_counting(&before.quota, &after.quota));
                 (Fate::Fresh, because, "all begin anew, what was used is forgotten".to_owned())
             }
-            (Some(before), Some(after)) if before.quota == after.quota => {
+            (Some(before), Some(after)) if is_same_amount(before, after) => {
                 (Fate::Kept, Vec::new(), String::new())
             }
             (Some(before), Some(after)) => {
@@ -246,6 +246,14 @@ impl<'p> LimitPair<'p> {
     }
 }
 
+/// Whether an allowance that keeps its counter allows as much as before.
+fn is_same_amount(before: &Allowance, after: &Allowance) -> bool {
+    // Named one by one, so that a new field cannot be forgotten here. Those that are left out follow
+    // from the quota, or are compared with the limit's `refund`.
+    let Allowance { quota, id: _, limit: _, name: _, window_secs: _, refunds: _ } = before;
+    *quota == after.quota
+}
+
 /// By how much of an address a limit counts, if it counts by addresses.
 fn prefix(limit: &Limit, family: Family) -> Option<u8> {
     let is_by_address = limit.per.parts.contains(&KeyPart::ClientIp);
@@ -264,14 +272,12 @@ fn other_counting(before: &Quota, after: &Quota) -> Vec<String> {
             because.push(format!("{what} {} -> {}", word(before), word(after)));
         }
     };
-    let names = [before, after].map(|quota| Some(words::algorithm(quota).to_owned()));
-    let [old, new] = names;
-    let is_same_algorithm = old == new;
-    compare("algorithm", old, new);
+    let [old, new] = [before.kind(), after.kind()];
+    compare("algorithm", Some(old.name().to_owned()), Some(new.name().to_owned()));
     if let (Some(before), Some(after)) = (words::length(before), words::length(after)) {
         compare("window", Some(before), Some(after));
     }
-    if is_same_algorithm {
+    if old == new {
         compare("align", words::alignment(before), words::alignment(after));
     }
     because
@@ -279,16 +285,13 @@ fn other_counting(before: &Quota, after: &Quota) -> Vec<String> {
 
 /// How what was used carries over to another quota of the same counter.
 fn rescaled(before: &Quota, after: &Quota) -> String {
-    let kept = match before {
-        Quota::Concurrency(_) => "requests in flight stay counted",
-        _ => "used stays",
+    let kept = match before.holds_leases() {
+        true => "requests in flight stay counted",
+        false => "used stays",
     };
-    let (old, new) = (before.capacity(), after.capacity());
-    let pace = match (before, after) {
-        (Quota::Gcra(before), Quota::Gcra(after)) => before.limit.cmp(&after.limit),
-        (Quota::TokenBucket(before), Quota::TokenBucket(after)) => before.refill.cmp(&after.refill),
-        _ => std::cmp::Ordering::Equal,
-    };
+    let old = before.capacity();
+    let new = after.capacity();
+    let pace = pace(before).cmp(&pace(after));
     let mut words = vec![kept.to_owned()];
     if new > old {
         words.push(format!("{} more", new - old));
@@ -301,6 +304,18 @@ fn rescaled(before: &Quota, after: &Quota) -> String {
         std::cmp::Ordering::Equal => {}
     }
     words.join(", ")
+}
+
+/// How many units come back at a time, if that number is not the capacity.
+fn pace(quota: &Quota) -> Option<u32> {
+    match quota {
+        Quota::Gcra(meter) => Some(meter.limit),
+        Quota::TokenBucket(bucket) => Some(bucket.refill),
+        Quota::FixedWindow(_)
+        | Quota::SlidingWindow(_)
+        | Quota::SlidingLog(_)
+        | Quota::Concurrency(_) => None,
+    }
 }
 
 /// Changes that are alike, with those whom they are to.

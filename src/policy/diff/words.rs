@@ -9,13 +9,14 @@ use crate::{
     },
     limit::{Align, FixedWindow, Quota, WhenFull},
     policy::{
-        Cors, Cost, Enforcement, HeaderEdits, HostPattern, KeyPart, OriginPattern, Origins, Per,
-        Period, Policy, Preflight, Refund, Statuses,
+        CallerName, Cors, Cost, Enforcement, HeaderEdits, HostPattern, KeyPart, OriginPattern,
+        Origins, Per, Period, Policy, Preflight, Refund, Statuses,
     },
 };
 
 /// How much, and how it is counted: `5000/hour`, `30/minute by gcra, burst 10`.
 pub(crate) fn quota(quota: &Quota) -> String {
+    let name = quota.kind().name();
     match quota {
         Quota::FixedWindow(window) => {
             let rate = format!("{}/{}", window.limit, length(quota).unwrap_or_default());
@@ -25,34 +26,22 @@ pub(crate) fn quota(quota: &Quota) -> String {
             }
         }
         Quota::SlidingWindow(window) => {
-            format!("{}/{} by sliding_window", window.limit, word(window.window))
+            format!("{}/{} by {name}", window.limit, word(window.window))
         }
-        Quota::SlidingLog(log) => format!("{}/{} by sliding_log", log.limit, word(log.window)),
+        Quota::SlidingLog(log) => format!("{}/{} by {name}", log.limit, word(log.window)),
         Quota::TokenBucket(bucket) => {
             let strict = if bucket.strict { ", strict" } else { "" };
             let (refill, interval) = (bucket.refill, word(bucket.interval));
-            format!("{refill}/{interval} by token_bucket, capacity {}{strict}", bucket.capacity)
+            format!("{refill}/{interval} by {name}, capacity {}{strict}", bucket.capacity)
         }
         Quota::Gcra(gcra) => {
-            format!("{}/{} by gcra, burst {}", gcra.limit, word(gcra.window), gcra.burst)
+            format!("{}/{} by {name}, burst {}", gcra.limit, word(gcra.window), gcra.burst)
         }
         Quota::Concurrency(slots) => {
             let [lease, retry] =
                 [slots.lease, slots.retry_after].map(|time| Period::Length(time).to_string());
             format!("{} at once, lease {lease}, retry after {retry}", slots.limit)
         }
-    }
-}
-
-/// The algorithm's name in policies.
-pub(super) fn algorithm(quota: &Quota) -> &'static str {
-    match quota {
-        Quota::FixedWindow(_) => "fixed_window",
-        Quota::SlidingWindow(_) => "sliding_window",
-        Quota::SlidingLog(_) => "sliding_log",
-        Quota::TokenBucket(_) => "token_bucket",
-        Quota::Gcra(_) => "gcra",
-        Quota::Concurrency(_) => "concurrency",
     }
 }
 
@@ -73,11 +62,17 @@ pub(super) fn length(quota: &Quota) -> Option<String> {
 
 /// Where windows begin, if it is not with the first request.
 pub(super) fn alignment(quota: &Quota) -> Option<String> {
-    let Quota::FixedWindow(FixedWindow { align, .. }) = quota else { return None };
-    match align {
-        Align::FirstRequest(_) => None,
-        Align::Epoch(_) => Some("epoch".into()),
-        Align::Calendar(calendar) => Some(format!("calendar {}", calendar.zone_name())),
+    match quota {
+        Quota::FixedWindow(FixedWindow { align, .. }) => match align {
+            Align::FirstRequest(_) => None,
+            Align::Epoch(_) => Some("epoch".into()),
+            Align::Calendar(calendar) => Some(format!("calendar {}", calendar.zone_name())),
+        },
+        Quota::SlidingWindow(_)
+        | Quota::SlidingLog(_)
+        | Quota::TokenBucket(_)
+        | Quota::Gcra(_)
+        | Quota::Concurrency(_) => None,
     }
 }
 
@@ -112,12 +107,20 @@ pub(crate) fn key_part(part: &KeyPart) -> String {
     }
 }
 
+/// A caller, with the issuer where the policy knows several.
+pub(super) fn caller(name: &CallerName, policy: &Policy) -> String {
+    match name.issuer.and_then(|at| policy.identity.issuer_id(at)) {
+        Some(issuer) => format!("{issuer}/{name}"),
+        None => name.to_string(),
+    }
+}
+
 /// What callers are told apart by.
 pub(crate) fn caller_key(key: &CallerKey) -> String {
     match key {
         CallerKey::Claim(claim) => format!("jwt.{claim}"),
         CallerKey::ApiKey(field) => format!("api_key.{field}"),
-        CallerKey::Certificate(name) => format!("client_certificate.{}", name.word()),
+        CallerKey::Certificate(name) => format!("client_certificate.{}", name.keyword()),
         CallerKey::Address { ipv6_prefix: 64 } => "client.ip".to_owned(),
         CallerKey::Address { ipv6_prefix } => format!("client.ip (IPv6 /{ipv6_prefix})"),
     }
@@ -181,36 +184,37 @@ pub(crate) fn auth(auth: &Auth, policy: &Policy) -> String {
 /// What routes call whoever vouches for callers.
 pub(crate) fn issuer(rules: &IdentityRules, at: usize) -> String {
     let named = rules.issuers.get(at).map(|issuer| issuer.name.as_str());
-    named.or_else(|| rules.issuer(at)).unwrap_or_default().to_owned()
+    named.or_else(|| rules.issuer_id(at)).unwrap_or_default().to_owned()
 }
 
 /// What a request costs.
 pub(super) fn cost(cost: &Cost) -> String {
-    let methods = cost.by_method.iter().map(|(method, units)| format!("{method} {units}"));
+    let Cost { by_method, default, from_response_header, abandoned } = cost;
+    let methods = by_method.iter().map(|(method, units)| format!("{method} {units}"));
     let mut words: Vec<String> = methods.collect();
     words.push(match words.is_empty() {
-        true => cost.default.to_string(),
-        false => format!("others {}", cost.default),
+        true => default.to_string(),
+        false => format!("others {default}"),
     });
-    if let Some(header) = &cost.from_response_header {
+    if let Some(header) = from_response_header {
         words.push(format!("then as {header} says"));
-        words.extend(cost.abandoned.map(|units| format!("{units} if abandoned")));
+        words.extend(abandoned.map(|units| format!("{units} if abandoned")));
     }
     list(words)
 }
 
 /// Which responses are given back.
 pub(super) fn refund(refund: &Refund) -> String {
-    let all = refund.everybody;
-    let statuses = match (all == Statuses::default(), refund.authenticated == all) {
+    let Refund { everybody: all, authenticated, at_most } = refund;
+    let statuses = match (*all == Statuses::default(), authenticated == all) {
         (true, true) => "none".into(),
-        (true, false) => format!("{} to the authenticated", statuses(&refund.authenticated)),
-        (false, true) => statuses(&all),
+        (true, false) => format!("{} to the authenticated", statuses(authenticated)),
+        (false, true) => statuses(all),
         (false, false) => {
-            format!("{}; to the authenticated {}", statuses(&all), statuses(&refund.authenticated))
+            format!("{}; to the authenticated {}", statuses(all), statuses(authenticated))
         }
     };
-    match refund.at_most {
+    match at_most {
         Some(percent) => format!("{statuses}; at most {percent}%"),
         None => statuses,
     }
@@ -257,11 +261,13 @@ fn reader_words(cors: &Cors) -> Vec<String> {
         OriginPattern::Exact(origin) => origin.to_string(),
         OriginPattern::Below { scheme, suffix } => format!("{scheme}*{suffix}"),
     };
-    let mut words: Vec<String> = match &cors.origins {
+    // The preflight is not about reading.
+    let Cors { origins, credentials, preflight: _ } = cors;
+    let mut words: Vec<String> = match origins {
         Origins::Any => vec!["*".into()],
         Origins::Listed(patterns) => patterns.iter().map(origin).collect(),
     };
-    words.extend(cors.credentials.then(|| "with credentials".into()));
+    words.extend(credentials.then(|| "with credentials".into()));
     words
 }
 
@@ -287,9 +293,10 @@ pub(super) fn cors(cors: &Cors) -> String {
 
 /// Which fields are changed, without their values.
 pub(super) fn header_edits(edits: &HeaderEdits) -> String {
-    let removed = edits.remove.iter().map(|name| format!("remove {name}"));
-    let set = edits.set.iter().map(|(name, _)| format!("set {name}"));
-    let added = edits.add.iter().map(|(name, _)| format!("add {name}"));
+    let HeaderEdits { remove, set, add } = edits;
+    let removed = remove.iter().map(|name| format!("remove {name}"));
+    let set = set.iter().map(|(name, _)| format!("set {name}"));
+    let added = add.iter().map(|(name, _)| format!("add {name}"));
     list(removed.chain(set).chain(added))
 }
 

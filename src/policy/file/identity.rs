@@ -1,38 +1,41 @@
-//! The `identity` section as it is written: who is calling, and how that is found out.
+//! The raw `identity` section: how callers are identified.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::shape;
-use crate::yaml::{Entries, Node, Spanned};
+use crate::{
+    identity::{InvalidToken, KeyHints, OtherSchemes, Scheme},
+    yaml::{Choice, Entries, Node, Spanned},
+};
 
-/// Who is calling.
+/// How callers are identified.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "identity section")]
 pub(in crate::policy) struct RawIdentity {
-    /// Issuers whose tokens are known.
+    /// Issuers whose tokens are accepted.
     #[serde(default)]
     #[schemars(extend("examples" = [[{ "issuer": "https://id.example.com/", "discover": true }]]))]
     pub(in crate::policy) jwt: Vec<Spanned<RawIssuer>>,
-    /// Who is asked about tokens that only their issuer can read (RFC 7662).
+    /// The authorization server that validates opaque tokens (RFC 7662).
     #[schemars(extend("examples" = [{ "url": "https://id.example.com/introspect", "client_id": "tollgate", "client_secret_env": "INTROSPECTION_SECRET" }]))]
     pub(in crate::policy) introspection: Option<Spanned<RawIntrospection>>,
-    /// Keys that this proxy knows by their digests.
+    /// API keys, which this proxy knows by their digests.
     #[schemars(extend("examples" = [{ "file": "../keys/api.yaml" }]))]
     pub(in crate::policy) api_keys: Option<Spanned<RawApiKeys>>,
-    /// Ways to name a caller. The first that resolves wins.
+    /// Kinds of callers. The first whose key a request has applies.
     #[serde(default)]
     #[schemars(extend("examples" = [[{ "name": "user", "key": "jwt.sub" }]]))]
     pub(in crate::policy) callers: Vec<Spanned<RawCaller>>,
-    /// What becomes of a bad token on a route where one is optional: `reject` refuses the request,
-    /// `anonymous` takes it as one without a token. Default: reject.
-    #[schemars(extend("enum" = ["reject", "anonymous"]))]
-    pub(in crate::policy) invalid_token: Option<Spanned<String>>,
-    /// Where tokens come from besides `Authorization`, and whether they go on to the upstream.
+    /// How an invalid token is treated on a route where one is optional: `reject` refuses the
+    /// request, `anonymous` treats it as one without a token. Default: reject.
+    pub(in crate::policy) invalid_token: Option<Spanned<Choice<InvalidToken>>>,
+    /// Where tokens are read from besides `Authorization`, and whether they are forwarded.
     #[serde(default)]
     #[schemars(extend("examples" = [{ "cookie": "session" }]))]
     pub(in crate::policy) token: RawToken,
-    /// What the upstream is told about a good token. Clients cannot set these headers.
+    /// Claims of a valid token that are forwarded to the upstream. Clients cannot set these
+    /// headers.
     #[serde(default)]
     #[schemars(extend("examples" = [{ "headers": { "x-user-email": "jwt.email" } }]))]
     pub(in crate::policy) forward_claims: RawForwardClaims,
@@ -42,13 +45,13 @@ pub(in crate::policy) struct RawIdentity {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "jwt issuer")]
 pub(in crate::policy) struct RawIssuer {
-    /// What routes call it. Default: the issuer itself.
+    /// Its name, for routes. Default: the issuer itself.
     #[schemars(length(min = 1))]
     pub(in crate::policy) name: Option<Spanned<String>>,
     /// The exact `iss` of its tokens, such as https://id.example.com/.
     #[schemars(extend("examples" = ["https://id.example.com/"]))]
     pub(in crate::policy) issuer: Spanned<String>,
-    /// Tokens must be for one of these (`aud`). Left out: that is not looked at.
+    /// Tokens must be for one of these (`aud`). Left out: any audience.
     #[serde(default)]
     #[schemars(inner(length(min = 1)))]
     pub(in crate::policy) audience: Vec<Spanned<String>>,
@@ -56,30 +59,29 @@ pub(in crate::policy) struct RawIssuer {
     #[serde(default)]
     #[schemars(extend("examples" = [["RS256"]]))]
     pub(in crate::policy) algorithms: Vec<Spanned<String>>,
-    /// Tolerance for clocks that disagree. Default: 60s.
+    /// Tolerance for clock skew. Default: 60s.
     #[schemars(extend("examples" = ["60s"]))]
     pub(in crate::policy) leeway: Option<Spanned<String>>,
     /// Tokens must be younger than this by their `iat`.
     #[schemars(extend("examples" = ["1h"]))]
     pub(in crate::policy) max_age: Option<Spanned<String>>,
-    /// Tokens must not be made to live longer than this, from `iat` to `exp`.
+    /// The lifetime of tokens, from `iat` to `exp`, must not be longer than this.
     #[schemars(extend("examples" = ["24h"]))]
     pub(in crate::policy) max_lifetime: Option<Spanned<String>>,
     /// Accepted values of the header's `typ`, such as `at+jwt`. Left out: any.
     #[serde(default)]
     #[schemars(extend("examples" = [["at+jwt"]]))]
     pub(in crate::policy) types: Vec<Spanned<String>>,
-    /// What becomes of a token whose header carries or links a key (`jwk`, `jku`, `x5u`, `x5c`,
+    /// How a token is treated whose header carries or links a key (`jwk`, `jku`, `x5u`, `x5c`,
     /// `x5t`): `reject` or `ignore`. Such a key is never used. Default: reject.
-    #[schemars(extend("enum" = ["reject", "ignore"]))]
-    pub(in crate::policy) key_hints: Option<Spanned<String>>,
-    /// Claims that must be there, and have this value or one of these: `{ azp: [web, app] }`. Without
-    /// a value: whatever they are.
+    pub(in crate::policy) key_hints: Option<Spanned<Choice<KeyHints>>>,
+    /// Claims that are required, with this value or one of these: `{ azp: [web, app] }`. Without a
+    /// value: any value.
     #[serde(default)]
     #[schemars(with = "Entries<shape::ClaimValue>")]
     #[schemars(extend("examples" = [{ "azp": "web" }]))]
     pub(in crate::policy) required_claims: Entries<Node>,
-    /// What this issuer calls a claim: `{ sub: oid }` reads `oid` where the policy says `jwt.sub`.
+    /// Other names of claims: `{ sub: oid }` reads `oid` where the policy says `jwt.sub`.
     #[serde(default)]
     #[schemars(extend("examples" = [{ "sub": "oid" }]))]
     pub(in crate::policy) claim_names: Entries<Spanned<String>>,
@@ -92,7 +94,7 @@ pub(in crate::policy) struct RawIssuer {
     /// Where the issuer publishes its JSON Web Key Set.
     #[schemars(extend("examples" = ["https://id.example.com/jwks.json"]))]
     pub(in crate::policy) jwks_url: Option<Spanned<String>>,
-    /// Whether the issuer says where its keys are, by OpenID Connect Discovery. Default: false.
+    /// Whether the URL of the keys is found by OpenID Connect Discovery. Default: false.
     pub(in crate::policy) discover: Option<Spanned<bool>>,
     /// File with a secret that is shared with the issuer, from this file's folder.
     #[schemars(extend("examples" = ["../keys/secret"]))]
@@ -100,16 +102,17 @@ pub(in crate::policy) struct RawIssuer {
     /// Environment variable with a secret that is shared with the issuer.
     #[schemars(extend("examples" = ["JWT_SECRET"]))]
     pub(in crate::policy) secret_env: Option<Spanned<String>>,
-    /// PEM file with the authorities that vouch for the issuer's server. Left out: the public ones.
+    /// PEM file with the authorities that sign the certificate of the issuer's server. Left out:
+    /// the public ones.
     #[schemars(extend("examples" = ["../keys/ca.pem"]))]
     pub(in crate::policy) ca_file: Option<Spanned<String>>,
-    /// Whether keys may be fetched without TLS from other than this machine. Default: false.
+    /// Whether keys may be fetched without TLS from another machine. Default: false.
     #[serde(default)]
     pub(in crate::policy) allow_http: bool,
     /// How long fetched keys are used before they are fetched again. Default: 10m.
     #[schemars(extend("examples" = ["10m"]))]
     pub(in crate::policy) cache: Option<Spanned<String>>,
-    /// Time between two fetches for the sake of an unknown key id. Default: 30s.
+    /// The shortest time between two fetches because of an unknown key id. Default: 30s.
     #[schemars(extend("examples" = ["30s"]))]
     pub(in crate::policy) cooldown: Option<Spanned<String>>,
     /// How long a fetch may take. Default: 5s.
@@ -120,48 +123,48 @@ pub(in crate::policy) struct RawIssuer {
     pub(in crate::policy) max_stale: Option<Spanned<String>>,
 }
 
-/// An authorization server that is asked about opaque tokens.
+/// An authorization server that validates opaque tokens.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "introspection section")]
 pub(in crate::policy) struct RawIntrospection {
-    /// What routes call it. Default: introspection.
+    /// Its name, for routes. Default: introspection.
     #[schemars(length(min = 1))]
     pub(in crate::policy) name: Option<Spanned<String>>,
     /// The URL of its introspection endpoint.
     #[schemars(extend("examples" = ["https://id.example.com/introspect"]))]
     pub(in crate::policy) url: Spanned<String>,
-    /// Who this proxy is to it.
+    /// The client id of this proxy at the server.
     #[schemars(length(min = 1))]
     pub(in crate::policy) client_id: Spanned<String>,
-    /// Environment variable with this proxy's password there.
+    /// Environment variable with the client secret of this proxy.
     #[schemars(extend("examples" = ["INTROSPECTION_SECRET"]))]
     pub(in crate::policy) client_secret_env: Option<Spanned<String>>,
-    /// File with this proxy's password there.
+    /// File with the client secret of this proxy.
     #[schemars(extend("examples" = ["../keys/introspection"]))]
     pub(in crate::policy) client_secret_file: Option<Spanned<String>>,
-    /// PEM file with the authorities that vouch for the server. Left out: the public ones.
+    /// PEM file with the authorities that sign the server's certificate. Left out: the public ones.
     #[schemars(extend("examples" = ["../keys/ca.pem"]))]
     pub(in crate::policy) ca_file: Option<Spanned<String>>,
-    /// Whether it may be asked without TLS if it is not on this machine. Default: false.
+    /// Whether it may be queried without TLS on another machine. Default: false.
     #[serde(default)]
     pub(in crate::policy) allow_http: bool,
-    /// Tokens must be for one of these (`aud`). Left out: that is not looked at.
+    /// Tokens must be for one of these (`aud`). Left out: any audience.
     #[serde(default)]
     #[schemars(inner(length(min = 1)))]
     pub(in crate::policy) audience: Vec<Spanned<String>>,
-    /// How long its word about a token is taken, at most. Default: 60s.
+    /// How long its response about a token is cached, at most. Default: 60s.
     #[schemars(extend("examples" = ["60s"]))]
     pub(in crate::policy) cache: Option<Spanned<String>>,
-    /// How long it may take to answer, and how long a token waits for its turn to be asked about.
-    /// Default: 2s.
+    /// How long it may take to respond, and how long a token may wait for a free query. Default:
+    /// 2s.
     #[schemars(extend("examples" = ["2s"]))]
     pub(in crate::policy) timeout: Option<Spanned<String>>,
-    /// Claims that must be there, and have this value or one of these: `{ client_id: web }`.
+    /// Claims that are required, with this value or one of these: `{ client_id: web }`.
     #[serde(default)]
     #[schemars(with = "Entries<shape::ClaimValue>")]
     #[schemars(extend("examples" = [{ "client_id": "web" }]))]
     pub(in crate::policy) required_claims: Entries<Node>,
-    /// What it calls a claim: `{ sub: username }` reads `username` where the policy says `jwt.sub`.
+    /// Other names of claims: `{ sub: username }` reads `username` where the policy says `jwt.sub`.
     #[serde(default)]
     #[schemars(extend("examples" = [{ "sub": "username" }]))]
     pub(in crate::policy) claim_names: Entries<Spanned<String>>,
@@ -171,7 +174,7 @@ pub(in crate::policy) struct RawIntrospection {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "api_keys section")]
 pub(in crate::policy) struct RawApiKeys {
-    /// What routes call them, beside issuers. Default: api_keys.
+    /// Their name, for routes. Default: api_keys.
     #[schemars(length(min = 1))]
     pub(in crate::policy) name: Option<Spanned<String>>,
     /// File with the keys' digests, as `tollgate key` writes them.
@@ -180,23 +183,22 @@ pub(in crate::policy) struct RawApiKeys {
     /// The header that carries a key. Default: x-api-key.
     #[schemars(extend("examples" = ["x-api-key"]))]
     pub(in crate::policy) header: Option<Spanned<String>>,
-    /// Schemes by which `Authorization` carries a key, too: `bearer`, `token`, or `basic`, with the key
-    /// as the password. One that is for tokens as well has what looks like a key taken for one. Left
-    /// out: none.
+    /// Schemes by which `Authorization` may carry a key, too: `bearer`, `token`, or `basic`, with
+    /// the key as the password. With a scheme that is also for tokens, a value in the form of a key
+    /// is taken as a key. Left out: none.
     #[serde(default)]
-    #[schemars(inner(regex(pattern = r"^(bearer|token|basic)$")))]
     #[schemars(extend("examples" = [["token"]]))]
-    pub(in crate::policy) schemes: Vec<Spanned<String>>,
+    pub(in crate::policy) schemes: Vec<Spanned<Choice<Scheme>>>,
 }
 
-/// A way to name a caller.
+/// A kind of caller.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "caller")]
 pub(in crate::policy) struct RawCaller {
-    /// What kind of caller it is, for logs and messages, such as `user`.
+    /// Its name, for logs and messages, such as `user`.
     #[schemars(length(min = 1))]
     pub(in crate::policy) name: Spanned<String>,
-    /// What tells one caller from another: `jwt.<claim>`, `api_key.<field>` or `client.ip`; or, of a
+    /// What identifies a caller: `jwt.<claim>`, `api_key.<field>` or `client.ip`; or, of a
     /// certificate that a listener with `client_ca_file` has verified, `client_certificate.subject`
     /// (as in `CN=robot,O=Example`) or `client_certificate.san` (its first URI, DNS or email name),
     /// which need no token, also where `auth` is `required`.
@@ -205,60 +207,58 @@ pub(in crate::policy) struct RawCaller {
     ))]
     #[schemars(extend("examples" = ["jwt.sub"]))]
     pub(in crate::policy) key: Spanned<String>,
-    /// The caller's tier: its name, or where that is found, `jwt.<claim>` or `api_key.<field>`; or a
-    /// table, `{ from: jwt.roles, map: { admin: internal, staff: pro } }`. Left out: the default
+    /// The caller's tier: its name, or where that is found, `jwt.<claim>` or `api_key.<field>`; or
+    /// a table, `{ from: jwt.roles, map: { admin: internal, staff: pro } }`. Left out: the default
     /// tier.
     #[schemars(with = "Option<shape::Tier>", extend("examples" = ["jwt.plan"]))]
     pub(in crate::policy) tier: Option<Node>,
-    /// For `client.ip`: IPv6 addresses with the same first bits are one caller. Default: 64, one
-    /// customer's network.
+    /// For `client.ip`: IPv6 addresses with the same prefix of this length are one caller. Default:
+    /// 64, one customer's network.
     #[schemars(range(min = 32, max = 128))]
     pub(in crate::policy) ipv6_prefix: Option<Spanned<u8>>,
 }
 
-/// A tier by what a claim says.
+/// A tier by the value of a claim.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "tier section")]
 pub(in crate::policy) struct RawTierTable {
     /// The claim, `jwt.<claim>` or `api_key.<field>`: a text, or a list of texts.
     #[schemars(extend("examples" = ["jwt.roles"]))]
     pub(in crate::policy) from: Spanned<String>,
-    /// Tiers by values of the claim. The first entry whose value it has decides.
+    /// Tiers by values of the claim. The first entry that matches applies.
     #[schemars(extend("examples" = [{ "admin": "internal" }]))]
     pub(in crate::policy) map: Entries<Spanned<String>>,
-    /// The tier of those whose claim has none of these values. Left out: that of `tiers`.
+    /// The tier for all other values. Left out: the default of `tiers`.
     #[schemars(extend("examples" = ["free"]))]
     pub(in crate::policy) default: Option<Spanned<String>>,
 }
 
-/// Where tokens come from.
+/// Where tokens are read from.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "token section")]
 pub(in crate::policy) struct RawToken {
     /// Schemes by which `Authorization` carries a token: `bearer`, `token`, as clients of GitHub
     /// write, or `basic`, with the token as the password. Default: `[bearer]`.
-    #[schemars(inner(regex(pattern = r"^(bearer|token|basic)$")))]
     #[schemars(extend("examples" = [["bearer", "token"]]))]
-    pub(in crate::policy) schemes: Option<Vec<Spanned<String>>>,
+    pub(in crate::policy) schemes: Option<Vec<Spanned<Choice<Scheme>>>>,
     /// The name of a header beside `Authorization`.
     #[schemars(extend("examples" = ["x-token"]))]
     pub(in crate::policy) header: Option<Spanned<String>>,
     /// The name of a cookie.
     #[schemars(extend("examples" = ["session"]))]
     pub(in crate::policy) cookie: Option<Spanned<String>>,
-    /// The name of a query parameter. The upstream and the logs never see it.
+    /// The name of a query parameter. It is removed before forwarding and logging.
     #[schemars(extend("examples" = ["access_token"]))]
     pub(in crate::policy) query: Option<Spanned<String>>,
-    /// Whether the upstream sees a good token. Default: false.
+    /// Whether a valid token is forwarded to the upstream. Default: false.
     #[serde(default)]
     pub(in crate::policy) forward: bool,
-    /// What becomes of an `Authorization` field that holds no token, where one is optional: `drop`
-    /// takes it out, `forward` lets the upstream see it. Default: drop.
-    #[schemars(extend("enum" = ["drop", "forward"]))]
-    pub(in crate::policy) other_schemes: Option<Spanned<String>>,
+    /// How an `Authorization` field without a token is treated, where one is optional: `drop`
+    /// removes it, `forward` forwards it to the upstream. Default: drop.
+    pub(in crate::policy) other_schemes: Option<Spanned<Choice<OtherSchemes>>>,
 }
 
-/// What the upstream is told about a good token.
+/// Claims of a valid token that are forwarded to the upstream.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "forward_claims section")]
 pub(in crate::policy) struct RawForwardClaims {

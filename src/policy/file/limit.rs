@@ -1,170 +1,73 @@
-//! Limits and overrides as they are written.
+//! The raw structs of limits and overrides.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::shape;
-use crate::yaml::{Node, Spanned};
+use super::{
+    keywords::{Mode, OnStoreFull, RefundedCallers, WindowStart},
+    measure::{RawMeasure, with_measure},
+    shape,
+};
+use crate::{
+    limit::{AlgorithmKind, Fallback},
+    policy::OnMissing,
+    yaml::{Choice, Node, Spanned},
+};
 
-/// A limit: what it is counted per, how much and how, and when it counts.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename = "limit")]
-pub(in crate::policy) struct RawLimit {
-    /// What it is counted per: a key or a list of up to 8 keys. A key is one of `caller`,
-    /// `client.ip`, `host`, `path`, `path.<parameter>`, `method`, `jwt.<claim>`, `header.<name>`,
-    /// `cookie.<name>`.
-    #[schemars(with = "shape::Per")]
-    pub(in crate::policy) per: Node,
-    /// For `client.ip`: IPv4 addresses with the same first bits are one. Default: 32, each on its
-    /// own.
-    #[schemars(range(min = 8, max = 32))]
-    pub(in crate::policy) ipv4_prefix: Option<Spanned<u8>>,
-    /// For `client.ip`: IPv6 addresses with the same first bits are one. Default: 64, one
-    /// customer's network.
-    #[schemars(range(min = 32, max = 128))]
-    pub(in crate::policy) ipv6_prefix: Option<Spanned<u8>>,
-    /// What becomes of a request that lacks what is counted by, such as the header: `skip` does not
-    /// count it, `deny` refuses it. Default: skip.
-    #[schemars(extend("enum" = ["skip", "deny"]))]
-    pub(in crate::policy) on_missing: Option<Spanned<String>>,
-
-    // The fields of [`RawMeasure`].
-    /// How much in which time: `5000/hour`, a list of up to 4 such that all hold, or `unlimited`;
-    /// for all, or by tier: `{ anonymous: 60/hour, default: 5000/hour }`.
-    #[schemars(with = "Option<shape::Rates>")]
-    pub(in crate::policy) rate: Option<Node>,
-    /// How it is counted. `fixed_window`: so many in each window; `sliding_window`: the same
-    /// without bursts at its ends; `sliding_log`: exact, remembering each request; `token_bucket`:
-    /// a bucket that fills again; `gcra`: evenly spaced; `concurrency`: requests at once, with
-    /// `concurrent`. Default: fixed_window, or concurrency if there is `concurrent`.
-    #[schemars(extend("enum" = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra", "concurrency"]))]
-    pub(in crate::policy) algorithm: Option<Spanned<String>>,
-    /// For `fixed_window`: where windows begin. `first_request`: with the first request; `epoch`:
-    /// at multiples of their length since 1970; `calendar`: with the hour, the day, the month.
-    /// Default: first_request.
-    #[schemars(extend("enum" = ["first_request", "epoch", "calendar"]))]
-    pub(in crate::policy) align: Option<Spanned<String>>,
-    /// For `align: calendar`: whose calendar, such as Europe/Berlin. Default: UTC.
-    #[schemars(extend("examples" = ["Europe/Berlin"]))]
-    pub(in crate::policy) timezone: Option<Spanned<String>>,
-    /// For `gcra`: how many may come at once; for all, or by tier. Default: the number of the rate.
-    #[schemars(with = "Option<shape::Counts>")]
-    pub(in crate::policy) burst: Option<Node>,
-    /// For `token_bucket`: what the bucket holds; for all, or by tier. Default: the number of the
-    /// rate. With `refill` it is needed, and may be `unlimited`.
-    #[schemars(with = "Option<shape::Units>")]
-    pub(in crate::policy) capacity: Option<Node>,
-    /// For `token_bucket`, in place of `rate`: what is added to the bucket, `{ amount: 10,
-    /// interval: 1s }`.
-    #[schemars(with = "Option<shape::Refill>")]
-    pub(in crate::policy) refill: Option<Node>,
-    /// For `token_bucket`: whether who asks an empty bucket waits anew. Default: false.
-    pub(in crate::policy) strict: Option<Spanned<bool>>,
-    /// In place of `rate`: how many requests at once, or `unlimited`; for all, or by tier.
-    #[schemars(with = "Option<shape::Units>")]
-    pub(in crate::policy) concurrent: Option<Node>,
-    /// For `concurrent`: when a request that never ends stops counting, 1s to 24h. Default: 60s.
-    #[schemars(extend("examples" = ["60s"]))]
-    pub(in crate::policy) lease: Option<Spanned<String>>,
-    /// For `concurrent`: when who was denied should ask again, in whole seconds, 1s to 1h. Default:
-    /// 1s.
-    #[schemars(extend("examples" = ["1s"]))]
-    pub(in crate::policy) retry_after: Option<Spanned<String>>,
-
-    /// What a request costs: a number; by method, `{ GET: 1, default: 5 }`; or what the response
-    /// tells, `{ reserve: 10, from_response_header: x-query-cost }`. Default: 1.
-    #[schemars(with = "Option<shape::Cost>")]
-    pub(in crate::policy) cost: Option<Node>,
-    /// Which requests are given back what they cost. Default: those answered 304 whose sender
-    /// showed a good token. A 304 is given back to GET and HEAD with an entity tag or a past date.
-    #[schemars(extend("examples" = [{ "status": [304] }]))]
-    pub(in crate::policy) refund: Option<Spanned<RawRefund>>,
-    /// Which responses count: a request is charged when it arrives, and given back when its response
-    /// does not count. Left out: all count.
-    #[schemars(extend("examples" = [{ "status": [401] }]))]
-    pub(in crate::policy) count_when: Option<Spanned<RawCountWhen>>,
-    /// `enforce`: deny what does not fit. `shadow`: count and tell, and never deny. Default:
-    /// enforce.
-    #[schemars(extend("enum" = ["enforce", "shadow"]))]
-    pub(in crate::policy) mode: Option<Spanned<String>>,
-    /// So many of a hundred callers, the same ones as long as the store's key secret is the same, are
-    /// denied what does not fit. Default: 100.
-    #[schemars(range(min = 0, max = 100))]
-    pub(in crate::policy) enforce_percent: Option<Spanned<u8>>,
-    /// What becomes of a request if the store does not answer. `local`: it is decided in the
-    /// process; `open`: as if there were no such limit; `closed`: it is refused. Default: local.
-    #[schemars(extend("enum" = ["local", "open", "closed"]))]
-    pub(in crate::policy) on_store_error: Option<Spanned<String>>,
-    /// What becomes of a request if the process has no room for another counter. `open`: as if there
-    /// were no such limit; `closed`: it is refused. Default: open while Redis does not answer, and
-    /// closed where counters are in the process anyway.
-    #[schemars(extend("enum" = ["open", "closed"]))]
-    pub(in crate::policy) on_store_full: Option<Spanned<String>>,
-    /// Another measure, tried out beside this one: what it would deny is counted and told, and
-    /// never denied. What it does not say is as the limit says.
-    #[schemars(extend("examples" = [{ "rate": "5000/hour" }]))]
-    pub(in crate::policy) candidate: Option<Spanned<RawMeasure>>,
-}
-
-/// How much, and how it is counted: what a limit, a candidate and an override have in common.
-///
-/// What depends on the caller's tier can be written once for all tiers or by tier, with `default`
-/// for the tiers that are not named: `{ anonymous: 60/hour, default: 5000/hour }`.
-///
-/// ```yaml
-/// { rate: 5000/hour }                                             # fixed_window
-/// { rate: [10/second, 5000/hour] }                                # both at once
-/// { rate: 100_000/month, align: calendar, timezone: Europe/Berlin }
-/// { rate: 30/minute, algorithm: sliding_window }                  # or sliding_log
-/// { rate: 30/minute, algorithm: gcra, burst: 10 }
-/// { rate: 10/second, algorithm: token_bucket, capacity: 50 }      # 10 more each second, up to 50
-/// { refill: { amount: 10, interval: 1s }, algorithm: token_bucket, capacity: { free: 50, default: 200 } }
-/// { concurrent: 20, lease: 60s }
-/// ```
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename = "candidate")]
-pub(in crate::policy) struct RawMeasure {
-    /// How much in which time: `5000/hour`, a list of up to 4 such that all hold, or `unlimited`;
-    /// for all, or by tier: `{ anonymous: 60/hour, default: 5000/hour }`.
-    #[schemars(with = "Option<shape::Rates>")]
-    pub(in crate::policy) rate: Option<Node>,
-    /// How it is counted. `fixed_window`: so many in each window; `sliding_window`: the same
-    /// without bursts at its ends; `sliding_log`: exact, remembering each request; `token_bucket`:
-    /// a bucket that fills again; `gcra`: evenly spaced; `concurrency`: requests at once, with
-    /// `concurrent`. Default: fixed_window, or concurrency if there is `concurrent`.
-    #[schemars(extend("enum" = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra", "concurrency"]))]
-    pub(in crate::policy) algorithm: Option<Spanned<String>>,
-    /// For `fixed_window`: where windows begin. `first_request`: with the first request; `epoch`:
-    /// at multiples of their length since 1970; `calendar`: with the hour, the day, the month.
-    /// Default: first_request.
-    #[schemars(extend("enum" = ["first_request", "epoch", "calendar"]))]
-    pub(in crate::policy) align: Option<Spanned<String>>,
-    /// For `align: calendar`: whose calendar, such as Europe/Berlin. Default: UTC.
-    #[schemars(extend("examples" = ["Europe/Berlin"]))]
-    pub(in crate::policy) timezone: Option<Spanned<String>>,
-    /// For `gcra`: how many may come at once; for all, or by tier. Default: the number of the rate.
-    #[schemars(with = "Option<shape::Counts>")]
-    pub(in crate::policy) burst: Option<Node>,
-    /// For `token_bucket`: what the bucket holds; for all, or by tier. Default: the number of the
-    /// rate. With `refill` it is needed, and may be `unlimited`.
-    #[schemars(with = "Option<shape::Units>")]
-    pub(in crate::policy) capacity: Option<Node>,
-    /// For `token_bucket`, in place of `rate`: what is added to the bucket, `{ amount: 10,
-    /// interval: 1s }`.
-    #[schemars(with = "Option<shape::Refill>")]
-    pub(in crate::policy) refill: Option<Node>,
-    /// For `token_bucket`: whether who asks an empty bucket waits anew. Default: false.
-    pub(in crate::policy) strict: Option<Spanned<bool>>,
-    /// In place of `rate`: how many requests at once, or `unlimited`; for all, or by tier.
-    #[schemars(with = "Option<shape::Units>")]
-    pub(in crate::policy) concurrent: Option<Node>,
-    /// For `concurrent`: when a request that never ends stops counting, 1s to 24h. Default: 60s.
-    #[schemars(extend("examples" = ["60s"]))]
-    pub(in crate::policy) lease: Option<Spanned<String>>,
-    /// For `concurrent`: when who was denied should ask again, in whole seconds, 1s to 1h. Default:
-    /// 1s.
-    #[schemars(extend("examples" = ["1s"]))]
-    pub(in crate::policy) retry_after: Option<Spanned<String>>,
+with_measure! {
+    /// A limit: what it is counted per, how much and how, and when it counts.
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields, rename = "limit")]
+    RawLimit {
+        /// What it is counted per: a key or a list of up to 8 keys. A key is one of `caller`,
+        /// `client.ip`, `host`, `path`, `path.<parameter>`, `method`, `jwt.<claim>`,
+        /// `header.<name>`, `cookie.<name>`.
+        #[schemars(with = "shape::Per")]
+        pub(in crate::policy) per: Node,
+        /// For `client.ip`: IPv4 addresses with the same prefix of this length share a counter.
+        /// Default: 32, a counter for each address.
+        #[schemars(range(min = 8, max = 32))]
+        pub(in crate::policy) ipv4_prefix: Option<Spanned<u8>>,
+        /// For `client.ip`: IPv6 addresses with the same prefix of this length share a counter.
+        /// Default: 64, one customer's network.
+        #[schemars(range(min = 32, max = 128))]
+        pub(in crate::policy) ipv6_prefix: Option<Spanned<u8>>,
+        /// How a request is treated that lacks one of the keys, such as the header: `skip` does not
+        /// count it, `deny` refuses it. Default: skip.
+        pub(in crate::policy) on_missing: Option<Spanned<Choice<OnMissing>>>,
+    }
+    {
+        /// What a request costs: a number; by method, `{ GET: 1, default: 5 }`; or as the response
+        /// reports it, `{ reserve: 10, from_response_header: x-query-cost }`. Default: 1.
+        #[schemars(with = "Option<shape::Cost>")]
+        pub(in crate::policy) cost: Option<Node>,
+        /// Which requests are refunded. Default: those answered with 304 that had a valid token. A
+        /// 304 is refunded for GET and HEAD with an entity tag or a past date.
+        #[schemars(extend("examples" = [{ "status": [304] }]))]
+        pub(in crate::policy) refund: Option<Spanned<RawRefund>>,
+        /// Which responses count: a request is charged when it arrives, and refunded when its
+        /// response does not count. Left out: all count.
+        #[schemars(extend("examples" = [{ "status": [401] }]))]
+        pub(in crate::policy) count_when: Option<Spanned<RawCountWhen>>,
+        /// `enforce`: requests over the limit are denied. `shadow`: they are counted and reported,
+        /// never denied. Default: enforce.
+        pub(in crate::policy) mode: Option<Spanned<Choice<Mode>>>,
+        /// The percentage of callers for which the limit is enforced: always the same ones, as long
+        /// as the store's key secret is the same. Default: 100.
+        #[schemars(range(min = 0, max = 100))]
+        pub(in crate::policy) enforce_percent: Option<Spanned<u8>>,
+        /// How a request is decided if the store does not answer. `local`: by counters of this
+        /// process; `open`: it is admitted; `closed`: it is refused. Default: local.
+        pub(in crate::policy) on_store_error: Option<Spanned<Choice<Fallback>>>,
+        /// How a request is decided if the process has no room for another counter. `open`: it is
+        /// admitted; `closed`: it is refused. Default: open while Redis does not answer, and closed
+        /// where the store is in the process.
+        pub(in crate::policy) on_store_full: Option<Spanned<Choice<OnStoreFull>>>,
+        /// Another rate, tried out beside this one: what it would deny is counted and reported,
+        /// never denied. Fields that it leaves out are those of the limit.
+        #[schemars(extend("examples" = [{ "rate": "5000/hour" }]))]
+        pub(in crate::policy) candidate: Option<Spanned<RawMeasure>>,
+    }
 }
 
 impl RawLimit {
@@ -186,33 +89,20 @@ impl RawLimit {
     }
 }
 
-/// What is added to a bucket.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename = "refill section")]
-pub(in crate::policy) struct RawRefill {
-    /// How much is added.
-    #[schemars(with = "shape::Count")]
-    pub(in crate::policy) amount: Node,
-    /// How often it is added, such as 500ms or 1m.
-    #[schemars(extend("examples" = ["1s"]))]
-    pub(in crate::policy) interval: Spanned<String>,
-}
-
-/// Which requests are given back what they cost.
+/// Which requests are refunded.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "refund section")]
 pub(in crate::policy) struct RawRefund {
-    /// Statuses (`304`) and classes of them (`5xx`) that are given back. Default: 304. An empty
-    /// list: none.
+    /// Statuses (`304`) and classes of them (`5xx`) that are refunded. Default: 304. An empty list:
+    /// none.
     #[schemars(with = "Option<Vec<shape::Status>>")]
     #[schemars(extend("examples" = [[304]]))]
     pub(in crate::policy) status: Option<Vec<Node>>,
-    /// Who is given back: `authenticated`, only who showed a good token, or `all`. Left out: 304 is
-    /// for the authenticated, other statuses are for all.
-    #[schemars(extend("enum" = ["authenticated", "all"]))]
-    pub(in crate::policy) callers: Option<Spanned<String>>,
-    /// How much may be given back: a share, `1%` to `100%`, of what can be used in a window, for each
-    /// window. Left out: everything.
+    /// Which callers get a refund: `authenticated`, those with a valid token, or `all`. Left out:
+    /// 304 for the authenticated, other statuses for all.
+    pub(in crate::policy) callers: Option<Spanned<Choice<RefundedCallers>>>,
+    /// The largest refund in a window: a share, `1%` to `100%`, of what can be used in it. Left
+    /// out: unlimited.
     #[schemars(extend("examples" = ["50%"]))]
     pub(in crate::policy) at_most: Option<Spanned<String>>,
 }
@@ -227,34 +117,34 @@ pub(in crate::policy) struct RawCountWhen {
     pub(in crate::policy) status: Spanned<Vec<Node>>,
 }
 
-/// A cost that the response tells.
+/// A cost that the response reports.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "cost section")]
 pub(in crate::policy) struct RawToldCost {
-    /// What is charged until the response comes. Default: 1.
+    /// What is charged until the response arrives. Default: 1.
     #[schemars(with = "Option<shape::Count>")]
     pub(in crate::policy) reserve: Option<Node>,
     /// The response header with the cost. Clients do not see it.
     #[schemars(extend("examples" = ["x-query-cost"]))]
     pub(in crate::policy) from_response_header: Spanned<String>,
-    /// What is charged if the client hangs up and the response's head never comes: not less than the
-    /// reserve. Default: the dearest cost that responses have told on this route in the last hour or
-    /// two, else the reserve.
+    /// What is charged if the client hangs up before the head of the response arrives: not less
+    /// than the reserve. Default: the highest cost that responses on this route reported in the
+    /// last hour or two, else the reserve.
     #[schemars(with = "Option<shape::Count>")]
     pub(in crate::policy) abandoned: Option<Node>,
 }
 
 /// Another rate for one caller, or for what the limit counts by: `caller: "user:42"`, or
-/// `jwt.org: bigcorp`. Of several, all must be true of a request. What it does not say is as the
-/// limit says for tiers that it does not name.
+/// `jwt.org: bigcorp`. Of several, all must match a request. Fields that it leaves out are those of
+/// the limit for tiers that it does not name.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "override")]
 #[schemars(extend("patternProperties" = shape::override_keys()))]
 pub(in crate::policy) struct RawOverride {
-    /// Who: the name of an entry of `callers` and which one, such as `user:42`.
+    /// The caller: the name of an entry of `callers` and its value, such as `user:42`.
     #[schemars(extend("examples" = ["user:42"]))]
     pub(in crate::policy) caller: Option<Spanned<String>>,
-    /// Whose claims `jwt.<claim>` means: the name of an issuer. Needed if there are several.
+    /// The issuer of the claims in `jwt.<claim>`, by name. Needed if there are several.
     #[schemars(length(min = 1))]
     pub(in crate::policy) issuer: Option<Spanned<String>>,
     /// The name of the limit.
@@ -273,10 +163,10 @@ pub(in crate::policy) struct RawOverride {
     #[schemars(with = "Option<shape::Units>")]
     pub(in crate::policy) concurrent: Option<Node>,
     /// When it ends: the last day (`2026-12-31`, in UTC), or an instant (`2026-12-31T18:00:00Z`).
-    /// Left out: it has no end.
+    /// Left out: never.
     #[schemars(extend("examples" = ["2026-12-31"]))]
     pub(in crate::policy) until: Option<Spanned<String>>,
-    /// The reason, for the people who find it later.
+    /// The reason, for later readers.
     #[schemars(length(min = 1))]
     pub(in crate::policy) why: Spanned<String>,
 }

@@ -1,32 +1,37 @@
-//! What clients are told, as it is written.
+//! The raw `responses` section.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::yaml::Spanned;
+use crate::{
+    policy::HeaderProfile,
+    yaml::{Choice, Spanned},
+};
 
-/// What clients are told.
+/// Statuses that a denial may have.
+pub(in crate::policy) const DENIED_STATUSES: [u16; 2] = [429, 403];
+
+/// What responses of this proxy contain.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "responses section")]
 pub(in crate::policy) struct RawResponses {
     /// Which limit headers responses have: `github` (x-ratelimit-*), `ietf` (RateLimit and
     /// RateLimit-Policy), `both` or `none`. Default: github.
-    #[schemars(extend("enum" = ["github", "ietf", "both", "none"]))]
-    pub(in crate::policy) headers: Option<Spanned<String>>,
+    pub(in crate::policy) headers: Option<Spanned<Choice<HeaderProfile>>>,
     /// The status of a denial: 429, or 403 as GitHub has it. Default: 429.
-    #[schemars(extend("enum" = [429, 403]))]
+    #[schemars(extend("enum" = DENIED_STATUSES))]
     pub(in crate::policy) denied_status: Option<Spanned<u16>>,
-    /// Where the API's limits are explained; denials name it.
+    /// A page that explains the API's limits; denials link to it.
     #[schemars(extend("examples" = ["https://docs.example.com/limits"]))]
     pub(in crate::policy) documentation_url: Option<Spanned<String>>,
-    /// The protection space that is named to clients without a good token. Default: tollgate.
+    /// The realm in `WWW-Authenticate`, for clients without a valid token. Default: tollgate.
     #[schemars(length(min = 1))]
     pub(in crate::policy) realm: Option<Spanned<String>>,
-    /// Where callers can ask how they stand, or `off`. Default: /rate_limit.
+    /// The path where callers can query their limits, or `off`. Default: /rate_limit.
     #[schemars(extend("examples" = ["/rate_limit"]))]
     pub(in crate::policy) rate_limit_path: Option<Spanned<String>>,
-    /// Up to so much is added to `Retry-After`, so that not all come back at once, 0s to 60s.
-    /// Default: 0s.
+    /// A random time up to this is added to `Retry-After`, so that clients do not all retry at
+    /// once, 0s to 60s. Default: 0s.
     #[schemars(extend("examples" = ["5s"]))]
     pub(in crate::policy) jitter: Option<Spanned<String>>,
     /// Whether responses name the limits in shadow mode that would have denied. Default: false.

@@ -1,21 +1,21 @@
-//! Routes as they are written.
+//! The raw structs of routes.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::shape;
-use crate::yaml::{Entries, Node, Spanned};
+use crate::yaml::{Entries, Node, Size, Spanned};
 
 /// A route.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "route")]
 pub(in crate::policy) struct RawRoute {
-    /// Which requests take it.
+    /// Which requests it matches.
     #[serde(rename = "match")]
     #[schemars(extend("examples" = [{ "path": "/**" }]))]
     pub(in crate::policy) matcher: RawMatch,
-    /// Client addresses and networks that it lets in: `[10.0.0.0/8, 192.0.2.1]`. All others are
-    /// refused with 403. Left out: all are let in.
+    /// Client addresses and networks that it admits: `[10.0.0.0/8, 192.0.2.1]`. All others are
+    /// refused with 403. Left out: all are admitted.
     #[schemars(length(min = 1))]
     #[schemars(extend("examples" = [["10.0.0.0/8"]]))]
     pub(in crate::policy) allow: Option<Spanned<Vec<Spanned<String>>>>,
@@ -23,7 +23,7 @@ pub(in crate::policy) struct RawRoute {
     #[serde(default)]
     #[schemars(extend("examples" = [["10.0.0.0/8"]]))]
     pub(in crate::policy) deny: Vec<Spanned<String>>,
-    /// Whether a good token is needed: `required`, `optional` or `none`; of certain issuers only,
+    /// Whether a valid token is needed: `required`, `optional` or `none`; of certain issuers only,
     /// `{ required: [main] }`. Default: optional.
     #[schemars(with = "Option<shape::Auth>")]
     pub(in crate::policy) auth: Option<Node>,
@@ -31,8 +31,8 @@ pub(in crate::policy) struct RawRoute {
     #[serde(default)]
     #[schemars(inner(length(min = 1)))]
     pub(in crate::policy) scopes: Vec<Spanned<String>>,
-    /// Names of the limits to charge, up to 8, the primary one first: all of them are taken, or
-    /// none.
+    /// Names of the limits to charge, up to 8, the primary one first: all of them are charged, or
+    /// none is.
     #[serde(default)]
     #[schemars(length(max = 8))]
     #[schemars(inner(length(min = 1)))]
@@ -41,33 +41,33 @@ pub(in crate::policy) struct RawRoute {
     #[schemars(length(min = 1))]
     pub(in crate::policy) upstream: Option<Spanned<String>>,
     /// What a request costs here, for all its limits: a number; by method, `{ GET: 1, default: 5
-    /// }`; or what the response tells, `{ reserve: 10, from_response_header: x-query-cost }`. Left
-    /// out: what each limit says.
+    /// }`; or as the response reports it, `{ reserve: 10, from_response_header: x-query-cost }`.
+    /// Left out: the cost of each limit.
     #[schemars(with = "Option<shape::Cost>")]
     pub(in crate::policy) cost: Option<Node>,
-    /// What a request's body may have at most: a number of bytes, or with a unit, such as 10MiB.
-    /// More is answered 413. Left out: any size.
-    #[schemars(with = "Option<shape::Bytes>")]
+    /// The largest size of a request's body: a number of bytes, or with a unit, such as 10MiB. A
+    /// larger one is answered with 413. Left out: any size.
+    #[schemars(with = "Option<Size>", extend("examples" = ["10MiB", 1048576]))]
     pub(in crate::policy) max_body: Option<Node>,
-    /// Whether pages of other origins may read responses, or `off`. Left out: as the policy's `cors`
-    /// says.
+    /// Whether pages of other origins may read responses (CORS), or `off`. Left out: the policy's
+    /// `cors`.
     #[schemars(with = "Option<shape::RouteCors>")]
     pub(in crate::policy) cors: Option<Node>,
     /// Protocols that a request may switch to; an empty list: none. Never another version of HTTP.
     /// Default: websocket.
     #[schemars(extend("examples" = [["websocket"]]))]
     pub(in crate::policy) upgrades: Option<Vec<Spanned<String>>>,
-    /// Taken off the path before a request is forwarded, by whole segments: with `/v1`, `/v1/users`
-    /// is forwarded as `/users`.
+    /// Removed from the path before a request is forwarded, by whole segments: with `/v1`,
+    /// `/v1/users` is forwarded as `/users`.
     #[schemars(extend("examples" = ["/v1"]))]
     pub(in crate::policy) strip_prefix: Option<Spanned<String>>,
     /// Put in front of the path before a request is forwarded, after `strip_prefix`: `/internal`.
     #[schemars(extend("examples" = ["/internal"]))]
     pub(in crate::policy) add_prefix: Option<Spanned<String>>,
-    /// What is changed about the header fields of a request before it is forwarded.
+    /// Changes to the header fields of a request before it is forwarded.
     #[schemars(extend("examples" = [{ "set": { "x-environment": "production" } }]))]
     pub(in crate::policy) request_headers: Option<RawHeaderEdits>,
-    /// What is changed about the header fields of an upstream's response.
+    /// Changes to the header fields of an upstream's response.
     #[schemars(extend("examples" = [{ "remove": ["server"] }]))]
     pub(in crate::policy) response_headers: Option<RawHeaderEdits>,
 }
@@ -76,39 +76,39 @@ pub(in crate::policy) struct RawRoute {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "header edits")]
 pub(in crate::policy) struct RawHeaderEdits {
-    /// Put in place of all fields of that name: `x-environment: production`.
+    /// Replaces all fields of that name: `x-environment: production`.
     #[serde(default)]
     #[schemars(with = "Entries<shape::HeaderText>")]
     #[schemars(extend("examples" = [{ "x-environment": "production" }]))]
     pub(in crate::policy) set: Entries<Node>,
-    /// Put beside the fields of that name.
+    /// Added to the fields of that name.
     #[serde(default)]
     #[schemars(with = "Entries<shape::HeaderText>")]
     #[schemars(extend("examples" = [{ "x-environment": "production" }]))]
     pub(in crate::policy) add: Entries<Node>,
-    /// Taken out.
+    /// Removed.
     #[serde(default)]
     #[schemars(extend("examples" = [["server"]]))]
     pub(in crate::policy) remove: Vec<Spanned<String>>,
 }
 
-/// Which requests take a route.
+/// Which requests a route matches.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "match section")]
 pub(in crate::policy) struct RawMatch {
-    /// One host, of those that the policy is for. Left out: all of them.
+    /// One of the policy's hosts. Left out: all of them.
     #[schemars(extend("examples" = ["api.example.com"]))]
     pub(in crate::policy) host: Option<Spanned<String>>,
-    /// The path: as it is (`/login`), with a parameter for a segment (`/repos/{owner}`), with `*`
-    /// for any segment or `**` at its end for all that is below.
+    /// The path: literal (`/login`), with a parameter for a segment (`/repos/{owner}`), with `*`
+    /// for any segment or `**` at its end for all paths below.
     #[schemars(extend("examples" = ["/repos/{owner}/**"]))]
     pub(in crate::policy) path: Spanned<String>,
     /// The methods, in capitals. Left out: all.
     #[serde(default)]
     #[schemars(extend("examples" = [["GET"]]))]
     pub(in crate::policy) methods: Vec<Spanned<String>>,
-    /// Client addresses and networks: `[10.0.0.0/8, 192.0.2.1]`. Requests from elsewhere do not take
-    /// this route, and the next one is tried. Left out: from everywhere.
+    /// Client addresses and networks: `[10.0.0.0/8, 192.0.2.1]`. Requests from other addresses do
+    /// not match, and the next route is tried. Left out: all addresses.
     #[schemars(length(min = 1))]
     #[schemars(extend("examples" = [["10.0.0.0/8"]]))]
     pub(in crate::policy) from: Option<Spanned<Vec<Spanned<String>>>>,

@@ -6,13 +6,16 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::{RawCors, RawEjection, RawRefill, RawRetries, RawServer, RawTierTable, RawToldCost};
+use super::{
+    AuthMode, RawCors, RawEjection, RawRefill, RawRetries, RawServer, RawTierTable, RawToldCost,
+};
+use crate::{policy::KeyPart, yaml::Keyword};
 
 /// A number as it may be grouped (`100_000`), which to YAML is a text or a number.
 const COUNT: &str = "^[0-9][0-9_]*$";
 const MOST: u32 = i32::MAX as u32;
 
-/// Types that stand for a shape: each with its name, and how its schema is made.
+/// Marker types for shapes: each with its name and its schema.
 macro_rules! shapes {
     ($($(#[$doc:meta])* $shape:ident = $name:literal, |$generator:ident| $schema:expr;)*) => {$(
         $(#[$doc])*
@@ -40,7 +43,7 @@ shapes! {
     Per = "key", |_generator| one_or_several(&json!({
         "type": "string",
         "anyOf": [
-            { "enum": ["caller", "client.ip", "host", "path", "method"] },
+            { "enum": KeyPart::KEYWORDS.map(|(keyword, _)| keyword) },
             { "pattern": r"^(path|jwt|claim|header|cookie)\..+$" },
         ],
         "examples": ["client.ip", "jwt.org", "header.x-tenant"],
@@ -109,10 +112,11 @@ shapes! {
 
     /// Who gets in.
     Auth = "auth", |_generator| {
+        let modes: Vec<&str> = AuthMode::KEYWORDS.iter().map(|(keyword, _)| *keyword).collect();
         let issuers = json!({ "type": "array", "items": { "type": "string", "minLength": 1 }, "minItems": 1 });
         json_schema!({
             "anyOf": [
-                { "type": "string", "enum": ["required", "optional", "none"] },
+                { "type": "string", "enum": modes },
                 {
                     "type": "object",
                     "properties": {
@@ -143,14 +147,6 @@ shapes! {
 
     /// What pages of other origins may do on a route, or that nothing is said about them.
     RouteCors = "route cors", |generator| or_off(&generator.subschema_for::<RawCors>());
-
-    /// A number of bytes.
-    Bytes = "bytes", |_generator| json_schema!({
-        "type": ["integer", "string"],
-        "minimum": 0,
-        "pattern": "^[0-9][0-9_]*\\s*(B|KiB|MiB|GiB)?$",
-        "examples": ["10MiB", 1048576],
-    });
 
     /// The value of a header field.
     HeaderText = "header text", |_generator| json_schema!({

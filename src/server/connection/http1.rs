@@ -21,8 +21,8 @@ use tokio::{io::AsyncWriteExt, time::timeout};
 
 use super::{
     ClientPace, Exchange,
-    reading::Reading,
-    step::{LAST_WORDS, Reader, Step},
+    read_rate::ReadRate,
+    step::{CLOSE_TIMEOUT, Reader, Step},
 };
 use crate::{
     deadline::Deadline,
@@ -84,7 +84,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     let mut connection = builder.serve_connection(TokioIo::new(socket), service);
 
     let timeouts = &exchange.gate.shared().timeouts;
-    let (mut step, mut reading) = (Step::Head { number: 0 }, Reading::default());
+    let (mut step, mut read_rate) = (Step::Head { number: 0 }, ReadRate::default());
     let mut is_draining = false;
     let ended = poll_fn(|context| {
         let mut connection = Pin::new(&mut connection);
@@ -121,8 +121,8 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         };
         if next != step {
             let idle = deadline.ticker().linger().unwrap_or(timeouts.keep_alive);
-            let reading = &mut reading;
-            let reader = Reader { reading, writing: &writing, deadline: &deadline, timeouts };
+            let read_rate = &mut read_rate;
+            let reader = Reader { read_rate, writing: &writing, deadline: &deadline, timeouts };
             step.go_on_to(next, reader, idle);
         }
         if !deadline.poll_passed(context) {
@@ -150,7 +150,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
                 faults.count(Fault::SlowHead);
             }
             let socket = connection.into_parts().io.into_inner();
-            let _ = timeout(LAST_WORDS, refuse(socket, &exchange, rejection)).await;
+            let _ = timeout(CLOSE_TIMEOUT, refuse(socket, &exchange, rejection)).await;
         }
     }
 }

@@ -15,8 +15,8 @@ use hyper_util::rt::TokioIo;
 
 use super::{
     ClientPace, Exchange,
-    reading::Reading,
-    step::{LAST_WORDS, Reader, Step},
+    read_rate::ReadRate,
+    step::{CLOSE_TIMEOUT, Reader, Step},
     stream::run,
 };
 use crate::{
@@ -82,14 +82,14 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         .serve_connection(TokioIo::new(socket), service);
 
     let timeouts = &exchange.gate.shared().timeouts;
-    let (mut step, mut reading) = (Step::Busy, Reading::default());
+    let (mut step, mut read_rate) = (Step::Busy, ReadRate::default());
     let mut is_closing = false;
     let ended = poll_fn(|context| {
         let mut connection = Pin::new(&mut connection);
         if deadline.ticker().is_draining() && !std::mem::replace(&mut is_closing, true) {
             connection.as_mut().graceful_shutdown();
             if exchange.in_flight.get() == 0 {
-                deadline.set_at_most(LAST_WORDS);
+                deadline.set_at_most(CLOSE_TIMEOUT);
             }
         }
         if connection.as_mut().poll(context).is_ready() {
@@ -105,9 +105,9 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
             (None, Phase::Between, _) => Step::Busy,
         };
         if next != step {
-            let idle = if is_closing { LAST_WORDS } else { timeouts.http2_idle };
-            let reading = &mut reading;
-            let reader = Reader { reading, writing: &writing, deadline: &deadline, timeouts };
+            let idle = if is_closing { CLOSE_TIMEOUT } else { timeouts.http2_idle };
+            let read_rate = &mut read_rate;
+            let reader = Reader { read_rate, writing: &writing, deadline: &deadline, timeouts };
             step.go_on_to(next, reader, idle);
         }
         if !deadline.poll_passed(context) {
@@ -118,7 +118,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         }
         // GOAWAY first, and a little time for it to be read.
         connection.graceful_shutdown();
-        deadline.set(LAST_WORDS);
+        deadline.set(CLOSE_TIMEOUT);
         context.waker().wake_by_ref();
         Poll::Pending
     });

@@ -1,56 +1,58 @@
-//! What a connection is in the middle of, as far as time is concerned.
+//! The phase of a connection that decides which timeout applies.
 
 use std::time::Duration;
 
-use super::reading::Reading;
+use super::read_rate::ReadRate;
 use crate::{deadline::Deadline, downstream::Writing, settings::Timeouts};
 
-/// What a connection is in the middle of. A number tells one from the next of its kind.
+/// The phase of a connection. The numbers make consecutive phases of one kind differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Waiting for the next request, after so many.
+    /// Waiting for the next request, after `served` requests.
     Idle { served: u64 },
-    /// A head has begun, after so many.
+    /// A request head has begun; `number` counts heads.
     Head { number: u64 },
     /// A request is being served; it has deadlines of its own.
     Busy,
-    /// The client does not read what it asked for.
+    /// The client does not read the response.
     Stalled(u64),
-    /// All was said, and what the client still sends is thrown away, so that it reads that.
+    /// The last response was written. Bytes that the client still sends are discarded: closing a
+    /// socket with unread bytes would reset the connection and could lose that response.
     Lingering,
 }
 
-/// What is known about how a client reads, and what that changes.
+/// The state that a change of [`Step`] reads and updates.
 pub(super) struct Reader<'c> {
-    pub(super) reading: &'c mut Reading,
+    pub(super) read_rate: &'c mut ReadRate,
     pub(super) writing: &'c Writing,
     pub(super) deadline: &'c Deadline,
     pub(super) timeouts: &'c Timeouts,
 }
 
-/// How long the last words to a client may take, and how long it may take to hear them.
-pub(in crate::server) const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long writing the last response before a close may take, and how long the client may then take
+/// to read it.
+pub(in crate::server) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Step {
-    /// Goes on from here to what is `next`, and sets what time there is for that; `idle` is how long
-    /// the protocol lets a connection wait for its next request.
+    /// Changes to `next` and sets its deadline; `idle` is how long a connection of this protocol may
+    /// wait for its next request.
     pub(super) fn go_on_to(&mut self, next: Step, reader: Reader<'_>, idle: Duration) {
-        let Reader { reading, writing, deadline, timeouts } = reader;
+        let Reader { read_rate, writing, deadline, timeouts } = reader;
         let now = deadline.ticker().now();
         if let Step::Stalled(_) = self {
-            reading.end_to_wait(now, writing.bytes(), timeouts);
+            read_rate.end_to_wait(now, writing.bytes(), timeouts);
         }
         *self = next;
         match next {
-            // Who has not sent a request yet has no connection to keep.
+            // A connection without a first request is not kept alive.
             Step::Idle { served: 0 } => deadline.set(idle.min(timeouts.head)),
             Step::Idle { .. } => deadline.set(idle),
             Step::Head { .. } => deadline.set(timeouts.head),
             Step::Busy => deadline.clear(),
             Step::Stalled(_) => {
-                deadline.set(reading.begin_to_wait(now, writing.bytes(), timeouts));
+                deadline.set(read_rate.begin_to_wait(now, writing.bytes(), timeouts));
             }
-            Step::Lingering => deadline.set(LAST_WORDS),
+            Step::Lingering => deadline.set(CLOSE_TIMEOUT),
         }
     }
 }

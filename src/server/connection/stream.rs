@@ -7,7 +7,7 @@ use std::{
     task::Poll,
 };
 
-use super::reading::Reading;
+use super::read_rate::ReadRate;
 use crate::{
     deadline::{Deadline, Ticker},
     downstream::{Fault, Pace},
@@ -25,7 +25,7 @@ pub(super) async fn run(
     let mut stream = pin!(stream);
     // Most streams end without ever waiting for their client.
     let mut deadline: Option<Deadline> = None;
-    let (mut waited_for, mut reading) = (None, Reading::default());
+    let (mut waited_for, mut read_rate) = (None, ReadRate::default());
     let is_ended = poll_fn(|context| {
         if pace.is_over() {
             return Poll::Ready(true);
@@ -33,9 +33,14 @@ pub(super) async fn run(
         let polled = panics::catch(|| stream.as_mut().poll(context));
         let polled = polled.unwrap_or_else(|panic| {
             gate.shared().admission.faults().count(Fault::RequestPanic);
-            let Panic { message, place, backtrace } = panic;
+            let Panic { message, location, backtrace } = panic;
             let backtrace = backtrace.as_deref();
-            tracing::error!(panic = message, place, backtrace, "an HTTP/2 stream has panicked");
+            tracing::error!(
+                panic = message,
+                place = location,
+                backtrace,
+                "an HTTP/2 stream has panicked"
+            );
             Poll::Ready(())
         });
         if polled.is_ready() {
@@ -46,7 +51,7 @@ pub(super) async fn run(
             if waited_for.take().is_some()
                 && let Some(deadline) = &deadline
             {
-                reading.end_to_wait(ticker.now(), pace.bytes(), &gate.shared().timeouts);
+                read_rate.end_to_wait(ticker.now(), pace.bytes(), &gate.shared().timeouts);
                 // One that has passed would wake the stream at each tick.
                 deadline.clear();
             }
@@ -57,7 +62,7 @@ pub(super) async fn run(
             waited_for = part;
             let timeouts = &gate.shared().timeouts;
             // This counts the latest part, which was not taken yet, in place of the first.
-            deadline.set(reading.begin_to_wait(ticker.now(), pace.bytes(), timeouts));
+            deadline.set(read_rate.begin_to_wait(ticker.now(), pace.bytes(), timeouts));
         }
         if deadline.poll_passed(context) { Poll::Ready(false) } else { Poll::Pending }
     });

@@ -13,7 +13,7 @@ use super::{
     HandoverError, Inherited,
     descriptors::{self, Greeting, SERVING},
     parse_address,
-    peer::{is_trusted, is_without_process},
+    process::{has_no_process, is_trusted},
 };
 
 /// The process that serves until this one does. If this is dropped, it goes on.
@@ -27,14 +27,14 @@ pub struct Predecessor {
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Predecessor {
-    /// Asks whoever serves at `path` for its sockets. None: nobody does.
+    /// Requests the sockets of the process that serves at `path`; `None` if no process does.
     ///
     /// # Errors
     /// A process does, and does not hand them over.
     pub fn ask(path: &Path) -> Result<Option<(Predecessor, Inherited)>, HandoverError> {
         let mut stream = match UnixStream::connect(path) {
             Ok(stream) => stream,
-            Err(error) if is_without_process(&error) => return Ok(None),
+            Err(error) if has_no_process(&error) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         // What it hands over will get our clients' requests: it must be one of us.
@@ -51,7 +51,7 @@ impl Predecessor {
             Ok(Some(Greeting::Refused)) => return Err(HandoverError::Refused),
             Ok(None) => return Err(HandoverError::Unknown),
             // It was on its way out.
-            Err(error) if is_without_process(&error) => return Ok(None),
+            Err(error) if has_no_process(&error) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         let mut inherited = Inherited::default();
@@ -67,12 +67,14 @@ impl Predecessor {
         Ok(Some((Predecessor { stream, pid }, inherited)))
     }
 
-    /// Tells it that this process serves now.
+    /// Notifies it that this process serves now.
     pub fn relieve(mut self) {
         match self.stream.write_all(&[SERVING]) {
             Ok(()) => tracing::info!(pid = self.pid, "took over"),
             // It is gone, and this process serves all the same.
-            Err(error) => tracing::warn!(pid = self.pid, %error, "took over without a word"),
+            Err(error) => {
+                tracing::warn!(pid = self.pid, %error, "took over, but could not notify the old process")
+            }
         }
     }
 }

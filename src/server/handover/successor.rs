@@ -16,7 +16,7 @@ use tokio::{
 use super::{
     HandoverError, Inherited, SharedSocket,
     descriptors::{self, Greeting, SERVING},
-    peer::{is_trusted, is_without_process},
+    process::{has_no_process, is_trusted},
 };
 use crate::{
     server::listener::{SocketFile, bind_unix},
@@ -69,7 +69,7 @@ impl Handover {
         Ok(Handover { path, socket: socket.into(), file })
     }
 
-    /// Hands `sockets` over to whoever asks, until one of those serves; `save` is called before, and
+    /// Hands `sockets` over to each process that requests them, until one serves; `save` is called before, and
     /// what it keeps is what the next process may begin with. To be called inside of a runtime.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl Handover {
         match timeout(START_TIMEOUT, stream.read_u8()).await.map_err(io::Error::from)? {
             Ok(SERVING) => Ok(Successor { pid }),
             Ok(_) => Err(HandoverError::Unknown),
-            Err(error) if is_without_process(&error) => Err(HandoverError::GaveUp { pid }),
+            Err(error) if has_no_process(&error) => Err(HandoverError::GaveUp { pid }),
             Err(error) => Err(error.into()),
         }
     }

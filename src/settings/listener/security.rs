@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::{
     settings::Checker,
-    yaml::{Node, Spanned, Value},
+    yaml::{Choice, Node, Spanned, Value, keywords},
 };
 
 /// Where the requests of a listener are sent to: the same host by https.
@@ -28,9 +28,17 @@ struct RawRedirect {
     #[schemars(range(min = 1, max = 65535))]
     port: Option<Spanned<u16>>,
     /// The status: 301, 302, 307 or 308. Default: 308, which keeps the method.
-    #[schemars(extend("enum" = [301, 302, 307, 308]))]
+    #[schemars(extend("enum" = REDIRECT_STATUSES))]
     status: Option<Spanned<u16>>,
 }
+
+/// Where requests are sent to, as a keyword: the usual port of https.
+#[derive(Clone, Copy)]
+enum RedirectTarget {
+    Https,
+}
+
+keywords! { RedirectTarget { Https = "https" } }
 
 /// How browsers are to come back.
 #[derive(Deserialize, JsonSchema)]
@@ -59,7 +67,7 @@ impl JsonSchema for RedirectShape {
         let section = generator.subschema_for::<RawRedirect>();
         json_schema!({
             "anyOf": [
-                { "type": "string", "enum": ["https"] },
+                generator.subschema_for::<Choice<RedirectTarget>>(),
                 { "description": "A port and a status.", "$ref": section.get("$ref") },
             ],
         })
@@ -67,6 +75,7 @@ impl JsonSchema for RedirectShape {
 }
 
 const HTTPS_PORT: u16 = 443;
+const REDIRECT_STATUSES: [u16; 4] = [301, 302, 307, 308];
 
 const MAX_AGE: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 /// What lists of browsers ask for.
@@ -74,9 +83,9 @@ const MIN_PRELOAD_AGE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Checker<'_> {
     pub(super) fn redirect(&mut self, node: &Node) -> Option<Redirect> {
-        if let Value::String(word) = &node.value {
-            let word = Spanned { value: word.clone(), span: node.span };
-            self.one_of(&word, &[("https", ())])?;
+        if let Value::String(text) = &node.value {
+            let target = Spanned { value: text.clone().into(), span: node.span };
+            let RedirectTarget::Https = self.keyword(&target)?;
             return Some(Redirect { port: None, status: StatusCode::PERMANENT_REDIRECT });
         }
         let raw: RawRedirect = self.document.decode_node(node, &[], self.problems)?;
@@ -88,7 +97,7 @@ impl Checker<'_> {
         let port = raw.port.map(|port| port.value).filter(|port| *port != HTTPS_PORT);
         let status = match &raw.status {
             None => StatusCode::PERMANENT_REDIRECT,
-            Some(status) if matches!(status.value, 301 | 302 | 307 | 308) => {
+            Some(status) if REDIRECT_STATUSES.contains(&status.value) => {
                 StatusCode::from_u16(status.value).ok()?
             }
             Some(status) => {
@@ -102,13 +111,9 @@ impl Checker<'_> {
 
     pub(super) fn hsts(&mut self, raw: &Spanned<RawHsts>) -> Option<HeaderValue> {
         let RawHsts { max_age, include_subdomains, preload } = &raw.value;
-        let age = humantime::parse_duration(&max_age.value).ok().filter(|age| *age <= MAX_AGE);
-        let Some(age) = age else {
-            let message =
-                format!("`{}` is not a time that browsers accept for `max_age`", max_age.value);
-            self.refuse(max_age, message, "write a number and a unit, at most 10y: 1y");
-            return None;
-        };
+        let what = "a time that browsers accept for `max_age`";
+        let help = "write a number and a unit, at most 10y: 1y";
+        let age = self.time(max_age, &(Duration::ZERO..=MAX_AGE), what, help)?;
         if *preload && (!include_subdomains || age < MIN_PRELOAD_AGE) {
             let help = "write `include_subdomains: true` and at least 1y, or remove `preload`";
             self.refuse(raw, "browsers do not accept this for their preload list", help);

@@ -23,7 +23,11 @@ use serde::Deserialize;
 
 use self::certificates::RawCertificate;
 use super::Protocols;
-use crate::{clock::Timestamp, settings::Checker, yaml::Spanned};
+use crate::{
+    clock::Timestamp,
+    settings::Checker,
+    yaml::{Choice, Spanned, keywords},
+};
 
 pub(super) use self::certificates::read_certificates;
 
@@ -39,8 +43,7 @@ pub(super) struct RawTls {
     #[schemars(extend("examples" = ["clients.pem"]))]
     client_ca_file: Option<Spanned<String>>,
     /// Whether clients must show one: `required` or `optional`. Default: required.
-    #[schemars(extend("enum" = ["required", "optional"]))]
-    client_certificate: Option<Spanned<String>>,
+    client_certificate: Option<Spanned<Choice<ClientCertificate>>>,
     /// Which certificates these authorities have revoked: their CRLs, one or more, in PEM form. A
     /// client that shows such a one is refused. Needs `client_ca_file`. Left out: a certificate is good
     /// until its time is over.
@@ -48,16 +51,42 @@ pub(super) struct RawTls {
     crl_file: Option<Spanned<String>>,
     /// What becomes of a client whose authority's CRL is past its next update: `refuse` or `accept`,
     /// by what that CRL says. Default: refuse.
-    #[schemars(extend("enum" = ["refuse", "accept"]))]
-    crl_expired: Option<Spanned<String>>,
+    crl_expired: Option<Spanned<Choice<WithoutCrl>>>,
     /// What becomes of a client whose authority, or one between, has no CRL in `crl_file`: `refuse` or
     /// `accept`. Default: refuse.
-    #[schemars(extend("enum" = ["refuse", "accept"]))]
-    crl_missing: Option<Spanned<String>>,
+    crl_missing: Option<Spanned<Choice<WithoutCrl>>>,
     /// The oldest version of TLS that is spoken: "1.2" or "1.3". Default: "1.2".
-    #[schemars(extend("enum" = ["1.2", "1.3"]))]
-    min_version: Option<Spanned<String>>,
+    min_version: Option<Spanned<Choice<TlsVersion>>>,
 }
+
+/// Whether clients must show a certificate.
+#[derive(Clone, Copy, Default)]
+enum ClientCertificate {
+    #[default]
+    Required,
+    Optional,
+}
+
+keywords! { ClientCertificate { Required = "required", Optional = "optional" } }
+
+/// What becomes of a client whose authority has no CRL, or an old one.
+#[derive(Clone, Copy, Default)]
+enum WithoutCrl {
+    #[default]
+    Refuse,
+    Accept,
+}
+
+keywords! { WithoutCrl { Refuse = "refuse", Accept = "accept" } }
+
+/// A version of TLS.
+#[derive(Clone, Copy)]
+enum TlsVersion {
+    V1_2,
+    V1_3,
+}
+
+keywords! { TlsVersion { V1_2 = "1.2", V1_3 = "1.3" } }
 
 /// TLS as it is configured now.
 pub struct CurrentTls(ArcSwap<Tls>);
@@ -182,7 +211,10 @@ impl Checker<'_> {
         let clients = self.clients(raw, &provider);
         let versions = match &raw.min_version {
             None => SINCE_1_2,
-            Some(raw) => self.one_of(raw, &[("1.2", SINCE_1_2), ("1.3", SINCE_1_3)])?,
+            Some(raw) => match self.keyword(raw)? {
+                TlsVersion::V1_2 => SINCE_1_2,
+                TlsVersion::V1_3 => SINCE_1_3,
+            },
         };
         let (certificates, clients) = (certificates?, clients.ok()?);
 

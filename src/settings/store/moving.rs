@@ -2,7 +2,7 @@
 //! change while traffic flows, by editing the settings file; all else in it needs a restart.
 
 use super::{RawStore, StoreKind};
-use crate::settings::Checker;
+use crate::{settings::Checker, yaml::keywords};
 
 /// A move from one store to another, under way.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,16 +27,7 @@ pub enum MoveMode {
     MoveNow,
 }
 
-impl MoveMode {
-    /// What the settings call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            MoveMode::Mirror => "mirror",
-            MoveMode::Move => "move",
-            MoveMode::MoveNow => "move_now",
-        }
-    }
-}
+keywords! { MoveMode { Mirror = "mirror", Move = "move", MoveNow = "move_now" } }
 
 impl Checker<'_> {
     /// How many callers move and how, if there is a store to move to.
@@ -48,12 +39,7 @@ impl Checker<'_> {
         {
             self.refuse(place, "more than all callers", "write 0 to 100");
         }
-        let modes = [
-            ("mirror", MoveMode::Mirror),
-            ("move", MoveMode::Move),
-            ("move_now", MoveMode::MoveNow),
-        ];
-        let mode = raw.mode.as_ref().and_then(|raw| self.one_of(raw, &modes));
+        let mode = raw.mode.as_ref().and_then(|raw| self.keyword(raw));
         let Some(next) = &raw.next else {
             if let Some(percent) = &raw.percent {
                 self.refuse(percent, "`percent` needs `next`", ADD_NEXT);

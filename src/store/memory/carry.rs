@@ -1,9 +1,11 @@
-//! Counters that come from another store, or go to one.
+//! Counters that are copied from or to another store.
 
-use super::{MemoryStore, lock, shard::Shard, tag, tagged};
+use super::{
+    MemoryStore, lock, room::tag, shard::Shard, tables::with_table, tagged_key::tagged_key,
+};
 use crate::{
     clock::Timestamp,
-    limit::{Algorithm, AnyState, Charge, Count, Countable, Part, Quota},
+    limit::{Algorithm, AnyState, Charge, Count, Countable, StateVariant},
 };
 
 impl MemoryStore {
@@ -11,26 +13,26 @@ impl MemoryStore {
     pub fn count(&self, charge: &Charge<'_>) -> Option<Count> {
         let mut shards = self.lock(std::slice::from_ref(charge));
         let shard = shards.of(charge).ok()?;
-        with_table!(shard, charge.quota, (_algorithm, table) => {
+        with_table!(shard.tables, charge.quota, (_algorithm, table) => {
             table.find(charge.key.entry).map(Countable::count)
         })
     }
 
-    /// The whole of what a counter holds; none if it holds nothing.
+    /// The whole state of a counter; none if it holds nothing.
     pub fn state(&self, charge: &Charge<'_>) -> Option<AnyState> {
         let mut shards = self.lock(std::slice::from_ref(charge));
         let shard = shards.of(charge).ok()?;
-        with_table!(shard, charge.quota, (_algorithm, table) => {
-            table.find(charge.key.entry).map(Part::to_any)
+        with_table!(shard.tables, charge.quota, (_algorithm, table) => {
+            table.find(charge.key.entry).map(StateVariant::to_any)
         })
     }
 
-    /// Makes `count` what the counter holds, whatever it held; if there is no room for it, nothing.
-    /// Tells whether the counter is new.
+    /// Replaces what the counter holds by `count`, if there is room for it. Returns whether the
+    /// counter is new.
     pub fn adopt(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) -> bool {
         self.change(charge, now, |shard| {
-            with_table!(shard, charge.quota, (_algorithm, table) => {
-                table.entry(tagged(charge)).map(|(state, is_new)| {
+            with_table!(shard.tables, charge.quota, (_algorithm, table) => {
+                table.entry(tagged_key(charge)).map(|(state, is_new)| {
                     count.store_in(state);
                     is_new
                 })
@@ -38,8 +40,8 @@ impl MemoryStore {
         })
     }
 
-    /// Changes what a counter holds, where there is room for one more; `change` tells whether it is
-    /// new.
+    /// Changes what a counter holds, if there is room for one more. `change` returns whether the
+    /// counter is new.
     fn change(
         &self,
         charge: &Charge<'_>,
@@ -48,9 +50,9 @@ impl MemoryStore {
     ) -> bool {
         let charges = std::slice::from_ref(charge);
         let mut shards = self.lock(charges);
-        // Leases are known to who holds them, and to nobody else.
-        let is_lease = matches!(charge.quota, Quota::Concurrency(_));
-        if is_lease || self.make_room(charges.iter(), &mut shards, now).is_err() {
+        // Only the holders of leases can name them.
+        if charge.quota.holds_leases() || self.make_room(charges.iter(), &mut shards, now).is_err()
+        {
             return false;
         }
         let Ok(shard) = shards.of(charge) else { return false };
@@ -61,26 +63,26 @@ impl MemoryStore {
         is_new
     }
 
-    /// Gives all counters to another store, where they take the place of those that it has too.
+    /// Moves all counters to another store, where they replace those that it has, too.
     pub(in crate::store) fn empty_into(&self, other: &MemoryStore) {
         for (from, to) in self.shards.iter().zip(&other.shards) {
             lock(from).empty_into(&mut lock(to), (&self.room, &other.room));
         }
     }
 
-    /// Whether counters like this one that nobody needs yet would take room from those that somebody
-    /// will.
+    /// Whether the room of counters like this one is half used. Then there is none to spare for
+    /// counters that may never be needed.
     pub fn is_half_full(&self, charge: &Charge<'_>) -> bool {
         self.room.is_half_full(tag(charge.origin))
     }
 
-    /// Adds what was taken elsewhere to what the counter holds; if there is no room for it, nothing.
-    /// Tells whether the counter is new.
+    /// Adds what was taken elsewhere to the counter, if there is room for it. Returns whether the
+    /// counter is new.
     pub fn add(&self, charge: &Charge<'_>, other: &AnyState, now: Timestamp) -> bool {
         self.change(charge, now, |shard| {
-            with_table!(shard, charge.quota, (algorithm, table) => {
-                let other = Part::of_any(other)?;
-                table.entry(tagged(charge)).map(|(state, is_new)| {
+            with_table!(shard.tables, charge.quota, (algorithm, table) => {
+                let other = StateVariant::from_any(other)?;
+                table.entry(tagged_key(charge)).map(|(state, is_new)| {
                     algorithm.add(state, other, now);
                     is_new
                 })
@@ -88,11 +90,11 @@ impl MemoryStore {
         })
     }
 
-    /// Forgets a counter.
+    /// Removes a counter.
     pub fn remove(&self, charge: &Charge<'_>) {
         let mut shards = self.lock(std::slice::from_ref(charge));
         let Ok(shard) = shards.of(charge) else { return };
-        let removed = with_table!(shard, charge.quota, (_algorithm, table) => {
+        let removed = with_table!(shard.tables, charge.quota, (_algorithm, table) => {
             table.remove(charge.key.entry)
         });
         if let Some(tag) = removed {
@@ -100,17 +102,18 @@ impl MemoryStore {
         }
     }
 
-    /// Has the counter count what `other` does too; tells whether that is more than it counted.
+    /// Merges `other`, which counts the same charges, into the counter. Returns whether it counts
+    /// more than before.
     pub fn seed(&self, charge: &Charge<'_>, other: &AnyState, now: Timestamp) -> bool {
         let charges = std::slice::from_ref(charge);
         let mut shards = self.lock(charges);
         let has_room = self.make_room(charges.iter(), &mut shards, now).is_ok();
         let Ok(shard) = shards.of(charge) else { return false };
-        let seeded = with_table!(shard, charge.quota, (algorithm, table) => {
+        let seeded = with_table!(shard.tables, charge.quota, (algorithm, table) => {
             let found = table.find(charge.key.entry).cloned();
             joined(algorithm, found.unwrap_or_default(), other, now).filter(|_| has_room).and_then(
                 |(joined, is_more)| {
-                    let (state, is_new) = table.entry(tagged(charge))?;
+                    let (state, is_new) = table.entry(tagged_key(charge))?;
                     *state = joined;
                     Some((is_new, is_more))
                 },
@@ -123,14 +126,14 @@ impl MemoryStore {
     }
 }
 
-/// What counts what both do, if that is anything new, and whether it is more than `state` counts.
-fn joined<A: Algorithm<State: Part>>(
+/// Both states merged, if that differs from `state`, and whether it counts more than `state`.
+fn joined<A: Algorithm<State: StateVariant>>(
     algorithm: &A,
     state: A::State,
     other: &AnyState,
     now: Timestamp,
 ) -> Option<(A::State, bool)> {
     let mut joined = state.clone();
-    let is_more = algorithm.join(&mut joined, Part::of_any(other)?, now);
+    let is_more = algorithm.join(&mut joined, StateVariant::from_any(other)?, now);
     (joined != state).then_some((joined, is_more))
 }

@@ -1,4 +1,4 @@
-//! Which charges are left out where there is no room for all of their counters.
+//! Which charges are left out if there is no room for all of their counters.
 
 use smallvec::SmallVec;
 
@@ -30,12 +30,12 @@ impl MemoryStore {
         Ok((0..charges.len()).map(move |position| !left_out.contains(&position)))
     }
 
-    /// Makes sure of room for the counters that `charges` need, and tells which are left out for want
-    /// of it: those that only count, rather than keep a request from its way, and those of limits that
-    /// are open then.
+    /// Makes room for the counters that `charges` need, and returns which charges are left out
+    /// because there is none: those that only observe, and those of limits that are open in that
+    /// case.
     ///
     /// # Errors
-    /// Why there is no room for another one.
+    /// Why there is no room for one that may not be left out.
     pub(super) fn find_room(
         &self,
         charges: &[Charge<'_>],
@@ -75,12 +75,12 @@ impl MemoryStore {
     }
 }
 
-/// How much a request needs one of its counters.
+/// Whether a request can do without one of its counters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     /// Without it, the request is refused.
     Must,
-    /// Without it, the request passes, unless the client has brought that about.
+    /// Without it, the request passes, unless the client itself used up the room.
     MayPass,
     /// It only counts.
     Counts,

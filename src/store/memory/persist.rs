@@ -1,9 +1,11 @@
-//! Counters from and to a snapshot: one shard after the other, each under its lock for as long as it
-//! takes to copy.
+//! Counters from and to a snapshot: one shard after the other, each under its lock only while it is
+//! copied.
 //!
-//! Shards are copied at different instants. That does no harm: all that a decision looks at together
-//! is in one shard, but for limits of several owners, and what was charged between two copies is in
-//! the later one only.
+//! Shards are copied at different instants. That does no harm: all counters of one owner are in one
+//! shard, and of a charge on limits of several owners between two copies, the later copy has its
+//! part.
+//!
+//! Leases are not saved: the process that holds them does not survive a restart either.
 
 use std::io;
 
@@ -11,7 +13,8 @@ use super::{
     MemoryStore, lock,
     room::{Room, is_verified},
     table::Table,
-    tag_of,
+    tables::for_each_table,
+    tagged_key::tag_of,
 };
 use crate::{
     clock::Timestamp,
@@ -19,32 +22,21 @@ use crate::{
     store::snapshot::{Block, Writer},
 };
 
-/// Does something with each table of a shard that is saved; the number names its algorithm in
-/// snapshots for good. Leases are not saved: who holds them does not survive a restart either.
-macro_rules! for_each_table {
-    ($shard:expr, ($kind:ident, $table:ident) => $body:expr) => {
-        for_each_table!(@ $shard, $kind, $table, $body,
-            1 fixed_window, 2 sliding_window, 3 sliding_log, 4 token_bucket, 5 gcra)
-    };
-    (@ $shard:expr, $kind:ident, $table:ident, $body:expr, $($number:literal $field:ident),*) => {
-        $({
-            let ($kind, $table) = ($number, &mut $shard.$field);
-            $body
-        })*
-    };
-}
-
 impl MemoryStore {
     /// Writes all counters.
     ///
     /// # Errors
-    /// What the writer says.
+    /// Those of the writer.
     pub(in crate::store) fn save(&self, writer: &mut Writer) -> io::Result<()> {
         for (index, shard) in self.shards.iter().enumerate() {
             let mut blocks = Vec::new();
             {
                 let shard = &mut *lock(shard);
-                for_each_table!(shard, (kind, table) => blocks.push((kind, encode(table))));
+                for_each_table!(&mut shard.tables, (kind, table) => {
+                    if !kind.holds_leases() {
+                        blocks.push((kind.number(), encode(table)));
+                    }
+                });
             }
             for (kind, (count, bytes)) in blocks {
                 if count > 0 {
@@ -55,15 +47,15 @@ impl MemoryStore {
         Ok(())
     }
 
-    /// Takes the counters of a snapshot's block, but for those that are over by `now` and those for
-    /// which there is no room. False: these are no counters.
+    /// Loads the counters of a snapshot's block, except those that are over by `now` and those for
+    /// which there is no room. Returns false if the block is not valid.
     pub(in crate::store) fn load(&self, block: &Block, now: Timestamp) -> bool {
         let Some(shard) = self.shards.get(usize::from(block.shard)) else { return false };
         let shard = &mut *lock(shard);
         let mut loaded = None;
-        for_each_table!(shard, (kind, table) => {
-            if block.kind == kind {
-                loaded = decode(table, block, (&self.room, now));
+        for_each_table!(&mut shard.tables, (kind, table) => {
+            if block.kind == kind.number() && !kind.holds_leases() {
+                loaded = decode(table, block, &self.room, now);
             }
         });
         shard.unverified += loaded.unwrap_or_default();
@@ -71,7 +63,7 @@ impl MemoryStore {
     }
 }
 
-/// How many counters a table has, and what they are.
+/// The number of a table's counters, and their bytes.
 fn encode<S: State>(table: &Table<S>) -> (u32, Vec<u8>) {
     let mut bytes = Vec::with_capacity(table.len() * size_of::<(u128, S)>());
     for (key, state) in table.iter() {
@@ -81,15 +73,18 @@ fn encode<S: State>(table: &Table<S>) -> (u32, Vec<u8>) {
     (table.len() as u32, bytes)
 }
 
-/// Takes the counters that there is room for, and tells how many of them nobody vouches for; none if
-/// there is anything but counters.
+/// Loads the counters for which there is room, and returns how many of them are not verified; none
+/// if the block is not valid.
 fn decode<S: State>(
     table: &mut Table<S>,
     block: &Block,
-    (room, now): (&Room, Timestamp),
+    room: &Room,
+    now: Timestamp,
 ) -> Option<usize> {
-    let (mut bytes, mut unverified) = (Bytes(&block.bytes), 0);
-    // Entries come in order: in a table that grew as they come, they would crowd at its front.
+    let mut bytes = Bytes(&block.bytes);
+    let mut unverified = 0;
+    // Entries come in the order of their keys: a table that grew while they are inserted would have
+    // all of them at its front.
     let most = block.bytes.len() / size_of::<u128>();
     table.reserve((block.count as usize).min(most));
     for _ in 0..block.count {

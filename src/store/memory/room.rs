@@ -1,9 +1,10 @@
-//! Room for counters: how many there may be, and how many of those that cost a client little.
+//! Room for counters: how many there may be in all, and of each origin.
 //!
-//! A client can have as many counters as it likes of those whose names it writes itself. So counters
-//! are ranked by whose word it takes to have one, each rank may fill the store up to a ceiling with
-//! those behind it, and the last rank is bounded by client besides. No live counter is evicted for
-//! another: what does not fit is refused, and a rank that is full takes nothing from those before it.
+//! A client can make up as many counters as it likes if it chooses what it is counted by. So
+//! counters are ranked by their [`Origin`]. Each rank, together with those behind it, may fill the
+//! store up to a ceiling, and the last rank also has a bound for each client. No live counter is
+//! evicted for another: what does not fit is refused, and a full rank takes no room from those
+//! before it.
 
 use std::sync::{
     Arc,
@@ -17,34 +18,35 @@ use crate::{limit::Origin, settings::MemoryBounds, store::NoRoom};
 /// Verified, addresses, networks, chosen: see [`Origin`].
 const RANKS: usize = 4;
 
-/// A counter's rank, or, of one that a client chose, which client: kept with the counter, to be told
-/// when it goes.
+/// A counter's rank or, for [`Origin::Chosen`], its client. It is kept with the counter and read
+/// when the counter is dropped.
 pub(super) type Tag = u16;
 
 /// The first tag of a client.
 const FIRST_CLIENT: Tag = RANKS as Tag - 1;
 
-/// Clients are told apart by a part of a hash: one shares its bound with one in so many others. That
-/// is what keeps it small whoever comes.
+/// How many clients are distinguished, by a part of a hash: a client shares its bound with one in
+/// this many others. So the memory for the bounds is fixed.
 const CLIENTS: usize = (Tag::MAX - FIRST_CLIENT) as usize;
 
-/// What part of the store addresses leave to verified callers, and networks to addresses.
+/// The part of the store, one in this many, that addresses leave to verified callers, and networks
+/// to addresses.
 const RESERVE: usize = 8;
 
-/// How many counters a store has, and may have beside those that it shares its room with.
+/// How many counters a store has and may have. Several stores may share the same room.
 pub(super) struct Room {
-    shared: Arc<Shared>,
-    /// Counters of this store alone.
+    shared: Arc<SharedRoom>,
+    /// Counters of this store only.
     own: AtomicUsize,
 }
 
-/// How many counters there are, and may be.
-struct Shared {
-    /// How many there may be of a rank and those behind it.
+/// How many counters there are in all stores, and may be.
+struct SharedRoom {
+    /// How many counters each rank may have together with those behind it.
     ceilings: [usize; RANKS],
     taken: [AtomicUsize; RANKS],
     per_address: u32,
-    /// How many each client has made of those by what clients choose.
+    /// How many counters of [`Origin::Chosen`] each client has.
     by_client: Box<[AtomicU32]>,
 }
 
@@ -55,9 +57,10 @@ impl Room {
     pub(super) fn new(bounds: MemoryBounds) -> Room {
         let MemoryBounds { max_keys, unverified_percent, per_address } = bounds;
         let reserve = max_keys / RESERVE;
-        let (addresses, networks) = (max_keys - reserve, max_keys - 2 * reserve);
+        let addresses = max_keys - reserve;
+        let networks = max_keys - 2 * reserve;
         let chosen = (max_keys as u128 * u128::from(unverified_percent)).div_ceil(100) as usize;
-        let shared = Shared {
+        let shared = SharedRoom {
             ceilings: [max_keys, addresses, networks, chosen.min(networks)],
             taken: Default::default(),
             per_address,
@@ -71,7 +74,7 @@ impl Room {
         Room { shared: Arc::clone(&self.shared), own: AtomicUsize::new(0) }
     }
 
-    /// Counters of this store alone.
+    /// Counters of this store only.
     pub(super) fn own(&self) -> usize {
         self.own.load(Ordering::Relaxed)
     }
@@ -81,12 +84,12 @@ impl Room {
         self.taken_from(0)
     }
 
-    /// Counters by what clients choose.
+    /// Counters of [`Origin::Chosen`].
     pub(super) fn chosen(&self) -> usize {
         self.taken_from(RANKS - 1)
     }
 
-    /// Whether so many more counters fit.
+    /// Whether counters of these tags fit.
     ///
     /// # Errors
     /// Why one of them does not.
@@ -103,8 +106,9 @@ impl Room {
                 }
             }
         }
-        let (mut there, mut more) = (0, 0);
-        let Shared { taken, ceilings, .. } = &*self.shared;
+        let mut there = 0;
+        let mut more = 0;
+        let SharedRoom { taken, ceilings, .. } = &*self.shared;
         let ranks = taken.iter().zip(needed).zip(ceilings.iter().zip(REFUSALS)).rev();
         for ((taken, needed), (ceiling, refusal)) in ranks {
             there += taken.load(Ordering::Relaxed);
@@ -116,7 +120,8 @@ impl Room {
         Ok(())
     }
 
-    /// Whether counters that nobody needs yet would take room from those that somebody will.
+    /// Whether the room for counters of this tag is half used. Then there is none to spare for
+    /// counters that may never be needed.
     pub(super) fn is_half_full(&self, tag: Tag) -> bool {
         let mut ceilings = self.shared.ceilings.iter().enumerate().take(rank(tag) + 1);
         let half = self.shared.per_address / 2;
@@ -124,7 +129,7 @@ impl Room {
             || self.made_by(tag).is_some_and(|made| made.load(Ordering::Relaxed) >= half)
     }
 
-    /// There is one more.
+    /// Counts a new counter.
     pub(super) fn add(&self, tag: Tag) {
         self.own.fetch_add(1, Ordering::Relaxed);
         if let Some(taken) = self.shared.taken.get(rank(tag)) {
@@ -135,13 +140,13 @@ impl Room {
         }
     }
 
-    /// So many counters are another store's from now on, with which it is shared.
+    /// Counts `count` counters as those of another store that shares the room.
     pub(super) fn hand_over(&self, other: &Room, count: usize) {
         self.own.fetch_sub(count, Ordering::Relaxed);
         other.own.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// There is one less.
+    /// Counts a counter that is gone.
     pub(super) fn remove(&self, tag: Tag) {
         self.own.fetch_sub(1, Ordering::Relaxed);
         if let Some(taken) = self.shared.taken.get(rank(tag)) {
@@ -156,17 +161,17 @@ impl Room {
         self.shared.taken.iter().skip(rank).map(|taken| taken.load(Ordering::Relaxed)).sum()
     }
 
-    /// How many counters the client of a tag has made; none: it is the tag of no client.
+    /// How many counters the client of a tag has; none if it is not a client's tag.
     fn made_by(&self, tag: Tag) -> Option<&AtomicU32> {
         self.shared.by_client.get(usize::from(tag.checked_sub(FIRST_CLIENT)?))
     }
 }
 
-/// Why a counter is refused whose rank is full.
+/// Why a counter is refused if the ceiling of a rank is reached.
 const REFUSALS: [NoRoom; RANKS] =
     [NoRoom::Full, NoRoom::Addresses, NoRoom::Networks, NoRoom::Unverified];
 
-/// What is remembered of where a counter comes from.
+/// The tag of counters of an origin.
 pub(super) fn tag(origin: Origin) -> Tag {
     match origin {
         Origin::Verified => 0,
@@ -176,7 +181,7 @@ pub(super) fn tag(origin: Origin) -> Tag {
     }
 }
 
-/// Whether counters of this tag are as many as somebody vouches for.
+/// Whether counters of this tag are of [`Origin::Verified`].
 pub(super) fn is_verified(tag: Tag) -> bool {
     tag == 0
 }
@@ -196,7 +201,7 @@ mod tests {
         Room::new(MemoryBounds { max_keys: 80, unverified_percent: 50, per_address: 10 })
     }
 
-    /// Adds counters until there is no room, and tells how many there was room for, and why no more.
+    /// Adds counters until there is no room. Returns how many fit, and why no more do.
     fn fill(room: &Room, origins: impl Fn(u128) -> Origin) -> (u128, NoRoom) {
         for number in 0.. {
             let tag = tag(origins(number));

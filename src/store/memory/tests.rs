@@ -1,13 +1,14 @@
 //! The in-process store, against tables, threads and a model.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{tables::with_table, *};
 use crate::limit::{
-    Align, Bucket, Concurrency, FixedWindow, Gcra, Key, KeyHasher, Leases, Level, LimitId, Log,
-    Origin, Retry, SlidingLog, SlidingWindow, TokenBucket, WhenFull, Window, Windows,
+    Algorithm, AlgorithmKind, Align, Bucket, Concurrency, DecidedBy, FixedWindow, Gcra, Key,
+    KeyHasher, Leases, Level, LimitId, Log, Origin, Quota, Retry, SlidingLog, SlidingWindow,
+    TokenBucket, WhenFull, Window, Windows,
 };
 
 const START: Timestamp = Timestamp::from_secs(1_790_000_000);
@@ -24,7 +25,7 @@ fn fixed(limit: u32) -> Quota {
 }
 
 /// One quota of each kind, each of two units a minute or so.
-fn quotas() -> [Quota; 6] {
+fn quotas() -> [Quota; AlgorithmKind::ALL.len()] {
     [
         fixed(2),
         Quota::SlidingWindow(SlidingWindow::new(2, MINUTE).unwrap()),

@@ -1,8 +1,9 @@
-//! Which callers are in the next store, and whether that is in earnest.
+//! Which callers are in the next store, and whether that store decides about them.
 //!
-//! Proxies that share a store must not decide about a caller by different ones: a limit would be
-//! admitted twice. So `move` begins as `mirror`, until every proxy that was seen there charges the
-//! next store too, and has done so for as long as anything counts: then both stores know the same.
+//! Proxies that share a store must not let different stores decide about one caller: it would get
+//! its limit twice. So mode `move` begins as `mirror`, until every other proxy that announces
+//! itself charges the next store too, and has done so for as long as the longest window: then both
+//! stores have counted the same.
 
 use std::{
     fmt,
@@ -18,69 +19,78 @@ use crate::{
     settings::{MoveMode, Moving},
 };
 
-/// Time between two lines of the log about the same obstacle.
+/// Time between two lines in the log about the same obstacle.
 const REMINDER: Duration = Duration::from_secs(60);
 
-/// Who is in the next store. It changes while requests are served.
+/// Which callers are in the next store. It changes while requests are served.
 #[derive(Debug)]
 pub struct Move {
-    /// How many of a hundred are charged there, and for how many of them it decides: one number, so
-    /// that nobody reads one without the other.
-    shares: AtomicU16,
+    /// The percentage of callers that are charged there, and of those that it decides: one number,
+    /// so that both are always read together.
+    percentages: AtomicU16,
     /// How often that was changed.
     changes: AtomicU32,
-    /// Whether callers who are moved are charged in the present store too: others decide by it.
+    /// Whether callers who are moved are charged in the current store too, because other proxies
+    /// let it decide.
     charges_both: AtomicBool,
     state: Mutex<State>,
     reminders: Throttle,
 }
 
+/// Percentages of callers in the next store.
+struct Percentages {
+    /// Callers that are charged there.
+    charged: u8,
+    /// Callers that it decides.
+    moved: u8,
+}
+
 #[derive(Debug, Default)]
 struct State {
-    /// What was asked for last; none if nothing ever was.
+    /// The percentage and mode that were set last; none if there never was a move.
     wanted: Option<(u8, MoveMode)>,
     /// Since when so many callers are charged in the next store; none: it is not known yet.
     since: Option<Timestamp>,
-    /// For how long a unit counts at most.
+    /// The longest time for which a charged unit counts.
     longest: Duration,
     obstacle: Option<Obstacle>,
 }
 
-/// How an owner is in the next store.
+/// How the next store treats an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) enum Way {
-    /// It is charged there too.
+pub(in crate::store) enum MoveState {
+    /// It is charged as well.
     Mirrored,
-    /// It is decided about there.
+    /// It decides.
     Moved,
 }
 
-/// What a proxy tells others of itself.
+/// What a proxy announces to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Announcement {
-    /// So many of a hundred callers are charged in its next store.
+    /// The percentage of callers that are charged in its next store.
     pub(in crate::store) charged: u8,
-    /// For so many of them that store decides.
+    /// The percentage of callers that its next store decides.
     pub(in crate::store) moved: u8,
-    /// For how long so many have been charged there.
+    /// For how long so many callers have been charged there.
     pub(in crate::store) age: Duration,
 }
 
-/// Why callers are mirrored who are to be moved.
+/// Why callers are still mirrored who are to be moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// It is not known yet which other proxies there are.
-    Unseen,
-    /// Redis does not tell which other proxies there are.
-    Untold(String),
+    Unknown,
+    /// Redis does not report which other proxies there are, for this reason.
+    NotReported(String),
     /// So many other proxies do not charge the next store for as many callers.
     Behind(usize),
-    /// A proxy has charged the next store for too short a time: so long is left.
+    /// A proxy has not charged the next store for long enough: so much time is left.
     Recent(Duration),
 }
 
 impl Obstacle {
-    /// For how many seconds it is there at least, if that is known.
+    /// How many seconds it lasts at least, if that is known.
     pub fn seconds_left(&self) -> Option<u64> {
         match self {
             Obstacle::Recent(left) if *left < Duration::MAX => Some(left.as_secs()),
@@ -92,10 +102,11 @@ impl Obstacle {
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Obstacle::Unseen => f.write_str("it is not known yet which other proxies there are"),
-            Obstacle::Untold(reason) => {
-                write!(f, "redis does not tell which other proxies there are: {reason}")
+            Obstacle::Unknown => f.write_str("it is not known yet which other proxies there are"),
+            Obstacle::NotReported(reason) => {
+                write!(f, "redis does not report which other proxies there are: {reason}")
             }
+
             Obstacle::Behind(1) => {
                 f.write_str("1 other proxy does not charge the next store for as many callers")
             }
@@ -104,7 +115,7 @@ impl fmt::Display for Obstacle {
                 "{proxies} other proxies do not charge the next store for as many callers"
             ),
             Obstacle::Recent(Duration::MAX) => f.write_str(
-                "a limit counts without an end, and the next store lacks what was before",
+                "a limit counts without an end, and the next store lacks earlier counts",
             ),
             Obstacle::Recent(left) => write!(
                 f,
@@ -119,7 +130,7 @@ impl Move {
     /// As the settings say at the start.
     pub fn new(moving: Option<&Moving>) -> Self {
         let plan = Move {
-            shares: AtomicU16::new(0),
+            percentages: AtomicU16::new(0),
             changes: AtomicU32::new(0),
             charges_both: AtomicBool::new(false),
             state: Mutex::default(),
@@ -131,12 +142,12 @@ impl Move {
         plan
     }
 
-    /// So many of a hundred callers are to be in the next store, in this way. Tells whether they are
-    /// at once: callers who are to be moved may have to be mirrored first, but for those who are moved
-    /// already.
+    /// Sets the percentage of callers in the next store, and the mode. Returns whether that is in
+    /// force at once: callers who are to be moved may have to be mirrored first, except those who
+    /// are moved already.
     pub fn set(&self, percent: u8, mode: MoveMode) -> bool {
         let mut state = self.lock();
-        let (charged, moved) = self.shares();
+        let Percentages { charged, moved } = self.percentages();
         let moved = match mode {
             MoveMode::Mirror => 0,
             MoveMode::Move => moved.min(percent),
@@ -147,82 +158,82 @@ impl Move {
             state.since = None;
         }
         state.wanted = Some((percent, mode));
-        state.obstacle = (!is_done).then_some(Obstacle::Unseen);
+        state.obstacle = (!is_done).then_some(Obstacle::Unknown);
         self.store(percent, moved);
         is_done
     }
 
-    /// For so long a unit counts at most, in the policies in force.
+    /// Sets the longest time for which a charged unit counts, in the policies in force.
     pub fn set_longest(&self, longest: Duration) {
         self.lock().longest = longest;
     }
 
-    /// How many of a hundred callers are to be in the next store, and in which way; none if nobody
-    /// ever was.
+    /// The percentage and mode that were set last; none if there never was a move.
     pub fn plan(&self) -> Option<(u8, MoveMode)> {
         self.lock().wanted
     }
 
-    /// For how many of a hundred callers the next store decides.
+    /// The percentage of callers that the next store decides.
     pub fn moved(&self) -> u8 {
-        self.shares().1
+        self.percentages().moved
     }
 
-    /// Why others are mirrored who are to be moved; none: nobody is.
+    /// Why callers are still mirrored who are to be moved; none if all are moved.
     pub fn obstacle(&self) -> Option<Obstacle> {
         self.lock().obstacle.clone()
     }
 
-    /// Whether it matters what other proxies do.
-    pub(in crate::store) fn looks_at_others(&self) -> bool {
+    /// Whether the state of other proxies matters.
+    pub(in crate::store) fn needs_peers(&self) -> bool {
         self.moved() > 0 || self.lock().obstacle.is_some()
     }
 
-    /// How often it was changed who is in the next store.
+    /// How often the plan was changed.
     pub(in crate::store) fn changes(&self) -> u32 {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// Whether callers who are moved are charged in the present store too.
+    /// Whether callers who are moved are charged in the current store too.
     pub fn charges_both(&self) -> bool {
         self.charges_both.load(Ordering::Relaxed)
     }
 
-    /// How an owner is in the next store; none if it is not.
-    pub(in crate::store) fn of(&self, owner: u128) -> Option<Way> {
-        let (charged, moved) = self.shares();
+    /// How the next store treats an owner; none if it does not have it.
+    pub(in crate::store) fn state_of(&self, owner: u128) -> Option<MoveState> {
+        let Percentages { charged, moved } = self.percentages();
         let percentile = (u64::from((owner >> 16) as u32) * 100) >> 32;
         match percentile {
-            percentile if percentile < u64::from(moved) => Some(Way::Moved),
-            percentile if percentile < u64::from(charged) => Some(Way::Mirrored),
+            percentile if percentile < u64::from(moved) => Some(MoveState::Moved),
+            percentile if percentile < u64::from(charged) => Some(MoveState::Mirrored),
             _ => None,
         }
     }
 
-    /// What others are to know.
+    /// What this proxy announces.
     pub(in crate::store) fn announcement(&self, now: Timestamp) -> Announcement {
-        let (charged, moved) = self.shares();
+        let Percentages { charged, moved } = self.percentages();
         let since = *self.lock().since.get_or_insert(now);
         Announcement { charged, moved, age: now.saturating_since(since) }
     }
 
-    /// Takes note of what all others announce, or why that is not known.
-    pub(in crate::store) fn hear(&self, others: Result<&[Announcement], String>, now: Timestamp) {
+    /// Updates the plan by the announcements of all other proxies, or the reason why they are not
+    /// known.
+    pub(in crate::store) fn update(&self, peers: Result<&[Announcement], String>, now: Timestamp) {
         let own = self.announcement(now);
         let mut state = self.lock();
-        let moves_on = state.obstacle.is_some();
+        let is_waiting = state.obstacle.is_some();
         let percent = state.wanted.map_or(0, |(percent, _)| percent);
-        let obstacle = match &others {
-            _ if !moves_on => None,
-            Ok(others) => obstacle(percent, own.age, others, state.longest),
-            Err(reason) => Some(Obstacle::Untold(reason.clone())),
+        let obstacle = match &peers {
+            _ if !is_waiting => None,
+            Ok(peers) => obstacle(percent, own.age, peers, state.longest),
+            Err(reason) => Some(Obstacle::NotReported(reason.clone())),
         };
-        let moved = if moves_on && obstacle.is_none() { percent } else { own.moved };
-        if let Ok(others) = others {
-            let charges_both = others.iter().any(|other| other.moved < moved);
+        let moved = if is_waiting && obstacle.is_none() { percent } else { own.moved };
+        if let Ok(peers) = peers {
+            let charges_both = peers.iter().any(|peer| peer.moved < moved);
             self.charges_both.store(charges_both, Ordering::Relaxed);
         }
-        if !moves_on {
+        if !is_waiting {
             return;
         }
         let is_new = state.obstacle.as_ref().map(std::mem::discriminant)
@@ -241,14 +252,13 @@ impl Move {
         state.obstacle = obstacle;
     }
 
-    /// How many of a hundred callers are charged in the next store, and for how many it decides.
-    fn shares(&self) -> (u8, u8) {
-        let [charged, moved] = self.shares.load(Ordering::Relaxed).to_le_bytes();
-        (charged, moved)
+    fn percentages(&self) -> Percentages {
+        let [charged, moved] = self.percentages.load(Ordering::Relaxed).to_le_bytes();
+        Percentages { charged, moved }
     }
 
     fn store(&self, charged: u8, moved: u8) {
-        self.shares.store(u16::from_le_bytes([charged, moved]), Ordering::Relaxed);
+        self.percentages.store(u16::from_le_bytes([charged, moved]), Ordering::Relaxed);
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -257,22 +267,22 @@ impl Move {
     }
 }
 
-/// What keeps a proxy that has charged the next store for so long from moving so many callers. Where
-/// others have moved them, the time was waited for.
+/// Why a proxy that has charged the next store for the time `age` may not move so many callers yet.
+/// Where another proxy has moved them, that one has waited long enough.
 fn obstacle(
     percent: u8,
     age: Duration,
-    others: &[Announcement],
+    peers: &[Announcement],
     longest: Duration,
 ) -> Option<Obstacle> {
-    let behind = others.iter().filter(|other| other.charged < percent).count();
+    let behind = peers.iter().filter(|peer| peer.charged < percent).count();
     if behind > 0 {
         return Some(Obstacle::Behind(behind));
     }
-    if others.is_empty() || others.iter().any(|other| other.moved >= percent) {
+    if peers.is_empty() || peers.iter().any(|peer| peer.moved >= percent) {
         return None;
     }
-    let youngest = others.iter().map(|other| other.age).fold(age, Duration::min);
+    let youngest = peers.iter().map(|peer| peer.age).fold(age, Duration::min);
     match longest {
         Duration::MAX => Some(Obstacle::Recent(Duration::MAX)),
         longest => Some(longest.saturating_sub(youngest))
@@ -293,7 +303,7 @@ mod tests {
         KeyHasher::new([7; 16]).hash([(b'u', number.to_le_bytes().as_slice())])
     }
 
-    fn other(charged: u8, moved: u8, age: Duration) -> Announcement {
+    fn peer(charged: u8, moved: u8, age: Duration) -> Announcement {
         Announcement { charged, moved, age }
     }
 
@@ -309,65 +319,70 @@ mod tests {
     fn share_of_callers_is_what_the_settings_say_and_always_the_same() {
         let plan = Move::new(None);
         plan.set(10, MoveMode::MoveNow);
-        let is_moved = |number: &u32| plan.of(owner(*number)) == Some(Way::Moved);
+        let is_moved = |number: &u32| plan.state_of(owner(*number)) == Some(MoveState::Moved);
         let tenth: Vec<u32> = (0..100_000).filter(is_moved).collect();
         assert!((9_500..10_500).contains(&tenth.len()), "{}", tenth.len());
 
         plan.set(20, MoveMode::MoveNow);
-        assert!(tenth.iter().all(is_moved), "who was moved stays moved");
+        assert!(tenth.iter().all(is_moved), "moved callers stay moved");
         plan.set(100, MoveMode::Mirror);
-        assert!((0..1000).all(|number| plan.of(owner(number)) == Some(Way::Mirrored)));
+        assert!((0..1000).all(|number| plan.state_of(owner(number)) == Some(MoveState::Mirrored)));
         plan.set(0, MoveMode::MoveNow);
-        assert!((0..1000).all(|number| plan.of(owner(number)).is_none()));
+        assert!((0..1000).all(|number| plan.state_of(owner(number)).is_none()));
     }
 
     #[test]
     fn callers_are_mirrored_until_every_proxy_has_mirrored_them_for_long_enough() {
         let plan = to_move(50);
-        assert_eq!((plan.moved(), plan.obstacle()), (0, Some(Obstacle::Unseen)));
-        for (others, expected) in [
-            (Err("it is away".to_owned()), Obstacle::Untold("it is away".to_owned())),
-            (Ok(vec![other(0, 0, HOUR), other(40, 40, HOUR)]), Obstacle::Behind(2)),
-            (Ok(vec![other(50, 0, HOUR), other(49, 0, HOUR)]), Obstacle::Behind(1)),
-            (Ok(vec![other(50, 0, HOUR / 4)]), Obstacle::Recent(HOUR / 2)),
+        assert_eq!((plan.moved(), plan.obstacle()), (0, Some(Obstacle::Unknown)));
+        for (peers, expected) in [
+            (Err("it is away".to_owned()), Obstacle::NotReported("it is away".to_owned())),
+            (Ok(vec![peer(0, 0, HOUR), peer(40, 40, HOUR)]), Obstacle::Behind(2)),
+            (Ok(vec![peer(50, 0, HOUR), peer(49, 0, HOUR)]), Obstacle::Behind(1)),
+            (Ok(vec![peer(50, 0, HOUR / 4)]), Obstacle::Recent(HOUR / 2)),
         ] {
-            let others = others.as_deref().map_err(String::clone);
-            plan.hear(others, NOW + HOUR / 2 * u32::from(matches!(expected, Obstacle::Recent(_))));
+            let peers = peers.as_deref().map_err(String::clone);
+            plan.update(peers, NOW + HOUR / 2 * u32::from(matches!(expected, Obstacle::Recent(_))));
             let found = plan.obstacle();
             match expected {
-                // The other one has done it for a shorter time.
+                // The other proxy has done it for a shorter time.
                 Obstacle::Recent(_) => assert_eq!(found, Some(Obstacle::Recent(HOUR * 3 / 4))),
                 expected => assert_eq!(found, Some(expected)),
             }
             assert_eq!(plan.moved(), 0);
         }
-        plan.hear(Ok(&[other(50, 0, 2 * HOUR)]), NOW + HOUR);
+        plan.update(Ok(&[peer(50, 0, 2 * HOUR)]), NOW + HOUR);
         assert_eq!((plan.moved(), plan.obstacle()), (50, None));
         assert!(plan.charges_both(), "the other one decides by the present store");
-        plan.hear(Ok(&[other(50, 50, 2 * HOUR)]), NOW + HOUR);
+        plan.update(Ok(&[peer(50, 50, 2 * HOUR)]), NOW + HOUR);
         assert!(!plan.charges_both());
     }
 
     #[test]
-    fn proxy_that_is_alone_or_comes_late_waits_for_no_window() {
-        for others in [vec![], vec![other(50, 50, HOUR)]] {
+    fn only_proxy_and_late_proxy_wait_for_no_window() {
+        for others in [vec![], vec![peer(50, 50, HOUR)]] {
             let plan = to_move(50);
-            plan.hear(Ok(&others), NOW);
+            plan.update(Ok(&others), NOW);
             assert_eq!((plan.moved(), plan.obstacle()), (50, None), "{others:?}");
             assert!(!plan.charges_both());
         }
     }
 
     #[test]
-    fn callers_who_are_moved_stay_so_while_more_are_to_be() {
+    fn moved_callers_stay_moved_while_more_are_to_be_moved() {
         let plan = to_move(10);
-        plan.hear(Ok(&[]), NOW);
+        plan.update(Ok(&[]), NOW);
         assert!(!plan.set(30, MoveMode::Move));
-        let ways = |way| (0..1000).filter(|number| plan.of(owner(*number)) == Some(way)).count();
-        assert!((60..150).contains(&ways(Way::Moved)), "{}", ways(Way::Moved));
-        assert!((150..250).contains(&ways(Way::Mirrored)), "{}", ways(Way::Mirrored));
-        // Others who begin to differ do not send them back.
-        plan.hear(Ok(&[other(0, 0, HOUR)]), NOW);
+        let in_state =
+            |state| (0..1000).filter(|number| plan.state_of(owner(*number)) == Some(state)).count();
+        assert!((60..150).contains(&in_state(MoveState::Moved)), "{}", in_state(MoveState::Moved));
+        assert!(
+            (150..250).contains(&in_state(MoveState::Mirrored)),
+            "{}",
+            in_state(MoveState::Mirrored)
+        );
+        // Proxies that change their mode do not send callers back.
+        plan.update(Ok(&[peer(0, 0, HOUR)]), NOW);
         assert_eq!((plan.moved(), plan.obstacle()), (10, Some(Obstacle::Behind(1))));
         assert!(plan.charges_both());
         assert!(plan.set(5, MoveMode::Move));

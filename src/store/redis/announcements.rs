@@ -1,7 +1,7 @@
-//! What proxies that share this Redis say of themselves, in a hash called `<prefix>:proxies`. No
-//! counter is called so: its name has a brace after the colon.
+//! The announcements of proxies that share this Redis, in a hash called `<prefix>:proxies`. No counter
+//! has that name: a counter's name has a brace after the colon.
 //!
-//! Each shard has all of it, so that proxies know of each other for as long as one of them answers.
+//! Each shard has the whole hash, so proxies know of each other as long as one shard answers.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -9,81 +9,88 @@ use redis::{FromRedisValue, Value};
 use tokio::time::Instant;
 
 use super::{RedisStore, secret::NoSecret};
-use crate::store::others::MOST;
 
-/// Why it is not known what other proxies say.
+/// Why the announcements of other proxies are not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::store) enum Untold {
+pub(in crate::store) enum AnnounceError {
     /// No server answers.
     #[error("it is away")]
     Away,
-    /// It answered that it will not, in these words.
+    /// A server refused, with this message.
     #[error("{0}")]
     Refused(String),
-    /// What has the name is nothing that a proxy has written.
+    /// No proxy wrote what has the name.
     #[error("its answer cannot be read")]
     Foreign,
-    /// There are more than can be looked at.
-    #[error("there are {0}")]
+    /// There are more than can be read.
+    #[error("there are {0}, too many to read")]
     TooMany(usize),
 }
 
-impl From<NoSecret> for Untold {
+impl From<NoSecret> for AnnounceError {
     fn from(error: NoSecret) -> Self {
         match error {
-            NoSecret::Away => Untold::Away,
-            NoSecret::Refused(words) => Untold::Refused(words),
-            NoSecret::Foreign => Untold::Foreign,
+            NoSecret::Away => AnnounceError::Away,
+            NoSecret::Refused(message) => AnnounceError::Refused(message),
+            NoSecret::Foreign => AnnounceError::Foreign,
         }
     }
+}
+
+/// What a proxy announces.
+pub(in crate::store) struct ProxyAnnouncement<'a> {
+    pub(in crate::store) name: &'a str,
+    /// Empty: the proxy ends, and its announcement is removed.
+    pub(in crate::store) text: &'a str,
+    /// How long the announcement is valid.
+    pub(in crate::store) validity: Duration,
+    /// Most announcements of others to return; zero: none are read.
+    pub(in crate::store) max_peers: usize,
 }
 
 impl RedisStore {
-    /// Says `words` under a name, good for so long, or, if there are none, that the proxy goes. Tells
-    /// what others say, by name, if it asks.
+    /// Writes an announcement, and returns those of others by the name of their proxy.
     ///
     /// # Errors
-    /// Why that is not known, if no server tells.
+    /// Why that failed on every server.
     pub(in crate::store) async fn announce(
         &self,
-        name: &str,
-        words: &str,
-        (good_for, asks): (Duration, bool),
+        announcement: &ProxyAnnouncement<'_>,
         deadline: Instant,
-    ) -> Result<HashMap<String, String>, Untold> {
+    ) -> Result<HashMap<String, String>, AnnounceError> {
         let key = format!("{}:proxies", self.settings.prefix);
-        let most = if asks { MOST } else { 0 };
         let mut script = redis::cmd("EVAL");
         script.arg(include_str!("announce.lua")).arg(1).arg(&key);
-        script.arg(name).arg(words).arg(good_for.as_millis() as u64).arg(most);
-        let (mut others, mut obstacle) = (None, Untold::Away);
-        for home in self.topology.homes(&key) {
-            let told = match self.ask(home, script.clone(), deadline).await {
-                Ok(reply) => read(reply),
+        script.arg(announcement.name).arg(announcement.text);
+        script.arg(announcement.validity.as_millis() as u64).arg(announcement.max_peers);
+        let mut others = None;
+        let mut failure = AnnounceError::Away;
+        for partition in self.topology.partitions_of(&key) {
+            let read = match self.execute_command(partition, script.clone(), deadline).await {
+                Ok(reply) => read(reply, announcement.max_peers),
                 Err(error) => Err(error.into()),
             };
-            match told {
-                Ok(told) => others.get_or_insert_with(HashMap::new).extend(told),
-                Err(error) => obstacle = error,
+            match read {
+                Ok(read) => others.get_or_insert_with(HashMap::new).extend(read),
+                Err(error) => failure = error,
             }
         }
-        others.ok_or(obstacle)
+        others.ok_or(failure)
     }
 }
 
-/// What others say, in a reply to the script.
-fn read(reply: Value) -> Result<HashMap<String, String>, Untold> {
-    let Value::Array(mut told) = reply else { return Err(Untold::Foreign) };
-    if told.is_empty() {
-        return Err(Untold::Foreign);
+/// Reads the announcements in the script's reply: how many there are, then names and texts.
+fn read(reply: Value, max: usize) -> Result<HashMap<String, String>, AnnounceError> {
+    let Value::Array(mut count) = reply else { return Err(AnnounceError::Foreign) };
+    if count.is_empty() {
+        return Err(AnnounceError::Foreign);
     }
-    let words = told.split_off(1);
-    match told.as_slice() {
-        [Value::Int(others)] if *others > MOST as i64 => Err(Untold::TooMany(*others as usize)),
-        [Value::Int(_)] => {
-            HashMap::from_redis_value(Value::Array(words)).map_err(|_| Untold::Foreign)
-        }
-        _ => Err(Untold::Foreign),
+    let announcements = count.split_off(1);
+    match count.as_slice() {
+        [Value::Int(count)] if *count > max as i64 => Err(AnnounceError::TooMany(*count as usize)),
+        [Value::Int(_)] => HashMap::from_redis_value(Value::Array(announcements))
+            .map_err(|_| AnnounceError::Foreign),
+        _ => Err(AnnounceError::Foreign),
     }
 }
 
@@ -91,14 +98,19 @@ fn read(reply: Value) -> Result<HashMap<String, String>, Untold> {
 mod tests {
     use super::*;
 
+    const MAX: usize = 1000;
+
     #[test]
-    fn replies_that_the_script_does_not_make_are_told_apart() {
+    fn replies_that_the_script_does_not_make_are_refused() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        let found = read(Value::Array(vec![Value::Int(1), text("a"), text("1 0 5")])).unwrap();
+        let found = read(Value::Array(vec![Value::Int(1), text("a"), text("1 0 5")]), MAX).unwrap();
         assert_eq!(found.get("a").map(String::as_str), Some("1 0 5"));
-        assert_eq!(read(Value::Array(vec![Value::Int(1001)])), Err(Untold::TooMany(1001)));
+        assert_eq!(
+            read(Value::Array(vec![Value::Int(1001)]), MAX),
+            Err(AnnounceError::TooMany(1001))
+        );
         for reply in [Value::Nil, Value::Array(vec![]), Value::Array(vec![text("a")])] {
-            assert_eq!(read(reply), Err(Untold::Foreign));
+            assert_eq!(read(reply, MAX), Err(AnnounceError::Foreign));
         }
     }
 }

@@ -1,9 +1,10 @@
-//! How limits stand, for who only asks: told by a replica that is not far behind, else by the primary.
+//! Reads how limits stand without charging them: from a replica that is not far behind, else from the
+//! primary.
 //!
-//! A replica spares the primary the work, and need not be waited for: one that does not answer at once
-//! is asked together with the primary, and whoever answers first is told. To ask both each time would
-//! spare the primary nothing; to ask only replicas that have answered lately would still make those
-//! wait who come after one has begun to hang, until that is noticed.
+//! A replica saves the primary work, and need not be waited for: when it does not answer at once, the
+//! primary is queried as well, and the first answer counts. To query both each time would save the
+//! primary nothing. To query only replicas that have answered lately would make callers wait from the
+//! moment a replica hangs until that is noticed.
 
 use std::{pin::pin, rc::Rc, time::Duration};
 
@@ -11,117 +12,122 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    RedisStore, Refusal, Reply,
-    node::{CallError, Node},
+    RedisStore, Reply,
+    call::CallError,
+    node::Node,
+    refusal::Refusal,
     script::{self, Call},
-    topology::Place,
+    topology::Partition,
 };
-use crate::{clock::Timestamp, limit::Charge, store::Unanswered};
+use crate::{
+    limit::Charge,
+    store::{Unanswered, call_time::CallTime},
+};
 
-/// How long a replica has, before the primary is asked too: a part of the time that there is, and at
+/// How long a replica has before the primary is queried too: a part of the time that is left, and at
 /// most.
 const HEAD_START_PART: u32 = 8;
 const LONGEST_HEAD_START: Duration = Duration::from_millis(2);
 
-/// How limits stand, and who says so.
-pub(in crate::store) enum Told {
+/// How limits stand, and which server says so.
+pub(in crate::store) enum PeekReply {
     /// The server that takes charges.
     Primary(Reply),
     /// A replica that is not far behind.
     Replica {
-        /// What it says.
+        /// Its reply.
         reply: Reply,
-        /// What is older than this is in it.
+        /// It has everything that is older than this.
         behind: Duration,
     },
     /// A replica that may be far behind: the primary does not answer.
-    Straggler(Reply),
+    StaleReplica(Reply),
 }
 
 impl RedisStore {
-    /// How the limits of `charges`, which are of one place, stand; perhaps not by the latest count.
+    /// Reads how the limits of `charges` stand, which are of one partition; perhaps not by the latest
+    /// count.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// Why there is no reply.
     pub(in crate::store) async fn peek(
         &self,
         charges: &[Charge<'_>],
-        now: Timestamp,
-        deadline: Instant,
-    ) -> Result<Told, Unanswered> {
+        time: CallTime,
+    ) -> Result<PeekReply, Unanswered> {
         let Some(first) = charges.first() else { return Err(Unanswered::BadReply) };
-        self.can_name()?;
-        let place = self.place(first.key.owner);
-        let question = Question {
-            call: script::peek(&self.settings.prefix, charges, self.clock(place, now)),
-            place,
+        self.require_secret()?;
+        let partition = self.partition(first.key.owner);
+        let clock = self.clock(partition, time.now);
+        let query = PeekQuery {
+            call: script::peek(&self.settings.prefix, charges, clock),
+            partition,
             charges: charges.iter().map(|charge| Charge { cost: 0, ..*charge }).collect(),
-            deadline,
+            deadline: time.deadline,
         };
-        let error = match self.first_told(&question).await {
+        let error = match self.first_reply(&query).await {
             Err(error) => error,
-            told => return told,
+            reply => return reply,
         };
-        let straggler = self.topology.straggler(question.place).ok_or(error)?;
-        let reply = self.read_from(&straggler, &question).await;
-        reply.map(Told::Straggler).ok_or(error)
+        let stale_replica = self.topology.stale_replica(query.partition).ok_or(error)?;
+        let reply = self.read_replica(&stale_replica, &query).await;
+        reply.map(PeekReply::StaleReplica).ok_or(error)
     }
 
-    /// What a replica that is not far behind says, or the primary.
-    async fn first_told(&self, question: &Question<'_>) -> Result<Told, Unanswered> {
-        let mut by_primary = pin!(self.ask_primary(question));
-        let Some(replica) = self.topology.replica(question.place) else { return by_primary.await };
-        let mut by_replica = pin!(self.read_from(&replica, question));
+    /// The first reply, of a replica that is not far behind or of the primary.
+    async fn first_reply(&self, query: &PeekQuery<'_>) -> Result<PeekReply, Unanswered> {
+        let mut by_primary = pin!(self.read_primary(query));
+        let Some(replica) = self.topology.replica(query.partition) else { return by_primary.await };
+        let mut by_replica = pin!(self.read_replica(&replica, query));
         let behind = self.topology.replica_lag();
-        let left = question.deadline.saturating_duration_since(Instant::now());
+        let left = query.deadline.saturating_duration_since(Instant::now());
         let head_start = LONGEST_HEAD_START.min(left / HEAD_START_PART);
-        let mut can_replica = match timeout(head_start, &mut by_replica).await {
-            Ok(Some(reply)) => return Ok(Told::Replica { reply, behind }),
-            // One that cannot tell is none.
+        let mut replica_may_reply = match timeout(head_start, &mut by_replica).await {
+            Ok(Some(reply)) => return Ok(PeekReply::Replica { reply, behind }),
             Ok(None) => false,
             Err(_elapsed) => true,
         };
         loop {
             tokio::select! {
                 biased;
-                reply = &mut by_replica, if can_replica => match reply {
-                    Some(reply) => return Ok(Told::Replica { reply, behind }),
-                    None => can_replica = false,
+                reply = &mut by_replica, if replica_may_reply => match reply {
+                    Some(reply) => return Ok(PeekReply::Replica { reply, behind }),
+                    None => replica_may_reply = false,
                 },
-                told = &mut by_primary => return match told {
-                    Err(error) if can_replica => {
+                reply = &mut by_primary => return match reply {
+                    Err(error) if replica_may_reply => {
                         let reply = by_replica.await.ok_or(error)?;
-                        Ok(Told::Replica { reply, behind })
+                        Ok(PeekReply::Replica { reply, behind })
                     }
-                    told => told,
+                    reply => reply,
                 },
             }
         }
     }
 
-    async fn ask_primary(&self, question: &Question<'_>) -> Result<Told, Unanswered> {
-        let reply = self.execute(question.place, &question.call, question.deadline).await?;
-        self.read(&question.charges, &reply).map(|reply| Told::Primary(reply.told()))
+    async fn read_primary(&self, query: &PeekQuery<'_>) -> Result<PeekReply, Unanswered> {
+        let reply = self.execute(query.partition, &query.call, query.deadline).await?;
+        self.read(&query.charges, &reply).map(|reply| PeekReply::Primary(reply.of_peek()))
     }
 
-    /// What a replica says; none if it cannot.
-    async fn read_from(&self, replica: &Rc<Node>, question: &Question<'_>) -> Option<Reply> {
-        let Question { call, charges, deadline, .. } = question;
+    /// The reply of a replica; none if it gives no usable one.
+    async fn read_replica(&self, replica: &Rc<Node>, query: &PeekQuery<'_>) -> Option<Reply> {
+        let PeekQuery { call, charges, deadline, .. } = query;
         let mut reply = replica.call(call.evalsha(), *deadline).await;
         if let Err(CallError::Refused(error)) = &reply
             && Refusal::of(error) == Refusal::NoScript
         {
             reply = replica.call(call.eval(), *deadline).await;
         }
-        self.read(charges, &reply.ok()?).ok().map(Reply::told)
+        self.read(charges, &reply.ok()?).ok().map(Reply::of_peek)
     }
 }
 
-/// What is asked.
-struct Question<'c> {
+/// A read of how limits stand.
+struct PeekQuery<'c> {
     call: Call,
-    place: Place,
-    /// By which the reply is read.
+    partition: Partition,
+    /// The charges by which the reply is read.
     charges: SmallVec<[Charge<'c>; 2]>,
     deadline: Instant,
 }

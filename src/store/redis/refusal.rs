@@ -2,20 +2,20 @@
 
 use redis::{ServerError, ServerErrorKind};
 
-/// What an error reply asks for.
+/// What helps after an error reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal<'e> {
-    /// The script itself.
+    /// Sending the script itself.
     NoScript,
-    /// Another server, at this address, for good.
+    /// Sending the call to this address, and all later ones as well.
     Moved(&'e str),
-    /// Another server, at this address, for this once.
+    /// Sending the call to this address, this time only.
     Ask(&'e str),
-    /// A primary: this server is none any more.
+    /// Finding the primary: this server is a replica.
     ReadOnly,
-    /// Another try, soon.
-    NotNow,
-    /// Nothing that would help.
+    /// Trying again soon.
+    TryAgain,
+    /// Nothing.
     Final,
 }
 
@@ -23,7 +23,7 @@ impl<'e> Refusal<'e> {
     pub(super) fn of(error: &'e ServerError) -> Refusal<'e> {
         // `slot host:port`
         let address = || error.details()?.split_ascii_whitespace().nth(1);
-        // A script that fails inside says why in the text of its error, before Redis 7.
+        // Before Redis 7, an error inside a script has its code in the text.
         let is_read_only = || error.details().is_some_and(|details| details.contains("-READONLY"));
         match error.kind() {
             Some(ServerErrorKind::NoScript) => Refusal::NoScript,
@@ -35,7 +35,7 @@ impl<'e> Refusal<'e> {
                 | ServerErrorKind::ClusterDown
                 | ServerErrorKind::BusyLoading
                 | ServerErrorKind::MasterDown,
-            ) => Refusal::NotNow,
+            ) => Refusal::TryAgain,
             _ if is_read_only() => Refusal::ReadOnly,
             _ => Refusal::Final,
         }
@@ -54,16 +54,16 @@ mod tests {
     }
 
     #[test]
-    fn each_reply_asks_for_what_helps() {
+    fn each_error_reply_leads_to_what_helps() {
         for (text, expected) in [
             ("NOSCRIPT No matching script.", Refusal::NoScript),
             ("MOVED 3999 127.0.0.1:6381", Refusal::Moved("127.0.0.1:6381")),
             ("MOVED 3999", Refusal::Final),
             ("ASK 3999 127.0.0.1:6381", Refusal::Ask("127.0.0.1:6381")),
-            ("TRYAGAIN Multiple keys request during rehashing of slot", Refusal::NotNow),
-            ("CLUSTERDOWN Hash slot not served", Refusal::NotNow),
-            ("LOADING Redis is loading the dataset in memory", Refusal::NotNow),
-            ("MASTERDOWN Link with MASTER is down", Refusal::NotNow),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", Refusal::TryAgain),
+            ("CLUSTERDOWN Hash slot not served", Refusal::TryAgain),
+            ("LOADING Redis is loading the dataset in memory", Refusal::TryAgain),
+            ("MASTERDOWN Link with MASTER is down", Refusal::TryAgain),
             ("READONLY You can't write against a read only replica.", Refusal::ReadOnly),
             (
                 "ERR Error running script (call to f_1): @user_script:9: -READONLY You can't write",

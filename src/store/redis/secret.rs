@@ -1,16 +1,20 @@
-//! The secret that counters' names are hashed under, as Redis keeps it for all proxies: 16 bytes in
-//! hexadecimal, as `<prefix>:key-secret`.
+//! The secret that keys are hashed with, as Redis keeps it for all proxies: 16 bytes in
+//! hexadecimal, under the name `<prefix>:key-secret`.
 //!
-//! No counter is called so: its name has a brace after the colon. In a cluster it is in one slot. Each
-//! shard has a copy, so that it outlives any of them; where copies differ, the first shard's is
-//! right.
+//! No counter has that name: a counter's name has a brace after the colon. In a cluster the secret
+//! is in one slot. Each shard has a copy, so that it outlives any of them; where copies differ, the
+//! first shard's is right.
 
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use super::{
-    MAX_DETAILS, MAX_REDIRECTIONS, RedisStore, batch::Request, node::CallError, refusal::Refusal,
-    topology::Place,
+    RedisStore,
+    call::CallError,
+    call::RedisCall,
+    execute::{MAX_DETAILS, MAX_REDIRECTIONS},
+    refusal::Refusal,
+    topology::Partition,
 };
 
 /// Why Redis keeps no secret for this process.
@@ -19,74 +23,74 @@ pub(in crate::store) enum NoSecret {
     /// It does not answer, or not yet.
     #[error("redis is away")]
     Away,
-    /// It answered that it will not, in these words.
+    /// It refused, with this message.
     #[error("{0}")]
     Refused(String),
-    /// What has its name is nothing that a proxy has written.
+    /// No proxy wrote the value under the secret's name.
     #[error("its value is not 32 hexadecimal digits")]
     Foreign,
 }
 
-/// A secret that Redis keeps.
+/// The secret in Redis.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::store) struct Kept {
+pub(in crate::store) struct StoredSecret {
     pub(in crate::store) secret: [u8; 16],
-    /// It had none until now.
+    /// It was written just now.
     pub(in crate::store) is_new: bool,
 }
 
 /// When a secret is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Write {
+enum WriteMode {
     IfNone,
     Always,
 }
 
 impl RedisStore {
-    /// The name of the secret in Redis.
+    /// The secret's name in Redis.
     pub(in crate::store) fn secret_name(&self) -> String {
         format!("{}:key-secret", self.settings.prefix)
     }
 
-    /// The secret that Redis keeps. It is `own` if there is none yet: of several processes that ask
-    /// at the same time, each is told the same one.
+    /// Reads the secret from Redis. If there is none yet, `own` is written: of several processes
+    /// that do so at once, all read the same one.
     ///
     /// # Errors
-    /// Why it keeps none, if no server does.
+    /// Why there is none, if no server has one.
     pub(in crate::store) async fn keep_secret(
         &self,
         own: [u8; 16],
         deadline: Instant,
-    ) -> Result<Kept, NoSecret> {
+    ) -> Result<StoredSecret, NoSecret> {
         let name = self.secret_name();
-        let (mut copies, mut obstacle) = (Vec::new(), NoSecret::Away);
-        for home in self.topology.homes(&name) {
-            match self.read_secret(home, &name, deadline).await {
-                Ok(copy) => copies.push((home, copy)),
-                // That one is away is told elsewhere.
+        let mut copies = Vec::new();
+        let mut failure = NoSecret::Away;
+        for partition in self.topology.partitions_of(&name) {
+            match self.read_secret(partition, deadline).await {
+                Ok(copy) => copies.push((partition, copy)),
+                // That a server is away is logged elsewhere.
                 Err(NoSecret::Away) => {}
-                Err(error) => obstacle = error,
+                Err(error) => failure = error,
             }
         }
         let found = copies.iter().find_map(|(_, copy)| *copy);
         let kept = match (found, copies.first()) {
-            (Some(secret), _) => Kept { secret, is_new: false },
-            (None, None) => return Err(obstacle),
+            (Some(secret), _) => StoredSecret { secret, is_new: false },
+            (None, None) => return Err(failure),
             (None, Some((first, _))) => {
-                self.write_secret(*first, &name, own, (Write::IfNone, deadline)).await?;
-                let secret = self.read_secret(*first, &name, deadline).await?;
-                // Gone again already: all is to be begun anew.
-                Kept { secret: secret.ok_or(NoSecret::Away)?, is_new: true }
+                self.write_secret(*first, own, WriteMode::IfNone, deadline).await?;
+                let secret = self.read_secret(*first, deadline).await?;
+                // It is gone again already: the next attempt begins anew.
+                StoredSecret { secret: secret.ok_or(NoSecret::Away)?, is_new: true }
             }
         };
-        for (home, copy) in copies {
-            let write = match copy {
-                None => Write::IfNone,
-                Some(_) => Write::Always,
+        for (partition, copy) in copies {
+            let mode = match copy {
+                None => WriteMode::IfNone,
+                Some(_) => WriteMode::Always,
             };
             if copy != Some(kept.secret)
-                && let Err(error) =
-                    self.write_secret(home, &name, kept.secret, (write, deadline)).await
+                && let Err(error) = self.write_secret(partition, kept.secret, mode, deadline).await
             {
                 tracing::debug!(%error, "the key secret could not be copied to a shard");
             }
@@ -94,19 +98,19 @@ impl RedisStore {
         Ok(kept)
     }
 
-    /// Makes `secret` the one that Redis keeps, in place of another.
+    /// Replaces the secret in Redis by `secret`.
     ///
     /// # Errors
-    /// Why a server does not.
+    /// Why a server does not have it.
     pub(in crate::store) async fn replace_secret(
         &self,
         secret: [u8; 16],
         deadline: Instant,
     ) -> Result<(), NoSecret> {
         let name = self.secret_name();
-        for home in self.topology.homes(&name) {
-            if self.read_secret(home, &name, deadline).await? != Some(secret) {
-                self.write_secret(home, &name, secret, (Write::Always, deadline)).await?;
+        for partition in self.topology.partitions_of(&name) {
+            if self.read_secret(partition, deadline).await? != Some(secret) {
+                self.write_secret(partition, secret, WriteMode::Always, deadline).await?;
             }
         }
         Ok(())
@@ -114,13 +118,12 @@ impl RedisStore {
 
     async fn read_secret(
         &self,
-        home: Place,
-        name: &str,
+        partition: Partition,
         deadline: Instant,
     ) -> Result<Option<[u8; 16]>, NoSecret> {
         let mut command = redis::cmd("GET");
-        command.arg(name);
-        match self.ask(home, command, deadline).await? {
+        command.arg(self.secret_name());
+        match self.execute_command(partition, command, deadline).await? {
             Value::Nil => Ok(None),
             Value::BulkString(text) => decode(&text).map(Some).ok_or(NoSecret::Foreign),
             _ => Err(NoSecret::Foreign),
@@ -129,30 +132,30 @@ impl RedisStore {
 
     async fn write_secret(
         &self,
-        home: Place,
-        name: &str,
+        partition: Partition,
         secret: [u8; 16],
-        (write, deadline): (Write, Instant),
+        mode: WriteMode,
+        deadline: Instant,
     ) -> Result<(), NoSecret> {
         let mut command = redis::cmd("SET");
-        command.arg(name).arg(format!("{:032x}", u128::from_be_bytes(secret)));
-        if write == Write::IfNone {
+        command.arg(self.secret_name()).arg(format!("{:032x}", u128::from_be_bytes(secret)));
+        if mode == WriteMode::IfNone {
             command.arg("NX");
         }
-        self.ask(home, command, deadline).await.map(drop)
+        self.execute_command(partition, command, deadline).await.map(drop)
     }
 
-    /// Has the server of a place execute a command, wherever the place may have moved to.
-    pub(super) async fn ask(
+    /// Executes a command on the server of a partition, wherever the partition has moved to.
+    pub(super) async fn execute_command(
         &self,
-        place: Place,
+        partition: Partition,
         command: Cmd,
         deadline: Instant,
     ) -> Result<Value, NoSecret> {
-        let mut node = self.topology.primary(place).ok_or(NoSecret::Away)?;
+        let mut node = self.topology.primary(partition).ok_or(NoSecret::Away)?;
         let mut is_asking = false;
         for _ in 0..=MAX_REDIRECTIONS {
-            let request = Request { is_asking, ..Request::from(command.clone()) };
+            let request = RedisCall { is_asking, ..RedisCall::from(command.clone()) };
             let error = match node.call(request, deadline).await {
                 Ok(value) => return Ok(value),
                 Err(CallError::Refused(error)) => error,
@@ -161,17 +164,18 @@ impl RedisStore {
             let refusal = Refusal::of(&error);
             is_asking = matches!(refusal, Refusal::Ask(_));
             let next = match refusal {
-                Refusal::Moved(address) => self.topology.moved(place, address, &node),
-                Refusal::Ask(address) => self.topology.asked(address, &node),
+                Refusal::Moved(address) => self.topology.slot_moved(partition, address, &node),
+                Refusal::Ask(address) => self.topology.ask_target(address, &node),
                 Refusal::Final => {
-                    let words = format!("{} {}", error.code(), error.details().unwrap_or_default());
-                    return Err(NoSecret::Refused(words.chars().take(MAX_DETAILS).collect()));
+                    let message =
+                        format!("{} {}", error.code(), error.details().unwrap_or_default());
+                    return Err(NoSecret::Refused(message.chars().take(MAX_DETAILS).collect()));
                 }
-                Refusal::ReadOnly | Refusal::NotNow | Refusal::NoScript => {
-                    self.topology.doubt();
-                    // It is asked again and again: once is enough.
-                    if self.complained.get().is_none() {
-                        self.complain(&error);
+                Refusal::ReadOnly | Refusal::TryAgain | Refusal::NoScript => {
+                    self.topology.request_review();
+                    // Queries are repeated, so one line in the log is enough.
+                    if self.last_logged.get().is_none() {
+                        self.log_refusal(&error);
                     }
                     return Err(NoSecret::Away);
                 }
@@ -182,7 +186,7 @@ impl RedisStore {
     }
 }
 
-/// The secret in a text of 32 hexadecimal digits.
+/// Parses 32 hexadecimal digits.
 fn decode(text: &[u8]) -> Option<[u8; 16]> {
     let text = std::str::from_utf8(text).ok()?;
     let is_ours = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -204,7 +208,7 @@ mod tests {
             "303132333435363738396162636465ff0",
             "+03132333435363738396162636465ff",
             "303132333435363738396162636465fg",
-            "a secret that somebody has typed",
+            "a secret that was typed by hand!",
         ] {
             assert_eq!(decode(text.as_bytes()), None, "{text}");
         }

@@ -1,9 +1,10 @@
-//! What is to be put right about charges: collected while the worker's other tasks run, made one
-//! where it is about the same charge, and sent without anybody waiting.
+//! Adjustments of charges: collected while the worker's other tasks run, merged where they are
+//! about the same charge, and sent without making a request wait.
 //!
-//! Each is executed at most once, and so sent again only when it is known not to have been. One that
-//! is lost leaves a caller with a little less than it is due; one that is done twice would be a gift.
-//! Only the end of a lease, which is the same however often it comes, is sent until it is answered.
+//! Each is executed at most once, so it is sent again only if it is known not to have been
+//! executed. A lost one leaves a caller with slightly less than its limit; one that is executed
+//! twice would grant more. Only the end of a lease, which may be repeated safely, is sent until it
+//! is answered.
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,21 +21,21 @@ use tokio::{
 use super::{RedisStore, script};
 use crate::{
     clock::Timestamp,
-    limit::{Charge, OwnedCharge, Quota},
+    limit::{Charge, OwnedCharge},
     store::{Adjustment, Unanswered},
 };
 
-/// Settlements that wait to be sent, or are being sent, at most; what comes beyond is dropped.
+/// Most adjustments that wait or are being sent; further ones are dropped.
 const MAX_WAITING: usize = 4096;
 
-/// How long one may take in all: there is no hurry, but an end.
+/// How long one adjustment may take in all.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long one attempt may take, and the time to the next.
+/// How long one attempt may take, and the pause before the next.
 const ATTEMPT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Settlements that wait to be sent.
+/// Adjustments that wait to be sent.
 #[derive(Default)]
 pub(super) struct Settlements {
     waiting: RefCell<HashMap<(u128, Adjustment), Settlement>>,
@@ -50,8 +51,8 @@ struct Settlement {
 }
 
 impl Settlements {
-    /// Adds one. Of the same charge, and of the same window where one stands for many charges, costs
-    /// add up.
+    /// Adds one. Costs are added up where it is about a charge, or a window that stands for many
+    /// charges, that already has one.
     pub(super) fn add(&self, charge: &Charge<'_>, adjustment: Adjustment, now: Timestamp) {
         let mut waiting = self.waiting.borrow_mut();
         let name = (charge.key.entry, adjustment);
@@ -65,18 +66,18 @@ impl Settlements {
         }
     }
 
-    /// Whether none waits, or is being sent.
+    /// Whether none waits or is being sent.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.borrow().is_empty() && self.under_way.get() == 0
     }
 
-    /// Has the task that sends them look whether it is still needed.
+    /// Wakes the task that sends them, so that it ends if the store is gone.
     pub(super) fn close(&self) {
         self.added.notify_one();
     }
 }
 
-/// Sends settlements for as long as their store lives.
+/// Sends adjustments as long as their store lives.
 pub(super) async fn send(settlements: Rc<Settlements>, store: Weak<RedisStore>) {
     loop {
         settlements.added.notified().await;
@@ -93,20 +94,20 @@ pub(super) async fn send(settlements: Rc<Settlements>, store: Weak<RedisStore>) 
 }
 
 impl Settlement {
-    /// Sends it until it is known to be executed, or may have been, or there is no time left.
+    /// Sends it until it is known to be executed, may have been executed, or time has run out.
     async fn make(&self, adjustment: Adjustment, store: &Weak<RedisStore>) {
         let charge = self.charge.charge();
-        // To end a lease twice is to end it once.
-        let is_harmless = matches!(charge.quota, Quota::Concurrency(_));
+        // Ending a lease twice has no further effect.
+        let is_harmless = charge.quota.holds_leases();
         let deadline = Instant::now() + DEADLINE;
         loop {
             let Some(store) = store.upgrade() else { return };
-            let place = store.place(charge.key.owner);
+            let partition = store.partition(charge.key.owner);
             // It may have waited for longer than clocks may be apart.
-            let time = store.clock(place, store.clocks.since(self.now));
+            let time = store.clock(partition, store.clocks.since(self.now));
             let call = script::settle(&store.settings.prefix, &charge, adjustment, time);
             let soon = deadline.min(Instant::now() + ATTEMPT);
-            let error = match store.execute(place, &call, soon).await {
+            let error = match store.execute(partition, &call, soon).await {
                 Ok(_) => return,
                 Err(error) => error,
             };
@@ -124,7 +125,7 @@ impl Settlement {
     }
 }
 
-/// Counts a settlement for as long as it is being sent.
+/// Counts an adjustment as long as it is being sent.
 struct UnderWay(Rc<Settlements>);
 
 impl UnderWay {

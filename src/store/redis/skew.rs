@@ -1,12 +1,13 @@
-//! How far this process' clock and a server's are apart, and which of the two counts.
+//! The skew between this process' clock and a server's clock, and which of the two is in effect.
 //!
 //! Where counters go by the proxies' clocks (`clock: proxy`), two proxies whose clocks are further
-//! apart than [`MAX_SKEW`] take what the other one writes for the work of a wrong clock. So each
-//! compares its clock with the server's: when it connects, before anything is decided, and again from
-//! time to time. One that is too far off counts by the server's clock until it is right again.
+//! apart than [`MAX_SKEW`] would take each other's writes for those of a wrong clock. So each
+//! compares its clock with the server's: on connecting, before anything is decided, and again every
+//! minute. A proxy whose clock is too far off goes by the server's clock until its own is right
+//! again.
 //!
-//! Changing the clock gives nothing away: two clocks that may both be in use are never further apart
-//! than what counters bear.
+//! A change of the clock admits nothing extra: two clocks that may both be in effect are never
+//! further apart than counters tolerate.
 
 use std::{
     collections::BTreeMap,
@@ -26,76 +27,76 @@ use crate::{
     settings::{Endpoint, StoreClock},
 };
 
-/// A skew that the log tells of, and one that is none any more.
+/// The skew from which it is logged, and below which it no longer counts.
 const NOTABLE: Duration = Duration::from_secs(1);
 const NO_LONGER_NOTABLE: Duration = Duration::from_millis(750);
 
-/// A proxy that is further off counts by the server's clock: two that are not, one of them ahead and
-/// one behind, are still a second less apart than counters bear. That second is for what a clock does
-/// between two measurements, for how exact these are, and for calls that are on their way for a while.
+/// A proxy that is further off goes by the server's clock. Two proxies within it, one ahead and one
+/// behind, are still a second less apart than counters tolerate. That second covers the drift
+/// between two measurements, their error, and the time that calls take.
 const TOO_FAR: Duration = Duration::from_secs(2);
 
-/// A proxy that has counted by the server's clock goes back to its own from here on.
+/// A proxy that goes by the server's clock goes by its own again below this.
 const CLOSE_AGAIN: Duration = Duration::from_millis(1500);
 
 const _: () = assert!(2 * TOO_FAR.as_millis() + 1000 <= MAX_SKEW.as_millis());
 
-/// How often clocks are compared.
+/// Time between two measurements.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// How often it is looked whether this process' clock was set meanwhile, and how much that is.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often this process' clock is checked for having been set, and the smallest step that counts.
+const CHECK_PAUSE: Duration = Duration::from_secs(1);
 const WAS_SET: Duration = Duration::from_millis(250);
 
-/// A reply that took longer says too little about when it was made.
+/// A measurement whose reply took longer is too inexact.
 const SLOWEST: Duration = Duration::from_millis(500);
 
-/// This process' clock beside those of all servers, for all workers.
+/// The skew between this process' clock and the clocks of all servers, for all workers.
 pub(in crate::store) struct Clocks {
     clock: Clock,
     servers: Mutex<BTreeMap<String, Weak<ServerClock>>>,
 }
 
-/// This process' clock beside that of one server.
+/// The skew between this process' clock and the clock of one server.
 pub(super) struct ServerClock {
     server: String,
-    /// Of the two clocks, the one that is to count.
-    counts: StoreClock,
+    /// The clock that the settings choose.
+    configured: StoreClock,
     clock: Clock,
     /// By how many microseconds this process' clock is ahead; [`UNKNOWN`] until it was measured.
     ahead: AtomicI64,
-    standing: AtomicU8,
+    level: AtomicU8,
 }
 
-/// No skew.
+/// The skew was not measured.
 const UNKNOWN: i64 = i64::MIN;
 
-/// What is made of a skew.
+/// How large a skew is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Standing {
+enum SkewLevel {
     /// It was not measured yet.
     Unmeasured,
     /// It cannot be measured.
     Unmeasurable,
-    /// There is none to speak of.
+    /// Too small to matter.
     Close,
-    /// It is told, and harmless.
+    /// It is logged, and does no harm.
     Apart,
-    /// The server's clock counts.
+    /// The server's clock is in effect.
     TooFar,
 }
 
-/// How far this process' clock and a server's are apart, for who looks after them.
+/// The skew between this process' clock and a server's clock, for operators.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Skew {
     /// The server: `host:port`.
     pub server: String,
     /// By how many microseconds this process' clock is ahead.
     pub ahead_micros: i64,
-    /// Whose time counts there.
+    /// The clock that is in effect.
     pub clock: StoreClock,
-    /// Whether that is the server's only because this process' clock is too far off.
+    /// Whether that is the server's clock only because this process' clock is too far off.
     pub is_overruled: bool,
 }
 
@@ -107,48 +108,53 @@ impl Skew {
 }
 
 impl Clocks {
-    /// Nothing was measured yet.
+    /// No skew is known yet.
     pub(in crate::store) fn new(clock: Clock) -> Clocks {
         Clocks { clock, servers: Mutex::default() }
     }
 
-    /// The clock beside that of a server, whose counters go by `counts`. All workers have the same.
-    pub(super) fn beside(&self, server: &Endpoint, counts: StoreClock) -> Arc<ServerClock> {
+    /// The skew to a server whose counters are to go by the clock `configured`. All workers share
+    /// it.
+    pub(super) fn server_clock(
+        &self,
+        server: &Endpoint,
+        configured: StoreClock,
+    ) -> Arc<ServerClock> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let name = server.name();
-        // A server may be in two stores; there is one skew, and one clock that counts in each.
-        let key = format!("{name} {counts:?}");
+        // A server may be in two stores, with different clocks.
+        let key = format!("{name} {configured:?}");
         if let Some(known) = servers.get(&key).and_then(Weak::upgrade) {
             return known;
         }
-        let standing = match self.clock.goes() {
-            true => Standing::Unmeasured,
-            // One that is moved by hand is right by definition.
-            false => Standing::Unmeasurable,
+        let level = match self.clock.goes() {
+            true => SkewLevel::Unmeasured,
+            // A clock that is set by hand is right by definition.
+            false => SkewLevel::Unmeasurable,
         };
         let new = Arc::new(ServerClock {
             server: name,
-            counts,
+            configured,
             clock: self.clock.clone(),
             ahead: AtomicI64::new(UNKNOWN),
-            standing: AtomicU8::new(standing as u8),
+            level: AtomicU8::new(level as u8),
         });
         servers.retain(|_, server| server.strong_count() > 0);
         servers.insert(key, Arc::downgrade(&new));
         new
     }
 
-    /// The present instant, a while after `then`.
+    /// The present instant, some time after `then`.
     pub(super) fn since(&self, then: Timestamp) -> Timestamp {
         match self.clock.goes() {
             true => self.clock.now(),
-            // One that is moved by hand stands still as far as stores can tell.
+            // A clock that is set by hand has not moved on by itself.
             false => then,
         }
     }
 
-    /// All skews that are known, by server. Of one that is in two stores, that of the store which is
-    /// to count by this clock.
+    /// All skews that are known, by server. For a server in two stores, that of the store which is
+    /// to go by this process' clock.
     pub(in crate::store) fn all(&self) -> Vec<Skew> {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let known = servers.values().filter_map(Weak::upgrade);
@@ -160,16 +166,16 @@ impl Clocks {
 }
 
 impl ServerClock {
-    /// Whose time counts on this server now. Until it is known how far the clocks are apart, the
-    /// server's does.
-    pub(super) fn counts(&self) -> StoreClock {
-        match (self.counts, self.standing()) {
-            (StoreClock::Proxy, Standing::Unmeasured | Standing::TooFar) => StoreClock::Redis,
-            (counts, _) => counts,
+    /// The clock that is in effect on this server: the server's, until the skew is known.
+    pub(super) fn in_effect(&self) -> StoreClock {
+        match (self.configured, self.level()) {
+            (StoreClock::Proxy, SkewLevel::Unmeasured | SkewLevel::TooFar) => StoreClock::Redis,
+            (configured, _) => configured,
         }
     }
 
-    /// What the server's clock says when this process' says `now`, as far as that is known.
+    /// What the server's clock says when this process' clock says `now`, as far as the skew is
+    /// known.
     pub(super) fn at_server(&self, now: Timestamp) -> Timestamp {
         match self.ahead.load(Ordering::Relaxed) {
             UNKNOWN => now,
@@ -177,7 +183,7 @@ impl ServerClock {
         }
     }
 
-    /// Asks the server for its time. True: it has told, or never will.
+    /// Measures the skew. Returns whether no other attempt is needed soon.
     ///
     /// # Errors
     /// The connection has broken.
@@ -188,85 +194,87 @@ impl ServerClock {
         if !self.clock.goes() {
             return Ok(true);
         }
-        let (asked, before) = (Instant::now(), self.clock.now());
+        let queried = Instant::now();
+        let before = self.clock.now();
         let time = redis::cmd("TIME");
         let Ok(reply) = timeout(SLOWEST, connection.send_packed_command(&time)).await else {
             return Ok(false);
         };
         let reply = reply?;
         if let Value::ServerError(error) = &reply {
-            self.give_up(error.code() == "NOPERM");
+            self.mark_unmeasurable(error.code() == "NOPERM");
             return Ok(true);
         }
-        let told = read_time(reply);
-        if let Some(server) = told {
-            // It has looked at its clock about half-way.
-            self.learn(before + asked.elapsed() / 2, server);
+        let measured = read_time(reply);
+        if let Some(server) = measured {
+            // The server has read its clock about half-way.
+            self.learn(before + queried.elapsed() / 2, server);
         }
-        Ok(told.is_some())
+        Ok(measured.is_some())
     }
 
-    /// Goes on comparing the clocks, for as long as the connection lasts.
+    /// Measures the skew again and again, as long as the connection lasts.
     pub(super) async fn keep_measuring(self: Arc<Self>, mut connection: MultiplexedConnection) {
-        let mut is_told = self.standing() != Standing::Unmeasured;
+        let mut is_measured = self.level() != SkewLevel::Unmeasured;
         while self.clock.goes() {
-            // One that could not tell in time is asked again soon.
-            let period = if is_told { PERIOD } else { LOOK };
-            let (begun, at) = (Instant::now(), self.clock.now());
+            // After a measurement that failed, the next one follows soon.
+            let period = if is_measured { PERIOD } else { CHECK_PAUSE };
+            let begun = Instant::now();
+            let at = self.clock.now();
             let was_set = || {
                 let expected = at + begun.elapsed();
                 let differs = expected.as_micros().abs_diff(self.clock.now().as_micros());
                 u128::from(differs) > WAS_SET.as_micros()
             };
             while begun.elapsed() < period && !was_set() {
-                sleep(LOOK).await;
+                sleep(CHECK_PAUSE).await;
             }
-            let Ok(told) = self.measure(&mut connection).await else { return };
-            is_told = told;
+            let Ok(measured) = self.measure(&mut connection).await else { return };
+            is_measured = measured;
         }
     }
 
     fn learn(&self, here: Timestamp, server: Timestamp) {
         let ahead = here.as_micros() as i64 - server.as_micros() as i64;
         self.ahead.store(ahead, Ordering::Relaxed);
-        let after = self.standing().after(Duration::from_micros(ahead.unsigned_abs()));
-        // Of several workers that find out, one tells.
-        let before = Standing::of(self.standing.swap(after as u8, Ordering::Relaxed));
-        if self.counts == StoreClock::Proxy && before != after {
-            self.tell(before, after, ahead as f64 / 1e6);
+        let after = self.level().after(Duration::from_micros(ahead.unsigned_abs()));
+        // Of several workers that notice a change, one logs it.
+        let before = SkewLevel::of(self.level.swap(after as u8, Ordering::Relaxed));
+        if self.configured == StoreClock::Proxy && before != after {
+            self.log_change(before, after, ahead as f64 / 1e6);
         }
     }
 
-    /// The server does not tell what time it is: there is nothing to compare with. Sentinels have no
-    /// such command, and nothing to be charged; only a right that is missing is worth a line.
-    fn give_up(&self, is_worth_telling: bool) {
-        let before = self.standing.swap(Standing::Unmeasurable as u8, Ordering::Relaxed);
+    /// The server does not report its time. Sentinels do not have `TIME`, and take no charges; only
+    /// a missing permission is logged.
+    fn mark_unmeasurable(&self, should_log: bool) {
+        let before = self.level.swap(SkewLevel::Unmeasurable as u8, Ordering::Relaxed);
         self.ahead.store(UNKNOWN, Ordering::Relaxed);
-        let is_new = before != Standing::Unmeasurable as u8;
-        if self.counts == StoreClock::Proxy && is_new && is_worth_telling {
+        let is_new = before != SkewLevel::Unmeasurable as u8;
+        if self.configured == StoreClock::Proxy && is_new && should_log {
             let server = &self.server;
-            tracing::warn!(%server, "redis does not tell its time: no clock is compared with it");
+            tracing::warn!(%server, "redis does not report its time: no clock is compared with it");
         }
     }
 
-    fn tell(&self, before: Standing, after: Standing, ahead_seconds: f64) {
+    fn log_change(&self, before: SkewLevel, after: SkewLevel, ahead_seconds: f64) {
         let server = &self.server;
         match (before, after) {
-            (_, Standing::TooFar) => tracing::warn!(
+            (_, SkewLevel::TooFar) => tracing::warn!(
                 %server,
                 ahead_seconds,
-                "this clock and redis' are too far apart: limits go by redis' clock until they are not"
+                "this clock and redis' clock are too far apart: limits go by redis' clock for now"
             ),
-            (Standing::TooFar, _) => tracing::info!(
+            (SkewLevel::TooFar, _) => tracing::info!(
                 %server,
                 ahead_seconds,
-                "this clock and redis' are close again: limits go by this clock"
+                "this clock and redis' clock are close again: limits go by this clock"
             ),
-            (_, Standing::Apart) => {
-                tracing::warn!(%server, ahead_seconds, "this clock and redis' are apart");
+            (_, SkewLevel::Apart) => {
+                tracing::warn!(%server, ahead_seconds, "this clock and redis' clock are apart");
             }
-            (Standing::Apart, _) => {
-                tracing::info!(%server, ahead_seconds, "this clock and redis' agree again");
+            (SkewLevel::Apart, _) => {
+                tracing::info!(%server, ahead_seconds, "this clock and redis' clock agree again");
             }
             _ => {}
         }
@@ -277,42 +285,44 @@ impl ServerClock {
         (ahead != UNKNOWN).then(|| Skew {
             server: self.server.clone(),
             ahead_micros: ahead,
-            clock: self.counts(),
-            is_overruled: self.counts() != self.counts,
+            clock: self.in_effect(),
+            is_overruled: self.in_effect() != self.configured,
         })
     }
 
-    fn standing(&self) -> Standing {
-        Standing::of(self.standing.load(Ordering::Relaxed))
+    fn level(&self) -> SkewLevel {
+        SkewLevel::of(self.level.load(Ordering::Relaxed))
     }
 }
 
-impl Standing {
-    fn of(number: u8) -> Standing {
-        const ALL: [Standing; 5] = [
-            Standing::Unmeasured,
-            Standing::Unmeasurable,
-            Standing::Close,
-            Standing::Apart,
-            Standing::TooFar,
+impl SkewLevel {
+    fn of(number: u8) -> SkewLevel {
+        const ALL: [SkewLevel; 5] = [
+            SkewLevel::Unmeasured,
+            SkewLevel::Unmeasurable,
+            SkewLevel::Close,
+            SkewLevel::Apart,
+            SkewLevel::TooFar,
         ];
-        ALL.into_iter().find(|it| *it as u8 == number).unwrap_or(Standing::Unmeasured)
+        ALL.into_iter().find(|it| *it as u8 == number).unwrap_or(SkewLevel::Unmeasured)
     }
 
-    /// What is made of a skew after this. It takes less of one to stay than to come, so that a clock
-    /// that is about as far off as matters is not told of again and again.
-    fn after(self, skew: Duration) -> Standing {
+    /// The level after a skew was measured. A level is left at a smaller skew than it is entered
+    /// at, so that a skew around a threshold is not logged again and again.
+    fn after(self, skew: Duration) -> SkewLevel {
         let (too_far, notable) = match self {
-            Standing::TooFar => (CLOSE_AGAIN, NO_LONGER_NOTABLE),
-            Standing::Apart => (TOO_FAR, NO_LONGER_NOTABLE),
-            Standing::Unmeasured | Standing::Unmeasurable | Standing::Close => (TOO_FAR, NOTABLE),
+            SkewLevel::TooFar => (CLOSE_AGAIN, NO_LONGER_NOTABLE),
+            SkewLevel::Apart => (TOO_FAR, NO_LONGER_NOTABLE),
+            SkewLevel::Unmeasured | SkewLevel::Unmeasurable | SkewLevel::Close => {
+                (TOO_FAR, NOTABLE)
+            }
         };
         if skew > too_far {
-            Standing::TooFar
+            SkewLevel::TooFar
         } else if skew > notable {
-            Standing::Apart
+            SkewLevel::Apart
         } else {
-            Standing::Close
+            SkewLevel::Close
         }
     }
 }
@@ -328,59 +338,59 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clock_that_is_about_as_far_off_as_matters_is_not_changed_again_and_again() {
-        let mut standing = Standing::Unmeasured;
+    fn skew_around_a_threshold_does_not_change_the_level_again_and_again() {
+        let mut level = SkewLevel::Unmeasured;
         for (millis, expected) in [
-            (900, Standing::Close),
-            (1001, Standing::Apart),
-            (800, Standing::Apart),
-            (2000, Standing::Apart),
-            (2001, Standing::TooFar),
-            (1600, Standing::TooFar),
-            (60_000, Standing::TooFar),
-            (1500, Standing::Apart),
-            (1900, Standing::Apart),
-            (750, Standing::Close),
-            (1000, Standing::Close),
+            (900, SkewLevel::Close),
+            (1001, SkewLevel::Apart),
+            (800, SkewLevel::Apart),
+            (2000, SkewLevel::Apart),
+            (2001, SkewLevel::TooFar),
+            (1600, SkewLevel::TooFar),
+            (60_000, SkewLevel::TooFar),
+            (1500, SkewLevel::Apart),
+            (1900, SkewLevel::Apart),
+            (750, SkewLevel::Close),
+            (1000, SkewLevel::Close),
         ] {
-            standing = standing.after(Duration::from_millis(millis));
-            assert_eq!(standing, expected, "at {millis} ms");
+            level = level.after(Duration::from_millis(millis));
+            assert_eq!(level, expected, "at {millis} ms");
         }
     }
 
     #[test]
     fn servers_clock_counts_until_the_skew_is_known_and_while_it_is_large() {
         let clocks = Clocks::new(Clock::System);
-        let clock = clocks.beside(&Endpoint::new("10.0.0.1", 6379), StoreClock::Proxy);
-        assert_eq!((clock.counts(), clocks.all()), (StoreClock::Redis, Vec::new()));
+        let clock = clocks.server_clock(&Endpoint::new("10.0.0.1", 6379), StoreClock::Proxy);
+        assert_eq!((clock.in_effect(), clocks.all()), (StoreClock::Redis, Vec::new()));
         let server = Timestamp::from_secs(1_790_000_000);
         for (seconds, expected) in
             [(0, StoreClock::Proxy), (3, StoreClock::Redis), (1, StoreClock::Proxy)]
         {
             let here = server + Duration::from_secs(seconds);
             clock.learn(here, server);
-            assert_eq!(clock.counts(), expected, "{seconds} s ahead");
+            assert_eq!(clock.in_effect(), expected, "{seconds} s ahead");
             assert_eq!(clock.at_server(here), server);
         }
         clock.learn(server, server + Duration::from_secs(60));
         let skews = clocks.all();
         assert_eq!((skews.len(), skews[0].ahead_micros), (1, -60_000_000));
         assert!(skews[0].is_overruled);
-        clock.give_up(true);
-        assert_eq!((clock.counts(), clocks.all()), (StoreClock::Proxy, Vec::new()));
+        clock.mark_unmeasurable(true);
+        assert_eq!((clock.in_effect(), clocks.all()), (StoreClock::Proxy, Vec::new()));
         drop(clock);
         assert!(clocks.all().is_empty());
     }
 
     #[test]
-    fn clock_that_is_moved_by_hand_is_compared_with_none() {
+    fn manual_clock_is_not_compared() {
         let clocks = Clocks::new(Clock::Manual(Arc::default()));
-        let clock = clocks.beside(&Endpoint::new("10.0.0.1", 6379), StoreClock::Proxy);
-        assert_eq!(clock.counts(), StoreClock::Proxy);
+        let clock = clocks.server_clock(&Endpoint::new("10.0.0.1", 6379), StoreClock::Proxy);
+        assert_eq!(clock.in_effect(), StoreClock::Proxy);
     }
 
     #[test]
-    fn replies_that_are_no_time_are_none() {
+    fn replies_without_a_time_are_refused() {
         let text = |text: &str| Value::BulkString(text.into());
         let time = Value::Array(vec![text("1790000000"), text("250000")]);
         assert_eq!(read_time(time), Some(Timestamp::from_micros(1_790_000_000_250_000)));

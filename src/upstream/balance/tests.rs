@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn shares(weights: &[f64]) -> Shares {
-    Shares::new(weights.iter().copied())
+fn shares(weights: &[f64]) -> Weights {
+    Weights::new(weights.iter().copied())
 }
 
 fn count(choices: impl Iterator<Item = usize>, servers: usize) -> Vec<usize> {

@@ -5,8 +5,8 @@ use http::{HeaderMap, HeaderName, header};
 use http_body::Frame;
 
 use crate::{
-    policy::OwnHeaders,
-    upstream::headers::{ends_here, is_reserved},
+    policy::{OwnHeaders, is_reserved},
+    upstream::headers::ends_here,
 };
 
 /// The trailers of a frame, if it has any, without those that may not go on.

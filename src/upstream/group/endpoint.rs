@@ -16,9 +16,9 @@ use super::Group;
 use crate::{
     policy::{Ejection, Server},
     upstream::{
-        ejection::{Record, Standing},
+        client_shares::{ClientShares, Share},
+        ejection::{Eligibility, Record},
         health::Health,
-        shares::{Share, Shares},
         slots::Slots,
     },
 };
@@ -39,7 +39,7 @@ pub struct Endpoint {
     /// Connections that it has, of all workers.
     pub(in crate::upstream) slots: Arc<Slots>,
     /// What clients use of it.
-    pub(in crate::upstream) shares: Arc<Shares>,
+    pub(in crate::upstream) shares: Arc<ClientShares>,
     /// Requests that it ever got, and those that are over: in flight is what is between. So both are
     /// known for the price of one.
     begun: AtomicU64,
@@ -137,7 +137,7 @@ impl Endpoint {
 
     /// Whether it may get a request: it is well, and not left out, but perhaps to be tried.
     pub(in crate::upstream) fn is_usable(&self, now: Instant) -> bool {
-        self.health.is_good() && self.record.standing(now) != Standing::Out
+        self.health.is_good() && self.record.eligibility(now) != Eligibility::Ejected
     }
 
     /// Has it get a request for which it was chosen. False if it was to be tried, and another request

@@ -47,8 +47,8 @@ fn chosen(group: &Group, choice: Choice<'_>, now: Instant) -> Vec<u16> {
 }
 
 fn endpoint(group: &Group, port: u16) -> Arc<Endpoint> {
-    let roster = group.roster.load();
-    let mut endpoints = roster.endpoints.iter();
+    let endpoint_set = group.endpoint_set.load();
+    let mut endpoints = endpoint_set.endpoints.iter();
     Arc::clone(endpoints.find(|endpoint| endpoint.address.port() == port).unwrap())
 }
 
@@ -210,11 +210,11 @@ fn addresses_that_stay_keep_what_is_known_and_counts_never_fall() {
         group.end_lookup(("api.internal", 80), &found(addresses), now);
     };
     end(&["10.0.0.1:80", "10.0.0.2:80"]);
-    let endpoints = group.roster.load().endpoints.clone();
+    let endpoints = group.endpoint_set.load().endpoints.clone();
     let _loads: Vec<_> = endpoints.iter().map(Endpoint::load).collect();
     endpoints.iter().for_each(|endpoint| endpoint.fail());
     end(&["10.0.0.2:80", "10.0.0.3:80"]);
-    assert!(Arc::ptr_eq(&endpoints[1], &group.roster.load().endpoints[0]));
+    assert!(Arc::ptr_eq(&endpoints[1], &group.endpoint_set.load().endpoints[0]));
     let report = &group.report(now)[0];
     assert_eq!((report.requests, report.failures, report.endpoints.len()), (2, 2, 2));
 }

@@ -1,13 +1,6 @@
 //! Which fields end here, by their names.
 
-use crate::identity::ForwardedField;
-
-/// Fields that only this proxy writes, in either direction.
-pub fn is_reserved(name: &str) -> bool {
-    name.starts_with("x-ratelimit-")
-        || name.starts_with("x-tollgate-")
-        || name.starts_with("ratelimit")
-}
+use crate::{identity::ForwardedField, policy::is_reserved};
 
 pub(super) fn is_hop_by_hop(name: &str) -> bool {
     matches!(

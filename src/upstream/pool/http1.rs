@@ -25,9 +25,9 @@ use crate::{
         RequestBody, Stream, UpstreamError,
         body::{BodyState, Timing},
         failure::Failure,
+        response_check::is_unsound,
         slots::Slot,
-        stream::{Counted, Traffic},
-        unsound::is_unsound,
+        stream::{MeteredStream, Traffic},
     },
 };
 
@@ -45,7 +45,7 @@ pub(in crate::upstream) fn builder() -> http1::Builder {
 /// A connection in HTTP/1.1, used by one request at a time.
 pub(in crate::upstream) struct Connection {
     sender: http1::SendRequest<RequestBody>,
-    driver: Pin<Box<http1::Connection<TokioIo<Counted>, RequestBody>>>,
+    driver: Pin<Box<http1::Connection<TokioIo<MeteredStream>, RequestBody>>>,
     traffic: Rc<Traffic>,
     pub(in crate::upstream) deadline: Rc<Deadline>,
     /// How long it may be kept unused.
@@ -63,7 +63,7 @@ impl Connection {
         slot: Slot,
         pool: &Rc<Pool>,
     ) -> Result<Connection, UpstreamError> {
-        let (stream, traffic) = Counted::new(stream, slot);
+        let (stream, traffic) = MeteredStream::new(stream, slot);
         let (sender, driver) =
             builder().handshake(TokioIo::new(stream)).await.map_err(UpstreamError::Exchange)?;
         let deadline = Rc::new(pool.ticker.deadline());

@@ -25,10 +25,10 @@ use crate::{
         Endpoint, RequestBody, Stream, UpstreamError,
         body::{BodyState, Timing},
         failure::Failure,
+        response_check::is_unsound,
         retry::Original,
         slots::Slot,
-        stream::{Counted, Traffic},
-        unsound::is_unsound,
+        stream::{MeteredStream, Traffic},
     },
 };
 
@@ -50,7 +50,7 @@ const STUCK_TICKS: u32 = 10;
 const PING_AFTER: Duration = Duration::from_secs(310);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-type Driver = http2::Connection<TokioIo<Counted>, RequestBody, LocalExecutor>;
+type Driver = http2::Connection<TokioIo<MeteredStream>, RequestBody, LocalExecutor>;
 
 /// A connection in HTTP/2.
 pub(in crate::upstream) struct Connection {
@@ -93,7 +93,7 @@ impl Connection {
         stream: Stream,
         slot: Slot,
     ) -> Result<Rc<Connection>, UpstreamError> {
-        let (stream, traffic) = Counted::severable(stream, slot);
+        let (stream, traffic) = MeteredStream::severable(stream, slot);
         let (sender, driver) = http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)

@@ -7,8 +7,8 @@ use crate::{
     policy::{Protocol, Upstream},
     upstream::{
         UpstreamError,
+        client_shares::{QueuedShare, Share, ShareOutcome},
         pool::http2,
-        shares::{Share, Shared, Turn},
     },
 };
 
@@ -22,13 +22,19 @@ impl Pool {
     ) -> Result<Share, UpstreamError> {
         let bounds = &upstream.bounds;
         match self.endpoint.shares.take(client, self.streams_each(), bounds) {
-            Shared::Share(share) => Ok(share),
-            Shared::Queued(turn) => Box::pin(self.wait_for_turn(turn, bounds.queue_timeout)).await,
-            Shared::Full => Err(UpstreamError::ShareUsed),
+            ShareOutcome::Share(share) => Ok(share),
+            ShareOutcome::Queued(turn) => {
+                Box::pin(self.wait_for_turn(turn, bounds.queue_timeout)).await
+            }
+            ShareOutcome::Full => Err(UpstreamError::ShareUsed),
         }
     }
 
-    async fn wait_for_turn(&self, mut turn: Turn, time: Duration) -> Result<Share, UpstreamError> {
+    async fn wait_for_turn(
+        &self,
+        mut turn: QueuedShare,
+        time: Duration,
+    ) -> Result<Share, UpstreamError> {
         let deadline = self.ticker.deadline();
         deadline.set(time);
         let share = poll_fn(|context| match turn.poll(context) {

@@ -1,6 +1,6 @@
 //! Targets, against tables and a literal reading of RFC 3986.
 
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue, Version, header::HOST};
 use proptest::prelude::*;
 
 use super::*;

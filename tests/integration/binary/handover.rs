@@ -223,7 +223,7 @@ print(stranger.recv(4)[2:3].decode())
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let output = Command::new("python3").args(["-c", STRANGER]).arg(&socket).output().unwrap();
     assert_eq!(text(&output.stdout), "R\n", "{output:#?}");
-    running.wait_for_event("is of another user, 65534");
+    running.wait_for_event("runs as another user, 65534");
     send(address, get("/")).assert_status(200);
 }
 

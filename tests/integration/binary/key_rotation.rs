@@ -4,7 +4,7 @@ use std::{fs, net::SocketAddr, path::Path};
 
 use super::{
     Folder, Running,
-    readme::{blocks, commands, folder, section, sh},
+    commands::{blocks, commands, folder, section, sh},
     send, text,
 };
 use crate::support::{Upstream, eventually, get};

@@ -352,7 +352,7 @@ fn second_primary_of_a_shard_is_told_of_until_one_is_left() {
 
     let port = shards.replica(0).port().to_string();
     shards.primary(0).command(&["REPLICAOF", "127.0.0.1", &port]);
-    running.wait_for_event("no second primary any more");
+    running.wait_for_event("no longer a second primary");
     assert!(told("/metrics").text().contains(&format!("{metric} 0\n")));
     running.signal("TERM");
     assert_exit(&running.finish(), 0);

@@ -69,14 +69,14 @@ async fn whatever_is_no_good_answer_is_an_error_that_quotes_nothing() {
     };
     for status in [201, 204, 304, 401, 404, 500, 503] {
         let error = fetch(Answer::Status(status)).await.unwrap_err();
-        assert_eq!(error.to_string(), format!("the answer has status {status}"));
+        assert_eq!(error.to_string(), format!("the response has status {status}"));
     }
     let most = vec![b' '; 256 * 1024];
     assert_eq!(fetch(Answer::Body(most.clone())).await.unwrap().len(), most.len());
     let error = fetch(Answer::Body([most, vec![b' ']].concat())).await.unwrap_err();
-    assert_eq!(error.to_string(), "the answer is larger than 256 KiB");
+    assert_eq!(error.to_string(), "the response is larger than 256 KiB");
     let error = fetch(Answer::Close).await.unwrap_err();
-    assert!(matches!(error, FetchError::Exchange(_)), "{error}");
+    assert!(matches!(error, FetchError::Request(_)), "{error}");
     let address = authority.url(JWKS);
     drop(authority);
     let gone = Endpoint::parse(&address, false, None, PATIENCE).unwrap();
@@ -91,7 +91,7 @@ async fn server_that_hangs_is_given_up_in_time() {
     authority.answer(JWKS, Answer::Hang);
     let short = Duration::from_millis(20);
     let error = get(&endpoint_within(&authority, JWKS, short)).await.unwrap_err();
-    assert_eq!(error.to_string(), "no whole answer within 20ms");
+    assert_eq!(error.to_string(), "no complete response within 20ms");
 }
 
 #[tokio::test]

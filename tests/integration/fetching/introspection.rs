@@ -2,7 +2,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::json;
-use tollgate::identity::{Fetcher, Introspected, IntrospectionError, Introspector};
+use tollgate::identity::{Fetcher, IntrospectionError, IntrospectionResponse, Introspector};
 
 use super::endpoint;
 use crate::support::{Answer, Authority, INTROSPECTION, Signal};
@@ -19,8 +19,8 @@ async fn known_token_is_active_with_its_claims() {
     let (authority, fetcher) = (Authority::start_tls(), Fetcher::start().unwrap());
     authority.know_token("t0ken", json!({ "sub": "alice", "exp": 4_000_000_000_u64 }));
     let introspector = introspector(&authority);
-    let said = introspector.ask(&fetcher, CLIENT, b"t0ken").await.unwrap();
-    let Introspected::Active(claims) = said else { panic!("{said:?}") };
+    let said = introspector.introspect(&fetcher, CLIENT, b"t0ken").await.unwrap();
+    let IntrospectionResponse::Active(claims) = said else { panic!("{said:?}") };
     assert_eq!(claims.get("sub"), Some(&json!("alice")));
 
     let asked = authority.last();
@@ -32,8 +32,8 @@ async fn known_token_is_active_with_its_claims() {
     assert_eq!(asked.field("authorization"), Some(basic.as_str()));
 
     authority.forget_token("t0ken");
-    let said = introspector.ask(&fetcher, CLIENT, b"t0ken").await.unwrap();
-    assert_eq!(said, Introspected::Inactive);
+    let said = introspector.introspect(&fetcher, CLIENT, b"t0ken").await.unwrap();
+    assert_eq!(said, IntrospectionResponse::Inactive);
 }
 
 #[tokio::test]
@@ -41,24 +41,24 @@ async fn whatever_is_no_answer_is_not_taken_for_a_bad_token() {
     let (authority, fetcher) = (Authority::start(), Fetcher::start().unwrap());
     let introspector = introspector(&authority);
     for (answer, expected) in [
-        (Answer::Status(401), "the answer has status 401"),
-        (Answer::Status(500), "the answer has status 500"),
-        (Answer::Redirect(authority.url(INTROSPECTION)), "the answer has status 302"),
+        (Answer::Status(401), "the response has status 401"),
+        (Answer::Status(500), "the response has status 500"),
+        (Answer::Redirect(authority.url(INTROSPECTION)), "the response has status 302"),
         (
             Answer::Body(b"<html>".to_vec()),
-            "the answer is not a JSON object without repeated names",
+            "the response is not a JSON object without repeated names",
         ),
         (
             Answer::Body(br#"{"active":"true"}"#.to_vec()),
-            "the answer has no `active` that is true or false",
+            "the response has no `active` that is true or false",
         ),
     ] {
         authority.answer(INTROSPECTION, answer);
-        let error = introspector.ask(&fetcher, CLIENT, b"t0ken").await.unwrap_err();
+        let error = introspector.introspect(&fetcher, CLIENT, b"t0ken").await.unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
     authority.answer(INTROSPECTION, Answer::Close);
-    let error = introspector.ask(&fetcher, CLIENT, b"t0ken").await.unwrap_err();
+    let error = introspector.introspect(&fetcher, CLIENT, b"t0ken").await.unwrap_err();
     assert!(matches!(error, IntrospectionError::Fetch(_)), "{error}");
 }
 
@@ -66,8 +66,8 @@ async fn whatever_is_no_answer_is_not_taken_for_a_bad_token() {
 async fn what_no_token_looks_like_is_not_sent() {
     let (authority, fetcher) = (Authority::start(), Fetcher::start().unwrap());
     for token in [&b""[..], b"a b", b"a\r\nb", &[b'a'; 8193]] {
-        let said = introspector(&authority).ask(&fetcher, CLIENT, token).await.unwrap();
-        assert_eq!(said, Introspected::Inactive);
+        let said = introspector(&authority).introspect(&fetcher, CLIENT, token).await.unwrap();
+        assert_eq!(said, IntrospectionResponse::Inactive);
     }
     assert_eq!(authority.count(INTROSPECTION), 0);
 }
@@ -79,14 +79,14 @@ async fn all_who_ask_about_one_token_at_a_time_share_a_call() {
     authority.know_token("t0ken", json!({ "sub": "alice" }));
     authority.answer(INTROSPECTION, Answer::Held(go.clone()));
     let introspector = introspector(&authority);
-    let ask = || introspector.ask(&fetcher, CLIENT, b"t0ken");
+    let ask = || introspector.introspect(&fetcher, CLIENT, b"t0ken");
     let open = async {
         authority.wait_for(INTROSPECTION, 1);
         go.open();
     };
     let (one, other, third, ()) = tokio::join!(biased; ask(), ask(), ask(), open);
     for said in [one, other, third] {
-        assert!(matches!(said.unwrap(), Introspected::Active(_)));
+        assert!(matches!(said.unwrap(), IntrospectionResponse::Active(_)));
     }
     assert_eq!(authority.count(INTROSPECTION), 1);
     ask().await.unwrap();
@@ -99,19 +99,19 @@ async fn asker_who_goes_away_takes_the_call_from_nobody() {
         (Authority::start(), Fetcher::start().unwrap(), Signal::default());
     authority.answer(INTROSPECTION, Answer::Held(go.clone()));
     let introspector = introspector(&authority);
-    let mut first = Box::pin(introspector.ask(&fetcher, CLIENT, b"t0ken"));
+    let mut first = Box::pin(introspector.introspect(&fetcher, CLIENT, b"t0ken"));
     tokio::select! {
         biased;
         _ = &mut first => panic!("nobody has answered"),
         () = async { authority.wait_for(INTROSPECTION, 1) } => {}
     }
-    let second = introspector.ask(&fetcher, CLIENT, b"t0ken");
+    let second = introspector.introspect(&fetcher, CLIENT, b"t0ken");
     let leave = async {
         drop(first);
         go.open();
     };
     let (said, ()) = tokio::join!(biased; second, leave);
-    assert_eq!(said.unwrap(), Introspected::Inactive);
+    assert_eq!(said.unwrap(), IntrospectionResponse::Inactive);
     assert_eq!(authority.count(INTROSPECTION), 1);
 }
 
@@ -124,14 +124,14 @@ async fn call_that_nobody_waits_for_ends() {
     // More than a client has turns, one after the other: each is given back when its asker goes away.
     for number in 0..20 {
         let token = format!("slow-{number}");
-        let mut asking = Box::pin(introspector.ask(&fetcher, CLIENT, token.as_bytes()));
+        let mut asking = Box::pin(introspector.introspect(&fetcher, CLIENT, token.as_bytes()));
         tokio::select! {
             biased;
             _ = &mut asking => panic!("nobody has answered"),
             () = async { authority.wait_for(INTROSPECTION, number + 1) } => {}
         }
     }
-    let said = introspector.ask(&fetcher, CLIENT, b"t0ken").await.unwrap();
-    assert_eq!(said, Introspected::Inactive);
+    let said = introspector.introspect(&fetcher, CLIENT, b"t0ken").await.unwrap();
+    assert_eq!(said, IntrospectionResponse::Inactive);
     go.open();
 }

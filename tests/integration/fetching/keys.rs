@@ -10,7 +10,7 @@ use std::{
 
 use tollgate::{
     clock::{Clock, Timestamp},
-    identity::{Algorithm, KeyRing, Location, RemoteKeys, RemoteSpec},
+    identity::{Algorithm, KeyLocation, KeyRing, RemoteKeys, RemoteSpec},
 };
 
 use super::{endpoint, endpoint_within};
@@ -49,7 +49,7 @@ impl Ring {
     }
 }
 
-fn spec(location: Location) -> RemoteSpec {
+fn spec(location: KeyLocation) -> RemoteSpec {
     RemoteSpec {
         location,
         algorithms: vec![Algorithm::EdDSA],
@@ -60,11 +60,11 @@ fn spec(location: Location) -> RemoteSpec {
 }
 
 fn jwks(authority: &Authority) -> RemoteSpec {
-    spec(Location::Jwks(endpoint(authority, JWKS)))
+    spec(KeyLocation::Jwks(endpoint(authority, JWKS)))
 }
 
 fn discovery(authority: &Authority, issuer: String) -> RemoteSpec {
-    spec(Location::Discovery { issuer, endpoint: endpoint(authority, METADATA) })
+    spec(KeyLocation::Discovery { issuer, endpoint: endpoint(authority, METADATA) })
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn issuer_that_is_down_is_outlived_up_to_the_bound() {
     assert_eq!(ring.count(&keys), 0);
     let status = keys.status(ring.now());
     assert_eq!((status.keys, status.fetched), (0, Some(START)));
-    assert!(status.last_error.unwrap().starts_with("the exchange failed"));
+    assert!(status.last_error.unwrap().starts_with("the request failed"));
     authority.answer_as_usual(JWKS);
     ring.advance(MINUTE);
     eventually("the keys are back", || (ring.count(&keys) == 1).then_some(()));
@@ -219,18 +219,19 @@ async fn specs_that_differ_in_how_keys_are_fetched_begin_with_the_same_keys() {
         (RemoteSpec { cooldown: MINUTE, ..by_url.clone() }, Some(held[0].generation())),
         (RemoteSpec { cache: HOUR, ..by_url.clone() }, Some(held[0].generation())),
         (
-            RemoteSpec { location: Location::Jwks(within(JWKS, HOUR)), ..by_url.clone() },
+            RemoteSpec { location: KeyLocation::Jwks(within(JWKS, HOUR)), ..by_url.clone() },
             Some(held[0].generation()),
         ),
         (RemoteSpec { max_stale: MINUTE, ..by_discovery.clone() }, Some(held[1].generation())),
         // Others: for another use, from elsewhere, of another issuer.
         (RemoteSpec { algorithms: vec![Algorithm::ES256], ..by_url.clone() }, None),
-        (spec(Location::Jwks(within("/elsewhere", HOUR))), None),
+        (spec(KeyLocation::Jwks(within("/elsewhere", HOUR))), None),
         (discovery(&authority, elsewhere), None),
     ] {
         let keys = ring.ring.adopt(&spec);
         let expected = generation.map_or((0, false), |generation| (generation, true));
-        assert_eq!(keys.standing(ring.now()), expected, "{spec:?}");
+        let are_usable = keys.current(ring.now()).is_some();
+        assert_eq!((keys.generation(), are_usable), expected, "{spec:?}");
         let fetched = keys.status(ring.now()).fetched;
         assert_eq!(fetched, generation.map(|_| START), "they are no younger");
         assert_eq!(keys.status(ring.now()).fetches, 1, "a fetch is due at once");

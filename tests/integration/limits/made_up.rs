@@ -216,6 +216,6 @@ fn refused_request_is_logged_as_denied_by_the_store() {
     proxy.advance(MINUTE);
     let log = proxy.into_log();
     let reason = "no room for another counter: \
-                  the client has made too many counters by what it chooses";
+                  the client has created too many counters by values of its own choice";
     assert_eq!(log.matches(reason).count(), 1, "{log}");
 }

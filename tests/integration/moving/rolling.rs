@@ -166,7 +166,7 @@ fn move_waits_while_redis_does_not_tell_who_else_is_there() {
     second.save();
     second.kill();
     set(&told, 100, MoveMode::Move);
-    let is_untold = |found: &Option<Obstacle>| matches!(found, Some(Obstacle::Untold(_)));
+    let is_untold = |found: &Option<Obstacle>| matches!(found, Some(Obstacle::NotReported(_)));
     wait_for_obstacle(&told, "it is known that it is away", is_untold);
     told.get_as("alice").assert_status(200);
     second.restart();

@@ -86,7 +86,7 @@ fn proxies_that_start_while_redis_is_away_agree_once_it_is_there() {
     for proxy in &proxies {
         let is_decided = || proxy.get_as("bob").field("x-tollgate-store").is_none();
         eventually("redis decides", || is_decided().then_some(()));
-        let is_paid = || proxy.stores().owed() == 0;
+        let is_paid = || proxy.stores().pending() == 0;
         eventually("nothing is owed", || is_paid().then_some(()));
     }
     // One of them has put its own secret there: what it admitted alone is owed. The other's is not.

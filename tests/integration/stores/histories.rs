@@ -58,7 +58,13 @@ fn any_history_is_decided_as_in_the_process(home: &Home) {
 /// What two stores tell alike: all but how the entries of a log and leases are numbered, which one
 /// of them may begin anew when it has forgotten what is over.
 fn alike(charge: &Charge<'_>, outcome: &Outcome) -> Outcome {
-    let is_numbered = matches!(charge.quota, Quota::SlidingLog(_) | Quota::Concurrency(_));
+    let is_numbered = match charge.quota {
+        Quota::SlidingLog(_) | Quota::Concurrency(_) => true,
+        Quota::FixedWindow(_)
+        | Quota::SlidingWindow(_)
+        | Quota::TokenBucket(_)
+        | Quota::Gcra(_) => false,
+    };
     let receipt = outcome.receipt.map(|receipt| match is_numbered {
         true => Receipt { number: 0, ..receipt },
         false => receipt,
@@ -69,7 +75,7 @@ fn alike(charge: &Charge<'_>, outcome: &Outcome) -> Outcome {
 fn adjustment(kind: usize, charge: &Charge<'_>, outcome: &Outcome) -> Adjustment {
     match kind {
         0 => Adjustment::Take,
-        1 if matches!(charge.quota, Quota::Concurrency(_)) => Adjustment::Renew(receipt(outcome)),
+        1 if charge.quota.holds_leases() => Adjustment::Renew(receipt(outcome)),
         _ => Adjustment::GiveBack(receipt(outcome)),
     }
 }

@@ -205,7 +205,7 @@ impl Subject {
     pub(super) fn settle(&self, charge: &Charge<'_>, outcome: &Outcome, adjustment: Adjustment) {
         let (charge, outcome, now) = (OwnedCharge::from(charge), *outcome, self.now());
         self.run(async move |store| {
-            store.settle((&charge.charge(), &outcome), adjustment, now);
+            store.settle(&charge.charge(), &outcome, adjustment, now);
             store.finish(now).await;
         });
     }

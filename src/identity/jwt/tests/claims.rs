@@ -1,4 +1,4 @@
-//! What a token says: claims that are missing, of the wrong type, for others, or not of this time.
+//! Claims that are missing, of the wrong type, for another audience, or not valid at the time.
 
 use super::*;
 
@@ -61,7 +61,7 @@ fn registered_claims_are_typed_and_in_range() {
         (r#""exp":1700000300,"sub":"a\u007f""#, Err(MalformedClaim("sub"))),
         (r#""exp":1700000300,"sub":"a\u0085""#, Err(MalformedClaim("sub"))),
         (r#""exp":1700000300,"sub":"\u00e9 \u4e2d""#, Ok(())),
-        // No audience is configured, and still a wrong type is no audience at all.
+        // A wrong type is refused even if no audience is configured.
         (r#""exp":1700000300,"aud":1"#, Err(MalformedClaim("aud"))),
         (r#""exp":1700000300,"aud":null"#, Err(MalformedClaim("aud"))),
         (r#""exp":1700000300,"aud":["api",1]"#, Err(MalformedClaim("aud"))),
@@ -108,7 +108,7 @@ fn audience_is_matched_to_the_letter() {
 }
 
 #[test]
-fn exp_may_be_left_out_only_where_the_issuer_says_so() {
+fn exp_may_be_missing_only_if_the_issuer_allows_it() {
     let fixture = Fixture::shared();
     let mut lax = fixture.issuer.clone();
     lax.require_exp = false;
@@ -126,7 +126,7 @@ fn exp_may_be_left_out_only_where_the_issuer_says_so() {
 }
 
 #[test]
-fn a_kept_token_is_checked_for_time_again() {
+fn a_cached_token_is_checked_for_time_again() {
     let fixture = Fixture::shared();
     let mut issuer = fixture.issuer.clone();
     issuer.max_age = Some(Duration::from_secs(100));

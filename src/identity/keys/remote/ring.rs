@@ -1,4 +1,4 @@
-//! All fetched keys that are in use, kept fresh in the background.
+//! The fetched keys of all issuers, refreshed in the background.
 
 use std::{
     collections::HashMap,
@@ -15,11 +15,10 @@ use crate::{
     identity::fetch::Fetcher,
 };
 
-/// How often it is looked whether a fetch is due. By the clock, which in tests moves as it likes.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often fetches that are due are started. Short, since the clock of tests can jump.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The fetched keys of all issuers, by how they are fetched. Keys that no policy has any more are
-/// dropped.
+/// The fetched keys of all issuers, by spec. Keys that no policy has any more are dropped.
 pub struct KeyRing(Arc<Ring>);
 
 struct Ring {
@@ -32,23 +31,22 @@ impl KeyRing {
     /// Starts the thread that fetches.
     ///
     /// # Errors
-    /// The system gives no thread, or no event queue.
+    /// The system cannot create a thread or an event queue.
     pub fn start(clock: Clock) -> io::Result<KeyRing> {
         let fetcher = Fetcher::start()?;
         let ring = Arc::new(Ring { clock, fetcher, keys: Mutex::default() });
-        ring.fetcher.spawn(keep_fresh(Arc::downgrade(&ring)));
+        ring.fetcher.spawn(refresh_in_background(Arc::downgrade(&ring)));
         Ok(KeyRing(ring))
     }
 
-    /// One that fetches nothing, and has no thread.
+    /// A ring without a thread, which fetches nothing.
     pub fn offline(clock: Clock) -> KeyRing {
-        let (fetcher, keys) = (Fetcher::offline(), Mutex::default());
-        KeyRing(Arc::new(Ring { clock, fetcher, keys }))
+        KeyRing(Arc::new(Ring { clock, fetcher: Fetcher::offline(), keys: Mutex::default() }))
     }
 
-    /// The keys of an equal spec if somebody has them, with all that is known about them. Else new
-    /// ones, whose first fetch begins at once; until it ends they are what another spec has from the
-    /// same place.
+    /// The keys of an equal spec, if a policy has them. Otherwise new keys, whose first fetch
+    /// starts at once; until it ends, they are the keys of another spec with the same location, if
+    /// there is one.
     pub fn adopt(&self, spec: &RemoteSpec) -> Arc<RemoteKeys> {
         let Ring { clock, fetcher, .. } = &*self.0;
         let mut keys = self.0.keys();
@@ -58,26 +56,26 @@ impl KeyRing {
         let alike = keys.iter().filter(|(other, _)| spec.has_keys_of(other));
         let alike = alike.filter_map(|(_, keys)| keys.upgrade());
         let known = alike.max_by_key(|keys| keys.fetched());
-        let new = RemoteKeys::start(spec, known.as_deref(), (clock, fetcher));
+        let new = RemoteKeys::start(spec, known.as_deref(), clock, fetcher);
         keys.insert(spec.clone(), Arc::downgrade(&new));
         new
     }
 
-    /// How all that are in use are doing, in order of their URLs.
+    /// The state of all keys that are in use, sorted by URL.
     pub fn statuses(&self, now: Timestamp) -> Vec<RemoteStatus> {
         let mut statuses: Vec<_> = self.0.in_use().iter().map(|keys| keys.status(now)).collect();
         statuses.sort_by(|one, other| one.url.cmp(&other.url));
         statuses
     }
 
-    /// What fetches them, for others who have something to ask.
+    /// The fetcher of the keys, which introspection uses too.
     pub fn fetcher(&self) -> &Fetcher {
         &self.0.fetcher
     }
 }
 
 impl Ring {
-    /// Those that somebody has; the others are forgotten.
+    /// The keys that a policy has; the others are removed.
     fn in_use(&self) -> Vec<Arc<RemoteKeys>> {
         let mut keys = self.keys();
         keys.retain(|_, keys| keys.strong_count() > 0);
@@ -89,14 +87,14 @@ impl Ring {
     }
 }
 
-/// Begins what is due, for as long as there is a ring.
-async fn keep_fresh(ring: Weak<Ring>) {
-    let mut looks = interval(LOOK);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+/// Starts the fetches that are due, as long as the ring exists.
+async fn refresh_in_background(ring: Weak<Ring>) {
+    let mut ticks = interval(CHECK_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        looks.tick().await;
+        ticks.tick().await;
         let Some(ring) = ring.upgrade() else { return };
         let now = ring.clock.now();
-        ring.in_use().iter().for_each(|keys| keys.tend(now));
+        ring.in_use().iter().for_each(|keys| keys.fetch_if_due(now));
     }
 }

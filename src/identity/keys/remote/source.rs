@@ -1,25 +1,25 @@
-//! From a location to a set of keys: the one or two documents that have to be fetched.
+//! Fetches a set of keys: one document, or two with discovery.
 
 use std::sync::Arc;
 
 use thiserror::Error;
 use tokio::time::timeout;
 
-use super::{Location, RemoteSpec};
+use super::{KeyLocation, RemoteSpec};
 use crate::identity::{
     claims::parse_object,
     fetch::{Endpoint, EndpointError, FetchError, Fetcher},
     keys::{KeyError, KeySet, SkippedKey},
 };
 
-/// What a fetch has brought.
+/// The result of a fetch.
 #[derive(Clone, Debug)]
 pub(super) struct Fetched {
     pub(super) keys: Arc<KeySet>,
     pub(super) skipped: Vec<SkippedKey>,
 }
 
-/// Why a fetch has brought no keys.
+/// Why a fetch failed.
 #[derive(Clone, Debug, Error)]
 pub(in crate::identity::keys) enum RemoteError {
     #[error(transparent)]
@@ -36,8 +36,8 @@ pub(in crate::identity::keys) enum RemoteError {
     NoJwksUri,
     #[error("the `jwks_uri` of the discovery document is {0}")]
     JwksUri(EndpointError),
-    #[error("the fetch was given up")]
-    GivenUp,
+    #[error("the fetch was cancelled")]
+    Cancelled,
 }
 
 /// Fetches the keys, within the time limit of the location.
@@ -50,13 +50,13 @@ pub(super) async fn fetch(spec: &RemoteSpec, fetcher: &Fetcher) -> Result<Fetche
 }
 
 async fn fetch_all(spec: &RemoteSpec, fetcher: &Fetcher) -> Result<Fetched, RemoteError> {
-    // A secret that everybody can fetch would let everybody sign.
+    // With a secret that every client can fetch, every client could sign.
     if spec.algorithms.iter().any(|algorithm| algorithm.is_symmetric()) {
         return Err(RemoteError::Symmetric);
     }
     let jwks = match &spec.location {
-        Location::Jwks(endpoint) => endpoint.clone(),
-        Location::Discovery { issuer, endpoint } => {
+        KeyLocation::Jwks(endpoint) => endpoint.clone(),
+        KeyLocation::Discovery { issuer, endpoint } => {
             let metadata = fetcher.get(endpoint, "application/json").await?;
             jwks_endpoint(&metadata, issuer, endpoint)?
         }
@@ -66,8 +66,8 @@ async fn fetch_all(spec: &RemoteSpec, fetcher: &Fetcher) -> Result<Fetched, Remo
     Ok(Fetched { keys: Arc::new(keys), skipped })
 }
 
-/// Where the metadata of an issuer says that its keys are. Metadata that names another issuer, even
-/// by a slash, is none of this one's (OpenID Connect Discovery 1.0 section 4.3).
+/// The `jwks_uri` in the metadata of an issuer. Metadata of another issuer is refused, even if only
+/// a slash differs (OpenID Connect Discovery 1.0 section 4.3).
 fn jwks_endpoint(
     metadata: &[u8],
     issuer: &str,

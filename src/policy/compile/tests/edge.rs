@@ -5,9 +5,12 @@ use std::num::NonZeroU32;
 use http::HeaderMap;
 
 use super::*;
-use crate::policy::{
-    Balance, Bounds, Cors, Ejection, HealthCheck, OriginPattern, Origins, Preflight, Protocol,
-    Retries, Sharing, Transport,
+use crate::{
+    policy::{
+        Balance, Bounds, Cors, Ejection, HealthCheck, OriginPattern, Origins, Preflight, Protocol,
+        Retries, Sharing, Transport,
+    },
+    wire::target::EncodedSlash,
 };
 
 /// The upstream with these fields.

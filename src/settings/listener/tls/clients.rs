@@ -10,7 +10,9 @@ use rustls::{
     server::{VerifierBuilderError, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 
-use super::{Fingerprint, MAX_PEM_BYTES, RawTls, fingerprint_of, read_certificates};
+use super::{
+    ClientCertificate, Fingerprint, MAX_PEM_BYTES, RawTls, fingerprint_of, read_certificates,
+};
 use crate::{settings::Checker, yaml::Spanned};
 
 /// Who may connect.
@@ -31,18 +33,21 @@ impl Checker<'_> {
         raw: &RawTls,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Clients, ()> {
-        let words = [("required", false), ("optional", true)];
-        let may_have_none = match &raw.client_certificate {
-            None => false,
-            Some(raw) => self.one_of(raw, &words).ok_or(())?,
+        let certificate = match &raw.client_certificate {
+            None => ClientCertificate::default(),
+            Some(raw) => self.keyword(raw).ok_or(())?,
         };
+        let may_have_none = matches!(certificate, ClientCertificate::Optional);
         let Some(file) = &raw.client_ca_file else {
-            let fields =
-                [("client_certificate", &raw.client_certificate), ("crl_file", &raw.crl_file)];
-            for (name, field) in fields {
-                if let Some(place) = field {
+            let fields = [
+                ("client_certificate", raw.client_certificate.as_ref().map(|field| field.span)),
+                ("crl_file", raw.crl_file.as_ref().map(|field| field.span)),
+            ];
+            for (name, span) in fields {
+                if let Some(span) = span {
+                    let place = Spanned { value: (), span };
                     let message = format!("`{name}` needs `client_ca_file`");
-                    self.refuse(place, message, "add `client_ca_file`, or remove this");
+                    self.refuse(&place, message, "add `client_ca_file`, or remove this");
                 }
             }
             if raw.crl_file.is_none() {

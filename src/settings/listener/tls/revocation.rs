@@ -16,12 +16,12 @@ use x509_parser::{
     x509::X509Name,
 };
 
-use super::RawTls;
+use super::{RawTls, WithoutCrl};
 use crate::{
     clock::Timestamp,
     settings::Checker,
     warning::{Condition, Rule, Warning},
-    yaml::Spanned,
+    yaml::{Choice, Spanned},
 };
 
 /// Largest file with CRLs that is read: several hundred thousand certificates.
@@ -65,13 +65,15 @@ impl Checker<'_> {
         raw: &RawTls,
         authorities: &[CertificateDer<'_>],
     ) -> Result<Option<Revocation>, ()> {
-        let words = [("refuse", false), ("accept", true)];
-        let mut accepts = |raw: &Option<Spanned<String>>| match raw {
-            None => Ok(false),
-            Some(raw) => self.one_of(raw, &words).ok_or(()),
+        let mut accepts = |raw: &Option<Spanned<Choice<WithoutCrl>>>| {
+            let decision = match raw {
+                None => WithoutCrl::default(),
+                Some(raw) => self.keyword(raw).ok_or(())?,
+            };
+            Ok::<bool, ()>(matches!(decision, WithoutCrl::Accept))
         };
-        let (accepts_expired, accepts_missing) =
-            (accepts(&raw.crl_expired)?, accepts(&raw.crl_missing)?);
+        let accepts_expired = accepts(&raw.crl_expired)?;
+        let accepts_missing = accepts(&raw.crl_missing)?;
         let Some(file) = &raw.crl_file else {
             for (name, field) in
                 [("crl_expired", &raw.crl_expired), ("crl_missing", &raw.crl_missing)]

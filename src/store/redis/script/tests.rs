@@ -9,17 +9,19 @@ use proptest::prelude::*;
 use redis::Value;
 
 use self::server::Server;
-use super::{reply::BadReply, *};
+use super::{algorithm::MAX_ENTRIES, reply::BadReply, *};
 use crate::limit::{
-    Algorithm, Bucket, Concurrency, Countable, FixedWindow, Gcra, Key, Leases, Level, Log, Part,
-    Retry, SlidingLog, SlidingWindow, Standing, TokenBucket, Verdict, Window, Windows,
+    Algorithm, AlgorithmKind, Bucket, Concurrency, Countable, Entry, FixedWindow, Gcra, Key,
+    Leases, Level, Log, Retry, SlidingLog, SlidingWindow, Standing, StateVariant, TokenBucket,
+    Verdict, Window, Windows,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_790_000_000);
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn proxy(now: Timestamp) -> ScriptClock {
-    ScriptClock::Proxy(now)
+/// The time of a proxy's clock.
+fn at(now: Timestamp) -> ScriptTime {
+    ScriptTime { clock: ScriptClock::Proxy(now), near: now }
 }
 
 fn key(entry: u128) -> Key {
@@ -31,7 +33,7 @@ fn per_hour(limit: u32) -> Quota {
 }
 
 /// One quota of each algorithm, of ten units.
-fn one_of_each() -> [Quota; 6] {
+fn one_of_each() -> [Quota; AlgorithmKind::ALL.len()] {
     [
         per_hour(10),
         Quota::SlidingWindow(SlidingWindow::new(10, HOUR).unwrap()),
@@ -44,7 +46,7 @@ fn one_of_each() -> [Quota; 6] {
 
 fn charge_at(server: &mut Server, charge: Charge<'_>, now: Timestamp) -> Reply {
     let charges = [charge];
-    server.read(&charges, &super::charge("test", &charges, (proxy(now), now)))
+    server.read(&charges, &super::charge("test", &charges, at(now)))
 }
 
 #[test]
@@ -56,12 +58,12 @@ fn key_that_was_written_has_a_time_to_live() {
         server.expect_ttl(&charge, "charge");
         let receipt = reply.decision.outcomes[0].receipt.unwrap();
         let back = Adjustment::GiveBack(receipt);
-        let settlements = match quota {
-            Quota::Concurrency(_) => vec![Adjustment::Renew(receipt), Adjustment::Take],
-            _ => vec![Adjustment::Take, back],
+        let settlements = match quota.holds_leases() {
+            true => [Adjustment::Renew(receipt), Adjustment::Take],
+            false => [Adjustment::Take, back],
         };
         for adjustment in settlements {
-            server.run(&settle("test", &charge, adjustment, (proxy(NOW), NOW)));
+            server.run(&settle("test", &charge, adjustment, at(NOW)));
             server.expect_ttl(&charge, "settlement");
         }
         let day_before = Timestamp::from_micros(NOW.as_micros() - 86_400_000_000);
@@ -77,12 +79,12 @@ fn key_outlives_what_it_holds_by_a_second() {
         let charge = Charge::new(key(entry), &quota, 10);
         let standing = charge_at(&mut server, charge, NOW).decision.outcomes[0].standing;
         let left = match quota {
-            // A sliding window counts in the next one too, and a meter is empty after 10 units.
+            // A sliding window counts in the next one, too.
             Quota::SlidingWindow(_) | Quota::FixedWindow(_) | Quota::Concurrency(_) => {
                 standing.reset.saturating_since(NOW)
             }
             Quota::TokenBucket(_) => 10 * HOUR,
-            _ => HOUR,
+            Quota::SlidingLog(_) | Quota::Gcra(_) => HOUR,
         };
         let expected = left.as_millis() as i64 + 1000;
         let found = server.ttl(&charge);
@@ -105,16 +107,16 @@ fn denial_and_peek_write_nothing() {
         .map(|(entry, quota)| Charge::new(key(entry), quota, 1))
         .chain([too_much])
         .collect();
-    let reply = server.read(&charges, &super::charge("test", &charges, (proxy(NOW), NOW)));
+    let reply = server.read(&charges, &super::charge("test", &charges, at(NOW)));
     assert_eq!(reply.decision.verdict, Verdict::Deny);
     assert!(reply.decision.outcomes.iter().all(|outcome| outcome.receipt.is_none()));
     charge_at(&mut server, too_much, NOW);
-    server.run(&peek("test", &charges, (proxy(NOW), NOW)));
+    server.run(&peek("test", &charges, at(NOW)));
     assert_eq!(server.command(&["DBSIZE"]), Value::Int(0));
 }
 
 #[test]
-fn script_for_the_commonest_charge_decides_as_the_general_one() {
+fn script_for_the_most_common_charge_decides_as_the_general_one() {
     let mut server = Server::start();
     let mut numbers = differential::Numbers(42);
     for entry in 0..300 {
@@ -123,8 +125,8 @@ fn script_for_the_commonest_charge_decides_as_the_general_one() {
             let quota = per_hour(numbers.below(12) as u32);
             let charges = [Charge::new(key(entry), &quota, 1 + numbers.below(6) as u32)];
             now = numbers.advance(now, HOUR);
-            let special = decide(Deed::ChargeFixedWindow, "a", &charges, (proxy(now), now));
-            let general = decide(Deed::Charge, "b", &charges, (proxy(now), now));
+            let special = Call::new(Operation::ChargeFixedWindow, "a", &charges, at(now));
+            let general = Call::new(Operation::Charge, "b", &charges, at(now));
             assert_eq!(server.run(&special), server.run(&general));
             let [left, right] = ["a", "b"].map(|prefix| server.get(prefix, charges[0].key));
             assert_eq!(left, right);
@@ -133,18 +135,18 @@ fn script_for_the_commonest_charge_decides_as_the_general_one() {
 }
 
 #[test]
-fn only_the_commonest_charge_is_decided_by_its_own_script() {
+fn only_the_most_common_charge_is_decided_by_its_own_script() {
     let (quota, aligned) =
         (per_hour(10), Quota::FixedWindow(FixedWindow { limit: 10, align: Align::Epoch(HOUR) }));
     let common = Charge::new(key(0), &quota, 1);
-    assert!(is_commonest(&common));
+    assert!(is_most_common(&common));
     for other in [
         Charge { cost: 0, ..common },
         Charge { stance: Stance::Observe, ..common },
         Charge { quota: &aligned, ..common },
         Charge { quota: &one_of_each()[4], ..common },
     ] {
-        assert!(!is_commonest(&other), "{other:?}");
+        assert!(!is_most_common(&other), "{other:?}");
     }
 }
 
@@ -155,7 +157,11 @@ fn clock_of_the_server_decides_without_another() {
         let charge = Charge::new(key(entry), &quota, 1);
         let charges = [charge];
         let mut decide = |expected| {
-            let call = super::charge("test", &charges, (ScriptClock::Redis, NOW));
+            let call = super::charge(
+                "test",
+                &charges,
+                ScriptTime { clock: ScriptClock::Redis, near: NOW },
+            );
             let reply = server.read(&charges, &call);
             assert_eq!(reply.decision.verdict, expected, "{quota:?}");
             server.expect_ttl(&charge, "charge");
@@ -169,7 +175,7 @@ fn clock_of_the_server_decides_without_another() {
         }
         let denied = decide(Verdict::Deny).outcomes[0].standing;
         assert_eq!(denied.remaining, 0);
-        if let Quota::FixedWindow(_) = quota {
+        if quota.kind() == AlgorithmKind::FixedWindow {
             assert_eq!(denied.reset, first.outcomes[0].standing.reset);
         }
     }
@@ -185,12 +191,13 @@ fn calendar_window_ends_by_the_calendar_whatever_the_clocks_say() {
     for (entry, (millis_of_redis, millis_of_proxy)) in
         (0..).zip([(-2000, -3000), (-2000, 1000), (-1, 0), (0, -1), (1000, -2000), (4000, 4000)])
     {
-        let at = |millis: i64| {
+        let instant = |millis: i64| {
             Timestamp::from_micros(end.as_micros().checked_add_signed(millis * 1000).unwrap())
         };
         let charges = [Charge::new(key(entry), &quota, 1)];
-        let call =
-            super::charge("test", &charges, (proxy(at(millis_of_redis)), at(millis_of_proxy)));
+        let clock = ScriptClock::Proxy(instant(millis_of_redis));
+        let time = ScriptTime { clock, near: instant(millis_of_proxy) };
+        let call = super::charge("test", &charges, time);
         let standing = server.read(&charges, &call).decision.outcomes[0].standing;
         let next = Timestamp::from_secs(1_798_761_600);
         let expected = if millis_of_redis < 0 { end } else { next };
@@ -225,7 +232,7 @@ fn seed_is_what_the_counter_holds_unless_it_holds_as_much() {
     };
     for (((entry, quota), four), nine) in (0..).zip(one_of_each()).zip(holding(4)).zip(holding(9)) {
         let charge = Charge::new(key(entry), &quota, 1);
-        let seed = |state: &AnyState| super::seed("test", &charge, state, (proxy(NOW), NOW));
+        let seed = |state: &AnyState| super::seed("test", &charge, state, at(NOW));
         assert_eq!(server.run(&seed(&four).unwrap()), Value::Int(1));
         server.expect_ttl(&charge, "seed");
         assert_eq!(state_of(&mut server, &charge), four);
@@ -242,7 +249,7 @@ fn seed_is_what_the_counter_holds_unless_it_holds_as_much() {
 }
 
 fn state_of(server: &mut Server, charge: &Charge<'_>) -> AnyState {
-    let reply = server.run(&super::state("test", charge, (proxy(NOW), NOW)));
+    let reply = server.run(&super::state("test", charge, at(NOW)));
     read_state(charge, &reply).unwrap().unwrap()
 }
 
@@ -254,7 +261,7 @@ fn seed_of_a_meter_with_a_coarse_grain_is_exact() {
     quota.take(&mut level, 999_999, NOW);
     let quota = Quota::Gcra(quota);
     let charge = Charge::new(key(0), &quota, 1);
-    server.run(&seed("test", &charge, &level.to_any(), (proxy(NOW), NOW)).unwrap());
+    server.run(&seed("test", &charge, &level.to_any(), at(NOW)).unwrap());
     assert_eq!(state_of(&mut server, &charge), level.to_any());
 }
 
@@ -264,11 +271,11 @@ fn seed_that_is_over_is_none() {
     let quota = per_hour(10);
     let charge = Charge::new(key(0), &quota, 1);
     let over = Window { used: 4, reset: NOW }.to_any();
-    let call = seed("test", &charge, &over, (proxy(NOW), NOW)).unwrap();
+    let call = seed("test", &charge, &over, at(NOW)).unwrap();
     assert_eq!(server.run(&call), Value::Int(0));
     assert_eq!(server.command(&["DBSIZE"]), Value::Int(0));
     let leases = AnyState::Concurrency(Leases::default());
-    assert!(seed("test", &charge, &leases, (proxy(NOW), NOW)).is_none());
+    assert!(seed("test", &charge, &leases, at(NOW)).is_none());
 }
 
 #[test]
@@ -284,8 +291,12 @@ fn log_is_carried_with_its_receipts_and_a_long_one_in_a_bounded_call() {
     let last = *receipts.last().unwrap();
     let quota = Quota::SlidingLog(quota);
     let charge = Charge::new(key(0), &quota, 1);
-    let call = seed("test", &charge, &log.to_any(), (proxy(now), now)).unwrap();
-    assert!(call.argument.len() <= 24 * (MAX_ENTRIES + 3), "{}", call.argument.len());
+    let call = seed("test", &charge, &log.to_any(), at(now)).unwrap();
+    assert!(
+        call.argument.as_slice().len() <= 24 * (MAX_ENTRIES + 3),
+        "{}",
+        call.argument.as_slice().len()
+    );
     assert_eq!(server.run(&call), Value::Int(1));
     let used_at = |server: &mut Server, now| {
         charge_at(server, Charge { cost: 0, ..charge }, now).decision.outcomes[0].standing.used
@@ -296,7 +307,7 @@ fn log_is_carried_with_its_receipts_and_a_long_one_in_a_bounded_call() {
     assert_eq!(used_at(&mut server, NOW + HOUR + Duration::from_millis(705)), 6_300);
     assert_eq!(used_at(&mut server, NOW + HOUR + Duration::from_millis(706)), 6_293);
     let back = Adjustment::GiveBack(last);
-    assert_eq!(server.run(&settle("test", &charge, back, (proxy(now), now))), Value::Int(1));
+    assert_eq!(server.run(&settle("test", &charge, back, at(now))), Value::Int(1));
     assert_eq!(used_at(&mut server, now), 6_999);
 }
 
@@ -382,11 +393,11 @@ fn any_value() -> impl Strategy<Value = Value> {
 type Costs = [Vec<(u64, u32)>; 2];
 
 /// That what the other counter has can be added, or joined, in Redis as it is here.
-fn assert_carried<A: Algorithm<State: Part + Countable>>(
+fn assert_carried<A: Algorithm<State: StateVariant + Countable>>(
     server: &mut Server,
     (algorithm, charge): (&A, Charge<'_>),
     [ours, theirs]: &Costs,
-    (deed, wait): (Deed, i64),
+    (operation, wait): (Operation, i64),
 ) {
     let (mut state, mut other, mut end) = (A::State::default(), A::State::default(), NOW);
     let mut now = NOW;
@@ -394,7 +405,7 @@ fn assert_carried<A: Algorithm<State: Part + Countable>>(
         now = now + Duration::from_millis(*millis);
         algorithm.take(&mut state, *cost, now);
         let charge = Charge { cost: *cost, ..charge };
-        server.run(&settle("test", &charge, Adjustment::Take, (proxy(now), now)));
+        server.run(&settle("test", &charge, Adjustment::Take, at(now)));
     }
     for (millis, cost) in theirs {
         end = end + Duration::from_millis(*millis);
@@ -402,26 +413,26 @@ fn assert_carried<A: Algorithm<State: Part + Countable>>(
     }
     // The clock may be behind what was charged by others, by what a counter bears.
     let now = now.max(end).saturating_add_signed(wait * 1000);
-    let clock = (proxy(now), now);
-    let is_more = match deed {
-        Deed::Add => {
+    let time = at(now);
+    let is_more = match operation {
+        Operation::Add => {
             algorithm.add(&mut state, &other, now);
-            server.run(&super::add("test", &charge, &other.to_any(), clock).unwrap());
+            server.run(&super::add("test", &charge, &other.to_any(), time).unwrap());
             None
         }
         _ => {
             let is_more = algorithm.join(&mut state, &other, now);
-            let call = super::seed("test", &charge, &other.to_any(), clock).unwrap();
+            let call = super::seed("test", &charge, &other.to_any(), time).unwrap();
             Some((server.run(&call), Value::Int(is_more.into())))
         }
     };
-    let place = format!("{charge:?} {ours:?} {theirs:?} {deed:?} at {now:?}");
+    let place = format!("{charge:?} {ours:?} {theirs:?} {operation:?} at {now:?}");
     if let Some((found, expected)) = is_more {
         assert_eq!(found, expected, "{place}");
     }
-    let found = server.run(&super::state("test", &charge, clock));
+    let found = server.run(&super::state("test", &charge, time));
     let found = read_state(&charge, &found).unwrap().unwrap();
-    let found: &A::State = Part::of_any(&found).unwrap();
+    let found: &A::State = StateVariant::from_any(&found).unwrap();
     for wait in [0, 700, 1_500, 3_000, 4_500, 6_500] {
         let at = now + Duration::from_millis(wait);
         let [found, expected] = [found, &state].map(|state| {
@@ -447,31 +458,31 @@ proptest! {
     ) {
         const WINDOW: Duration = Duration::from_secs(6);
         let (mut server, costs) = (Server::start(), [ours, theirs]);
-        let mut each = |index: u128, quota: &Quota, assert: &dyn Fn(&mut Server, Charge<'_>, Deed)| {
-            for (number, deed) in [Deed::Add, Deed::Seed].into_iter().enumerate() {
+        let mut each = |index: u128, quota: &Quota, assert: &dyn Fn(&mut Server, Charge<'_>, Operation)| {
+            for (number, operation) in [Operation::Add, Operation::Seed].into_iter().enumerate() {
                 let key = key(entry ^ (10 * number as u128 + index));
-                assert(&mut server, Charge::new(key, quota, 1), deed);
+                assert(&mut server, Charge::new(key, quota, 1), operation);
             }
         };
         let window = FixedWindow { limit: 10, align: Align::FirstRequest(WINDOW) };
-        each(1, &Quota::FixedWindow(window.clone()), &|server, charge, deed| {
-            assert_carried(server, (&window, charge), &costs, (deed, wait));
+        each(1, &Quota::FixedWindow(window.clone()), &|server, charge, operation| {
+            assert_carried(server, (&window, charge), &costs, (operation, wait));
         });
         let windows = SlidingWindow::new(10, WINDOW).unwrap();
-        each(2, &Quota::SlidingWindow(windows.clone()), &|server, charge, deed| {
-            assert_carried(server, (&windows, charge), &costs, (deed, wait));
+        each(2, &Quota::SlidingWindow(windows.clone()), &|server, charge, operation| {
+            assert_carried(server, (&windows, charge), &costs, (operation, wait));
         });
         let log = SlidingLog { limit: 5, window: WINDOW };
-        each(3, &Quota::SlidingLog(log.clone()), &|server, charge, deed| {
-            assert_carried(server, (&log, charge), &costs, (deed, wait));
+        each(3, &Quota::SlidingLog(log.clone()), &|server, charge, operation| {
+            assert_carried(server, (&log, charge), &costs, (operation, wait));
         });
         let bucket = TokenBucket { capacity: 10, refill: 2, interval: WINDOW / 3, strict: false };
-        each(4, &Quota::TokenBucket(bucket.clone()), &|server, charge, deed| {
-            assert_carried(server, (&bucket, charge), &costs, (deed, wait));
+        each(4, &Quota::TokenBucket(bucket.clone()), &|server, charge, operation| {
+            assert_carried(server, (&bucket, charge), &costs, (operation, wait));
         });
         let meter = Gcra::new(10, WINDOW, 10, 10).unwrap();
-        each(5, &Quota::Gcra(meter.clone()), &|server, charge, deed| {
-            assert_carried(server, (&meter, charge), &costs, (deed, wait));
+        each(5, &Quota::Gcra(meter.clone()), &|server, charge, operation| {
+            assert_carried(server, (&meter, charge), &costs, (operation, wait));
         });
     }
 }

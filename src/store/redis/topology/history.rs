@@ -1,113 +1,112 @@
-//! Which of several servers has the data of a shard that goes on.
+//! Which of several servers has the current data of a shard.
 //!
-//! A server that says that it is primary may have come back empty after another was promoted, or
-//! never have heard of the promotion. What tells them apart is where their data come from: Redis
-//! gives each line of data a name (`INFO replication`), which a replica takes over from its primary
-//! and leaves behind when it is promoted, with the old name as its second. Which line is in use is
-//! written down in a roster beside the counters, so that it goes along with them; its epoch grows
-//! with each line that takes the place of another.
+//! A server that says that it is primary may have been restarted without data after another one was
+//! promoted, or may not know of the promotion. Their replication IDs (`INFO replication`)
+//! distinguish them: a replica takes its primary's ID over, and gets a new one when it is promoted,
+//! with the old ID as its second. The ID of the data in use is written to a roster beside the
+//! counters, so that it is replicated with them. The roster's epoch grows each time that another ID
+//! comes into use.
 
 use std::{
     cmp::{Ordering, Reverse},
     fmt,
 };
 
-/// The name of a line of data, as `INFO` tells it.
+/// A replication ID, as `INFO` reports it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct LineId(Box<str>);
+pub(super) struct ReplicationId(Box<str>);
 
 /// Where the data of a server come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct History {
-    /// What its data are called.
-    line: LineId,
-    /// What they were called before it was promoted; none if it was not.
-    before: Option<LineId>,
-    /// How much was ever written, in bytes.
+    /// Its replication ID.
+    id: ReplicationId,
+    /// The replication ID before it was promoted; none if it was not.
+    previous: Option<ReplicationId>,
+    /// Its replication offset: how many bytes were ever written.
     offset: u64,
 }
 
-/// The line of data that was in use when this was written, and how many were before it.
+/// The replication ID that was in use when this was written, and its epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Roster {
     pub(super) epoch: u64,
-    pub(super) line: LineId,
+    pub(super) id: ReplicationId,
 }
 
 /// A server that says that it is primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// Its place in the configuration.
+    /// Its position in the settings.
     pub(super) position: usize,
     pub(super) history: History,
-    /// None: it has none.
+    /// None: the server has none.
     pub(super) roster: Option<Roster>,
 }
 
-/// How a server's data are related to the line that its roster names.
+/// How a server's data are related to the ID in its roster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
-    /// It was started again, or does not tell.
+pub(super) enum Relation {
+    /// The server was restarted, or does not report.
     Unrelated,
-    /// They are that line.
+    /// The data have that ID.
     Same,
-    /// It followed that line until it was promoted: nobody has written down yet that it is in use.
+    /// The server replicated that ID until it was promoted, and the roster was not updated yet.
     Continues,
 }
 
-/// No more than this is believed of an epoch: Lua counts exactly so far.
+/// The largest epoch that is accepted: Lua's numbers are exact up to it.
 const MAX_EPOCH: u64 = 1 << 53;
 
-/// The longest name of a line that is believed. Those of Redis have 40 digits.
-const MAX_LINE: usize = 64;
+/// The longest replication ID that is accepted. Those of Redis have 40 digits.
+const MAX_ID: usize = 64;
 
-impl LineId {
-    fn parse(text: &str) -> Option<LineId> {
-        let is_name = (1..=MAX_LINE).contains(&text.len())
+impl ReplicationId {
+    fn parse(text: &str) -> Option<ReplicationId> {
+        let is_name = (1..=MAX_ID).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        // Zeros stand for no line.
+        // Redis reports zeros for no ID.
         let is_none = text.bytes().all(|byte| byte == b'0');
-        (is_name && !is_none).then(|| LineId(text.into()))
+        (is_name && !is_none).then(|| ReplicationId(text.into()))
     }
 }
 
-impl fmt::Display for LineId {
+impl fmt::Display for ReplicationId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
 impl History {
-    pub(super) fn line(&self) -> &LineId {
-        &self.line
+    pub(super) fn id(&self) -> &ReplicationId {
+        &self.id
     }
 
-    /// Whether it followed a server with this line until it was promoted.
-    pub(super) fn comes_from(&self, line: &LineId) -> bool {
-        self.before.as_ref() == Some(line)
+    /// Whether its server replicated this ID until it was promoted.
+    pub(super) fn was_promoted_from(&self, id: &ReplicationId) -> bool {
+        self.previous.as_ref() == Some(id)
     }
 
-    /// Reads the answer to `INFO replication`; none if it does not tell.
+    /// Reads the reply to `INFO replication`; none if a field is missing.
     pub(super) fn parse(info: &str) -> Option<History> {
         let field = |name: &str| {
             info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
         };
         Some(History {
-            line: LineId::parse(field("master_replid")?)?,
-            before: field("master_replid2").and_then(LineId::parse),
+            id: ReplicationId::parse(field("master_replid")?)?,
+            previous: field("master_replid2").and_then(ReplicationId::parse),
             offset: field("master_repl_offset")?.parse().ok()?,
         })
     }
 }
 
 impl Roster {
-    /// Reads what is written down: the epoch and the line, with a blank between them. None if no
-    /// proxy wrote this.
+    /// Reads a roster: the epoch and the ID, with a blank between them. None if no proxy wrote it.
     pub(super) fn parse(text: &str) -> Option<Roster> {
-        let (epoch, line) = text.split_once(' ')?;
+        let (epoch, id) = text.split_once(' ')?;
         let is_number = !epoch.is_empty() && epoch.bytes().all(|byte| byte.is_ascii_digit());
         let epoch = epoch.parse().ok().filter(|epoch| is_number && *epoch <= MAX_EPOCH)?;
-        Some(Roster { epoch, line: LineId::parse(line)? })
+        Some(Roster { epoch, id: ReplicationId::parse(id)? })
     }
 }
 
@@ -117,35 +116,35 @@ impl Claim {
         self.roster.as_ref().map_or(0, |roster| roster.epoch)
     }
 
-    /// How its data are related to the line of its roster.
-    pub(super) fn standing(&self) -> Standing {
+    /// How its data are related to the ID in its roster.
+    pub(super) fn relation(&self) -> Relation {
         match &self.roster {
-            Some(roster) if roster.line == self.history.line => Standing::Same,
-            Some(roster) if self.history.comes_from(&roster.line) => Standing::Continues,
-            Some(_) | None => Standing::Unrelated,
+            Some(roster) if roster.id == self.history.id => Relation::Same,
+            Some(roster) if self.history.was_promoted_from(&roster.id) => Relation::Continues,
+            Some(_) | None => Relation::Unrelated,
         }
     }
 
-    /// Orders claims by their histories, the newest being the greatest, alike for all who ask. After
-    /// the epoch, a server that was promoted from the line in use comes before that line itself, and
-    /// that before one that was started again. Else it is the one that was written to most. Where
-    /// that is nothing, it is the first in the configuration if nobody has chosen yet; if somebody
-    /// has, configurations that differ must make no difference.
+    /// Orders claims by how current their data are, the most current one being the greatest, alike
+    /// for all proxies. After the epoch, a server that was promoted from the ID in use ranks above
+    /// that ID itself, and that above a server that was restarted. Then the larger offset ranks
+    /// higher. Between equal offsets, the first in the settings ranks higher if no roster was
+    /// written yet; once there is one, proxies with different settings must still agree.
     pub(super) fn compare(&self, other: &Claim) -> Ordering {
         self.rank().cmp(&other.rank())
     }
 
-    fn rank(&self) -> (u64, Standing, u64, Reverse<usize>, &LineId, Reverse<usize>) {
-        let History { line, offset, .. } = &self.history;
+    fn rank(&self) -> (u64, Relation, u64, Reverse<usize>, &ReplicationId, Reverse<usize>) {
+        let History { id, offset, .. } = &self.history;
         let first = if self.epoch() == 0 { self.position } else { 0 };
-        (self.epoch(), self.standing(), *offset, Reverse(first), line, Reverse(self.position))
+        (self.epoch(), self.relation(), *offset, Reverse(first), id, Reverse(self.position))
     }
 
-    /// Whether its data are older than the line that was in use, as far as can be told.
+    /// Whether its data are older than the known roster's, as far as can be determined.
     pub(super) fn is_older_than(&self, known: &Roster) -> bool {
         let history = &self.history;
-        let goes_on = *history.line() == known.line || history.comes_from(&known.line);
-        !goes_on && (self.epoch(), self.standing()) < (known.epoch, Standing::Same)
+        let continues = *history.id() == known.id || history.was_promoted_from(&known.id);
+        !continues && (self.epoch(), self.relation()) < (known.epoch, Relation::Same)
     }
 }
 
@@ -155,34 +154,32 @@ pub(super) mod arbitrary {
 
     use super::*;
 
-    pub(in super::super) fn line(name: &str) -> LineId {
-        LineId::parse(name).unwrap()
+    pub(in super::super) fn id(name: &str) -> ReplicationId {
+        ReplicationId::parse(name).unwrap()
     }
 
-    pub(in super::super) fn history(name: &str, before: Option<&str>, offset: u64) -> History {
-        History { line: line(name), before: before.map(line), offset }
+    pub(in super::super) fn history(name: &str, previous: Option<&str>, offset: u64) -> History {
+        History { id: id(name), previous: previous.map(id), offset }
     }
 
     pub(in super::super) fn roster(epoch: u64, name: &str) -> Roster {
-        Roster { epoch, line: line(name) }
+        Roster { epoch, id: id(name) }
     }
 
-    fn any_line() -> impl Strategy<Value = LineId> {
-        "[a-d]".prop_map(|name| line(&name))
+    fn any_id() -> impl Strategy<Value = ReplicationId> {
+        "[a-d]".prop_map(|name| id(&name))
     }
 
-    /// A line comes from an older one.
+    /// The previous ID is an older one.
     pub(in super::super) fn any_history() -> impl Strategy<Value = History> {
-        (any_line(), proptest::option::of(any_line()), 0_u64..3).prop_map(
-            |(line, before, offset)| {
-                let before = before.filter(|before| *before < line);
-                History { line, before, offset }
-            },
-        )
+        (any_id(), proptest::option::of(any_id()), 0_u64..3).prop_map(|(id, previous, offset)| {
+            let previous = previous.filter(|previous| *previous < id);
+            History { id, previous, offset }
+        })
     }
 
     pub(in super::super) fn any_roster() -> impl Strategy<Value = Roster> {
-        (1_u64..4, any_line()).prop_map(|(epoch, line)| Roster { epoch, line })
+        (1_u64..4, any_id()).prop_map(|(epoch, id)| Roster { epoch, id })
     }
 
     pub(super) fn any_claim() -> impl Strategy<Value = Claim> {
@@ -196,7 +193,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        arbitrary::{any_claim, any_history, any_roster, history, line, roster},
+        arbitrary::{any_claim, any_history, any_roster, history, id, roster},
         *,
     };
 
@@ -214,14 +211,14 @@ mod tests {
             let mut all = [&one, &two, &three];
             all.sort_by(|one, other| one.compare(other));
             prop_assert!(all[0].compare(all[2]) != Ordering::Greater);
-            // Servers have different places: no two of them are alike.
+            // Servers have different positions: no two of them are equal.
             if one.position != two.position {
                 prop_assert_ne!(one.compare(&two), Ordering::Equal);
             }
         }
 
         #[test]
-        fn prop_configurations_that_differ_make_no_difference_once_somebody_has_chosen(
+        fn prop_settings_make_no_difference_once_a_roster_is_written(
             (one, other) in (any_history(), any_history()),
             (first, second) in (any_roster(), any_roster()),
             places in any::<[u8; 4]>(),
@@ -231,8 +228,8 @@ mod tests {
                 let one = claim(here, one.clone(), Some(first.clone()));
                 one.compare(&claim(there, other.clone(), Some(second.clone())))
             };
-            // Servers whose data are the same can be told apart by nothing else.
-            if one.line != other.line {
+            // Servers with the same data differ by nothing else.
+            if one.id != other.id {
                 prop_assert_eq!(compare(places[0], places[1]), compare(places[2], places[3]));
             }
         }
@@ -244,30 +241,30 @@ mod tests {
     }
 
     #[test]
-    fn newer_histories_come_after_older_ones() {
+    fn newer_histories_rank_above_older_ones() {
         let in_order = [
-            // Came back empty, and nobody wrote there.
+            // Restarted without data, and not written to.
             claim(1, history("e", None, 0), None),
-            // The same, and the first in the configuration.
+            // The same, and the first in the settings.
             claim(0, history("d", None, 0), None),
-            // Somebody wrote there.
+            // It was written to.
             claim(2, history("c", None, 9), None),
-            // Started again with the data of the line in use.
+            // Restarted with the data of the ID in use.
             claim(0, history("r", None, 99), Some(roster(1, "a"))),
-            // That line.
+            // That ID.
             claim(0, history("a", None, 50), Some(roster(1, "a"))),
-            // Promoted from it, however much it was written to since.
+            // Promoted from it; its offset does not matter.
             claim(1, history("p", Some("a"), 40), Some(roster(1, "a"))),
-            // Two promoted ones: the one that had more of it.
+            // Of two promoted ones, the one that had more.
             claim(2, history("q", Some("a"), 41), Some(roster(1, "a"))),
-            // Written down as the one in use.
+            // In the roster as the one in use.
             claim(1, history("p", Some("a"), 40), Some(roster(2, "p"))),
         ];
         assert!(in_order.is_sorted_by(|one, other| one.compare(other) == Ordering::Less));
     }
 
     #[test]
-    fn history_is_read_from_what_redis_tells() {
+    fn history_is_read_from_info() {
         let info = format!(
             "# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:{ID}\r\n\
              master_replid2:{}\r\nmaster_repl_offset:1234\r\nsecond_repl_offset:-1\r\n",
@@ -292,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_follow_the_line_in_use_are_not_older() {
+    fn data_that_continue_the_id_in_use_are_not_older() {
         let known = roster(3, "a");
         let is_older = |history, roster| claim(0, history, roster).is_older_than(&known);
         assert!(!is_older(history("a", None, 0), None), "its roster was deleted");
@@ -301,6 +298,6 @@ mod tests {
         assert!(is_older(history("e", None, 0), None), "it came back empty");
         assert!(is_older(history("e", None, 0), Some(roster(2, "e"))));
         assert!(is_older(history("r", None, 0), Some(roster(3, "a"))), "it was started again");
-        assert_eq!(line("a").to_string(), "a");
+        assert_eq!(id("a").to_string(), "a");
     }
 }

@@ -1,4 +1,4 @@
-//! Which of several named shards has an owner's counters: the same one in every process.
+//! Which of several named shards has an owner's counters, alike in every process.
 
 /// What a shard's name contributes to its scores: FNV-1a, which is the same in every process.
 pub(super) fn seed(name: &str) -> u64 {
@@ -6,8 +6,9 @@ pub(super) fn seed(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// A shard's score for an owner: whoever scores highest has its counters (rendezvous hashing, Thaler
-/// and Ravishankar 1998). A shard that is added or taken away moves only what it wins or had.
+/// A shard's score for an owner: the shard with the highest score has the owner's counters
+/// (rendezvous hashing, Thaler and Ravishankar 1998). Adding or removing a shard moves only the
+/// owners that it gets or had.
 ///
 /// The mixing steps are those of SplitMix64.
 pub(super) fn score(seed: u64, owner: u128) -> u64 {
@@ -51,9 +52,9 @@ mod tests {
     }
 
     #[test]
-    fn places_are_the_same_in_every_process() {
+    fn owners_have_the_same_shards_in_every_process() {
         let owners = [1_u128 << 64, 0xDEAD_BEEF << 64, u128::MAX];
-        let places = owners.map(|owner| winner(&["a", "b", "c"], owner));
-        assert_eq!(places, ["a", "a", "a"].map(str::to_owned));
+        let shards = owners.map(|owner| winner(&["a", "b", "c"], owner));
+        assert_eq!(shards, ["a", "a", "a"].map(str::to_owned));
     }
 }

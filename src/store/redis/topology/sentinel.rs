@@ -1,5 +1,5 @@
-//! The primary of a service that Sentinels watch. Each of them is asked: one that is cut off from
-//! the others names the old one, with an older epoch of its configuration.
+//! The primary of a service that Sentinels watch. All of them are queried: one that is cut off from
+//! the others reports the old primary, with an older configuration epoch.
 
 use std::{
     cell::{Cell, RefCell},
@@ -9,31 +9,31 @@ use std::{
 
 use super::{
     Topology,
-    questions::{Answer, is_outdated},
+    queries::{Answer, is_outdated},
 };
 use crate::{
     settings::Endpoint,
-    store::{redis::servers::ServerRole, rivals::Rival},
+    store::{redis::server_report::ServerRole, rivals::Rival},
 };
 
-/// What Sentinels watch under a name.
+/// A service that Sentinels watch.
 pub(super) struct Service {
     name: String,
     sentinels: Vec<Endpoint>,
-    /// None: no Sentinel has told yet.
+    /// None: no Sentinel has reported one yet.
     primary: RefCell<Option<Endpoint>>,
-    /// The newest epoch in which one was believed.
+    /// The epoch of the newest report that was used.
     epoch: Cell<u64>,
 }
 
-/// A server that some Sentinels name.
+/// A server that Sentinels report as primary.
 #[derive(Debug, PartialEq, Eq)]
 struct Candidate<S> {
     server: S,
-    /// The newest epoch of those who name it.
+    /// The newest epoch among these Sentinels.
     epoch: u64,
-    /// How many do.
-    voices: usize,
+    /// How many Sentinels report it.
+    votes: usize,
 }
 
 impl Service {
@@ -51,54 +51,55 @@ impl Service {
         self.primary.borrow().clone()
     }
 
-    /// What it and the Sentinels are for.
+    /// The roles of the primary and of the Sentinels.
     pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
         let primary = self.primary().into_iter().map(|primary| (primary, ServerRole::Primary));
         let sentinels = self.sentinels.iter().cloned().map(|it| (it, ServerRole::Sentinel));
         primary.chain(sentinels).collect()
     }
 
-    /// It, and the Sentinels.
+    /// The primary and the Sentinels.
     pub(super) fn endpoints(&self) -> Vec<Endpoint> {
         self.primary().into_iter().chain(self.sentinels.iter().cloned()).collect()
     }
 
-    /// Asks the Sentinels who is primary, and that one whether it is.
+    /// Queries the Sentinels for the primary, and that server for its role.
     pub(super) async fn review(&self, topology: &Topology) {
-        let question = |word: &str| {
+        let command = |subcommand: &str| {
             let mut command = redis::cmd("SENTINEL");
-            command.arg(word).arg(&self.name);
+            command.arg(subcommand).arg(&self.name);
             command
         };
-        let commands = [question("get-master-addr-by-name"), question("MASTER")];
-        let answers = topology.ask_all(&self.sentinels, commands).await;
+        let commands = [command("get-master-addr-by-name"), command("MASTER")];
+        let answers = topology.query_all(&self.sentinels, commands).await;
         let said = self.sentinels.iter().zip(answers);
         let named: Vec<(Endpoint, u64)> =
             said.filter_map(|(sentinel, answer)| read(sentinel, answer)).collect();
         let answered = named.len();
         let candidates = candidates(named);
         let Some(first) = candidates.first() else { return };
-        if is_outdated(first.epoch, self.epoch.get(), (answered, self.sentinels.len())) {
+        if is_outdated(first.epoch, self.epoch.get(), answered, self.sentinels.len()) {
             return;
         }
         let servers: Vec<Endpoint> = candidates.iter().map(|it| it.server.clone()).collect();
-        let roles = topology.ask_all(&servers, [redis::cmd("ROLE")]).await;
+        let roles = topology.query_all(&servers, [redis::cmd("ROLE")]).await;
         let roles: Vec<Option<bool>> = roles.iter().flatten().map(Answer::is_primary).collect();
         for (server, is_primary) in servers.iter().zip(&roles).skip(1) {
-            let (rival, used) = (server.name(), first.server.name());
+            let rival = server.name();
             match is_primary {
                 Some(true) => {
                     topology.counts.rivals().note(Rival {
                         server: rival,
                         shard: self.name.clone(),
-                        used,
+                        used: first.server.name(),
                     });
                 }
                 Some(false) => topology.counts.rivals().settle(&rival),
                 None => {}
             }
         }
-        // One that was named and is not yet primary is about to be. Whoever else says so was.
+        // A server that is reported and not yet primary is about to be promoted. Any other one that
+        // says that it is primary was deposed.
         if roles.first() == Some(&Some(true)) {
             self.epoch.set(first.epoch);
             topology.counts.rivals().settle(&first.server.name());
@@ -117,12 +118,12 @@ impl Service {
     }
 }
 
-/// The server that a Sentinel names, and the epoch of its configuration: zero if it does not tell.
+/// The server that a Sentinel reports, and the epoch of its configuration: zero if it reports none.
 fn read(sentinel: &Endpoint, [address, master]: [Answer; 2]) -> Option<(Endpoint, u64)> {
-    let Answer::Said(address) = address else { return None };
+    let Answer::Replied(address) = address else { return None };
     let (host, port) = redis::from_redis_value::<(String, u16)>(address).ok()?;
     let epoch = match master {
-        Answer::Said(fields) => redis::from_redis_value::<HashMap<String, String>>(fields)
+        Answer::Replied(fields) => redis::from_redis_value::<HashMap<String, String>>(fields)
             .ok()
             .and_then(|fields| fields.get("config-epoch")?.parse().ok()),
         Answer::Refused | Answer::Silent => None,
@@ -130,21 +131,21 @@ fn read(sentinel: &Endpoint, [address, master]: [Answer; 2]) -> Option<(Endpoint
     Some((sentinel.at(&host, port), epoch.unwrap_or(0)))
 }
 
-/// The servers that are named, the one to believe first: that of the newest epoch, then the one that
-/// most name, then the one that is named first.
+/// The reported servers, the most credible first: by the newest epoch, then by the number of
+/// Sentinels, then by their order.
 fn candidates<S: PartialEq>(named: Vec<(S, u64)>) -> Vec<Candidate<S>> {
     let mut candidates: Vec<Candidate<S>> = Vec::new();
     for (server, epoch) in named {
         match candidates.iter_mut().find(|known| known.server == server) {
             Some(known) => {
                 known.epoch = known.epoch.max(epoch);
-                known.voices += 1;
+                known.votes += 1;
             }
-            None => candidates.push(Candidate { server, epoch, voices: 1 }),
+            None => candidates.push(Candidate { server, epoch, votes: 1 }),
         }
     }
-    // Those that are alike stay in their order.
-    candidates.sort_by_key(|it| Reverse((it.epoch, it.voices)));
+    // The sort is stable.
+    candidates.sort_by_key(|it| Reverse((it.epoch, it.votes)));
     candidates
 }
 

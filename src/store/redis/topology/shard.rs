@@ -1,5 +1,5 @@
-//! The servers of a shard as the configuration names them. Which of them is used is found out from
-//! all of them: where their data come from tells which one goes on (`history`).
+//! The servers of a shard as the settings list them. All of them are queried, and the origin of
+//! their data decides which one is used (`history`).
 
 use std::{
     cell::{Cell, RefCell},
@@ -10,82 +10,86 @@ use tokio::time::Instant;
 
 use super::{
     Topology,
+    choice::{Choice, PriorState, RosterRead, SelfReport, choose},
     history::{History, Roster},
-    questions::Answer,
-    verdict::{Hearing, Known, RosterRead, Verdict, judge},
+    queries::Answer,
 };
 use crate::{
     settings::Endpoint,
-    store::{redis::servers::ServerRole, rivals::Rival},
+    store::{redis::server_report::ServerRole, rivals::Rival},
 };
 
 /// How long a server with older data is not used in place of one that does not answer. Requests are
-/// decided without Redis meanwhile; a server that hangs, or is started again with its data, is back
-/// by then.
-const HOLD_OUT: Duration = Duration::from_secs(5);
+/// decided without Redis meanwhile. A server that hangs, or is restarted with its data, is back by
+/// then.
+const MAX_WAIT_FOR_NEWEST: Duration = Duration::from_secs(5);
 
-/// Writes down which line of data is in use.
+/// Writes the replication ID in use to the roster.
 const CLAIM: &str = include_str!("claim.lua");
 
 /// A shard's servers.
-pub(super) struct Servers {
-    /// What people call the shard.
+pub(super) struct ShardServers {
+    /// The shard's name for operators.
     shard: String,
-    /// In the order of the configuration.
+    /// In the order of the settings.
     all: Vec<Endpoint>,
     state: RefCell<State>,
-    /// Nothing can be written down.
-    is_mute: Cell<bool>,
+    /// Whether the roster cannot be written.
+    cannot_write: Cell<bool>,
 }
 
 struct State {
-    /// Whether the servers were asked. Until then nobody knows which is to be used.
-    has_looked: bool,
-    /// The place of the server that takes charges.
-    present: usize,
-    /// Those that say that they do, and are not used.
+    /// Whether the servers were queried. Until then it is not known which one is to be used.
+    has_reviewed: bool,
+    /// The position of the server that takes charges.
+    current: usize,
+    /// Servers that say that they are primary, and are not used.
     rivals: Vec<usize>,
-    /// The newest line of data that was seen in use, and the place of the server that had it.
+    /// The newest roster that was seen in use, and the position of the server that had it.
     newest: Option<(Roster, usize)>,
     /// When that server last answered.
-    heard: Instant,
+    last_answer: Instant,
 }
 
-impl Servers {
+impl ShardServers {
     pub(super) fn new(shard: &str, primary: &Endpoint, replicas: &[Endpoint]) -> Self {
         let all: Vec<Endpoint> = std::iter::once(primary).chain(replicas).cloned().collect();
         let state = State {
-            // One that is alone is used whatever it says.
-            has_looked: all.len() == 1,
-            present: 0,
+            // A server without alternatives is used whatever it reports.
+            has_reviewed: all.len() == 1,
+            current: 0,
             rivals: Vec::new(),
             newest: None,
-            heard: Instant::now(),
+            last_answer: Instant::now(),
         };
-        let (shard, state) = (shard.to_owned(), RefCell::new(state));
-        Servers { shard, all, state, is_mute: Cell::new(false) }
+        ShardServers {
+            shard: shard.to_owned(),
+            all,
+            state: RefCell::new(state),
+            cannot_write: Cell::new(false),
+        }
     }
 
-    /// The server that takes charges; none before the servers were asked.
+    /// The server that takes charges; none before the servers were queried.
     pub(super) fn primary(&self) -> Option<&Endpoint> {
         let state = self.state.borrow();
-        self.all.get(state.present).filter(|_| state.has_looked)
+        self.all.get(state.current).filter(|_| state.has_reviewed)
     }
 
-    /// The servers that may follow it.
+    /// The servers that may be its replicas.
     pub(super) fn replicas(&self) -> Vec<Endpoint> {
         let state = self.state.borrow();
-        let is_replica = |at: usize| at != state.present && !state.rivals.contains(&at);
+        let is_replica = |at: usize| at != state.current && !state.rivals.contains(&at);
         let all = self.all.iter().enumerate();
         all.filter(|(at, _)| is_replica(*at)).map(|(_, endpoint)| endpoint.clone()).collect()
     }
 
-    /// What each of them is for.
+    /// The role of each server.
     pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
         let state = self.state.borrow();
         let role = |at: usize| match at {
             at if state.rivals.contains(&at) => ServerRole::Rival,
-            at if at == state.present => ServerRole::Primary,
+            at if at == state.current => ServerRole::Primary,
             _ => ServerRole::Replica,
         };
         let all = self.all.iter().enumerate();
@@ -96,44 +100,46 @@ impl Servers {
         &self.all
     }
 
-    /// Asks all of them, and uses the one whose data go on.
+    /// Queries all servers, and uses the one with the current data.
     pub(super) async fn review(&self, topology: &Topology) {
         if self.all.len() == 1 {
             return;
         }
-        let (mut info, mut get) = (redis::cmd("INFO"), redis::cmd("GET"));
         let roster = roster_name(topology);
+        let mut info = redis::cmd("INFO");
         info.arg("replication");
+        let mut get = redis::cmd("GET");
         get.arg(&roster);
-        let answers = topology.ask_all(&self.all, [redis::cmd("ROLE"), info, get]).await;
-        let is_heard = |[role, ..]: &[Answer; 3]| !matches!(role, Answer::Silent);
+        let answers = topology.query_all(&self.all, [redis::cmd("ROLE"), info, get]).await;
+        let has_answered = |[role, ..]: &[Answer; 3]| !matches!(role, Answer::Silent);
         let is_away = |endpoint: &Endpoint| topology.is_away(endpoint);
-        if !answers.iter().any(is_heard) && !self.all.iter().all(is_away) {
-            // They may only be slow to be reached.
+        if !answers.iter().any(has_answered) && !self.all.iter().all(is_away) {
+            // They may only be slow to connect to.
             return;
         }
-        let hearings: Vec<Hearing> = answers.iter().map(hear).collect();
-        let verdict = self.judge(&hearings, topology);
-        self.tell(&hearings, &verdict, topology);
-        let Some(winner) = verdict.winner else { return };
+        let reports: Vec<SelfReport> = answers.iter().map(read_report).collect();
+        let choice = self.choose(&reports, topology);
+        self.report_rivals(&reports, &choice, topology);
+        let Some(winner) = choice.winner else { return };
         self.elect(winner, topology);
         let Some(endpoint) = self.all.get(winner) else { return };
-        match verdict.entry {
+        match choice.entry {
             Some(entry) => {
                 let mut claim = redis::cmd("EVAL");
-                claim.arg(CLAIM).arg(1).arg(roster).arg(entry.epoch).arg(entry.line.to_string());
-                match topology.ask(endpoint, claim).await {
-                    Answer::Said(_) => {
-                        self.is_mute.set(false);
+                claim.arg(CLAIM).arg(1).arg(roster).arg(entry.epoch).arg(entry.id.to_string());
+                match topology.query(endpoint, claim).await {
+                    Answer::Replied(_) => {
+                        self.cannot_write.set(false);
                         self.state.borrow_mut().newest = Some((entry, winner));
                     }
-                    Answer::Refused => self.is_mute.set(true),
-                    // It is written down at the next review.
+                    Answer::Refused => self.cannot_write.set(true),
+                    // The next review writes it.
                     Answer::Silent => {}
                 }
             }
             None => {
-                if let Some(Hearing { roster: RosterRead::Written(own), .. }) = hearings.get(winner)
+                if let Some(SelfReport { roster: RosterRead::Written(own), .. }) =
+                    reports.get(winner)
                 {
                     self.state.borrow_mut().newest = Some((own.clone(), winner));
                 }
@@ -141,30 +147,30 @@ impl Servers {
         }
     }
 
-    fn judge(&self, hearings: &[Hearing], topology: &Topology) -> Verdict {
+    fn choose(&self, reports: &[SelfReport], topology: &Topology) -> Choice {
         let mut state = self.state.borrow_mut();
-        let has_looked = std::mem::replace(&mut state.has_looked, true);
+        let has_reviewed = std::mem::replace(&mut state.has_reviewed, true);
         let holder = state.newest.as_ref().map(|(_, holder)| *holder);
-        let is_heard = |at: usize| hearings.get(at).is_some_and(|it| it.is_primary.is_some());
-        if holder.is_some_and(is_heard) {
-            state.heard = Instant::now();
+        let has_answered = |at: usize| reports.get(at).is_some_and(|it| it.is_primary.is_some());
+        if holder.is_some_and(has_answered) {
+            state.last_answer = Instant::now();
         }
-        let present = self.all.get(state.present);
-        let known = Known {
-            present: state.present,
-            // Nobody uses it yet.
-            is_away: !has_looked || present.is_none_or(|present| topology.is_away(present)),
+        let current = self.all.get(state.current);
+        let prior = PriorState {
+            current: state.current,
+            // At the first review, no server is in use yet.
+            is_away: !has_reviewed || current.is_none_or(|current| topology.is_away(current)),
             newest: state.newest.as_ref().map(|(roster, holder)| (roster, *holder)),
-            is_overdue: state.heard.elapsed() >= HOLD_OUT,
-            is_mute: self.is_mute.get(),
+            is_overdue: state.last_answer.elapsed() >= MAX_WAIT_FOR_NEWEST,
+            cannot_write: self.cannot_write.get(),
         };
-        let verdict = judge(hearings, known);
-        state.rivals.clone_from(&verdict.rivals);
-        verdict
+        let choice = choose(reports, prior);
+        state.rivals.clone_from(&choice.rivals);
+        choice
     }
 
     fn elect(&self, winner: usize, topology: &Topology) {
-        let before = std::mem::replace(&mut self.state.borrow_mut().present, winner);
+        let before = std::mem::replace(&mut self.state.borrow_mut().current, winner);
         if before == winner {
             return;
         }
@@ -174,38 +180,41 @@ impl Servers {
         topology.note_election();
     }
 
-    /// Tells of servers that claim what is another's.
-    fn tell(&self, hearings: &[Hearing], verdict: &Verdict, topology: &Topology) {
-        let used = verdict.winner.unwrap_or(self.state.borrow().present);
+    /// Records and drops rivals: servers that say that they are primary, and are not used.
+    fn report_rivals(&self, reports: &[SelfReport], choice: &Choice, topology: &Topology) {
+        let used = choice.winner.unwrap_or(self.state.borrow().current);
         let Some(used) = self.all.get(used) else { return };
         let rivals = topology.counts.rivals();
-        for (at, (server, hearing)) in self.all.iter().zip(hearings).enumerate() {
-            if verdict.rivals.contains(&at) {
-                let (server, used) = (server.name(), used.name());
-                rivals.note(Rival { server, shard: self.shard.clone(), used });
-            } else if hearing.is_primary.is_some() {
+        for (at, (server, report)) in self.all.iter().zip(reports).enumerate() {
+            if choice.rivals.contains(&at) {
+                rivals.note(Rival {
+                    server: server.name(),
+                    shard: self.shard.clone(),
+                    used: used.name(),
+                });
+            } else if report.is_primary.is_some() {
                 rivals.settle(&server.name());
             }
         }
-        if verdict.is_blind {
-            rivals.tell_blindness(&roster_name(topology));
+        if choice.is_ambiguous {
+            rivals.warn_ambiguous(&roster_name(topology));
         }
     }
 }
 
-/// Where a shard has written down which line of its data is in use. No counter is called so: its name
-/// has a brace after the colon.
+/// The name of the roster in Redis. No counter has that name: a counter's name has a brace after
+/// the colon.
 fn roster_name(topology: &Topology) -> String {
     format!("{}:roster", topology.settings.prefix)
 }
 
-/// What a server says to `ROLE`, `INFO replication` and `GET`.
-fn hear([role, info, roster]: &[Answer; 3]) -> Hearing {
-    Hearing {
+/// Reads a server's answers to `ROLE`, `INFO replication` and `GET`.
+fn read_report([role, info, roster]: &[Answer; 3]) -> SelfReport {
+    SelfReport {
         is_primary: role.is_primary(),
         history: info.text().and_then(History::parse),
         roster: match roster {
-            Answer::Said(redis::Value::Nil) => RosterRead::Missing,
+            Answer::Replied(redis::Value::Nil) => RosterRead::Missing,
             answer => {
                 let roster = answer.text().and_then(Roster::parse);
                 roster.map_or(RosterRead::Unreadable, RosterRead::Written)

@@ -23,7 +23,7 @@ fn admit(proxy: &Proxy, requests: u64) -> u64 {
 
 /// Waits until servers have all that this proxy knows of them.
 fn wait_until_brought(proxy: &Proxy) {
-    eventually("it is brought", || (proxy.stores().lost() == 0).then_some(()));
+    eventually("it is brought", || (proxy.stores().to_reseed() == 0).then_some(()));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn what_an_operator_deletes_stays_deleted() {
     wait_until_undecided(&proxy);
     gremlin.behave();
     wait_until_decided(&proxy);
-    assert_eq!(proxy.stores().lost(), 0);
+    assert_eq!(proxy.stores().to_reseed(), 0);
     assert_eq!(proxy.used("alice", "core"), 0);
 }
 

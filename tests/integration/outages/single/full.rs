@@ -55,7 +55,7 @@ fn new_caller_passes_and_others_are_counted() {
         proxy.get_as("alice").assert_status(429);
         assert_eq!(passed(&proxy), 4, "{limit}");
         assert_eq!(proxy.stores().counts.no_room(NoRoom::Full), 0, "nobody was refused");
-        assert_eq!(proxy.stores().owed(), 2, "{limit}: nothing is owed of what was not counted");
+        assert_eq!(proxy.stores().pending(), 2, "{limit}: nothing is owed of what was not counted");
 
         proxy.advance(2 * HOUR);
         proxy.get_as("carol").assert_status(200).assert_field("x-ratelimit-used", "1");
@@ -80,7 +80,7 @@ fn request_in_flight_passes_too() {
     go.open();
     clients[0].read().assert_status(200).assert_field("x-tollgate-store", "local");
     clients[1..].iter_mut().for_each(|client| assert_passed(&client.read()));
-    assert_eq!((passed(&proxy), proxy.stores().owed()), (2, 0));
+    assert_eq!((passed(&proxy), proxy.stores().pending()), (2, 0));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn limits_that_have_room_decide_about_a_caller_without() {
     let denied = proxy.get_as("bob");
     denied.assert_status(429).assert_field("x-ratelimit-resource", "all");
     assert_eq!(passed(&proxy), 2, "one who is denied has not passed");
-    assert_eq!(proxy.stores().owed(), 2);
+    assert_eq!(proxy.stores().pending(), 2);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::{Call, NOW, Server, charge, peek, proxy, read, settle};
+use super::{Call, NOW, Server, at, charge, peek, read, settle};
 use crate::{
     clock::Timestamp,
     limit::{
@@ -150,9 +150,9 @@ impl History {
                 Charge { stance, ..Charge::new(self.key(*counter), quota, cost) }
             })
             .collect();
-        let mut calls = vec![charge("test", &charges, (proxy(self.now), self.now))];
+        let mut calls = vec![charge("test", &charges, at(self.now))];
         if is_peek {
-            calls.insert(0, peek("test", &charges, (proxy(self.now), self.now)));
+            calls.insert(0, peek("test", &charges, at(self.now)));
         }
         let decision = self.memory.charge(&charges, self.now).unwrap();
         let charges = charges.iter().map(OwnedCharge::from).collect();
@@ -190,16 +190,16 @@ impl History {
         let charge = Charge::new(self.key(taken.counter), &self.quotas[taken.counter], cost);
         self.memory.settle(&charge, Adjustment::GiveBack(taken.in_memory), self.now);
         let adjustment = Adjustment::GiveBack(taken.in_redis);
-        Some(settle("test", &charge, adjustment, (proxy(self.now), self.now)))
+        Some(settle("test", &charge, adjustment, at(self.now)))
     }
 
     fn renew(&mut self) -> Option<Call> {
-        let is_lease = |taken: &&Taken| matches!(self.quotas[taken.counter], Quota::Concurrency(_));
+        let is_lease = |taken: &&Taken| self.quotas[taken.counter].holds_leases();
         let taken = self.taken.iter().rfind(is_lease)?;
         let charge = Charge::new(self.key(taken.counter), &self.quotas[taken.counter], 1);
         self.memory.settle(&charge, Adjustment::Renew(taken.in_memory), self.now);
         let adjustment = Adjustment::Renew(taken.in_redis);
-        Some(settle("test", &charge, adjustment, (proxy(self.now), self.now)))
+        Some(settle("test", &charge, adjustment, at(self.now)))
     }
 
     /// Takes what a response turned out to cost.
@@ -208,7 +208,7 @@ impl History {
         let cost = self.numbers.cost(&self.quotas[counter]).max(1);
         let charge = Charge::new(self.key(counter), &self.quotas[counter], cost);
         self.memory.settle(&charge, Adjustment::Take, self.now);
-        settle("test", &charge, Adjustment::Take, (proxy(self.now), self.now))
+        settle("test", &charge, Adjustment::Take, at(self.now))
     }
 
     fn change_a_rate(&mut self) -> Option<Call> {
@@ -221,9 +221,9 @@ impl History {
 fn compare(charges: &[Charge<'_>], expected: &Decision, found: &Decision) -> Result<(), String> {
     let is_same = |(charge, (left, right)): (&Charge<'_>, (&Outcome, &Outcome))| {
         // Leases of the same instant are told apart by other numbers.
-        let same_receipt = match charge.quota {
-            Quota::Concurrency(_) => left.receipt.map(|it| it.at) == right.receipt.map(|it| it.at),
-            _ => left.receipt == right.receipt,
+        let same_receipt = match charge.quota.holds_leases() {
+            true => left.receipt.map(|it| it.at) == right.receipt.map(|it| it.at),
+            false => left.receipt == right.receipt,
         };
         left.standing == right.standing && same_receipt
     };
@@ -333,7 +333,7 @@ impl Numbers {
                 quota.strict = self.below(2) == 0;
             }
             Quota::Gcra(quota) => {
-                let large = if quota.grain() == 1 { 0 } else { 1_000_000 };
+                let large = if quota.time_grain() == 1 { 0 } else { 1_000_000 };
                 quota.limit = large + by;
                 quota.burst = large + self.limit();
             }

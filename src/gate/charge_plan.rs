@@ -1,0 +1,71 @@
+//! The charges that a request is to be made, each with the limit that it is for.
+
+use smallvec::SmallVec;
+
+use crate::{
+    limit::{Charge, Stance},
+    policy::{Allowance, Cost, Limit},
+};
+
+/// The charges of a request, and the limits that they are for, in the same order.
+#[derive(Default)]
+pub(super) struct ChargePlan<'p> {
+    pub(super) limits: SmallVec<[PlannedLimit<'p>; 2]>,
+    pub(super) charges: SmallVec<[Charge<'p>; 2]>,
+}
+
+/// What a charge is for.
+#[derive(Clone, Copy)]
+pub(super) struct PlannedLimit<'p> {
+    pub(super) limit: &'p Limit,
+    pub(super) allowance: &'p Allowance,
+    /// What the request costs, and what may correct that.
+    pub(super) cost: &'p Cost,
+    pub(super) role: ChargeRole,
+}
+
+/// What the outcome of a charge decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChargeRole {
+    /// The charge is of the first enforced limit, which clients see in the headers.
+    Primary,
+    /// It is of another enforced limit.
+    Secondary,
+    /// It is of a limit that only counts here.
+    Shadow,
+    /// It is of a candidate rate, which only counts.
+    Candidate,
+    /// It is of the bound on refunds of the charge before it. What is taken of that bound stays taken
+    /// if the response's status gives that charge back.
+    Refund,
+}
+
+impl ChargeRole {
+    pub(super) fn stance(self) -> Stance {
+        match self {
+            ChargeRole::Primary | ChargeRole::Secondary => Stance::Enforce,
+            ChargeRole::Shadow | ChargeRole::Candidate | ChargeRole::Refund => Stance::Observe,
+        }
+    }
+
+    /// Whether the charge may deny the request.
+    pub(super) fn is_enforced(self) -> bool {
+        self.stance() == Stance::Enforce
+    }
+}
+
+impl<'p> ChargePlan<'p> {
+    /// Adds a charge and what it is for.
+    pub(super) fn add(&mut self, planned: PlannedLimit<'p>, charge: Charge<'p>) {
+        self.limits.push(planned);
+        self.charges.push(charge);
+    }
+
+    /// Whether another limit is the primary one.
+    pub(super) fn has_primary_besides(&self, limit: &Limit) -> bool {
+        let is_other = |planned: &PlannedLimit<'_>| {
+            planned.role == ChargeRole::Primary && !std::ptr::eq(planned.limit, limit)
+        };
+        self.limits.iter().any(is_other)
+    }
+}

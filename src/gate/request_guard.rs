@@ -1,0 +1,282 @@
+//! What happens to a request whose handling ends early, because its client goes away or a panic ends
+//! it: the access log gets its line all the same, and where only the response's head names the cost,
+//! the exchange goes on without the client.
+
+use std::{cell::Cell, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
+
+use http::{HeaderValue, Method, header::USER_AGENT, request::Parts};
+use hyper::body::Body as _;
+use smallvec::SmallVec;
+
+use super::{
+    Arrival, Snapshot,
+    abandoned::Abandoned,
+    charge_plan::ChargeRole,
+    forward::{DetachedExchange, Outgoing, TimedReply, detached, exchange},
+    head::Head,
+    request_state::RequestState,
+    tally::{DecidedCharge, Tally},
+};
+use crate::{
+    access_log::{Decision, Denied, Entry, LimitStanding, LogBuffer, Mode, Tail},
+    response::{CLIENT_CLOSED_REQUEST, DenialReason, INTERNAL_ERROR, Rejection, reported_reset},
+    store::HeldLeases,
+    upstream::{ClientBody, Destination, Upstreams},
+};
+
+/// The access log's line about a request, and what it takes to write it.
+pub(super) struct RequestLine<'g> {
+    /// None: there is no access log.
+    pub(super) log: Option<(&'g Rc<LogBuffer>, LoggedRequest)>,
+    pub(super) request_id: &'g HeaderValue,
+    pub(super) arrival: Arrival,
+    /// Gets the request's id if handling it panics: the response that follows names it.
+    pub(super) panicked: &'g Cell<Option<HeaderValue>>,
+}
+
+/// What the log has of a request. It is kept apart because the head itself goes to the upstream.
+pub(super) struct LoggedRequest {
+    method: Method,
+    host: Option<String>,
+    path: String,
+    address: IpAddr,
+    user_agent: Option<HeaderValue>,
+    /// Bytes of the body so far. None: there is no body, or it is not read.
+    received: Option<Rc<Cell<u64>>>,
+}
+
+/// What became of a request, for the log.
+#[derive(Default)]
+pub(super) struct ResponseNote {
+    pub(super) error: Option<String>,
+    pub(super) denied: Option<DeniedBy>,
+    pub(super) upstream_time: Option<Duration>,
+}
+
+/// Why a request was denied.
+pub(super) struct DeniedBy {
+    reason: DenialReason,
+    /// The name of the limit, if it was one.
+    limit: Option<Box<str>>,
+}
+
+impl LoggedRequest {
+    /// `head` is none of a request whose form is not sound.
+    pub(super) fn of(parts: &Parts, head: Option<&Head<'_>>, address: IpAddr) -> Self {
+        let (host, path) = match head {
+            Some(head) => (head.host().map(str::to_owned), head.path.to_string()),
+            None => (None, parts.uri.path().to_owned()),
+        };
+        let method = parts.method.clone();
+        let user_agent = parts.headers.get(USER_AGENT).cloned();
+        LoggedRequest { method, host, path, address, user_agent, received: None }
+    }
+
+    /// A count of the body's bytes, for the code that reads it.
+    fn count_body(&mut self) -> Rc<Cell<u64>> {
+        Rc::clone(self.received.insert(Rc::default()))
+    }
+}
+
+impl DeniedBy {
+    /// Why `rejection` denies; none if it is no denial.
+    pub(super) fn of(rejection: &Rejection) -> Option<DeniedBy> {
+        let reason = rejection.denied_for()?;
+        Some(DeniedBy { reason, limit: rejection.limit().map(Box::from) })
+    }
+
+    fn as_logged(&self) -> Denied<'_> {
+        Denied { reason: self.reason.name(), by: self.limit.as_deref() }
+    }
+}
+
+impl ResponseNote {
+    fn is_on_deny_list(&self) -> bool {
+        self.denied.as_ref().is_some_and(|denied| denied.reason == DenialReason::Deny)
+    }
+}
+
+/// A request that is being judged. If this is dropped before, the line says so.
+pub(super) struct UnjudgedGuard<'g> {
+    /// None: the request was judged.
+    line: Option<RequestLine<'g>>,
+}
+
+impl<'g> UnjudgedGuard<'g> {
+    pub(super) fn new(line: RequestLine<'g>) -> Self {
+        UnjudgedGuard { line: Some(line) }
+    }
+
+    /// The request was judged: the line is for its [`RequestGuard`].
+    pub(super) fn into_line(mut self) -> Option<RequestLine<'g>> {
+        self.line.take()
+    }
+}
+
+impl Drop for UnjudgedGuard<'_> {
+    fn drop(&mut self) {
+        if let Some(line) = &self.line {
+            line.end_early(&RequestState::default());
+        }
+    }
+}
+
+/// A request that was judged. If this is dropped before the response is there, the line says so.
+/// Charges are not given back then, since no response's status says so; where the response names the
+/// cost, the exchange goes on without the client.
+pub(super) struct RequestGuard<'g, 'p> {
+    pub(super) state: RequestState<'p>,
+    /// What the request holds of limits on requests in flight.
+    pub(super) leases: Option<HeldLeases>,
+    /// None: the line was begun.
+    line: Option<RequestLine<'g>>,
+    /// The exchange with the upstream that is waited for, if its response names the cost.
+    exchange: Option<DetachedExchange>,
+    /// Where that goes on if the client goes away.
+    abandoned: &'g Rc<Abandoned>,
+}
+
+impl<'g, 'p> RequestGuard<'g, 'p> {
+    pub(super) fn new(
+        line: Option<RequestLine<'g>>,
+        state: RequestState<'p>,
+        leases: Option<HeldLeases>,
+        abandoned: &'g Rc<Abandoned>,
+    ) -> Self {
+        RequestGuard { state, leases, line, exchange: None, abandoned }
+    }
+
+    /// The request's body as it goes to the upstream: with the bound of its route, and counted for the
+    /// log.
+    pub(super) fn client_body(&mut self, body: ClientBody, may_be_slow: bool) -> ClientBody {
+        let log = self.line.as_mut().and_then(|line| line.log.as_mut());
+        let counted = log.filter(|_| !body.incoming.is_end_stream());
+        let received = counted.map(|(_, logged)| logged.count_body());
+        ClientBody { max_bytes: self.state.max_body(), received, may_be_slow, ..body }
+    }
+
+    /// Sends the request and waits for the head of the response: where only that names the cost, in a
+    /// form that can go on without the client.
+    pub(super) async fn send(
+        &mut self,
+        upstreams: &Rc<Upstreams>,
+        snapshot: &Arc<Snapshot>,
+        destination: Destination<'_>,
+        outgoing: Outgoing,
+    ) -> TimedReply {
+        if !self.state.tally.as_ref().is_some_and(Tally::awaits_cost) {
+            return exchange(upstreams, destination, outgoing).await;
+        }
+        let position = destination.upstream.position;
+        let detached = detached(Rc::clone(upstreams), Arc::clone(snapshot), position, outgoing);
+        let reply = (&mut self.exchange.insert(detached).response).await;
+        self.exchange = None;
+        reply
+    }
+
+    /// Writes the line, except for what is known only when the response has ended.
+    pub(super) fn begin_line(mut self, status: u16, note: &ResponseNote) -> Option<Tail> {
+        self.line.take()?.write(&self.state, status, note)
+    }
+
+    /// Has the exchange go on, if the upstream has the request and the client has gone.
+    fn abandon(&mut self) {
+        let Some(exchange) = self.exchange.take().filter(|exchange| exchange.is_sent.get()) else {
+            return;
+        };
+        if let (Some(tally), Some(route)) = (&self.state.tally, self.state.route) {
+            self.abandoned.follow(exchange, tally, &route.name, self.leases.take());
+        }
+    }
+}
+
+impl Drop for RequestGuard<'_, '_> {
+    fn drop(&mut self) {
+        let Some(line) = self.line.take() else { return };
+        if !std::thread::panicking() {
+            self.abandon();
+        }
+        line.end_early(&self.state);
+    }
+}
+
+impl RequestLine<'_> {
+    /// Writes the line of a request whose client has gone, or whose handling panics.
+    fn end_early(&self, state: &RequestState<'_>) {
+        let (status, error) = match std::thread::panicking() {
+            true => {
+                self.panicked.set(Some(self.request_id.clone()));
+                (INTERNAL_ERROR, Some(Rejection::Internal.to_string()))
+            }
+            false => (CLIENT_CLOSED_REQUEST, None),
+        };
+        let note = ResponseNote { error, ..ResponseNote::default() };
+        if let Some(tail) = self.write(state, status, &note) {
+            tail.end(false);
+        }
+    }
+
+    fn write(&self, state: &RequestState<'_>, status: u16, note: &ResponseNote) -> Option<Tail> {
+        let (log, logged) = self.log.as_ref()?;
+        let identity = state.identity.as_ref();
+        let caller = identity.and_then(|identity| identity.caller.as_ref());
+        let tier = state.policy.zip(identity).and_then(|(policy, identity)| {
+            policy.identity.tiers.get(identity.tier).map(|tier| &*tier.name)
+        });
+        let tally = state.tally.as_ref();
+        let would_deny = tally.and_then(Tally::would_deny_names);
+        let user_agent = logged.user_agent.as_ref().filter(|_| state.may_log_user_agent());
+        let limits: SmallVec<[LimitStanding<'_>; 4]> = tally
+            .into_iter()
+            .flat_map(|tally| tally.charges().map(|charge| limit_standing(tally, &charge)))
+            .collect();
+        let line = log.begin(&Entry {
+            time: self.arrival.now,
+            request_id: self.request_id.to_str().unwrap_or_default(),
+            client: logged.address,
+            caller: caller.map(|caller| (caller.kind, &caller.value as _)),
+            tier,
+            method: logged.method.as_str(),
+            host: logged.host.as_deref(),
+            path: &logged.path,
+            route: state.route.map(|route| &*route.name),
+            status,
+            // The deny list wins over the list of exempt callers.
+            is_exempt: state.is_exempt(logged.address) && !note.is_on_deny_list(),
+            denied: note.denied.as_ref().map(DeniedBy::as_logged),
+            would_deny: would_deny.as_deref(),
+            error: note.error.as_ref().map(|error| error as _),
+            limit: tally.and_then(|tally| Some(limit_standing(tally, &tally.reported()?))),
+            limits: &limits,
+            user_agent: user_agent.map(HeaderValue::as_bytes),
+            upstream: note.upstream_time,
+        })?;
+        Some(Tail::new(Rc::clone(log), line, self.arrival.started, logged.received.clone()))
+    }
+}
+
+/// One of a request's charges, as the log has it.
+fn limit_standing<'t, 'p>(tally: &Tally<'p>, charge: &DecidedCharge<'t, 'p>) -> LimitStanding<'t> {
+    let standing = charge.standing();
+    let role = charge.planned.role;
+    let is_window = !charge.charge.quota.holds_leases();
+    LimitStanding {
+        name: &charge.planned.limit.name,
+        mode: match role {
+            ChargeRole::Primary | ChargeRole::Secondary => Mode::Enforce,
+            ChargeRole::Shadow => Mode::Shadow,
+            ChargeRole::Candidate | ChargeRole::Refund => Mode::Candidate,
+        },
+        window_seconds: charge.planned.allowance.window_secs.filter(|_| is_window),
+        limit: standing.limit,
+        used: standing.used,
+        remaining: standing.remaining,
+        reset: is_window.then(|| reported_reset(standing).ceil_secs()),
+        cost: tally.cost_of(charge),
+        decision: match role {
+            _ if charge.outcome.fits() => Decision::Allow,
+            ChargeRole::Primary | ChargeRole::Secondary => Decision::Deny,
+            ChargeRole::Shadow | ChargeRole::Candidate | ChargeRole::Refund => Decision::WouldDeny,
+        },
+    }
+}

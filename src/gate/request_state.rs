@@ -1,0 +1,107 @@
+//! What is known about a request once it was judged, and what is to be done with it.
+
+use std::net::IpAddr;
+
+use http::{HeaderValue, StatusCode, header};
+
+use super::{head::Target, tally::Tally};
+use crate::{
+    identity::Identity,
+    policy::{Cors, Policy, Protocol, Responses, Route, Upstream},
+    response::{Format, Rejection},
+};
+
+/// What is known about a request.
+#[derive(Default)]
+pub(super) struct RequestState<'p> {
+    pub(super) policy: Option<&'p Policy>,
+    pub(super) route: Option<&'p Route>,
+    /// Of a preflight request: which pages may send the request that it is about.
+    pub(super) cors: Option<&'p Cors>,
+    pub(super) identity: Option<Identity<'p>>,
+    pub(super) tally: Option<Tally<'p>>,
+    /// Whether the client asks if what it has is still current.
+    pub(super) is_revalidation: bool,
+}
+
+/// A request that was judged.
+pub(super) struct Judgement<'p> {
+    pub(super) state: RequestState<'p>,
+    pub(super) action: Action<'p>,
+}
+
+/// What is to be done with a request.
+pub(super) enum Action<'p> {
+    Forward(Forward<'p>),
+    /// `OPTIONS *` is about this server.
+    Options,
+    /// The caller queries its standings.
+    Standings,
+    /// The listener redirects every request.
+    Redirect(StatusCode, HeaderValue),
+    /// A browser's preflight request, which gets its response here.
+    Preflight(&'p Cors),
+    Refuse(Rejection),
+}
+
+/// Where a request is forwarded to.
+pub(super) struct Forward<'p> {
+    pub(super) upstream: &'p Upstream,
+    pub(super) target: Target,
+}
+
+impl<'p> RequestState<'p> {
+    /// The judgement that this is to be done.
+    pub(super) fn then(self, action: Action<'p>) -> Judgement<'p> {
+        Judgement { state: self, action }
+    }
+
+    /// The judgement that the request is refused.
+    pub(super) fn refuse(self, rejection: impl Into<Rejection>) -> Judgement<'p> {
+        self.then(Action::Refuse(rejection.into()))
+    }
+
+    /// The limits that an error body names, if its format does.
+    pub(super) fn violated(&self, format: Format) -> Vec<&str> {
+        match (format, &self.tally) {
+            (Format::Problem, Some(tally)) => tally.violated().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Bytes that the body may have; none: any number.
+    pub(super) fn max_body(&self) -> Option<u64> {
+        match &self.identity {
+            Some(_) => self.route.and_then(|route| route.max_body),
+            // A preflight request, which takes no token and has no body.
+            None => Some(0),
+        }
+    }
+
+    /// Whether the route leads to servers that speak HTTP/2, which gRPC needs.
+    pub(super) fn may_speak_grpc(&self) -> bool {
+        let upstream = self
+            .policy
+            .zip(self.route)
+            .and_then(|(policy, route)| policy.upstreams.get(route.upstream));
+        upstream.is_some_and(|upstream| upstream.protocol == Protocol::Http2)
+    }
+
+    /// Whether the policy exempts the client from all limits.
+    pub(super) fn is_exempt(&self, address: IpAddr) -> bool {
+        let Some(policy) = self.policy else { return false };
+        match &self.identity {
+            Some(identity) => policy.exempt.contains(identity),
+            None => policy.exempt.contains_address(address),
+        }
+    }
+
+    /// Whether the log may have `User-Agent`: not where the policy reads credentials from it.
+    pub(super) fn may_log_user_agent(&self) -> bool {
+        self.policy.is_none_or(|policy| !policy.identity.sources.reads(&header::USER_AGENT))
+    }
+
+    pub(super) fn responses(&self) -> &'p Responses {
+        self.policy.map_or(&Responses::DEFAULT, |policy| &policy.responses)
+    }
+}

@@ -1,0 +1,32 @@
+//! What requests read of the configuration. It is built whole and swapped in whole: no request sees
+//! half of a reload.
+
+use crate::{
+    identity::KeyRing,
+    policy::{Policies, UpstreamPosition},
+    upstream::{Destination, Keeper, UpstreamGroups},
+};
+
+/// The policies in force, and what a running proxy keeps for them.
+#[derive(Default)]
+pub struct Snapshot {
+    /// The policies.
+    pub policies: Policies,
+    /// The servers of their upstreams.
+    pub groups: UpstreamGroups,
+}
+
+impl Snapshot {
+    /// Has the keys of the policies' issuers fetched, and finds the servers of their upstreams.
+    /// Without a keeper nothing is forwarded.
+    pub(super) fn new(mut policies: Policies, ring: &KeyRing, keeper: Option<&Keeper>) -> Snapshot {
+        policies.adopt_keys(ring);
+        let groups = keeper.map(|keeper| keeper.adopt(&policies)).unwrap_or_default();
+        Snapshot { policies, groups }
+    }
+
+    /// The upstream at this position, and its servers.
+    pub(super) fn destination_at(&self, position: UpstreamPosition) -> Option<Destination<'_>> {
+        self.groups.destination(self.policies.upstream_at(position)?)
+    }
+}

@@ -1,0 +1,85 @@
+//! Tokens without a signature, for dry runs: their claims are assumed to be verified.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::{
+    claim_rules::ClaimRules, claims::Claims, jwt::VerifiedToken, rules::IdentityRules,
+    token_error::TokenError, validity::TimeClaims,
+};
+
+/// A token with claims that are assumed to be verified, or why its issuer's rules refuse them.
+pub type AssumedToken = Result<VerifiedToken, TokenError>;
+
+/// Why claims cannot be those of a token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AssumedTokenError {
+    /// The policy has no issuer.
+    #[error("no token can be valid: the policy has no issuer")]
+    NoIssuer,
+    /// The policy has other issuers.
+    #[error("no issuer of the policy is `{0}`")]
+    UnknownIssuer(String),
+    /// An issuer or a subject that is not text.
+    #[error("claim {0} is not text")]
+    NotText(&'static str),
+}
+
+impl IdentityRules {
+    /// A token with these claims. Without `iss`, it gets that of the first issuer; without `aud`,
+    /// the first audience that this issuer's tokens may have.
+    ///
+    /// # Errors
+    /// [`AssumedTokenError`].
+    pub fn assume_token(
+        &self,
+        mut claims: Map<String, Value>,
+    ) -> Result<AssumedToken, AssumedTokenError> {
+        if claims.get("sub").is_some_and(|subject| !subject.is_string()) {
+            return Err(AssumedTokenError::NotText("sub"));
+        }
+        let position = match claims.get("iss") {
+            None => 0,
+            Some(Value::String(name)) => {
+                let found = self.issuers.iter().position(|issuer| issuer.issuer == *name);
+                found.ok_or_else(|| AssumedTokenError::UnknownIssuer(name.clone()))?
+            }
+            Some(_) => return Err(AssumedTokenError::NotText("iss")),
+        };
+        let rules = match (self.issuers.get(position), &self.introspection) {
+            (Some(issuer), _) => {
+                claims.entry("iss").or_insert_with(|| issuer.issuer.as_str().into());
+                &issuer.claims
+            }
+            // Without issuers, position 0 is that of the introspection.
+            (None, Some(introspection)) => &introspection.claims,
+            (None, None) => return Err(AssumedTokenError::NoIssuer),
+        };
+        if let Some(audience) = rules.audience.first() {
+            claims.entry("aud").or_insert_with(|| audience.as_str().into());
+        }
+        Ok(rules.assume(position, claims))
+    }
+}
+
+impl ClaimRules {
+    fn assume(&self, issuer: usize, claims: Map<String, Value>) -> AssumedToken {
+        let as_given = Claims::from(claims.clone());
+        let validity = TimeClaims::of(&as_given)?.validity(Duration::ZERO, None);
+        self.check_required(&as_given)?;
+        Ok(VerifiedToken { issuer, claims: with_names(self, claims), validity })
+    }
+}
+
+/// The claims, with the policy's names added for those that the issuer names otherwise. A claim
+/// that was given under the policy's name stays if the issuer's own is absent.
+fn with_names(rules: &ClaimRules, mut claims: Map<String, Value>) -> Claims {
+    let as_given = Claims::from(claims.clone());
+    for (name, path) in &rules.names {
+        if let Some(value) = as_given.lookup(path) {
+            claims.insert(name.to_string(), value.clone());
+        }
+    }
+    claims.into()
+}

@@ -1,0 +1,32 @@
+//! The error of identifying a request's sender.
+
+use super::{credential::CredentialError, token_error::TokenError};
+
+/// Why a request's sender could not be identified.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// The route requires a token and the request has none.
+    #[error("no token")]
+    Missing,
+    /// The request's credentials cannot be read as one token.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+    /// The token is not valid.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The issuer's keys or its introspection server are needed and cannot be reached.
+    #[error("the token's issuer cannot be reached")]
+    Unavailable,
+    /// The client has sent so many bad tokens that this one was not verified.
+    #[error("token not verified: the client has sent too many bad tokens")]
+    TooManyBadTokens,
+    /// So many tokens from the client's address are being introspected that this one was not.
+    #[error("token not verified: too many tokens from the client's address are being introspected")]
+    TooManyLookups,
+    /// The token is valid, but the route accepts no tokens of its issuer.
+    #[error("the token's issuer is not accepted on this route")]
+    IssuerNotAccepted,
+    /// The token has none of the claims that name callers, or one with a value that cannot.
+    #[error("the token names no caller")]
+    NoCaller,
+}

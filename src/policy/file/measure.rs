@@ -1,0 +1,102 @@
+//! The raw struct of a measure: how much, and how it is counted.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{keywords::WindowStart, shape};
+use crate::{
+    limit::AlgorithmKind,
+    yaml::{Choice, Node, Spanned},
+};
+
+/// Declares a struct that has the fields of a measure between its own. A candidate has nothing
+/// else, a limit has them beside other fields: serde cannot flatten one struct into another that
+/// denies unknown fields.
+macro_rules! with_measure {
+    ($(#[$attribute:meta])* $name:ident { $($before:tt)* } { $($after:tt)* }) => {
+        $(#[$attribute])*
+        pub(in crate::policy) struct $name {
+            $($before)*
+
+            /// How much in which time: `5000/hour`, a list of up to 4 that all apply, or
+            /// `unlimited`; for all, or by tier: `{ anonymous: 60/hour, default: 5000/hour }`.
+            #[schemars(with = "Option<shape::Rates>")]
+            pub(in crate::policy) rate: Option<Node>,
+            /// How it is counted. `fixed_window`: a number in each window; `sliding_window`: the
+            /// same without bursts at window boundaries; `sliding_log`: exact, storing each
+            /// request; `token_bucket`: a bucket that refills; `gcra`: evenly spaced;
+            /// `concurrency`: requests at once, with `concurrent`. Default: fixed_window, or
+            /// concurrency if there is `concurrent`.
+            pub(in crate::policy) algorithm: Option<Spanned<Choice<AlgorithmKind>>>,
+            /// For `fixed_window`: where windows begin. `first_request`: with the first request;
+            /// `epoch`: at multiples of their length since 1970; `calendar`: with the hour, the
+            /// day, the month. Default: first_request.
+            pub(in crate::policy) align: Option<Spanned<Choice<WindowStart>>>,
+            /// For `align: calendar`: the time zone, such as Europe/Berlin. Default: UTC.
+            #[schemars(extend("examples" = ["Europe/Berlin"]))]
+            pub(in crate::policy) timezone: Option<Spanned<String>>,
+            /// For `gcra`: how many may come at once; for all, or by tier. Default: the number of
+            /// the rate.
+            #[schemars(with = "Option<shape::Counts>")]
+            pub(in crate::policy) burst: Option<Node>,
+            /// For `token_bucket`: the size of the bucket; for all, or by tier. Default: the number
+            /// of the rate. With `refill` it is needed, and may be `unlimited`.
+            #[schemars(with = "Option<shape::Units>")]
+            pub(in crate::policy) capacity: Option<Node>,
+            /// For `token_bucket`, in place of `rate`: what is added to the bucket, `{ amount: 10,
+            /// interval: 1s }`.
+            #[schemars(with = "Option<shape::Refill>")]
+            pub(in crate::policy) refill: Option<Node>,
+            /// For `token_bucket`: whether a request that finds the bucket empty restarts the wait.
+            /// Default: false.
+            pub(in crate::policy) strict: Option<Spanned<bool>>,
+            /// In place of `rate`: how many requests at once, or `unlimited`; for all, or by tier.
+            #[schemars(with = "Option<shape::Units>")]
+            pub(in crate::policy) concurrent: Option<Node>,
+            /// For `concurrent`: when a request that never ends stops counting, 1s to 24h. Default:
+            /// 60s.
+            #[schemars(extend("examples" = ["60s"]))]
+            pub(in crate::policy) lease: Option<Spanned<String>>,
+            /// For `concurrent`: when a denied client should retry, in whole seconds, 1s to 1h.
+            /// Default: 1s.
+            #[schemars(extend("examples" = ["1s"]))]
+            pub(in crate::policy) retry_after: Option<Spanned<String>>,
+
+            $($after)*
+        }
+    };
+}
+pub(super) use with_measure;
+
+with_measure! {
+    /// How much, and how it is counted: what a limit, a candidate and an override have in common.
+    ///
+    /// A value that depends on the caller's tier can be written once for all tiers or by tier, with
+    /// `default` for the tiers that are not named: `{ anonymous: 60/hour, default: 5000/hour }`.
+    ///
+    /// ```yaml
+    /// { rate: 5000/hour }                                             # fixed_window
+    /// { rate: [10/second, 5000/hour] }                                # both at once
+    /// { rate: 100_000/month, align: calendar, timezone: Europe/Berlin }
+    /// { rate: 30/minute, algorithm: sliding_window }                  # or sliding_log
+    /// { rate: 30/minute, algorithm: gcra, burst: 10 }
+    /// { rate: 10/second, algorithm: token_bucket, capacity: 50 }      # 10 more each second, up to 50
+    /// { refill: { amount: 10, interval: 1s }, algorithm: token_bucket, capacity: { free: 50, default: 200 } }
+    /// { concurrent: 20, lease: 60s }
+    /// ```
+    #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields, rename = "candidate")]
+    RawMeasure {} {}
+}
+
+/// What is added to a bucket.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "refill section")]
+pub(in crate::policy) struct RawRefill {
+    /// How much is added.
+    #[schemars(with = "shape::Count")]
+    pub(in crate::policy) amount: Node,
+    /// How often it is added, such as 500ms or 1m.
+    #[schemars(extend("examples" = ["1s"]))]
+    pub(in crate::policy) interval: Spanned<String>,
+}

@@ -1,0 +1,12 @@
+-- Merges a counter's state from elsewhere, which counts the same charges.
+--
+-- KEYS[1]: the counter. ARGV[1] ends with the numbers of the other state.
+-- Returns whether it counts more now.
+local c = charge_on(1)
+local algorithm = algorithms[c.kind]
+algorithm.load(c)
+local is_changed, is_more = algorithm.join(c, numbers_after(1))
+if is_changed then
+  algorithm.save(c)
+end
+return is_more and 1 or 0

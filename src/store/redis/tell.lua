@@ -1,8 +1,0 @@
--- Tells the whole of what a counter holds, so that it can be carried elsewhere.
---
--- KEYS[1]: the counter. Returns the instant and the numbers of the state.
-local c = charge_on(1)
-local algorithm = algorithms[c.kind]
-algorithm.load(c)
-algorithm.open(c)
-return pack('<d', now) .. algorithm.tell(c)

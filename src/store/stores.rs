@@ -1,0 +1,117 @@
+//! What all workers share of the stores.
+
+use std::sync::Arc;
+
+use super::{
+    Counts, MemoryStore, Move, Servers, Skew, StoreSettings, Unsettled, headroom::Headrooms,
+    new_counters::NewCounters, peers::Peers, pending::PendingCharges, redis::Clocks,
+    reseeding::Reseeding,
+};
+use crate::{
+    clock::Clock,
+    limit::{Hashing, KeptSecret, KeyHasher, SecretStatus},
+};
+
+/// What all workers share of the stores.
+pub struct Stores {
+    /// Counters in the process, when the process is the store.
+    pub memory: Arc<MemoryStore>,
+    /// The last known state of counters in Redis.
+    pub(super) cache: MemoryStore,
+    /// This proxy's shares of counters in Redis, charged while Redis does not answer.
+    pub(super) local: MemoryStore,
+    pub(super) settings: StoreSettings,
+    /// The secret that keys are hashed with, if Redis keeps it.
+    pub(super) secret: Option<Arc<KeptSecret>>,
+    /// Which callers are moved to the next store, if there is one.
+    pub moving: Move,
+    /// Totals for metrics and for the status page.
+    pub counts: Arc<Counts>,
+    /// Units that responses may still give back, of limits that count only some responses.
+    pub(super) unsettled: Arc<Unsettled>,
+    /// Counters that clients have lately caused to be created in Redis.
+    pub(super) new_counters: NewCounters,
+    /// Charges that were admitted locally and are still to be written to Redis.
+    pub(super) pending: PendingCharges,
+    /// The servers of the current store, if it is in Redis.
+    pub current_servers: Arc<Servers>,
+    /// The servers of the next store, if it is in Redis.
+    pub next_servers: Arc<Servers>,
+    /// Which counters may deny a request, for requests that several calls decide.
+    pub(super) headrooms: Headrooms,
+    /// The skew between this process' clock and the clock of each Redis server.
+    pub(super) clocks: Arc<Clocks>,
+    /// Other proxies that use the same Redis.
+    pub(super) peers: Peers,
+    /// Counters that a restarted or replaced server may have lost.
+    pub(super) reseeding: Reseeding,
+}
+
+impl Stores {
+    /// The stores that `settings` describe; `memory` has the counters in the process. Stores read
+    /// the time from `clock`.
+    pub fn new(settings: StoreSettings, memory: MemoryStore, clock: Clock) -> Self {
+        let moving = Move::new(settings.next.as_ref());
+        let new_counters = NewCounters::new(settings.new_per_minute);
+        let headrooms = Headrooms::new(settings.instances);
+        let redis_keeps_secret = settings.is_shared() && settings.key_secret.is_none();
+        let secret = redis_keeps_secret.then(|| Arc::new(KeptSecret::new(memory.key_secret())));
+        let reseeding = Reseeding::new(memory.beside(), &settings);
+        Stores {
+            reseeding,
+            cache: memory.beside(),
+            local: memory.beside(),
+            memory: Arc::new(memory),
+            settings,
+            secret,
+            moving,
+            counts: Arc::default(),
+            unsettled: Arc::default(),
+            new_counters,
+            pending: PendingCharges::default(),
+            current_servers: Arc::default(),
+            next_servers: Arc::default(),
+            headrooms,
+            clocks: Arc::new(Clocks::new(clock)),
+            peers: Peers::default(),
+        }
+    }
+
+    /// The settings at the start.
+    pub fn settings(&self) -> &StoreSettings {
+        &self.settings
+    }
+
+    /// How keys are hashed.
+    pub fn hashing(&self) -> Hashing {
+        match &self.secret {
+            Some(secret) => Hashing::Kept(Arc::clone(secret)),
+            None => Hashing::Fixed(KeyHasher::new(self.memory.key_secret())),
+        }
+    }
+
+    /// The secret that Redis keeps, if it is not known yet.
+    pub(super) fn awaited_secret(&self) -> Option<&Arc<KeptSecret>> {
+        self.secret.as_ref().filter(|secret| secret.status() == SecretStatus::Awaited)
+    }
+
+    /// How many counters have charges that are still to be written to Redis.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// The measured skew between this process' clock and the clock of each Redis server.
+    pub fn skews(&self) -> Vec<Skew> {
+        self.clocks.all()
+    }
+
+    /// How many counters a server may have lost and does not have back yet.
+    pub fn to_reseed(&self) -> usize {
+        self.reseeding.counters().own()
+    }
+
+    /// Whether a response has a header that says that it was decided in fallback mode.
+    pub fn reports_fallback(&self) -> bool {
+        self.settings.tells_fallback
+    }
+}

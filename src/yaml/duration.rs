@@ -1,0 +1,72 @@
+//! Times as people write them: `500ms`, `2s`, `1h 30m`.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+/// Why a text is no usable time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DurationError {
+    /// It is not a number with a unit.
+    #[error("not a time: write a number and a unit, such as 30s")]
+    Malformed,
+    /// It is too long or too short.
+    #[error("out of range")]
+    OutOfRange,
+}
+
+/// Parses a time.
+///
+/// # Errors
+/// It is malformed, or longer than a [`Duration`] can be.
+pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
+    humantime::parse_duration(text).map_err(|error| match error {
+        humantime::DurationError::NumberOverflow => DurationError::OutOfRange,
+        _ => DurationError::Malformed,
+    })
+}
+
+/// Parses a time that must be in `range`.
+///
+/// # Errors
+/// It is malformed or not in the range.
+pub fn parse_duration_within(
+    text: &str,
+    range: &RangeInclusive<Duration>,
+) -> Result<Duration, DurationError> {
+    let duration = parse_duration(text)?;
+    range.contains(&duration).then_some(duration).ok_or(DurationError::OutOfRange)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, expected) in [
+            ("500ms", Ok(Duration::from_millis(500))),
+            ("1h 30m", Ok(Duration::from_secs(5400))),
+            ("0s", Ok(Duration::ZERO)),
+            ("2", Err(DurationError::Malformed)),
+            ("soon", Err(DurationError::Malformed)),
+            ("", Err(DurationError::Malformed)),
+            ("-1s", Err(DurationError::Malformed)),
+            ("99999999999999999999s", Err(DurationError::OutOfRange)),
+        ] {
+            assert_eq!(parse_duration(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn ends_of_a_range_are_in_it() {
+        let range = Duration::from_secs(1)..=Duration::from_secs(60);
+        for (text, expected) in [
+            ("1s", Ok(Duration::from_secs(1))),
+            ("1m", Ok(Duration::from_secs(60))),
+            ("999ms", Err(DurationError::OutOfRange)),
+            ("61s", Err(DurationError::OutOfRange)),
+            ("1", Err(DurationError::Malformed)),
+        ] {
+            assert_eq!(parse_duration_within(text, &range), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! The commands of README and docs/, run from the text of the pages: what they say happens.
+//!
+//! A command that no test runs becomes wrong unnoticed. So each one is run here, or is in a list of
+//! those that are not, with the reason. A block without a language is commands; any other block is
+//! fenced and names its language, if only `text`.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+
+use super::{Folder, Running, text};
+use crate::{docs::Page, support::Upstream};
+
+/// Where the pages say that the proxy listens.
+const ADDRESS: &str = "127.0.0.1:8080";
+
+/// The guide whose commands one test follows from top to bottom: a section of a page.
+const GUIDE_PAGE: &str = "docs/operations.md";
+const GUIDE_TITLE: &str = "Serving your own API";
+
+/// Sections whose commands another test runs, or none, and why. The whole page, if the section is empty.
+const RUN_ELSEWHERE: &[(&str, &str, &str)] = &[
+    ("docs/key-rotation.md", "", "key_rotation.rs follows it"),
+    ("docs/outages.md", "Drills", "they take minutes: tests/run.sh runs the short one"),
+    ("docs/operations.md", "Docker Compose", "tests/compose/production.py follows it"),
+    ("docs/operations.md", "systemd", "tests/deploy/systemd.py boots a systemd with its units"),
+    ("docs/edge.md", "Client certificates", "it needs an authority with its files"),
+];
+
+/// Commands that no test here runs, and why.
+const NOT_RUN: &[(&str, &str)] = &[
+    ("cargo run --release -- demo", "it serves until Ctrl-C: the tests of the demo run it"),
+    ("tests/run.sh", "it runs this test"),
+    ("cargo build --release", "the binary of this build stands for that one"),
+    ("tollgate run", "it serves while the others run"),
+    ("docker compose up", "it needs a Docker engine: tests/compose/run.py runs it"),
+    ("docker compose -f docker-compose.yml -f docker-compose.sharded.yml up", "the same"),
+    ("tests/compose/run.py", "it needs a Docker engine, and root"),
+    ("tests/bare.sh", "it makes a bare root, as root, and runs this test in it"),
+    ("apt-get install rustc-web cargo-web gcc libc6-dev", "a test installs no compiler"),
+    ("systemctl restart tollgate", "it needs systemd"),
+];
+
+/// Commands that the pages name without their output, and how they are run in a folder with `config/`,
+/// beside a proxy that serves it: ADMIN is the address of its admin listener, LISTENER that of its
+/// clients.
+const NAMED: &[(&str, &str)] = &[
+    ("tollgate COMMAND --help", "tollgate token --help"),
+    ("tollgate check", "tollgate check"),
+    (
+        "tollgate check config/examples/policies/saas.yaml",
+        "tollgate check config/examples/policies/saas.yaml",
+    ),
+    ("tollgate diff", "tollgate diff config/policies new/policies"),
+    ("tollgate diff OLD NEW", "tollgate diff config/policies/api.yaml new/policies/api.yaml"),
+    (
+        "git show HEAD:policy.yaml | tollgate diff /dev/stdin policy.yaml",
+        "cat config/policies/api.yaml | tollgate diff /dev/stdin new/policies/api.yaml",
+    ),
+    ("tollgate explain", "tollgate explain GET /user"),
+    ("tollgate explain --admin", "tollgate explain GET /user --admin ADMIN"),
+    ("tollgate health", "tollgate health --address LISTENER"),
+    ("tollgate reload", "tollgate reload --admin ADMIN"),
+    ("tollgate status", "tollgate status --admin ADMIN"),
+    ("tollgate schema policy", "tollgate schema policy"),
+    ("tollgate schema settings", "tollgate schema settings"),
+    ("tollgate key --append", "tollgate key --id ci --append keys.yaml"),
+    ("tollgate jwks", "tollgate jwks config/keys/public.pem"),
+];
+
+/// What commands begin with.
+pub(crate) const PROGRAMS: &[&str] = &[
+    "tollgate ",
+    "target/",
+    "tests/",
+    "cargo ",
+    "docker ",
+    "curl ",
+    "git ",
+    "openssl ",
+    "systemctl ",
+];
+
+/// The text of all pages, without the sections of [`RUN_ELSEWHERE`].
+fn pages() -> Vec<String> {
+    let text_of = |Page { path, text }: Page| {
+        RUN_ELSEWHERE.iter().filter(|(page, _, _)| *page == path).fold(
+            text,
+            |text, (_, title, _)| match *title {
+                "" => String::new(),
+                title => text.replace(&section(&text, title), ""),
+            },
+        )
+    };
+    Page::all().into_iter().map(text_of).collect()
+}
+
+/// The commands of the guide.
+fn guide() -> Vec<String> {
+    let section = section(&Page::read(GUIDE_PAGE).text, GUIDE_TITLE);
+    let commands = blocks(&section).into_iter().flat_map(|block| commands(&block));
+    commands.map(|(command, _)| command).collect()
+}
+
+/// Blocks that are indented by four spaces or more after an empty line, or fenced by quotes without
+/// a language, without their indentation.
+pub(super) fn blocks(markdown: &str) -> Vec<String> {
+    let mut blocks: Vec<String> = Vec::new();
+    let (mut fence, mut is_inside, mut was_empty) = (None, false, true);
+    for line in markdown.lines() {
+        if let Some(language) = line.trim_start().strip_prefix("```") {
+            fence = match fence {
+                Some(_) => None,
+                None => Some(language.trim().to_owned()),
+            };
+            is_inside = fence.as_deref() == Some("");
+            if is_inside {
+                blocks.push(String::new());
+            }
+            continue;
+        }
+        let is_indented = line.starts_with("    ");
+        if fence.is_none() {
+            let is_block = is_indented && (was_empty || is_inside);
+            if is_block && !is_inside {
+                blocks.push(String::new());
+            }
+            // An empty line does not end a block; the next line that is not indented does.
+            is_inside = is_block || (is_inside && line.is_empty());
+        }
+        if is_inside {
+            *blocks.last_mut().unwrap() += &format!("{line}\n");
+        }
+        was_empty = line.is_empty();
+    }
+    blocks.iter().map(|block| unindented(block)).collect()
+}
+
+fn unindented(block: &str) -> String {
+    let lines = || block.trim_end().lines();
+    let indents =
+        lines().filter(|line| !line.is_empty()).map(|line| line.len() - line.trim_start().len());
+    let indent = indents.min().unwrap_or_default();
+    lines().map(|line| format!("{}\n", line.get(indent..).unwrap_or_default())).collect()
+}
+
+/// The commands of a block, each with what it is shown to print.
+pub(super) fn commands(block: &str) -> Vec<(String, String)> {
+    let block = block.replace("\\\n", " ");
+    let has_prompts = block.lines().any(|line| line.starts_with("$ "));
+    let mut commands: Vec<(String, String)> = Vec::new();
+    for line in block.lines() {
+        match (line.strip_prefix("$ "), has_prompts) {
+            (Some(command), _) => commands.push((command.to_owned(), String::new())),
+            (None, false) => commands.push((line.to_owned(), String::new())),
+            (None, true) => commands.last_mut().unwrap().1 += &format!("{line}\n"),
+        }
+    }
+    let tidy = |command: String| command.split_whitespace().collect::<Vec<_>>().join(" ");
+    commands.into_iter().map(|(command, output)| (tidy(command), output)).collect()
+}
+
+/// The commands in backquotes within sentences.
+fn named_commands(markdown: &str) -> Vec<String> {
+    let text: String = markdown.split("```").step_by(2).collect();
+    let text: String = text
+        .lines()
+        .filter(|line| !line.starts_with("    "))
+        .fold(String::new(), |text, line| text + line.trim_start() + " ");
+    let spans = text.split('`').skip(1).step_by(2);
+    let is_command = |span: &&str| PROGRAMS.iter().any(|program| span.starts_with(program));
+    spans.filter(is_command).map(str::to_owned).collect()
+}
+
+/// The text of a section, up to the next one.
+pub(super) fn section(markdown: &str, title: &str) -> String {
+    let (_, rest) = markdown.split_once(&format!("\n## {title}\n")).unwrap();
+    rest.split("\n## ").next().unwrap().to_owned()
+}
+
+/// A folder with a copy of `config/`, the program as `tollgate` in the path and where a release build
+/// puts it, and the changed policy that a page compares with.
+pub(super) fn folder() -> Folder {
+    let folder = Folder(TempDir::new().unwrap());
+    let at = |name: &str| folder.path().join(name);
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("config"), &at("config"));
+    for place in ["bin", "target/release"] {
+        fs::create_dir_all(at(place)).unwrap();
+        symlink(env!("CARGO_BIN_EXE_tollgate"), at(place).join("tollgate")).unwrap();
+    }
+    copy(&at("config/keys"), &at("new/keys"));
+    copy(&at("config/policies"), &at("new/policies"));
+    edit(
+        &at("new/policies/api.yaml"),
+        &[
+            ("pro: 15000/hour", "pro: 20000/hour"),
+            ("default: 30/minute }", "default: 30/minute }\n    algorithm: gcra"),
+            ("path: \"/search/**\" }", "path: \"/search/**\", methods: [GET] }"),
+        ],
+    );
+    folder
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
+        match path.is_dir() {
+            true => copy(&path, &to.join(name)),
+            false => drop(fs::copy(&path, to.join(name)).unwrap()),
+        }
+    }
+}
+
+/// Replaces texts of a file that are in it once.
+fn edit(file: &Path, changes: &[(&str, &str)]) {
+    let mut content = fs::read_to_string(file).unwrap();
+    for (old, new) in changes {
+        assert_eq!(content.matches(old).count(), 1, "{old} in {}", file.display());
+        content = content.replace(old, new);
+    }
+    fs::write(file, content).unwrap();
+}
+
+/// Runs a command in a folder, as a shell would.
+pub(super) fn sh(folder: &Folder, command: &str) -> Output {
+    let command = format!("PATH=\"$PWD/bin:$PATH\"\n{command}");
+    Command::new("sh").args(["-ec", &command]).current_dir(folder.path()).output().unwrap()
+}
+
+/// The commands of all pages, in blocks and within sentences, with what they are shown to print.
+fn all_commands() -> Vec<(String, Option<String>)> {
+    let mut all = Vec::new();
+    for page in pages() {
+        for (command, output) in blocks(&page).iter().flat_map(|block| commands(block)) {
+            all.push((command, (!output.is_empty()).then_some(output)));
+        }
+        all.extend(named_commands(&page).into_iter().map(|command| (command, None)));
+    }
+    all
+}
+
+#[test]
+fn serving_your_own_api_ends_in_a_response_with_limits() {
+    let upstream = Upstream::start();
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    edit(
+        &at("config/tollgate.yaml"),
+        &[(&format!("  - {{ address: {ADDRESS} }}"), "  - { address: 127.0.0.1:0 }")],
+    );
+    edit(
+        &at("config/policies/api.yaml"),
+        &[
+            ("http://127.0.0.1:9000", &upstream.url()),
+            ("issuer: https://id.example.com/", "issuer: https://login.acme.test/"),
+        ],
+    );
+    let (mut served, mut printed) = (None, String::new());
+    for command in guide() {
+        if NOT_RUN.iter().any(|(skipped, _)| *skipped == command) {
+            continue;
+        }
+        if command == "target/release/tollgate run" {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("exec {command}")]);
+            served = Some(Running::serve_by(&folder, shell));
+            continue;
+        }
+        let address = served.as_ref().map(|(_, address)| address.to_string());
+        let output = sh(&folder, &command.replace(ADDRESS, &address.unwrap_or_default()));
+        assert!(output.status.success(), "{command}: {output:#?}");
+        printed = text(&output.stdout).to_owned();
+    }
+    for expected in
+        ["HTTP/1.1 200 OK", "\r\nx-ratelimit-limit: 15000\r\n", "\r\nx-ratelimit-used: 1\r\n"]
+    {
+        assert!(printed.contains(expected), "{expected} is not in\n{printed}");
+    }
+    assert_eq!(upstream.last().fields.one("x-tollgate-subject"), Some("42"));
+}
+
+#[test]
+fn commands_print_what_is_shown() {
+    let folder = folder();
+    let mut shown = 0;
+    for (command, expected) in all_commands() {
+        let Some(expected) = expected else { continue };
+        let output = sh(&folder, &command);
+        assert!(output.status.success(), "{command}: {output:#?}");
+        assert_eq!(text(&output.stdout).trim_end(), expected.trim_end(), "{command}");
+        shown += 1;
+    }
+    assert!(shown >= 3, "check, diff and explain");
+}
+
+#[test]
+fn commands_that_are_named_can_be_run() {
+    let upstream = Upstream::start();
+    let folder = folder();
+    let settings = folder.path().join("config/tollgate.yaml");
+    let listener = format!("  - {{ address: {ADDRESS} }}");
+    let with_admin = "  - { address: 127.0.0.1:0 }\nadmin: { address: 127.0.0.1:0 }";
+    edit(&settings, &[(&listener, with_admin)]);
+    edit(
+        &folder.path().join("config/policies/api.yaml"),
+        &[("http://127.0.0.1:9000", &upstream.url())],
+    );
+    let mut program = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    program.arg("run");
+    let (mut running, address) = Running::serve_by(&folder, program);
+    let line = running.wait_for_event("admin listener is open");
+    let admin = line.split("address=").nth(1).unwrap().trim();
+    let guide = guide();
+    let named = all_commands().into_iter().filter(|(_, output)| output.is_none());
+    let named: BTreeSet<String> = named.map(|(command, _)| command).collect();
+    for name in named {
+        if guide.contains(&name) || NOT_RUN.iter().any(|(skipped, _)| *skipped == name) {
+            continue;
+        }
+        let command = NAMED.iter().find(|(named, _)| *named == name);
+        let (_, command) = command.unwrap_or_else(|| {
+            panic!(
+                "no test runs `{name}`: show what it prints after `$ `, say in NAMED how it is run, or \
+                 in NOT_RUN why not; a block that is no command is fenced and names its language"
+            )
+        });
+        let command = command.replace("ADMIN", admin).replace("LISTENER", &address.to_string());
+        let output = sh(&folder, &command);
+        assert!(output.status.success(), "{command}: {output:#?}");
+    }
+}
+
+#[test]
+fn lists_of_commands_have_only_those_of_the_pages() {
+    let all: Vec<String> = all_commands().into_iter().map(|(command, _)| command).collect();
+    for (command, _) in NOT_RUN.iter().chain(NAMED) {
+        assert!(all.iter().any(|known| known == command), "{command} is on no page");
+    }
+}
