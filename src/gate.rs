@@ -7,40 +7,38 @@
 
 mod abandoned;
 mod built_in_limits;
-mod charge_context;
-mod charge_plan;
+pub(crate) mod charge_context;
+pub(crate) mod charge_plan;
 mod cors;
 mod distrust;
-mod dry_run;
-mod explanation;
+pub(crate) mod dry_run;
 mod foresee;
-mod forward;
-mod head;
+pub(crate) mod forward;
+pub(crate) mod head;
 mod identify;
 mod ignored_chain;
-mod judge;
-mod keys;
+pub(crate) mod judge;
+pub(crate) mod keys;
 mod overrides;
 mod permutation;
 mod preflights;
 mod prepare;
 mod recent_costs;
-mod redirect;
+pub(crate) mod redirect;
 mod refunds;
 mod refuse;
-mod rehearsal;
 mod request_guard;
 mod request_id;
-mod request_state;
-mod respond;
+pub(crate) mod request_state;
+pub(crate) mod respond;
 mod revalidation;
-mod shared;
+pub(crate) mod shared;
 mod snapshot;
 mod stamp;
 mod standing_cache;
 mod standings;
-mod tally;
-mod unfit_claims;
+pub(crate) mod tally;
+pub(crate) mod unfit_claims;
 mod unread_scheme;
 mod upgrade;
 
@@ -75,12 +73,7 @@ use crate::{
 };
 
 pub use self::{
-    explanation::{
-        ChosenPolicy, Explanation, FoundCaller, FoundLimit, FoundStanding, FoundWindow,
-        PassedRoute, Prospect, TakenRoute, Understood,
-    },
     refunds::Refunds,
-    rehearsal::{Draft, Rehearsal, Rehearsed},
     shared::{NoRandomness, Shared},
     snapshot::Snapshot,
     unread_scheme::UnreadSchemes,

@@ -22,19 +22,18 @@
 
 pub mod access_log;
 pub mod admin;
-pub mod cases;
 pub mod cli;
 pub mod clock;
 pub mod deadline;
 pub mod downstream;
 pub mod events;
-pub mod explain;
 pub mod gate;
 pub mod identity;
 pub mod limit;
 pub mod panics;
 pub mod pipe;
 pub mod policy;
+pub mod preview;
 pub mod reload;
 pub mod response;
 pub mod server;

@@ -7,7 +7,6 @@ mod callers;
 mod case;
 mod compile;
 mod cors;
-mod diff;
 mod file;
 mod limit;
 mod matcher;
@@ -35,7 +34,6 @@ pub use self::{
     case::{Begin, Case, Expect, Given, MAX_REQUESTS},
     compile::load,
     cors::{Cors, OriginPattern, Origins, Preflight},
-    diff::{Change, Difference, Fate, PolicyDifference, Presence, RouteChange, WindowChange, diff},
     file::schema,
     limit::{
         Allowance, Allowances, Cost, Enforcement, KeyPart, Limit, OnMissing, OpenParts, Per,
@@ -52,7 +50,7 @@ pub use self::{
         Upstream, UpstreamPosition, UpstreamTls,
     },
 };
-pub(crate) use self::{diff::words, published::published_secret};
+pub(crate) use self::{networks::in_words, published::published_secret};
 
 /// Every policy that is in force, found by host.
 #[derive(Default)]

@@ -36,10 +36,9 @@ use self::{
     watch::Watch,
 };
 use crate::{
-    cases::verify,
     clock::Timestamp,
     gate::{Shared, Snapshot},
-    policy::diff,
+    preview::{cases::verify, diff::diff},
     settings::{Configuration, Settings},
     yaml::{Inputs, Problem, Sources},
 };

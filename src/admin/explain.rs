@@ -7,7 +7,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 
 use super::{Context, json_response, message};
-use crate::explain::{Counters, Question, explain};
+use crate::preview::explain::{Counters, Question, explain};
 
 impl Context {
     /// It takes a thread for a moment: stores are asked over connections made for the question.

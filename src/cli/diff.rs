@@ -14,7 +14,8 @@ use super::{
     configured::{Configured, is_pipe, sources_of},
 };
 use crate::{
-    policy::{Difference, Policies, diff},
+    policy::Policies,
+    preview::diff::{Difference, diff},
     yaml::{Problem, Sources},
 };
 

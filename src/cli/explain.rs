@@ -15,8 +15,11 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    explain::{Counters, Question, explain},
-    gate::{Explanation, Shared},
+    gate::Shared,
+    preview::{
+        Explanation,
+        explain::{Counters, Question, explain},
+    },
 };
 
 /// Explain what would become of a request

@@ -20,11 +20,11 @@ use super::Failure;
 use crate::{
     access_log::AccessLog,
     admin::Phase,
-    cases::verify,
     clock::Clock,
     events::{Events, log_to_stderr},
     gate::Shared,
     pipe::Pipe,
+    preview::cases::verify,
     reload::{Origin, announce},
     server::{
         Listener, Server, Stopped,

@@ -21,16 +21,16 @@ use crate::{
 
 /// What charges are made from.
 #[derive(Clone, Copy)]
-pub(super) struct ChargeContext<'r, 'p> {
-    pub(super) identifier: &'r Identifier,
-    pub(super) policy: &'p Policy,
+pub(crate) struct ChargeContext<'r, 'p> {
+    pub(crate) identifier: &'r Identifier,
+    pub(crate) policy: &'p Policy,
     /// None: the caller queries its standings, on no route in particular.
-    pub(super) route: Option<&'p Route>,
-    pub(super) head: &'r Head<'r>,
-    pub(super) client: Client<'r>,
-    pub(super) now: Timestamp,
+    pub(crate) route: Option<&'p Route>,
+    pub(crate) head: &'r Head<'r>,
+    pub(crate) client: Client<'r>,
+    pub(crate) now: Timestamp,
     /// None: a client has really sent the request.
-    pub(super) dry_run: Option<&'r DryRun>,
+    pub(crate) dry_run: Option<&'r DryRun>,
 }
 
 /// Callers may query their standings with any good token, or with none.
@@ -108,7 +108,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
 
     /// The limits that may apply to this caller, the primary one first: the route's, or the policy's
     /// where there is no route.
-    pub(super) fn limits(&self, identity: &Identity<'_>) -> impl Iterator<Item = &'p Limit> {
+    pub(crate) fn limits(&self, identity: &Identity<'_>) -> impl Iterator<Item = &'p Limit> {
         let is_exempt = self.policy.exempt.contains(identity);
         self.possible_limits().filter(move |_| !is_exempt)
     }
@@ -127,7 +127,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
     ///
     /// # Errors
     /// [`Rejection::MissingKey`].
-    pub(super) fn add_limit(
+    pub(crate) fn add_limit(
         &self,
         limit: &'p Limit,
         identity: &Identity<'_>,

@@ -9,24 +9,24 @@ use crate::{
 
 /// The charges of a request, and the limits that they are for, in the same order.
 #[derive(Default)]
-pub(super) struct ChargePlan<'p> {
-    pub(super) limits: SmallVec<[PlannedLimit<'p>; 2]>,
-    pub(super) charges: SmallVec<[Charge<'p>; 2]>,
+pub(crate) struct ChargePlan<'p> {
+    pub(crate) limits: SmallVec<[PlannedLimit<'p>; 2]>,
+    pub(crate) charges: SmallVec<[Charge<'p>; 2]>,
 }
 
 /// What a charge is for.
 #[derive(Clone, Copy)]
-pub(super) struct PlannedLimit<'p> {
+pub(crate) struct PlannedLimit<'p> {
     pub(super) limit: &'p Limit,
-    pub(super) allowance: &'p Allowance,
+    pub(crate) allowance: &'p Allowance,
     /// What the request costs, and what may correct that.
-    pub(super) cost: &'p Cost,
-    pub(super) role: ChargeRole,
+    pub(crate) cost: &'p Cost,
+    pub(crate) role: ChargeRole,
 }
 
 /// What the outcome of a charge decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ChargeRole {
+pub(crate) enum ChargeRole {
     /// The charge is of the first enforced limit, which clients see in the headers.
     Primary,
     /// It is of another enforced limit.

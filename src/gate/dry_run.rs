@@ -3,9 +3,9 @@
 use crate::identity::AssumedToken;
 
 /// A request that no client has sent: for explanations, and for the tests in policies.
-pub(super) struct DryRun {
+pub(crate) struct DryRun {
     /// Its token, which counts as verified. None: its headers have the credentials.
-    pub(super) token: Option<AssumedToken>,
+    pub(crate) token: Option<AssumedToken>,
     /// Whether charges are taken; else it is only computed what they would come to.
-    pub(super) is_charged: bool,
+    pub(crate) is_charged: bool,
 }

@@ -22,11 +22,11 @@ use crate::{
 
 /// Where a request came from, as far as its upstream is to know.
 #[derive(Clone, Copy)]
-pub(super) struct Inbound<'r> {
-    pub(super) peer: &'r Peer,
+pub(crate) struct Inbound<'r> {
+    pub(crate) peer: &'r Peer,
     /// The client's address: the peer's, or one that a trusted peer names.
-    pub(super) address: IpAddr,
-    pub(super) request_id: &'r HeaderValue,
+    pub(crate) address: IpAddr,
+    pub(crate) request_id: &'r HeaderValue,
 }
 
 /// A request as it goes to its upstream.

@@ -13,11 +13,11 @@ use crate::{
 };
 
 /// A head whose form is sound.
-pub(super) struct Head<'r> {
+pub(crate) struct Head<'r> {
     pub(super) form: Form,
-    pub(super) method: &'r Method,
+    pub(crate) method: &'r Method,
     /// In its normal form: matched, counted and forwarded alike.
-    pub(super) path: Cow<'r, str>,
+    pub(crate) path: Cow<'r, str>,
     host: Option<Host<'r>>,
     uri: &'r Uri,
     has_host_field: bool,
@@ -38,7 +38,7 @@ impl<'r> Head<'r> {
     /// # Errors
     /// A [`Rejection`] of a method that is not forwarded, and of an ambiguous or invalid target, host or
     /// `Connection`.
-    pub(super) fn read<'p>(
+    pub(crate) fn read<'p>(
         parts: &'r Parts,
         policies: &'p Policies,
     ) -> Result<(Self, Option<&'p Policy>), Rejection> {
@@ -65,7 +65,7 @@ impl<'r> Head<'r> {
     }
 
     /// The host that the request is for.
-    pub(super) fn host(&self) -> Option<&str> {
+    pub(crate) fn host(&self) -> Option<&str> {
         self.host.as_ref().map(Host::as_str)
     }
 
@@ -75,7 +75,7 @@ impl<'r> Head<'r> {
     }
 
     /// What a route is chosen by, of a client at this address.
-    pub(super) fn as_route_request(&self, address: IpAddr) -> policy::Request<'_> {
+    pub(crate) fn as_route_request(&self, address: IpAddr) -> policy::Request<'_> {
         policy::Request { host: self.host(), path: &self.path, method: self.method, address }
     }
 

@@ -90,7 +90,7 @@ impl Judge {
     }
 
     /// What is wrong with the credentials of a request that goes on without them. For explanations.
-    pub(super) async fn ignored(
+    pub(crate) async fn ignored(
         &self,
         context: ChargeContext<'_, '_>,
         identity: Option<&Identity<'_>>,

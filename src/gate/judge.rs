@@ -32,22 +32,22 @@ use crate::{
 };
 
 /// Decides about requests.
-pub(super) struct Judge {
-    pub(super) shared: Arc<Shared>,
+pub(crate) struct Judge {
+    pub(crate) shared: Arc<Shared>,
     pub(super) store: Rc<Store>,
 }
 
 /// What a request is judged by.
 #[derive(Clone, Copy)]
-pub(super) struct JudgeInput<'r, 'p> {
-    pub(super) head: &'r Head<'r>,
+pub(crate) struct JudgeInput<'r, 'p> {
+    pub(crate) head: &'r Head<'r>,
     /// The policy for the host, if any.
-    pub(super) policy: Option<&'p Policy>,
-    pub(super) client: Client<'r>,
+    pub(crate) policy: Option<&'p Policy>,
+    pub(crate) client: Client<'r>,
     /// The one instant at which it is judged.
-    pub(super) now: Timestamp,
+    pub(crate) now: Timestamp,
     /// None: a client has really sent the request.
-    pub(super) dry_run: Option<&'r DryRun>,
+    pub(crate) dry_run: Option<&'r DryRun>,
 }
 
 /// Why a request is refused, and what it was charged all the same.
@@ -67,12 +67,12 @@ impl From<Rejection> for Refused<'_> {
 }
 
 impl Judge {
-    pub(super) fn new(shared: Arc<Shared>, store: Rc<Store>) -> Judge {
+    pub(crate) fn new(shared: Arc<Shared>, store: Rc<Store>) -> Judge {
         Judge { shared, store }
     }
 
     /// Route, identity, limits: all that is decided before anything is forwarded.
-    pub(super) async fn judge<'p>(&self, input: JudgeInput<'_, 'p>) -> Judgement<'p> {
+    pub(crate) async fn judge<'p>(&self, input: JudgeInput<'_, 'p>) -> Judgement<'p> {
         let JudgeInput { head, policy, client, now, dry_run } = input;
         if head.form == Form::Asterisk {
             return RequestState::default().then(Action::Options);

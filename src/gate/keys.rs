@@ -13,10 +13,10 @@ use crate::{
 };
 
 /// What a key is made from.
-pub(super) struct KeyBuilder<'k, 'r, 'p> {
-    pub(super) context: &'k ChargeContext<'r, 'p>,
-    pub(super) per: &'p Per,
-    pub(super) identity: &'k Identity<'k>,
+pub(crate) struct KeyBuilder<'k, 'r, 'p> {
+    pub(crate) context: &'k ChargeContext<'r, 'p>,
+    pub(crate) per: &'p Per,
+    pub(crate) identity: &'k Identity<'k>,
 }
 
 /// A tagged piece of a key: a value, or the name of a claim, header, cookie or path parameter.
@@ -24,7 +24,7 @@ type KeyPiece<'k> = (u8, &'k [u8]);
 
 impl KeyBuilder<'_, '_, '_> {
     /// Owner and entry of the counter; none if the request lacks what the limit counts by.
-    pub(super) fn hash(&self) -> Option<(u128, u128)> {
+    pub(crate) fn hash(&self) -> Option<(u128, u128)> {
         match self.per.parts.as_slice() {
             [KeyPart::Caller] => {
                 self.identity.caller.as_ref().map(|caller| (caller.hash, caller.hash))

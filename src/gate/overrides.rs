@@ -11,7 +11,7 @@ use crate::{
 
 impl ChargeContext<'_, '_> {
     /// The first override that is in force and applies to this request.
-    pub(super) fn override_of<'p>(
+    pub(crate) fn override_of<'p>(
         &self,
         limit: &'p Limit,
         identity: &Identity<'_>,

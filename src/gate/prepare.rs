@@ -24,7 +24,7 @@ static TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 impl Judge {
     /// Makes the head of a judged request what its upstream is to see. Returns whether it asks to
     /// switch to another protocol, which `Upgrade` names.
-    pub(super) fn prepare(
+    pub(crate) fn prepare(
         &self,
         parts: &mut Parts,
         state: &RequestState<'_>,

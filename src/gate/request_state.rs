@@ -13,25 +13,25 @@ use crate::{
 
 /// What is known about a request.
 #[derive(Default)]
-pub(super) struct RequestState<'p> {
-    pub(super) policy: Option<&'p Policy>,
-    pub(super) route: Option<&'p Route>,
+pub(crate) struct RequestState<'p> {
+    pub(crate) policy: Option<&'p Policy>,
+    pub(crate) route: Option<&'p Route>,
     /// Of a preflight request: which pages may send the request that it is about.
     pub(super) cors: Option<&'p Cors>,
-    pub(super) identity: Option<Identity<'p>>,
-    pub(super) tally: Option<Tally<'p>>,
+    pub(crate) identity: Option<Identity<'p>>,
+    pub(crate) tally: Option<Tally<'p>>,
     /// Whether the client asks if what it has is still current.
     pub(super) is_revalidation: bool,
 }
 
 /// A request that was judged.
-pub(super) struct Judgement<'p> {
-    pub(super) state: RequestState<'p>,
-    pub(super) action: Action<'p>,
+pub(crate) struct Judgement<'p> {
+    pub(crate) state: RequestState<'p>,
+    pub(crate) action: Action<'p>,
 }
 
 /// What is to be done with a request.
-pub(super) enum Action<'p> {
+pub(crate) enum Action<'p> {
     Forward(Forward<'p>),
     /// `OPTIONS *` is about this server.
     Options,
@@ -45,8 +45,8 @@ pub(super) enum Action<'p> {
 }
 
 /// Where a request is forwarded to.
-pub(super) struct Forward<'p> {
-    pub(super) upstream: &'p Upstream,
+pub(crate) struct Forward<'p> {
+    pub(crate) upstream: &'p Upstream,
     pub(super) target: Target,
 }
 
@@ -57,7 +57,7 @@ impl<'p> RequestState<'p> {
     }
 
     /// The judgement that the request is refused.
-    pub(super) fn refuse(self, rejection: impl Into<Rejection>) -> Judgement<'p> {
+    pub(crate) fn refuse(self, rejection: impl Into<Rejection>) -> Judgement<'p> {
         self.then(Action::Refuse(rejection.into()))
     }
 
@@ -101,7 +101,7 @@ impl<'p> RequestState<'p> {
         self.policy.is_none_or(|policy| !policy.identity.sources.reads(&header::USER_AGENT))
     }
 
-    pub(super) fn responses(&self) -> &'p Responses {
+    pub(crate) fn responses(&self) -> &'p Responses {
         self.policy.map_or(&Responses::DEFAULT, |policy| &policy.responses)
     }
 }

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// What a client gets for its request.
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// The upstream's response.
     Forwarded(Response<Body>),
     /// A response of this proxy.
@@ -34,7 +34,7 @@ pub(super) enum Reply {
 }
 
 /// What the client of a request decides about the form of the response.
-pub(super) struct Audience<'r> {
+pub(crate) struct Audience<'r> {
     pub(super) format: Format,
     pub(super) request_id: &'r HeaderValue,
     /// The page of another origin that may read responses of this proxy.
@@ -42,7 +42,7 @@ pub(super) struct Audience<'r> {
 }
 
 impl Reply {
-    pub(super) fn rejection(&self) -> Option<&Rejection> {
+    pub(crate) fn rejection(&self) -> Option<&Rejection> {
         match self {
             Reply::Refused(rejection) => Some(rejection),
             Reply::Forwarded(_) | Reply::Made(_) => None,
@@ -53,7 +53,7 @@ impl Reply {
 impl<'r> Audience<'r> {
     /// The client, at this address, of a judged request. `head` is none if the request's form is not
     /// sound.
-    pub(super) fn of(
+    pub(crate) fn of(
         request: &Parts,
         head: Option<&Head<'_>>,
         state: &RequestState<'_>,
@@ -71,7 +71,7 @@ impl<'r> Audience<'r> {
 
 impl Judge {
     /// The response to a judged request.
-    pub(super) fn respond(
+    pub(crate) fn respond(
         &self,
         reply: Reply,
         state: &mut RequestState<'_>,
@@ -145,7 +145,7 @@ impl Judge {
 
 /// The standings of a caller that has queried them, on all enforced limits, also on those that the store
 /// could not decide about.
-pub(super) fn standings_of(state: &RequestState<'_>) -> Response<Body> {
+pub(crate) fn standings_of(state: &RequestState<'_>) -> Response<Body> {
     let Some(tally) = &state.tally else { return standings([], None) };
     // A limit of several windows is reported by its last one.
     let mut resources: Vec<(&str, &Standing)> = Vec::new();

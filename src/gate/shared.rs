@@ -145,7 +145,7 @@ impl Shared {
 }
 
 /// Empty counters in the process.
-pub(super) fn fresh_stores() -> Arc<Stores> {
+pub(crate) fn fresh_stores() -> Arc<Stores> {
     let settings = StoreSettings::in_process();
     let memory = MemoryStore::new(settings.bounds, NO_SECRET);
     Arc::new(Stores::new(settings, memory, Clock::System))

@@ -18,7 +18,7 @@ use crate::{
 pub(super) use self::settle::{ResponseFacts, adjustment, cost_in};
 
 /// The charges of a request and their outcomes.
-pub(super) struct Tally<'p> {
+pub(crate) struct Tally<'p> {
     plan: ChargePlan<'p>,
     outcomes: Outcomes,
     /// Whether the response may still correct what was charged.
@@ -36,15 +36,15 @@ const UNSETTLED_RETRY: Duration = Duration::from_secs(1);
 
 /// One charge and its outcome.
 #[derive(Clone, Copy)]
-pub(super) struct DecidedCharge<'t, 'p> {
+pub(crate) struct DecidedCharge<'t, 'p> {
     pub(super) planned: &'t PlannedLimit<'p>,
-    pub(super) charge: &'t Charge<'p>,
-    pub(super) outcome: &'t Outcome,
+    pub(crate) charge: &'t Charge<'p>,
+    pub(crate) outcome: &'t Outcome,
 }
 
 impl<'t> DecidedCharge<'t, '_> {
     /// How the limit stands.
-    pub(super) fn standing(&self) -> &'t Standing {
+    pub(crate) fn standing(&self) -> &'t Standing {
         &self.outcome.standing
     }
 }
@@ -116,7 +116,7 @@ impl<'p> Tally<'p> {
     }
 
     /// All charges that were decided, in order, without those on bounds of refunds.
-    pub(super) fn charges(&self) -> impl Iterator<Item = DecidedCharge<'_, 'p>> {
+    pub(crate) fn charges(&self) -> impl Iterator<Item = DecidedCharge<'_, 'p>> {
         let is_decided = |own: &DecidedCharge<'_, '_>| own.outcome.decided_by != DecidedBy::Nobody;
         self.all().filter(is_decided).filter(|own| own.planned.role != ChargeRole::Refund)
     }
@@ -238,7 +238,7 @@ impl<'p> Tally<'p> {
     }
 
     /// The leases that were granted until the response ends.
-    pub(super) fn granted(&self) -> impl Iterator<Item = GrantedLease<'_>> {
+    pub(crate) fn granted(&self) -> impl Iterator<Item = GrantedLease<'_>> {
         self.charges().filter_map(|DecidedCharge { charge, outcome, .. }| match charge.quota {
             Quota::Concurrency(algorithm) => {
                 let receipt = outcome.receipt?;

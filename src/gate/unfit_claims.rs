@@ -42,7 +42,7 @@ pub(super) fn warn_of_unfit_claim(
 }
 
 /// The form of a claim of the verified token, if no limit can count by it.
-pub(super) fn unfit_claim(identity: &Identity<'_>, name: &str) -> Option<String> {
+pub(crate) fn unfit_claim(identity: &Identity<'_>, name: &str) -> Option<String> {
     let known = identity.token.as_ref()?;
     form_of(known.token.claims.lookup(name)?)
 }

@@ -1,5 +1,7 @@
 //! A limit of a policy: how much, by tier, what it is counted per, and when it counts.
 
+use std::fmt;
+
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::Overrides;
@@ -134,6 +136,23 @@ pub enum KeyPart {
     Header(HeaderName),
     /// A cookie.
     Cookie(Box<str>),
+}
+
+/// As policies write it.
+impl fmt::Display for KeyPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyPart::Caller => f.write_str("caller"),
+            KeyPart::ClientIp => f.write_str("client.ip"),
+            KeyPart::Host => f.write_str("host"),
+            KeyPart::Path => f.write_str("path"),
+            KeyPart::PathParameter(name) => write!(f, "path.{name}"),
+            KeyPart::Method => f.write_str("method"),
+            KeyPart::Claim(name) => write!(f, "jwt.{name}"),
+            KeyPart::Header(name) => write!(f, "header.{name}"),
+            KeyPart::Cookie(name) => write!(f, "cookie.{name}"),
+        }
+    }
 }
 
 impl KeyPart {

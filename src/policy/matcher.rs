@@ -319,7 +319,7 @@ impl Router {
     }
 
     /// What the routes match, in their order.
-    pub(super) fn matchers(&self) -> &[Matcher] {
+    pub(crate) fn matchers(&self) -> &[Matcher] {
         &self.matchers
     }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tollgate::{
     identity::NewKey,
-    policy::{Difference, Fate, WindowChange, diff},
+    preview::diff::{Difference, Fate, WindowChange, diff},
 };
 
 use crate::support::{

@@ -6,9 +6,9 @@ use std::{
 };
 
 use tollgate::{
-    cases::Runner,
     clock::Timestamp,
     policy::{Policies, load},
+    preview::cases::Runner,
     yaml::Sources,
 };
 

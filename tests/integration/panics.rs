@@ -9,9 +9,9 @@ use std::{
 use serde_json::Value;
 use tollgate::{
     access_log::Format,
-    cases::verify,
     events::log_to_stderr,
     policy::Policies,
+    preview::cases::verify,
     settings::{Configuration, Settings},
     yaml::Sources,
 };

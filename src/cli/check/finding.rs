@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::report::{CheckedPolicy, Report, Test};
-use crate::{cases::Failed, warning::Warning, yaml::Problem};
+use crate::{preview::cases::Failed, warning::Warning, yaml::Problem};
 
 /// The rules of what is no warning.
 pub(super) const PROBLEM: &str = "bad-configuration";

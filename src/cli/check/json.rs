@@ -9,7 +9,7 @@ use super::{
     finding::Finding,
     report::{CheckedPolicy, CheckedSettings, Report, Test},
 };
-use crate::{cases::Difference, cli::Exit};
+use crate::{cli::Exit, preview::cases::Difference};
 
 #[derive(Serialize)]
 struct Written<'r> {

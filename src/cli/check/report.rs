@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use crate::{
-    cases::{Failed, Runner},
     cli::{
         Exit,
         configured::{Configured, sources_of},
     },
     clock::Timestamp,
     policy::{Policies, Policy},
+    preview::cases::{Failed, Runner},
     settings::{Settings, read_text},
     warning::Warning,
     yaml::{Problem, Sources},

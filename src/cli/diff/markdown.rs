@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::Comparison;
-use crate::policy::PolicyDifference;
+use crate::preview::diff::PolicyDifference;
 
 pub(super) fn write(comparison: &Comparison, output: &mut dyn Write) -> io::Result<()> {
     let difference = &comparison.difference;

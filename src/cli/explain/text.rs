@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::gate::{
+use crate::preview::{
     Explanation, FoundCaller, FoundLimit, FoundStanding, FoundWindow, Prospect, TakenRoute,
 };
 

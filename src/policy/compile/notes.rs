@@ -1,7 +1,7 @@
 //! What is good to know about a policy in which nothing is wrong: what a limit does by default that
 //! depends on what tokens have.
 
-use crate::policy::{KeyPart, Policy, file::RawPolicy, words};
+use crate::policy::{KeyPart, Policy, file::RawPolicy};
 
 /// A line for each limit that counts by claims and does not say what becomes of requests without.
 ///
@@ -20,7 +20,7 @@ pub(super) fn notes(raw: &RawPolicy, policy: &Policy) -> Vec<String> {
     unsaid
         .filter_map(|(limit, _)| {
             let claims = limit.per.parts.iter().filter(|part| matches!(part, KeyPart::Claim(_)));
-            let claims: Vec<String> = claims.map(words::key_part).collect();
+            let claims: Vec<String> = claims.map(ToString::to_string).collect();
             (!claims.is_empty()).then(|| note(&limit.name, claims.join(" and ")))
         })
         .collect()

@@ -9,7 +9,6 @@ use crate::{
     identity::Tiers,
     policy::{
         Allowances, KeyPart, KeyValue, Limit, Override, Per,
-        diff::words,
         file::{LATER, RawMeasure, RawOverride, RawPolicy},
     },
     yaml::{Node, Span, Spanned, Value},
@@ -184,7 +183,7 @@ impl Compiler<'_> {
         let name = Node { span: key.span, value: Value::String(key.value.clone()) };
         let part = self.key_part(&name)?;
         if !per.parts.contains(&part) {
-            let message = format!("the limit does not count by {}", words::key_part(&part));
+            let message = format!("the limit does not count by {}", part);
             self.refuse(key.span, message, format!("write {}", example(per)));
             return None;
         }
@@ -331,7 +330,7 @@ fn is_key(key: &Spanned<String>) -> bool {
 fn example(per: &Per) -> String {
     let part = |part: &KeyPart| match part {
         KeyPart::Caller => "`caller: \"user:42\"`".to_owned(),
-        other => format!("`{}: …`", words::key_part(other)),
+        other => format!("`{}: …`", other),
     };
     per.parts.iter().map(part).collect::<Vec<_>>().join(" or ")
 }

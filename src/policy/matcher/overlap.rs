@@ -9,7 +9,7 @@ use super::{PathPattern, Segment};
 
 impl PathPattern {
     /// The pattern of all paths that both match; none if there are none.
-    pub(in crate::policy) fn overlap(&self, other: &PathPattern) -> Option<PathPattern> {
+    pub(crate) fn overlap(&self, other: &PathPattern) -> Option<PathPattern> {
         let depth = self.depth().max(other.depth());
         let reaches = |pattern: &PathPattern| pattern.open_ended || pattern.depth() == depth;
         if !reaches(self) || !reaches(other) {
@@ -49,17 +49,17 @@ impl PathPattern {
     }
 
     /// Segments that a path has that matches, at least.
-    pub(in crate::policy) fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         self.segments.len()
     }
 
     /// Which segment the pattern calls `{name}`.
-    pub(in crate::policy) fn parameter_at(&self, name: &str) -> Option<usize> {
+    pub(crate) fn parameter_at(&self, name: &str) -> Option<usize> {
         self.segments.iter().position(|segment| segment.is_parameter(name))
     }
 
     /// One path of each depth that matches, up to `max_depth`.
-    pub(in crate::policy) fn samples(&self, max_depth: usize) -> impl Iterator<Item = String> {
+    pub(crate) fn samples(&self, max_depth: usize) -> impl Iterator<Item = String> {
         let depths = match self.open_ended {
             true => self.depth()..=max_depth.max(self.depth()),
             false => self.depth()..=self.depth(),

@@ -13,7 +13,8 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
 use libfuzzer_sys::fuzz_target;
 use tollgate::{
     clock::{Clock, Timestamp},
-    gate::{Draft, Explanation, Prospect, Rehearsal, Shared},
+    gate::Shared,
+    preview::{Draft, Explanation, Prospect, Rehearsal},
     policy::{Policies, load},
     yaml::Sources,
     target::{EncodedSlash, normalize_path},

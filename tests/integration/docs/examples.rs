@@ -9,8 +9,8 @@
 use std::{fs, path::Path};
 
 use tollgate::{
-    cases::Runner,
     policy::{Policies, load},
+    preview::cases::Runner,
     settings::Settings,
     yaml::{Problem, Sources},
 };

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use crate::policy::{Matcher, networks::in_words};
+use crate::policy::{Matcher, in_words};
 
 /// Client addresses that all routes treat alike.
 pub(super) struct Sources {

@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    gate::{Draft, Explanation, Rehearsal, Shared},
+    gate::Shared,
     identity::{AssumedTokenError, Scheme},
     policy::{HostPattern, Policies, Policy},
+    preview::{Draft, Explanation, Rehearsal},
 };
 
 /// A request, as somebody describes it. Not `Debug`: it holds a token, or a key.

@@ -14,7 +14,8 @@ use crate::{
     },
     identity::Identity,
     limit::{Charge, DecidedBy, WhenFull},
-    policy::{KeyPart, Limit, OnMissing, Per, words},
+    policy::{KeyPart, Limit, OnMissing, Per},
+    preview::diff::words,
 };
 
 /// A limit that applies to a request, or might have.
@@ -229,7 +230,7 @@ fn key_in_words(
     limit: &Limit,
     (charges, identity): (&ChargeContext<'_, '_>, &Identity<'_>),
 ) -> Result<String, String> {
-    let name = words::key_part(part);
+    let name = part.to_string();
     let per = Per { parts: vec![part.clone()], ..limit.per.clone() };
     if (KeyBuilder { context: charges, per: &per, identity }).hash().is_none() {
         let form = match part {

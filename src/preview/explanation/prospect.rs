@@ -4,11 +4,9 @@ use http::{HeaderMap, header, request::Parts};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    gate::{
-        rehearsal::{Course, Draft, Fate},
-        respond::Reply,
-    },
+    gate::respond::Reply,
     policy::Upstream,
+    preview::rehearsal::{Course, Draft, Fate},
 };
 
 /// What would happen to a request.

@@ -17,8 +17,9 @@ use tracing::subscriber::{NoSubscriber, with_default};
 
 use crate::{
     clock::Clock,
-    gate::{Draft, Rehearsal, Rehearsed, Shared},
+    gate::Shared,
     policy::{Begin, Case, Policies, Policy},
+    preview::{Draft, Rehearsal, Rehearsed},
     settings::{Configuration, Settings, TestsRule},
     yaml::Problem,
 };

@@ -15,7 +15,7 @@ use super::{
     words,
 };
 use crate::policy::{
-    AddressRules, HeaderEdits, KeyPart, Networks, PathRewrite, Policy, Route, networks::in_words,
+    AddressRules, HeaderEdits, KeyPart, Networks, PathRewrite, Policy, Route, in_words,
 };
 
 /// Sample requests that are tried, at most: a policy of a thousand routes must not take long.

@@ -28,7 +28,7 @@ pub use self::{
     routing::RouteChange,
     windows::{Fate, WindowChange},
 };
-use super::{HostPattern, Policies, Policy};
+use crate::policy::{HostPattern, Policies, Policy};
 
 /// Lines that a reload logs, and the characters of each.
 const MAX_LOGGED: usize = 50;

@@ -19,12 +19,13 @@ pub use self::{
     prospect::Prospect,
 };
 use super::{
-    charge_context::ChargeContext,
+    diff::words,
     rehearsal::{Course, Draft},
 };
 use crate::{
+    gate::charge_context::ChargeContext,
     identity::IdentityError,
-    policy::{HostPattern, Policies, Policy, RoutePart, words},
+    policy::{HostPattern, Policies, Policy, RoutePart},
 };
 
 /// What becomes of a request, and why.

@@ -9,22 +9,22 @@ use std::{
 
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, request::Parts};
 
-use super::{
-    Shared,
-    charge_context::ChargeContext,
-    dry_run::DryRun,
-    explanation::{Explanation, Findings},
-    forward::Inbound,
-    head::Head,
-    judge::{Judge, JudgeInput},
-    redirect::redirection,
-    request_state::{Action, Judgement, RequestState},
-    respond::{Audience, Reply, standings_of},
-    shared::fresh_stores,
-};
+use super::explanation::{Explanation, Findings};
 use crate::{
     clock::Timestamp,
     downstream::Peer,
+    gate::{
+        Shared,
+        charge_context::ChargeContext,
+        dry_run::DryRun,
+        forward::Inbound,
+        head::Head,
+        judge::{Judge, JudgeInput},
+        redirect::redirection,
+        request_state::{Action, Judgement, RequestState},
+        respond::{Audience, Reply, standings_of},
+        shared::fresh_stores,
+    },
     identity::{AssumedToken, Client, Identity, client_address},
     policy::{Given, Policies, Route, Upstream},
     response::{Body, Rejection, options_asterisk, preflight_answer},

@@ -7,12 +7,13 @@ use serde_json::Value;
 
 use super::Findings;
 use crate::{
-    gate::{charge_context::ChargeContext, rehearsal::Fate, respond::Reply},
+    gate::{charge_context::ChargeContext, respond::Reply},
     identity::{
         Auth, Caller, CallerKey, Credential, CredentialKind, CredentialSource, Identity,
         IdentityRules, KnownToken, Scheme, TierSource, TokenSources, texts,
     },
-    policy::{KeyPart, Policy, Route, words},
+    policy::{KeyPart, Policy, Route},
+    preview::{diff::words, rehearsal::Fate},
     response::Rejection,
     yaml::Keyword,
 };

@@ -85,26 +85,11 @@ fn word(length: Duration) -> String {
 /// What a limit is counted per: `caller`, `client.ip (/32, IPv6 /56), path`.
 pub(super) fn per(per: &Per) -> String {
     let part = |part: &KeyPart| match (part, per.ipv4_prefix, per.ipv6_prefix) {
-        (KeyPart::ClientIp, 32, 64) => key_part(part),
-        (KeyPart::ClientIp, v4, v6) => format!("{} (/{v4}, IPv6 /{v6})", key_part(part)),
-        _ => key_part(part),
+        (KeyPart::ClientIp, 32, 64) => part.to_string(),
+        (KeyPart::ClientIp, v4, v6) => format!("{} (/{v4}, IPv6 /{v6})", part),
+        _ => part.to_string(),
     };
     list(per.parts.iter().map(part))
-}
-
-/// One thing that a limit is counted per.
-pub(crate) fn key_part(part: &KeyPart) -> String {
-    match part {
-        KeyPart::Caller => "caller".to_owned(),
-        KeyPart::ClientIp => "client.ip".to_owned(),
-        KeyPart::Host => "host".to_owned(),
-        KeyPart::Path => "path".to_owned(),
-        KeyPart::PathParameter(name) => format!("path.{name}"),
-        KeyPart::Method => "method".to_owned(),
-        KeyPart::Claim(name) => format!("jwt.{name}"),
-        KeyPart::Header(name) => format!("header.{name}"),
-        KeyPart::Cookie(name) => format!("cookie.{name}"),
-    }
 }
 
 /// A caller, with the issuer where the policy knows several.

@@ -1,0 +1,20 @@
+//! What would happen, found out without a client: what a change of policies does ([`diff`]), what would
+//! become of a request ([`explain`](explain::explain)), and whether a policy's own tests pass
+//! ([`cases`]).
+//!
+//! Requests that nobody sent are judged by the gate's own code, with counters of their own or without
+//! charging any. So a preview cannot differ from what happens.
+
+pub mod cases;
+pub mod diff;
+pub mod explain;
+mod explanation;
+mod rehearsal;
+
+pub use self::{
+    explanation::{
+        ChosenPolicy, Explanation, FoundCaller, FoundLimit, FoundStanding, FoundWindow,
+        PassedRoute, Prospect, TakenRoute, Understood,
+    },
+    rehearsal::{Draft, Rehearsal, Rehearsed},
+};
