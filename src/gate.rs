@@ -6,6 +6,7 @@
 //! becomes a [`Rejection`], and rejections become responses in one place.
 
 mod abandoned;
+mod awaited_cost;
 mod built_in_limits;
 pub(crate) mod charge_context;
 pub(crate) mod charge_plan;
@@ -18,7 +19,6 @@ pub(crate) mod head;
 mod identify;
 mod ignored_chain;
 pub(crate) mod judge;
-pub(crate) mod keys;
 mod overrides;
 mod permutation;
 mod preflights;

@@ -3,6 +3,7 @@
 //! A request takes one snapshot of all policies and keeps it to its end. Counters live in the store,
 //! never here.
 
+mod allowance;
 mod callers;
 mod case;
 mod compile;
@@ -30,15 +31,13 @@ use crate::{
 };
 
 pub use self::{
+    allowance::{Allowance, Allowances, RefundBound},
     callers::{CallerName, Listed},
     case::{Begin, Case, Expect, Given, MAX_REQUESTS},
     compile::load,
     cors::{Cors, OriginPattern, Origins, Preflight},
     file::schema,
-    limit::{
-        Allowance, Allowances, Cost, Enforcement, KeyPart, Limit, OnMissing, OpenParts, Per,
-        Refund, RefundBound, Statuses,
-    },
+    limit::{Cost, Enforcement, KeyPart, Limit, OnMissing, OpenParts, Per, Refund, Statuses},
     matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, RoutePart, Router},
     networks::{AddressRefusal, AddressRules, Networks},
     overrides::{KeyValue, Override, Overrides},

@@ -10,7 +10,6 @@ mod connector;
 mod destination;
 mod dial;
 mod ejection;
-mod endpoint_set;
 mod error;
 mod failure;
 mod frames;

@@ -6,8 +6,8 @@ use http::HeaderValue;
 
 use super::{
     charge_context::ChargeContext,
+    charge_context::keys::KeyBuilder,
     charge_plan::{ChargePlan, ChargeRole, PlannedLimit},
-    keys::KeyBuilder,
 };
 use crate::{
     identity::Identity,

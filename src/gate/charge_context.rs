@@ -1,13 +1,15 @@
 //! From route, identity and request to charges: which counters a request is charged on.
 
+pub(crate) mod keys;
+
 use http::StatusCode;
 use smallvec::SmallVec;
 
+use self::keys::{KeyBuilder, is_ambiguous};
 use super::{
     charge_plan::{ChargePlan, ChargeRole, PlannedLimit},
     dry_run::DryRun,
     head::Head,
-    keys::{KeyBuilder, is_ambiguous},
     revalidation::is_revalidation,
     unfit_claims::warn_of_unfit_claim,
 };
@@ -147,7 +149,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         let keys = KeyBuilder { context: self, per: &limit.per, identity };
         let Some((owner, entry)) = keys.hash() else {
             if self.dry_run.is_none() {
-                warn_of_unfit_claim(self, limit, identity);
+                warn_of_unfit_claim(self.policy, limit, identity, self.identifier, self.now);
             }
             return match limit.per.on_missing {
                 OnMissing::Deny if self.is_enforced(limit, identity) => {

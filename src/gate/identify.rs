@@ -31,14 +31,14 @@ impl Judge {
         match found {
             Ok(identity) => {
                 if identity.token.is_none() {
-                    warn_of_unread_scheme(&self.shared, &context);
+                    warn_of_unread_scheme(&self.shared.unread_schemes, &context);
                 }
                 Ok(identity)
             }
             Err(IdentityError::TooManyBadTokens) => self.identify_untrusted(context).await,
             Err(error) => {
                 if error == IdentityError::Missing {
-                    warn_of_unread_scheme(&self.shared, &context);
+                    warn_of_unread_scheme(&self.shared.unread_schemes, &context);
                 }
                 Err(self.charge_address(context, error).await)
             }

@@ -2,7 +2,7 @@
 
 use super::{
     charge_context::ChargeContext,
-    keys::{counted_claim, only_value},
+    charge_context::keys::{counted_claim, only_value},
 };
 use crate::{
     identity::{Identity, cookie_to_count, unescaped_cookie},

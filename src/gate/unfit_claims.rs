@@ -5,34 +5,37 @@
 
 use serde_json::Value;
 
-use super::{charge_context::ChargeContext, keys::counted_claim};
+use super::charge_context::keys::counted_claim;
 use crate::{
-    identity::Identity,
-    policy::{KeyPart, Limit, OnMissing},
+    clock::Timestamp,
+    identity::{Identifier, Identity},
+    policy::{KeyPart, Limit, OnMissing, Policy},
 };
 
 /// Warns about a claim that keeps `limit` from counting a request: once in a while in the whole
 /// process, since every request may have one.
 pub(super) fn warn_of_unfit_claim(
-    context: &ChargeContext<'_, '_>,
+    policy: &Policy,
     limit: &Limit,
     identity: &Identity<'_>,
+    identifier: &Identifier,
+    now: Timestamp,
 ) {
-    let warnings = &context.identifier.unfit_claims;
-    if !warnings.is_due(context.now) {
+    let warnings = &identifier.unfit_claims;
+    if !warnings.is_due(now) {
         return;
     }
     let mut claims = limit.per.parts.iter().filter_map(|part| match part {
         KeyPart::Claim(name) => Some((name, unfit_claim(identity, name)?)),
         _ => None,
     });
-    let Some((name, form)) = claims.next().filter(|_| warnings.take(context.now)) else { return };
+    let Some((name, form)) = claims.next().filter(|_| warnings.take(now)) else { return };
     let on_missing = match limit.per.on_missing {
         OnMissing::Skip => "skip",
         OnMissing::Deny => "deny",
     };
     tracing::warn!(
-        policy = %context.policy.name,
+        policy = %policy.name,
         limit = %limit.name,
         claim = %name,
         %form,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Shared, charge_context::ChargeContext};
+use super::charge_context::ChargeContext;
 use crate::{
     clock::Throttle,
     identity::{Auth, KNOWN_SCHEME_NAMES, OtherSchemes},
@@ -26,7 +26,10 @@ impl Default for UnreadSchemes {
 /// Warns about a request without a token whose `Authorization` is of another scheme: once an hour for
 /// each scheme in the whole process, and never with the value. Not where the policy forwards other
 /// schemes, since its author knows of them.
-pub(super) fn warn_of_unread_scheme(shared: &Shared, context: &ChargeContext<'_, '_>) {
+pub(super) fn warn_of_unread_scheme(
+    UnreadSchemes(throttles): &UnreadSchemes,
+    context: &ChargeContext<'_, '_>,
+) {
     let sources = &context.policy.identity.sources;
     if context.dry_run.is_some()
         || *context.auth() == Auth::None
@@ -35,7 +38,6 @@ pub(super) fn warn_of_unread_scheme(shared: &Shared, context: &ChargeContext<'_,
         return;
     }
     let Some((at, name)) = sources.unread_scheme(context.client.headers) else { return };
-    let UnreadSchemes(throttles) = &shared.unread_schemes;
     if !throttles.get(at).is_some_and(|throttle| throttle.take(context.now)) {
         return;
     }

@@ -4,9 +4,9 @@ use std::fmt;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
-use super::Overrides;
+use super::{Allowances, Overrides};
 use crate::{
-    limit::{Fallback, LimitId, Quota, Scope, WhenFull},
+    limit::{Fallback, Scope, WhenFull},
     yaml::keywords,
 };
 
@@ -41,10 +41,6 @@ pub struct Limit {
     pub candidate: Vec<Allowances>,
 }
 
-/// What a tier may use of a limit, in several windows at once; none: the limit does not apply. The
-/// longest window is last, and is the one in the headers of responses.
-pub type Allowances = Vec<Allowance>;
-
 impl Limit {
     /// Whether the limit counts by address and needs no caller: such a limit is charged for failed
     /// authentication.
@@ -64,32 +60,6 @@ impl Limit {
             Scope::Shared
         }
     }
-}
-
-/// How much, in one window.
-#[derive(Clone, Debug)]
-pub struct Allowance {
-    /// How much, and how it is counted.
-    pub quota: Quota,
-    /// Names the limit and the way of counting in counter keys.
-    pub id: LimitId,
-    /// The quota's limit as a header value, built once.
-    pub limit: HeaderValue,
-    /// What it is called where each window has a name: as the limit, or as `core-1h`.
-    pub name: Box<str>,
-    /// Length of the window in whole seconds, rounded up; none for what has no window.
-    pub window_secs: Option<u64>,
-    /// What bounds its refunds, if something does.
-    pub refunds: Option<RefundBound>,
-}
-
-/// A bound on refunds: a counter of their own beside the one that they go to.
-#[derive(Clone, Debug)]
-pub struct RefundBound {
-    /// How much may be given back, in windows as long as those of the counter.
-    pub quota: Quota,
-    /// Names the limit and the way of counting in its keys.
-    pub id: LimitId,
 }
 
 /// What counters are kept for.

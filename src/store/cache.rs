@@ -5,7 +5,7 @@
 //! (`fallback`), and callers who are moved back from Redis to the process take it with them. Leases
 //! are not cached: only the store that granted them has them.
 
-use super::{Adjustment, Backend, Store, Stores, redis::Reply};
+use super::{Adjustment, Backend, Store, redis::Reply};
 use crate::{
     clock::Timestamp,
     limit::{AnyState, Charge, Count},
@@ -75,9 +75,9 @@ impl Store {
     /// their callers were moved to Redis and are moved back. Pending charges of these counters are
     /// dropped, because the copies include them.
     pub(super) fn return_to_memory(&self, charges: &[Charge<'_>], now: Timestamp) {
-        let Stores { cache, local, reseeding, pending, memory, .. } = &*self.stores;
-        let of_redis =
-            [reseeding.counters(), cache, local].map(|store| store.is_in_use().then_some(store));
+        let stores = &*self.stores;
+        let of_redis = [stores.reseeding.counters(), &stores.cache, &stores.local]
+            .map(|store| store.is_in_use().then_some(store));
         if !matches!(self.current, Backend::Memory(_)) || of_redis.iter().all(Option::is_none) {
             return;
         }
@@ -87,12 +87,12 @@ impl Store {
                 continue;
             }
             // The lock makes other workers wait until this one has copied the counter.
-            let mut counters = pending.lock();
+            let mut counters = stores.pending.lock();
             for state in states() {
-                memory.seed(charge, &state, now);
+                stores.memory.seed(charge, &state, now);
             }
             of_redis.iter().flatten().for_each(|store| store.remove(charge));
-            pending.discard(&mut counters, charge.key.entry);
+            stores.pending.discard(&mut counters, charge.key.entry);
         }
     }
 }

@@ -8,16 +8,13 @@ use std::{
     collections::{HashMap, hash_map::RandomState},
     hash::{BuildHasher, Hasher},
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-use super::{Store, Stores, moving::Announcement, redis::ProxyAnnouncement};
+use super::{Store, moving::Announcement, redis::ProxyAnnouncement};
 use crate::clock::Timestamp;
 
 /// Time between two announcements of a process, in ticks of a worker: about two seconds. Any worker
@@ -78,11 +75,11 @@ impl Peers {
 
 /// Held while a worker announces. Dropped with its task, so that another worker may announce when
 /// this one ends.
-struct AnnouncementTurn(Arc<Stores>);
+struct AnnouncementTurn(Rc<Store>);
 
 impl Drop for AnnouncementTurn {
     fn drop(&mut self) {
-        self.0.peers.is_busy.store(false, Ordering::Relaxed);
+        self.0.stores.peers.is_busy.store(false, Ordering::Relaxed);
     }
 }
 
@@ -93,7 +90,7 @@ impl Store {
             && self.stores.peers.take_turn(self.stores.moving.changes())
         {
             let store = Rc::clone(self);
-            let turn = AnnouncementTurn(Arc::clone(&self.stores));
+            let turn = AnnouncementTurn(Rc::clone(self));
             tokio::task::spawn_local(async move {
                 store.announce(now).await;
                 drop(turn);

@@ -4,7 +4,10 @@
 //! Only heads are counted, without telling streams apart: each request has room for so many, and a
 //! server that sends more than all its requests together have room for is in nobody's service.
 
-use super::{heads::MAX_INTERIM, pool::http2::MAX_STREAMS};
+use super::heads::MAX_INTERIM;
+
+/// Streams of one connection, if the server allows more.
+pub(super) const MAX_STREAMS: usize = 100;
 
 /// Follows the frames that a server sends.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 //! have to do. Kept for as long as a policy names them, whatever else of it changes.
 
 mod endpoint;
+mod endpoint_set;
 
 use std::{
     io,
@@ -17,8 +18,8 @@ use arc_swap::ArcSwap;
 use tokio::{sync::watch, time::timeout};
 
 pub use self::endpoint::{Endpoint, Loaded};
+use self::endpoint_set::EndpointSet;
 use super::{
-    endpoint_set::EndpointSet,
     health::{Probe, ProbeError},
     report::{EndpointReport, ServerReport},
     resolve::Lookups,

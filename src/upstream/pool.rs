@@ -23,6 +23,7 @@ use tokio::{task::AbortHandle, time::timeout};
 use super::{
     Endpoint, UpstreamError,
     dial::Dialer,
+    frames::MAX_STREAMS,
     slots::{Claimant, PoolId, Slot, SlotOutcome, Slots, Ticket},
     wait_queue::WaitQueue,
 };
@@ -104,7 +105,7 @@ impl Pool {
                 return Ok(Acquired::Kept(carrier));
             }
             // Whoever makes a connection in HTTP/2 makes it for others too.
-            if self.wait_queue.len() < self.dialing.get() * http2::MAX_STREAMS {
+            if self.wait_queue.len() < self.dialing.get() * MAX_STREAMS {
                 return Box::pin(self.wait(None, upstream)).await;
             }
         }

@@ -9,7 +9,7 @@ use crate::{
     clock::Timestamp,
     gate::{
         Shared,
-        abandoned::{AwaitedCost, AwaitedCosts, units_without_head},
+        awaited_cost::{AwaitedCost, AwaitedCosts, units_without_head},
         recent_costs::CostSource,
     },
     limit::{Charge, Receipt},

@@ -1,9 +1,9 @@
 //! The raw `identity` section: how callers are identified.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, json_schema};
 use serde::Deserialize;
 
-use super::shape;
+use super::shape::{self, shapes};
 use crate::{
     identity::{InvalidToken, KeyHints, OtherSchemes, Scheme},
     yaml::{Choice, Entries, Node, Spanned},
@@ -210,7 +210,7 @@ pub(in crate::policy) struct RawCaller {
     /// The caller's tier: its name, or where that is found, `jwt.<claim>` or `api_key.<field>`; or
     /// a table, `{ from: jwt.roles, map: { admin: internal, staff: pro } }`. Left out: the default
     /// tier.
-    #[schemars(with = "Option<shape::Tier>", extend("examples" = ["jwt.plan"]))]
+    #[schemars(with = "Option<Tier>", extend("examples" = ["jwt.plan"]))]
     pub(in crate::policy) tier: Option<Node>,
     /// For `client.ip`: IPv6 addresses with the same prefix of this length are one caller. Default:
     /// 64, one customer's network.
@@ -269,4 +269,11 @@ pub(in crate::policy) struct RawForwardClaims {
     /// The name of a header for all claims: the payload's JSON in base64url.
     #[schemars(extend("examples" = ["x-user-claims"]))]
     pub(in crate::policy) payload: Option<Spanned<String>>,
+}
+
+shapes! {
+    /// A caller's tier.
+    Tier = "tier", |generator| json_schema!({
+        "anyOf": [{ "type": "string" }, generator.subschema_for::<RawTierTable>()],
+    });
 }

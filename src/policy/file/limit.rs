@@ -1,12 +1,12 @@
 //! The raw structs of limits and overrides.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, json_schema};
 use serde::Deserialize;
 
 use super::{
     keywords::{Mode, OnStoreFull, RefundedCallers, WindowStart},
     measure::{RawMeasure, with_measure},
-    shape,
+    shape::{self, count, shapes},
 };
 use crate::{
     limit::{AlgorithmKind, Fallback},
@@ -39,7 +39,7 @@ with_measure! {
     {
         /// What a request costs: a number; by method, `{ GET: 1, default: 5 }`; or as the response
         /// reports it, `{ reserve: 10, from_response_header: x-query-cost }`. Default: 1.
-        #[schemars(with = "Option<shape::Cost>")]
+        #[schemars(with = "Option<Cost>")]
         pub(in crate::policy) cost: Option<Node>,
         /// Which requests are refunded. Default: those answered with 304 that had a valid token. A
         /// 304 is refunded for GET and HEAD with an entity tag or a past date.
@@ -169,4 +169,26 @@ pub(in crate::policy) struct RawOverride {
     /// The reason, for later readers.
     #[schemars(length(min = 1))]
     pub(in crate::policy) why: Spanned<String>,
+}
+
+shapes! {
+    /// What a request costs: a number, one by method, or what the response tells.
+    Cost = "cost", |generator| {
+        let told = generator.subschema_for::<RawToldCost>();
+        json_schema!({
+            "anyOf": [
+                count(),
+                {
+                    "description": "What the response tells.",
+                    "$ref": told.get("$ref"),
+                },
+                {
+                    "type": "object",
+                    "description": "A number for each method, in capitals; `default` is for the others.",
+                    "propertyNames": { "pattern": "^(default|[^a-z]+)$" },
+                    "additionalProperties": count(),
+                },
+            ],
+        })
+    };
 }

@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{keywords::WindowStart, shape};
+use super::{
+    keywords::WindowStart,
+    shape::{self, shapes},
+};
 use crate::{
     limit::AlgorithmKind,
     yaml::{Choice, Node, Spanned},
@@ -45,7 +48,7 @@ macro_rules! with_measure {
             pub(in crate::policy) capacity: Option<Node>,
             /// For `token_bucket`, in place of `rate`: what is added to the bucket, `{ amount: 10,
             /// interval: 1s }`.
-            #[schemars(with = "Option<shape::Refill>")]
+            #[schemars(with = "Option<super::measure::Refill>")]
             pub(in crate::policy) refill: Option<Node>,
             /// For `token_bucket`: whether a request that finds the bucket empty restarts the wait.
             /// Default: false.
@@ -99,4 +102,9 @@ pub(in crate::policy) struct RawRefill {
     /// How often it is added, such as 500ms or 1m.
     #[schemars(extend("examples" = ["1s"]))]
     pub(in crate::policy) interval: Spanned<String>,
+}
+
+shapes! {
+    /// What a bucket gets.
+    Refill = "refill", |generator| generator.subschema_for::<RawRefill>();
 }

@@ -1,14 +1,11 @@
 //! What fields that take several shapes look like, for the JSON Schema. `compile` decides; this
-//! says it again, as far as a schema can.
+//! says it again, as far as a schema can. A shape that names a raw struct of a file which needs other
+//! shapes is declared in that file.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{Schema, json_schema};
 use serde_json::{Value, json};
 
-use super::{
-    AuthMode, RawCors, RawEjection, RawRefill, RawRetries, RawServer, RawTierTable, RawToldCost,
-};
+use super::{AuthMode, RawCors};
 use crate::{policy::KeyPart, yaml::Keyword};
 
 /// A number as it may be grouped (`100_000`), which to YAML is a text or a number.
@@ -21,24 +18,21 @@ macro_rules! shapes {
         $(#[$doc])*
         pub(in crate::policy) struct $shape;
 
-        impl JsonSchema for $shape {
-            fn schema_name() -> Cow<'static, str> {
+        impl schemars::JsonSchema for $shape {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
                 $name.into()
             }
 
-            fn json_schema($generator: &mut SchemaGenerator) -> Schema {
+            fn json_schema($generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 $schema
             }
         }
     )*};
 }
 
-shapes! {
-    /// A caller's tier.
-    Tier = "tier", |generator| json_schema!({
-        "anyOf": [{ "type": "string" }, generator.subschema_for::<RawTierTable>()],
-    });
+pub(super) use shapes;
 
+shapes! {
     /// What a limit is counted per.
     Per = "key", |_generator| one_or_several(&json!({
         "type": "string",
@@ -78,9 +72,6 @@ shapes! {
         "pattern": COUNT,
     });
 
-    /// What a bucket gets.
-    Refill = "refill", |generator| generator.subschema_for::<RawRefill>();
-
     /// A status, or a class of them.
     Status = "status", |_generator| json_schema!({
         "type": ["integer", "string"],
@@ -89,26 +80,6 @@ shapes! {
         "pattern": "^[1-5]xx$",
         "examples": [304, "5xx"],
     });
-
-    /// What a request costs: a number, one by method, or what the response tells.
-    Cost = "cost", |generator| {
-        let told = generator.subschema_for::<RawToldCost>();
-        json_schema!({
-            "anyOf": [
-                count(),
-                {
-                    "description": "What the response tells.",
-                    "$ref": told.get("$ref"),
-                },
-                {
-                    "type": "object",
-                    "description": "A number for each method, in capitals; `default` is for the others.",
-                    "propertyNames": { "pattern": "^(default|[^a-z]+)$" },
-                    "additionalProperties": count(),
-                },
-            ],
-        })
-    };
 
     /// Who gets in.
     Auth = "auth", |_generator| {
@@ -130,20 +101,6 @@ shapes! {
             ],
         })
     };
-
-    /// A server's address, perhaps with a weight.
-    Server = "server or address", |generator| json_schema!({
-        "anyOf": [
-            { "type": "string", "pattern": "^https?://", "examples": ["http://127.0.0.1:9000"] },
-            generator.subschema_for::<RawServer>(),
-        ],
-    });
-
-    /// When a server is left out, or never.
-    Ejection = "ejection", |generator| or_off(&generator.subschema_for::<RawEjection>());
-
-    /// When a request is tried again, or never.
-    Retries = "retries", |generator| or_off(&generator.subschema_for::<RawRetries>());
 
     /// What pages of other origins may do on a route, or that nothing is said about them.
     RouteCors = "route cors", |generator| or_off(&generator.subschema_for::<RawCors>());
@@ -176,7 +133,7 @@ pub(super) fn override_keys() -> Value {
     })
 }
 
-fn count() -> Value {
+pub(super) fn count() -> Value {
     json!({ "type": ["integer", "string"], "minimum": 0, "maximum": MOST, "pattern": COUNT })
 }
 
@@ -188,7 +145,7 @@ fn one_or_several(shape: &Value, most: usize) -> Schema {
     json_schema!({ "anyOf": [shape, list] })
 }
 
-fn or_off(shape: &Schema) -> Schema {
+pub(super) fn or_off(shape: &Schema) -> Schema {
     json_schema!({ "anyOf": [shape, { "type": "string", "enum": ["off"] }] })
 }
 

@@ -1,9 +1,9 @@
 //! The raw structs of upstreams: servers, their protocol, load balancing, and failures.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, json_schema};
 use serde::Deserialize;
 
-use super::shape;
+use super::shape::{self, or_off, shapes};
 use crate::{
     policy::{Balance, Protocol, Sharing},
     yaml::{Choice, Node, Spanned},
@@ -15,7 +15,7 @@ use crate::{
 pub(in crate::policy) struct RawUpstream {
     /// The addresses of its servers: `http://host:port`, or `{ url: "http://host:port", weight: 3
     /// }`. All with `http://`, or all with `https://`. All addresses of a name are used.
-    #[schemars(with = "Vec<shape::Server>", length(min = 1))]
+    #[schemars(with = "Vec<Server>", length(min = 1))]
     pub(in crate::policy) servers: Spanned<Vec<Node>>,
     /// The version of HTTP for connections to them: `http1`, or `h2`, which gRPC needs. Default:
     /// http1.
@@ -33,7 +33,7 @@ pub(in crate::policy) struct RawUpstream {
     pub(in crate::policy) health_check: Option<Spanned<RawHealthCheck>>,
     /// When a server that fails requests is ejected for a while, or `off`. The last server that is
     /// left is never ejected.
-    #[schemars(with = "Option<shape::Ejection>")]
+    #[schemars(with = "Option<Ejection>")]
     pub(in crate::policy) ejection: Option<Node>,
     /// Connections to one server, of all workers together, 1 to 65535; over HTTP/2, each worker may
     /// have one whatever the number. Default: 1024.
@@ -49,7 +49,7 @@ pub(in crate::policy) struct RawUpstream {
     pub(in crate::policy) shares: Option<Spanned<Choice<Sharing>>>,
     /// When a request is retried, at another server if there is one, or `off`. Only requests
     /// without a body whose method is idempotent are retried, and those that were never sent.
-    #[schemars(with = "Option<shape::Retries>")]
+    #[schemars(with = "Option<Retries>")]
     pub(in crate::policy) retries: Option<Node>,
     /// How long a connection may take to be made, TLS included, up to a day. Default: 2s.
     #[schemars(extend("examples" = ["2s"]))]
@@ -178,4 +178,20 @@ pub(in crate::policy) struct RawRetries {
     #[schemars(with = "Option<Vec<shape::Status>>")]
     #[schemars(extend("examples" = [[503]]))]
     pub(in crate::policy) status: Option<Vec<Node>>,
+}
+
+shapes! {
+    /// A server's address, perhaps with a weight.
+    Server = "server or address", |generator| json_schema!({
+        "anyOf": [
+            { "type": "string", "pattern": "^https?://", "examples": ["http://127.0.0.1:9000"] },
+            generator.subschema_for::<RawServer>(),
+        ],
+    });
+
+    /// When a server is left out, or never.
+    Ejection = "ejection", |generator| or_off(&generator.subschema_for::<RawEjection>());
+
+    /// When a request is tried again, or never.
+    Retries = "retries", |generator| or_off(&generator.subschema_for::<RawRetries>());
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     gate::{
         charge_context::ChargeContext,
+        charge_context::keys::KeyBuilder,
         charge_plan::{ChargePlan, ChargeRole, PlannedLimit},
-        keys::KeyBuilder,
         request_state::RequestState,
         tally::DecidedCharge,
         unfit_claims::unfit_claim,

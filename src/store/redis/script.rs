@@ -13,6 +13,7 @@ mod argument;
 mod key;
 mod operation;
 mod reply;
+mod reply_reader;
 mod source;
 #[cfg(test)]
 mod tests;

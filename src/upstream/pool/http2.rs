@@ -25,15 +25,13 @@ use crate::{
         Endpoint, RequestBody, Stream, UpstreamError,
         body::{BodyState, Timing},
         failure::Failure,
+        frames::MAX_STREAMS,
         response_check::is_unsound,
         retry::Original,
         slots::Slot,
         stream::{MeteredStream, Traffic},
     },
 };
-
-/// Streams of one connection, if the server allows more.
-pub(in crate::upstream) const MAX_STREAMS: usize = 100;
 
 const STREAM_WINDOW: u32 = 64 * 1024;
 /// Room for all streams at once: a client that does not read must hold up no other client's stream.

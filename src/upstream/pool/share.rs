@@ -8,7 +8,7 @@ use crate::{
     upstream::{
         UpstreamError,
         client_shares::{QueuedShare, Share, ShareOutcome},
-        pool::http2,
+        frames::MAX_STREAMS,
     },
 };
 
@@ -51,7 +51,7 @@ impl Pool {
             Protocol::Http2 => {
                 let shared = self.shared.borrow();
                 let streams = shared.first().map(|connection| connection.max_streams());
-                streams.filter(|streams| *streams > 0).unwrap_or(http2::MAX_STREAMS)
+                streams.filter(|streams| *streams > 0).unwrap_or(MAX_STREAMS)
             }
         }
     }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 #[cfg(test)]
 pub(super) use self::sliding_log::MAX_ENTRIES;
-use super::reply::{BadReply, ReplyReader};
+use super::reply_reader::{BadReply, ReplyReader};
 use crate::{
     clock::Timestamp,
     limit::{

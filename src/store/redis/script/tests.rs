@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use redis::Value;
 
 use self::server::Server;
-use super::{algorithm::MAX_ENTRIES, reply::BadReply, *};
+use super::{algorithm::MAX_ENTRIES, reply_reader::BadReply, *};
 use crate::limit::{
     Algorithm, AlgorithmKind, Bucket, Concurrency, Countable, Entry, FixedWindow, Gcra, Key,
     Leases, Level, Log, Retry, SlidingLog, SlidingWindow, Standing, StateVariant, TokenBucket,

@@ -6,7 +6,7 @@ use crate::{
     limit::{Concurrency, Count, Leases, Receipt, Standing},
     store::redis::script::{
         argument::span,
-        reply::{BadReply, ReplyReader},
+        reply_reader::{BadReply, ReplyReader},
     },
 };
 

@@ -8,7 +8,7 @@ use crate::{
     limit::{Align, FixedWindow, Window},
     store::redis::script::{
         argument::{instant, span},
-        reply::{BadReply, ReplyReader},
+        reply_reader::{BadReply, ReplyReader},
     },
 };
 

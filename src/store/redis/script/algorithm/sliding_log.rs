@@ -7,7 +7,7 @@ use crate::{
     limit::{Count, Entry, Log, Receipt, SlidingLog, Standing, Tail},
     store::redis::script::{
         argument::span,
-        reply::{BadReply, ReplyReader},
+        reply_reader::{BadReply, ReplyReader},
     },
 };
 

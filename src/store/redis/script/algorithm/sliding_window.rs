@@ -8,7 +8,7 @@ use crate::{
     limit::{SlidingWindow, Windows},
     store::redis::script::{
         argument::number,
-        reply::{BadReply, ReplyReader},
+        reply_reader::{BadReply, ReplyReader},
     },
 };
 

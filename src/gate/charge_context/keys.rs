@@ -5,7 +5,7 @@ use std::{borrow::Cow, net::IpAddr};
 use http::{HeaderMap, HeaderName, Method};
 use smallvec::SmallVec;
 
-use super::charge_context::ChargeContext;
+use super::ChargeContext;
 use crate::{
     identity::{CallerValue, Identity, Prefixes, canonical, cookie_to_count},
     limit::Origin,
@@ -95,7 +95,7 @@ impl KeyBuilder<'_, '_, '_> {
 
     /// Who can make up new counters: of several parts, the origin of the one that is easiest to make
     /// up.
-    pub(super) fn origin(&self, open: OpenParts) -> Origin {
+    pub(in crate::gate) fn origin(&self, open: OpenParts) -> Origin {
         let origins = self.per.parts.iter().map(|part| self.origin_of(part, open));
         origins.max().unwrap_or(Origin::Verified)
     }
@@ -135,7 +135,7 @@ impl KeyBuilder<'_, '_, '_> {
     }
 
     /// The client's address, or the network that the limit counts as one.
-    pub(super) fn address(&self) -> u128 {
+    pub(in crate::gate) fn address(&self) -> u128 {
         let prefixes = Prefixes { ipv4: self.per.ipv4_prefix, ipv6: self.per.ipv6_prefix };
         let ChargeContext { identifier, client, .. } = self.context;
         identifier.hash_address(client.address, prefixes)
@@ -166,7 +166,7 @@ impl KeyBuilder<'_, '_, '_> {
 
 /// Whether a request has more than one value of what `limit` counts by: servers may read one of them,
 /// and counters another.
-pub(super) fn is_ambiguous(limit: &Limit, headers: &HeaderMap) -> bool {
+pub(in crate::gate) fn is_ambiguous(limit: &Limit, headers: &HeaderMap) -> bool {
     limit.per.parts.iter().any(|part| match part {
         KeyPart::Header(name) => headers.get_all(name).iter().nth(1).is_some(),
         KeyPart::Cookie(name) => cookie_to_count(headers, name).is_err(),
@@ -175,7 +175,10 @@ pub(super) fn is_ambiguous(limit: &Limit, headers: &HeaderMap) -> bool {
 }
 
 /// The value of a field that comes once, unless it is empty.
-pub(super) fn only_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h [u8]> {
+pub(in crate::gate) fn only_value<'h>(
+    headers: &'h HeaderMap,
+    name: &HeaderName,
+) -> Option<&'h [u8]> {
     let mut values = headers.get_all(name).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     Some(value.as_bytes()).filter(|value| !value.is_empty())
@@ -220,7 +223,7 @@ fn scalar(value: &serde_json::Value) -> Option<String> {
 }
 
 /// What a claim is counted by: a list of one is that one.
-pub(super) fn counted_claim(value: &serde_json::Value) -> &serde_json::Value {
+pub(in crate::gate) fn counted_claim(value: &serde_json::Value) -> &serde_json::Value {
     match value {
         serde_json::Value::Array(values) => match values.as_slice() {
             [only] => only,

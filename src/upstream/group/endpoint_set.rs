@@ -10,19 +10,21 @@ use std::{
     time::Instant,
 };
 
-use super::{
-    Choice, Endpoint,
-    balance::{Schedule, Weights, chance},
-    health::Probe,
+use super::{Choice, Endpoint};
+use crate::{
+    policy::{Balance, Ejection},
+    upstream::{
+        balance::{Schedule, Weights, chance},
+        health::Probe,
+    },
 };
-use crate::policy::{Balance, Ejection};
 
 /// The endpoints that requests can be sent to.
 #[derive(Debug, Default)]
-pub(super) struct EndpointSet {
-    pub(super) endpoints: Vec<Arc<Endpoint>>,
-    pub(super) ejection: Option<Ejection>,
-    pub(super) probe: Option<Arc<Probe>>,
+pub(in crate::upstream) struct EndpointSet {
+    pub(in crate::upstream) endpoints: Vec<Arc<Endpoint>>,
+    pub(in crate::upstream) ejection: Option<Ejection>,
+    pub(in crate::upstream) probe: Option<Arc<Probe>>,
     weights: Weights,
     balance: Balance,
     /// Empty unless the balance is round robin.
@@ -31,7 +33,7 @@ pub(super) struct EndpointSet {
 
 impl EndpointSet {
     /// Endpoints with their weights, and the rules for choosing among them.
-    pub(super) fn new(
+    pub(in crate::upstream) fn new(
         endpoints: Vec<(Arc<Endpoint>, f64)>,
         balance: Balance,
         ejection: Option<Ejection>,
@@ -51,7 +53,7 @@ impl EndpointSet {
     /// Ejected endpoints get none, and endpoints that have failed this request get it only if no other
     /// is left. If all are ejected, none counts as ejected: only a request can show that an endpoint
     /// has recovered.
-    pub(super) fn choose(
+    pub(in crate::upstream) fn choose(
         &self,
         choice: Choice<'_>,
         turn: &AtomicUsize,
@@ -111,7 +113,7 @@ impl EndpointSet {
     }
 
     /// Whether another endpoint is clean, so that this one can be ejected.
-    pub(super) fn has_another(&self, endpoint: &Endpoint) -> bool {
+    pub(in crate::upstream) fn has_another(&self, endpoint: &Endpoint) -> bool {
         let is_other = |other: &Endpoint| !std::ptr::eq(other, endpoint);
         self.endpoints.iter().any(|other| is_other(other) && other.is_clean())
     }
