@@ -66,6 +66,6 @@ fn collect(folder: &str, pages: &mut Vec<Page>) {
     }
 }
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }

@@ -15,7 +15,10 @@ use std::{
 use tempfile::TempDir;
 
 use super::{Folder, Running, text};
-use crate::{docs::Page, support::Upstream};
+use crate::{
+    docs::{Page, root},
+    support::Upstream,
+};
 
 /// Where the pages say that the proxy listens.
 const ADDRESS: &str = "127.0.0.1:8080";
@@ -45,6 +48,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tests/bare.sh", "it makes a bare root, as root, and runs this test in it"),
     ("apt-get install rustc-web cargo-web gcc libc6-dev", "a test installs no compiler"),
     ("systemctl restart tollgate", "it needs systemd"),
+    ("cargo deny", "the gate runs it where it is installed"),
 ];
 
 /// Commands that the pages name without their output, and how they are run in a folder with `config/`,
@@ -72,6 +76,9 @@ const NAMED: &[(&str, &str)] = &[
     ("tollgate schema settings", "tollgate schema settings"),
     ("tollgate key --append", "tollgate key --id ci --append keys.yaml"),
     ("tollgate jwks", "tollgate jwks config/keys/public.pem"),
+    ("tollgate completions bash|zsh|fish", "tollgate completions bash"),
+    ("tollgate man [COMMAND]", "tollgate man check"),
+    ("tollgate man --all FOLDER", "tollgate man --all manual"),
 ];
 
 /// What commands begin with.
@@ -174,7 +181,10 @@ fn named_commands(markdown: &str) -> Vec<String> {
         .filter(|line| !line.starts_with("    "))
         .fold(String::new(), |text, line| text + line.trim_start() + " ");
     let spans = text.split('`').skip(1).step_by(2);
-    let is_command = |span: &&str| PROGRAMS.iter().any(|program| span.starts_with(program));
+    // Folders and sources of tests are named without being run.
+    let is_path = |span: &str| root().join(span).is_dir() || span.ends_with(".rs");
+    let is_command =
+        |span: &&str| PROGRAMS.iter().any(|program| span.starts_with(program)) && !is_path(span);
     spans.filter(is_command).map(str::to_owned).collect()
 }
 

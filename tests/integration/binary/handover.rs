@@ -194,10 +194,10 @@ fn socket_of_a_process_that_was_killed_is_in_nobodys_way() {
 #[test]
 fn file_in_place_of_the_socket_is_left_alone() {
     let (_upstream, folder) = folder(HANDOVER);
-    folder.write("next.sock", "something of somebody's");
+    folder.write("next.sock", "a file of the operator");
     let output = folder.run(&["run", "--config", "tollgate.yaml"]);
     assert_exit(&output, 1);
-    assert!(text(&output.stderr).contains("is no socket"), "{output:#?}");
+    assert!(text(&output.stderr).contains("is not a socket"), "{output:#?}");
     assert!(folder.path().join("next.sock").exists());
 }
 

@@ -300,7 +300,7 @@ fn next_store_that_does_not_answer_is_told_and_does_not_count() {
     served.assert_metric(&up("next", redis.port(), "primary"), 0);
     served.ask().assert_status(200);
     eventually("it is told", || (served.store()["unmirrored"] == 1).then_some(()));
-    let line = served.running.wait_for_event("the next store did not answer");
+    let line = served.running.wait_for_event("the next store did not respond");
     assert!(line.contains("decisions=1"), "{line}");
     // The present store decides.
     assert_eq!(served.readiness(), (200, vec![]));
