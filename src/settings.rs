@@ -335,7 +335,7 @@ impl Checker<'_> {
             self.refuse(
                 raw,
                 "number of workers out of range",
-                "write 1 to 256, or nothing for one a core",
+                "write 1 to 256, or remove it: one per core",
             );
         }
         raw.value.into()

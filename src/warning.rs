@@ -52,7 +52,7 @@ pub enum Rule {
     ExemptBalancer,
     /// Strangers may reach the admin listener.
     PublicAdmin,
-    /// Redis keeps the secret that callers' names in it are hashed with.
+    /// Redis stores the secret that hashes the callers' names in its keys.
     MissingKeySecret,
     /// Everybody on the machine can read a secret.
     ReadableSecret,
@@ -140,21 +140,21 @@ impl Rule {
             Rule::ShadowedRoute => "Earlier routes take all requests of this route.",
             Rule::UnusedLimit => "No route lists this limit.",
             Rule::UnusedTier => "No rate and no entry of `callers` names this tier.",
-            Rule::EndedOverride => "The time of this override is over.",
+            Rule::EndedOverride => "This override has expired.",
             Rule::OverrideNotPerCaller => {
                 "The override is for one caller, but the limit does not count per caller."
             }
-            Rule::UnverifiedKey => "Clients choose freely what this limit is counted by.",
+            Rule::UnverifiedKey => "Clients can choose the key of this limit freely.",
             Rule::WholeInternet => "Every address is exempt, or trusted.",
-            Rule::ExemptBalancer => "Every client may seem to come from an exempt network.",
+            Rule::ExemptBalancer => "All clients may appear to come from an exempt network.",
             Rule::PublicAdmin => {
                 "The admin listener, which has no password, is on a public address."
             }
             Rule::MissingKeySecret => {
-                "Redis keeps the secret that callers' names in it are hashed with."
+                "Redis stores the secret that hashes the callers' names in its keys."
             }
-            Rule::ReadableSecret => "Everybody on this machine can read a secret.",
-            Rule::PublishedSecret => "A secret is the sample's, which is published.",
+            Rule::ReadableSecret => "All users of this machine can read a secret.",
+            Rule::PublishedSecret => "A secret is the published one of the sample.",
             Rule::UselessCertificate => "A certificate is not valid now, or no client gets it.",
             Rule::SkippedKey => "A key of the set cannot be used, and was skipped.",
             Rule::StaleCrl => "A list of revoked certificates is out of date.",

@@ -116,7 +116,7 @@ impl Difference {
         }
         if lines.len() > MAX_LOGGED {
             let more = lines.len() - MAX_LOGGED;
-            tracing::info!(more, "policies have changed in more ways than are logged");
+            tracing::info!(more, "policies have changed; more changes are not logged");
         }
     }
 }
@@ -209,10 +209,10 @@ impl PolicyDifference {
         let presence = match &self.presence {
             Presence::Stays => Vec::new(),
             Presence::Renamed { from } => {
-                vec![format!("called {from} before: all its counters begin anew")]
+                vec![format!("called {from} before: all its counters start from zero")]
             }
             Presence::New => vec!["new".into()],
-            Presence::Gone => vec!["gone: its counters are forgotten as they end".into()],
+            Presence::Gone => vec!["removed: its counters are dropped as they expire".into()],
         };
         let sections = [
             ("policy", presence),
@@ -305,7 +305,7 @@ impl fmt::Display for RouteChange {
         }
         match (self.effects.is_empty(), self.before.is_some() && self.after.is_some()) {
             (false, _) => write!(f, ": {}", self.effects.join("; ")),
-            (true, true) => f.write_str(": treated alike"),
+            (true, true) => f.write_str(": handled the same"),
             (true, false) => Ok(()),
         }
     }
@@ -373,7 +373,7 @@ fn hosts(old: &Policies, new: &Policies, pairs: &[Pair<'_>]) -> Vec<Change> {
             what: pattern.map_or_else(|| "all other hosts".to_owned(), words::host),
             before: name(before),
             after: name(after),
-            effect: Some("its limits count, with counters of their own".to_owned())
+            effect: Some("its limits apply, with their own counters".to_owned())
                 .filter(|_| after.is_some()),
         })
     };

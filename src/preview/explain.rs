@@ -69,16 +69,16 @@ pub enum QuestionError {
     #[error("the credential cannot be sent in a header")]
     Credential,
     /// Several of them.
-    #[error("give one of a token, claims and an API key")]
+    #[error("give only one of a token, claims and an API key")]
     Credentials,
     /// An API key for a policy that has none.
-    #[error("the policy knows no API keys")]
+    #[error("the policy has no API keys")]
     NoApiKeys,
     /// Claims that can be no token's.
     #[error(transparent)]
     Claims(#[from] AssumedTokenError),
     /// The system does not let it.
-    #[error("cannot find out: {0}")]
+    #[error("cannot start the dry run: {0}")]
     System(#[from] std::io::Error),
 }
 

@@ -105,7 +105,7 @@ impl Checker<'_> {
             Some(every) => match parse_duration(&every.value) {
                 Ok(pause) if (1..=3600).contains(&pause.as_secs()) => pause,
                 _ => {
-                    let message = format!("`{}` is not a pause between snapshots", every.value);
+                    let message = format!("`{}` is not an interval between snapshots", every.value);
                     self.refuse(every, message, "write a number and a unit, 1s to 1h: 60s");
                     DEFAULT_SNAPSHOT_PAUSE
                 }

@@ -238,7 +238,7 @@ impl Checker<'_> {
 
     fn replica_lag(&mut self, raw: Option<&Spanned<String>>) -> Duration {
         let Some(raw) = raw else { return DEFAULT_REPLICA_LAG };
-        let what = "how far behind a replica may be";
+        let what = "a valid replica lag";
         let help = "write a number and a unit, 100ms to 60s: 1s";
         self.time(raw, &REPLICA_LAGS, what, help).unwrap_or(DEFAULT_REPLICA_LAG)
     }
@@ -275,7 +275,7 @@ impl Checker<'_> {
         .collect();
         forms.sort_by_key(|form| form.span);
         if let [_, second, ..] = forms.as_slice() {
-            self.refuse(second, "Redis is in two places", format!("keep {FORMS}"));
+            self.refuse(second, "Redis is configured twice", format!("keep {FORMS}"));
             return None;
         }
         let names_service = |shard: &Spanned<RawShard>| shard.service.is_some();
@@ -283,7 +283,8 @@ impl Checker<'_> {
             || raw.shards.as_ref().is_some_and(|shards| shards.iter().any(names_service));
         match (&raw.sentinels, forms.is_empty()) {
             (Some(sentinels), _) if !are_asked => {
-                let help = "add `service`, what they call the primary, or remove this";
+                let help =
+                    "add `service`, the name of the primary in the sentinels, or remove this";
                 self.refuse(sentinels, "`sentinels` without `service`", help);
                 None
             }
@@ -301,7 +302,7 @@ impl Checker<'_> {
         sentinels: Option<&[Endpoint]>,
     ) -> Option<Primary> {
         if service.value.is_empty() {
-            self.refuse(service, "`service` is empty", "write what the sentinels call it");
+            self.refuse(service, "`service` is empty", "write the primary's name in the sentinels");
         }
         let Some(sentinels) = sentinels else {
             self.refuse(service, "`service` needs `sentinels`", ADD_SENTINELS);

@@ -65,7 +65,7 @@ impl Checker<'_> {
         // Editors end files with a line break that is no part of the secret.
         let secret = std::str::from_utf8(content.trim_ascii_end()).ok();
         if secret.is_none_or(str::is_empty) {
-            let message = format!("`{}` holds no secret", path.value);
+            let message = format!("`{}` contains no secret", path.value);
             self.refuse(path, message, "write the secret into it, as text");
             return None;
         }
@@ -89,7 +89,7 @@ impl Checker<'_> {
         let content = self.file(path, max_bytes)?;
         if self.sources.is_open_to_all(&beside(self.file, &path.value)) {
             let message = format!("everybody on this machine can read `{}`", path.value);
-            let help = "it holds a secret: take that right away with `chmod o-r`";
+            let help = "it contains a secret: run `chmod o-r` on it";
             self.warn(Rule::ReadableSecret, path, message, help);
         }
         Some(content)
@@ -138,7 +138,7 @@ mod tests {
             for (good, bad, message) in [
                 ("_env: SET", "_env: TOLLGATE_UNSET", "`TOLLGATE_UNSET` is not set"),
                 ("_file: set", "_file: gone", "cannot read `gone`"),
-                ("_file: set", "_file: empty", "`empty` holds no secret"),
+                ("_file: set", "_file: empty", "`empty` contains no secret"),
             ] {
                 let good = format!("{secret}{good}{close}");
                 assert_eq!(store(&good, &sources).err(), None, "{good}");
@@ -167,10 +167,8 @@ mod tests {
         assert_eq!(warnings(0o640), [""; 0]);
         assert_eq!(
             warnings(0o644),
-            [
-                "4:20 everybody on this machine can read `secret`: it holds a secret: take that right \
-              away with `chmod o-r`"
-            ]
+            ["4:20 everybody on this machine can read `secret`: it contains a secret: run \
+                 `chmod o-r` on it"]
         );
     }
 

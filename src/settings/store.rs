@@ -214,7 +214,7 @@ impl Checker<'_> {
             .filter(|memory| memory.says_something());
         let first = said.next();
         for other in said {
-            self.refuse(other, "there is one in-process store", "keep one description of it");
+            self.refuse(other, "the in-process store is configured twice", "keep one of them");
         }
         first.map(|memory| &memory.value)
     }
@@ -241,7 +241,7 @@ impl Checker<'_> {
             (Some(_), None) => Some(StoreKind::Memory),
             (None, Some(redis)) => self.redis(redis).map(Arc::new).map(StoreKind::Redis),
             (Some(_), Some(redis)) => {
-                self.refuse(redis, "two stores in place of one", "keep `memory` or `redis`");
+                self.refuse(redis, "two stores where one is expected", "keep `memory` or `redis`");
                 None
             }
             (None, None) => {
@@ -255,7 +255,7 @@ impl Checker<'_> {
         let place = raw.key_secret_env.as_ref().or(raw.key_secret_file.as_ref())?;
         let secret = self.secret(raw.key_secret_env.as_ref(), raw.key_secret_file.as_ref())?;
         if secret.reveal().len() < MIN_KEY_SECRET_BYTES {
-            self.refuse(place, "too short a secret", "use one of at least 16 bytes");
+            self.refuse(place, "the secret is too short", "use one of at least 16 bytes");
         }
         let hash = digest::digest(&digest::SHA256, secret.reveal().as_bytes());
         hash.as_ref().first_chunk().copied()

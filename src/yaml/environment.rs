@@ -125,7 +125,7 @@ impl Filler<'_> {
                         continue;
                     }
                     let message = format!("environment variable `{name}` is not set");
-                    (message, "set it, or write what to take in its place: `${NAME:-default}`")
+                    (message, "set it, or write a default: `${NAME:-default}`")
                 }
                 Part::Malformed(text) => {
                     (format!("`{text}` does not name an environment variable"), FORMS)
@@ -136,7 +136,7 @@ impl Filler<'_> {
         self.room = self.room.saturating_sub(filled.len());
         if self.room == 0 {
             let message = "too much in one file".to_owned();
-            self.faults.push(Fault { scalar, place: scalar, message, help: "shorten what is set" });
+            self.faults.push(Fault { scalar, place: scalar, message, help: "set shorter values" });
         }
         if self.faults.len() > faults_before {
             return None;

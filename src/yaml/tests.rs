@@ -140,7 +140,7 @@ const MALFORMED: &[(&str, &[&str])] = &[
             "f.yaml:1:4: `[` is never closed",
             "  |",
             "1 | é: [1",
-            "  |    ^ add `]` behind its last item",
+            "  |    ^ add `]` after its last item",
         ],
     ),
     (
@@ -158,7 +158,7 @@ const MALFORMED: &[(&str, &[&str])] = &[
             "f.yaml:1:4: not valid YAML: unclosed bracket '['",
             "  |",
             "1 | a: [1",
-            "  |    ^ close it behind its last item",
+            "  |    ^ close it after its last item",
         ],
     ),
     (
@@ -182,7 +182,7 @@ const MALFORMED: &[(&str, &[&str])] = &[
     (
         "a: &a [*a]\n",
         &[
-            "f.yaml:1:8: this alias stands inside of what it names",
+            "f.yaml:1:8: this alias is inside the value that it names",
             "  |",
             "1 | a: &a [*a]",
             "  |        ^^",
@@ -198,7 +198,7 @@ const MALFORMED: &[(&str, &[&str])] = &[
         ],
     ),
     ("~: 1\n", &["f.yaml:1:1: a name is missing before `:`", "  |", "1 | ~: 1", "  | ^"]),
-    ("[a]: 1\n", &["f.yaml:1:1: a name has to be text", "  |", "1 | [a]: 1", "  | ^"]),
+    ("[a]: 1\n", &["f.yaml:1:1: a name must be text", "  |", "1 | [a]: 1", "  | ^"]),
     (
         "a: \u{1}\n",
         &[
@@ -231,19 +231,16 @@ const LAYOUT: &[(&str, &str)] = &[
         "a:\n  - b: 1\n  c: 2\n",
         "3:3 indented by 2 spaces, unlike the lines before it: write `- ` before it, or indent it by 4 or 0",
     ),
-    ("a:\n  b\n    c: 1\n", "2:3 no colon behind the name: write `b:`"),
-    ("a: 1\nb c\n", "2:1 no colon behind the name: write `b: c`"),
-    ("a:1\nb: 2\n", "1:1 no space behind the colon: write `a: 1`"),
+    ("a:\n  b\n    c: 1\n", "2:3 no colon after the name: write `b:`"),
+    ("a: 1\nb c\n", "2:1 no colon after the name: write `b: c`"),
+    ("a:1\nb: 2\n", "1:1 no space after the colon: write `a: 1`"),
     (
         "a:\n  - { b: [1 }\n",
         "2:10 not valid YAML: mismatched bracket '[' closed by '}': close each bracket with its own kind: [ ] and { }",
     ),
-    (
-        "a:\n  - { b: {c: 1}\n  - { b: 1 }\n",
-        "2:5 `{` is never closed: add `}` behind its last item",
-    ),
+    ("a:\n  - { b: {c: 1}\n  - { b: 1 }\n", "2:5 `{` is never closed: add `}` after its last item"),
     // Brackets and quotes in text are no brackets and quotes.
-    ("a: it's [\nb: { c: \"]\"\nd: 1\n", "2:4 `{` is never closed: add `}` behind its last item"),
+    ("a: it's [\nb: { c: \"]\"\nd: 1\n", "2:4 `{` is never closed: add `}` after its last item"),
     (
         "a:\n  - { b: \"c, d: 1 }\n  - { b: \"c\", d: 1 }\n",
         "2:10 `\"` is not closed on its line: add `\"` where the text ends",

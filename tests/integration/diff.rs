@@ -196,7 +196,7 @@ fn api_keys_of_another_name_begin_anew() {
     assert_fate(&old, &new, (&alice(), "free (user)"), Fate::Kept);
     let told = diff(&compile(&[&old]), &compile(&[&new])).to_string();
     let expected = "caller machine: api_key.id of api_keys:machines -> api_key.id of \
-                    api_keys:robots: counts anew wherever a limit is per caller\n";
+                    api_keys:robots: limits per caller start from zero\n";
     assert!(told.contains(expected), "{told}");
 }
 

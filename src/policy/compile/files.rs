@@ -57,7 +57,7 @@ impl Compiler<'_> {
     pub(super) fn warn_if_open_to_all(&mut self, path: &Spanned<String>) {
         if self.sources.is_open_to_all(&self.folder.join(&path.value)) {
             let message = format!("everybody on this machine can read `{}`", path.value);
-            let help = "it holds a secret: take that right away with `chmod o-r`";
+            let help = "it contains a secret: run `chmod o-r` on it";
             self.warn(Rule::ReadableSecret, path.span, message, help);
         }
     }

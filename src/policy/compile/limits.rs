@@ -156,7 +156,7 @@ impl Compiler<'_> {
             (Enforcement::Nobody, _) => ("a limit in shadow mode never denies", "remove it"),
             (_, 0..=99) => return Some(Enforcement::Percent(percent.value)),
             (_, 100) => return Some(Enforcement::Everybody),
-            _ => ("more than all callers", "write 0 to 100"),
+            _ => ("more than 100 percent", "write 0 to 100"),
         };
         self.refuse(percent.span, refused.0, refused.1);
         None

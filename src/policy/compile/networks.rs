@@ -70,7 +70,7 @@ impl Compiler<'_> {
         if network.trunc() != network {
             self.refuse(
                 raw.span,
-                format!("`{network}` has bits set behind its prefix"),
+                format!("`{network}` has bits set after its prefix"),
                 format!("write {}", network.trunc()),
             );
         }

@@ -196,7 +196,7 @@ impl<'p> Sides<'p> {
                 let [before, after] = [before, after].map(|route| route.path.parameter_at(name));
                 before.is_some() && before != after
             })
-            .map(|(limit, name)| format!("{limit} counts by another part of the path as {name}"))
+            .map(|(limit, name)| format!("{limit} counts by another path segment as path.{name}"))
             .collect()
     }
 }
@@ -262,7 +262,7 @@ fn edited_headers(before: &Route, after: &Route) -> Vec<String> {
         let [from, to] = [before, after].map(words::header_edits);
         match from == to {
             _ if before == after => None,
-            true => Some(format!("{what} have other values")),
+            true => Some(format!("{what} have changed values")),
             false => Some(format!("{what} {from} -> {to}")),
         }
     };

@@ -92,7 +92,7 @@ impl Named<'_> {
                 format!("{}, now {}", before.name, after.name)
             }
             (Some(caller), _) | (None, Some(caller)) => caller.name.to_string(),
-            (None, None) => "nobody in particular".to_owned(),
+            (None, None) => "callers without a name".to_owned(),
         }
     }
 }

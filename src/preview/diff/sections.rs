@@ -29,15 +29,15 @@ pub(super) fn identity(old: &Policy, new: &Policy) -> Vec<Change> {
     changes.extend(Change::between_fields(rule_fields(old), rule_fields(new), str::to_owned));
     let told = Change::between("claims for the upstream", forwarded(old), forwarded(new));
     changes.extend(
-        told.map(|told| told.meaning("what clients write there is taken out under all policies")),
+        told.map(|told| told.meaning("every policy removes these headers from client requests")),
     );
     // The id stands for all of the section and the files that it names, secrets included.
     if changes.is_empty() && !is_renamed && old.id != new.id {
         changes.push(Change {
-            what: "keys or details of identity are others".into(),
+            what: "keys or details of identity have changed".into(),
             before: None,
             after: None,
-            effect: Some("tokens are verified anew".into()),
+            effect: Some("tokens are verified again".into()),
         });
     }
     changes
@@ -67,8 +67,8 @@ fn rule_fields(rules: &IdentityRules) -> [(&'static str, String); 7] {
         ("invalid token", invalid_token.keyword().to_owned()),
         ("opaque tokens", or_none(endpoint)),
         ("api keys", or_none(keys)),
-        ("tokens come from", token_sources(sources)),
-        ("other schemes of authorization", sources.other_schemes.keyword().to_owned()),
+        ("token sources", token_sources(sources)),
+        ("other authorization schemes", sources.other_schemes.keyword().to_owned()),
     ]
 }
 
@@ -90,7 +90,7 @@ fn renamed_callers(old: &IdentityRules, new: &IdentityRules) -> Vec<Change> {
         };
         let [before, after] = words::named_by([named.before, named.after], named.source);
         let what = format!("caller {}{over}", named.kind());
-        let effect = Some("counts anew wherever a limit is per caller".into());
+        let effect = Some("limits per caller start from zero".into());
         let change = Change { what, before: Some(before), after: Some(after), effect };
         if !changes.contains(&change) {
             changes.push(change);
@@ -106,14 +106,14 @@ fn issuers(old: &IdentityRules, new: &IdentityRules) -> Vec<Change> {
             Some(other) => changes.extend(issuer_fields(issuer, other)),
             None => {
                 let gone = Change::removed("issuer", issuer.issuer.clone());
-                changes.push(gone.meaning("its tokens are no longer taken"));
+                changes.push(gone.meaning("its tokens are no longer accepted"));
             }
         }
     }
     for issuer in &new.issuers {
         if old.issuers.iter().all(|other| other.issuer != issuer.issuer) {
             let added = Change::added("issuer", issuer.issuer.clone());
-            changes.push(added.meaning("its tokens are taken"));
+            changes.push(added.meaning("its tokens are accepted"));
         }
     }
     changes
@@ -147,7 +147,7 @@ fn fields_of(issuer: &Issuer) -> [(&'static str, String); 9] {
         names.iter().map(|(name, place)| format!("{name} from {place}")).collect();
     names.sort();
     let keys = match keys {
-        IssuerKeys::Fixed(_) => "of the policy".into(),
+        IssuerKeys::Fixed(_) => "from the policy".into(),
         IssuerKeys::Remote { spec, .. } => match &spec.location {
             KeyLocation::Jwks(endpoint) => endpoint.to_string(),
             KeyLocation::Discovery { .. } => "by discovery".into(),
@@ -220,7 +220,7 @@ fn token_sources(sources: &TokenSources) -> String {
         query.as_ref().map(|name| format!("query parameter {name}")),
         api_key.as_ref().map(|name| format!("API keys in {name}")),
         by(key_schemes).map(|place| format!("API keys in {place}")),
-        forward.then(|| "and go on to the upstream".to_owned()),
+        forward.then(|| "forwarded to the upstream".to_owned()),
     ];
     words::list(all.into_iter().flatten())
 }
@@ -320,9 +320,9 @@ fn response_fields(policy: &Policy) -> [(&'static str, String); 9] {
         ("documentation url", text(documentation_url.as_deref())),
         ("realm", realm.to_string()),
         ("rate limit path", text(rate_limit_path.as_deref())),
-        ("pages that may read it", text(readers.as_deref())),
+        ("origins that may read the rate limit path", text(readers.as_deref())),
         ("jitter", format!("{jitter:?}")),
         ("shadow header", shadow_header.to_string()),
-        ("limit that stands for all", text(core.map(|limit| &*limit.name))),
+        ("core limit", text(core.map(|limit| &*limit.name))),
     ]
 }

@@ -63,16 +63,16 @@ fn windows_are_told_with_what_becomes_of_what_was_used() {
     assert_told(
         &limits("rate: 5000/hour", "rate: 5/s"),
         &limits("rate: 6000/hour", "rate: 5/s"),
-        "  windows\n    rescaled core for everybody: 5000/hour -> 6000/hour: used stays, 1000 more\n    \
+        "  windows\n    rescaled core for everybody: 5000/hour -> 6000/hour: use is kept, 1000 more\n    \
          kept: other\n",
     );
     assert_told(
         &limits("rate: 5000/hour", "rate: 5/s, algorithm: gcra, burst: 9"),
         &limits("rate: 5000/day", "rate: 4/s, algorithm: gcra, burst: 7"),
         "  windows\n    fresh core for everybody: 5000/hour -> 5000/day (window hour -> day): \
-         all begin anew, what was used is forgotten\n    rescaled other for everybody: 5/second by \
-         gcra, burst 9 -> 4/second by gcra, burst 7: used stays, 2 fewer: callers that have used more wait, \
-         comes back slower\n",
+         all counters start from zero\n    rescaled other for everybody: 5/second by \
+         gcra, burst 9 -> 4/second by gcra, burst 7: use is kept, 2 fewer: callers that have used more wait, \
+         refills more slowly\n",
     );
 }
 
@@ -169,8 +169,8 @@ fn parameter_that_stands_for_another_part_is_told() {
     assert_told(
         &policy("/{id}/{other}"),
         &policy("/{other}/{id}"),
-        "  routing\n    /{id}/{other}: /{id}/{other} -> /{other}/{id}: core counts by another part \
-         of the path as id\n",
+        "  routing\n    /{id}/{other}: /{id}/{other} -> /{other}/{id}: core counts by another \
+         path segment as path.id\n",
     );
 }
 
@@ -189,8 +189,8 @@ fn hosts_that_another_policy_decides_are_told() {
         named("b.yaml", "[\"*.example.com\"]"),
         named("rest.yaml", "[]"),
     ]);
-    let expected = "hosts\n  *.example.com: policy rest -> policy b: its limits count, with \
-                    counters of their own\npolicy b\n  policy\n    new\n";
+    let expected = "hosts\n  *.example.com: policy rest -> policy b: its limits apply, with \
+                    their own counters\npolicy b\n  policy\n    new\n";
     assert_eq!(diff(&old, &new).to_string(), expected);
     assert!(diff(&old, &old).is_empty());
 }
@@ -218,8 +218,8 @@ fn bound_on_refunds_is_told() {
     assert_told(
         &refunding(""),
         &refunding(", refund: { at_most: 50% }"),
-        "  limits\n    core: refund: 304 to the authenticated -> \
-         304 to the authenticated; at most 50%\n",
+        "  limits\n    core: refund: 304 for authenticated callers -> \
+         304 for authenticated callers; at most 50%\n",
     );
 }
 
@@ -231,7 +231,7 @@ fn what_outages_and_full_stores_mean_is_told() {
         &saying(""),
         &saying(", on_store_error: closed, on_store_full: open"),
         "  limits\n    core: on store error: local -> closed\n    \
-         core: on store full: open while redis is away -> open\n",
+         core: on store full: open while redis is unreachable -> open\n",
     );
 }
 
@@ -243,8 +243,8 @@ fn what_hanging_up_costs_is_told() {
     assert_told(
         &costing("reserve: 10, from_response_header: x-cost"),
         &costing("reserve: 10, from_response_header: x-cost, abandoned: 50"),
-        "  limits\n    core: cost: 10, then as x-cost says -> \
-         10, then as x-cost says, 50 if abandoned\n",
+        "  limits\n    core: cost: 10, then from x-cost -> \
+         10, then from x-cost, 50 if abandoned\n",
     );
 }
 
@@ -280,7 +280,7 @@ fn what_a_route_changes_is_told_without_values() {
          cors none -> https://*.a.example, preflight pass; \
          response headers none -> remove server\n",
     );
-    let told_of = "  routing\n    /v1/**: request headers have other values\n";
+    let told_of = "  routing\n    /v1/**: request headers have changed values\n";
     assert_told(&edits("one"), &edits("two"), told_of);
 }
 
@@ -288,7 +288,8 @@ fn what_a_route_changes_is_told_without_values() {
 fn whose_pages_may_read_the_rate_limit_path_is_told() {
     let routes = "routes: [{ match: { path: /v1/** }, cors: off }]\n";
     let changed = format!("{routes}cors: {{ origins: [\"https://*.a.example\"] }}\n");
-    let told_of = "  responses\n    pages that may read it: none -> https://*.a.example\n";
+    let told_of =
+        "  responses\n    origins that may read the rate limit path: none -> https://*.a.example\n";
     assert_told(routes, &changed, told_of);
 }
 
@@ -301,7 +302,7 @@ fn overrides_are_told_by_whom_they_are_for() {
     assert_told(
         limits,
         &with(net),
-        "  windows\n    rescaled core for client.ip 10.0.0.0/8: 5/second -> 9/second: used stays, \
+        "  windows\n    rescaled core for client.ip 10.0.0.0/8: 5/second -> 9/second: use is kept, \
          4 more\n",
     );
     assert_told(
@@ -333,7 +334,7 @@ fn table_of_tiers_is_told_with_those_whose_tier_it_changes() {
     assert_told(
         &one,
         &other,
-        "  windows\n    rescaled core for internal, now pro: 3/second -> 2/second: used stays, \
+        "  windows\n    rescaled core for internal, now pro: 3/second -> 2/second: use is kept, \
          1 fewer: callers that have used more wait\n  identity\n    tier of user: claim roles (admin: \
          internal, staff: pro, else free) -> claim roles (staff: pro, admin: internal, else free)\n",
     );
@@ -347,14 +348,14 @@ fn places_and_schemes_of_credentials_are_told() {
     assert_told(
         &with(""),
         &with("  token: { schemes: [bearer, token], header: x-token, other_schemes: forward }\n"),
-        "  identity\n    tokens come from: authorization by bearer -> authorization by bearer or token, \
-         header x-token\n    other schemes of authorization: drop -> forward\n",
+        "  identity\n    token sources: authorization by bearer -> authorization by bearer or token, \
+         header x-token\n    other authorization schemes: drop -> forward\n",
     );
     assert_told(
         &with(""),
         &with("  forward_claims: { headers: { x-user: jwt.sub } }\n"),
-        "  identity\n    claims for the upstream: none -> x-user from jwt.sub: what clients write there is \
-         taken out under all policies\n",
+        "  identity\n    claims for the upstream: none -> x-user from jwt.sub: every policy removes \
+         these headers from client requests\n",
     );
 }
 

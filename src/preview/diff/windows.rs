@@ -206,7 +206,7 @@ impl<'p> LimitPair<'p> {
             (Some(before), Some(after)) if before.id != after.id || !other_keys.is_empty() => {
                 let mut because = other_keys.to_vec();
                 because.extend(other_counting(&before.quota, &after.quota));
-                (Fate::Fresh, because, "all begin anew, what was used is forgotten".to_owned())
+                (Fate::Fresh, because, "all counters start from zero".to_owned())
             }
             (Some(before), Some(after)) if is_same_amount(before, after) => {
                 (Fate::Kept, Vec::new(), String::new())
@@ -287,7 +287,7 @@ fn other_counting(before: &Quota, after: &Quota) -> Vec<String> {
 fn rescaled(before: &Quota, after: &Quota) -> String {
     let kept = match before.holds_leases() {
         true => "requests in flight stay counted",
-        false => "used stays",
+        false => "use is kept",
     };
     let old = before.capacity();
     let new = after.capacity();
@@ -299,8 +299,8 @@ fn rescaled(before: &Quota, after: &Quota) -> String {
         words.push(format!("{} fewer: callers that have used more wait", old - new));
     }
     match pace {
-        std::cmp::Ordering::Less => words.push("comes back faster".into()),
-        std::cmp::Ordering::Greater => words.push("comes back slower".into()),
+        std::cmp::Ordering::Less => words.push("refills faster".into()),
+        std::cmp::Ordering::Greater => words.push("refills more slowly".into()),
         std::cmp::Ordering::Equal => {}
     }
     words.join(", ")

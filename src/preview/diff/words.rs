@@ -114,7 +114,7 @@ pub(crate) fn caller_key(key: &CallerKey) -> String {
 /// What callers who show `source` are told apart by, before and after.
 pub(super) fn named_by(callers: [Option<&Caller>; 2], source: Source<'_>) -> [String; 2] {
     let [before, after] =
-        callers.map(|caller| caller.map_or("nobody".to_owned(), |own| caller_key(&own.key)));
+        callers.map(|caller| caller.map_or("none".to_owned(), |own| caller_key(&own.key)));
     if before != after {
         return [before, after];
     }
@@ -182,7 +182,7 @@ pub(super) fn cost(cost: &Cost) -> String {
         false => format!("others {default}"),
     });
     if let Some(header) = from_response_header {
-        words.push(format!("then as {header} says"));
+        words.push(format!("then from {header}"));
         words.extend(abandoned.map(|units| format!("{units} if abandoned")));
     }
     list(words)
@@ -193,10 +193,10 @@ pub(super) fn refund(refund: &Refund) -> String {
     let Refund { everybody: all, authenticated, at_most } = refund;
     let statuses = match (*all == Statuses::default(), authenticated == all) {
         (true, true) => "none".into(),
-        (true, false) => format!("{} to the authenticated", statuses(authenticated)),
+        (true, false) => format!("{} for authenticated callers", statuses(authenticated)),
         (false, true) => statuses(all),
         (false, false) => {
-            format!("{}; to the authenticated {}", statuses(all), statuses(authenticated))
+            format!("{}; for authenticated callers {}", statuses(all), statuses(authenticated))
         }
     };
     match at_most {
@@ -230,7 +230,7 @@ pub(super) fn enforcement(enforcement: Enforcement) -> String {
 /// What becomes of who finds no room for a counter.
 pub(super) fn when_full(full: WhenFull) -> &'static str {
     match full {
-        WhenFull::OpenWhileAlone => "open while redis is away",
+        WhenFull::OpenWhileAlone => "open while redis is unreachable",
         WhenFull::Open => "open",
         WhenFull::Closed => "closed",
     }

@@ -80,7 +80,7 @@ fn rule_of<'p>(identity: &Identity<'_>, rules: &'p IdentityRules) -> Option<&'p 
 fn credential(charges: &ChargeContext<'_, '_>) -> Option<String> {
     let ChargeContext { policy, route, client, dry_run, .. } = charges;
     if route.is_some_and(|route| route.auth == Auth::None) {
-        return Some("not looked at: the route says `auth: none`".into());
+        return Some("not read: the route has `auth: none`".into());
     }
     if dry_run.is_some_and(|dry_run| dry_run.token.is_some()) {
         return Some("given as claims, which count as verified".into());
@@ -122,9 +122,9 @@ fn place(found: &Credential<'_>, sources: &TokenSources) -> String {
 fn unread(scheme: Option<&str>, sources: &TokenSources) -> String {
     let listed = words::list(sources.all_schemes().map(|scheme| scheme.keyword().to_owned()));
     match scheme {
-        Some(name) => format!("none: authorization is of scheme {name}, the policy lists {listed}"),
+        Some(name) => format!("none: authorization has scheme {name}, the policy accepts {listed}"),
         None => {
-            format!("none: authorization is of no scheme that is known, the policy lists {listed}")
+            format!("none: authorization has an unknown scheme, the policy accepts {listed}")
         }
     }
 }
@@ -134,18 +134,18 @@ fn tier_because(
     known: Option<&KnownToken>,
     rules: &IdentityRules,
 ) -> String {
-    let Some(rule) = rule else { return "nothing else is said about who has no name".into() };
+    let Some(rule) = rule else { return "the default: no rule of `callers` applies".into() };
     let path = |claim: &str| source(&rule.key, claim);
     let claimed = |claim: &str| known.and_then(|known| known.token.claims.lookup(claim));
     match &rule.tier {
-        TierSource::Default => format!("the default: `{}` names none", rule.name),
-        TierSource::Fixed(_) => format!("`{}` says so", rule.name),
+        TierSource::Default => format!("the default: `{}` has no `tier`", rule.name),
+        TierSource::Fixed(_) => format!("set by `{}`", rule.name),
         TierSource::Claim(claim) => {
             let mut named = texts(claimed(claim));
             let only = named.next().filter(|_| named.next().is_none());
             let is_tier = only.is_some_and(|only| rules.tiers.names().any(|tier| tier == only));
             match claimed(claim) {
-                Some(_) if is_tier => format!("{} says so", path(claim)),
+                Some(_) if is_tier => format!("set by {}", path(claim)),
                 Some(value) => format!("the default: {} is {value}, which is no tier", path(claim)),
                 None => format!("the default: there is no {}", path(claim)),
             }
@@ -153,8 +153,8 @@ fn tier_because(
         TierSource::Table(table) => {
             let (claim, value) = (path(&table.claim), claimed(&table.claim));
             match (table.entry(texts(value)), value) {
-                (Some((entry, _)), _) => format!("{claim} has {entry}"),
-                (None, Some(_)) => format!("the default: {claim} has nothing that the table has"),
+                (Some((entry, _)), _) => format!("{claim} contains {entry}"),
+                (None, Some(_)) => format!("the default: no value of {claim} is in the table"),
                 (None, None) => format!("the default: there is no {claim}"),
             }
         }

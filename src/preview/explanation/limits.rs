@@ -195,31 +195,31 @@ fn notes(
     {
         let abandoned = match asked.cost.abandoned {
             Some(units) => units.to_string(),
-            None => "the dearest of late".to_owned(),
+            None => "the highest recent cost".to_owned(),
         };
         notes.push(format!(
-            "the response says in {name} what the request has really cost: if the client hangs up and it never comes, {abandoned}"
+            "the response header {name} holds the actual cost; if the client disconnects before the response, the cost is {abandoned}"
         ));
     }
     if limit.count_when.is_some() {
         notes.push(
-            "only some responses count: the request is charged now, and given back if its response does not count".into(),
+            "only some responses count: the request is charged now, and refunded if its response does not count".into(),
         );
     }
     if let Some(percent) = limit.refund.at_most {
-        notes.push(format!("at most {percent}% of it is given back in a window"));
+        notes.push(format!("at most {percent}% of the limit is refunded in a window"));
     }
     match limit.full {
         WhenFull::OpenWhileAlone => {}
         WhenFull::Open => {
-            notes.push("without room for its counter in the process, it is left out".into());
+            notes.push("if memory has no room for its counter, the limit is not applied".into());
         }
         WhenFull::Closed => notes.push(
-            "without room for its counter in the process, the request is refused, also while redis is away".into(),
+            "if memory has no room for its counter, the request is refused, also while redis is unreachable".into(),
         ),
     }
     if asked.role == ChargeRole::Shadow {
-        notes.push("it denies nobody here".into());
+        notes.push("it denies no request of this caller".into());
     }
     notes
 }

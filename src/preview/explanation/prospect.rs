@@ -51,9 +51,9 @@ pub(super) fn of(draft: &Draft, course: &Course<'_>) -> Prospect {
         Fate::Answered(Reply::Made(response) | Reply::Forwarded(response)) => Prospect::Answer {
             status: response.status().as_u16(),
             reason: match (course.passage.policy, course.passage.route) {
-                (Some(_), Some(_)) => "a browser asks what pages of its origin may do".into(),
-                (Some(_), None) => "it asks how its caller's limits stand".into(),
-                (None, _) => "`OPTIONS *` asks about this server".into(),
+                (Some(_), Some(_)) => "a CORS preflight request".into(),
+                (Some(_), None) => "a query for the caller's rate limit status".into(),
+                (None, _) => "`OPTIONS *` is a request about this server".into(),
             },
             denied_by: None,
             retry_after: None,

@@ -205,7 +205,7 @@ impl Checker<'_> {
     fn tls(&mut self, raw: &Spanned<RawTls>, topology: Option<&Topology>) -> TlsCertificates {
         let speaks_tls = |topology: &Topology| topology.endpoints().iter().any(|at| at.is_tls);
         if topology.is_some_and(|topology| !speaks_tls(topology)) {
-            self.refuse(raw, "no server speaks TLS", "write rediss:// in the URLs");
+            self.refuse(raw, "no URL uses TLS", "write rediss:// in the URLs");
         }
         let root_cert = raw.ca_file.as_ref().and_then(|file| {
             let pem = self.file(file, MAX_PEM_BYTES)?;

@@ -158,7 +158,7 @@ impl BadUrl {
             BadUrl::Scheme => "write redis://host:6379, or rediss://host:6379 for TLS",
             BadUrl::Unix | BadUrl::NoHost => "write redis://host:6379",
             BadUrl::Host => "write a name or an IP address, IPv6 in brackets: redis://[::1]:6379",
-            BadUrl::Port => "write 1 to 65535 behind the host: redis://host:6379",
+            BadUrl::Port => "write 1 to 65535 after the host: redis://host:6379",
             BadUrl::Login => {
                 "write user:password@host, or :password@host; other characters than letters and \
                  digits percent-encoded, such as %2F for a slash"

@@ -158,7 +158,8 @@ fn tls_has_a_client_with_and_without_files() {
 #[test]
 fn every_mistake_is_told_with_its_place() {
     const KEEP: &str = "keep one of: url, cluster, shards, service with sentinels";
-    const NAME_SENTINELS: &str = "add `service`, what they call the primary, or remove this";
+    const NAME_SENTINELS: &str =
+        "add `service`, the name of the primary in the sentinels, or remove this";
     const USERS: &str = "keep the user in one place";
     const ALIKE: &str = "use one scheme, one database and one user in all of them";
     for (redis, expected) in [
@@ -168,9 +169,9 @@ fn every_mistake_is_told_with_its_place() {
         ),
         (
             "  url: redis://a\n  cluster: [redis://b]",
-            &format!("6:14 Redis is in two places: {KEEP}"),
+            &format!("6:14 Redis is configured twice: {KEEP}"),
         ),
-        ("  shards: []\n  url: redis://a", &format!("6:10 Redis is in two places: {KEEP}")),
+        ("  shards: []\n  url: redis://a", &format!("6:10 Redis is configured twice: {KEEP}")),
         (
             "  sentinels: [redis://a]",
             &format!("5:16 `sentinels` without `service`: {NAME_SENTINELS}"),
@@ -183,7 +184,7 @@ fn every_mistake_is_told_with_its_place() {
         ("  sentinels: []\n  service: main", "5:16 no URL: add some: `[redis://10.0.0.1:6379]`"),
         (
             "  sentinels: [redis://a]\n  service: \"\"",
-            "6:14 `service` is empty: write what the sentinels call it",
+            "6:14 `service` is empty: write the primary's name in the sentinels",
         ),
         (
             "  sentinels: [redis://a, rediss://b]\n  service: main",
@@ -229,7 +230,7 @@ fn every_mistake_is_told_with_its_place() {
         ("  url: redis://", "5:10 a URL without a host: write redis://host:6379"),
         (
             "  url: redis://a:99999",
-            "5:10 not a port: write 1 to 65535 behind the host: redis://host:6379",
+            "5:10 not a port: write 1 to 65535 after the host: redis://host:6379",
         ),
         (
             "  url: redis://a/zero",
@@ -261,11 +262,11 @@ fn every_mistake_is_told_with_its_place() {
         ),
         (
             "  url: redis://a\n  password_file: empty",
-            "6:20 `empty` holds no secret: write the secret into it, as text",
+            "6:20 `empty` contains no secret: write the secret into it, as text",
         ),
         (
             "  url: redis://a\n  password_file: binary",
-            "6:20 `binary` holds no secret: write the secret into it, as text",
+            "6:20 `binary` contains no secret: write the secret into it, as text",
         ),
         (
             "  url: redis://a\n  password_file: password\n  password_env: PASSWORD",
@@ -273,7 +274,7 @@ fn every_mistake_is_told_with_its_place() {
         ),
         (
             "  url: redis://a\n  tls: { ca_file: ca.pem }",
-            "6:10 no server speaks TLS: write rediss:// in the URLs",
+            "6:10 no URL uses TLS: write rediss:// in the URLs",
         ),
         (
             "  url: rediss://a\n  tls: { ca_file: none }",
@@ -306,7 +307,7 @@ fn every_mistake_is_told_with_its_place() {
         ("  url: redis://a\n  clock: wall", "6:12 unknown value `wall`: one of: redis, proxy"),
         (
             "  url: redis://a\n  replica_lag: 2m",
-            "6:18 `2m` is not how far behind a replica may be: \
+            "6:18 `2m` is not a valid replica lag: \
              write a number and a unit, 100ms to 60s: 1s",
         ),
         ("  uri: redis://a", "5:5 unknown field `uri` in a redis section: did you mean `url`?"),

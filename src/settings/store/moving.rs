@@ -37,7 +37,7 @@ impl Checker<'_> {
         if let Some(place) = &raw.percent
             && percent > 100
         {
-            self.refuse(place, "more than all callers", "write 0 to 100");
+            self.refuse(place, "more than 100 percent", "write 0 to 100");
         }
         let mode = raw.mode.as_ref().and_then(|raw| self.keyword(raw));
         let Some(next) = &raw.next else {

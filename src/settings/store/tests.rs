@@ -114,7 +114,7 @@ fn every_mistake_is_told_with_its_place() {
         (&format!("{REDIS}\nmode: mirorr"), "5:9 unknown value `mirorr`: did you mean `mirror`?"),
         (
             &format!("{REDIS}\nmode: move\npercent: 101"),
-            "6:12 more than all callers: write 0 to 100",
+            "6:12 more than 100 percent: write 0 to 100",
         ),
         (
             "mode: move\nnext: { memory: {} }",
@@ -127,11 +127,11 @@ fn every_mistake_is_told_with_its_place() {
         ("current: {}", "4:12 no store: write `memory: {}`, or `redis` and where it is"),
         (
             "current: { memory: {}, redis: { url: redis://a } }",
-            "4:33 two stores in place of one: keep `memory` or `redis`",
+            "4:33 two stores where one is expected: keep `memory` or `redis`",
         ),
         (
             "memory: { max_keys: 5 }\ncurrent: { memory: { max_keys: 5 } }",
-            "5:22 there is one in-process store: keep one description of it",
+            "5:22 the in-process store is configured twice: keep one of them",
         ),
         (
             "memory: { max_keys: 0 }",
@@ -146,7 +146,7 @@ fn every_mistake_is_told_with_its_place() {
             "4:13 `11s` is not a time in the allowed range: write a number and a unit, 1ms to 10s: 25ms",
         ),
         ("instances: 0", "4:14 no proxy: write how many proxies share the limits: 4"),
-        ("key_secret_env: SHORT", "4:19 too short a secret: use one of at least 16 bytes"),
+        ("key_secret_env: SHORT", "4:19 the secret is too short: use one of at least 16 bytes"),
         (
             "key_secret_env: NOT_SET",
             "4:19 environment variable `NOT_SET` is not set: set it to the secret",

@@ -120,7 +120,7 @@ const REFUSED: &[(&str, &[&str])] = &[
             "f.yaml:2:7: environment variable `TOLLGATE_UNSET` is not set",
             "  |",
             "2 | b: \"x ${TOLLGATE_UNSET} y\"",
-            "  |       ^^^^^^^^^^^^^^^^^ set it, or write what to take in its place: \
+            "  |       ^^^^^^^^^^^^^^^^^ set it, or write a default: \
              `${NAME:-default}`",
         ],
     ),
@@ -130,7 +130,7 @@ const REFUSED: &[(&str, &[&str])] = &[
             "f.yaml:1:4: environment variable `EMPTY` is not set",
             "  |",
             "1 | a: ${EMPTY}",
-            "  |    ^^^^^^^^ set it, or write what to take in its place: `${NAME:-default}`",
+            "  |    ^^^^^^^^ set it, or write a default: `${NAME:-default}`",
         ],
     ),
     (

@@ -99,7 +99,7 @@ fn open_bracket(text: &str, at: usize) -> Option<Fault> {
     Some(Fault {
         span: Span { start, end: start + 1 },
         message: format!("`{bracket}` is never closed"),
-        help: format!("add `{closing}` behind its last item"),
+        help: format!("add `{closing}` after its last item"),
     })
 }
 
@@ -205,11 +205,8 @@ fn without_colon(line: Line<'_>) -> Option<Fault> {
             None => format!("write `{written}:`"),
         },
     };
-    let message = if written.contains(':') {
-        "no space behind the colon"
-    } else {
-        "no colon behind the name"
-    };
+    let message =
+        if written.contains(':') { "no space after the colon" } else { "no colon after the name" };
     Some(Fault { span: line.content(), message: message.into(), help })
 }
 

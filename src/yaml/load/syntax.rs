@@ -27,7 +27,7 @@ pub(super) fn syntax_problem(source: &Source, error: &Error) -> Problem {
         }
         Error::NullIntoString { .. } => ("a name is missing before `:`".to_owned(), ""),
         Error::Unexpected { expected: "string scalar", .. } => {
-            ("a name has to be text".to_owned(), "")
+            ("a name must be text".to_owned(), "")
         }
         Error::UnknownAnchor { .. } => {
             if let Some(Fault { span, message, help }) =
@@ -41,7 +41,7 @@ pub(super) fn syntax_problem(source: &Source, error: &Error) -> Problem {
             ("only a mapping can be merged".to_owned(), "write `<<: *name`")
         }
         Error::RecursiveReferencesRequireWeakTypes { .. } => {
-            ("this alias stands inside of what it names".to_owned(), "")
+            ("this alias is inside the value that it names".to_owned(), "")
         }
         Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
             (format!("nested deeper than {MOST_DEPTH} levels"), "")
@@ -79,9 +79,9 @@ fn advice(text: &str, error: &Error, reason: &str) -> &'static str {
         ("unexpected character", "text that starts with a special character needs quotes"),
         ("quoted scalar", "check that the quotes are closed"),
         ("block scalar", "text that starts with `>` or `|` needs quotes"),
-        ("simple key expected", "write `name: value`, with a colon and a space behind the name"),
+        ("simple key expected", "write `name: value`, with a colon and a space after the name"),
         ("<document start>", "a file consists of `name: value`"),
-        ("unclosed bracket", "close it behind its last item"),
+        ("unclosed bracket", "close it after its last item"),
         ("misplaced bracket", "remove it, or open one before it"),
         ("mismatched bracket", "close each bracket with its own kind: [ ] and { }"),
         ("illegal placement", "check the brackets and commas before it"),

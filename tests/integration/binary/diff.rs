@@ -27,7 +27,7 @@ fn changed(from: &str, to: &str) -> Folder {
 fn change_is_told_of_files_folders_and_settings() {
     let folder = changed("free: 10/hour", "free: 30/hour");
     let expected =
-        "  windows\n    rescaled core for free: 10/hour -> 30/hour: used stays, 20 more\n";
+        "  windows\n    rescaled core for free: 10/hour -> 30/hour: use is kept, 20 more\n";
     for [old, new, name] in [
         ["policies/api.yaml", "policies.next/changed.yaml", "changed"],
         ["policies", "next/policies", "api"],
@@ -104,7 +104,7 @@ fn secrets_are_never_told() {
     let output = folder.run(&["diff", "policies", "next/policies"]);
     assert_exit(&output, 0);
     let told = text(&output.stdout);
-    assert!(told.contains("keys or details of identity are others"), "{told}");
+    assert!(told.contains("keys or details of identity have changed"), "{told}");
     assert!(!told.contains("another secret"), "{told}");
 }
 
@@ -119,7 +119,7 @@ fn keys_that_are_missing_are_compared_by_name() {
     let told = text(&output.stdout);
     for expected in [
         "rescaled core for free: 10/hour -> 30/hour",
-        "keys or details of identity are others",
+        "keys or details of identity have changed",
         "were compared by name: lone/old.yaml:8: cannot read `gone/secret`",
     ] {
         assert!(told.contains(expected), "{expected}: {told}");
@@ -176,7 +176,7 @@ fn formats_are_text_json_and_markdown() {
 
 **windows**
 
-- `rescaled core for free: 10/hour -> 30/hour: used stays, 20 more`
+- `rescaled core for free: 10/hour -> 30/hour: use is kept, 20 more`
 
 ";
     assert_eq!(run(&["--format", "markdown"]), expected);

@@ -199,7 +199,7 @@ limits    core   primary, per caller user:42, costs 1
                  3/hour
           trial  shadow, per caller user:42, path /open/x, costs 1
                  1/hour
-                 it denies nobody here
+                 it denies no request of this caller
           guess  secondary, per client.ip 192.0.2.1, costs 1
                  100/hour
 would     go to upstream api at SERVER for /open/x?secret=1
@@ -251,21 +251,21 @@ fn reasons_are_told() {
         ),
         (
             &["--claims", r#"{"staff":"7","roles":["guest"]}"#, "GET", "/private"],
-            "tier free: the default: jwt.roles has nothing that the table has",
+            "tier free: the default: no value of jwt.roles is in the table",
         ),
         (&["GET", "/tenants/x"], "refused: the request lacks header.x-tenant"),
         (&["--claims", r#"{"sub":"mallory"}"#, "GET", "/open/x"], "403: on the policy's deny list"),
-        (&["GET", "/rate_limit"], "be answered 200: it asks how its caller's limits stand"),
-        (&["OPTIONS", "*"], "be answered 204: `OPTIONS *` asks about this server"),
+        (&["GET", "/rate_limit"], "be answered 200: a query for the caller's rate limit status"),
+        (&["OPTIONS", "*"], "be answered 204: `OPTIONS *` is a request about this server"),
         (&["-H", "host: a b", "GET", "/"], "be answered 400: "),
-        (&["GET", "/healthz"], "not looked at: the route says `auth: none`"),
+        (&["GET", "/healthz"], "not read: the route has `auth: none`"),
         (
             &["-H", "authorization: token x", "GET", "/private"],
-            "credential: none: authorization is of scheme token, the policy lists bearer",
+            "credential: none: authorization has scheme token, the policy accepts bearer",
         ),
         (
             &["-H", "authorization: s3cret", "GET", "/open/x"],
-            "credential: none: authorization is of no scheme that is known, the policy lists bearer",
+            "credential: none: authorization has an unknown scheme, the policy accepts bearer",
         ),
         (
             &["-H", "authorization: Bearer: x", "GET", "/open/x"],
@@ -289,7 +289,7 @@ fn question_that_makes_no_sense_is_refused() {
         (&["G T", "/"][..], 1, "`G T` is not a method"),
         (&["GET", "http://"], 1, "not a URL"),
         (&["GET", "x"], 1, "`x` is not a URL or a path: write /x"),
-        (&["--api-key", "a.b", "GET", "/"], 1, "the policy knows no API keys"),
+        (&["--api-key", "a.b", "GET", "/"], 1, "the policy has no API keys"),
         (&["--claims", r#"{"iss":"x"}"#, "GET", "/"], 1, "no issuer of the policy is `x`"),
         (&["--claims", "[]", "GET", "/"], 64, "not a JSON object"),
         (&["--token", "a", "--claims", "{}", "GET", "/"], 64, "cannot be used with"),
@@ -377,7 +377,7 @@ fn every_credential_is_told_by_its_kind() {
             &[
                 "service:reporting",
                 "by the rule service: api_key.id",
-                "tier pro: api_key.tier says so",
+                "tier pro: set by api_key.tier",
                 "an API key in header x-api-key",
                 "without x-api-key",
             ][..],

@@ -105,7 +105,7 @@ fn diff_and_explain_show_none() {
     folder.write("next/api.yaml", &with("hunter2"));
     folder.write("next/../policies.old/api.yaml", &policy("http://127.0.0.1:9000", BROKEN[0]));
     for (arguments, code, expected) in [
-        (&["diff", "policies", "next"][..], 0, "request headers have other values"),
+        (&["diff", "policies", "next"][..], 0, "request headers have changed values"),
         (&["diff", "policies", "next", "--format", "json"], 0, "request headers"),
         (&["diff", "policies.old", "next"], 64, "coer"),
         (&["explain", "--policy", "policies", "GET", "http://a.example/"], 0, "with x-any: …"),

@@ -113,7 +113,7 @@ impl Checker<'_> {
         for List { issuer, next, .. } in known {
             let Some(next) = next else { continue };
             let message = format!("the CRL of `{issuer}` in `{}` is out of date", file.value);
-            let help = "fetch the authority's present one";
+            let help = "fetch the authority's current CRL";
             let problem = self.document.problem(file.span, message, help);
             let condition = Condition::From(*next);
             self.warnings.push(Warning { rule: Rule::StaleCrl, problem, condition });
