@@ -7,14 +7,16 @@
 
 pub mod cases;
 pub mod diff;
+mod draft;
 pub mod explain;
 mod explanation;
 mod rehearsal;
 
 pub use self::{
+    draft::Draft,
     explanation::{
         ChosenPolicy, Explanation, FoundCaller, FoundLimit, FoundStanding, FoundWindow,
         PassedRoute, Prospect, TakenRoute, Understood,
     },
-    rehearsal::{Draft, Rehearsal, Rehearsed},
+    rehearsal::{Rehearsal, Rehearsed},
 };

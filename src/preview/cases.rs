@@ -114,7 +114,7 @@ impl<'s> Runner<'s> {
                     }
                 }
                 let outcome = self.play(case, &rehearsal, policies).await;
-                failed.extend(Failed::of((number, case), &outcome));
+                failed.extend(Failed::of(number, case, &outcome));
             }
             failed
         })
@@ -132,7 +132,8 @@ impl<'s> Runner<'s> {
         rehearsal: &Rehearsal,
         policies: &'p Policies,
     ) -> Outcome<'p> {
-        let (draft, answer) = (Draft::of(&case.given), &case.given.response);
+        let draft = Draft::of(&case.given);
+        let answer = &case.given.response;
         let mut admitted = 0;
         for _ in 1..case.repeat {
             let rehearsed = rehearsal.answer(policies, &draft, answer).await;
@@ -152,7 +153,7 @@ impl<'s> Runner<'s> {
 
 impl Failed {
     /// None: all is as expected.
-    fn of((number, case): (usize, &Case), outcome: &Outcome<'_>) -> Option<Failed> {
+    fn of(number: usize, case: &Case, outcome: &Outcome<'_>) -> Option<Failed> {
         let differences = differences(case, outcome);
         let got = &outcome.last;
         if differences.is_empty() {
@@ -197,7 +198,8 @@ fn request(case: &Case, got: &Rehearsed<'_>) -> String {
 }
 
 fn differences(case: &Case, outcome: &Outcome<'_>) -> Vec<Difference> {
-    let (expect, got) = (&case.expect, &outcome.last);
+    let expect = &case.expect;
+    let got = &outcome.last;
     let mut differences = Vec::new();
     let mut differs = |what: &str, expected: &dyn fmt::Display, got: Option<String>| {
         let got = got.unwrap_or_else(|| "none".into());

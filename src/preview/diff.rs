@@ -4,14 +4,14 @@
 //! Policies are compared as they were compiled, never as they were written: another order of keys,
 //! a comment or a default that is spelt out makes no difference.
 
+mod address_groups;
+mod caller_classes;
 mod change;
 mod labels;
-mod overridden;
+mod overrides;
 mod routing;
 mod samples;
-mod seats;
 mod sections;
-mod sources;
 #[cfg(test)]
 mod tests;
 mod upstreams;
@@ -26,7 +26,7 @@ use self::change::write_pair;
 pub use self::{
     change::Change,
     routing::RouteChange,
-    windows::{Fate, WindowChange},
+    windows::{WindowChange, WindowOutcome},
 };
 use crate::policy::{HostPattern, Policies, Policy};
 
@@ -199,7 +199,7 @@ impl PolicyDifference {
         let windows: Vec<String> = self
             .windows
             .iter()
-            .filter(|change| change.fate != Fate::Kept)
+            .filter(|change| change.outcome != WindowOutcome::Kept)
             .map(ToString::to_string)
             .collect();
         let mut routing = items(&self.routing);
@@ -235,7 +235,7 @@ impl PolicyDifference {
         kept.dedup();
         let is_kept = |limit: &&str| {
             let mut own = self.windows.iter().filter(|change| change.limit == **limit);
-            own.all(|change| change.fate == Fate::Kept)
+            own.all(|change| change.outcome == WindowOutcome::Kept)
         };
         kept.into_iter().filter(is_kept).collect()
     }
@@ -274,7 +274,7 @@ impl fmt::Display for PolicyDifference {
 impl fmt::Display for WindowChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let candidate = if self.is_candidate { "candidate of " } else { "" };
-        write!(f, "{} {candidate}{}", self.fate.as_str(), self.limit)?;
+        write!(f, "{} {candidate}{}", self.outcome.as_str(), self.limit)?;
         write!(f, " for {}: ", self.to.join(", "))?;
         write_pair(f, self.before.as_deref(), self.after.as_deref())?;
         if !self.because.is_empty() {

@@ -20,7 +20,7 @@ pub use self::{
 };
 use super::{
     diff::words,
-    rehearsal::{Course, Draft},
+    draft::{Draft, DraftResult},
 };
 use crate::{
     gate::charge_context::ChargeContext,
@@ -90,10 +90,10 @@ pub struct TakenRoute {
 }
 
 /// What an explanation is made from.
-pub(super) struct Findings<'r, 'p> {
-    pub(super) course: Course<'p>,
+pub(super) struct ExplanationInput<'r, 'p> {
+    pub(super) result: DraftResult<'p>,
     /// None: the request's form is not sound, or it is about the server itself.
-    pub(super) charges: Option<ChargeContext<'r, 'p>>,
+    pub(super) context: Option<ChargeContext<'r, 'p>>,
     /// What is wrong with the request's credentials, where it goes on without them.
     pub(super) ignored: Option<IdentityError>,
 }
@@ -102,12 +102,12 @@ impl Explanation {
     pub(super) fn of(
         draft: &Draft,
         address: IpAddr,
-        findings: &Findings<'_, '_>,
+        input: &ExplanationInput<'_, '_>,
         policies: &Policies,
     ) -> Explanation {
-        let Findings { course, charges, .. } = findings;
-        let passage = &course.passage;
-        let head = charges.as_ref().map(|charges| charges.head);
+        let ExplanationInput { result, context, .. } = input;
+        let state = &result.state;
+        let head = context.as_ref().map(|context| context.head);
         let host = head.and_then(|head| head.host());
         let Parts { method, uri, .. } = &draft.head;
         Explanation {
@@ -117,16 +117,16 @@ impl Explanation {
                 path: head.map_or(uri.path(), |head| &head.path).to_owned(),
                 address,
             },
-            policy: passage.policy.map(|policy| ChosenPolicy::of(policy, host, policies)),
-            passed_over: charges.as_ref().map(passed_over).unwrap_or_default(),
-            route: passage.policy.zip(passage.route).map(|(policy, route)| TakenRoute {
+            policy: state.policy.map(|policy| ChosenPolicy::of(policy, host, policies)),
+            passed_over: context.as_ref().map(passed_over).unwrap_or_default(),
+            route: state.policy.zip(state.route).map(|(policy, route)| TakenRoute {
                 route: route.name.to_string(),
                 auth: words::auth(&route.auth, policy),
                 scopes: route.scopes.iter().map(ToString::to_string).collect(),
             }),
-            caller: charges.as_ref().and_then(|charges| caller::found(charges, findings)),
-            limits: charges.as_ref().map(|own| limits::found(own, passage)).unwrap_or_default(),
-            prospect: prospect::of(draft, course),
+            caller: context.as_ref().and_then(|context| caller::found(context, input)),
+            limits: context.as_ref().map(|own| limits::found(own, state)).unwrap_or_default(),
+            prospect: prospect::of(draft, result),
         }
     }
 
@@ -157,8 +157,8 @@ impl ChosenPolicy {
 
 /// The routes before the one that is taken, or would be by who is refused before; all of them, if none
 /// matches.
-fn passed_over(charges: &ChargeContext<'_, '_>) -> Vec<PassedRoute> {
-    let ChargeContext { policy, route, head, client, .. } = charges;
+fn passed_over(context: &ChargeContext<'_, '_>) -> Vec<PassedRoute> {
+    let ChargeContext { policy, route, head, client, .. } = context;
     let is_taken = |at: usize| {
         let taken = route.zip(policy.routes.get(at));
         taken.is_some_and(|(taken, route)| std::ptr::eq(taken, route))

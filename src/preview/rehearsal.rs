@@ -7,9 +7,12 @@ use std::{
     sync::Arc,
 };
 
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use super::explanation::{Explanation, Findings};
+use super::{
+    draft::{Draft, DraftOutcome, DraftResult},
+    explanation::{Explanation, ExplanationInput},
+};
 use crate::{
     clock::Timestamp,
     downstream::Peer,
@@ -25,8 +28,8 @@ use crate::{
         respond::{Audience, Reply, standings_of},
         shared::fresh_stores,
     },
-    identity::{AssumedToken, Client, Identity, client_address},
-    policy::{Given, Policies, Route, Upstream},
+    identity::{Client, Identity, client_address},
+    policy::{Policies, Route},
     response::{Body, Rejection, options_asterisk, preflight_answer},
     settings::ListenerSettings,
     store::{LeaseBook, Store},
@@ -37,16 +40,6 @@ use crate::{
 pub struct Rehearsal {
     judge: Judge,
     leases: Rc<LeaseBook>,
-}
-
-/// A request that nobody has sent.
-pub struct Draft {
-    /// Its head.
-    pub head: Parts,
-    /// Who it is from: the client, or a proxy before it.
-    pub address: IpAddr,
-    /// Its token, which counts as verified. None: its headers say who sends it.
-    pub token: Option<AssumedToken>,
 }
 
 /// The answer to a request that nobody has sent.
@@ -63,34 +56,6 @@ pub struct Rehearsed<'p> {
     pub denied_by: Option<Box<str>>,
     /// Why it is not forwarded, as a log would say it.
     pub reason: Option<String>,
-}
-
-/// What became of a request, with all that was found out on the way.
-pub(super) struct Course<'p> {
-    pub(super) passage: RequestState<'p>,
-    pub(super) fate: Fate<'p>,
-}
-
-/// What became of it in the end.
-pub(super) enum Fate<'p> {
-    /// Its head as the upstream sees it.
-    Forwarded(&'p Upstream, Parts),
-    Answered(Reply),
-}
-
-impl Draft {
-    /// The request of a test inside a policy.
-    pub fn of(given: &Given) -> Draft {
-        let mut request = Request::new(());
-        *request.method_mut() = given.method.clone();
-        *request.uri_mut() = Uri::from(given.target.clone());
-        request.headers_mut().clone_from(&given.headers);
-        if let Ok(host) = HeaderValue::from_str(&given.host) {
-            request.headers_mut().insert(header::HOST, host);
-        }
-        let (head, ()) = request.into_parts();
-        Draft { head, address: given.address, token: given.token.clone() }
-    }
 }
 
 impl Rehearsal {
@@ -120,24 +85,23 @@ impl Rehearsal {
     ) -> Rehearsed<'p> {
         let now = self.judge.shared.clock.now();
         let dry_run = DryRun { token: draft.token.clone(), is_charged: true };
-        let Course { mut passage, fate } = self.run(policies, draft, (&dry_run, now)).await;
+        let DraftResult { mut state, outcome } = self.run(policies, draft, &dry_run, now).await;
         // They end when this function does, as with the end of the response.
-        let _leases =
-            passage.tally.as_ref().and_then(|tally| self.leases.hold(tally.granted(), now));
+        let _leases = state.tally.as_ref().and_then(|tally| self.leases.hold(tally.granted(), now));
         let no_id = NO_ID;
-        let reply = match fate {
-            Fate::Forwarded(..) => Reply::Forwarded(as_from_upstream(answer)),
-            Fate::Answered(reply) => reply,
+        let reply = match outcome {
+            DraftOutcome::Forwarded(..) => Reply::Forwarded(as_from_upstream(answer)),
+            DraftOutcome::Answered(reply) => reply,
         };
         let denied_by = reply.rejection().and_then(Rejection::limit).map(Box::from);
         let reason = reply.rejection().map(ToString::to_string);
         let found = Head::read(&draft.head, policies).ok();
         let found = found.as_ref().map(|(head, _)| head);
         let address = self.client_address(draft);
-        let audience = Audience::of(&draft.head, found, &passage, &no_id, address);
-        let response = self.judge.respond(reply, &mut passage, &audience);
+        let audience = Audience::of(&draft.head, found, &state, &no_id, address);
+        let response = self.judge.respond(reply, &mut state, &audience);
         let (head, _) = response.into_parts();
-        let RequestState { route, identity, .. } = passage;
+        let RequestState { route, identity, .. } = state;
         Rehearsed { status: head.status, headers: head.headers, route, identity, denied_by, reason }
     }
 
@@ -145,30 +109,31 @@ impl Rehearsal {
     pub async fn explain(&self, policies: &Policies, draft: &Draft) -> Explanation {
         let now = self.judge.shared.clock.now();
         let dry_run = DryRun { token: draft.token.clone(), is_charged: false };
-        let course = self.run(policies, draft, (&dry_run, now)).await;
+        let result = self.run(policies, draft, &dry_run, now).await;
         let address = self.client_address(draft);
         let query = draft.head.uri.query();
         let client = Client { address, certificate: None, headers: &draft.head.headers, query };
         let head = Head::read(&draft.head, policies).ok().map(|(head, _)| head);
         let identifier = &self.judge.shared.identifier;
-        let RequestState { policy, route, .. } = course.passage;
-        let charges = policy.zip(head.as_ref()).map(|(policy, head)| {
+        let RequestState { policy, route, .. } = result.state;
+        let context = policy.zip(head.as_ref()).map(|(policy, head)| {
             let dry_run = Some(&dry_run);
             ChargeContext { identifier, policy, route, head, client, now, dry_run }
         });
-        let ignored = match &charges {
-            Some(charges) => self.judge.ignored(*charges, course.passage.identity.as_ref()).await,
+        let ignored = match &context {
+            Some(context) => self.judge.ignored(*context, result.state.identity.as_ref()).await,
             None => None,
         };
-        Explanation::of(draft, address, &Findings { course, charges, ignored }, policies)
+        Explanation::of(draft, address, &ExplanationInput { result, context, ignored }, policies)
     }
 
     async fn run<'p>(
         &self,
         policies: &'p Policies,
         draft: &Draft,
-        (dry_run, now): (&DryRun, Timestamp),
-    ) -> Course<'p> {
+        dry_run: &DryRun,
+        now: Timestamp,
+    ) -> DraftResult<'p> {
         let parts = &draft.head;
         let address = self.client_address(draft);
         let client = Client {
@@ -177,33 +142,33 @@ impl Rehearsal {
             headers: &parts.headers,
             query: parts.uri.query(),
         };
-        let Judgement { state: passage, action } = match Head::read(parts, policies) {
+        let Judgement { state, action } = match Head::read(parts, policies) {
             Ok((head, policy)) => {
                 let dry_run = Some(dry_run);
                 self.judge.judge(JudgeInput { head: &head, policy, client, now, dry_run }).await
             }
             Err(rejection) => RequestState::default().refuse(rejection),
         };
-        let fate = match action {
+        let outcome = match action {
             Action::Forward(forward) => {
                 let mut head = parts.clone();
                 let upstream = forward.upstream;
                 let peer = &self.peer(draft);
                 let inbound = Inbound { peer, address, request_id: &NO_ID };
-                self.judge.prepare(&mut head, &passage, forward, inbound);
-                Fate::Forwarded(upstream, head)
+                self.judge.prepare(&mut head, &state, forward, inbound);
+                DraftOutcome::Forwarded(upstream, head)
             }
-            Action::Options => Fate::Answered(Reply::Made(options_asterisk())),
-            Action::Standings => Fate::Answered(Reply::Made(standings_of(&passage))),
+            Action::Options => DraftOutcome::Answered(Reply::Made(options_asterisk())),
+            Action::Standings => DraftOutcome::Answered(Reply::Made(standings_of(&state))),
             Action::Redirect(status, location) => {
-                Fate::Answered(Reply::Made(redirection(status, location)))
+                DraftOutcome::Answered(Reply::Made(redirection(status, location)))
             }
             Action::Preflight(cors) => {
-                Fate::Answered(Reply::Made(preflight_answer(cors, &parts.headers)))
+                DraftOutcome::Answered(Reply::Made(preflight_answer(cors, &parts.headers)))
             }
-            Action::Refuse(rejection) => Fate::Answered(Reply::Refused(rejection)),
+            Action::Refuse(rejection) => DraftOutcome::Answered(Reply::Refused(rejection)),
         };
-        Course { passage, fate }
+        DraftResult { state, outcome }
     }
 
     fn client_address(&self, draft: &Draft) -> IpAddr {

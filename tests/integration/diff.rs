@@ -7,7 +7,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tollgate::{
     identity::NewKey,
-    preview::diff::{Difference, Fate, WindowChange, diff},
+    preview::diff::{Difference, WindowChange, WindowOutcome, diff},
 };
 
 use crate::support::{
@@ -40,10 +40,15 @@ fn told(difference: &Difference, to: &str) -> WindowChange {
 }
 
 /// Counts before the change, changes, and looks at what is counted then.
-fn assert_fate(old: &Policy, new: &Policy, (request, to): (&Request, &str), fate: Fate) {
+fn assert_outcome(
+    old: &Policy,
+    new: &Policy,
+    (request, to): (&Request, &str),
+    outcome: WindowOutcome,
+) {
     let difference = diff(&compile(&[old]), &compile(&[new]));
     let change = told(&difference, to);
-    assert_eq!(change.fate, fate, "\n{difference}\n{old}\n{new}");
+    assert_eq!(change.outcome, outcome, "\n{difference}\n{old}\n{new}");
 
     let proxy = Proxy::with_settings(SETTINGS, &[old]);
     let mut last = None;
@@ -55,10 +60,10 @@ fn assert_fate(old: &Policy, new: &Policy, (request, to): (&Request, &str), fate
     assert_eq!(before.is_some(), change.before.is_some(), "{last:?}");
     proxy.install(&[new]);
     let response = proxy.send(request.clone());
-    let expected = match fate {
-        Fate::Kept | Fate::Rescaled => Some(BEFORE + 1),
-        Fate::Fresh | Fate::New => Some(1),
-        Fate::Gone => None,
+    let expected = match outcome {
+        WindowOutcome::Kept | WindowOutcome::Rescaled => Some(BEFORE + 1),
+        WindowOutcome::Fresh | WindowOutcome::New => Some(1),
+        WindowOutcome::Gone => None,
     };
     assert_eq!(used(&response), expected.map(|used| used.to_string()), "\n{difference}");
 }
@@ -85,8 +90,13 @@ fn change_of_how_much_keeps_what_was_used() {
         ),
         ("rate: { free: 50/hour, default: 7/hour }", "rate: 60/hour"),
     ] {
-        assert_fate(&policy(before), &policy(after), (&alice(), "free"), Fate::Rescaled);
-        assert_fate(&policy(before), &policy(before), (&alice(), "free"), Fate::Kept);
+        assert_outcome(
+            &policy(before),
+            &policy(after),
+            (&alice(), "free"),
+            WindowOutcome::Rescaled,
+        );
+        assert_outcome(&policy(before), &policy(before), (&alice(), "free"), WindowOutcome::Kept);
     }
 }
 
@@ -110,7 +120,7 @@ fn change_of_how_it_is_counted_begins_anew() {
         ),
     ] {
         let (old, new) = (policy(before), policy(after));
-        assert_fate(&old, &new, (&alice(), "free"), Fate::Fresh);
+        assert_outcome(&old, &new, (&alice(), "free"), WindowOutcome::Fresh);
         let change = told(&diff(&compile(&[&old]), &compile(&[&new])), "free");
         assert_eq!(change.because, [because]);
     }
@@ -132,7 +142,7 @@ fn change_of_what_it_is_counted_per_begins_anew() {
         let (old, new) = (policy(before), policy(after));
         let from = alice().from("192.0.2.7");
         let to = if before.contains("client") { "everybody over IPv4" } else { "free" };
-        assert_fate(&old, &new, (&from, to), Fate::Fresh);
+        assert_outcome(&old, &new, (&from, to), WindowOutcome::Fresh);
     }
 }
 
@@ -145,8 +155,8 @@ fn other_prefix_of_ipv6_leaves_ipv4_alone() {
     };
     let [old, new] = [policy(64), policy(56)];
     let (v4, v6) = (get("/").from("192.0.2.7"), get("/").from("2001:db8::7"));
-    assert_fate(&old, &new, (&v4, "everybody over IPv4"), Fate::Kept);
-    assert_fate(&old, &new, (&v6, "everybody over IPv6"), Fate::Fresh);
+    assert_outcome(&old, &new, (&v4, "everybody over IPv4"), WindowOutcome::Kept);
+    assert_outcome(&old, &new, (&v6, "everybody over IPv6"), WindowOutcome::Fresh);
 
     let policy = |prefix: u8| {
         let anonymous = format!(
@@ -156,9 +166,9 @@ fn other_prefix_of_ipv6_leaves_ipv4_alone() {
         Policy::before(&upstream).rate("50/hour").callers(&[user, &anonymous])
     };
     let [old, new] = [policy(64), policy(56)];
-    assert_fate(&old, &new, (&v4, "anonymous (anonymous) over IPv4"), Fate::Kept);
-    assert_fate(&old, &new, (&v6, "anonymous (anonymous) over IPv6"), Fate::Fresh);
-    assert_fate(&old, &new, (&alice(), "free"), Fate::Kept);
+    assert_outcome(&old, &new, (&v4, "anonymous (anonymous) over IPv4"), WindowOutcome::Kept);
+    assert_outcome(&old, &new, (&v6, "anonymous (anonymous) over IPv6"), WindowOutcome::Fresh);
+    assert_outcome(&old, &new, (&alice(), "free"), WindowOutcome::Kept);
 }
 
 #[test]
@@ -170,11 +180,11 @@ fn other_claim_that_names_callers_begins_anew_for_them_only() {
     };
     let old = policy("{ name: user, key: jwt.sub, tier: jwt.plan }");
     let new = policy("{ name: user, key: jwt.uid, tier: jwt.plan }");
-    assert_fate(&old, &new, (&alice(), "free"), Fate::Fresh);
-    assert_fate(&old, &new, (&get("/"), "anonymous (anonymous)"), Fate::Kept);
+    assert_outcome(&old, &new, (&alice(), "free"), WindowOutcome::Fresh);
+    assert_outcome(&old, &new, (&get("/"), "anonymous (anonymous)"), WindowOutcome::Kept);
 
     let renamed = policy("{ name: member, key: jwt.sub, tier: jwt.plan }");
-    assert_fate(&old, &renamed, (&alice(), "everybody"), Fate::Kept);
+    assert_outcome(&old, &renamed, (&alice(), "everybody"), WindowOutcome::Kept);
 }
 
 #[test]
@@ -192,8 +202,8 @@ fn api_keys_of_another_name_begin_anew() {
     let [old, new] = [policy("machines"), policy("robots")]
         .map(|own| own.routes(&["{ match: { path: /** }, auth: required, limits: [core] }"]));
     let machine = get("/").field("x-api-key", &key.key);
-    assert_fate(&old, &new, (&machine, "free (machine)"), Fate::Fresh);
-    assert_fate(&old, &new, (&alice(), "free (user)"), Fate::Kept);
+    assert_outcome(&old, &new, (&machine, "free (machine)"), WindowOutcome::Fresh);
+    assert_outcome(&old, &new, (&alice(), "free (user)"), WindowOutcome::Kept);
     let told = diff(&compile(&[&old]), &compile(&[&new])).to_string();
     let expected = "caller machine: api_key.id of api_keys:machines -> api_key.id of \
                     api_keys:robots: limits per caller start from zero\n";
@@ -218,12 +228,17 @@ fn opaque_tokens_vouched_for_under_another_name_begin_anew() {
     let mine = format!("free (user with tokens of {ISSUER})");
     for per in ["caller", "jwt.sub"] {
         let [old, new] = ["name: one", "name: other"].map(|name| policy(per, name, ""));
-        assert_fate(&old, &new, (&opaque, "free (user with opaque tokens)"), Fate::Fresh);
-        assert_fate(&old, &new, (&alice(), &mine), Fate::Kept);
+        assert_outcome(
+            &old,
+            &new,
+            (&opaque, "free (user with opaque tokens)"),
+            WindowOutcome::Fresh,
+        );
+        assert_outcome(&old, &new, (&alice(), &mine), WindowOutcome::Kept);
     }
     // Asked otherwise: whose word it is stays the same.
     let [old, new] = ["cache: 10s", "cache: 20s"].map(|cache| policy("caller", cache, ""));
-    assert_fate(&old, &new, (&opaque, "everybody"), Fate::Kept);
+    assert_outcome(&old, &new, (&opaque, "everybody"), WindowOutcome::Kept);
     // Asked elsewhere: what queries hold is not to be told.
     for elsewhere in ["?key=hidden", "/there?key=hidden"] {
         let [old, new] = ["", elsewhere].map(|rest| policy("caller", "cache: 10s", rest));
@@ -240,9 +255,9 @@ fn earlier_rule_takes_over_those_who_have_its_claim() {
     let old = policy(&[user]).routes(&["{ match: { path: /** }, auth: required, limits: [core] }"]);
     let new = policy(&["{ name: account, key: jwt.uid }", user])
         .routes(&["{ match: { path: /** }, auth: required, limits: [core] }"]);
-    assert_fate(&old, &new, (&alice(), "free (user, now account)"), Fate::Fresh);
+    assert_outcome(&old, &new, (&alice(), "free (user, now account)"), WindowOutcome::Fresh);
     let without = get("/a").token(&token_with(&json!({ "sub": "bob" })));
-    assert_fate(&old, &new, (&without, "free (user)"), Fate::Kept);
+    assert_outcome(&old, &new, (&without, "free (user)"), WindowOutcome::Kept);
 }
 
 #[test]
@@ -250,9 +265,9 @@ fn limit_that_ends_or_begins_is_told_as_gone_or_new() {
     let upstream = Upstream::start();
     let limited = Policy::before(&upstream).rate("50/hour");
     let unlimited = Policy::before(&upstream).rate("{ free: unlimited, default: 50/hour }");
-    assert_fate(&limited, &unlimited, (&alice(), "free"), Fate::Gone);
-    assert_fate(&unlimited, &limited, (&alice(), "free"), Fate::New);
-    assert_fate(&limited, &Policy::before(&upstream), (&alice(), "free"), Fate::Gone);
+    assert_outcome(&limited, &unlimited, (&alice(), "free"), WindowOutcome::Gone);
+    assert_outcome(&unlimited, &limited, (&alice(), "free"), WindowOutcome::New);
+    assert_outcome(&limited, &Policy::before(&upstream), (&alice(), "free"), WindowOutcome::Gone);
 }
 
 #[test]
@@ -261,7 +276,7 @@ fn tier_that_ends_leaves_its_callers_to_the_default() {
     let old = Policy::before(&upstream).rate("{ pro: 90/hour, default: 50/minute }");
     let new = Policy::before(&upstream).rate("50/minute").tiers("[anonymous, free, internal]");
     let pro = get("/").token(&token_with(&json!({ "sub": "alice", "plan": "pro" })));
-    assert_fate(&old, &new, (&pro, "pro, now free"), Fate::Fresh);
+    assert_outcome(&old, &new, (&pro, "pro, now free"), WindowOutcome::Fresh);
 }
 
 #[test]
@@ -274,10 +289,15 @@ fn override_is_compared_with_what_the_caller_has_without_it() {
              until: 2030-12-31, why: a test }}]"
         ))
     };
-    assert_fate(&old, &with("90/hour"), (&alice(), "user:alice"), Fate::Rescaled);
-    assert_fate(&with("90/hour"), &old, (&alice(), "user:alice"), Fate::Rescaled);
-    assert_fate(&old, &with("90/minute"), (&alice(), "user:alice"), Fate::Fresh);
-    assert_fate(&with("90/minute"), &with("50/minute"), (&alice(), "user:alice"), Fate::Rescaled);
+    assert_outcome(&old, &with("90/hour"), (&alice(), "user:alice"), WindowOutcome::Rescaled);
+    assert_outcome(&with("90/hour"), &old, (&alice(), "user:alice"), WindowOutcome::Rescaled);
+    assert_outcome(&old, &with("90/minute"), (&alice(), "user:alice"), WindowOutcome::Fresh);
+    assert_outcome(
+        &with("90/minute"),
+        &with("50/minute"),
+        (&alice(), "user:alice"),
+        WindowOutcome::Rescaled,
+    );
 }
 
 #[test]
@@ -290,10 +310,10 @@ fn override_of_a_claim_is_compared_with_what_its_counter_has_without_it() {
         ))
     };
     let request = get("/").token(&token_with(&json!({ "sub": "alice", "org": "bigcorp" })));
-    assert_fate(&old, &with("90/hour"), (&request, "jwt.org bigcorp"), Fate::Rescaled);
-    assert_fate(&with("90/hour"), &old, (&request, "jwt.org bigcorp"), Fate::Rescaled);
-    assert_fate(&old, &with("90/minute"), (&request, "jwt.org bigcorp"), Fate::Fresh);
-    assert_fate(&old, &with("unlimited"), (&request, "jwt.org bigcorp"), Fate::Gone);
+    assert_outcome(&old, &with("90/hour"), (&request, "jwt.org bigcorp"), WindowOutcome::Rescaled);
+    assert_outcome(&with("90/hour"), &old, (&request, "jwt.org bigcorp"), WindowOutcome::Rescaled);
+    assert_outcome(&old, &with("90/minute"), (&request, "jwt.org bigcorp"), WindowOutcome::Fresh);
+    assert_outcome(&old, &with("unlimited"), (&request, "jwt.org bigcorp"), WindowOutcome::Gone);
 }
 
 #[test]
@@ -302,8 +322,8 @@ fn one_window_of_several_can_change_alone() {
     let policy = |rates: &str| Policy::before(&upstream).rate(rates);
     let (old, new) = (policy("[30/minute, 50/hour]"), policy("[30/second, 50/hour]"));
     let difference = diff(&compile(&[&old]), &compile(&[&new]));
-    let fates: Vec<_> = difference.policies[0].windows.iter().map(|own| own.fate).collect();
-    assert_eq!(fates, [Fate::Fresh, Fate::Kept], "\n{difference}");
+    let outcomes: Vec<_> = difference.policies[0].windows.iter().map(|own| own.outcome).collect();
+    assert_eq!(outcomes, [WindowOutcome::Fresh, WindowOutcome::Kept], "\n{difference}");
     let proxy = Proxy::start(&old);
     for _ in 0..BEFORE {
         proxy.send(alice());

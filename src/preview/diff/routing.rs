@@ -54,7 +54,7 @@ type Moved = (Option<usize>, Option<usize>);
 struct Sampled {
     methods: BTreeSet<usize>,
     hosts: BTreeSet<usize>,
-    sources: BTreeSet<usize>,
+    addresses: BTreeSet<usize>,
 }
 
 /// The differences between two versions of a policy.
@@ -77,7 +77,7 @@ pub(super) fn routing(old: &Policy, new: &Policy) -> Routing {
         if let Some(sampled) = sampled {
             sampled.methods.insert(sample.method);
             sampled.hosts.insert(sample.host);
-            sampled.sources.insert(sample.source);
+            sampled.addresses.insert(sample.address);
         }
     }
     let change = |key: Moved| {
@@ -85,7 +85,7 @@ pub(super) fn routing(old: &Policy, new: &Policy) -> Routing {
         RouteChange {
             hosts: samples.host_names(&sampled.hosts),
             methods: samples.method_names(&sampled.methods),
-            from: samples.source_names(&sampled.sources),
+            from: samples.address_names(&sampled.addresses),
             path: sides.pattern(key),
             before: sides.before(key).map(|route| route.name.to_string()),
             after: sides.after(key).map(|route| route.name.to_string()),

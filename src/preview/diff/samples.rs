@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use http::Method;
 
 use super::{
-    sources::{Sources, sources},
+    address_groups::{AddressGroup, address_groups},
     words,
 };
 use crate::policy::{HostPattern, Matcher, Policy, Request};
@@ -15,15 +15,15 @@ use crate::policy::{HostPattern, Matcher, Policy, Request};
 pub(super) struct Samples {
     /// Those that routes name, and last one that none does.
     methods: Vec<Method>,
-    hosts: Vec<Hosts>,
-    sources: Vec<Sources>,
+    hosts: Vec<HostGroup>,
+    addresses: Vec<AddressGroup>,
 }
 
 /// The positions of a sample's parts.
 pub(super) struct Sample {
     pub(super) method: usize,
     pub(super) host: usize,
-    pub(super) source: usize,
+    pub(super) address: usize,
 }
 
 impl Samples {
@@ -32,13 +32,13 @@ impl Samples {
         Samples {
             methods: methods(matchers(old, new)),
             hosts: hosts(old, new),
-            sources: sources(matchers(old, new)),
+            addresses: address_groups(matchers(old, new)),
         }
     }
 
     /// How many samples each path makes.
     pub(super) fn count(&self) -> usize {
-        self.methods.len() * self.hosts.len() * self.sources.len()
+        self.methods.len() * self.hosts.len() * self.addresses.len()
     }
 
     /// All requests for a path.
@@ -46,14 +46,14 @@ impl Samples {
         &'r self,
         path: &'r str,
     ) -> impl Iterator<Item = (Sample, Request<'r>)> {
-        let sources = self.sources.iter().enumerate();
+        let addresses = self.addresses.iter().enumerate();
         let pairs =
-            sources.flat_map(|source| self.hosts.iter().enumerate().map(move |h| (source, h)));
-        pairs.flat_map(move |((source, from), (host, hosts))| {
+            addresses.flat_map(|from| self.hosts.iter().enumerate().map(move |host| (from, host)));
+        pairs.flat_map(move |((address, addresses), (host, hosts))| {
             self.methods.iter().enumerate().map(move |(method_at, method)| {
-                let (host_name, address) = (hosts.sample.as_deref(), from.sample);
-                let request = Request { host: host_name, path, method, address };
-                (Sample { method: method_at, host, source }, request)
+                let sample = Sample { method: method_at, host, address };
+                let host = hosts.sample.as_deref();
+                (sample, Request { host, path, method, address: addresses.sample })
             })
         })
     }
@@ -71,9 +71,9 @@ impl Samples {
         })
     }
 
-    pub(super) fn source_names(&self, chosen: &BTreeSet<usize>) -> Vec<String> {
-        some_of(chosen, self.sources.len(), |at| {
-            self.sources.get(*at).map(|sources| sources.names.clone()).unwrap_or_default()
+    pub(super) fn address_names(&self, chosen: &BTreeSet<usize>) -> Vec<String> {
+        some_of(chosen, self.addresses.len(), |at| {
+            self.addresses.get(*at).map(|addresses| addresses.names.clone()).unwrap_or_default()
         })
     }
 }
@@ -91,7 +91,7 @@ fn some_of(
 }
 
 /// Hosts that all routes treat alike.
-struct Hosts {
+struct HostGroup {
     /// One of them; none: a request without one.
     sample: Option<String>,
     /// As policies write them.
@@ -119,7 +119,7 @@ fn methods<'m>(matchers: impl Iterator<Item = &'m Matcher>) -> Vec<Method> {
 }
 
 /// Hosts that routes name, grouped by which routes are for them, and the policies' own.
-fn hosts(old: &Policy, new: &Policy) -> Vec<Hosts> {
+fn hosts(old: &Policy, new: &Policy) -> Vec<HostGroup> {
     let of_routes: Vec<&HostPattern> =
         matchers(old, new).flat_map(|matcher| &matcher.hosts).collect();
     let of_policies = old.hosts.iter().chain(&new.hosts);
@@ -132,13 +132,13 @@ fn hosts(old: &Policy, new: &Policy) -> Vec<Hosts> {
     let is_fallback = old.hosts.is_empty() || new.hosts.is_empty();
     let named = patterns.into_iter().map(|own| (Some(host_sample(own)), words::host(own)));
     let others = is_fallback.then(|| (None, "other hosts".to_owned()));
-    let mut groups: Vec<(Vec<bool>, Hosts)> = Vec::new();
+    let mut groups: Vec<(Vec<bool>, HostGroup)> = Vec::new();
     for (sample, name) in named.chain(others) {
         let takes = |own: &&HostPattern| sample.as_deref().is_some_and(|host| own.matches(host));
         let taken_by: Vec<bool> = of_routes.iter().map(takes).collect();
         match groups.iter_mut().find(|(other, _)| *other == taken_by) {
             Some((_, hosts)) => hosts.names.push(name),
-            None => groups.push((taken_by, Hosts { sample, names: vec![name] })),
+            None => groups.push((taken_by, HostGroup { sample, names: vec![name] })),
         }
     }
     groups.into_iter().map(|(_, hosts)| hosts).collect()

@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use super::{
+    caller_classes::{Family, caller_rules},
     change::Change,
-    overridden,
-    seats::{Family, all_named},
-    words,
+    overrides, words,
 };
 use crate::{
     identity::{
@@ -45,7 +44,7 @@ pub(super) fn identity(old: &Policy, new: &Policy) -> Vec<Change> {
 
 /// The rules that are compared as one text each.
 fn rule_fields(rules: &IdentityRules) -> [(&'static str, String); 7] {
-    // Named one by one, so that a new rule cannot be forgotten here.
+    // CallerRules one by one, so that a new rule cannot be forgotten here.
     let IdentityRules {
         id: _,        // compared if nothing else differs
         issuers: _,   // `issuers`
@@ -82,14 +81,14 @@ fn forwarded(rules: &IdentityRules) -> String {
 /// Callers whose counters are others than before, wherever a limit is counted per caller.
 fn renamed_callers(old: &IdentityRules, new: &IdentityRules) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
-    for named in all_named(old, new) {
-        let over = match (named.is_same_caller(Family::V4), named.is_same_caller(Family::V6)) {
+    for rules in caller_rules(old, new) {
+        let over = match (rules.is_same_caller(Family::V4), rules.is_same_caller(Family::V6)) {
             (true, true) => continue,
             (true, false) => " over IPv6",
             _ => "",
         };
-        let [before, after] = words::named_by([named.before, named.after], named.source);
-        let what = format!("caller {}{over}", named.kind());
+        let [before, after] = words::caller_keys([rules.before, rules.after], rules.source);
+        let what = format!("caller {}{over}", rules.kind());
         let effect = Some("limits per caller start from zero".into());
         let change = Change { what, before: Some(before), after: Some(after), effect };
         if !changes.contains(&change) {
@@ -127,7 +126,7 @@ fn issuer_fields(old: &Issuer, new: &Issuer) -> Vec<Change> {
 }
 
 fn fields_of(issuer: &Issuer) -> [(&'static str, String); 9] {
-    // Named one by one, so that a new field cannot be forgotten here.
+    // CallerRules one by one, so that a new field cannot be forgotten here.
     let Issuer {
         issuer: _,      // the same: issuers are found by it
         key_hints: _,   // shown as details of identity, by the id of all rules
@@ -179,7 +178,7 @@ fn required_claim(claim: &RequiredClaim) -> String {
 /// Kinds of callers whose tier comes from elsewhere, or who are called otherwise.
 fn kinds(old: &IdentityRules, new: &IdentityRules) -> Vec<Change> {
     let tier = |caller: &Caller, rules: &IdentityRules| {
-        // Named one by one, so that a new field cannot be forgotten here.
+        // CallerRules one by one, so that a new field cannot be forgotten here.
         let Caller { name: _, key: _, tier } = caller;
         words::tier_source(tier, &rules.tiers)
     };
@@ -198,7 +197,7 @@ fn kinds(old: &IdentityRules, new: &IdentityRules) -> Vec<Change> {
 }
 
 fn token_sources(sources: &TokenSources) -> String {
-    // Named one by one, so that a new source cannot be forgotten here.
+    // CallerRules one by one, so that a new source cannot be forgotten here.
     let TokenSources {
         other_schemes: _, // a field of its own
         schemes,
@@ -236,7 +235,7 @@ pub(super) fn limits(old: &Policy, new: &Policy) -> Vec<Change> {
 }
 
 fn limit_fields(limit: &Limit) -> [(&'static str, String); 7] {
-    // Named one by one, so that a new field cannot be forgotten here.
+    // CallerRules one by one, so that a new field cannot be forgotten here.
     let Limit {
         name: _,      // the same: limits are found by it
         resource: _,  // the name
@@ -278,7 +277,7 @@ pub(super) fn access(old: &Policy, new: &Policy) -> Vec<Change> {
         let added = after.iter().filter(|entry| !before.contains(entry));
         changes.extend(added.map(|entry| Change::added(what, entry.clone())));
     }
-    changes.extend(overridden::changes(old, new));
+    changes.extend(overrides::changes(old, new));
     changes
 }
 
@@ -300,7 +299,7 @@ pub(super) fn responses(old: &Policy, new: &Policy) -> Vec<Change> {
 }
 
 fn response_fields(policy: &Policy) -> [(&'static str, String); 9] {
-    // Named one by one, so that a new field cannot be forgotten here.
+    // CallerRules one by one, so that a new field cannot be forgotten here.
     let Responses {
         schemes: _, // identity: where tokens come from
         headers,

@@ -431,8 +431,8 @@ proptest! {
         let difference = diff(&old, &new);
         let change = &difference.policies[0].windows[0];
         prop_assert_eq!(id(&old) == id(&new), change.because.is_empty());
-        prop_assert_eq!(id(&old) == id(&new), change.fate != Fate::Fresh);
-        prop_assert_eq!(change.fate == Fate::Kept, change.before == change.after);
+        prop_assert_eq!(id(&old) == id(&new), change.outcome != WindowOutcome::Fresh);
+        prop_assert_eq!(change.outcome == WindowOutcome::Kept, change.before == change.after);
     }
 
     /// A request is treated otherwise if, and only if, a change is told between its two routes.

@@ -8,9 +8,9 @@
 use serde::Serialize;
 
 use super::{
+    caller_classes::{CallerClass, Family, caller_classes},
     labels::{labels, tier_label, unique},
-    overridden::Overridden,
-    seats::{Family, Seat, seats},
+    overrides::OverridePair,
     words,
 };
 use crate::{
@@ -27,7 +27,8 @@ pub struct WindowChange {
     /// Whether it is a rate that is only tried out.
     pub is_candidate: bool,
     /// What becomes of it.
-    pub fate: Fate,
+    #[serde(rename = "fate")]
+    pub outcome: WindowOutcome,
     /// For whom: tiers, kinds of callers, single callers that have overrides.
     pub to: Vec<String>,
     /// How much it was.
@@ -43,7 +44,7 @@ pub struct WindowChange {
 /// What becomes of a window. In the order of how much that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fate {
+pub enum WindowOutcome {
     /// Another counter takes its place: everybody begins anew.
     Fresh,
     /// It no longer counts.
@@ -56,30 +57,30 @@ pub enum Fate {
     Kept,
 }
 
-impl Fate {
+impl WindowOutcome {
     /// The word for it.
     pub fn as_str(self) -> &'static str {
         match self {
-            Fate::Fresh => "fresh",
-            Fate::Gone => "gone",
-            Fate::Rescaled => "rescaled",
-            Fate::New => "new",
-            Fate::Kept => "kept",
+            WindowOutcome::Fresh => "fresh",
+            WindowOutcome::Gone => "gone",
+            WindowOutcome::Rescaled => "rescaled",
+            WindowOutcome::New => "new",
+            WindowOutcome::Kept => "kept",
         }
     }
 }
 
 /// What becomes of all windows of all limits.
 pub(super) fn windows(old: &Policy, new: &Policy) -> Vec<WindowChange> {
-    let seats = seats(&old.identity, &new.identity);
+    let classes = caller_classes(&old.identity, &new.identity);
     let names = old.limits.iter().map(|limit| &*limit.name);
     let added = new.limits.iter().map(|limit| &*limit.name);
     let added = added.filter(|name| old.limits.iter().all(|limit| *limit.name != **name));
     let mut changes: Vec<WindowChange> = names
         .chain(added)
-        .flat_map(|name| LimitPair::new(name, old, new).changes(&seats))
+        .flat_map(|name| LimitPair::new(name, old, new).changes(&classes))
         .collect();
-    changes.sort_by_key(|change| change.fate);
+    changes.sort_by_key(|change| change.outcome);
     changes
 }
 
@@ -92,9 +93,9 @@ struct LimitPair<'p> {
     after: Option<&'p Limit>,
 }
 
-/// What a seat may use, before and after.
-struct Use<'p> {
-    seat: Seat<'p>,
+/// What a class may use, before and after.
+struct AllowancePair<'p> {
+    class: CallerClass<'p>,
     before: &'p [Allowance],
     after: &'p [Allowance],
     is_candidate: bool,
@@ -111,81 +112,88 @@ impl<'p> LimitPair<'p> {
         [self.old, self.new].map(|policy| &policy.identity.tiers)
     }
 
-    fn changes(&self, seats: &[Seat<'p>]) -> Vec<WindowChange> {
-        let mut groups = Groups { pair: self, seats, groups: Vec::new() };
-        for seat in seats {
+    fn changes(&self, classes: &[CallerClass<'p>]) -> Vec<WindowChange> {
+        let mut groups = Groups { pair: self, classes, groups: Vec::new() };
+        for class in classes {
             for is_candidate in [false, true] {
-                let (before, after) = self.of_tiers(seat, is_candidate);
-                for change in self.fates(&Use { seat: *seat, before, after, is_candidate }) {
-                    groups.add(*seat, change);
+                let (before, after) = self.of_tiers(class, is_candidate);
+                for change in
+                    self.outcomes(&AllowancePair { class: *class, before, after, is_candidate })
+                {
+                    groups.add(*class, change);
                 }
             }
         }
         let mut changes = groups.finish();
-        for own in Overridden::all([self.old, self.new], [self.before, self.after]) {
-            changes.extend(self.override_changes(&own, seats));
+        for own in OverridePair::all([self.old, self.new], [self.before, self.after]) {
+            changes.extend(self.override_changes(&own, classes));
         }
         changes
     }
 
-    fn of_tiers(&self, seat: &Seat<'p>, is_candidate: bool) -> (&'p [Allowance], &'p [Allowance]) {
+    fn of_tiers(
+        &self,
+        class: &CallerClass<'p>,
+        is_candidate: bool,
+    ) -> (&'p [Allowance], &'p [Allowance]) {
         let of = |limit: Option<&'p Limit>, tier: usize| {
             let rates =
                 limit.map(|limit| if is_candidate { &limit.candidate } else { &limit.rates });
             rates.and_then(|rates| rates.get(tier)).map_or(&[][..], Vec::as_slice)
         };
-        (of(self.before, seat.tier_before), of(self.after, seat.tier_after))
+        (of(self.before, class.tier_before), of(self.after, class.tier_after))
     }
 
-    /// The fates of a seat's windows: those with the same id first, then those that take the place
+    /// The outcomes of a class's windows: those with the same id first, then those that take the place
     /// of others, then what is left.
-    fn fates(&self, used: &Use<'p>) -> Vec<WindowChange> {
+    fn outcomes(&self, used: &AllowancePair<'p>) -> Vec<WindowChange> {
         let mut changes = Vec::new();
         let mut before: Vec<&Allowance> = used.before.iter().collect();
         let mut after: Vec<&Allowance> = used.after.iter().collect();
-        let because = self.other_keys(&used.seat);
+        let because = self.other_keys(&used.class);
         let by_id: fn(&Allowance, &Allowance) -> bool = |own, other| own.id == other.id;
         for matches in [by_id, |own, other| own.window_secs == other.window_secs, |_, _| true] {
             after.retain(|own| {
                 let Some(at) = before.iter().position(|other| matches(own, other)) else {
                     return true;
                 };
-                changes.push(self.change(used, (Some(before.remove(at)), Some(own)), &because));
+                changes.push(self.change(used, Some(before.remove(at)), Some(own), &because));
                 false
             });
         }
         let gone = before.into_iter().map(|own| (Some(own), None));
         let added = after.into_iter().map(|own| (None, Some(own)));
-        changes.extend(gone.chain(added).map(|pair| self.change(used, pair, &because)));
+        changes
+            .extend(gone.chain(added).map(|(own, other)| self.change(used, own, other, &because)));
         changes
     }
 
     /// What is another part of the keys of all windows: the policy's name, what the limit is counted
     /// per, how callers are told apart.
-    fn other_keys(&self, seat: &Seat<'_>) -> Vec<String> {
+    fn other_keys(&self, class: &CallerClass<'_>) -> Vec<String> {
         let (Some(before), Some(after)) = (self.before, self.after) else { return Vec::new() };
         let mut because = Vec::new();
         if self.old.name != self.new.name {
             because.push(format!("policy {} -> {}", self.old.name, self.new.name));
         }
-        let key = |limit: &Limit| (limit.per.parts.clone(), prefix(limit, seat.family));
+        let key = |limit: &Limit| (limit.per.parts.clone(), prefix(limit, class.family));
         if key(before) != key(after) {
             because.push(format!("per {} -> {}", words::per(&before.per), words::per(&after.per)));
             return because;
         }
         for part in &before.per.parts {
             match part {
-                KeyPart::Caller if !seat.named.is_same_caller(seat.family) => {
-                    let key = |caller| words::named_by(caller, seat.named.source);
-                    let [before, after] = key([seat.named.before, seat.named.after]);
+                KeyPart::Caller if !class.rules.is_same_caller(class.family) => {
+                    let key = |caller| words::caller_keys(caller, class.rules.source);
+                    let [before, after] = key([class.rules.before, class.rules.after]);
                     because.push(format!("caller {before} -> {after}"));
                 }
-                KeyPart::Claim(claim) if !seat.named.source.is_same_claim(claim) => {
+                KeyPart::Claim(claim) if !class.rules.source.is_same_claim(claim) => {
                     because.push(format!("jwt.{claim} is read from another claim"));
                 }
                 // API keys have fields, and no claims.
-                KeyPart::Claim(claim) if seat.named.source.claims().is_some() => {
-                    let renamed = seat.named.source.renamed();
+                KeyPart::Claim(claim) if class.rules.source.claims().is_some() => {
+                    let renamed = class.rules.source.renamed();
                     because.extend(renamed.map(|[before, after]| {
                         format!("jwt.{claim} of {before} -> jwt.{claim} of {after}")
                     }));
@@ -198,29 +206,32 @@ impl<'p> LimitPair<'p> {
 
     fn change(
         &self,
-        used: &Use<'_>,
-        (before, after): (Option<&Allowance>, Option<&Allowance>),
+        used: &AllowancePair<'_>,
+        before: Option<&Allowance>,
+        after: Option<&Allowance>,
         other_keys: &[String],
     ) -> WindowChange {
-        let (fate, because, effect) = match (before, after) {
+        let (outcome, because, effect) = match (before, after) {
             (Some(before), Some(after)) if before.id != after.id || !other_keys.is_empty() => {
                 let mut because = other_keys.to_vec();
                 because.extend(other_counting(&before.quota, &after.quota));
-                (Fate::Fresh, because, "all counters start from zero".to_owned())
+                (WindowOutcome::Fresh, because, "all counters start from zero".to_owned())
             }
             (Some(before), Some(after)) if is_same_amount(before, after) => {
-                (Fate::Kept, Vec::new(), String::new())
+                (WindowOutcome::Kept, Vec::new(), String::new())
             }
             (Some(before), Some(after)) => {
-                (Fate::Rescaled, Vec::new(), rescaled(&before.quota, &after.quota))
+                (WindowOutcome::Rescaled, Vec::new(), rescaled(&before.quota, &after.quota))
             }
-            (Some(_), None) => (Fate::Gone, Vec::new(), "no longer limited by it".to_owned()),
-            (None, _) => (Fate::New, Vec::new(), "begins with nothing used".to_owned()),
+            (Some(_), None) => {
+                (WindowOutcome::Gone, Vec::new(), "no longer limited by it".to_owned())
+            }
+            (None, _) => (WindowOutcome::New, Vec::new(), "begins with nothing used".to_owned()),
         };
         WindowChange {
             limit: self.name.to_owned(),
             is_candidate: used.is_candidate,
-            fate,
+            outcome,
             to: Vec::new(),
             before: before.map(|own| words::quota(&own.quota)),
             after: after.map(|own| words::quota(&own.quota)),
@@ -231,15 +242,19 @@ impl<'p> LimitPair<'p> {
 
     /// What the windows of a single caller, or of a single counter, come to. The tier is not known:
     /// where that makes a difference, there is a change for each.
-    fn override_changes(&self, of: &Overridden<'p>, seats: &[Seat<'p>]) -> Vec<WindowChange> {
-        let mut groups = Groups { pair: self, seats: &[], groups: Vec::new() };
-        for seat in seats.iter().filter(|seat| of.may_sit_at(seat)) {
-            let (before, after) = self.of_tiers(seat, false);
+    fn override_changes(
+        &self,
+        of: &OverridePair<'p>,
+        classes: &[CallerClass<'p>],
+    ) -> Vec<WindowChange> {
+        let mut groups = Groups { pair: self, classes: &[], groups: Vec::new() };
+        for class in classes.iter().filter(|class| of.may_apply_to(class)) {
+            let (before, after) = self.of_tiers(class, false);
             let before = of.before.map_or(before, |own| &own.rule.allowances);
             let after = of.after.map_or(after, |own| &own.rule.allowances);
-            let used = Use { seat: *seat, before, after, is_candidate: false };
-            for change in self.fates(&used) {
-                groups.add(*seat, change);
+            let used = AllowancePair { class: *class, before, after, is_candidate: false };
+            for change in self.outcomes(&used) {
+                groups.add(*class, change);
             }
         }
         groups.finish_for(of)
@@ -248,7 +263,7 @@ impl<'p> LimitPair<'p> {
 
 /// Whether an allowance that keeps its counter allows as much as before.
 fn is_same_amount(before: &Allowance, after: &Allowance) -> bool {
-    // Named one by one, so that a new field cannot be forgotten here. Those that are left out follow
+    // CallerRules one by one, so that a new field cannot be forgotten here. Those that are left out follow
     // from the quota, or are compared with the limit's `refund`.
     let Allowance { quota, id: _, limit: _, name: _, window_secs: _, refunds: _ } = before;
     *quota == after.quota
@@ -321,36 +336,37 @@ fn pace(quota: &Quota) -> Option<u32> {
 /// Changes that are alike, with those whom they are to.
 struct Groups<'g, 'p> {
     pair: &'g LimitPair<'p>,
-    seats: &'g [Seat<'p>],
-    groups: Vec<(WindowChange, Vec<Seat<'p>>)>,
+    classes: &'g [CallerClass<'p>],
+    groups: Vec<(WindowChange, Vec<CallerClass<'p>>)>,
 }
 
 impl<'p> Groups<'_, 'p> {
-    fn add(&mut self, seat: Seat<'p>, change: WindowChange) {
+    fn add(&mut self, class: CallerClass<'p>, change: WindowChange) {
         match self.groups.iter_mut().find(|(other, _)| *other == change) {
-            Some((_, seats)) => seats.push(seat),
-            None => self.groups.push((change, vec![seat])),
+            Some((_, classes)) => classes.push(class),
+            None => self.groups.push((change, vec![class])),
         }
     }
 
     fn finish(self) -> Vec<WindowChange> {
-        let Groups { pair, seats: all, groups } = self;
-        let label = |(change, seats): (WindowChange, Vec<Seat<'p>>)| WindowChange {
-            to: labels(pair.tiers(), all, &seats),
+        let Groups { pair, classes: all, groups } = self;
+        let label = |(change, classes): (WindowChange, Vec<CallerClass<'p>>)| WindowChange {
+            to: labels(pair.tiers(), all, &classes),
             ..change
         };
         groups.into_iter().map(label).collect()
     }
 
     /// Without those that are as before: what a single caller keeps is its own affair.
-    fn finish_for(self, caller: &Overridden<'_>) -> Vec<WindowChange> {
+    fn finish_for(self, caller: &OverridePair<'_>) -> Vec<WindowChange> {
         let Groups { pair, groups, .. } = self;
         let is_one = groups.len() == 1;
-        let changed = groups.into_iter().filter(|(change, _)| change.fate != Fate::Kept);
+        let changed =
+            groups.into_iter().filter(|(change, _)| change.outcome != WindowOutcome::Kept);
         changed
-            .map(|(change, seats)| {
+            .map(|(change, classes)| {
                 let tiers: Vec<String> =
-                    seats.iter().map(|seat| tier_label(pair.tiers(), seat)).collect();
+                    classes.iter().map(|class| tier_label(pair.tiers(), class)).collect();
                 let to = match is_one {
                     true => caller.name.clone(),
                     false => format!("{} in {}", caller.name, words::list(unique(tiers))),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::seats::{Source, place};
+use super::caller_classes::{CallerSource, claim_path};
 use crate::{
     identity::{
         AcceptedIssuers, Auth, Caller, CallerKey, ClaimRules, IdentityRules, TierSource, Tiers,
@@ -31,7 +31,8 @@ pub(crate) fn quota(quota: &Quota) -> String {
         Quota::SlidingLog(log) => format!("{}/{} by {name}", log.limit, word(log.window)),
         Quota::TokenBucket(bucket) => {
             let strict = if bucket.strict { ", strict" } else { "" };
-            let (refill, interval) = (bucket.refill, word(bucket.interval));
+            let refill = bucket.refill;
+            let interval = word(bucket.interval);
             format!("{refill}/{interval} by {name}, capacity {}{strict}", bucket.capacity)
         }
         Quota::Gcra(gcra) => {
@@ -112,7 +113,7 @@ pub(crate) fn caller_key(key: &CallerKey) -> String {
 }
 
 /// What callers who show `source` are told apart by, before and after.
-pub(super) fn named_by(callers: [Option<&Caller>; 2], source: Source<'_>) -> [String; 2] {
+pub(super) fn caller_keys(callers: [Option<&Caller>; 2], source: CallerSource<'_>) -> [String; 2] {
     let [before, after] =
         callers.map(|caller| caller.map_or("none".to_owned(), |own| caller_key(&own.key)));
     if before != after {
@@ -125,7 +126,7 @@ pub(super) fn named_by(callers: [Option<&Caller>; 2], source: Source<'_>) -> [St
         ([Some(old), Some(new)], Some([rules, rules_after])) => {
             // The same name, read from elsewhere.
             let claim = |caller: &Caller, rules: &ClaimRules| match &caller.key {
-                CallerKey::Claim(claim) => format!("{} as jwt.{claim}", place(rules, claim)),
+                CallerKey::Claim(claim) => format!("{} as jwt.{claim}", claim_path(rules, claim)),
                 other => caller_key(other),
             };
             [claim(old, rules), claim(new, rules_after)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Findings;
+use super::ExplanationInput;
 use crate::{
     gate::{charge_context::ChargeContext, respond::Reply},
     identity::{
@@ -13,7 +13,7 @@ use crate::{
         IdentityRules, KnownToken, Scheme, TierSource, TokenSources, texts,
     },
     policy::{KeyPart, Policy, Route},
-    preview::{diff::words, rehearsal::Fate},
+    preview::{diff::words, draft::DraftOutcome},
     response::Rejection,
     yaml::Keyword,
 };
@@ -41,18 +41,18 @@ pub struct FoundCaller {
 
 /// None: the request did not come so far.
 pub(super) fn found(
-    charges: &ChargeContext<'_, '_>,
-    findings: &Findings<'_, '_>,
+    context: &ChargeContext<'_, '_>,
+    input: &ExplanationInput<'_, '_>,
 ) -> Option<FoundCaller> {
-    let ChargeContext { policy, route, .. } = charges;
+    let ChargeContext { policy, route, .. } = context;
     let rules = &policy.identity;
-    let refused = match &findings.course.fate {
-        Fate::Answered(Reply::Refused(Rejection::Identity(error))) => Some(error),
-        _ => findings.ignored.as_ref(),
+    let refused = match &input.result.outcome {
+        DraftOutcome::Answered(Reply::Refused(Rejection::Identity(error))) => Some(error),
+        _ => input.ignored.as_ref(),
     };
-    let identity = findings.course.passage.identity.as_ref();
+    let identity = input.result.state.identity.as_ref();
     // Where its address has no room, it is denied before it is told that its token is bad.
-    let is_denied = findings.course.passage.tally.is_some();
+    let is_denied = input.result.state.tally.is_some();
     if identity.is_none() && refused.is_none() && !is_denied {
         return None;
     }
@@ -61,7 +61,7 @@ pub(super) fn found(
     let tier = identity.and_then(|identity| rules.tiers.get(identity.tier));
     let named = identity.and_then(|identity| identity.caller.as_ref());
     Some(FoundCaller {
-        credential: credential(charges),
+        credential: credential(context),
         issuer: known.map(|known| words::issuer(rules, known.token.issuer)),
         claims: known.map(|known| claims(known, policy, *route)).unwrap_or_default(),
         caller: named.map(|caller| format!("{}:{}", caller.kind, caller.value)),
@@ -77,8 +77,8 @@ fn rule_of<'p>(identity: &Identity<'_>, rules: &'p IdentityRules) -> Option<&'p 
     rules.callers.iter().find(|rule| *rule.name == *kind)
 }
 
-fn credential(charges: &ChargeContext<'_, '_>) -> Option<String> {
-    let ChargeContext { policy, route, client, dry_run, .. } = charges;
+fn credential(context: &ChargeContext<'_, '_>) -> Option<String> {
+    let ChargeContext { policy, route, client, dry_run, .. } = context;
     if route.is_some_and(|route| route.auth == Auth::None) {
         return Some("not read: the route has `auth: none`".into());
     }
@@ -151,7 +151,8 @@ fn tier_because(
             }
         }
         TierSource::Table(table) => {
-            let (claim, value) = (path(&table.claim), claimed(&table.claim));
+            let claim = path(&table.claim);
+            let value = claimed(&table.claim);
             match (table.entry(texts(value)), value) {
                 (Some((entry, _)), _) => format!("{claim} contains {entry}"),
                 (None, Some(_)) => format!("the default: no value of {claim} is in the table"),

@@ -66,52 +66,51 @@ pub struct FoundStanding {
 }
 
 /// All limits of the route, or of the policy where the request is about the limits themselves.
-pub(super) fn found(
-    charges: &ChargeContext<'_, '_>,
-    passage: &RequestState<'_>,
-) -> Vec<FoundLimit> {
-    let identifier = charges.identifier;
+pub(super) fn found(context: &ChargeContext<'_, '_>, state: &RequestState<'_>) -> Vec<FoundLimit> {
+    let identifier = context.identifier;
     // Whoever could not be identified is charged by its address, and only where a limit counts so.
-    let nobody;
-    let (identity, is_nobody) = match &passage.identity {
+    let unidentified;
+    let (identity, is_unidentified) = match &state.identity {
         Some(identity) => (identity, false),
-        None if passage.tally.is_some() => {
-            nobody = identifier.unidentified(&charges.policy.identity, charges.client.address);
-            (&nobody, true)
+        None if state.tally.is_some() => {
+            unidentified =
+                identifier.unidentified(&context.policy.identity, context.client.address);
+            (&unidentified, true)
         }
         None => return Vec::new(),
     };
-    if charges.policy.exempt.contains(identity) {
-        let limits = charges.route.into_iter().flat_map(|route| &route.limits);
-        let limits = limits.filter_map(|at| charges.policy.limits.get(*at));
+    if context.policy.exempt.contains(identity) {
+        let limits = context.route.into_iter().flat_map(|route| &route.limits);
+        let limits = limits.filter_map(|at| context.policy.limits.get(*at));
         return limits
             .map(|limit| FoundLimit::not_applied(limit, "the caller is exempt"))
             .collect();
     }
-    let mut asked = ChargePlan::default();
-    let limits = charges.limits(identity).filter(|limit| !is_nobody || limit.is_by_address());
-    limits.map(|limit| found_limit(limit, (charges, identity), passage, &mut asked)).collect()
+    let mut plan = ChargePlan::default();
+    let limits = context.limits(identity).filter(|limit| !is_unidentified || limit.is_by_address());
+    limits.map(|limit| found_limit(limit, context, identity, state, &mut plan)).collect()
 }
 
 fn found_limit<'p>(
     limit: &'p Limit,
-    (charges, identity): (&ChargeContext<'_, 'p>, &Identity<'_>),
-    passage: &RequestState<'_>,
-    asked: &mut ChargePlan<'p>,
+    context: &ChargeContext<'_, 'p>,
+    identity: &Identity<'_>,
+    state: &RequestState<'_>,
+    plan: &mut ChargePlan<'p>,
 ) -> FoundLimit {
-    let before = asked.limits.len();
-    let is_asked = charges.add_limit(limit, identity, asked);
+    let before = plan.limits.len();
+    let added = context.add_limit(limit, identity, plan);
     let own = || {
-        let own = asked.limits.iter().zip(&asked.charges).skip(before);
-        own.filter(|(asked, _)| asked.role != ChargeRole::Refund)
+        let own = plan.limits.iter().zip(&plan.charges).skip(before);
+        own.filter(|(planned, _)| planned.role != ChargeRole::Refund)
     };
-    let keys = |part: &KeyPart| key_in_words(part, limit, (charges, identity));
+    let keys = |part: &KeyPart| key_in_words(part, limit, context, identity);
     let (per, lacking): (Vec<_>, Vec<_>) =
         limit.per.parts.iter().map(keys).partition(Result::is_ok);
     let lacking: Vec<String> = lacking.into_iter().filter_map(Result::err).collect();
     let Some((first, charge)) = own().next() else {
-        let tier = charges.policy.identity.tiers.get(identity.tier);
-        let why = match (lacking.is_empty(), limit.per.on_missing, is_asked.is_err()) {
+        let tier = context.policy.identity.tiers.get(identity.tier);
+        let why = match (lacking.is_empty(), limit.per.on_missing, added.is_err()) {
             (true, ..) => {
                 format!("unlimited for tier {}", tier.map(|tier| &*tier.name).unwrap_or_default())
             }
@@ -128,9 +127,9 @@ fn found_limit<'p>(
         name: limit.name.to_string(),
         role: Some(role_in_words(first.role).into()),
         per: per.into_iter().filter_map(Result::ok).collect(),
-        windows: own().map(|(asked, charge)| window(asked, charge, passage)).collect(),
-        cost: charges.route.map(|_| charge.cost),
-        notes: notes(limit, first, (charges, identity)),
+        windows: own().map(|(planned, charge)| window(planned, charge, state)).collect(),
+        cost: context.route.map(|_| charge.cost),
+        notes: notes(limit, first, context, identity),
     }
 }
 
@@ -156,17 +155,17 @@ fn role_in_words(role: ChargeRole) -> &'static str {
 }
 
 fn window(
-    asked: &PlannedLimit<'_>,
+    planned: &PlannedLimit<'_>,
     charge: &Charge<'_>,
-    passage: &RequestState<'_>,
+    state: &RequestState<'_>,
 ) -> FoundWindow {
-    let mut items = passage.tally.iter().flat_map(|tally| tally.charges());
+    let mut items = state.tally.iter().flat_map(|tally| tally.charges());
     let item: Option<DecidedCharge<'_, '_>> = items.find(|item| item.charge.key == charge.key);
     let known = item.filter(|item| item.outcome.decided_by != DecidedBy::Nobody);
     FoundWindow {
-        name: asked.allowance.name.to_string(),
+        name: planned.allowance.name.to_string(),
         rate: words::quota(charge.quota),
-        is_candidate: asked.role == ChargeRole::Candidate,
+        is_candidate: planned.role == ChargeRole::Candidate,
         fits: known.is_none_or(|item| item.outcome.fits()),
         standing: known.map(|item| {
             let standing = item.standing();
@@ -182,18 +181,19 @@ fn window(
 
 fn notes(
     limit: &Limit,
-    asked: &PlannedLimit<'_>,
-    (charges, identity): (&ChargeContext<'_, '_>, &Identity<'_>),
+    planned: &PlannedLimit<'_>,
+    context: &ChargeContext<'_, '_>,
+    identity: &Identity<'_>,
 ) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some(own) = charges.override_of(limit, identity) {
+    if let Some(own) = context.override_of(limit, identity) {
         let until = own.until.map(|until| format!(", until {until}")).unwrap_or_default();
         notes.push(format!("an override of {own}{until}: {}", own.why));
     }
-    if let Some(name) = &asked.cost.from_response_header
-        && !asked.allowance.quota.holds_leases()
+    if let Some(name) = &planned.cost.from_response_header
+        && !planned.allowance.quota.holds_leases()
     {
-        let abandoned = match asked.cost.abandoned {
+        let abandoned = match planned.cost.abandoned {
             Some(units) => units.to_string(),
             None => "the highest recent cost".to_owned(),
         };
@@ -218,7 +218,7 @@ fn notes(
             "if memory has no room for its counter, the request is refused, also while redis is unreachable".into(),
         ),
     }
-    if asked.role == ChargeRole::Shadow {
+    if planned.role == ChargeRole::Shadow {
         notes.push("it denies no request of this caller".into());
     }
     notes
@@ -228,11 +228,12 @@ fn notes(
 fn key_in_words(
     part: &KeyPart,
     limit: &Limit,
-    (charges, identity): (&ChargeContext<'_, '_>, &Identity<'_>),
+    context: &ChargeContext<'_, '_>,
+    identity: &Identity<'_>,
 ) -> Result<String, String> {
     let name = part.to_string();
     let per = Per { parts: vec![part.clone()], ..limit.per.clone() };
-    if (KeyBuilder { context: charges, per: &per, identity }).hash().is_none() {
+    if (KeyBuilder { context, per: &per, identity }).hash().is_none() {
         let form = match part {
             KeyPart::Claim(claim) => unfit_claim(identity, claim),
             _ => None,
@@ -247,14 +248,14 @@ fn key_in_words(
             let caller = identity.caller.as_ref();
             caller.map(|caller| format!("{}:{}", caller.kind, caller.value))
         }
-        KeyPart::ClientIp => Some(network(charges, &per)),
-        KeyPart::Host => charges.head.host().map(str::to_owned),
-        KeyPart::Path => Some(charges.head.path.to_string()),
-        KeyPart::PathParameter(name) => charges
+        KeyPart::ClientIp => Some(network(context, &per)),
+        KeyPart::Host => context.head.host().map(str::to_owned),
+        KeyPart::Path => Some(context.head.path.to_string()),
+        KeyPart::PathParameter(name) => context
             .route
-            .and_then(|route| route.path.parameter(name, &charges.head.path))
+            .and_then(|route| route.path.parameter(name, &context.head.path))
             .map(str::to_owned),
-        KeyPart::Method => Some(charges.head.method.as_str().to_ascii_uppercase()),
+        KeyPart::Method => Some(context.head.method.as_str().to_ascii_uppercase()),
         KeyPart::Claim(name) => identity
             .token
             .as_ref()
@@ -270,8 +271,8 @@ fn key_in_words(
 }
 
 /// The addresses that are counted as one with the client's.
-fn network(charges: &ChargeContext<'_, '_>, per: &Per) -> String {
-    let address = charges.client.address;
+fn network(context: &ChargeContext<'_, '_>, per: &Per) -> String {
+    let address = context.client.address;
     let length = if address.is_ipv4() { per.ipv4_prefix } else { per.ipv6_prefix };
     let network = IpNet::new(address, length).map(|network| network.trunc());
     match network {

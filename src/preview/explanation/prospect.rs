@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     gate::respond::Reply,
     policy::Upstream,
-    preview::rehearsal::{Course, Draft, Fate},
+    preview::draft::{Draft, DraftOutcome, DraftResult},
 };
 
 /// What would happen to a request.
@@ -39,32 +39,35 @@ pub enum Prospect {
     },
 }
 
-pub(super) fn of(draft: &Draft, course: &Course<'_>) -> Prospect {
-    match &course.fate {
-        Fate::Forwarded(upstream, head) => forward(draft, upstream, head, course),
-        Fate::Answered(Reply::Refused(rejection)) => Prospect::Answer {
-            status: rejection.status(course.passage.responses()).as_u16(),
+pub(super) fn of(draft: &Draft, result: &DraftResult<'_>) -> Prospect {
+    match &result.outcome {
+        DraftOutcome::Forwarded(upstream, head) => forward(draft, upstream, head, result),
+        DraftOutcome::Answered(Reply::Refused(rejection)) => Prospect::Answer {
+            status: rejection.status(result.state.responses()).as_u16(),
             reason: rejection.to_string(),
             denied_by: rejection.limit().map(str::to_owned),
             retry_after: rejection.retry_after(),
         },
-        Fate::Answered(Reply::Made(response) | Reply::Forwarded(response)) => Prospect::Answer {
-            status: response.status().as_u16(),
-            reason: match (course.passage.policy, course.passage.route) {
-                (Some(_), Some(_)) => "a CORS preflight request".into(),
-                (Some(_), None) => "a query for the caller's rate limit status".into(),
-                (None, _) => "`OPTIONS *` is a request about this server".into(),
-            },
-            denied_by: None,
-            retry_after: None,
-        },
+        DraftOutcome::Answered(Reply::Made(response) | Reply::Forwarded(response)) => {
+            Prospect::Answer {
+                status: response.status().as_u16(),
+                reason: match (result.state.policy, result.state.route) {
+                    (Some(_), Some(_)) => "a CORS preflight request".into(),
+                    (Some(_), None) => "a query for the caller's rate limit status".into(),
+                    (None, _) => "`OPTIONS *` is a request about this server".into(),
+                },
+                denied_by: None,
+                retry_after: None,
+            }
+        }
     }
 }
 
-fn forward(draft: &Draft, upstream: &Upstream, head: &Parts, course: &Course<'_>) -> Prospect {
-    let policy = course.passage.policy;
+fn forward(draft: &Draft, upstream: &Upstream, head: &Parts, result: &DraftResult<'_>) -> Prospect {
+    let policy = result.state.policy;
     let payload = policy.and_then(|policy| policy.identity.forwarded.payload.as_ref());
-    let (before, after) = (&draft.head.headers, &head.headers);
+    let before = &draft.head.headers;
+    let after = &head.headers;
     let is_set = |name: &&http::HeaderName| !is_same(before, after, name);
     let value = |name: &http::HeaderName| match after.get(name) {
         _ if name == header::COOKIE || name == header::AUTHORIZATION => "…".to_owned(),

@@ -1,56 +1,56 @@
 //! Overrides before and after: which of them are for the same, and for whom they are.
 
 use super::{
+    caller_classes::{CallerClass, CallerSource, Family},
     change::Change,
-    seats::{Family, Seat, Source},
     words,
 };
 use crate::policy::{KeyValue, Limit, Override, Policy};
 
 /// Those that have another rate before or after.
-pub(super) struct Overridden<'p> {
+pub(super) struct OverridePair<'p> {
     /// As their policy writes them.
     pub(super) name: String,
-    pub(super) before: Option<Own<'p>>,
-    pub(super) after: Option<Own<'p>>,
+    pub(super) before: Option<PolicyOverride<'p>>,
+    pub(super) after: Option<PolicyOverride<'p>>,
 }
 
 /// An override, and its policy.
 #[derive(Clone, Copy)]
-pub(super) struct Own<'p> {
+pub(super) struct PolicyOverride<'p> {
     pub(super) rule: &'p Override,
     policy: &'p Policy,
 }
 
-impl<'p> Overridden<'p> {
+impl<'p> OverridePair<'p> {
     /// All overrides of a limit, in the order of the old policy and then of the new one.
     pub(super) fn all(
         [old, new]: [&'p Policy; 2],
         [before, after]: [Option<&'p Limit>; 2],
-    ) -> Vec<Overridden<'p>> {
-        let mut all: Vec<Overridden<'p>> = Vec::new();
+    ) -> Vec<OverridePair<'p>> {
+        let mut all: Vec<OverridePair<'p>> = Vec::new();
         for own in of_limit(before, old) {
-            all.push(Overridden { name: own.name(), before: Some(own), after: None });
+            all.push(OverridePair { name: own.name(), before: Some(own), after: None });
         }
         for own in of_limit(after, new) {
-            let is_same = |other: &&mut Overridden<'p>| {
+            let is_same = |other: &&mut OverridePair<'p>| {
                 other.before.is_some_and(|before| before.is_for_the_same_as(&own))
             };
             match all.iter_mut().find(is_same) {
                 Some(other) => other.after = Some(own),
-                None => all.push(Overridden { name: own.name(), before: None, after: Some(own) }),
+                None => all.push(OverridePair { name: own.name(), before: None, after: Some(own) }),
             }
         }
         all
     }
 
-    /// Whether they may sit there.
-    pub(super) fn may_sit_at(&self, seat: &Seat<'_>) -> bool {
-        self.before.or(self.after).is_some_and(|own| own.may_be_for(seat))
+    /// Whether callers of a class may have one of them.
+    pub(super) fn may_apply_to(&self, class: &CallerClass<'_>) -> bool {
+        self.before.or(self.after).is_some_and(|own| own.may_be_for(class))
     }
 }
 
-impl Own<'_> {
+impl PolicyOverride<'_> {
     fn name(&self) -> String {
         let name = |value: &KeyValue| match value {
             KeyValue::Caller(name) => words::caller(name, self.policy),
@@ -66,7 +66,7 @@ impl Own<'_> {
     }
 
     /// By what is shown, and by what is not.
-    fn is_for_the_same_as(&self, other: &Own<'_>) -> bool {
+    fn is_for_the_same_as(&self, other: &PolicyOverride<'_>) -> bool {
         self.name() == other.name() && self.hidden().eq(other.hidden())
     }
 
@@ -84,24 +84,24 @@ impl Own<'_> {
         })
     }
 
-    fn may_be_for(&self, seat: &Seat<'_>) -> bool {
+    fn may_be_for(&self, class: &CallerClass<'_>) -> bool {
         self.rule.of.iter().all(|value| match value {
             KeyValue::Caller(name) => {
-                let callers = [seat.named.before, seat.named.after];
+                let callers = [class.rules.before, class.rules.after];
                 callers.into_iter().flatten().any(|caller| caller.name == name.kind)
             }
-            KeyValue::Address(network) => match seat.family {
+            KeyValue::Address(network) => match class.family {
                 Family::V4 => network.addr().is_ipv4(),
                 Family::V6 => network.addr().is_ipv6(),
             },
-            KeyValue::Claim { issuer, .. } => match seat.named.source {
-                Source::Token { issuer: own, .. } => {
+            KeyValue::Claim { issuer, .. } => match class.rules.source {
+                CallerSource::Token { issuer: own, .. } => {
                     issuer.is_none_or(|at| self.policy.identity.issuer_id(at) == Some(own))
                 }
-                Source::Opaque { .. } => {
+                CallerSource::Opaque { .. } => {
                     issuer.is_none_or(|at| at == self.policy.identity.introspection_position())
                 }
-                Source::Key { .. } | Source::Address => false,
+                CallerSource::Key { .. } | CallerSource::Address => false,
             },
             KeyValue::Host(_)
             | KeyValue::Path(_)
@@ -113,10 +113,13 @@ impl Own<'_> {
     }
 }
 
-fn of_limit<'p>(limit: Option<&'p Limit>, policy: &'p Policy) -> impl Iterator<Item = Own<'p>> {
-    limit
-        .into_iter()
-        .flat_map(move |limit| limit.overrides.0.iter().map(move |rule| Own { rule, policy }))
+fn of_limit<'p>(
+    limit: Option<&'p Limit>,
+    policy: &'p Policy,
+) -> impl Iterator<Item = PolicyOverride<'p>> {
+    limit.into_iter().flat_map(move |limit| {
+        limit.overrides.0.iter().map(move |rule| PolicyOverride { rule, policy })
+    })
 }
 
 /// Overrides that end at another time, and those whose order is another: the first one applies.
@@ -124,14 +127,14 @@ pub(super) fn changes(old: &Policy, new: &Policy) -> Vec<Change> {
     let mut changes = Vec::new();
     for limit in &old.limits {
         let other = new.limits.iter().find(|other| other.name == limit.name);
-        let all = Overridden::all([old, new], [Some(limit), other]);
+        let all = OverridePair::all([old, new], [Some(limit), other]);
         for own in &all {
             if let (Some(before), Some(after)) = (own.before, own.after) {
                 let what = format!("override of {} for {}: until", limit.name, own.name);
                 changes.extend(Change::between(what, until(before.rule), until(after.rule)));
             }
         }
-        let is_kept = |own: &Own<'_>| {
+        let is_kept = |own: &PolicyOverride<'_>| {
             all.iter().any(|kept| {
                 let (Some(before), Some(_)) = (kept.before, kept.after) else { return false };
                 before.is_for_the_same_as(own)
@@ -147,7 +150,7 @@ pub(super) fn changes(old: &Policy, new: &Policy) -> Vec<Change> {
 }
 
 fn until(rule: &Override) -> String {
-    // Named one by one, so that a new field cannot be forgotten here. The first two are compared as
+    // CallerRules one by one, so that a new field cannot be forgotten here. The first two are compared as
     // windows, and the reason changes nothing.
     let Override { of: _, allowances: _, until, why: _ } = rule;
     until.map_or_else(|| "no end".to_owned(), |until| until.to_string())

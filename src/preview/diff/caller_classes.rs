@@ -1,7 +1,7 @@
 //! Seats: everybody who can be told apart by how they are named and by tier, before and after.
 //!
 //! A caller sits where the rules put it. The same token, API key or address is looked at with the
-//! rules of both policies, and each pair of places that one of them can have is a seat.
+//! rules of both policies, and each pair of places that one of them can have is a class.
 
 use std::collections::HashSet;
 
@@ -9,9 +9,9 @@ use crate::identity::{Caller, CallerKey, ClaimRules, IdentityRules, TierSource};
 
 /// Those who are named alike and are of one tier, before and after.
 #[derive(Clone, Copy)]
-pub(super) struct Seat<'p> {
+pub(super) struct CallerClass<'p> {
     /// How they are named.
-    pub(super) named: Named<'p>,
+    pub(super) rules: CallerRules<'p>,
     /// The version of IP that they come by.
     pub(super) family: Family,
     /// Position of their tier before.
@@ -22,9 +22,9 @@ pub(super) struct Seat<'p> {
 
 /// How the same token, key or address is named before and after; none: it is nobody's.
 #[derive(Clone, Copy)]
-pub(super) struct Named<'p> {
+pub(super) struct CallerRules<'p> {
     /// What they show.
-    pub(super) source: Source<'p>,
+    pub(super) source: CallerSource<'p>,
     /// The rule of the old policy.
     pub(super) before: Option<&'p Caller>,
     /// The rule of the new one.
@@ -33,7 +33,7 @@ pub(super) struct Named<'p> {
 
 /// What a caller shows, of what both policies know.
 #[derive(Clone, Copy)]
-pub(super) enum Source<'p> {
+pub(super) enum CallerSource<'p> {
     /// A token that says whose it is.
     Token {
         /// Whose.
@@ -64,7 +64,7 @@ pub(super) enum Family {
     V6,
 }
 
-impl Named<'_> {
+impl CallerRules<'_> {
     /// Whether the caller's part of counter keys stays: it is made of who vouches, the claim's name
     /// and its value, or of the address and the prefix. What the rule is called is no part of it.
     pub(super) fn is_same_caller(&self, family: Family) -> bool {
@@ -97,12 +97,14 @@ impl Named<'_> {
     }
 }
 
-impl<'p> Source<'p> {
+impl<'p> CallerSource<'p> {
     /// What both policies make of its claims, if it has any.
     pub(super) fn claims(&self) -> Option<[&'p ClaimRules; 2]> {
         match *self {
-            Source::Token { claims, .. } | Source::Opaque { claims, .. } => Some(claims),
-            Source::Key { .. } | Source::Address => None,
+            CallerSource::Token { claims, .. } | CallerSource::Opaque { claims, .. } => {
+                Some(claims)
+            }
+            CallerSource::Key { .. } | CallerSource::Address => None,
         }
     }
 
@@ -110,11 +112,11 @@ impl<'p> Source<'p> {
     /// the same.
     pub(super) fn renamed(&self) -> Option<[&'p str; 2]> {
         match *self {
-            Source::Opaque { ids, .. } | Source::Key { ids } => {
+            CallerSource::Opaque { ids, .. } | CallerSource::Key { ids } => {
                 let [before, after] = ids;
                 (before != after).then_some(ids)
             }
-            Source::Token { .. } | Source::Address => None,
+            CallerSource::Token { .. } | CallerSource::Address => None,
         }
     }
 
@@ -123,72 +125,80 @@ impl<'p> Source<'p> {
         let Some([before, after]) = self.claims() else { return true };
         // A dotted path may lead through a claim that has another name.
         let mut through = claim.match_indices('.').filter_map(|(dot, _)| claim.get(..dot));
-        let is_same = |name| place(before, name) == place(after, name);
+        let is_same = |name| claim_path(before, name) == claim_path(after, name);
         is_same(claim) && through.all(is_same)
     }
 
     /// What it is called where kinds of callers do not tell it apart.
     pub(super) fn label(&self) -> String {
         match self {
-            Source::Token { issuer, .. } => format!("with tokens of {issuer}"),
-            Source::Opaque { .. } => "with opaque tokens".to_owned(),
-            Source::Key { .. } => "with API keys".to_owned(),
-            Source::Address => "without tokens".to_owned(),
+            CallerSource::Token { issuer, .. } => format!("with tokens of {issuer}"),
+            CallerSource::Opaque { .. } => "with opaque tokens".to_owned(),
+            CallerSource::Key { .. } => "with API keys".to_owned(),
+            CallerSource::Address => "without tokens".to_owned(),
         }
     }
 }
 
 /// Where a policy finds the claim that it calls so.
-pub(super) fn place<'p>(rules: &'p ClaimRules, claim: &'p str) -> &'p str {
-    rules.names.iter().find(|(name, _)| **name == *claim).map_or(claim, |(_, place)| place)
+pub(super) fn claim_path<'p>(rules: &'p ClaimRules, claim: &'p str) -> &'p str {
+    rules.names.iter().find(|(name, _)| **name == *claim).map_or(claim, |(_, path)| path)
 }
 
-/// All seats, each once.
-pub(super) fn seats<'p>(old: &'p IdentityRules, new: &'p IdentityRules) -> Vec<Seat<'p>> {
-    let mut seats = Vec::new();
-    for named in all_named(old, new) {
+/// All classes, each once.
+pub(super) fn caller_classes<'p>(
+    old: &'p IdentityRules,
+    new: &'p IdentityRules,
+) -> Vec<CallerClass<'p>> {
+    let mut classes = Vec::new();
+    for rules in caller_rules(old, new) {
         let mut tiers = Vec::new();
         for values in tier_values(old, new) {
-            let pair = (tier(old, named.before, &values), tier(new, named.after, &values));
+            let pair = (tier(old, rules.before, &values), tier(new, rules.after, &values));
             if !tiers.contains(&pair) {
                 tiers.push(pair);
             }
         }
         for (tier_before, tier_after) in tiers {
-            let seat = |family| Seat { named, family, tier_before, tier_after };
-            seats.extend([Family::V4, Family::V6].map(seat));
+            let class = |family| CallerClass { rules, family, tier_before, tier_after };
+            classes.extend([Family::V4, Family::V6].map(class));
         }
     }
-    seats
+    classes
 }
 
 /// All ways in which the same token, key or address can be named by both.
-pub(super) fn all_named<'p>(old: &'p IdentityRules, new: &'p IdentityRules) -> Vec<Named<'p>> {
-    let sources = vouched_for(old, new).into_iter();
-    let mut all: Vec<Named<'p>> = sources.flat_map(|source| named_by(source, old, new)).collect();
-    let (before, after) = (by_address(old), by_address(new));
+pub(super) fn caller_rules<'p>(
+    old: &'p IdentityRules,
+    new: &'p IdentityRules,
+) -> Vec<CallerRules<'p>> {
+    let sources = shared_sources(old, new).into_iter();
+    let mut all: Vec<CallerRules<'p>> =
+        sources.flat_map(|source| rule_pairs(source, old, new)).collect();
+    let before = by_address(old);
+    let after = by_address(new);
     if before.is_some() || after.is_some() || all.is_empty() {
-        all.push(Named { source: Source::Address, before, after });
+        all.push(CallerRules { source: CallerSource::Address, before, after });
     }
     all
 }
 
 /// What somebody vouches for to both policies. There is one to ask about opaque tokens and one file
 /// of API keys: whatever it is called, those who show the same as before meet it.
-fn vouched_for<'p>(old: &'p IdentityRules, new: &'p IdentityRules) -> Vec<Source<'p>> {
+fn shared_sources<'p>(old: &'p IdentityRules, new: &'p IdentityRules) -> Vec<CallerSource<'p>> {
     let mut all = Vec::new();
     for before in &old.issuers {
         if let Some(after) = new.issuers.iter().find(|other| other.issuer == before.issuer) {
             let claims = [&before.claims, &after.claims];
-            all.push(Source::Token { issuer: &before.issuer, claims });
+            all.push(CallerSource::Token { issuer: &before.issuer, claims });
         }
     }
     if let (Some(before), Some(after)) = (&old.introspection, &new.introspection) {
         let claims = [&before.claims, &after.claims];
-        all.push(Source::Opaque { ids: [&before.id, &after.id], claims });
+        all.push(CallerSource::Opaque { ids: [&before.id, &after.id], claims });
     }
     if let (Some(before), Some(after)) = (&old.api_keys, &new.api_keys) {
-        all.push(Source::Key { ids: [&before.id, &after.id] });
+        all.push(CallerSource::Key { ids: [&before.id, &after.id] });
     }
     all
 }
@@ -196,14 +206,15 @@ fn vouched_for<'p>(old: &'p IdentityRules, new: &'p IdentityRules) -> Vec<Source
 /// The pairs of rules that can name the same token: the first whose claim it has names it, so one
 /// that is named by a rule has none of the claims before it. Where no rule is for such tokens, the
 /// address names their senders.
-fn named_by<'p>(
-    source: Source<'p>,
+fn rule_pairs<'p>(
+    source: CallerSource<'p>,
     old: &'p IdentityRules,
     new: &'p IdentityRules,
-) -> Vec<Named<'p>> {
-    let (rules_before, rules_after) = (rules_for(source, old), rules_for(source, new));
+) -> Vec<CallerRules<'p>> {
+    let rules_before = rules_for(source, old);
+    let rules_after = rules_for(source, new);
     let mut all = Vec::new();
-    let named = |before, after| Named { source, before, after };
+    let named = |before, after| CallerRules { source, before, after };
     for (at, &(before, claim)) in rules_before.iter().enumerate() {
         let lacks = |other: &str| rules_before.iter().take(at).any(|(_, own)| *own == other);
         for (at, &(after, other)) in rules_after.iter().enumerate() {
@@ -227,12 +238,12 @@ fn named_by<'p>(
 }
 
 /// The rules that name those who show this, each with the claim or field that it reads.
-fn rules_for<'p>(source: Source<'_>, rules: &'p IdentityRules) -> Vec<(&'p Caller, &'p str)> {
+fn rules_for<'p>(source: CallerSource<'_>, rules: &'p IdentityRules) -> Vec<(&'p Caller, &'p str)> {
     let rule = |caller: &'p Caller| match (&caller.key, source) {
-        (CallerKey::Claim(claim), Source::Token { .. } | Source::Opaque { .. }) => {
+        (CallerKey::Claim(claim), CallerSource::Token { .. } | CallerSource::Opaque { .. }) => {
             Some((caller, &**claim))
         }
-        (CallerKey::ApiKey(field), Source::Key { .. }) => Some((caller, &**field)),
+        (CallerKey::ApiKey(field), CallerSource::Key { .. }) => Some((caller, &**field)),
         _ => None,
     };
     rules.callers.iter().filter_map(rule).collect()

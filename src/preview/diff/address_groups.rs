@@ -10,7 +10,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use crate::policy::{Matcher, in_words};
 
 /// Client addresses that all routes treat alike.
-pub(super) struct Sources {
+pub(super) struct AddressGroup {
     /// One of them.
     pub(super) sample: IpAddr,
     /// The networks as policies write them.
@@ -18,7 +18,7 @@ pub(super) struct Sources {
 }
 
 /// All addresses, grouped by which of the matchers take requests from them.
-pub(super) fn sources<'m>(matchers: impl Iterator<Item = &'m Matcher>) -> Vec<Sources> {
+pub(super) fn address_groups<'m>(matchers: impl Iterator<Item = &'m Matcher>) -> Vec<AddressGroup> {
     let own: Vec<_> =
         matchers.map(|matcher| &matcher.from).filter(|from| !from.is_empty()).collect();
     let mut networks: Vec<IpNet> = Vec::new();
@@ -33,18 +33,18 @@ pub(super) fn sources<'m>(matchers: impl Iterator<Item = &'m Matcher>) -> Vec<So
             networks.push(everything);
         }
     }
-    let mut groups: Vec<(Vec<bool>, Sources)> = Vec::new();
+    let mut groups: Vec<(Vec<bool>, AddressGroup)> = Vec::new();
     for (at, network) in networks.iter().enumerate() {
         let Some(sample) = outside_of_inner(network, &networks) else { continue };
         let name = if at < named { in_words(network) } else { "other addresses".to_owned() };
         let taken_by: Vec<bool> = own.iter().map(|from| from.contains(sample)).collect();
         match groups.iter_mut().find(|(other, _)| *other == taken_by) {
-            Some((_, sources)) if sources.names.contains(&name) => {}
-            Some((_, sources)) => sources.names.push(name),
-            None => groups.push((taken_by, Sources { sample, names: vec![name] })),
+            Some((_, group)) if group.names.contains(&name) => {}
+            Some((_, group)) => group.names.push(name),
+            None => groups.push((taken_by, AddressGroup { sample, names: vec![name] })),
         }
     }
-    groups.into_iter().map(|(_, sources)| sources).collect()
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 /// The first address of a network that is in none of those within it; none if they fill it.
