@@ -60,8 +60,8 @@ impl Settings {
     ) -> impl Iterator<Item = (&'r ListenAddress, Renewed)> {
         let renew = |listener: &'r ListenerSettings| {
             let newer = self.listeners.iter().find(|newer| newer.address == listener.address)?;
-            let (tls, newer) = (listener.tls.as_ref()?, newer.tls.as_ref()?);
-            Some((&listener.address, tls.replace_by(newer)?))
+            let renewed = listener.tls.as_ref()?.replace_by(newer.tls.as_ref()?)?;
+            Some((&listener.address, renewed))
         };
         running.listeners.iter().filter_map(renew)
     }
@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn passwords_change_while_traffic_flows() {
-        let (running, newer) = (settings(RUNNING, "one"), settings(RUNNING, "two"));
+        let running = settings(RUNNING, "one");
+        let newer = settings(RUNNING, "two");
         assert_eq!(newer.needing_restart(&running), [""; 0]);
         assert!(running.store.renew_access(&newer.store));
         // It has them now.

@@ -34,7 +34,7 @@ impl Configuration {
         let text = read_text(file, sources)?;
         let settings = Settings::parse(file, &text, sources);
         // Mistakes in the settings hide none in the policies.
-        match (settings, Written::read(file, &text, sources).policies(sources)) {
+        match (settings, PoliciesLocation::read(file, &text, sources).policies(sources)) {
             (Ok(settings), Ok(policies)) => Ok(Configuration { settings, policies }),
             (settings, policies) => {
                 let problems = [settings.err(), policies.err()];
@@ -52,11 +52,11 @@ impl Configuration {
 pub fn read_policies_of(file: &Path, sources: &Sources) -> Result<Policies, Vec<Problem>> {
     let text = read_text(file, sources)?;
     Document::parse(&file.display().to_string(), &text).map_err(|problem| vec![problem])?;
-    Written::read(file, &text, sources).policies(sources)
+    PoliciesLocation::read(file, &text, sources).policies(sources)
 }
 
 /// Where a settings file says that policies are, whatever else may be wrong with it.
-struct Written<'f> {
+struct PoliciesLocation<'f> {
     file: &'f Path,
     /// None: it is no YAML.
     document: Option<Document>,
@@ -64,12 +64,12 @@ struct Written<'f> {
     path: Option<Node>,
 }
 
-impl Written<'_> {
-    fn read<'f>(file: &'f Path, text: &str, sources: &Sources) -> Written<'f> {
+impl PoliciesLocation<'_> {
+    fn read<'f>(file: &'f Path, text: &str, sources: &Sources) -> PoliciesLocation<'f> {
         let document = Document::parse_with(&file.display().to_string(), text, sources).ok();
         let root = document.as_ref().map(Document::root);
         let path = root.and_then(|root| entry(&root.value, "policies")).cloned();
-        Written { file, document, path }
+        PoliciesLocation { file, document, path }
     }
 
     fn policies(&self, sources: &Sources) -> Result<Policies, Vec<Problem>> {
@@ -121,7 +121,8 @@ pub(super) fn entry<'v>(value: &'v Value, name: &str) -> Option<&'v Node> {
 /// Every problem of every file, and hosts that two policies claim.
 pub fn read_policies(path: &Path, sources: &Sources) -> Result<Policies, Vec<Problem>> {
     let files = policy_files(path, sources)?;
-    let (mut policies, mut problems) = (Vec::new(), Vec::new());
+    let mut policies = Vec::new();
+    let mut problems = Vec::new();
     for file in &files {
         match read_text(file, sources).and_then(|text| load(file, &text, sources)) {
             Ok(policy) => policies.push((file, policy)),

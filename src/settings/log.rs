@@ -60,7 +60,8 @@ impl Checker<'_> {
             None => Some(Only::default()),
             Some(raw) => self.keyword(raw),
         };
-        let (format, only) = (format?, only?);
+        let format = format?;
+        let only = only?;
         Some(format.map(|format| AccessLogSettings { format, only }))
     }
 

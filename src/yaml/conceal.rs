@@ -23,13 +23,13 @@ const PARTS: [&str; 8] =
 /// Where such values are written.
 pub(super) fn concealed(root: &Node) -> Vec<Span> {
     let mut spans = Vec::new();
-    walk(root, Place::Elsewhere, &mut spans);
+    walk(root, Context::Elsewhere, &mut spans);
     spans
 }
 
 /// What a node is a value of.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum Context {
     Elsewhere,
     /// Where no value is a secret: `forward_claims` names fields and claims, `remove` fields.
     Plain,
@@ -43,45 +43,47 @@ enum Place {
     Field,
 }
 
-fn walk(node: &Node, place: Place, spans: &mut Vec<Span>) {
+fn walk(node: &Node, context: Context, spans: &mut Vec<Span>) {
     match &node.value {
         Value::Mapping(entries) => {
             for (key, value) in entries {
-                let inner = place.of(key);
+                let inner = context.of(key);
                 // Where a colon is missing, the key is all there is.
-                if inner == Place::Field && value.value == Value::Null && key.contains(' ') {
+                if inner == Context::Field && value.value == Value::Null && key.contains(' ') {
                     spans.push(key.span);
                 }
                 walk(value, inner, spans);
             }
         }
-        Value::Sequence(items) => items.iter().for_each(|item| walk(item, place, spans)),
-        _ if matches!(place, Place::Edits | Place::Fields | Place::Field) => spans.push(node.span),
+        Value::Sequence(items) => items.iter().for_each(|item| walk(item, context, spans)),
+        _ if matches!(context, Context::Edits | Context::Fields | Context::Field) => {
+            spans.push(node.span)
+        }
         _ => {}
     }
 }
 
-impl Place {
-    /// The place of what stands behind `key` here.
-    fn of(self, key: &str) -> Place {
+impl Context {
+    /// The context of the value of `key`.
+    fn of(self, key: &str) -> Context {
         let name = key.to_ascii_lowercase();
         match self {
-            Place::Plain => Place::Plain,
-            Place::Elsewhere => match key {
-                "request_headers" => Place::Edits,
-                "response_headers" | "headers" => Place::Seen,
-                "forward_claims" => Place::Plain,
-                _ if WITH_VALUES.contains(&key) => Place::Fields,
-                _ if CREDENTIALS.contains(&&*name) => Place::Field,
-                _ => Place::Elsewhere,
+            Context::Plain => Context::Plain,
+            Context::Elsewhere => match key {
+                "request_headers" => Context::Edits,
+                "response_headers" | "headers" => Context::Seen,
+                "forward_claims" => Context::Plain,
+                _ if WITH_VALUES.contains(&key) => Context::Fields,
+                _ if CREDENTIALS.contains(&&*name) => Context::Field,
+                _ => Context::Elsewhere,
             },
-            Place::Edits if WITH_VALUES.contains(&key) => Place::Fields,
-            Place::Edits if key == "remove" => Place::Plain,
+            Context::Edits if WITH_VALUES.contains(&key) => Context::Fields,
+            Context::Edits if key == "remove" => Context::Plain,
             // A host is no secret, and what is wrong with it has to be seen.
-            Place::Edits | Place::Fields if name == "host" => Place::Plain,
-            Place::Seen if PARTS.iter().any(|part| name.contains(part)) => Place::Field,
-            Place::Seen => Place::Seen,
-            Place::Edits | Place::Fields | Place::Field => Place::Field,
+            Context::Edits | Context::Fields if name == "host" => Context::Plain,
+            Context::Seen if PARTS.iter().any(|part| name.contains(part)) => Context::Field,
+            Context::Seen => Context::Seen,
+            Context::Edits | Context::Fields | Context::Field => Context::Field,
         }
     }
 }

@@ -5,7 +5,7 @@
 //! is missing is recorded too, and gets a stand-in, so that the next one that is missing shows;
 //! what holds a stand-in is then left out of what is above it.
 //!
-//! - `decoder`: one node, as serde sees it; `access`: what is inside it; `key`: a key.
+//! - `decoder`: one node; `deserialize`: serde's view of it; `access`: its content; `key`: a key.
 //! - `failure`: why something could not be decoded.
 //! - `stand_in`: the value in place of a missing field.
 //!
@@ -14,6 +14,7 @@
 
 mod access;
 mod decoder;
+mod deserialize;
 mod failure;
 mod key;
 mod stand_in;

@@ -30,13 +30,14 @@ pub(super) struct Unfilled {
 /// from there as it is written.
 pub(super) fn fill(root: &mut Node, source: &mut Source, sources: &Sources) -> Unfilled {
     let mut filler =
-        Filler { sources, origins: Origins::default(), faults: Vec::new(), room: MOST_TEXT };
+        Filler { sources, origins: Origins::default(), errors: Vec::new(), room: MOST_TEXT };
     filler.node(root, source);
-    let Filler { origins, faults, .. } = filler;
+    let Filler { origins, errors, .. } = filler;
     source.hide(origins);
-    let places = faults.iter().map(|fault| fault.scalar).collect();
-    let problem = |fault: Fault| source.problem(fault.place, fault.message, fault.help.to_owned());
-    let mut problems: Vec<Problem> = faults.into_iter().map(problem).collect();
+    let places = errors.iter().map(|fault| fault.scalar).collect();
+    let problem =
+        |fault: FillError| source.problem(fault.place, fault.message, fault.help.to_owned());
+    let mut problems: Vec<Problem> = errors.into_iter().map(problem).collect();
     problems.sort();
     problems.dedup();
     Unfilled { problems, places }
@@ -45,12 +46,12 @@ pub(super) fn fill(root: &mut Node, source: &mut Source, sources: &Sources) -> U
 struct Filler<'f> {
     sources: &'f Sources,
     origins: Origins,
-    faults: Vec<Fault>,
+    errors: Vec<FillError>,
     room: usize,
 }
 
 /// Why a scalar cannot be filled.
-struct Fault {
+struct FillError {
     scalar: Span,
     /// The variable in it.
     place: Span,
@@ -60,7 +61,7 @@ struct Fault {
 
 /// A part of a text.
 #[derive(Debug, PartialEq)]
-enum Part<'t> {
+enum TextPart<'t> {
     /// What stays as it is.
     Text(&'t str),
     /// `$${`, which stands for `${`.
@@ -88,28 +89,28 @@ impl Filler<'_> {
     /// What is filled into `raw`, which is written at `scalar`; none, if something is wrong.
     fn scalar(&mut self, raw: &str, scalar: Span, source: &Source) -> Option<Value> {
         let written = source.at(scalar);
-        let faults_before = self.faults.len();
+        let faults_before = self.errors.len();
         let mut filled = String::new();
         let mut is_of_environment = false;
         let mut at = 0;
         for part in parts(raw) {
             let length = match part {
-                Part::Escaped => ESCAPED.len(),
-                Part::Text(text) => text.len(),
-                Part::Variable { written, .. } | Part::Malformed(written) => written.len(),
+                TextPart::Escaped => ESCAPED.len(),
+                TextPart::Text(text) => text.len(),
+                TextPart::Variable { written, .. } | TextPart::Malformed(written) => written.len(),
             };
             let place = place_in(scalar, written, raw, at..at + length);
             at += length;
             let (message, help) = match part {
-                Part::Text(text) => {
+                TextPart::Text(text) => {
                     filled.push_str(text);
                     continue;
                 }
-                Part::Escaped => {
+                TextPart::Escaped => {
                     filled.push_str(START);
                     continue;
                 }
-                Part::Variable { written, name, default } => {
+                TextPart::Variable { written, name, default } => {
                     if let Some(value) = self.sources.variable(name) {
                         filled.push_str(&value);
                         self.origins.add(value, written);
@@ -127,18 +128,23 @@ impl Filler<'_> {
                     let message = format!("environment variable `{name}` is not set");
                     (message, "set it, or write a default: `${NAME:-default}`")
                 }
-                Part::Malformed(text) => {
+                TextPart::Malformed(text) => {
                     (format!("`{text}` does not name an environment variable"), FORMS)
                 }
             };
-            self.faults.push(Fault { scalar, place, message, help });
+            self.errors.push(FillError { scalar, place, message, help });
         }
         self.room = self.room.saturating_sub(filled.len());
         if self.room == 0 {
             let message = "too much in one file".to_owned();
-            self.faults.push(Fault { scalar, place: scalar, message, help: "set shorter values" });
+            self.errors.push(FillError {
+                scalar,
+                place: scalar,
+                message,
+                help: "set shorter values",
+            });
         }
-        if self.faults.len() > faults_before {
+        if self.errors.len() > faults_before {
             return None;
         }
         let value = match written == raw {
@@ -171,17 +177,17 @@ fn place_in(scalar: Span, written: &str, raw: &str, part: std::ops::Range<usize>
 }
 
 /// The parts of a text, in order.
-fn parts(mut text: &str) -> Vec<Part<'_>> {
+fn parts(mut text: &str) -> Vec<TextPart<'_>> {
     let mut parts = Vec::new();
     while !text.is_empty() {
         let (part, rest) = if let Some(rest) = text.strip_prefix(ESCAPED) {
-            (Part::Escaped, rest)
+            (TextPart::Escaped, rest)
         } else if text.starts_with(START) {
             variable(text)
         } else {
             let ends = [text.find(ESCAPED), text.find(START)].into_iter().flatten();
             let (before, rest) = text.split_at(ends.min().unwrap_or(text.len()));
-            (Part::Text(before), rest)
+            (TextPart::Text(before), rest)
         };
         parts.push(part);
         text = rest;
@@ -191,7 +197,7 @@ fn parts(mut text: &str) -> Vec<Part<'_>> {
 
 /// The variable at the start of `text`, and what follows it. A default is plain text, as it stands:
 /// a variable in it is as malformed as one without an end.
-fn variable(text: &str) -> (Part<'_>, &str) {
+fn variable(text: &str) -> (TextPart<'_>, &str) {
     let end = text.find('}').map_or(text.len(), |at| at + 1);
     let (written, rest) = text.split_at(end);
     let inside = written.strip_prefix(START).and_then(|inside| inside.strip_suffix('}'));
@@ -201,9 +207,9 @@ fn variable(text: &str) -> (Part<'_>, &str) {
             None => (inside, None),
         };
         let is_plain = default.is_none_or(|default| !default.contains(START));
-        (is_name(name) && is_plain).then_some(Part::Variable { written, name, default })
+        (is_name(name) && is_plain).then_some(TextPart::Variable { written, name, default })
     });
-    (variable.unwrap_or(Part::Malformed(written)), rest)
+    (variable.unwrap_or(TextPart::Malformed(written)), rest)
 }
 
 fn is_name(name: &str) -> bool {

@@ -1,9 +1,9 @@
-//! What those are called to whom a change is: the widest words that say no more than is true.
+//! Labels of the callers that a change affects: the most general ones that are still exact.
 
 use super::caller_classes::{CallerClass, Family};
 use crate::identity::Tiers;
 
-/// Who sits there: by either version of IP, and by one of them only.
+/// Labels of some of `all` classes: first of those over both versions of IP, then of the others.
 pub(super) fn labels(
     tiers: [&Tiers; 2],
     all: &[CallerClass<'_>],
@@ -26,7 +26,7 @@ pub(super) fn labels(
     [group_labels(&all, &both), one_version].concat()
 }
 
-/// A class, whatever version of IP its callers come by.
+/// The callers of a class, over either version of IP.
 #[derive(Clone, PartialEq)]
 struct CallerGroup {
     tier: String,
@@ -42,8 +42,8 @@ impl CallerGroup {
     }
 }
 
-/// `everybody`, tiers, kinds of callers of a tier, or those of a kind that show a certain token: the
-/// widest that says no more than is true.
+/// `everybody`, tiers, kinds of callers of a tier, or those of a kind with a certain token: the
+/// most general label that is still exact.
 fn group_labels(all: &[CallerGroup], groups: &[CallerGroup]) -> Vec<String> {
     let has_all = |is_it: &dyn Fn(&CallerGroup) -> bool| {
         all.iter().filter(|group| is_it(group)).all(|group| groups.contains(group))
@@ -66,7 +66,7 @@ fn group_labels(all: &[CallerGroup], groups: &[CallerGroup]) -> Vec<String> {
     unique(groups.iter().map(label))
 }
 
-/// The tier of those who sit there.
+/// The tier of a class, before and after.
 pub(super) fn tier_label(tiers: [&Tiers; 2], class: &CallerClass<'_>) -> String {
     let name = |tiers: &Tiers, at| tiers.get(at).map_or(String::new(), |t| t.name.to_string());
     let [old, new] = tiers;
@@ -78,7 +78,7 @@ pub(super) fn tier_label(tiers: [&Tiers; 2], class: &CallerClass<'_>) -> String 
     }
 }
 
-/// Words, each once.
+/// The words without duplicates, in order.
 pub(super) fn unique(words: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for word in words {

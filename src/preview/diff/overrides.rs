@@ -150,7 +150,7 @@ pub(super) fn changes(old: &Policy, new: &Policy) -> Vec<Change> {
 }
 
 fn until(rule: &Override) -> String {
-    // CallerRules one by one, so that a new field cannot be forgotten here. The first two are compared as
+    // Named one by one, so that a new field cannot be forgotten here. The first two are compared as
     // windows, and the reason changes nothing.
     let Override { of: _, allowances: _, until, why: _ } = rule;
     until.map_or_else(|| "no end".to_owned(), |until| until.to_string())

@@ -44,7 +44,7 @@ pub(super) fn identity(old: &Policy, new: &Policy) -> Vec<Change> {
 
 /// The rules that are compared as one text each.
 fn rule_fields(rules: &IdentityRules) -> [(&'static str, String); 7] {
-    // CallerRules one by one, so that a new rule cannot be forgotten here.
+    // Named one by one, so that a new rule cannot be forgotten here.
     let IdentityRules {
         id: _,        // compared if nothing else differs
         issuers: _,   // `issuers`
@@ -126,7 +126,7 @@ fn issuer_fields(old: &Issuer, new: &Issuer) -> Vec<Change> {
 }
 
 fn fields_of(issuer: &Issuer) -> [(&'static str, String); 9] {
-    // CallerRules one by one, so that a new field cannot be forgotten here.
+    // Named one by one, so that a new field cannot be forgotten here.
     let Issuer {
         issuer: _,      // the same: issuers are found by it
         key_hints: _,   // shown as details of identity, by the id of all rules
@@ -178,7 +178,7 @@ fn required_claim(claim: &RequiredClaim) -> String {
 /// Kinds of callers whose tier comes from elsewhere, or who are called otherwise.
 fn kinds(old: &IdentityRules, new: &IdentityRules) -> Vec<Change> {
     let tier = |caller: &Caller, rules: &IdentityRules| {
-        // CallerRules one by one, so that a new field cannot be forgotten here.
+        // Named one by one, so that a new field cannot be forgotten here.
         let Caller { name: _, key: _, tier } = caller;
         words::tier_source(tier, &rules.tiers)
     };
@@ -197,7 +197,7 @@ fn kinds(old: &IdentityRules, new: &IdentityRules) -> Vec<Change> {
 }
 
 fn token_sources(sources: &TokenSources) -> String {
-    // CallerRules one by one, so that a new source cannot be forgotten here.
+    // Named one by one, so that a new source cannot be forgotten here.
     let TokenSources {
         other_schemes: _, // a field of its own
         schemes,
@@ -235,7 +235,7 @@ pub(super) fn limits(old: &Policy, new: &Policy) -> Vec<Change> {
 }
 
 fn limit_fields(limit: &Limit) -> [(&'static str, String); 7] {
-    // CallerRules one by one, so that a new field cannot be forgotten here.
+    // Named one by one, so that a new field cannot be forgotten here.
     let Limit {
         name: _,      // the same: limits are found by it
         resource: _,  // the name
@@ -299,7 +299,7 @@ pub(super) fn responses(old: &Policy, new: &Policy) -> Vec<Change> {
 }
 
 fn response_fields(policy: &Policy) -> [(&'static str, String); 9] {
-    // CallerRules one by one, so that a new field cannot be forgotten here.
+    // Named one by one, so that a new field cannot be forgotten here.
     let Responses {
         schemes: _, // identity: where tokens come from
         headers,

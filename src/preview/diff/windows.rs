@@ -263,7 +263,7 @@ impl<'p> LimitPair<'p> {
 
 /// Whether an allowance that keeps its counter allows as much as before.
 fn is_same_amount(before: &Allowance, after: &Allowance) -> bool {
-    // CallerRules one by one, so that a new field cannot be forgotten here. Those that are left out follow
+    // Named one by one, so that a new field cannot be forgotten here. Those that are left out follow
     // from the quota, or are compared with the limit's `refund`.
     let Allowance { quota, id: _, limit: _, name: _, window_secs: _, refunds: _ } = before;
     *quota == after.quota

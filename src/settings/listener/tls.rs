@@ -159,7 +159,8 @@ impl CurrentTls {
 
     /// Takes over what `newer` has. None: that is the same.
     pub fn replace_by(&self, newer: &CurrentTls) -> Option<Renewed> {
-        let (running, newer) = (self.0.load_full(), newer.0.load_full());
+        let running = self.0.load_full();
+        let newer = newer.0.load_full();
         let renewed = Renewed {
             certificates: running.own != newer.own,
             clients: running.clients != newer.clients,
@@ -216,7 +217,8 @@ impl Checker<'_> {
                 TlsVersion::V1_3 => SINCE_1_3,
             },
         };
-        let (certificates, clients) = (certificates?, clients.ok()?);
+        let certificates = certificates?;
+        let clients = clients.ok()?;
 
         let mut own = digest::Context::new(&digest::SHA256);
         own.update(&certificates.fingerprint);

@@ -107,7 +107,8 @@ impl PartialEq for Access {
 
 impl Access {
     fn client(&self, endpoint: &Endpoint) -> Result<Client, RedisError> {
-        let (host, port) = (endpoint.host.clone(), endpoint.port);
+        let host = endpoint.host.clone();
+        let port = endpoint.port;
         let address = match endpoint.is_tls {
             true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
             false => ConnectionAddr::Tcp(host, port),

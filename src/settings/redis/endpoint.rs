@@ -88,7 +88,9 @@ impl Endpoint {
     /// A server without TLS, users and databases.
     #[cfg(test)]
     pub(crate) fn new(host: &str, port: u16) -> Endpoint {
-        let (is_tls, database, login) = (false, 0, None);
+        let is_tls = false;
+        let database = 0;
+        let login = None;
         Endpoint { host: host.to_owned(), port, is_tls, database, role: Role::Server, login }
     }
 
@@ -145,7 +147,8 @@ impl Login {
     /// own choice, and is as good as no user.
     fn parse(text: &str) -> Option<Login> {
         let (username, password) = text.split_once(':')?;
-        let (username, password) = (decoded(username)?, decoded(password)?);
+        let username = decoded(username)?;
+        let password = decoded(password)?;
         let username = (!username.is_empty()).then_some(username);
         (!password.is_empty()).then(|| Login { username, password: Secret::new(&password) })
     }
@@ -218,7 +221,8 @@ fn decoded(text: &str) -> Option<String> {
             continue;
         }
         let mut digit = || char::from(bytes.next()?).to_digit(16);
-        let (high, low) = (digit()?, digit()?);
+        let high = digit()?;
+        let low = digit()?;
         decoded.push(u8::try_from(high * 16 + low).ok()?);
     }
     String::from_utf8(decoded).ok()

@@ -47,7 +47,8 @@ impl Error for Failure {
     }
 
     fn invalid_type(unexpected: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        let (expected, found) = (expected_in_words(expected), found_in_words(unexpected));
+        let expected = expected_in_words(expected);
+        let found = found_in_words(unexpected);
         Self::invalid(format!("expected {expected}, found {found}"), "")
     }
 

@@ -29,7 +29,8 @@ macro_rules! integers {
             match self.key.parse::<i64>() {
                 Ok(number) if range.contains(&i128::from(number)) => visitor.visit_i64(number),
                 _ => {
-                    let (expected, found) = (whole_number(&range), self.key.as_str());
+                    let expected = whole_number(&range);
+                    let found = self.key.as_str();
                     let message = format!("expected {expected}, found `{found}`");
                     Err(Failure::invalid(message, ""))
                 }

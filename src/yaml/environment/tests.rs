@@ -266,7 +266,7 @@ proptest! {
     #[test]
     fn prop_text_without_variables_is_unchanged(text in "[a$}{:\\- ]{0,12}") {
         prop_assume!(!text.contains("${"));
-        prop_assert!(parts(&text).iter().all(|part| matches!(part, Part::Text(_))));
+        prop_assert!(parts(&text).iter().all(|part| matches!(part, TextPart::Text(_))));
     }
 
     #[test]
@@ -274,9 +274,9 @@ proptest! {
         let covered: String = parts(&text)
             .into_iter()
             .map(|part| match part {
-                Part::Text(text) | Part::Malformed(text) => text,
-                Part::Escaped => ESCAPED,
-                Part::Variable { written, .. } => written,
+                TextPart::Text(text) | TextPart::Malformed(text) => text,
+                TextPart::Escaped => ESCAPED,
+                TextPart::Variable { written, .. } => written,
             })
             .collect();
         prop_assert_eq!(covered, text);

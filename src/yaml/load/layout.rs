@@ -4,7 +4,7 @@
 use crate::yaml::node::Span;
 
 /// A mistake in the layout.
-pub(super) struct Fault {
+pub(super) struct LayoutError {
     pub(super) span: Span,
     pub(super) message: String,
     pub(super) help: String,
@@ -12,7 +12,7 @@ pub(super) struct Fault {
 
 /// A line that is neither empty nor a comment.
 #[derive(Clone, Copy)]
-struct Line<'t> {
+struct SourceLine<'t> {
     /// Where it starts in the text.
     start: usize,
     text: &'t str,
@@ -23,7 +23,7 @@ const MOST_LINES: usize = 2_000;
 
 /// The mistake behind an error at `at` that the library describes by `reason`, if it is one of those
 /// that are known here.
-pub(super) fn fault(text: &str, at: usize, reason: &str) -> Option<Fault> {
+pub(super) fn fault(text: &str, at: usize, reason: &str) -> Option<LayoutError> {
     conflict(text, at)
         .or_else(|| tab(text, at, reason))
         .or_else(|| open_quote(text, at))
@@ -32,7 +32,7 @@ pub(super) fn fault(text: &str, at: usize, reason: &str) -> Option<Fault> {
 }
 
 /// Text with a `*` at its start, such as a path or a host, which YAML takes for an alias.
-pub(super) fn starred_text(text: &str, at: usize) -> Option<Fault> {
+pub(super) fn starred_text(text: &str, at: usize) -> Option<LayoutError> {
     let rest = text.get(at..)?;
     let end = rest.find(|c: char| c.is_whitespace() || ",]}".contains(c)).unwrap_or(rest.len());
     let written = rest.get(..end)?;
@@ -40,7 +40,7 @@ pub(super) fn starred_text(text: &str, at: usize) -> Option<Fault> {
     if written.trim_start_matches('*').chars().all(is_name) && !written.starts_with("**") {
         return None;
     }
-    Some(Fault {
+    Some(LayoutError {
         span: Span { start: at, end: at + end },
         message: "text that starts with `*` needs quotes".into(),
         help: format!("write \"{written}\""),
@@ -48,10 +48,10 @@ pub(super) fn starred_text(text: &str, at: usize) -> Option<Fault> {
 }
 
 /// What version control leaves in a file that two people have changed.
-fn conflict(text: &str, at: usize) -> Option<Fault> {
+fn conflict(text: &str, at: usize) -> Option<LayoutError> {
     let line = line_at(text, at)?;
     let is_mark = ["<<<<<<<", "=======", ">>>>>>>"].iter().any(|mark| line.text.starts_with(mark));
-    is_mark.then(|| Fault {
+    is_mark.then(|| LayoutError {
         span: line.content(),
         message: "a merge conflict that is not resolved".into(),
         help: "keep one of the two versions, and remove the marks".into(),
@@ -60,7 +60,7 @@ fn conflict(text: &str, at: usize) -> Option<Fault> {
 
 /// A tab among the spaces that a line begins with: of the error's line, or of one behind it if the
 /// library speaks of a tab.
-fn tab(text: &str, at: usize, reason: &str) -> Option<Fault> {
+fn tab(text: &str, at: usize, reason: &str) -> Option<LayoutError> {
     let first = text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
     let most = if reason.contains("tab") { MOST_LINES } else { 1 };
     let mut start = first;
@@ -69,7 +69,7 @@ fn tab(text: &str, at: usize, reason: &str) -> Option<Fault> {
         if let Some(tab) = line.get(..blank)?.find('\t').filter(|_| !line.trim().is_empty()) {
             let span = Span { start: start + tab, end: start + blank };
             let message = "indented with a tab".into();
-            return Some(Fault { span, message, help: "indent with spaces".into() });
+            return Some(LayoutError { span, message, help: "indent with spaces".into() });
         }
         start += line.len();
     }
@@ -77,10 +77,10 @@ fn tab(text: &str, at: usize, reason: &str) -> Option<Fault> {
 }
 
 /// A quote that goes on over the end of its line, up to a quote that was meant to begin another text.
-fn open_quote(text: &str, at: usize) -> Option<Fault> {
+fn open_quote(text: &str, at: usize) -> Option<LayoutError> {
     let before = brackets_and_quotes(text.get(..line_at(text, at)?.start)?);
     let (start, quote) = before.long_quotes.last().copied().filter(|_| !before.open.is_empty())?;
-    Some(Fault {
+    Some(LayoutError {
         span: Span { start, end: start + 1 },
         message: format!("`{quote}` is not closed on its line"),
         help: format!("add `{quote}` where the text ends"),
@@ -89,14 +89,14 @@ fn open_quote(text: &str, at: usize) -> Option<Fault> {
 
 /// A bracket that is still open where the next line begins in a way that no list or mapping in
 /// brackets goes on.
-fn open_bracket(text: &str, at: usize) -> Option<Fault> {
+fn open_bracket(text: &str, at: usize) -> Option<LayoutError> {
     let line = line_at(text, at)?;
     let is_block = line.text.trim_start().starts_with("- ")
         || line.key_length().is_some_and(|_| !line.text.trim_end().ends_with(','));
     let before = brackets_and_quotes(text.get(..line.start)?);
     let (start, bracket) = before.open.last().copied().filter(|_| is_block)?;
     let closing = if bracket == '[' { ']' } else { '}' };
-    Some(Fault {
+    Some(LayoutError {
         span: Span { start, end: start + 1 },
         message: format!("`{bracket}` is never closed"),
         help: format!("add `{closing}` after its last item"),
@@ -142,7 +142,7 @@ fn brackets_and_quotes(text: &str) -> Unclosed {
 }
 
 /// A line that begins where no line of its section does, or that follows one without a colon.
-fn indentation(text: &str, at: usize, reason: &str) -> Option<Fault> {
+fn indentation(text: &str, at: usize, reason: &str) -> Option<LayoutError> {
     let own = line_at(text, at)?;
     if reason.contains("simple key expected") && own.key_length().is_none() {
         return without_colon(own);
@@ -164,7 +164,7 @@ fn indentation(text: &str, at: usize, reason: &str) -> Option<Fault> {
     }
     let is_item = own.is_item();
     earlier.retain(|line| !is_item || line.is_item());
-    let column_of = |line: &Line<'_>| if is_item { line.column() } else { line.key_column() };
+    let column_of = |line: &SourceLine<'_>| if is_item { line.column() } else { line.key_column() };
     // Going back, sections around the line are those that begin ever further to the left.
     let mut columns: Vec<usize> = Vec::new();
     for line in &earlier {
@@ -181,7 +181,7 @@ fn indentation(text: &str, at: usize, reason: &str) -> Option<Fault> {
     let nearest: Vec<String> =
         deeper.into_iter().chain(outer).map(|column| column.to_string()).collect();
     let spaces = if column == 1 { "1 space".to_owned() } else { format!("{column} spaces") };
-    Some(Fault {
+    Some(LayoutError {
         span: own.content(),
         message: format!("indented by {spaces}, unlike the lines before it"),
         help: match nearest.is_empty() {
@@ -195,7 +195,7 @@ fn indentation(text: &str, at: usize, reason: &str) -> Option<Fault> {
 }
 
 /// A line that is neither a name with a value nor a part of a list.
-fn without_colon(line: Line<'_>) -> Option<Fault> {
+fn without_colon(line: SourceLine<'_>) -> Option<LayoutError> {
     let written = line.text.trim();
     let help = match written.split_once(':') {
         Some((name, value)) if !value.is_empty() => format!("write `{name}: {value}`"),
@@ -207,32 +207,32 @@ fn without_colon(line: Line<'_>) -> Option<Fault> {
     };
     let message =
         if written.contains(':') { "no space after the colon" } else { "no colon after the name" };
-    Some(Fault { span: line.content(), message: message.into(), help })
+    Some(LayoutError { span: line.content(), message: message.into(), help })
 }
 
 /// The line that `at` is in.
-fn line_at(text: &str, at: usize) -> Option<Line<'_>> {
+fn line_at(text: &str, at: usize) -> Option<SourceLine<'_>> {
     let start = text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
     let text = text.get(start..)?.lines().next().unwrap_or_default();
-    Some(Line { start, text })
+    Some(SourceLine { start, text })
 }
 
 /// The lines that end before `end`, the last one first.
-fn lines_before(text: &str, end: usize) -> Vec<Line<'_>> {
+fn lines_before(text: &str, end: usize) -> Vec<SourceLine<'_>> {
     let mut lines = Vec::new();
     let mut end = end;
     for line in text.get(..end).unwrap_or_default().rsplit_terminator('\n').take(MOST_LINES) {
         let start = end.saturating_sub(line.len() + 1);
         let content = line.trim_start();
         if !content.trim_end().is_empty() && !content.starts_with('#') {
-            lines.push(Line { start, text: line });
+            lines.push(SourceLine { start, text: line });
         }
         end = start;
     }
     lines
 }
 
-impl Line<'_> {
+impl SourceLine<'_> {
     /// How many characters it is indented by.
     fn column(&self) -> usize {
         self.text.len() - self.text.trim_start().len()

@@ -3,7 +3,7 @@
 use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter};
 
-use super::layout::{self, Fault};
+use super::layout::{self, LayoutError};
 use super::{MOST_DEPTH, first_line, span_of};
 use crate::yaml::node::Span;
 use crate::yaml::problem::{Problem, Source};
@@ -30,7 +30,7 @@ pub(super) fn syntax_problem(source: &Source, error: &Error) -> Problem {
             ("a name must be text".to_owned(), "")
         }
         Error::UnknownAnchor { .. } => {
-            if let Some(Fault { span, message, help }) =
+            if let Some(LayoutError { span, message, help }) =
                 layout::starred_text(source.text(), error_span(source.text(), error).start)
             {
                 return source.problem(span, message, help);
@@ -55,7 +55,7 @@ pub(super) fn syntax_problem(source: &Source, error: &Error) -> Problem {
             let reason = UserMessageFormatter.format_message(other).into_owned();
             let text = source.text();
             let at = error_span(text, error).start;
-            if let Some(Fault { span, message, help }) = layout::fault(text, at, &reason) {
+            if let Some(LayoutError { span, message, help }) = layout::fault(text, at, &reason) {
                 return source.problem(span, message, help);
             }
             let help = advice(text, error, &reason);

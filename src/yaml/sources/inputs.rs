@@ -13,12 +13,12 @@ use aws_lc_rs::digest;
 
 /// Files and folders that were read, each with what was in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Inputs(BTreeMap<(PathBuf, How), State>);
+pub struct Inputs(BTreeMap<(PathBuf, InputKind), State>);
 
 /// How something was read. One path may be read in more than one way: what was asked for its files
 /// may be a file itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum How {
+enum InputKind {
     File { max_bytes: u64 },
     Folder { endings: Endings },
 }
@@ -48,8 +48,10 @@ impl Inputs {
         let mut now = Inputs::default();
         for (path, how) in self.0.keys() {
             match *how {
-                How::File { max_bytes } => now.note_file(path, max_bytes, &read(path, max_bytes)),
-                How::Folder { endings } => {
+                InputKind::File { max_bytes } => {
+                    now.note_file(path, max_bytes, &read(path, max_bytes))
+                }
+                InputKind::Folder { endings } => {
                     let files = list(path, endings);
                     now.note_folder(path, endings, &files);
                     let is_new = |file: &PathBuf| self.paths().all(|known| known != file);
@@ -73,8 +75,8 @@ impl Inputs {
     /// The folders that were listed, or were to be, and which files of them are wanted.
     pub fn folders(&self) -> impl Iterator<Item = (&Path, Endings)> {
         self.0.keys().filter_map(|(path, how)| match how {
-            How::File { .. } => None,
-            How::Folder { endings } => Some((path.as_path(), *endings)),
+            InputKind::File { .. } => None,
+            InputKind::Folder { endings } => Some((path.as_path(), *endings)),
         })
     }
 
@@ -89,9 +91,9 @@ impl Inputs {
         let mut policies = Vec::new();
         for ((path, how), state) in &self.0 {
             match (how, state) {
-                (How::File { .. }, _) => {}
-                (How::Folder { .. }, State::Files(files)) => policies.extend(files),
-                (How::Folder { .. }, _) => policies.push(path),
+                (InputKind::File { .. }, _) => {}
+                (InputKind::Folder { .. }, State::Files(files)) => policies.extend(files),
+                (InputKind::Folder { .. }, _) => policies.push(path),
             }
         }
         let mut all = digest::Context::new(&digest::SHA256);
@@ -110,7 +112,7 @@ impl Inputs {
             Ok(content) => State::Content(hash(content)),
             Err(error) => State::Unreadable(error.kind()),
         };
-        self.note(path, How::File { max_bytes }, state);
+        self.note(path, InputKind::File { max_bytes }, state);
     }
 
     pub(super) fn note_folder(
@@ -123,10 +125,10 @@ impl Inputs {
             Ok(files) => State::Files(files.clone()),
             Err(error) => State::Unreadable(error.kind()),
         };
-        self.note(path, How::Folder { endings }, state);
+        self.note(path, InputKind::Folder { endings }, state);
     }
 
-    fn note(&mut self, path: &Path, how: How, state: State) {
+    fn note(&mut self, path: &Path, how: InputKind, state: State) {
         match self.0.get_mut(&(path.to_owned(), how)) {
             Some(known) if *known == state => {}
             Some(known) => *known = State::Torn,

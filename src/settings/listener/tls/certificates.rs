@@ -103,7 +103,7 @@ impl Checker<'_> {
             for file in [&chain, &key] {
                 all.update(digest::digest(&digest::SHA256, file).as_ref());
             }
-            if let Some((certificate, names)) = self.certificate(raw, (&chain, &key), provider) {
+            if let Some((certificate, names)) = self.certificate(raw, &chain, &key, provider) {
                 if names.is_empty() && !certificates.all.is_empty() {
                     let message = "this certificate has no DNS name, so no client gets it";
                     let place = &raw.certificate_file;
@@ -120,7 +120,8 @@ impl Checker<'_> {
     fn certificate(
         &mut self,
         raw: &RawCertificate,
-        (chain, key): (&[u8], &[u8]),
+        chain: &[u8],
+        key: &[u8],
         provider: &CryptoProvider,
     ) -> Option<(Arc<CertifiedKey>, Vec<Box<str>>)> {
         let RawCertificate { certificate_file, key_file } = raw;
@@ -138,7 +139,8 @@ impl Checker<'_> {
                 "name a file with a private key in PEM form, unencrypted",
             );
         }
-        let (chain, key) = (chain?, key?);
+        let chain = chain?;
+        let key = key?;
         let names = self.names(certificate_file, chain.first()?)?;
         match CertifiedKey::from_der(chain, key, provider) {
             Ok(certificate) => Some((Arc::new(certificate), names)),
