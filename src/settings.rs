@@ -73,7 +73,7 @@ pub struct Settings {
     pub policies: PathBuf,
     /// Worker threads.
     pub workers: usize,
-    /// Whose word about a client's address is taken.
+    /// The proxies that are trusted about a client's address.
     pub trusted_proxies: TrustedProxies,
     /// Whether upstreams get a `Forwarded` field beside `X-Forwarded-*`.
     pub write_forwarded: bool,
@@ -87,7 +87,7 @@ pub struct Settings {
     pub events: Format,
     /// How long requests in flight may take to finish at shutdown.
     pub drain: Duration,
-    /// How long it goes on accepting once it was told to end.
+    /// How long it still accepts connections after it is signalled to end.
     pub drain_delay: Duration,
     /// A Unix socket at which the next process takes over the listening sockets.
     pub handover: Option<PathBuf>,
@@ -95,7 +95,7 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// How much clients may send and hold.
     pub limits: Limits,
-    /// Where whoever runs the proxy can ask how it is; none: nowhere.
+    /// The admin listener for operators. None: there is none.
     pub admin: Option<AdminSettings>,
     /// How changes of files are noticed.
     pub reload: ReloadSettings,
@@ -118,9 +118,9 @@ pub fn schema() -> &'static Schema {
 }
 
 // Not `Debug`, as the URLs in it may hold passwords.
-/// What needs a restart to change: where to listen, where counters live. Policies, which do not, are
-/// files of their own. Values may name environment variables: `${NAME}` or `${NAME:-default}`;
-/// `$${` stands for the text `${`.
+/// What needs a restart to change: where to listen, where counters live. Policies, which do not,
+/// are files of their own. Values may name environment variables: `${NAME}` or `${NAME:-default}`;
+/// `$${` is the text `${`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "settings file")]
 struct RawSettings {
@@ -137,8 +137,8 @@ struct RawSettings {
     /// Threads that serve requests, 1 to 256. Left out: one a core.
     #[schemars(range(min = 1, max = 256))]
     workers: Option<Spanned<u16>>,
-    /// Addresses and networks of proxies whose word about a client's address is taken, such as
-    /// `10.0.0.0/8`. Left out: nobody's.
+    /// Addresses and networks of proxies that are trusted about a client's address, such as
+    /// `10.0.0.0/8`. Left out: no proxy.
     #[serde(default)]
     #[schemars(extend("examples" = [["10.0.0.0/8"]]))]
     trusted_proxies: Vec<Spanned<String>>,
@@ -165,13 +165,13 @@ struct RawSettings {
     /// How long requests in flight may take to finish at shutdown, up to 1h. Default: 30s.
     #[schemars(extend("examples" = ["30s"]))]
     drain: Option<Spanned<String>>,
-    /// How long the process goes on as before once it was told to end, but for `/readyz`, which says
-    /// so: a load balancer has that long to notice. Up to 1h. Default: 0s.
+    /// How long the process goes on as before after it is signalled to end, but for `/readyz`,
+    /// which says so: a load balancer has that long to notice. Up to 1h. Default: 0s.
     #[schemars(extend("examples" = ["10s"]))]
     drain_delay: Option<Spanned<String>>,
-    /// A Unix socket, from this file's folder. A process that is started with the same takes over the
-    /// listening sockets of the one that serves, which then finishes what it has begun and ends. Left
-    /// out: nobody takes over.
+    /// A Unix socket, from this file's folder. A process that is started with the same takes over
+    /// the listening sockets of the one that serves, which then finishes what it has begun and
+    /// ends. Left out: there is no handover.
     #[schemars(extend("examples" = ["/run/tollgate/handover.sock"]))]
     handover: Option<Spanned<String>>,
     /// How long clients may take.
@@ -182,7 +182,7 @@ struct RawSettings {
     #[serde(default)]
     #[schemars(extend("examples" = [{ "connections": 20000 }]))]
     limits: RawLimits,
-    /// Where whoever runs the proxy can ask how it is. Left out: nowhere.
+    /// The admin listener for operators. Left out: there is none.
     #[schemars(extend("examples" = [{ "address": "127.0.0.1:9901" }]))]
     admin: Option<RawAdmin>,
     /// How changes of policies, keys and this file are noticed.
@@ -355,7 +355,7 @@ fn beside(file: &Path, path: &str) -> PathBuf {
     file.parent().unwrap_or(Path::new("")).join(path)
 }
 
-/// Where policies are unless the settings say otherwise.
+/// The default of `policies`.
 const DEFAULT_POLICIES: &str = "policies";
 
 #[cfg(test)]

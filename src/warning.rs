@@ -1,7 +1,7 @@
-//! What is surely not meant, and yet no mistake: a configuration with warnings is put in force.
+//! Warnings: what is most likely a mistake, but not an error. A configuration with warnings loads.
 //!
 //! A warning has a place and advice as a problem does, and a rule that programs know it by. Some
-//! hold only from an instant on, or with certain settings: who has both decides ([`Warning::holds`]).
+//! apply only from an instant on, or with certain settings ([`Warning::holds`]).
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use ipnet::IpNet;
 
 use crate::{clock::Timestamp, yaml::Problem};
 
-/// Something that is surely not meant.
+/// Something that is most likely a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// What kind of thing it is.
+    /// The kind of mistake.
     pub rule: Rule,
     /// The place, what is unwise, and what to write instead.
     pub problem: Problem,
@@ -74,8 +74,8 @@ impl Warning {
         Warning { rule, problem, condition: Condition::Always }
     }
 
-    /// Whether it holds at `now`. `may_see_all_in` answers, by the settings, whether every client may
-    /// seem to come from a network.
+    /// Whether it holds at `now`. `may_see_all_in` answers, by the settings, whether every client
+    /// may seem to come from a network.
     pub fn holds(&self, now: Timestamp, may_see_all_in: impl FnOnce(&IpNet) -> bool) -> bool {
         match &self.condition {
             Condition::Always => true,

@@ -1,8 +1,8 @@
-//! What a change of policies does: to open windows, to who is calling, to which requests take which
-//! route. Told before the change by `tollgate diff`, and logged at each reload.
+//! The effects of a change of policies: on open windows, on the identity of callers, on routing.
+//! `tollgate diff` prints them before the change, and each reload logs them.
 //!
-//! Policies are compared as they were compiled, never as they were written: another order of keys,
-//! a comment or a default that is spelt out makes no difference.
+//! Compiled policies are compared, not their text: the order of keys, comments and explicit
+//! defaults make no difference.
 
 mod address_groups;
 mod caller_classes;
@@ -30,11 +30,11 @@ pub use self::{
 };
 use crate::policy::{HostPattern, Policies, Policy};
 
-/// Lines that a reload logs, and the characters of each.
+/// The most lines that a reload logs, and the most characters of each.
 const MAX_LOGGED: usize = 50;
 const MAX_LINE: usize = 300;
 
-/// What is otherwise in `new` than it is in `old`.
+/// The differences between `old` and `new`.
 pub fn diff(old: &Policies, new: &Policies) -> Difference {
     let pairs = pairs(old, new);
     let hosts = hosts(old, new, &pairs);
@@ -42,39 +42,39 @@ pub fn diff(old: &Policies, new: &Policies) -> Difference {
     Difference { hosts, policies }
 }
 
-/// What a change of policies does.
+/// The effects of a change of policies.
 #[derive(Clone, Debug, Serialize)]
 pub struct Difference {
-    /// Hosts whose requests another policy decides.
+    /// Hosts whose policy changes.
     pub hosts: Vec<Change>,
-    /// What is otherwise in each policy.
+    /// The differences of each policy.
     pub policies: Vec<PolicyDifference>,
 }
 
-/// What is otherwise in a policy.
+/// The differences of one policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyDifference {
-    /// Its name; after the change, if it has another then.
+    /// Its name after the change.
     pub policy: String,
-    /// That it is another policy's successor, new, gone, or the same.
+    /// Whether it is kept, renamed, new or gone.
     pub presence: Presence,
-    /// What becomes of windows, those that are kept included.
+    /// The outcome for each window, including those that are kept.
     pub windows: Vec<WindowChange>,
-    /// Who is calling.
+    /// The identity of callers.
     pub identity: Vec<Change>,
-    /// Requests that are treated otherwise.
+    /// Requests that are handled differently.
     pub routing: Vec<RouteChange>,
-    /// False: there are so many routes that not all ways through them were tried.
+    /// False: there are too many routes to compare all requests.
     pub routing_is_complete: bool,
-    /// When limits count.
+    /// The settings of limits besides their windows.
     pub limits: Vec<Change>,
-    /// Who is singled out.
+    /// Denied and exempt callers, and overrides.
     pub access: Vec<Change>,
-    /// What paths stand for.
+    /// How paths are read.
     pub paths: Vec<Change>,
-    /// Where requests go.
+    /// Upstreams.
     pub upstreams: Vec<Change>,
-    /// What clients are told.
+    /// Responses and their headers.
     pub responses: Vec<Change>,
 }
 
@@ -84,9 +84,9 @@ pub struct PolicyDifference {
 pub enum Presence {
     /// Both.
     Stays,
-    /// Under another name before, which is a part of every counter's key.
+    /// It had another name before. The name is part of every counter's key.
     Renamed {
-        /// What it was called.
+        /// The name before.
         from: String,
     },
     /// Only after.
@@ -96,12 +96,12 @@ pub enum Presence {
 }
 
 impl Difference {
-    /// Whether nothing is otherwise.
+    /// Whether there is no difference.
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty() && self.policies.iter().all(PolicyDifference::is_empty)
     }
 
-    /// Tells the log what has changed: a line for each item, few and short enough for any change.
+    /// Logs the changes, one line each. Number and length of the lines are bounded.
     pub fn log(&self) {
         let mut lines: Vec<String> =
             self.hosts.iter().map(|change| format!("hosts: {change}")).collect();
@@ -135,8 +135,8 @@ impl PolicyDifference {
         let Pair { old: Some(old), new: Some(new) } = pair else {
             return Self::none(name, presence);
         };
-        // Named one by one, so that a new part of a policy cannot be forgotten here. Beside each part is
-        // the section that compares it.
+        // Named one by one, so that a new part of a policy cannot be forgotten here. Beside each
+        // part is the section that compares it.
         let Policy {
             name: _,          // presence
             hosts: _,         // `hosts`, over all policies
@@ -186,12 +186,12 @@ impl PolicyDifference {
         }
     }
 
-    /// Whether nothing is otherwise.
+    /// Whether there is no difference.
     pub fn is_empty(&self) -> bool {
         self.sections().is_empty()
     }
 
-    /// What is otherwise, by section and in the order of how much it matters.
+    /// The differences by section, the most important first.
     pub fn sections(&self) -> Vec<(&'static str, Vec<String>)> {
         fn items<T: fmt::Display>(items: &[T]) -> Vec<String> {
             items.iter().map(ToString::to_string).collect()
@@ -228,7 +228,7 @@ impl PolicyDifference {
         sections.into_iter().filter(|(_, items)| !items.is_empty()).collect()
     }
 
-    /// Limits of which nothing changes for anybody.
+    /// Limits that change for no caller.
     pub fn kept(&self) -> Vec<&str> {
         let mut kept: Vec<&str> = self.windows.iter().map(|change| &*change.limit).collect();
         kept.sort_unstable();
@@ -311,7 +311,7 @@ impl fmt::Display for RouteChange {
     }
 }
 
-/// Without what a terminal or a log would take for more than text.
+/// The text without control characters, which a terminal or a log would interpret.
 fn printable(text: &impl ToString) -> String {
     text.to_string().replace(char::is_control, "?")
 }
@@ -347,7 +347,7 @@ fn pairs<'p>(old: &'p Policies, new: &'p Policies) -> Vec<Pair<'p>> {
     pairs
 }
 
-/// Hosts whose requests another policy decides than before.
+/// Hosts whose requests are now decided by another policy.
 fn hosts(old: &Policies, new: &Policies, pairs: &[Pair<'_>]) -> Vec<Change> {
     let mut patterns: Vec<Option<&HostPattern>> = Vec::new();
     let named = old.iter().chain(new.iter()).flat_map(|policy| &policy.hosts).map(Some);

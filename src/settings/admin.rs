@@ -1,4 +1,4 @@
-//! Settings of the admin listener: where whoever runs the proxy can ask how it is.
+//! Settings of the admin listener: status, metrics and reload for operators.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::yaml::{Choice, Document, Problem, Sources, Spanned, Value, keywords};
 
-/// Where whoever runs the proxy can ask how it is, and what it answers there.
+/// The admin listener for operators, and its readiness rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdminSettings {
     /// Where it listens.
@@ -25,19 +25,20 @@ pub struct AdminSettings {
 pub enum ReadyStore {
     /// The proxy is not ready while Redis does not decide.
     Require,
-    /// Nothing: each limit says what becomes of it while Redis does not decide. All proxies of a fleet
-    /// share a store, and when it is away a load balancer would have nobody left to send to.
+    /// Nothing: each limit says what becomes of it while Redis does not decide. All proxies of a
+    /// fleet share a store, and when it is away a load balancer would have no proxy left to send
+    /// to.
     #[default]
     Ignore,
 }
 
 keywords! { ReadyStore { Require = "require", Ignore = "ignore" } }
 
-/// Where whoever runs the proxy can ask how it is.
+/// The admin listener for operators: status, metrics and reload.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "admin section")]
 pub(super) struct RawAdmin {
-    /// Where to listen for who asks how the proxy is: an IP address and a port, `127.0.0.1:9901`.
+    /// The address of the admin listener: an IP address and a port, `127.0.0.1:9901`.
     /// Whoever reaches it needs no password.
     #[schemars(extend("examples" = ["127.0.0.1:9901"]))]
     pub(super) address: Spanned<String>,
@@ -67,8 +68,8 @@ impl Checker<'_> {
     }
 }
 
-/// Where a settings file says that the admin listener is, whatever else may be wrong with it: asking
-/// a running proxy what is wrong with its settings must not need good ones.
+/// Where a settings file says that the admin listener is, whatever else may be wrong with it:
+/// asking a running proxy what is wrong with its settings must not need good ones.
 ///
 /// # Errors
 /// The file cannot be read, or is no YAML.

@@ -89,7 +89,7 @@ impl PoliciesLocation<'_> {
         }
     }
 
-    /// Nothing, if the field that names them has a mistake of its own.
+    /// Nothing, if the field `policies` has another problem already.
     fn refuse_missing(&self, path: &Path) -> Option<Problem> {
         const HELP: &str = "write the path of a policy file or a folder, from this file's folder";
         let message = format!("there is no file or folder `{}`", path.display());
@@ -114,8 +114,8 @@ pub(super) fn entry<'v>(value: &'v Value, name: &str) -> Option<&'v Node> {
 }
 
 /// Reads a policy file, or all `*.yaml` and `*.yml` of a folder in the order of their names. Names
-/// that begin with a dot are left out: `.#api.yaml` is the lock of an editor, `._api.yaml` what macOS
-/// keeps about a file.
+/// that begin with a dot are left out: `.#api.yaml` is the lock of an editor, `._api.yaml` what
+/// macOS keeps about a file.
 ///
 /// # Errors
 /// Every problem of every file, and hosts that two policies claim.
@@ -146,7 +146,7 @@ fn policy_files(path: &Path, sources: &Sources) -> Result<Vec<PathBuf>, Vec<Prob
             Err(refuse("no policies".into(), "put a file that ends in .yaml here"))
         }
         Ok(files) => Ok(files),
-        // A single file, or nothing: reading it tells.
+        // It is a single file, or missing: reading it shows which.
         Err(error) if matches!(error.kind(), ErrorKind::NotADirectory | ErrorKind::NotFound) => {
             Ok(vec![path.to_owned()])
         }

@@ -1,4 +1,4 @@
-//! Settings of a process's end: how long it may take, and who goes on.
+//! Settings of a process's end: how long it may take, and the handover to a successor.
 
 use std::{
     path::{Path, PathBuf},

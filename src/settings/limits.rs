@@ -20,16 +20,16 @@ pub struct Limits {
     pub connections: usize,
     /// Connections at once of one address, or of one network of 64 bits in IPv6.
     pub connections_per_address: usize,
-    /// Of a connection that speaks HTTP/2.
+    /// For an HTTP/2 connection.
     pub http2: Http2Limits,
 }
 
-/// What a connection that speaks HTTP/2 may hold.
+/// The limits of an HTTP/2 connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Http2Limits {
     /// Requests at once.
     pub streams: u32,
-    /// Bytes of a request's body that may be on their way before they are asked for.
+    /// Bytes of a request's body that a client may send before the proxy reads them.
     pub stream_window: u32,
     /// The same of all requests of the connection.
     pub connection_window: u32,
@@ -64,20 +64,20 @@ pub(super) struct RawLimits {
     /// Default: 1000.
     #[schemars(range(min = 1, max = 1_000_000))]
     connections_per_address: Option<Spanned<u32>>,
-    /// What a connection that speaks HTTP/2 may hold.
+    /// The limits of an HTTP/2 connection.
     #[serde(default)]
     #[schemars(extend("examples" = [{ "streams": 100 }]))]
     http2: RawHttp2Limits,
 }
 
-/// What a connection that speaks HTTP/2 may hold.
+/// The limits of an HTTP/2 connection.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "http2 section")]
 struct RawHttp2Limits {
     /// Requests at once, 1 to 10000. Default: 100.
     #[schemars(range(min = 1, max = 10_000))]
     streams: Option<Spanned<u32>>,
-    /// Bytes of a request's body that may be on their way before they are asked for, 1KiB to 16MiB.
+    /// Bytes of a request's body that a client may send before the proxy reads them, 1KiB to 16MiB.
     /// Default: 64KiB.
     #[schemars(with = "Option<Size>")]
     stream_window: Option<Node>,

@@ -1,4 +1,4 @@
-//! Settings of listeners: where clients come in, and what is asked of them there.
+//! Settings of listeners: where clients connect, and what is required of them.
 //!
 //! What a listener is needs a restart to change; its certificates are replaced while traffic flows.
 
@@ -40,13 +40,13 @@ pub struct ListenerSettings {
     pub address: ListenAddress,
     /// Who may connect to a Unix socket, as its file's mode.
     pub mode: u32,
-    /// Whether whoever connects to a Unix socket is a trusted proxy.
+    /// Whether clients of a Unix socket are trusted proxies.
     pub trusts_local_peers: bool,
-    /// What clients may speak.
+    /// The versions of HTTP that clients may use.
     pub protocols: Protocols,
-    /// The certificates, if clients speak TLS here.
+    /// The certificates, if clients use TLS here.
     pub tls: Option<Arc<CurrentTls>>,
-    /// Whose PROXY header each connection begins with. None: connections begin with none.
+    /// The networks whose PROXY header each connection begins with. None: there is no such header.
     pub proxy_protocol: Option<TrustedProxies>,
     /// Where every request is sent to instead of being served.
     pub redirect: Option<Redirect>,
@@ -63,7 +63,7 @@ pub enum ListenAddress {
     Unix(PathBuf),
 }
 
-/// What clients of a listener may speak.
+/// The versions of HTTP that clients of a listener may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocols {
     /// HTTP/1.1 and HTTP/2.
@@ -83,11 +83,11 @@ pub(super) struct RawListener {
     /// socket: `unix:/run/tollgate.sock`, from this file's folder.
     #[schemars(extend("examples" = ["127.0.0.1:8080"]))]
     address: Spanned<String>,
-    /// What clients may speak: `[http1, h2]`. Default: both.
+    /// The versions of HTTP that clients may use: `[http1, h2]`. Default: both.
     #[schemars(length(min = 1))]
     #[schemars(extend("examples" = [["h2"]]))]
     protocols: Option<Spanned<Vec<Spanned<Choice<Protocol>>>>>,
-    /// Certificates. Left out: clients speak plain HTTP here.
+    /// Certificates. Left out: clients use plain HTTP here.
     #[schemars(extend("examples" = [{ "certificates": [{ "certificate_file": "server.pem", "key_file": "server.key" }] }]))]
     tls: Option<RawTls>,
     /// Has each connection begin with a PROXY header, version 1 or 2, that says who the client is.
@@ -105,13 +105,13 @@ pub(super) struct RawListener {
     #[schemars(regex(pattern = "^0?[0-7]{3}$"))]
     #[schemars(extend("examples" = ["0660"]))]
     mode: Option<Spanned<String>>,
-    /// Whether whoever connects to a Unix socket is a trusted proxy: `trusted` or `untrusted`.
+    /// Whether clients of a Unix socket are trusted proxies: `trusted` or `untrusted`.
     /// Their own address counts as 127.0.0.1, whatever `trusted_proxies` says of that. Default:
     /// untrusted.
     peers: Option<Spanned<Choice<LocalPeers>>>,
 }
 
-/// A version of HTTP that clients may speak.
+/// A version of HTTP that clients may use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Protocol {
     Http1,
@@ -129,7 +129,7 @@ enum LocalPeers {
 
 keywords! { LocalPeers { Trusted = "trusted", Untrusted = "untrusted" } }
 
-/// Whose PROXY header is believed.
+/// The networks whose PROXY header is trusted.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "proxy_protocol section")]
 struct RawProxyProtocol {
@@ -148,7 +148,7 @@ const MAX_SOCKET_PATH: usize = 100;
 const UNIX: &str = "unix:";
 
 impl ListenerSettings {
-    /// A listener that asks for nothing but HTTP.
+    /// A listener for plain HTTP, without further requirements.
     pub fn plain(address: ListenAddress) -> ListenerSettings {
         ListenerSettings {
             address,

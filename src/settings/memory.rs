@@ -27,8 +27,8 @@ pub struct MemoryBounds {
     pub max_keys: usize,
     /// Of those by what clients choose: so many of a hundred.
     pub unverified_percent: u8,
-    /// Of those by what clients choose that one client has made: an address, a network of 64 bits in
-    /// IPv6, or a verified caller.
+    /// Of those by what clients choose that one client has made: an address, a network of 64 bits
+    /// in IPv6, or a verified caller.
     pub per_address: u32,
 }
 
@@ -40,7 +40,7 @@ impl From<usize> for MemoryBounds {
 }
 
 impl MemoryBounds {
-    /// What holds unless the settings say otherwise.
+    /// The default.
     pub const DEFAULT: MemoryBounds =
         MemoryBounds { max_keys: 2_000_000, unverified_percent: 50, per_address: 10_000 };
 }

@@ -20,9 +20,9 @@ pub struct RedisSettings {
     pub topology: Topology,
     /// What the name of each key begins with.
     pub prefix: String,
-    /// Whose time counts.
+    /// The clock that counters use.
     pub clock: StoreClock,
-    /// How far behind a replica may be that is read.
+    /// How far a replica may lag behind its primary and still be read.
     pub replica_lag: Duration,
     /// How to get in.
     pub access: CurrentAccess,
@@ -77,7 +77,7 @@ pub struct Shard {
     pub replicas: Vec<Endpoint>,
 }
 
-/// Whose time counts.
+/// The clock that counters use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreClock {
     /// That of Redis: the same for all proxies.
@@ -157,7 +157,7 @@ pub(super) struct RawRedis {
     #[schemars(length(min = 1))]
     #[schemars(extend("examples" = [["redis://10.0.0.1:6379"]]))]
     cluster: Option<Spanned<Vec<Spanned<String>>>>,
-    /// The user for servers whose URL names nobody. Left out: the default user.
+    /// The user for servers whose URL has no user. Left out: the default user.
     #[schemars(length(min = 1))]
     username: Option<Spanned<String>>,
     /// Environment variable with the user.
@@ -166,7 +166,7 @@ pub(super) struct RawRedis {
     /// File with the user, from this file's folder.
     #[schemars(extend("examples" = ["redis-user"]))]
     username_file: Option<Spanned<String>>,
-    /// Environment variable with the password for servers whose URL names nobody.
+    /// Environment variable with the password for servers whose URL has no user.
     #[schemars(extend("examples" = ["REDIS_PASSWORD"]))]
     password_env: Option<Spanned<String>>,
     /// File with the password for servers whose URL names nobody, from this file's folder.
@@ -180,10 +180,10 @@ pub(super) struct RawRedis {
     #[schemars(regex(pattern = "^[A-Za-z0-9_.:-]{1,64}$"))]
     #[schemars(extend("examples" = ["tollgate"]))]
     prefix: Option<Spanned<String>>,
-    /// Whose time counts: `redis`, the same for all proxies, or `proxy`, unless it is more than two
-    /// seconds off. Default: redis.
+    /// The clock that counters use: `redis`, the same for all proxies, or `proxy`, unless it is
+    /// more than two seconds off. Default: redis.
     clock: Option<Spanned<Choice<StoreClock>>>,
-    /// How far behind a replica may be that is read, 100ms to 60s. Default: 1s.
+    /// How far a replica may lag behind its primary and still be read, 100ms to 60s. Default: 1s.
     #[schemars(extend("examples" = ["1s"]))]
     replica_lag: Option<Spanned<String>>,
 }
@@ -374,7 +374,7 @@ impl Checker<'_> {
         self.endpoints(raw, Role::Sentinel)
     }
 
-    /// Servers of which each tells of others, so that they must all be reached in the same way.
+    /// Servers that report addresses of others, so all of them need the same scheme and login.
     fn endpoints(
         &mut self,
         raw: &Spanned<Vec<Spanned<String>>>,

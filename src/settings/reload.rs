@@ -1,5 +1,5 @@
-//! Settings of the reload: how it is noticed that a file has changed, how long it must stay as it is
-//! before it is read, and whether the tests inside policies decide about them.
+//! Settings of the reload: how it is noticed that a file has changed, how long it must stay as it
+//! is before it is read, and whether the tests inside policies decide about them.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -16,10 +16,10 @@ pub struct ReloadSettings {
     pub poll: Duration,
     /// How long they must stay as they are before they are taken.
     pub quiet: Duration,
-    /// Whether the system is asked to tell of changes.
+    /// Whether the system reports changes of files.
     pub events: bool,
-    /// What a test of a policy that fails means for the policy. Taken from the configuration that is
-    /// read, so that changing it needs no restart.
+    /// What a test of a policy that fails means for the policy. Taken from the configuration that
+    /// is read, so that changing it needs no restart.
     pub tests: TestsRule,
 }
 
@@ -39,19 +39,19 @@ keywords! { TestsRule { Required = "required", Ignored = "ignored" } }
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "reload section")]
 pub(super) struct RawReload {
-    /// How often files are read to see whether they have changed, where the system does not tell,
-    /// 100ms to 1h. Default: 5s.
+    /// How often files are read to see whether they have changed, where the system does not report
+    /// changes, 100ms to 1h. Default: 5s.
     #[schemars(extend("examples" = ["5s"]))]
     poll: Option<Spanned<String>>,
     /// How long files must stay as they are before they are taken, so that none is taken half
     /// written, 10ms to 10s. Default: 200ms.
     #[schemars(extend("examples" = ["200ms"]))]
     quiet: Option<Spanned<String>>,
-    /// Whether the system is asked to tell of changes. Without, only the poll sees them. Default:
+    /// Whether the system reports changes of files. Without, only the poll sees them. Default:
     /// true.
     events: Option<bool>,
-    /// What a test of a policy that fails means: `required`, it is a problem like any other, and the
-    /// policy is put in force neither at the start nor by a reload; or `ignored`, only
+    /// What a test of a policy that fails means: `required`, it is a problem like any other, and
+    /// the policy is put in force neither at the start nor by a reload; or `ignored`, only
     /// `tollgate check` runs tests. Default: required.
     tests: Option<Spanned<Choice<TestsRule>>>,
 }

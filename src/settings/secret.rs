@@ -18,7 +18,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    /// The text, for whom it is meant.
+    /// The text itself. Never show it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -80,7 +80,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Content of a file that nobody else should see. That others can is no reason to stop.
+    /// Content of a file that no other user should read. If others can, that is only a warning.
     pub(super) fn secret_file(
         &mut self,
         path: &Spanned<String>,

@@ -31,14 +31,14 @@ pub struct StoreSettings {
     pub key_secret: Option<[u8; 16]>,
     /// How long a decision may take; then each limit does what its `on_store_error` says.
     pub deadline: Duration,
-    /// Proxies that share the limits: each has its part of a limit when it decides alone.
+    /// Proxies that share the limits: each enforces its part of a limit while Redis is unreachable.
     pub instances: NonZeroU32,
     /// Whether responses say that the store did not decide.
     pub tells_fallback: bool,
     /// Counters that the in-process store keeps at most.
     pub bounds: MemoryBounds,
-    /// Different counters in Redis, of those by what clients choose, that one client may ask for in a
-    /// minute.
+    /// Different counters in Redis, of those by what clients choose, that one client may ask for in
+    /// a minute.
     pub new_per_minute: u32,
     /// Where its counters are kept from one start to the next.
     pub snapshot: Option<SnapshotSettings>,
@@ -131,8 +131,8 @@ pub(super) struct RawStore {
     /// says. Default: 25ms.
     #[schemars(extend("examples" = ["25ms"]))]
     pub(super) deadline: Option<Spanned<String>>,
-    /// Proxies that share the limits. Each has its part of a limit when it decides alone. Default:
-    /// 1.
+    /// Proxies that share the limits. Each enforces its part of a limit while Redis is unreachable.
+    /// Default: 1.
     #[schemars(range(min = 1))]
     #[schemars(extend("examples" = [4]))]
     pub(super) instances: Option<Spanned<u32>>,
@@ -145,12 +145,12 @@ pub(super) struct RawStore {
     /// file's folder.
     #[schemars(extend("examples" = ["key-secret"]))]
     pub(super) key_secret_file: Option<Spanned<String>>,
-    /// How many counters there may be whose names clients write themselves.
+    /// How many counters there may be whose keys clients choose freely.
     #[serde(default)]
     #[schemars(extend("examples" = [{ "percent": 50 }]))]
     pub(super) unverified_keys: RawUnverifiedKeys,
-    /// Whether responses say (`x-tollgate-store`) that Redis did not decide, or that a limit was open
-    /// for want of room. Default: false.
+    /// Whether responses say (`x-tollgate-store`) that Redis did not decide, or that a limit was
+    /// open for want of room. Default: false.
     #[serde(default)]
     pub(super) fallback_header: bool,
 }

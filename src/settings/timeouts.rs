@@ -15,9 +15,9 @@ pub struct Timeouts {
     pub head: Duration,
     /// For the TLS handshake.
     pub tls_handshake: Duration,
-    /// For the next request of a connection that speaks HTTP/1.1.
+    /// For the next request of an HTTP/1.1 connection.
     pub keep_alive: Duration,
-    /// For the next request of a connection that speaks HTTP/2.
+    /// For the next request of an HTTP/2 connection.
     pub http2_idle: Duration,
     /// For the next bytes of a request's body.
     pub request_body: Duration,
@@ -27,7 +27,7 @@ pub struct Timeouts {
     pub request_body_rate: Option<LeastRate>,
     /// At which rate what there is of a response has to be read; none: any.
     pub response_rate: Option<LeastRate>,
-    /// For the next bytes of an upgraded connection, either way.
+    /// For the next bytes of an upgraded connection, in either direction.
     pub tunnel_idle: Duration,
 }
 
@@ -42,10 +42,10 @@ pub(super) struct RawTimeouts {
     /// For the TLS handshake, 100ms to 1h. Default: 10s.
     #[schemars(extend("examples" = ["10s"]))]
     tls_handshake: Option<Spanned<String>>,
-    /// For the next request of a connection that speaks HTTP/1.1, 100ms to 1h. Default: 30s.
+    /// For the next request of an HTTP/1.1 connection, 100ms to 1h. Default: 30s.
     #[schemars(extend("examples" = ["30s"]))]
     keep_alive: Option<Spanned<String>>,
-    /// For the next request of a connection that speaks HTTP/2, 100ms to 1h. Default: 60s.
+    /// For the next request of an HTTP/2 connection, 100ms to 1h. Default: 60s.
     #[schemars(extend("examples" = ["60s"]))]
     http2_idle: Option<Spanned<String>>,
     /// For the next bytes of a request's body, which is then answered with 408; 100ms to 1h.
@@ -65,12 +65,12 @@ pub(super) struct RawTimeouts {
     /// Default: 240.
     #[schemars(range(min = 0, max = 1_000_000))]
     response_rate: Option<Spanned<u32>>,
-    /// How long a client may be waited for beyond that, 100ms to 1h. Bytes earn it again, never more
-    /// than this. Default: 30s.
+    /// How long a client may be waited for beyond that, 100ms to 1h. Bytes earn it again, never
+    /// more than this. Default: 30s.
     #[schemars(extend("examples" = ["30s"]))]
     rate_grace: Option<Spanned<String>>,
-    /// For the next bytes of an upgraded connection, such as a WebSocket, either way; 1s to 24h.
-    /// Default: 10m.
+    /// For the next bytes of an upgraded connection, such as a WebSocket, in either direction; 1s
+    /// to 24h. Default: 10m.
     #[schemars(extend("examples" = ["10m"]))]
     tunnel_idle: Option<Spanned<String>>,
 }
@@ -91,7 +91,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Less than the slowest modem: who is slower most likely means to be.
+/// Less than the slowest modem: a slower client is most likely slow on purpose.
 const DEFAULT_RATE: u32 = 240;
 /// As long as a pause may be: one alone is never too long for the rate.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);

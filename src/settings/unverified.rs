@@ -1,5 +1,5 @@
-//! Settings of counters by what clients choose: how many there may be. Each default is written here or
-//! with [`MemoryBounds`], once.
+//! Settings of counters by what clients choose: how many there may be. Each default is written here
+//! or with [`MemoryBounds`], once.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{Checker, MemoryBounds};
 use crate::yaml::Spanned;
 
-/// How many counters there may be whose names clients write themselves: by header, cookie, open host,
+/// How many counters there may be whose keys clients choose freely: by header, cookie, open host,
 /// open path, path parameter or unusual method.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "unverified_keys section")]
@@ -16,13 +16,13 @@ pub(super) struct RawUnverifiedKeys {
     /// needs a new one gets 503. Default: 50.
     #[schemars(range(min = 1, max = 75))]
     percent: Option<Spanned<u32>>,
-    /// In the process: those at once that one address has made, or one network of 64 bits in IPv6, or
-    /// one verified caller, 1 to 100000000. Past it, its requests that need a new one get 429.
+    /// In the process: those at once that one address has made, or one network of 64 bits in IPv6,
+    /// or one verified caller, 1 to 100000000. Past it, its requests that need a new one get 429.
     /// Default: 10000.
     #[schemars(range(min = 1, max = 100_000_000))]
     per_address: Option<Spanned<u32>>,
-    /// In Redis: different ones that the same may ask for in a minute, at each proxy, 1 to 100000000.
-    /// Past it, its requests that need another get 429. Default: 1000.
+    /// In Redis: different ones that the same may ask for in a minute, at each proxy, 1 to
+    /// 100000000. Past it, its requests that need another get 429. Default: 1000.
     #[schemars(range(min = 1, max = 100_000_000))]
     new_per_minute: Option<Spanned<u32>>,
 }
@@ -34,8 +34,8 @@ const MANY: std::ops::RangeInclusive<u32> = 1..=100_000_000;
 const MANY_HELP: &str = "write a number from 1 to 100000000";
 
 impl Checker<'_> {
-    /// The bounds of all counters in the process, and how many new ones a client may ask for in Redis
-    /// in a minute.
+    /// The bounds of all counters in the process, and how many new ones a client may ask for in
+    /// Redis in a minute.
     pub(super) fn unverified_keys(
         &mut self,
         max_keys: usize,

@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Checker<'_> {
-    /// Networks whose word about a client's address is taken.
+    /// Networks that are trusted about a client's address.
     pub(super) fn trusted_networks(&mut self, raw: &[Spanned<String>]) -> Vec<IpNet> {
         let networks: Vec<Option<IpNet>> = raw.iter().map(|raw| self.network(raw)).collect();
         if let Some(networks) = networks.iter().copied().collect::<Option<Vec<IpNet>>>() {
@@ -38,7 +38,7 @@ impl Checker<'_> {
         self.warnings.push(Warning::new(rule, self.document.problem(place.span, message, help)));
     }
 
-    /// The admin listener shows callers and reloads, and asks for no password.
+    /// The admin listener shows callers and reloads, and needs no password.
     pub(super) fn warn_of_public_admin(&mut self, raw: &Spanned<String>, address: SocketAddr) {
         let ip = address.ip().to_canonical();
         let whose = match ip.is_unspecified() {
@@ -82,8 +82,8 @@ impl Settings {
     /// front of it is not trusted to say who they are.
     ///
     /// On a loopback address or a Unix socket that is certain. On others it is likely, where
-    /// nothing but plain HTTP is spoken: then TLS ends elsewhere. A single address was surely chosen
-    /// with care, and is no reason to warn.
+    /// nothing but plain HTTP is spoken: then TLS ends elsewhere. A single address was surely
+    /// chosen with care, and is no reason to warn.
     pub fn may_see_all_clients_in(&self, network: &IpNet) -> bool {
         let ends_tls = self.listeners.iter().any(|listener| listener.tls.is_some());
         let is_whole_network = network.prefix_len() < network.max_prefix_len();

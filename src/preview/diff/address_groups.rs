@@ -1,7 +1,7 @@
 //! Client addresses that all routes treat alike: one sample of each group.
 //!
-//! Networks are within each other or apart, never half in half. So each network without those that
-//! are within it is a region that no route divides, and one address stands for it.
+//! Two networks never overlap in part: one contains the other, or they are disjoint. So a network
+//! minus the networks inside it is a region that no route divides, and one address represents it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,9 +11,9 @@ use crate::policy::{Matcher, in_words};
 
 /// Client addresses that all routes treat alike.
 pub(super) struct AddressGroup {
-    /// One of them.
+    /// One address of the group.
     pub(super) sample: IpAddr,
-    /// The networks as policies write them.
+    /// Its networks as policies write them.
     pub(super) names: Vec<String>,
 }
 

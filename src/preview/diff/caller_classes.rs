@@ -1,18 +1,19 @@
-//! Seats: everybody who can be told apart by how they are named and by tier, before and after.
+//! Classes of callers: callers of one class are named by the same rules and have the same tier, in
+//! the old policy and in the new one.
 //!
-//! A caller sits where the rules put it. The same token, API key or address is looked at with the
-//! rules of both policies, and each pair of places that one of them can have is a class.
+//! The rules of both policies are applied to the same token, API key or address. Each pair of
+//! results that is possible is a class.
 
 use std::collections::HashSet;
 
 use crate::identity::{Caller, CallerKey, ClaimRules, IdentityRules, TierSource};
 
-/// Those who are named alike and are of one tier, before and after.
+/// Callers with the same rules and the same tier, before and after.
 #[derive(Clone, Copy)]
 pub(super) struct CallerClass<'p> {
-    /// How they are named.
+    /// The rules that name them.
     pub(super) rules: CallerRules<'p>,
-    /// The version of IP that they come by.
+    /// The version of IP that they connect with.
     pub(super) family: Family,
     /// Position of their tier before.
     pub(super) tier_before: usize,
@@ -20,10 +21,10 @@ pub(super) struct CallerClass<'p> {
     pub(super) tier_after: usize,
 }
 
-/// How the same token, key or address is named before and after; none: it is nobody's.
+/// The rules that name the caller of one token, key or address. None: no rule applies.
 #[derive(Clone, Copy)]
 pub(super) struct CallerRules<'p> {
-    /// What they show.
+    /// The kind of credential.
     pub(super) source: CallerSource<'p>,
     /// The rule of the old policy.
     pub(super) before: Option<&'p Caller>,
@@ -31,33 +32,33 @@ pub(super) struct CallerRules<'p> {
     pub(super) after: Option<&'p Caller>,
 }
 
-/// What a caller shows, of what both policies know.
+/// What identifies a caller, of the sources that both policies know.
 #[derive(Clone, Copy)]
 pub(super) enum CallerSource<'p> {
-    /// A token that says whose it is.
+    /// A token that contains its claims.
     Token {
-        /// Whose.
+        /// Its issuer.
         issuer: &'p str,
-        /// What the old policy and the new one make of its claims.
+        /// The claim rules of the old policy and of the new one.
         claims: [&'p ClaimRules; 2],
     },
-    /// A token that only those who are asked about it can read.
+    /// A token that only the introspection endpoint can read.
     Opaque {
-        /// Who they are to the old policy and to the new one.
+        /// The ids of the endpoint in the old policy and in the new one.
         ids: [&'p str; 2],
-        /// What both make of its claims.
+        /// The claim rules of both.
         claims: [&'p ClaimRules; 2],
     },
     /// An API key.
     Key {
-        /// Who vouches for it, to the old policy and to the new one.
+        /// The ids of the key file in the old policy and in the new one.
         ids: [&'p str; 2],
     },
-    /// Nothing but an address.
+    /// Only an address.
     Address,
 }
 
-/// The version of IP that a request comes by: prefixes differ by it.
+/// The version of IP of a request: limits have a prefix length for each.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
     V4,
@@ -65,8 +66,8 @@ pub(super) enum Family {
 }
 
 impl CallerRules<'_> {
-    /// Whether the caller's part of counter keys stays: it is made of who vouches, the claim's name
-    /// and its value, or of the address and the prefix. What the rule is called is no part of it.
+    /// Whether the caller's part of counter keys stays the same. It is made of the issuer, the
+    /// claim's name and its value, or of the address and the prefix, but not of the rule's name.
     pub(super) fn is_same_caller(&self, family: Family) -> bool {
         match (self.before.map(|own| &own.key), self.after.map(|own| &own.key)) {
             (Some(CallerKey::Address { .. }), Some(CallerKey::Address { .. }))
@@ -85,7 +86,7 @@ impl CallerRules<'_> {
         }
     }
 
-    /// What kind of caller it is.
+    /// The name of the kind of caller.
     pub(super) fn kind(&self) -> String {
         match (self.before, self.after) {
             (Some(before), Some(after)) if before.name != after.name => {
@@ -98,7 +99,7 @@ impl CallerRules<'_> {
 }
 
 impl<'p> CallerSource<'p> {
-    /// What both policies make of its claims, if it has any.
+    /// The claim rules of both policies, if the source has claims.
     pub(super) fn claims(&self) -> Option<[&'p ClaimRules; 2]> {
         match *self {
             CallerSource::Token { claims, .. } | CallerSource::Opaque { claims, .. } => {
@@ -108,8 +109,8 @@ impl<'p> CallerSource<'p> {
         }
     }
 
-    /// Who vouched for it and who does, if it is somebody else to counters: what two say alike is not
-    /// the same.
+    /// The ids before and after, if they differ. They are part of counter keys, so the same value
+    /// under another id is another caller.
     pub(super) fn renamed(&self) -> Option<[&'p str; 2]> {
         match *self {
             CallerSource::Opaque { ids, .. } | CallerSource::Key { ids } => {
@@ -129,7 +130,7 @@ impl<'p> CallerSource<'p> {
         is_same(claim) && through.all(is_same)
     }
 
-    /// What it is called where kinds of callers do not tell it apart.
+    /// Its label where the kind of caller is not enough.
     pub(super) fn label(&self) -> String {
         match self {
             CallerSource::Token { issuer, .. } => format!("with tokens of {issuer}"),
@@ -140,7 +141,7 @@ impl<'p> CallerSource<'p> {
     }
 }
 
-/// Where a policy finds the claim that it calls so.
+/// The path in the token of a claim that the policy calls `claim`.
 pub(super) fn claim_path<'p>(rules: &'p ClaimRules, claim: &'p str) -> &'p str {
     rules.names.iter().find(|(name, _)| **name == *claim).map_or(claim, |(_, path)| path)
 }
@@ -167,7 +168,7 @@ pub(super) fn caller_classes<'p>(
     classes
 }
 
-/// All ways in which the same token, key or address can be named by both.
+/// All pairs of rules that can name the caller of the same token, key or address.
 pub(super) fn caller_rules<'p>(
     old: &'p IdentityRules,
     new: &'p IdentityRules,
@@ -183,8 +184,8 @@ pub(super) fn caller_rules<'p>(
     all
 }
 
-/// What somebody vouches for to both policies. There is one to ask about opaque tokens and one file
-/// of API keys: whatever it is called, those who show the same as before meet it.
+/// The sources that both policies know. A policy has at most one introspection endpoint and one
+/// file of API keys, so these are compared even if their ids differ.
 fn shared_sources<'p>(old: &'p IdentityRules, new: &'p IdentityRules) -> Vec<CallerSource<'p>> {
     let mut all = Vec::new();
     for before in &old.issuers {
@@ -204,8 +205,8 @@ fn shared_sources<'p>(old: &'p IdentityRules, new: &'p IdentityRules) -> Vec<Cal
 }
 
 /// The pairs of rules that can name the same token: the first whose claim it has names it, so one
-/// that is named by a rule has none of the claims before it. Where no rule is for such tokens, the
-/// address names their senders.
+/// that is named by a rule has none of the claims before it. Where no rule is for such tokens,
+/// their callers are named by address.
 fn rule_pairs<'p>(
     source: CallerSource<'p>,
     old: &'p IdentityRules,
@@ -237,7 +238,7 @@ fn rule_pairs<'p>(
     all
 }
 
-/// The rules that name those who show this, each with the claim or field that it reads.
+/// The rules for callers with this source, each with the claim or field that it reads.
 fn rules_for<'p>(source: CallerSource<'_>, rules: &'p IdentityRules) -> Vec<(&'p Caller, &'p str)> {
     let rule = |caller: &'p Caller| match (&caller.key, source) {
         (CallerKey::Claim(claim), CallerSource::Token { .. } | CallerSource::Opaque { .. }) => {
@@ -253,8 +254,8 @@ fn by_address(rules: &IdentityRules) -> Option<&Caller> {
     rules.callers.iter().find(|caller| matches!(caller.key, CallerKey::Address { .. }))
 }
 
-/// What a token may say of a tier: nothing, each value that either policy knows, and each two of
-/// them, with one that none does. Of three, two tables look at no more than two.
+/// The values that a token may have for a tier: none, each value that a policy knows, one unknown
+/// value, and each pair of these. More than two make no difference to two tables.
 fn tier_values<'p>(
     old: &'p IdentityRules,
     new: &'p IdentityRules,
@@ -265,10 +266,10 @@ fn tier_values<'p>(
             known.extend(table.entries.iter().map(|(value, _)| &**value));
         }
     }
-    // No tier is called so, and no table has it.
+    // The unknown value: no tier and no table has it.
     known.push("");
     let mut seen = HashSet::new();
-    // In the order of the policy: changes are shown in it.
+    // Keeps the order of the policy, in which changes are shown.
     known.retain(|value| seen.insert(*value));
     let pairs = known.clone().into_iter().flat_map({
         let known = known.clone();
@@ -278,7 +279,7 @@ fn tier_values<'p>(
     single.chain([Vec::new()]).chain(pairs)
 }
 
-/// The tier of those who are named by `caller` and whose token has these values.
+/// The tier of callers that `caller` names and whose token has these values.
 fn tier(rules: &IdentityRules, caller: Option<&Caller>, values: &[&str]) -> usize {
     let source = caller.map_or(&TierSource::Default, |caller| &caller.tier);
     source.tier(values.iter().copied(), &rules.tiers)

@@ -1,19 +1,19 @@
-//! A change of one thing: what it is, its value before and its value after.
+//! The change of one value.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Something that is otherwise.
+/// A value that has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// What it is.
+    /// The name of the value.
     pub what: String,
-    /// What it was; none: it was not there.
+    /// The value before. None: there was none.
     pub before: Option<String>,
-    /// What it will be; none: it is gone.
+    /// The value after. None: it is removed.
     pub after: Option<String>,
-    /// What that means, where it does not speak for itself.
+    /// The effect of the change, where it is not obvious.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<String>,
 }
@@ -29,7 +29,7 @@ impl Change {
         is_other.then_some(Change { what, before: Some(before), after: Some(after), effect: None })
     }
 
-    /// Pairs of fields that differ, called by `what` makes of their names.
+    /// The fields that differ; `what` makes their names from those of the fields.
     pub(super) fn between_fields<const N: usize>(
         before: [(&str, String); N],
         after: [(&str, String); N],

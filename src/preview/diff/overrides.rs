@@ -1,4 +1,4 @@
-//! Overrides before and after: which of them are for the same, and for whom they are.
+//! Overrides before and after: which of them match, and which callers they are for.
 
 use super::{
     caller_classes::{CallerClass, CallerSource, Family},
@@ -7,9 +7,9 @@ use super::{
 };
 use crate::policy::{KeyValue, Limit, Override, Policy};
 
-/// Those that have another rate before or after.
+/// An override before and after.
 pub(super) struct OverridePair<'p> {
-    /// As their policy writes them.
+    /// What it applies to, as the policy writes it.
     pub(super) name: String,
     pub(super) before: Option<PolicyOverride<'p>>,
     pub(super) after: Option<PolicyOverride<'p>>,
@@ -65,7 +65,7 @@ impl PolicyOverride<'_> {
         self.rule.of.iter().map(name).collect::<Vec<_>>().join(" and ")
     }
 
-    /// By what is shown, and by what is not.
+    /// Compares the names, and the secret values that names leave out.
     fn is_for_the_same_as(&self, other: &PolicyOverride<'_>) -> bool {
         self.name() == other.name() && self.hidden().eq(other.hidden())
     }
@@ -122,7 +122,7 @@ fn of_limit<'p>(
     })
 }
 
-/// Overrides that end at another time, and those whose order is another: the first one applies.
+/// Overrides with another end, or in another order: the first that matches applies.
 pub(super) fn changes(old: &Policy, new: &Policy) -> Vec<Change> {
     let mut changes = Vec::new();
     for limit in &old.limits {

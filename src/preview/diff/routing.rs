@@ -1,7 +1,6 @@
-//! Which requests are treated otherwise than before: they match another route, or the route does
-//! something else with them.
+//! Which requests are handled differently: they match another route, or their route has changed.
 //!
-//! Nothing is compared as it is written. Sample requests are put to both routers: for each two path
+//! The text of routes is not compared. Both routers match sample requests: for each two path
 //! patterns that overlap a path of each depth, for each method that is named and one that is not,
 //! for each host, for each network. A route that matches a sample matches all requests of which it
 //! is a sample, so no difference is missed, and a route that no request can reach makes none.
@@ -21,26 +20,26 @@ use crate::policy::{
 /// Sample requests that are tried, at most: a policy of a thousand routes must not take long.
 const MAX_SAMPLES: usize = 50_000;
 
-/// Requests that are treated otherwise than before.
+/// Requests that are handled differently than before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RouteChange {
     /// Their hosts; empty: all that the policy is for.
     pub hosts: Vec<String>,
     /// Their methods; empty: all. `*` stands for those that no route names.
     pub methods: Vec<String>,
-    /// The networks that they come from; empty: all.
+    /// The networks of their clients; empty: all.
     pub from: Vec<String>,
     /// Their paths, as a pattern.
     pub path: String,
-    /// The route that they matched; none: none.
+    /// The route that they matched before, if any.
     pub before: Option<String>,
-    /// The route that they match now; none: none.
+    /// The route that they match now, if any.
     pub after: Option<String>,
-    /// What is done otherwise: `limits core -> core, search`.
+    /// What the route does differently: `limits core -> core, search`.
     pub effects: Vec<String>,
 }
 
-/// What is known of the requests that differ, and whether all were tried.
+/// The requests that differ, and whether all were compared.
 pub(super) struct Routing {
     pub(super) changes: Vec<RouteChange>,
     pub(super) is_complete: bool,
@@ -110,8 +109,7 @@ impl<'p> Sides<'p> {
         self.new.routes.get(key.1?)
     }
 
-    /// One path for each way in which two patterns overlap, of each depth up to one that is below
-    /// all patterns.
+    /// One path for each overlap of two patterns, of each depth up to one below all patterns.
     fn paths(&self) -> Vec<String> {
         let mut patterns: Vec<_> = Vec::new();
         let mut seen = HashSet::new();
@@ -151,7 +149,7 @@ impl<'p> Sides<'p> {
         }
     }
 
-    /// Whether a request is treated as before.
+    /// Whether a request is handled as before.
     fn is_alike(&self, key: Moved) -> bool {
         match (self.before(key), self.after(key)) {
             (None, None) => true,
@@ -162,7 +160,7 @@ impl<'p> Sides<'p> {
         }
     }
 
-    /// What is done otherwise with the requests of a group.
+    /// What the route does differently with the requests of a group.
     fn effects(&self, key: Moved) -> Vec<String> {
         let (Some(before), Some(after)) = (self.before(key), self.after(key)) else {
             return Vec::new();
@@ -177,7 +175,7 @@ impl<'p> Sides<'p> {
         effects
     }
 
-    /// Parameters that limits count by and that stand for another part of the path now.
+    /// Path parameters in keys of limits that are another segment of the path now.
     fn moved_parameters(&self, before: &Route, after: &Route) -> Vec<String> {
         let limits = after.limits.iter().filter_map(|at| self.new.limits.get(*at));
         let charged_before = |name: &str| {
@@ -241,7 +239,7 @@ fn fields(route: &Route, policy: &Policy) -> [(&'static str, String); 11] {
     ]
 }
 
-/// In an order of their own: that of the file makes no difference.
+/// Sorted, since the order in the file makes no difference.
 fn networks(networks: &Networks) -> String {
     sorted(&networks.iter().map(in_words).collect::<Vec<_>>())
 }
@@ -252,7 +250,7 @@ fn sorted(names: &[impl ToString]) -> String {
     words::list(names)
 }
 
-/// Values are not told: they may be passwords.
+/// Without values, which may be passwords.
 fn edited_headers(before: &Route, after: &Route) -> Vec<String> {
     let pairs = [
         ("request headers", &before.request_headers, &after.request_headers),

@@ -1,5 +1,5 @@
-//! Sample requests: one for each group of hosts, methods and client addresses that all routes treat
-//! alike.
+//! Sample requests: one for each group of hosts, methods and client addresses that no route
+//! distinguishes.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,9 @@ use super::{
 };
 use crate::policy::{HostPattern, Matcher, Policy, Request};
 
-/// What samples are made of besides paths.
+/// The parts of samples, without paths.
 pub(super) struct Samples {
-    /// Those that routes name, and last one that none does.
+    /// The methods that routes name, and last one that no route names.
     methods: Vec<Method>,
     hosts: Vec<HostGroup>,
     addresses: Vec<AddressGroup>,
@@ -27,7 +27,7 @@ pub(super) struct Sample {
 }
 
 impl Samples {
-    /// What tells the requests apart that two versions of a policy may treat otherwise.
+    /// Samples that cover all differences between two versions of a policy.
     pub(super) fn of(old: &Policy, new: &Policy) -> Samples {
         Samples {
             methods: methods(matchers(old, new)),
@@ -90,20 +90,20 @@ fn some_of(
     }
 }
 
-/// Hosts that all routes treat alike.
+/// Hosts that no route distinguishes.
 struct HostGroup {
-    /// One of them; none: a request without one.
+    /// One of them. None: a request without a host.
     sample: Option<String>,
     /// As policies write them.
     names: Vec<String>,
 }
 
-/// What the routes of both match.
+/// The matchers of both policies' routes.
 pub(super) fn matchers<'p>(old: &'p Policy, new: &'p Policy) -> impl Iterator<Item = &'p Matcher> {
     old.router.matchers().iter().chain(new.router.matchers())
 }
 
-/// Methods that routes name, and last one that none does.
+/// The methods that routes name, and last one that no route names.
 fn methods<'m>(matchers: impl Iterator<Item = &'m Matcher>) -> Vec<Method> {
     let mut methods: Vec<Method> = Vec::new();
     for method in matchers.flat_map(|matcher| &matcher.methods) {

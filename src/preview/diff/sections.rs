@@ -1,5 +1,4 @@
-//! Who is calling, when limits count, who is singled out, what paths stand for, what clients are
-//! told.
+//! Differences of sections: identity, limits, access, paths and responses.
 
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use crate::{
     yaml::Keyword,
 };
 
-/// Who is calling, and how that is found out.
+/// Differences in how callers are identified.
 pub(super) fn identity(old: &Policy, new: &Policy) -> Vec<Change> {
     let is_renamed = old.name != new.name;
     let old = &old.identity;
@@ -30,7 +29,7 @@ pub(super) fn identity(old: &Policy, new: &Policy) -> Vec<Change> {
     changes.extend(
         told.map(|told| told.meaning("every policy removes these headers from client requests")),
     );
-    // The id stands for all of the section and the files that it names, secrets included.
+    // The id is a hash of the whole section and of the files that it names, secrets included.
     if changes.is_empty() && !is_renamed && old.id != new.id {
         changes.push(Change {
             what: "keys or details of identity have changed".into(),
@@ -78,7 +77,7 @@ fn forwarded(rules: &IdentityRules) -> String {
     words::list(headers.chain(payload))
 }
 
-/// Callers whose counters are others than before, wherever a limit is counted per caller.
+/// Callers that get other counters in limits per caller.
 fn renamed_callers(old: &IdentityRules, new: &IdentityRules) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
     for rules in caller_rules(old, new) {
@@ -175,7 +174,7 @@ fn required_claim(claim: &RequiredClaim) -> String {
     format!("{path} ({})", values.join(" or "))
 }
 
-/// Kinds of callers whose tier comes from elsewhere, or who are called otherwise.
+/// Kinds of callers with another source of the tier, or another name.
 fn kinds(old: &IdentityRules, new: &IdentityRules) -> Vec<Change> {
     let tier = |caller: &Caller, rules: &IdentityRules| {
         // Named one by one, so that a new field cannot be forgotten here.
@@ -224,7 +223,7 @@ fn token_sources(sources: &TokenSources) -> String {
     words::list(all.into_iter().flatten())
 }
 
-/// When limits count, and for whom they are more than a word.
+/// Differences in when limits count and which callers are enforced.
 pub(super) fn limits(old: &Policy, new: &Policy) -> Vec<Change> {
     let pair = |limit: &Limit| {
         let other = new.limits.iter().find(|other| other.name == limit.name)?;
@@ -264,7 +263,7 @@ fn limit_fields(limit: &Limit) -> [(&'static str, String); 7] {
     ]
 }
 
-/// Who is refused, who is charged nothing, and until when there are other rates for some.
+/// Differences in denied and exempt callers, and in overrides.
 pub(super) fn access(old: &Policy, new: &Policy) -> Vec<Change> {
     let mut changes = Vec::new();
     for (what, before, after) in
@@ -287,13 +286,13 @@ fn entries(listed: &Listed, policy: &Policy) -> Vec<String> {
     networks.chain(callers.iter().map(|name| words::caller(name, policy))).collect()
 }
 
-/// What paths stand for.
+/// Differences in how paths are read.
 pub(super) fn paths(old: &Policy, new: &Policy) -> Vec<Change> {
     let keyword = |policy: &Policy| policy.encoded_slash.keyword().to_owned();
     Change::between("encoded slash", keyword(old), keyword(new)).into_iter().collect()
 }
 
-/// What clients are told.
+/// Differences in responses.
 pub(super) fn responses(old: &Policy, new: &Policy) -> Vec<Change> {
     Change::between_fields(response_fields(old), response_fields(new), str::to_owned)
 }

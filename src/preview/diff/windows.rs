@@ -1,9 +1,9 @@
-//! What becomes of open windows, limit by limit and for whom.
+//! The outcome of a change for open windows, by limit and class of callers.
 //!
 //! A counter's key is made of an [`Allowance::id`] and of what the limit is counted per. So two
 //! allowances share a counter if, and only if, their ids are equal, the limit is counted per the
-//! same, and so is the caller where that is part of it. A state holds what was used, never what is
-//! left: the same counter under another rate keeps what was used.
+//! same, and so is the caller where that is part of it. A counter holds what was used, not what
+//! remains: under another rate it keeps what was used.
 
 use serde::Serialize;
 
@@ -19,46 +19,46 @@ use crate::{
     policy::{Allowance, KeyPart, Limit, Policy},
 };
 
-/// What becomes of one window of a limit, for some callers.
+/// The outcome for one window of a limit and some callers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WindowChange {
     /// The limit.
     pub limit: String,
-    /// Whether it is a rate that is only tried out.
+    /// Whether it is a candidate rate, which only counts.
     pub is_candidate: bool,
-    /// What becomes of it.
+    /// The outcome. Its field is called `fate` in JSON.
     #[serde(rename = "fate")]
     pub outcome: WindowOutcome,
-    /// For whom: tiers, kinds of callers, single callers that have overrides.
+    /// The callers: tiers, kinds of callers, single callers that have overrides.
     pub to: Vec<String>,
-    /// How much it was.
+    /// The quota before.
     pub before: Option<String>,
-    /// How much it will be.
+    /// The quota after.
     pub after: Option<String>,
-    /// Which parts of the counter's key are others.
+    /// Which parts of the counter's key change.
     pub because: Vec<String>,
-    /// What that means to those who have used some of it.
+    /// The effect on callers that have used some of it.
     pub effect: String,
 }
 
-/// What becomes of a window. In the order of how much that matters.
+/// The outcome for a window, the most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WindowOutcome {
-    /// Another counter takes its place: everybody begins anew.
+    /// Another counter replaces it: all callers start from zero.
     Fresh,
     /// It no longer counts.
     Gone,
     /// The same counter, under another rate.
     Rescaled,
-    /// It was not there.
+    /// It did not exist before.
     New,
     /// Nothing changes.
     Kept,
 }
 
 impl WindowOutcome {
-    /// The word for it.
+    /// Its name in text and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             WindowOutcome::Fresh => "fresh",
@@ -70,7 +70,7 @@ impl WindowOutcome {
     }
 }
 
-/// What becomes of all windows of all limits.
+/// The outcomes for all windows of all limits.
 pub(super) fn windows(old: &Policy, new: &Policy) -> Vec<WindowChange> {
     let classes = caller_classes(&old.identity, &new.identity);
     let names = old.limits.iter().map(|limit| &*limit.name);
@@ -93,7 +93,7 @@ struct LimitPair<'p> {
     after: Option<&'p Limit>,
 }
 
-/// What a class may use, before and after.
+/// The allowances of a class, before and after.
 struct AllowancePair<'p> {
     class: CallerClass<'p>,
     before: &'p [Allowance],
@@ -144,8 +144,8 @@ impl<'p> LimitPair<'p> {
         (of(self.before, class.tier_before), of(self.after, class.tier_after))
     }
 
-    /// The outcomes of a class's windows: those with the same id first, then those that take the place
-    /// of others, then what is left.
+    /// The outcomes of a class's windows: those with the same id first, then those that replace
+    /// others, then the rest.
     fn outcomes(&self, used: &AllowancePair<'p>) -> Vec<WindowChange> {
         let mut changes = Vec::new();
         let mut before: Vec<&Allowance> = used.before.iter().collect();
@@ -168,8 +168,8 @@ impl<'p> LimitPair<'p> {
         changes
     }
 
-    /// What is another part of the keys of all windows: the policy's name, what the limit is counted
-    /// per, how callers are told apart.
+    /// The changed parts that the keys of all windows share: the policy's name, what the limit is
+    /// counted per, how callers are identified.
     fn other_keys(&self, class: &CallerClass<'_>) -> Vec<String> {
         let (Some(before), Some(after)) = (self.before, self.after) else { return Vec::new() };
         let mut because = Vec::new();
@@ -240,8 +240,8 @@ impl<'p> LimitPair<'p> {
         }
     }
 
-    /// What the windows of a single caller, or of a single counter, come to. The tier is not known:
-    /// where that makes a difference, there is a change for each.
+    /// The outcomes for the windows of an override. The caller's tier is not known: where it makes
+    /// a difference, there is a change for each tier.
     fn override_changes(
         &self,
         of: &OverridePair<'p>,
@@ -263,13 +263,13 @@ impl<'p> LimitPair<'p> {
 
 /// Whether an allowance that keeps its counter allows as much as before.
 fn is_same_amount(before: &Allowance, after: &Allowance) -> bool {
-    // Named one by one, so that a new field cannot be forgotten here. Those that are left out follow
-    // from the quota, or are compared with the limit's `refund`.
+    // Named one by one, so that a new field cannot be forgotten here. Those that are left out
+    // follow from the quota, or are compared with the limit's `refund`.
     let Allowance { quota, id: _, limit: _, name: _, window_secs: _, refunds: _ } = before;
     *quota == after.quota
 }
 
-/// By how much of an address a limit counts, if it counts by addresses.
+/// The prefix length by which a limit counts, if it counts by addresses.
 fn prefix(limit: &Limit, family: Family) -> Option<u8> {
     let is_by_address = limit.per.parts.contains(&KeyPart::ClientIp);
     is_by_address.then_some(match family {
@@ -278,7 +278,7 @@ fn prefix(limit: &Limit, family: Family) -> Option<u8> {
     })
 }
 
-/// Which parts of an [`Allowance::id`] are others, besides the names of policy and limit.
+/// Which parts of an [`Allowance::id`] differ, besides the names of policy and limit.
 fn other_counting(before: &Quota, after: &Quota) -> Vec<String> {
     let mut because = Vec::new();
     let mut compare = |what: &str, before: Option<String>, after: Option<String>| {
@@ -333,7 +333,7 @@ fn pace(quota: &Quota) -> Option<u32> {
     }
 }
 
-/// Changes that are alike, with those whom they are to.
+/// Equal changes, with the classes that they affect.
 struct Groups<'g, 'p> {
     pair: &'g LimitPair<'p>,
     classes: &'g [CallerClass<'p>],
@@ -357,7 +357,7 @@ impl<'p> Groups<'_, 'p> {
         groups.into_iter().map(label).collect()
     }
 
-    /// Without those that are as before: what a single caller keeps is its own affair.
+    /// Without windows that are kept: for single callers these are not worth a line.
     fn finish_for(self, caller: &OverridePair<'_>) -> Vec<WindowChange> {
         let Groups { pair, groups, .. } = self;
         let is_one = groups.len() == 1;

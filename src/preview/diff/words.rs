@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// How much, and how it is counted: `5000/hour`, `30/minute by gcra, burst 10`.
+/// The quota and its algorithm: `5000/hour`, `30/minute by gcra, burst 10`.
 pub(crate) fn quota(quota: &Quota) -> String {
     let name = quota.kind().name();
     match quota {
@@ -101,7 +101,7 @@ pub(super) fn caller(name: &CallerName, policy: &Policy) -> String {
     }
 }
 
-/// What callers are told apart by.
+/// The claim, field or address that identifies callers.
 pub(crate) fn caller_key(key: &CallerKey) -> String {
     match key {
         CallerKey::Claim(claim) => format!("jwt.{claim}"),
@@ -112,7 +112,7 @@ pub(crate) fn caller_key(key: &CallerKey) -> String {
     }
 }
 
-/// What callers who show `source` are told apart by, before and after.
+/// What identifies callers with `source`, before and after.
 pub(super) fn caller_keys(callers: [Option<&Caller>; 2], source: CallerSource<'_>) -> [String; 2] {
     let [before, after] =
         callers.map(|caller| caller.map_or("none".to_owned(), |own| caller_key(&own.key)));
@@ -151,7 +151,7 @@ pub(super) fn tier_source(source: &TierSource, tiers: &Tiers) -> String {
     }
 }
 
-/// Whether a route looks at tokens, and at whose.
+/// Whether a route requires tokens, and of which issuers.
 pub(crate) fn auth(auth: &Auth, policy: &Policy) -> String {
     let (word, accepted) = match auth {
         Auth::None => return "none".into(),
@@ -167,7 +167,7 @@ pub(crate) fn auth(auth: &Auth, policy: &Policy) -> String {
     }
 }
 
-/// What routes call whoever vouches for callers.
+/// The name of an issuer in routes.
 pub(crate) fn issuer(rules: &IdentityRules, at: usize) -> String {
     let named = rules.issuers.get(at).map(|issuer| issuer.name.as_str());
     named.or_else(|| rules.issuer_id(at)).unwrap_or_default().to_owned()
@@ -189,7 +189,7 @@ pub(super) fn cost(cost: &Cost) -> String {
     list(words)
 }
 
-/// Which responses are given back.
+/// Which responses are refunded.
 pub(super) fn refund(refund: &Refund) -> String {
     let Refund { everybody: all, authenticated, at_most } = refund;
     let statuses = match (*all == Statuses::default(), authenticated == all) {
@@ -219,7 +219,7 @@ pub(super) fn statuses(set: &Statuses) -> String {
     list(firsts.map(range))
 }
 
-/// For whom a limit is more than a word.
+/// For which callers a limit is enforced.
 pub(super) fn enforcement(enforcement: Enforcement) -> String {
     match enforcement {
         Enforcement::Everybody => "enforced".into(),
@@ -228,7 +228,7 @@ pub(super) fn enforcement(enforcement: Enforcement) -> String {
     }
 }
 
-/// What becomes of who finds no room for a counter.
+/// The decision about requests that find no room for a counter.
 pub(super) fn when_full(full: WhenFull) -> &'static str {
     match full {
         WhenFull::OpenWhileAlone => "open while redis is unreachable",
@@ -237,7 +237,7 @@ pub(super) fn when_full(full: WhenFull) -> &'static str {
     }
 }
 
-/// Whose pages may read.
+/// The origins whose pages may read responses.
 pub(super) fn readers(cors: &Cors) -> String {
     list(reader_words(cors))
 }

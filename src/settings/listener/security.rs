@@ -1,4 +1,4 @@
-//! What a listener tells browsers about TLS: to come by it, and to keep to it.
+//! What a listener sends to browsers about TLS: the redirect to https, and HSTS.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
 pub struct Redirect {
     /// None: the usual port of https, which URLs leave out.
     pub port: Option<u16>,
-    /// How that is told.
+    /// The status of the redirect.
     pub status: StatusCode,
 }
 

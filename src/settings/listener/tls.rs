@@ -1,4 +1,4 @@
-//! TLS of a listener: certificates by name, who may connect, which versions.
+//! TLS of a listener: certificates by name, client authorities, versions.
 //!
 //! All of it is read with the settings and replaced while traffic flows: handshakes that begin from
 //! then on use the new configuration, and connections go on with theirs.
@@ -39,21 +39,21 @@ pub(super) struct RawTls {
     /// else the first.
     #[schemars(length(min = 1))]
     certificates: Spanned<Vec<RawCertificate>>,
-    /// The authorities whose certificates clients may show. Left out: clients are asked for none.
+    /// The authorities whose certificates clients may show. Left out: no certificate is requested.
     #[schemars(extend("examples" = ["clients.pem"]))]
     client_ca_file: Option<Spanned<String>>,
     /// Whether clients must show one: `required` or `optional`. Default: required.
     client_certificate: Option<Spanned<Choice<ClientCertificate>>>,
     /// Which certificates these authorities have revoked: their CRLs, one or more, in PEM form. A
-    /// client that shows such a one is refused. Needs `client_ca_file`. Left out: a certificate is good
-    /// until its time is over.
+    /// client that shows such a one is refused. Needs `client_ca_file`. Left out: a certificate is
+    /// good until its time is over.
     #[schemars(extend("examples" = ["clients.crl"]))]
     crl_file: Option<Spanned<String>>,
-    /// What becomes of a client whose authority's CRL is past its next update: `refuse` or `accept`,
-    /// by what that CRL says. Default: refuse.
+    /// The decision about a client whose authority's CRL is past its next update: `refuse` or
+    /// `accept`, by what that CRL says. Default: refuse.
     crl_expired: Option<Spanned<Choice<WithoutCrl>>>,
-    /// What becomes of a client whose authority, or one between, has no CRL in `crl_file`: `refuse` or
-    /// `accept`. Default: refuse.
+    /// What becomes of a client whose authority, or one between, has no CRL in `crl_file`: `refuse`
+    /// or `accept`. Default: refuse.
     crl_missing: Option<Spanned<Choice<WithoutCrl>>>,
     /// The oldest version of TLS that is spoken: "1.2" or "1.3". Default: "1.2".
     min_version: Option<Spanned<Choice<TlsVersion>>>,
@@ -69,7 +69,7 @@ enum ClientCertificate {
 
 keywords! { ClientCertificate { Required = "required", Optional = "optional" } }
 
-/// What becomes of a client whose authority has no CRL, or an old one.
+/// The decision about a client whose authority has no CRL, or an old one.
 #[derive(Clone, Copy, Default)]
 enum WithoutCrl {
     #[default]
@@ -108,7 +108,7 @@ pub type Epoch = u64;
 /// What of a listener's TLS was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renewed {
-    /// Its certificates, or the versions that it speaks.
+    /// Its certificates, or its versions of TLS.
     pub certificates: bool,
     /// Which certificates of clients are good.
     pub clients: bool,
@@ -126,7 +126,8 @@ const SESSIONS: usize = 4096;
 pub(super) const MAX_PEM_BYTES: u64 = 1 << 20;
 
 impl CurrentTls {
-    /// What a handshake that begins now uses, and by which rules it checks the client's certificate.
+    /// What a handshake that begins now uses, and by which rules it checks the client's
+    /// certificate.
     pub fn config(&self) -> (Arc<ServerConfig>, Epoch) {
         let tls = self.0.load();
         (Arc::clone(&tls.config), tls.epoch)

@@ -39,7 +39,7 @@ pub(super) struct RawTls {
 
 /// Largest file with certificates that is read.
 const MAX_PEM_BYTES: u64 = 1 << 20;
-/// How long a silent connection is believed to be alive: then its peer is asked once a second, and
+/// How long a silent connection counts as alive: then its peer is probed once a second, and
 /// given up on after three questions.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(5);
 const KEEPALIVE_PAUSE: Duration = Duration::from_secs(1);
@@ -80,7 +80,7 @@ impl From<Access> for CurrentAccess {
     }
 }
 
-/// Who to be, and whom to trust.
+/// The login, and the certificates that are trusted.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
     /// Where the URL says nothing; sentinels know only of their URL's.

@@ -1,4 +1,4 @@
-//! The URL of a Redis server, checked: where it is, and who to be there.
+//! The URL of a Redis server, checked: its address and the login.
 
 use std::fmt;
 
@@ -99,7 +99,7 @@ impl Endpoint {
         &self.host
     }
 
-    /// Its host and port, and its database unless that is 0: what tells it from other servers.
+    /// Its host and port, and its database unless that is 0: together they identify the server.
     pub fn name(&self) -> String {
         match self.database {
             0 => self.to_string(),
@@ -134,7 +134,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// As it is shown; who to be there is nobody's business.
+/// For display, without the login.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_tls { "rediss" } else { "redis" };

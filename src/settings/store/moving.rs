@@ -15,13 +15,13 @@ pub struct Moving {
     pub mode: MoveMode,
 }
 
-/// What becomes of a caller who is among those to move.
+/// How the chosen callers are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveMode {
     /// Both stores are charged, the current one decides, and disagreements are counted.
     Mirror,
-    /// The next store decides, from where the caller stood in the current one, once every proxy that
-    /// shares one of them charges both.
+    /// The next store decides, from where the caller stood in the current one, once every proxy
+    /// that shares one of them charges both.
     Move,
     /// The same at once, whatever other proxies do.
     MoveNow,

@@ -1,8 +1,8 @@
 //! The certificates of a listener, and which of them a client gets: the one with the name that it
 //! asks for, then one with a wildcard for it, then the first.
 //!
-//! Several may have one name: a client gets the first of them whose kind of key it knows, so that an
-//! ECDSA certificate can stand beside an RSA one for old clients.
+//! Several may have one name: a client gets the first of them whose kind of key it knows, so that
+//! an ECDSA certificate can stand beside an RSA one for old clients.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -36,7 +36,7 @@ pub(super) struct RawCertificate {
 /// Certificates by name.
 #[derive(Debug)]
 pub(super) struct Certificates {
-    /// In the order of the settings: the first is for who asks for none of the names.
+    /// In the order of the settings: the first is for clients that request none of the names.
     all: Vec<Arc<CertifiedKey>>,
     /// By whole name, in lower case.
     exact: HashMap<Box<str>, Vec<Arc<CertifiedKey>>>,
@@ -61,7 +61,7 @@ impl Certificates {
     fn named(&self, name: &str) -> &[Arc<CertifiedKey>] {
         let name = name.to_ascii_lowercase();
         let exact = self.exact.get(name.as_str());
-        // A wildcard stands for one label (RFC 9525 section 6.3).
+        // A wildcard matches one label (RFC 9525 section 6.3).
         let parent = || name.split_once('.').and_then(|(_, parent)| self.wildcard.get(parent));
         exact.or_else(parent).map_or(&[], Vec::as_slice)
     }

@@ -1,4 +1,4 @@
-//! Whose certificates clients of a listener may show.
+//! The authorities whose client certificates a listener accepts.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ const CRL_HELP: &str = "use whole lists of version 2, with a number (`crlnumber`
                         a next update";
 
 impl Checker<'_> {
-    /// Who may connect; an error was told if there is none.
+    /// Which clients may connect. None: a problem was reported.
     pub(super) fn clients(
         &mut self,
         raw: &RawTls,

@@ -1,8 +1,8 @@
 //! Which certificates of clients their authorities have revoked (CRLs, RFC 5280 section 5).
 //!
-//! What is not known is refused, unless the settings say otherwise: an authority that publishes no
-//! list, or one that is out of date. Every certificate up to the authority is looked for, not the
-//! client's alone.
+//! A client whose state is not known is refused, unless the settings accept it: an authority that
+//! publishes no list, or one that is out of date. Every certificate up to the authority is looked
+//! for, not the client's alone.
 
 use std::cmp::Reverse;
 
@@ -27,7 +27,7 @@ use crate::{
 /// Largest file with CRLs that is read: several hundred thousand certificates.
 const MAX_CRL_BYTES: u64 = 32 << 20;
 
-/// What is known to be revoked, and what becomes of those of whom it is not known.
+/// The revoked certificates, and the decision where the state is not known.
 pub(super) struct Revocation {
     lists: Vec<CertificateRevocationListDer<'static>>,
     accepts_expired: bool,
@@ -58,8 +58,8 @@ impl Revocation {
 }
 
 impl Checker<'_> {
-    /// What `raw` says of it, if anything; an error was told if that is wrong. `authorities` are those
-    /// that sign clients' certificates.
+    /// What `raw` says of it, if anything; an error was told if that is wrong. `authorities` are
+    /// those that sign clients' certificates.
     pub(super) fn revocation(
         &mut self,
         raw: &RawTls,
@@ -108,7 +108,7 @@ impl Checker<'_> {
         Ok(Some(Revocation { lists, accepts_expired, accepts_missing }))
     }
 
-    /// From its next update on, nobody can know what a list does not tell.
+    /// From its next update on, newer revocations are missing from a list.
     fn warn_of_stale_lists(&mut self, file: &Spanned<String>, known: &[List<'_>]) {
         for List { issuer, next, .. } in known {
             let Some(next) = next else { continue };
