@@ -247,7 +247,7 @@ fn reasons_are_told() {
         ),
         (
             &["--claims", r#"{"staff":"7","roles":["staff","admin"]}"#, "GET", "/private"],
-            "tier pro: jwt.roles has admin",
+            "tier pro: jwt.roles contains admin",
         ),
         (
             &["--claims", r#"{"staff":"7","roles":["guest"]}"#, "GET", "/private"],
