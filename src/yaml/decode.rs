@@ -7,6 +7,7 @@
 //!
 //! - `decoder`: one node; `deserialize`: serde's view of it; `access`: its content; `key`: a key.
 //! - `failure`: why something could not be decoded.
+//! - `spanned`: a value with its place.
 //! - `stand_in`: the value in place of a missing field.
 //!
 //! Not supported, because serde buffers them and loses their places: `flatten`, `untagged`, and
@@ -17,6 +18,7 @@ mod decoder;
 mod deserialize;
 mod failure;
 mod key;
+mod spanned;
 mod stand_in;
 
 use std::cell::RefCell;

@@ -1,7 +1,7 @@
-//! serde's view of what is inside a node: the items of a list, the entries of a mapping, the
-//! content of a variant, and a place with its value. What is left out is not seen from here.
+//! serde's view of what is inside a node: the items of a list, the entries of a mapping and
+//! the content of a variant. What is left out is not seen from here.
 
-use serde::de::value::{StrDeserializer, U64Deserializer};
+use serde::de::value::StrDeserializer;
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess,
     VariantAccess, Visitor,
@@ -12,7 +12,7 @@ use super::decoder::Decoder;
 use super::failure::Failure;
 use super::key::KeyDecoder;
 use super::stand_in::StandIn;
-use crate::yaml::node::{Node, Span, Spanned, Value};
+use crate::yaml::node::{Node, Spanned, Value};
 
 /// The items of a list that are not left out.
 pub(super) struct Items<'a, 'de> {
@@ -98,33 +98,6 @@ impl<'de> MapAccess<'de> for Fields<'_, 'de> {
             Some(decoder) => decoder.attempt(seed),
             None => seed.deserialize(StandIn::default()).map_err(|_| Failure::Hollow),
         }
-    }
-}
-
-/// A value after its place, as `Spanned` takes them.
-pub(super) struct SpannedParts<D> {
-    bounds: std::vec::IntoIter<usize>,
-    value: Option<D>,
-}
-
-impl<D> SpannedParts<D> {
-    pub(super) fn new(span: Span, value: D) -> Self {
-        Self { bounds: vec![span.start, span.end].into_iter(), value: Some(value) }
-    }
-}
-
-impl<'de, D: Deserializer<'de, Error = Failure>> SeqAccess<'de> for SpannedParts<D> {
-    type Error = Failure;
-
-    fn next_element_seed<S: DeserializeSeed<'de>>(
-        &mut self,
-        seed: S,
-    ) -> Result<Option<S::Value>, Failure> {
-        if let Some(bound) = self.bounds.next() {
-            let bound: U64Deserializer<Failure> = (bound as u64).into_deserializer();
-            return seed.deserialize(bound).map(Some);
-        }
-        self.value.take().map(|value| seed.deserialize(value)).transpose()
     }
 }
 

@@ -4,9 +4,10 @@
 use serde::de::{Deserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::access::{Fields, Items, SpannedParts, Variant};
+use super::access::{Fields, Items, Variant};
 use super::decoder::Decoder;
 use super::failure::Failure;
+use super::spanned::SpannedParts;
 use crate::yaml::node::{SPANNED, Value};
 use crate::yaml::suggest::one_of;
 

@@ -5,8 +5,8 @@ use serde::de::{Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
 use super::Session;
-use super::access::SpannedParts;
 use super::failure::{Failure, whole_number};
+use super::spanned::SpannedParts;
 use crate::yaml::node::{SPANNED, Spanned};
 
 /// Decodes one key.
