@@ -2,23 +2,26 @@
 //!
 //! The life of a request:
 //!
-//! 1. [`server`] accepts a connection and hands it to a worker; hyper parses a request, and the
-//!    framing check beside it has seen every byte.
-//! 2. [`gate`] takes it from there, and reads from top to bottom: the request's form ([`wire`]),
-//!    its route ([`policy`]), who is calling ([`identity`]).
-//! 3. The route's limits become charges, and the [`store`] takes all of them or none, by the pure
-//!    rules of [`limit`].
-//! 4. [`upstream`] forwards what was admitted and brings the response back.
-//! 5. What the response shows to have been charged wrongly is put right in the [`store`].
-//! 6. [`response`] knows what clients are told: limit headers, denials, errors.
+//! 1. [`server`] accepts a connection and hands it to a worker. hyper parses requests; the framing
+//!    check of [`wire`] sees every byte first.
+//! 2. [`gate`] takes a request from there, and reads from top to bottom: its form ([`wire`]), its
+//!    route ([`policy`]), its caller ([`identity`]).
+//! 3. The route's limits become charges. The [`store`] takes all of them or none, by the pure rules of
+//!    [`limit`].
+//! 4. [`upstream`] forwards what was admitted and returns the response.
+//! 5. Refunds, and costs that the response names, are settled in the [`store`].
+//! 6. [`response`] writes limit headers, denials and errors: the only place with status codes.
 //! 7. [`access_log`] writes a line when the response has ended.
 //!
-//! Around it: [`settings`] and [`yaml`] read configuration and tell every mistake with its place,
-//! and [`warning`] is what they find unwise; [`clock`] is the only one to ask for the time; [`deadline`] is one timer a worker; [`pipe`] is
-//! output that never holds anybody up; [`events`] and [`panics`]
-//! are told to people; [`reload`] puts another configuration in force while traffic
-//! flows; [`admin`] tells how the proxy is; [`explain`] tells what would become of a
-//! request; [`cases`] runs the tests that policies have; [`cli`] is the command line.
+//! Beside that path: [`settings`] and [`yaml`] read configuration and report every mistake with its
+//! line; [`warning`] lists what is legal and unwise. [`clock`] is the only place that asks for the
+//! time, [`deadline`] is one timer a worker, [`downstream`] is what is known of a client's connection.
+//! [`pipe`] is output that never blocks a request, [`events`] and [`panics`] write the log of events.
+//! [`preview`] finds out what would happen without charging. [`reload`] puts another configuration in
+//! force under traffic, [`admin`] serves metrics and health, and [`cli`] is the command line.
+//!
+//! A room may import only rooms below it: `docs/architecture.md` has the floors, and
+//! `tests/integration/floors.rs` holds them.
 
 pub mod access_log;
 pub mod admin;

@@ -17,8 +17,9 @@ macro_rules! algorithm_kinds {
             /// All algorithms, in the order of their numbers.
             pub const ALL: [AlgorithmKind; [$($number),*].len()] = [$(AlgorithmKind::$kind),*];
 
-            /// The names of all algorithms, in the same order.
-            pub const NAMES: [&'static str; [$($number),*].len()] = [$($name),*];
+            /// All algorithms with their names, in the same order.
+            pub const BY_NAME: [(&'static str, AlgorithmKind); [$($number),*].len()] =
+                [$(($name, AlgorithmKind::$kind)),*];
 
             /// Its name in policies and in the keys of counters.
             pub const fn name(self) -> &'static str {

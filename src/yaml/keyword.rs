@@ -1,6 +1,6 @@
 //! Fields that take one of a few keywords.
 //!
-//! An enum lists its keywords once, with [`keywords!`]. The parser, the JSON Schema and the name that
+//! An enum lists its keywords once, with the macro `keywords!`. The parser, the JSON Schema and the name that
 //! reports print are made from that list, so they cannot disagree.
 
 use std::{borrow::Cow, marker::PhantomData};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::{Document, Problem, Spanned, suggest};
 
-/// An enum each of whose variants has a keyword in files. Implement it with [`keywords!`].
+/// An enum each of whose variants has a keyword in files. Implement it with the macro `keywords!`.
 pub trait Keyword: Copy + 'static {
     /// All keywords with their variants, in the order in which messages and editors list them.
     const KEYWORDS: &'static [(&'static str, Self)];

@@ -15,16 +15,7 @@ keywords! { KeyHints { Reject = "reject", Ignore = "ignore" } }
 keywords! { OtherSchemes { Drop = "drop", Forward = "forward" } }
 
 impl Keyword for AlgorithmKind {
-    const KEYWORDS: &'static [(&'static str, AlgorithmKind)] = &{
-        let mut keywords = [("", AlgorithmKind::FixedWindow); AlgorithmKind::ALL.len()];
-        let mut at = 0;
-        while at < keywords.len() {
-            let kind = AlgorithmKind::ALL[at];
-            keywords[at] = (kind.name(), kind);
-            at += 1;
-        }
-        keywords
-    };
+    const KEYWORDS: &'static [(&'static str, AlgorithmKind)] = &AlgorithmKind::BY_NAME;
 
     fn keyword(self) -> &'static str {
         self.name()
