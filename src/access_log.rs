@@ -157,7 +157,7 @@ impl Tail {
         Tail { log, line, started, received, sent: 0, has_grpc_status: false }
     }
 
-    /// Adds the status of a gRPC call, which its response's head or its trailers tell; of two, the
+    /// Adds the status of a gRPC call, from the head or the trailers of its response; of two, the
     /// first, for a field that is there twice is none. A refusal `stands_for` the HTTP status that any
     /// other client would have got.
     pub fn add_grpc_status(&mut self, status: u64, stands_for: Option<StatusCode>) {

@@ -1,8 +1,8 @@
 //! The admin listener: how the proxy is, for people, orchestrators and Prometheus, and the way to
 //! have it read its configuration.
 //!
-//! It has a thread of its own, so that nobody who asks is in the way of traffic, nor the other way
-//! round. It has no passwords: it belongs on a loopback address or in a network of its own.
+//! It has a thread of its own, so that admin requests and traffic do not slow each other down. It has no
+//! passwords: it belongs on a loopback address or in a network of its own.
 
 mod explain;
 mod exposition;
@@ -50,7 +50,7 @@ pub use self::status::{
 pub use self::stores::RedisStatus;
 pub use self::upstreams::{EndpointStatus, ServerStatus, UpstreamStatus};
 
-/// What the listener tells of.
+/// What the listener reports on.
 pub struct Context {
     /// What the workers share.
     pub shared: Arc<Shared>,
@@ -88,7 +88,7 @@ pub struct Readiness {
     pub reasons: Vec<String>,
 }
 
-/// The phase, for who changes it and for who tells of it.
+/// The phase, shared by the code that changes it and the code that reports it.
 #[derive(Debug, Default)]
 pub struct PhaseCell(AtomicU8);
 
@@ -193,7 +193,7 @@ impl Guest {
     }
 }
 
-/// Sends the one away that has been silent longest: whoever says nothing keeps nobody out who does.
+/// Closes the connection that has been silent longest, so that idle clients cannot lock others out.
 fn make_room(guests: &mut Vec<Guest>) -> bool {
     let silent = guests.iter().position(|guest| !guest.has_asked.load(Ordering::Relaxed));
     silent.map(|at| guests.remove(at).task.abort()).is_some()

@@ -29,7 +29,8 @@ use crate::yaml::Problem;
 /// An edge reverse proxy that enforces app-level identity limits.
 ///
 /// Stands in front of an HTTP API, finds out who is calling, charges the limits that the route
-/// names, and forwards what is admitted. Every response tells the client where it stands.
+/// names, and forwards what is admitted. Every response carries the
+/// client's limit, what remains of it, and when it resets.
 #[derive(Parser)]
 #[command(name = "tollgate", version, max_term_width = 100)]
 struct Arguments {

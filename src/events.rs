@@ -1,7 +1,7 @@
 //! Events, which are not about single requests: lines on standard error, for people or for machines.
 //!
 //! What is logged is set by `TOLLGATE_LOG`, how it looks by the settings. Lines of a kind are bounded,
-//! and so are those that wait to be written: what is left out is counted and told.
+//! and so are those that wait to be written: what is left out is counted and reported.
 
 mod repeats;
 
@@ -33,10 +33,10 @@ use crate::{access_log::Format, clock::Clock, panics, pipe::Pipe};
 const FILTER: &str = "TOLLGATE_LOG";
 
 /// Our own events from `INFO` on. Those of libraries are written for who works on them, and some come
-/// with every frame that a client sends: only what is broken is told.
+/// with every frame that a client sends: only failures are logged.
 const DEFAULT_FILTER: &str = "error,tollgate=info";
 
-/// Events that nobody read fast enough, since the start.
+/// Events dropped since the start, because standard error was read too slowly.
 static UNREAD: AtomicU64 = AtomicU64::new(0);
 
 /// The log of this process's events.
@@ -50,7 +50,7 @@ pub struct Events {
 pub struct Unwritten {
     /// Others like them were.
     pub repeated: u64,
-    /// Nobody read standard error fast enough.
+    /// Standard error was read too slowly.
     pub unread: u64,
 }
 
@@ -90,13 +90,13 @@ pub fn log_to_stderr(format: Format) -> Events {
 }
 
 impl Events {
-    /// Tells how many lines were left out because there were others like them. To be called about
+    /// Logs how many lines were left out because there were others like them. To be called about
     /// once a second.
     pub fn tell_left_out(&self) {
         tell(self.kinds.take_left_out(Instant::now(), false));
     }
 
-    /// Tells what was left out, and waits until all is written, but no longer than `limit`.
+    /// Logs what was left out, and waits until all is written, but no longer than `limit`.
     pub fn finish(&self, limit: Duration) {
         tell(self.kinds.take_left_out(Instant::now(), true));
         self.pipe.flush(limit);

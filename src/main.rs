@@ -23,7 +23,7 @@ fn main() -> ExitCode {
             ExitCode::from(Exit::BadConfiguration.code())
         }
         Err(Failure::Reported(exit)) => ExitCode::from(exit.code()),
-        // Whoever read the output has seen enough.
+        // The reader closed the pipe: it needs no more output.
         Err(Failure::Other(error)) if is_broken_pipe(&error) => ExitCode::FAILURE,
         Err(Failure::Other(error)) => {
             eprintln!("tollgate: {error:#}");

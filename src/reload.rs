@@ -4,7 +4,7 @@
 //! One thread does it all. It takes a hint from anywhere that something may have changed, looks at
 //! every file that the configuration was made of, and waits until they stay as they are. Then all of
 //! them are read, checked together, tested by the tests inside the policies, and put in force as one;
-//! or nothing changes, and every problem is told.
+//! or nothing changes, and every problem is reported.
 
 mod asked;
 mod news;
@@ -241,7 +241,7 @@ impl Reloader {
                 // It is in force, whatever becomes of telling what is new.
                 let told = catch_unwind(AssertUnwindSafe(|| self.tell(&installed)));
                 if told.is_err() {
-                    tracing::error!("what a reload has changed could not be told");
+                    tracing::error!("the changes of a reload could not be logged");
                 }
                 Ok(installed.generation)
             }

@@ -35,7 +35,7 @@ pub struct Entry<'e> {
     pub would_deny: Option<&'e str>,
     /// Why it was not forwarded, or what went wrong.
     pub error: Option<&'e dyn Display>,
-    /// The limit that clients are told about: the one that denied, else the first.
+    /// The limit that clients see in headers: the one that denied, else the first.
     pub limit: Option<LimitStanding<'e>>,
     /// All limits that were asked, the one above among them.
     pub limits: &'e [LimitStanding<'e>],
@@ -76,7 +76,7 @@ pub struct LimitStanding<'e> {
     pub used: u32,
     /// Units left.
     pub remaining: u32,
-    /// When there are more again, in seconds since the epoch. None: nobody knows.
+    /// When there are more again, in seconds since the epoch. None: unknown.
     pub reset: Option<u64>,
     /// Units that this request has cost in the end.
     pub cost: u32,

@@ -82,7 +82,7 @@ fn push_text(line: &mut Vec<u8>, name: &str, text: Option<&str>) {
     }
 }
 
-/// The one limit that clients are told about, where a reader need not look into a list.
+/// The one limit that clients see in headers, where a reader need not look into a list.
 fn push_limit(line: &mut Vec<u8>, limit: Option<&LimitStanding<'_>>) {
     // The name of a limit needs no escapes.
     let _ = match limit {

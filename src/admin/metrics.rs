@@ -54,7 +54,7 @@ pub(super) fn text(context: &Context) -> String {
     text.family("tollgate_config_needs_restart", MetricKind::Gauge, help);
     text.sample(&[], u64::from(!report.needs_restart.is_empty()));
 
-    let help = "Lines of events that were not written: like others before, or nobody read them.";
+    let help = "Event lines that were not written: repeats of earlier lines, or dropped because the output was read too slowly.";
     text.family("tollgate_events_dropped_total", MetricKind::Counter, help);
     let Unwritten { repeated, unread } = Unwritten::so_far();
     text.sample(&[("reason", "repeated")], repeated);

@@ -14,7 +14,7 @@ use crate::{
     yaml::Keyword,
 };
 
-/// All that is told. Written by a proxy, and read by `tollgate status`.
+/// The whole status. Written by a proxy, and read by `tollgate status`.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Status {
     /// Of the program.

@@ -51,7 +51,7 @@ pub(super) fn all(shared: &Shared) -> Vec<UpstreamReport> {
     shared.keeper.as_ref().map(Keeper::report).unwrap_or_default()
 }
 
-/// What Prometheus is told of them.
+/// Their metrics.
 pub(super) fn write_metrics(text: &mut Exposition, shared: &Shared) {
     let upstreams = all(shared);
     let each = |text: &mut Exposition, number: &dyn Fn(&ServerReport) -> u64| {

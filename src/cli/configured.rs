@@ -100,10 +100,10 @@ pub(super) fn is_pipe(path: &Path) -> bool {
     path.metadata().is_ok_and(|file| !file.is_file() && !file.is_dir())
 }
 
-/// More than any file of ours may have, so that one that is too long is told as such.
+/// Larger than any configuration file may be, so that a longer file is reported as too long.
 const MAX_PIPE_BYTES: u64 = 2 << 20;
 
-/// Settings and policies are told apart by what they are about, not by their names.
+/// Settings and policies are distinguished by their content, not by their names.
 fn is_policy(file: &Path, sources: &Sources) -> Result<bool, Vec<Problem>> {
     let text = read_text(file, sources)?;
     let document =

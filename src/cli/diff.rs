@@ -19,12 +19,13 @@ use crate::{
     yaml::{Problem, Sources},
 };
 
-/// Tell what a change of policies does
+/// Show what a change of policies does
 ///
-/// To open windows: kept, rescaled (the same counter under another rate), fresh (another counter,
-/// so all begin anew), gone or new, and for whom. To requests: which take another route, or are
-/// charged or let in otherwise on the same one. To who is calling, who is singled out, and what
-/// clients are told.
+/// For counters: which are kept, rescaled (the same counter under another rate), fresh (another
+/// counter, so all callers start again), gone or new, and which callers they count. For requests:
+/// which take another route, or are charged or admitted differently on the same route. Also shows
+/// changes to how callers are identified, to overrides for single callers, and to the responses
+/// that clients receive.
 ///
 /// Two policy files are two versions of one policy, whatever they are called. In folders and
 /// settings, policies are matched by their files' names. Where key files, certificates, secrets or

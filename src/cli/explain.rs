@@ -22,14 +22,14 @@ use crate::{
     },
 };
 
-/// Explain what would become of a request
+/// Explain how a request would be handled
 ///
-/// Tells which policy and which route the request takes and why not an earlier one, who its caller
-/// is and how that is found out, which limits it meets, and what would happen. Nothing is charged,
+/// Shows which policy and which route the request takes and why not an earlier one, who its caller
+/// is and how the caller is identified, which limits apply, and the decision. Nothing is charged,
 /// and nothing is sent to an upstream. Tokens and keys are never shown.
 ///
-/// Reads the policies from files, or asks a running proxy with --admin, which knows how the limits
-/// stand.
+/// Reads the policies from files. With --admin, queries a running proxy instead, which also has the
+/// current counters.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// The settings that name the policies

@@ -99,8 +99,8 @@ fn ask_admin(address: SocketAddr) -> anyhow::Result<()> {
     let (status, body) = call(&[address], (Method::GET, "/readyz"), Bytes::new(), PATIENCE)?;
     if !status.is_success() {
         // Another program may answer there.
-        let told: Option<Readiness> = serde_json::from_slice(&body).ok();
-        let reasons = told.map(|told| told.reasons).unwrap_or_default();
+        let readiness: Option<Readiness> = serde_json::from_slice(&body).ok();
+        let reasons = readiness.map(|body| body.reasons).unwrap_or_default();
         let why: String = reasons.iter().map(|reason| format!("; {reason}")).collect();
         bail!("{address} is not healthy: the answer is {}{why}", status.as_u16());
     }

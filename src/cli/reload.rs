@@ -34,7 +34,7 @@ struct Done {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct Message {
     message: String,
 }
 
@@ -55,8 +55,8 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
             Err(anyhow!("not reloaded: what was in force stays").into())
         }
         status => {
-            let told: Result<Told, _> = serde_json::from_slice(&body);
-            Err(anyhow!("{}", told.map_or(status.to_string(), |told| told.message)).into())
+            let message: Result<Message, _> = serde_json::from_slice(&body);
+            Err(anyhow!("{}", message.map_or(status.to_string(), |body| body.message)).into())
         }
     }
 }

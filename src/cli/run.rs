@@ -45,7 +45,7 @@ use crate::{
 ///
 /// With `handover` in the settings, a process that is started while another serves takes over its
 /// sockets, and no request is lost. Sockets of a service manager (LISTEN_FDS) are used where the
-/// settings name their addresses, and NOTIFY_SOCKET is told when requests are taken.
+/// settings name their addresses, and NOTIFY_SOCKET is notified when the proxy is ready.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// The settings file

@@ -18,11 +18,11 @@ use crate::admin::{
     StoreStatus, UpstreamStatus,
 };
 
-/// Ask a running proxy how it is
+/// Show the status of a running proxy
 ///
-/// Asks its admin listener which configuration is in force, and shows what is wrong with the one
-/// that it refused last, if it did. Exits with 0 if all is well, with 1 if the last reload was
-/// refused or nobody answers.
+/// Queries its admin listener for the configuration in force, and shows the problems of the last
+/// reload if it was refused. Exits with 0 if all is well, with 1 if the last reload was refused or
+/// the proxy does not respond.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -1,5 +1,5 @@
 //! At most so many lines of a kind, in the whole process: what a client, an upstream or a Redis
-//! server can cause is never a line each time. What was left out is counted, and told now and then.
+//! server can cause is never a line each time. What was left out is counted, and logged now and then.
 //!
 //! The bound is here, below every event, and not where events are made: one that is added later, or
 //! is a dependency's, is bounded as well.
@@ -28,23 +28,24 @@ const BURST: u32 = 10;
 /// After that, there is one more of that kind in each pause.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long lines of a kind are left out before it is told how many.
+/// How long lines of a kind are left out before their number is logged.
 const TELL_PAUSE: Duration = Duration::from_secs(10);
 
 /// Places in the program that say something are few, but upstreams and servers may come and go.
 const MAX_KINDS: usize = 1000;
 
-/// What an operator does, file by file and line by line, is told in full.
+/// What an operator does, file by file and line by line, is logged in full.
 const WHOLE: [&str; 3] = ["tollgate::reload", "tollgate::policy::diff", "tollgate::cli"];
 
-/// Whence it is told what was left out.
+/// The target of the events that report what was left out.
 const TALLY: &str = "tollgate::events";
 
-/// Fields that tell one kind from another: each upstream and server is named by the configuration, and
+/// Fields that distinguish one kind from another: each upstream and server is named by the
+/// configuration, and
 /// schemes by us.
 const ABOUT: [&str; 3] = ["upstream", "server", "scheme"];
 
-/// The longest part of a message that is told again.
+/// The longest part of a message that is repeated.
 const MAX_MESSAGE_CHARS: usize = 200;
 
 /// Lines that were left out since the start.
@@ -71,7 +72,7 @@ struct Room {
     taken_until: Instant,
 }
 
-/// Lines that were left out and not told of yet.
+/// Lines that were left out and not reported yet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LeftOut {
     pub(super) lines: u64,
@@ -121,7 +122,7 @@ impl Kinds {
         false
     }
 
-    /// What is to be told at this time, with how long it took; at the end of the process, all.
+    /// What is to be reported at this time, with how long it took; at the end of the process, all.
     pub(super) fn take_left_out(&self, now: Instant, is_end: bool) -> Vec<(LeftOut, Duration)> {
         let mut kinds = self.lock();
         let is_due = |since: Instant| is_end || now.saturating_duration_since(since) >= TELL_PAUSE;
@@ -161,7 +162,7 @@ fn make_room(kinds: &mut HashMap<KindKey, Kind>, now: Instant) -> bool {
     kinds.len() < MAX_KINDS
 }
 
-/// A hash of the fields that tell what an event is about.
+/// A hash of the fields that identify the subject of an event.
 #[derive(Default)]
 struct About(DefaultHasher);
 

@@ -48,7 +48,8 @@ pub enum CalendarError {
 /// The Gregorian calendar repeats itself, weekdays included, after 400 years.
 const CYCLE_MICROS: u64 = 146_097 * 86_400 * 1_000_000;
 
-/// So many cycles are told apart. By then, the year 3970, every zone does the same each year.
+/// The number of cycles that are distinguished. By then, the year 3970, every
+/// zone does the same each year.
 const DISTINCT_CYCLES: u64 = 5;
 
 const HOUR_MICROS: i64 = 3600 * 1_000_000;

@@ -10,7 +10,7 @@ use super::Refused;
 /// What comes of reading: the generation that is in force then, or why the old one still is.
 pub(super) type Outcome = Result<u64, Refused>;
 
-/// What the thread is told.
+/// A message to the reload thread.
 pub(super) enum Order {
     /// Something may have changed.
     Look,
@@ -50,7 +50,7 @@ impl Asked {
         self.to_read || !self.waiting.is_empty()
     }
 
-    /// Tells all who wait.
+    /// Notifies all callers that wait.
     pub(super) fn answer(self, outcome: &Outcome) {
         for waiting in self.waiting {
             let _ = waiting.send(outcome.clone());

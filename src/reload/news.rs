@@ -1,4 +1,4 @@
-//! What the log is told of a configuration that is put in force, at the start and with each reload:
+//! What is logged about a configuration that is put in force, at the start and with each reload:
 //! what is amiss, and who has another rate than everybody.
 
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     warning::{Rule, Warning},
 };
 
-/// Tells of a configuration that is put in force at `now`.
+/// Logs a configuration that is put in force at `now`.
 pub fn announce(settings: &Settings, policies: &Policies, now: Timestamp) {
     let of_policies = policies.iter().flat_map(|policy| &policy.warnings);
     // Overrides have lines of their own, whether they are over or not.
@@ -24,7 +24,7 @@ pub fn announce(settings: &Settings, policies: &Policies, now: Timestamp) {
     log_overrides(policies, now);
 }
 
-/// Who has another rate than everybody, and why: exceptions that nobody hears of stay for ever.
+/// The callers with a rate of their own, and why: exceptions that are not logged are never removed.
 fn log_overrides(policies: &Policies, now: Timestamp) {
     for policy in policies.iter() {
         for limit in &policy.limits {

@@ -60,7 +60,7 @@ impl Places {
             || self.listed.iter().any(is_listed)
     }
 
-    /// Adds what leads to `path`, and tells where that is in the end, if it is there.
+    /// Adds what leads to `path`, and returns its final location, if it exists.
     fn add(&mut self, path: &Path) -> Option<PathBuf> {
         let path = std::path::absolute(path).ok()?;
         let mut at = PathBuf::from("/");

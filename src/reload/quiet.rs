@@ -1,4 +1,4 @@
-//! When a change is over: nobody wants half of what an editor or a deployment is writing.
+//! When a change is over: an editor or a deployment may still be writing.
 
 use crate::yaml::Inputs;
 

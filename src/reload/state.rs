@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::{clock::Timestamp, yaml::Problem};
 
-/// The state of reloading, for all who tell of it.
+/// The state of reloading, for the code that reports it.
 #[derive(Debug)]
 pub struct ReloadState(Mutex<Report>);
 
@@ -64,7 +64,7 @@ impl ReloadState {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A configuration was put in force. Tells which.
+    /// A configuration was put in force. Returns which.
     pub(super) fn note_done(
         &self,
         now: Timestamp,

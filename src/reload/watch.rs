@@ -32,7 +32,7 @@ impl Watch {
             }
         };
         let watcher = notify::recommended_watcher(handler)
-            .inspect_err(|error| tracing::warn!(%error, "the system tells of no changes of files"));
+            .inspect_err(|error| tracing::warn!(%error, "the system cannot report file changes"));
         Watch { watcher: watcher.ok(), places, is_told: false }
     }
 

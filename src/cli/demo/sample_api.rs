@@ -1,4 +1,4 @@
-//! A small API that knows nothing of limits: what the demo puts behind the proxy.
+//! A small API without limits of its own, which the demo puts behind the proxy.
 
 use std::{convert::Infallible, io, net::SocketAddr, time::Duration};
 
@@ -75,7 +75,7 @@ async fn respond(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, In
     })
 }
 
-/// A resource with a validator: asked for with it, there is nothing new to tell.
+/// A resource with a validator: a request that sends the validator gets 304.
 fn repository(request: &Request<Incoming>, owner: &str, repo: &str) -> Response<Full<Bytes>> {
     let mut response = if request.headers().get(header::IF_NONE_MATCH) == Some(&ETAG) {
         let mut response = Response::new(Full::default());

@@ -1,4 +1,4 @@
-//! Tells the service manager that started this process how it is (`NOTIFY_SOCKET`).
+//! Reports the state of this process to the service manager (`NOTIFY_SOCKET`).
 
 use std::{
     io,
@@ -13,18 +13,18 @@ use crate::yaml::Sources;
 /// Requests are taken. Names this process as the one to watch: it may have taken over from another.
 pub(super) fn ready() {
     let pid = std::process::id();
-    tell(&format!("READY=1\nMAINPID={pid}"));
+    notify(&format!("READY=1\nMAINPID={pid}"));
 }
 
 /// Requests in flight are finished, and then it ends.
 pub(super) fn stopping() {
-    tell("STOPPING=1");
+    notify("STOPPING=1");
 }
 
-fn tell(state: &str) {
+fn notify(state: &str) {
     let Some(name) = Sources::system().variable("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(&name, state) {
-        tracing::warn!(%error, "the service manager cannot be told");
+        tracing::warn!(%error, "the service manager cannot be notified");
     }
 }
 
@@ -34,7 +34,7 @@ fn send(name: &str, state: &str) -> io::Result<()> {
         None => SocketAddr::from_pathname(name)?,
     };
     let socket = UnixDatagram::unbound()?;
-    // A service manager that is stuck holds up nobody.
+    // A service manager that is stuck must not block the proxy.
     socket.set_nonblocking(true)?;
     socket.send_to_addr(state.as_bytes(), &address)?;
     Ok(())
@@ -55,9 +55,9 @@ mod tests {
             (name, UnixDatagram::bind_addr(&by_name).unwrap()),
         ] {
             send(&name, "READY=1").unwrap();
-            let mut told = [0; 16];
-            let length = manager.recv(&mut told).unwrap();
-            assert_eq!(&told[..length], b"READY=1", "{name}");
+            let mut message = [0; 16];
+            let length = manager.recv(&mut message).unwrap();
+            assert_eq!(&message[..length], b"READY=1", "{name}");
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::{events::Events, gate::Shared};
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Tells it for as long as this is polled.
+/// Reports for as long as this future is polled.
 pub(super) async fn keep_reporting(shared: &Shared, events: &Events) -> Infallible {
     let mut ticks = interval(PAUSE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -20,7 +20,7 @@ pub(super) async fn keep_reporting(shared: &Shared, events: &Events) -> Infallib
     }
 }
 
-/// Tells what was counted and not told yet.
+/// Logs the counts that have not been logged yet.
 pub(super) fn report(shared: &Shared) {
     shared.stores.counts.report();
     shared.admission.faults().report();

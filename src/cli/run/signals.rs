@@ -36,19 +36,19 @@ impl Signals {
         Signals(watch)
     }
 
-    /// Waits until the process is told to end.
+    /// Waits for the first signal to end.
     pub(super) async fn end(&mut self) {
-        self.told(1).await;
+        self.signalled(1).await;
     }
 
-    /// Waits until it is told so twice: whoever does that does not want to wait.
+    /// Waits for the second signal, which cuts the shutdown short.
     pub(super) async fn hurry(&mut self) {
-        self.told(2).await;
+        self.signalled(2).await;
     }
 
-    async fn told(&mut self, times: u8) {
-        if self.0.wait_for(|told| *told >= times).await.is_err() {
-            // Nobody is left who could tell.
+    async fn signalled(&mut self, times: u8) {
+        if self.0.wait_for(|count| *count >= times).await.is_err() {
+            // The sender is gone: no signal can arrive.
             std::future::pending().await
         }
     }

@@ -62,7 +62,7 @@ impl Upkeep {
         self.admin = None;
     }
 
-    /// Tells that requests are taken, and where the admin listener is.
+    /// Logs that the proxy is ready, and the address of the admin listener.
     pub(super) fn announce(&self) {
         self.phase.set(Phase::Serving);
         let Some((address, _)) = &self.admin else { return };
@@ -70,7 +70,7 @@ impl Upkeep {
         if !address.ip().is_loopback() {
             tracing::warn!(
                 %address,
-                "the admin listener has no passwords: let nobody reach it who is not meant to"
+                "the admin listener has no passwords: restrict network access to it"
             );
         }
     }

@@ -37,11 +37,12 @@ pub(super) const TAG_BITS: u32 = 16;
 
 /// States by key.
 ///
-/// A key is the output of a pseudo-random function under a secret: nobody can choose keys that lie
+/// A key is the output of a pseudo-random function under a secret: no client can choose keys that lie
 /// close together. Keys that do are found all the same, but not fast.
 ///
-/// The first [`TAG_BITS`] bits of a key do not tell it from others: they are a tag, which is kept as
-/// it was when the entry was made, and told when it goes.
+/// The first [`TAG_BITS`] bits of a key do not distinguish it from others: they are a tag, which
+/// is kept as
+/// it was when the entry was made, and returned when the entry is removed.
 pub(super) struct Table<S> {
     /// None at first; then the homes and the overflow, the last slot of which is always free.
     slots: Slots<S>,
@@ -68,7 +69,7 @@ struct Slot<S> {
 
 /// A key as a place in the order of entries.
 ///
-/// The low half comes first: shards are told apart by the high bits of their owners, which the keys
+/// The low half comes first: shards are distinguished by the high bits of their owners, which the keys
 /// of one shard may therefore have in common. The tag comes last, so that a key is found whatever its
 /// tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,7 +129,7 @@ impl<S: State> Table<S> {
         Some((&mut slot.state, is_new))
     }
 
-    /// Forgets `key`, and tells its tag; none if it had no state. Those behind it move up, as far as
+    /// Removes `key`, and returns its tag; none if it had no state. Those behind it move up, as far as
     /// their homes let them.
     pub(super) fn remove(&mut self, key: u128) -> Option<u16> {
         let place = Place::of(key);
@@ -147,7 +148,7 @@ impl<S: State> Table<S> {
         Some(tag)
     }
 
-    /// Forgets what is over, gives memory back when few entries are left, and tells `dropped` the tag
+    /// Forgets what is over, gives memory back when few entries are left, and passes `dropped` the tag
     /// of each that went.
     pub(super) fn sweep(&mut self, now: Timestamp, mut dropped: impl FnMut(u16)) {
         // Before this slot all entries are where they belong; from it to `at` all slots are free.
@@ -172,7 +173,8 @@ impl<S: State> Table<S> {
         self.shrink();
     }
 
-    /// Makes room for so many entries more. Whoever inserts many in the order of [`Table::iter`] must
+    /// Makes room for so many entries more. A caller that inserts many in the order of
+    /// [`Table::iter`] must
     /// call it first: in a table that is too small for them they would all crowd at the front.
     pub(super) fn reserve(&mut self, additional: usize) {
         let mut size = self.size;
