@@ -136,7 +136,7 @@ class ReloadTrial(Checks):
         self.expect("what is wrong after that", None, self.status()["refused"])
 
     def expect_soon(self, what, is_so):
-        """Records whether something becomes so, and tells how long it took."""
+        """Records whether something becomes so, and reports how long it took."""
         try:
             took = eventually(what, is_so, NOTICED_SECONDS)
         except RuntimeError as error:
@@ -173,7 +173,7 @@ class ReloadTrial(Checks):
             return rate_of(self.get("/user", host=LOAD_HOST, authorization=authorization))
 
     def ask_status(self, *options):
-        """What the proxy tells of itself, by the command that the compose file names."""
+        """The status of the proxy, by the command that the compose file names."""
         command = ["tollgate", "status", "--config", SETTINGS, *options]
         return self.compose.execute("tollgate", *command)
 

@@ -30,7 +30,7 @@ class Pair:
 
 @dataclass
 class Authority:
-    """Whom clients, or servers, are told to trust."""
+    """The authority that clients, or servers, trust."""
 
     name: str = "Authority"
     key: object = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))

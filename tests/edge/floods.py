@@ -1,4 +1,4 @@
-"""Floods of HTTP/2 frames: who sends one is cut off, at a bounded cost, and nobody else notices.
+"""Floods of HTTP/2 frames: the sender is cut off, at a bounded cost, and other clients are not affected.
 
 A flood comes over several connections at once, each opened again when it was ended, while good
 clients go on over HTTP/1.1 and HTTP/2.
@@ -189,7 +189,7 @@ def flood(port, name):
 
 
 def attack_once(port, batches, deadline):
-    """Sends until the connection is ended, and tells how it was."""
+    """Sends until the connection ends, and returns how it ended."""
     try:
         connection = frames.Connection(port, timeout=FLOOD_SECONDS)
     except OSError:

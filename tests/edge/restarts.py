@@ -267,7 +267,7 @@ def is_ready(admin):
 
 
 def is_refused(port):
-    """Whether nobody listens any more."""
+    """Whether the listener is closed."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except ConnectionRefusedError:

@@ -97,7 +97,7 @@ def check_shipped(tally, schemas):
 
 
 def check_policies(tally, schema):
-    """Good policies pass, and bad ones do not if a schema can tell."""
+    """Good policies pass, and bad ones fail where a schema can detect it."""
     for file in sorted((ROOT / "tests/policies/good").glob("*.yaml")):
         tally.expect(f"mistakes in {file.name}", [], mistakes(schema, file.read_text()))
     for name in SEEN:
