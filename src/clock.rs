@@ -128,7 +128,7 @@ pub enum Clock {
     /// The system's wall clock.
     #[default]
     System,
-    /// Microseconds since the epoch, moved by whoever holds the other end: for tests.
+    /// Microseconds since the epoch, moved by a test that holds the other end.
     Manual(Arc<AtomicU64>),
     /// The system's wall clock, so many microseconds ahead: for tests of clocks that differ.
     Ahead(Arc<AtomicI64>),

@@ -103,7 +103,7 @@ impl Server {
             accepting.spawn_local(accept(listener.adopt()?, workers, Arc::clone(&admission)));
         }
         accepting.run_until(shutdown).await;
-        // Whoever waits to be accepted would be reset when the sockets close.
+        // Connections that wait to be accepted would be reset when the sockets close.
         accepting.run_until(tokio::time::sleep(LAST_CALL)).await;
         // Dropping the tasks closes the listening sockets.
         drop(accepting);
@@ -138,7 +138,7 @@ async fn drain(workers: Vec<Worker>, time: Duration, hurry: impl Future<Output =
 }
 
 /// What a drain of this length leaves for connections that would go on. A client may have sent its
-/// next request already; it is answered, and told that the connection closes.
+/// next request already; it is served, with `Connection: close`.
 fn leave(drain: Duration) -> Leave {
     let at_least_a_tick =
         |part: Duration| if part < deadline::TICK { Duration::ZERO } else { part };
@@ -153,7 +153,7 @@ async fn accept(acceptor: Acceptor, workers: std::rc::Rc<Vec<Worker>>, admission
     loop {
         match acceptor.accept().await {
             Ok(accepted) => {
-                // Closed at once: whoever is over the bounds costs no more than that.
+                // Closed at once: a connection over the bounds costs no more than that.
                 let Ok(permit) = admission.admit(accepted.client()) else { continue };
                 let fewest = workers.iter().min_by_key(|worker| worker.connections());
                 if let Some(worker) = fewest {

@@ -26,7 +26,7 @@ impl Throttle {
         self.is_due_after(self.last.load(Ordering::Relaxed), now)
     }
 
-    /// Whether it happens now: of those who ask at the same time, one is told so.
+    /// Whether it happens now: of concurrent callers, one gets true.
     pub fn take(&self, now: Timestamp) -> bool {
         let last = self.last.load(Ordering::Relaxed);
         let (order, now_micros) = (Ordering::Relaxed, now.as_micros());

@@ -35,11 +35,11 @@ pub enum Fault {
 #[derive(Debug, Default)]
 pub struct Faults([Counter; Fault::ALL.len()]);
 
-/// A number, and how much of it was told.
+/// A number, and how much of it was logged.
 #[derive(Debug, Default)]
 struct Counter {
     total: AtomicU64,
-    told: AtomicU64,
+    logged: AtomicU64,
 }
 
 impl Fault {
@@ -92,9 +92,9 @@ impl Faults {
     /// Logs what was not logged yet. Called once a second or so.
     pub fn report(&self) {
         for fault in Fault::ALL {
-            let times = self.of(fault).map_or(0, Counter::take_untold);
+            let times = self.of(fault).map_or(0, Counter::take_unlogged);
             if times > 0 {
-                tell(fault, times);
+                log(fault, times);
             }
         }
     }
@@ -104,7 +104,7 @@ impl Faults {
     }
 }
 
-fn tell(fault: Fault, times: u64) {
+fn log(fault: Fault, times: u64) {
     match fault {
         Fault::Full => tracing::warn!(times, "connections refused: see limits.connections"),
         Fault::AddressFull => {
@@ -130,9 +130,9 @@ fn tell(fault: Fault, times: u64) {
 
 impl Counter {
     /// What came since this was last asked.
-    fn take_untold(&self) -> u64 {
+    fn take_unlogged(&self) -> u64 {
         let total = self.total.load(Ordering::Relaxed);
-        total.saturating_sub(self.told.swap(total, Ordering::Relaxed))
+        total.saturating_sub(self.logged.swap(total, Ordering::Relaxed))
     }
 }
 
@@ -148,8 +148,8 @@ mod tests {
         }
         for (times, fault) in Fault::ALL.into_iter().enumerate() {
             assert_eq!(faults.total(fault), times as u64, "{}", fault.name());
-            assert_eq!(faults.of(fault).unwrap().take_untold(), times as u64);
-            assert_eq!(faults.of(fault).unwrap().take_untold(), 0);
+            assert_eq!(faults.of(fault).unwrap().take_unlogged(), times as u64);
+            assert_eq!(faults.of(fault).unwrap().take_unlogged(), 0);
         }
     }
 }

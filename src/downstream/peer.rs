@@ -23,8 +23,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Says on each answer of a listener that it is only to be asked over TLS, in place of what the
-    /// upstream says of that.
+    /// Sets the listener's HSTS field on a response, in place of the upstream's.
     pub fn mark(&self, headers: &mut HeaderMap) {
         if let Some(hsts) = &self.listener.hsts {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
@@ -42,13 +41,13 @@ impl Peer {
         if shown.is_good(tls, now) { Ok(Some(&shown.certificate)) } else { Err(NotGood) }
     }
 
-    /// Whether nobody between it and this proxy can read along.
+    /// Whether its connection is encrypted.
     pub fn speaks_tls(&self) -> bool {
         self.listener.tls.is_some()
     }
 }
 
-/// A client's certificate is not good any more: it was revoked, or its authority is not trusted now.
+/// A client's certificate is no longer valid: it was revoked, or its authority is no longer trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the client's certificate is not good any more")]
+#[error("the client's certificate is no longer valid")]
 pub struct NotGood;

@@ -39,7 +39,7 @@ use crate::{
 
 pub(super) use self::step::CLOSE_TIMEOUT;
 
-/// Serves a connection until it closes. A panic outside of any request is its end, and nobody else's.
+/// Serves a connection until it closes. A panic outside of any request ends this connection alone.
 pub(super) async fn serve(
     (accepted, mut permit): (Accepted, ConnectionPermit),
     gate: Rc<Gate>,
@@ -118,14 +118,14 @@ enum ClientPace {
 }
 
 impl Exchange {
-    /// Counts one more request and tells which it is.
+    /// Counts one more request. Returns its number.
     fn count(&self) -> u64 {
         self.served.set(self.served.get() + 1);
         self.served.get()
     }
 
-    /// Answers one request, at its client's pace. A panic on the way is that request's 500 and
-    /// nobody else's.
+    /// Serves one request, at its client's pace. A panic on the way is that request's 500 and affects
+    /// no other.
     async fn respond(
         self: Rc<Self>,
         request: Request<ClientBody>,
@@ -159,7 +159,7 @@ impl Exchange {
         Response::from_parts(head, Body::empty())
     }
 
-    /// What the client of a request hears whose handling failed, whatever it was in the middle of.
+    /// The response to a request whose handling panicked.
     fn internal_error(&self, panic: Panic) -> Response<Body> {
         self.gate.shared().admission.faults().count(Fault::RequestPanic);
         self.gate.fail(&self.peer, panic)

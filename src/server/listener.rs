@@ -185,10 +185,10 @@ pub(super) fn bind_tcp(address: SocketAddr) -> io::Result<std::net::TcpListener>
     Ok(socket.into())
 }
 
-/// Binds a Unix socket in place of one that nobody listens at any more.
+/// Binds a Unix socket in place of one at which no process listens any more.
 ///
-/// It is made under another name and renamed when its mode is right: nobody can connect before, and
-/// who connects meanwhile finds the one or the other.
+/// It is made under another name and renamed when its mode is right: no client can connect before, and
+/// one that connects meanwhile finds the old socket or the new one.
 pub(super) fn bind_unix(path: &Path, mode: u32) -> io::Result<std::os::unix::net::UnixListener> {
     check_free(path)?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -210,7 +210,7 @@ pub(super) fn bind_unix(path: &Path, mode: u32) -> io::Result<std::os::unix::net
     listener
 }
 
-/// Whether a socket may be made at `path`: nothing is there, or a socket that nobody listens at.
+/// Whether a socket may be made at `path`: nothing is there, or a socket at which no process listens.
 fn check_free(path: &Path) -> io::Result<()> {
     let there = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -225,7 +225,7 @@ fn check_free(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether nobody listens at the Unix socket at `path`. Who does is not waited for.
+/// Whether no process listens at the Unix socket at `path`. Does not wait for an answer.
 fn is_abandoned(path: &Path) -> io::Result<bool> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;

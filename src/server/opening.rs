@@ -1,5 +1,5 @@
 //! From an accepted socket to a client that speaks a known protocol: the PROXY header, the TLS
-//! handshake, the first bytes. Each has its deadline, and whoever misses one is closed.
+//! handshake, the first bytes. Each has its deadline; a connection that misses one is closed.
 
 use std::{
     fmt,
@@ -50,7 +50,7 @@ pub(super) enum OpeningError {
     NotAdmitted(#[from] NotAdmitted),
     #[error("the client left")]
     Left,
-    #[error("a PROXY header from whom it is not trusted")]
+    #[error("a PROXY header from a peer that is not trusted")]
     UntrustedBalancer,
     #[error(transparent)]
     ProxyHeader(#[from] HeaderError),
@@ -109,7 +109,7 @@ impl OpeningError {
         is_about_it.then_some(error)
     }
 
-    /// What it is counted as, if it is to be counted here: whoever just leaves has done no wrong.
+    /// The fault that it is counted as, if any: a client that just leaves is at no fault.
     pub(super) fn fault(&self) -> Option<Fault> {
         match self {
             OpeningError::TooSlow(Opening::FirstBytes) => Some(Fault::SlowHead),
@@ -187,7 +187,7 @@ pub(super) async fn open(
     Ok(Opened { stream, protocol, peer })
 }
 
-/// What limits by address see of whoever connects to a Unix socket.
+/// The client address that limits use for connections to a Unix socket.
 const LOCAL_PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Waits until `deadline` at most, and while the worker drains as long as for any next request.
@@ -222,7 +222,7 @@ const USUAL_HEADER: usize = 256;
 async fn read_proxy_header(transport: &mut Transport) -> Result<Source, OpeningError> {
     let mut bytes = Vec::with_capacity(USUAL_HEADER);
     loop {
-        // Larger than any that is to be expected: what is in it then is no header, and told as such.
+        // Larger than any expected header: a longer one is refused as none.
         if transport.read_buf(&mut (&mut bytes).limit(MAX_BYTES)).await? == 0 {
             return Err(OpeningError::Left);
         }
@@ -233,7 +233,7 @@ async fn read_proxy_header(transport: &mut Transport) -> Result<Source, OpeningE
     }
 }
 
-/// Reads just as much as it takes to tell the protocol, and has it read again.
+/// Reads as many bytes as it takes to recognize the protocol, and puts them back.
 async fn detect(transport: &mut Transport, protocols: Protocols) -> Result<Protocol, OpeningError> {
     let mut start = [0; PREFACE.len()];
     let mut filled = 0;
@@ -259,7 +259,7 @@ async fn detect(transport: &mut Transport, protocols: Protocols) -> Result<Proto
     }
 }
 
-/// A client with whom TLS was agreed on.
+/// A client after its TLS handshake.
 struct Shaken {
     stream: Box<TlsStream<Transport>>,
     protocol: Protocol,

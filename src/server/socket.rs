@@ -37,8 +37,8 @@ pub(super) struct Socket {
     stream: Stream,
     check: Check,
     writing: Rc<Writing>,
-    /// What was read of a refused head, and behind it. If the connection leaves HTTP before that is
-    /// told, it was none.
+    /// The bytes of a refused head and after it. If the connection leaves HTTP before the refusal is
+    /// sent, they are passed on: they were no head.
     held: Vec<u8>,
     closing: Closing,
     /// Whether the client has said its last.
@@ -75,8 +75,8 @@ enum Closing {
 /// Longest beginning of a refused head that is kept, for the log.
 const MAX_LINE_BYTES: usize = 1024;
 
-/// What is read at once of what nobody wants, and how much of it at all: a client that still sends
-/// a body reads why that is in vain, and one that floods is not worth the trouble.
+/// How much is read at once of bytes that are discarded, and how much at most: a client that still sends
+/// a body can then read the response, and one that floods is cut off.
 const DISCARDED_BYTES: usize = 16 * 1024;
 const MAX_DISCARDED_HTTP1: usize = 4 * 1024 * 1024;
 const MAX_DISCARDED_HTTP2: usize = 64 * 1024;
@@ -109,7 +109,7 @@ impl Socket {
         self.check = Check::Http2 { frames, ticker };
     }
 
-    /// Tells whether the client takes what is written.
+    /// How the writes to the client go.
     pub(super) fn writing(&self) -> Rc<Writing> {
         Rc::clone(&self.writing)
     }
@@ -183,8 +183,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Hands on what was held back, unless it still is: then whoever drives the connection takes it
-    /// over.
+    /// Passes on what was held back, unless it still is: then the task that drives the connection takes
+    /// it over.
     fn poll_held(&mut self, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if !matches!(self.check, Check::None) {
             return Poll::Pending;
@@ -274,7 +274,7 @@ impl AsyncRead for Socket {
                 Passed::Nothing => {}
             }
         }
-        // An HTTP/2 client that is told to calm down: the engine hears of it when that is over.
+        // GOAWAY is sent to an HTTP/2 client that has gone too far; the engine gets the error after that.
         ready!(socket.poll_close(context))?;
         Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
     }

@@ -3,7 +3,7 @@
 //! It runs in the task of the client's connection and holds what the request holds: its place among
 //! those in flight, its leases, its line in the access log. All of that ends when it does.
 //!
-//! When the proxy leaves, both ends of a WebSocket are told so, each between two frames.
+//! When the proxy drains, both ends of a WebSocket get a Close frame, each between two frames.
 
 use std::{
     future::poll_fn,
@@ -48,8 +48,8 @@ const LINGER: Duration = Duration::from_secs(5);
 enum Leaving {
     /// It is not, or has time left.
     No,
-    /// Frames that have begun are finished, and then both sides are told.
-    Telling,
+    /// Frames that have begun are finished, and then both sides get a Close frame.
+    Notifying,
     /// Both ways were ended.
     Ending,
 }
@@ -78,7 +78,7 @@ impl Tunnel {
                     deadline.set_at_most(left);
                 }
                 if left.is_zero() && !(up.has_ended && down.has_ended) {
-                    leaving = Leaving::Telling;
+                    leaving = Leaving::Notifying;
                     up.leave(As::Client);
                     down.leave(As::Server);
                     deadline.set(close_timeout);
@@ -102,7 +102,7 @@ impl Tunnel {
             }
             match leaving {
                 Leaving::No => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-                Leaving::Telling => {
+                Leaving::Notifying => {
                     leaving = Leaving::Ending;
                     up.end();
                     down.end();
@@ -110,7 +110,7 @@ impl Tunnel {
                     context.waker().wake_by_ref();
                     Poll::Pending
                 }
-                // Who was told and does not answer keeps nobody.
+                // A side that got the Close and does not answer delays nothing.
                 Leaving::Ending if up.is_closed && down.is_closed => Poll::Ready(Ok(())),
                 Leaving::Ending => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             }
@@ -133,7 +133,7 @@ struct Direction {
     must_flush: bool,
     /// Nothing more is to be carried.
     has_ended: bool,
-    /// The other side was told so.
+    /// The other side was notified of the end.
     is_closed: bool,
     /// The reader has ended.
     is_read_out: bool,
@@ -188,7 +188,7 @@ impl Direction {
         self.rest.get(..most).unwrap_or(&self.rest)
     }
 
-    /// Ready once everything was carried and the writer was told so.
+    /// Ready once everything was carried and the writer was shut down.
     fn poll_carry<R, W>(
         &mut self,
         context: &mut Context<'_>,
@@ -221,7 +221,7 @@ impl Direction {
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     Poll::Ready(Ok(()))
                 }
-                // Who was told has nothing to say that anybody needs.
+                // After the Close, what this side sends is not needed.
                 Poll::Ready(Err(_)) if self.is_closed => Poll::Ready(Ok(())),
                 read => read,
             };

@@ -37,7 +37,8 @@ pub(super) fn going_away(speaker: As) -> Bytes {
         return Bytes::copy_from_slice(&[FIN | CLOSE, 2, high, low]);
     }
     let mut mask = [0; 4];
-    // It keeps those who choose what is said from choosing the bytes of it. Nobody chooses these.
+    // A mask keeps who chooses the payload from choosing the bytes on the wire (RFC 6455 section 5.3).
+    // This payload is fixed, so a failure to fill the mask does no harm.
     let _ = aws_lc_rs::rand::fill(&mut mask);
     let [a, b, c, d] = mask;
     Bytes::copy_from_slice(&[FIN | CLOSE, MASKED | 2, a, b, c, d, high ^ a, low ^ b])

@@ -120,7 +120,7 @@ impl Schedule {
         let length: u64 = turns.iter().sum();
         let mut credits = vec![0_i64; count];
         let order = (0..length).map(|_| {
-            // Everybody earns his weight, and whoever has most pays for all and has the turn.
+            // Each endpoint earns its weight; the one with the most credit pays for all and has the turn.
             for (credit, turns) in credits.iter_mut().zip(&turns) {
                 *credit += turns.cast_signed();
             }
@@ -169,7 +169,7 @@ fn turns_of(weights: &[f64]) -> Vec<u64> {
     weights.iter().map(|weight| ((weight * factor).round() as u64).max(1)).collect()
 }
 
-/// A number by chance, of this thread alone: nobody waits for another's.
+/// A random number from the thread's own generator: threads do not wait for each other.
 pub(super) fn chance() -> u64 {
     thread_local! {
         static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(()));

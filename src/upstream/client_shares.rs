@@ -1,9 +1,9 @@
-//! How what a server may have at once is shared out among clients when it gets scarce.
+//! How the connections to a server are shared among clients when they become scarce.
 //!
-//! While more than the last eighth of the connections, or streams in HTTP/2, is free, whoever comes
-//! first gets another. A client's address gets one of the last eighth only while it uses fewer than
-//! are free, and waits otherwise: what one address leaves is there for somebody new. The eighth is
-//! rounded down, so fewer than eight are not shared out. An address that uses none is never kept
+//! While more than the last eighth of the connections, or streams in HTTP/2, is free, requests get them
+//! in the order of their arrival. A client's address gets one of the last eighth only while it uses
+//! fewer than are free, and waits otherwise: so something is left for new clients. The eighth is
+//! rounded down, so fewer than eight connections are not shared out. An address that uses none is never kept
 //! waiting here.
 //!
 //! What is counted is what requests use, not what is kept for the next: the count of an address has
@@ -54,7 +54,7 @@ struct Waiting {
     sender: Sender<Share>,
 }
 
-/// Where an address is counted, one place a row. None: nobody knows who it is, and it is not bounded.
+/// The counters of an address, one in each row. None: the address is not known, and is not bounded.
 type Counters = Option<[u16; 2]>;
 
 /// What one request uses, until it is dropped.
@@ -290,7 +290,7 @@ mod tests {
                 .collect();
             let sizes: Vec<usize> = taken.iter().map(Vec::len).collect();
             assert_eq!(sizes, expected, "of {capacity}");
-            // Whoever uses none waits for a connection, and not here.
+            // An address that uses none waits for a connection, not for its share.
             assert!(!take_all(&shares, 1 << 64, capacity).is_empty());
         }
     }

@@ -132,7 +132,7 @@ impl Record {
     /// Records a failure. Returns the time of the ejection that it causes, if any.
     ///
     /// The caller must hold the group's lock, so that no other server is ejected meanwhile: `is_last`
-    /// tells whether no other is left.
+    /// returns whether no other is left.
     pub(super) fn fail(
         &self,
         now: Instant,

@@ -1,8 +1,8 @@
 //! The frames of a server in HTTP/2, counted beside the protocol engine, which keeps interim
-//! responses for as long as they come and tells nobody of them.
+//! responses for as long as they come and does not report them.
 //!
-//! Only heads are counted, without telling streams apart: each request has room for so many, and a
-//! server that sends more than all its requests together have room for is in nobody's service.
+//! Only heads are counted, over all streams together: each request allows a number of them, and a server
+//! that sends more than all its requests allow is at fault.
 
 use super::heads::MAX_INTERIM;
 
@@ -27,7 +27,7 @@ const END_STREAM: u8 = 0x1;
 
 /// Interim responses to one request, and the response itself.
 const A_REQUEST: u32 = MAX_INTERIM + 1;
-/// What may come where nobody waits: the answers to all requests that were given up.
+/// Heads that may come while no request waits: the responses to all that were given up.
 const AT_REST: u32 = MAX_STREAMS as u32;
 const MOST: u32 = AT_REST + A_REQUEST * MAX_STREAMS as u32;
 
@@ -42,7 +42,7 @@ impl Frames {
         self.room = self.room.saturating_add(A_REQUEST).min(MOST);
     }
 
-    /// Nobody waits for anything any more.
+    /// No request waits any more.
     pub(super) fn rest(&mut self) {
         self.room = self.room.min(AT_REST);
     }

@@ -48,7 +48,7 @@ pub struct Group {
 /// What a server is chosen by.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choice<'r> {
-    /// A hash that tells the caller from others.
+    /// Affinity hash of the caller.
     pub caller: u128,
     /// Those that have failed this request already: another one is better.
     pub tried: &'r [Arc<Endpoint>],
@@ -93,11 +93,11 @@ impl Group {
         group
     }
 
-    /// Who gets a request; none if no address of any server is known.
+    /// Chooses the endpoint of a request; none if no address of any server is known.
     ///
-    /// If it is to wait for that, see [`Group::resolved`]. Whoever is chosen is to be told what came
-    /// of it, by [`Endpoint::succeed`] or [`Endpoint::fail`], unless that says nothing about the
-    /// server: a client that goes away is not its fault.
+    /// To wait for an address, see [`Group::resolved`]. The caller reports the result with
+    /// [`Endpoint::succeed`] or [`Endpoint::fail`], unless it says nothing about the server: a client
+    /// that goes away is not the server's fault.
     pub fn choose(&self, choice: Choice<'_>) -> Option<Arc<Endpoint>> {
         self.choose_at(choice, Instant::now)
     }
@@ -110,7 +110,7 @@ impl Group {
         let endpoint_set = self.endpoint_set.load();
         match &*endpoint_set.endpoints {
             [] => None,
-            // The usual case costs no look at a clock, and there is nobody else anyway.
+            // The usual case needs no clock: there is no other endpoint to choose.
             [only] => Some(Arc::clone(only)),
             _ => endpoint_set.choose(choice, &self.turn, now()).cloned(),
         }
@@ -248,7 +248,7 @@ impl Group {
 
     /// Takes note of an endpoint's answer to a probe: none, or what is wrong.
     pub(super) fn note(&self, endpoint: &Endpoint, probe: &Probe, symptom: Option<ProbeError>) {
-        // Whoever is not asked any more is not judged by an answer from before.
+        // An endpoint that is no longer probed is not judged by an earlier probe.
         let is_asked = self.endpoint_set.load().probe.is_some();
         if !is_asked || !endpoint.health.note(symptom.is_none(), &probe.check) {
             return;

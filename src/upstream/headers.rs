@@ -63,11 +63,11 @@ pub fn check_connection(headers: &HeaderMap) -> Result<(), ConnectionNamesProtec
 pub fn clean_request(headers: &mut HeaderMap, own: &OwnHeaders, forwarding: Forwarding<'_>) {
     remove_named_by_connection(headers);
     // A credential may go on under its own name, and under no other that servers take for it.
-    let is_told = |name: &str, spelled| match spelled {
+    let is_identity_field = |name: &str, spelled| match spelled {
         Spelled::Exactly => own.are_told(name),
         Spelled::Alike => own.are_told_or_shown(name),
     };
-    remove_where(headers, |name| ends_here(name, forwarding.trusted_field, is_told));
+    remove_where(headers, |name| ends_here(name, forwarding.trusted_field, is_identity_field));
     headers.reserve(FIELDS_SET);
     join_cookies(headers);
     join_lengths(headers);

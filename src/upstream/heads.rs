@@ -1,8 +1,8 @@
 //! The heads of one response in HTTP/1.1, line by line, beside the protocol engine.
 //!
-//! The engine does not tell of interim responses, and reads on for as long as they come. And it takes
-//! a bare line feed for the end of a line (RFC 9112 section 2.2 lets it), where somebody before or
-//! after us may not: then one of us sees a field that the other does not.
+//! The engine does not report interim responses, and reads on for as long as they come. It also accepts
+//! a bare line feed as the end of a line (RFC 9112 section 2.2 lets it). A server or client that does
+//! not would see other fields than this proxy.
 
 use memchr::memchr_iter;
 

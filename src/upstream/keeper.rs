@@ -116,7 +116,9 @@ impl Keeper {
             match start(Arc::downgrade(&self.kept), self.resolver) {
                 Ok(()) => *has_thread = true,
                 // Addresses are served all the same, and the next reload tries again.
-                Err(error) => tracing::error!(%error, "nobody looks after upstreams"),
+                Err(error) => {
+                    tracing::error!(%error, "upstreams are not looked after: no names are resolved and no health is checked")
+                }
             }
         }
         self.kept.news.notify_one();
@@ -137,7 +139,7 @@ fn start(kept: Weak<Kept>, resolver: Resolver) -> io::Result<()> {
         .build()?;
     thread::Builder::new().name("upstreams".into()).spawn(move || {
         runtime.block_on(look(kept, resolver));
-        // Names that are still looked up hold up nobody.
+        // Lookups that are still running do not delay the end.
         runtime.shutdown_background();
     })?;
     Ok(())

@@ -104,7 +104,7 @@ impl Pool {
             if let Some(carrier) = self.free() {
                 return Ok(Acquired::Kept(carrier));
             }
-            // Whoever makes a connection in HTTP/2 makes it for others too.
+            // An HTTP/2 connection that is being made will serve other requests, too.
             if self.wait_queue.len() < self.dialing.get() * MAX_STREAMS {
                 return Box::pin(self.wait(None, upstream)).await;
             }
@@ -278,8 +278,8 @@ impl Pool {
         Claimant { pool: self.id, is_destitute }
     }
 
-    /// Keeps a connection in HTTP/1.1 that nobody uses for so long, unless somebody of another worker
-    /// has waited for one.
+    /// Keeps an unused HTTP/1.1 connection for at most `keep_alive`, unless a request of another worker
+    /// waits for one.
     pub(in crate::upstream) fn keep(&self, connection: http1::Connection, keep_alive: Duration) {
         let slots = &self.endpoint.slots;
         let ticks = u32::try_from(keep_alive.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX);
@@ -337,7 +337,7 @@ impl Pool {
             && self.shared.borrow().is_empty()
     }
 
-    /// Closes unused connections for as long as somebody waits whom that may help.
+    /// Closes unused connections for as long as a request of another worker waits for one.
     fn give_up(&self) {
         let slots = &self.endpoint.slots;
         while slots.is_wanted() && self.wait_queue.is_empty() {
@@ -387,7 +387,7 @@ impl Drop for Dialing<'_> {
 async fn give_up_when_wanted(pool: Weak<Pool>, slots: Arc<Slots>) {
     loop {
         let mut wanted = pin!(slots.wanted());
-        // Before the look, so that nobody is missed who begins to wait during it.
+        // Before the check, so that a request which begins to wait during it is not missed.
         wanted.as_mut().enable();
         let Some(pool) = pool.upgrade() else { return };
         pool.give_up();

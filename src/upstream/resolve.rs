@@ -89,7 +89,7 @@ pub(super) fn ask_system(
 /// All addresses of a server, in an order that does not depend on who was asked.
 ///
 /// # Errors
-/// There are none, or nobody says so in time.
+/// The name has no address, or the resolver did not answer in time.
 pub(super) async fn look_up(
     resolver: Resolver,
     host: &str,
@@ -108,10 +108,10 @@ pub(super) async fn look_up(
     }
 }
 
-/// Of addresses of both kinds, those that somebody listens at; all of them if nobody does.
+/// Of addresses of both families, those that accept a connection; all of them if none does.
 ///
-/// Names of machines, `localhost` first of all, stand for an IPv4 and an IPv6 address, and many a
-/// server listens at one of them only. That is no failure, and no request is to find it out.
+/// Host names, `localhost` first of all, often have an IPv4 and an IPv6 address while the server listens
+/// at one of them only. That is no failure of the server, and no request should have to discover it.
 async fn listening(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let is_mixed =
         addresses.iter().any(SocketAddr::is_ipv4) && addresses.iter().any(SocketAddr::is_ipv6);

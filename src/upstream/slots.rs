@@ -2,8 +2,8 @@
 //!
 //! A connection holds a [`Slot`] from before it is made until its socket is closed, so the bound is
 //! exact, but for a worker's only connection in HTTP/2, which it gets in any case. A slot that becomes
-//! free goes to whoever has waited longest; only while nobody waits is one there for the taking.
-//! Nothing here is touched by requests that find a kept connection.
+//! free goes to the request that has waited longest; it can be taken directly only while no request
+//! waits. Requests that find a kept connection touch nothing here.
 
 use std::{
     collections::VecDeque,
@@ -31,8 +31,7 @@ pub struct Slots {
     state: Mutex<State>,
     /// How many wait: for asking without the lock.
     waiting: AtomicUsize,
-    /// Told whenever somebody has begun to wait: workers then give up connections that they do not
-    /// use.
+    /// Notified when a request begins to wait: workers then close connections that they do not use.
     wanted: Notify,
 }
 
@@ -75,7 +74,7 @@ pub(super) struct Claimant {
     pub(super) is_destitute: bool,
 }
 
-/// Tells the pools of a process apart.
+/// Identifies a pool within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PoolId(u64);
 
@@ -116,8 +115,8 @@ impl Slots {
             state.taken += 1;
             return SlotOutcome::Slot(Slot(Arc::clone(self)));
         }
-        // Where the queue has no place, another worker may still have a connection that it does not
-        // use, and hears only of who waits.
+        // Even if the queue is full, another worker may have an unused connection. It closes that only
+        // when a request waits, so a few more may wait for a moment.
         let is_knocking = state.queue.len() >= bounds.queue;
         if state.queue.len() >= bounds.queue.saturating_add(MAX_KNOCKING) {
             return SlotOutcome::Full;
@@ -136,8 +135,8 @@ impl Slots {
         })
     }
 
-    /// There may be so many from now on. If that is more than before, who waits comes before whoever
-    /// asks next.
+    /// Sets the bounds. If there is more room than before, requests that wait are served before new
+    /// ones.
     pub(super) fn bound(self: &Arc<Self>, bounds: &Bounds) {
         let mut state = self.lock();
         state.max = bounds.max_connections.get();
@@ -185,7 +184,8 @@ impl Slots {
         self.lock().taken
     }
 
-    /// Whoever gets a slot that has become free; if nobody does, it is there for the taking.
+    /// The request that gets a slot which has become free. None: no request waits, and the slot can be
+    /// taken.
     fn hand_on(&self) -> Option<Sender<Slot>> {
         let mut state = self.lock();
         // A policy may have lowered the bound meanwhile.

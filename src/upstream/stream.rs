@@ -31,8 +31,8 @@ pub enum Stream {
 
 /// A stream that counts what is read from it, and holds the right to be open.
 ///
-/// Whether anything of a response has come is what a repetition depends on, and hyper does not tell
-/// it of interim responses.
+/// A request may be repeated only if nothing of a response has come, and hyper does not report interim
+/// responses.
 pub(super) struct MeteredStream {
     stream: Take<Stream>,
     traffic: Rc<Traffic>,
@@ -40,7 +40,7 @@ pub(super) struct MeteredStream {
     _slot: Slot,
 }
 
-/// What is known about a stream by whoever does not have it.
+/// The state of a stream, for code that does not own the stream.
 #[derive(Default)]
 pub(super) struct Traffic {
     read: Cell<u64>,
@@ -118,7 +118,7 @@ impl Traffic {
         Poll::Pending
     }
 
-    /// Has whoever reads find the stream broken.
+    /// Makes reads of the stream fail.
     pub(super) fn cut(&self) {
         self.is_cut.set(true);
         let reader = self.severable.as_ref().and_then(|severable| severable.reader.take());

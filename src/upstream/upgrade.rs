@@ -225,7 +225,7 @@ impl Body for DeclinedBody {
             Poll::Ready(Some(Ok(_))) => body.deadline.set(body.idle_timeout),
             Poll::Ready(_) => body.driver = None,
         }
-        // Nobody announces trailers to who asked for another protocol.
+        // A client that asked for another protocol cannot be sent trailers.
         let without_trailers = |frame: Frame<Bytes>| match frame.into_data() {
             Ok(data) => Frame::data(data),
             Err(_) => Frame::data(Bytes::new()),

@@ -1,13 +1,13 @@
 //! The frames of an HTTP/2 connection, counted beside the protocol engine.
 //!
 //! The engine answers whatever it is asked, and some frames ask for work and carry nothing: PING,
-//! SETTINGS, PRIORITY, WINDOW_UPDATE, RST_STREAM, empty DATA. Here each frame costs something,
-//! useful traffic and time give something back, and who has spent it all is told to calm down
-//! (RFC 9113 section 10.5). A client that uses the connection for requests never comes near: a
+//! SETTINGS, PRIORITY, WINDOW_UPDATE, RST_STREAM, empty DATA. Here each frame costs a part of a budget,
+//! useful traffic and time give some back, and a client that has spent all of it gets GOAWAY with
+//! ENHANCE_YOUR_CALM (RFC 9113 section 10.5). A client that sends requests never comes near: a
 //! hundred control frames a second are free, and each response pays for more than it causes.
 //!
 //! Only the heads of frames are looked at, 9 bytes each; whether they make sense is for the engine to
-//! say. What it has made of a block of fields is told here, see `growth.rs`.
+//! say. How large a block of fields became is reported here, see `growth.rs`.
 
 use super::growth::Growth;
 
@@ -35,14 +35,14 @@ pub struct Frames {
     refilled: u32,
 }
 
-/// What the connection is in the middle of, as far as the client owes something.
+/// What is awaited from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The client's first SETTINGS.
     Opening,
     /// Nothing.
     Between,
-    /// The rest of a head. The number tells heads apart.
+    /// The rest of a head, with the number of the head.
     Head(u32),
 }
 
@@ -105,7 +105,7 @@ impl Frames {
         }
     }
 
-    /// What the client owes.
+    /// What is awaited from the client.
     pub fn phase(&self) -> Phase {
         self.phase
     }

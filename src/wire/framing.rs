@@ -26,7 +26,7 @@ use super::HeadLimits;
 const LEADING_EMPTY_LINES: usize = 2;
 /// What a request line may hold beside its target: the method, two spaces, version and line end.
 const REQUEST_LINE_OVERHEAD: usize = 64;
-/// Chunk extensions of one body, in sum. Nobody uses them but to make us read.
+/// Chunk extensions of one body, in sum. They are used in practice only to make a server read.
 const EXTENSION_BYTES: usize = 4096;
 /// The digits of the largest `u64`.
 const CHUNK_SIZE_DIGITS: usize = 16;
@@ -115,7 +115,7 @@ enum Length {
     #[default]
     Unsaid,
     Chunked,
-    /// The number of digits tells `5` from `05`: equal numbers of equal width are equal digits.
+    /// The number of digits separates `5` from `05`: equal numbers of equal width are equal digits.
     Content {
         bytes: u64,
         digits: usize,

@@ -5,10 +5,10 @@
 //! server that speaks HTTP/1.1 as it is. Here a connection has room for what its heads are larger
 //! than what came for them, and is over when there is none left.
 //!
-//! A head that names nothing twice takes no room, whoever sent it and how often: the table of what was
-//! sent before holds 4,096 bytes (section 4.2), so a cookie or a token that comes again is smaller
-//! than what every head may grow by. A ratio could not tell the two apart, since such a cookie makes
-//! a hundred bytes of one too.
+//! A head that names nothing twice takes no room, however often it is sent: the table of what was sent
+//! before holds 4,096 bytes (section 4.2), so a cookie or a token that comes again is smaller
+//! than what every head may grow by. A ratio could not separate the two, since such a cookie, too, makes
+//! a hundred bytes of one.
 
 /// Room for heads to grow.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ const A_HEAD: u32 = 6 * 1024;
 /// Huffman's shortest code has five bits for a byte (appendix B).
 const A_BYTE: u32 = 2;
 
-/// What is kept for each head that is not told yet: what it may grow by, and it is of usual size.
+/// What is reserved for each head whose size is not known yet: its growth, and a usual size.
 const A_WAITING_HEAD: u32 = A_HEAD + 2 * 1024;
 
 impl Growth {

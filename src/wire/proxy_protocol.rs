@@ -21,9 +21,9 @@ pub struct Header {
 /// Who the client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The peer itself, which has nobody behind it: it asks how this server is, or does not know.
+    /// The peer itself: it checks the health of this server, or does not know its client.
     Peer,
-    /// Whoever has this address.
+    /// The client with this address.
     Address(IpAddr),
 }
 

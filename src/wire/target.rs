@@ -44,7 +44,7 @@ pub enum TargetError {
     /// A `%` without two hexadecimal digits behind it.
     #[error("target holds an invalid percent escape")]
     InvalidEscape,
-    /// Neither the target nor a Host field says whom the request is for.
+    /// Neither the target nor a Host field names the host.
     #[error("request names no host")]
     MissingHost,
     /// More than one Host field, even if they are equal (RFC 9112, section 3.2).
@@ -126,7 +126,7 @@ pub enum Form {
     Authority,
 }
 
-/// Tells the shape of a target.
+/// The form of a target.
 pub fn form(method: &Method, uri: &Uri) -> Form {
     // HTTP/2 sends `*` together with an authority, so this comes before Absolute.
     if *method == Method::OPTIONS && uri.path() == "*" {

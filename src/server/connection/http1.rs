@@ -2,7 +2,7 @@
 //!
 //! A head that the framing check refuses is held back from the protocol engine, which would answer
 //! some of them in words of its own. When all that came before is answered, the connection is taken
-//! from the engine, and the refusal is told here.
+//! from the engine, and the refusal is sent here.
 
 use std::{
     cell::RefCell,
@@ -37,7 +37,7 @@ use crate::{
 const MIN_BUFFER_BYTES: usize = 40 * 1024;
 /// What the engine reads beyond a head that is as large as it may be.
 const BUFFER_SLACK: usize = 8 * 1024;
-/// Fields for which the engine has room without being told.
+/// Fields for which the engine has room by default.
 const USUAL_FIELDS: usize = 100;
 
 static CLOSE: HeaderValue = HeaderValue::from_static("close");
@@ -155,7 +155,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     }
 }
 
-/// Tells why a request is refused, and closes the connection.
+/// Sends the refusal of a request, and closes the connection.
 async fn refuse(
     mut socket: Socket,
     exchange: &Exchange,

@@ -35,7 +35,7 @@ use crate::{
 /// What a stream may hold of a response that the client has room for and the socket has not.
 const SEND_BUFFER: usize = 16 * 1024;
 
-/// By how much a list of fields may be larger than is served, for that to be told.
+/// By how much a list of fields may exceed the limit and still be refused with a response of ours.
 const LIST_SLACK: u32 = 16 * 1024;
 
 pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: Deadline) {
@@ -133,9 +133,8 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     }
 }
 
-/// Largest list of fields that the engine decodes: so much larger than a head may be that it is told
-/// here, with an answer of ours, that one is too large. The engine's has neither a body nor a line in
-/// the log.
+/// Largest list of fields that the engine decodes. It is larger than a head may be, so that a head
+/// which is too large gets a response of ours: the engine's has neither a body nor a line in the log.
 fn list_bytes(limits: &Limits) -> u32 {
     let head = limits.head.head_bytes + limits.head.fields * LIST_OVERHEAD;
     let head = u32::try_from(head).unwrap_or(u32::MAX);

@@ -79,7 +79,7 @@ impl Handover {
         sockets: Vec<SharedSocket>,
         save: impl AsyncFn(),
     ) -> Result<Successor, HandoverError> {
-        // Whoever has handed it over is relieved by now: the file is this process's.
+        // The process that handed it over has been relieved by now: the file is this process's.
         if self.file.is_none() {
             self.file = Some(SocketFile::of(&self.path)?);
         }
@@ -100,7 +100,7 @@ impl Handover {
                     return Ok(successor);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "nobody took over: this process goes on");
+                    tracing::warn!(%error, "no process took over: this process goes on");
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! A client's body on its way to the upstream, and what is known about it by whoever waits for the
-//! response.
+//! A client's body on its way to the upstream, and its state, which the code that waits for the response
+//! reads.
 
 use std::{
     cell::{Cell, RefCell},
@@ -15,7 +15,7 @@ use http::HeaderName;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::trailers::{is_told_at_the_end, with_trailers};
+use super::trailers::{may_be_a_trailer, with_trailers};
 use crate::{
     deadline::{Arrears, Deadline, Ticker},
     downstream::Pace,
@@ -29,13 +29,13 @@ pub struct ClientBody {
     pub incoming: Incoming,
     /// Bytes that it may have; none: any number.
     pub max_bytes: Option<u64>,
-    /// Where what comes is counted; none: nobody asks.
+    /// Counts the bytes received; none: they are not needed.
     pub received: Option<Rc<Cell<u64>>>,
-    /// Set when its request is first sent; none: nobody asks.
+    /// Set when the request is first sent; none: that is not needed.
     pub sent: Option<Rc<Cell<bool>>>,
-    /// What trailers are told to; none: they are measured where they come in.
+    /// Gets the trailers of HTTP/2 counted; none: they were measured as they came in.
     pub pace: Option<Rc<Pace>>,
-    /// It is a conversation: no average rate is asked of it.
+    /// It is a conversation: no average rate is required.
     pub may_be_slow: bool,
 }
 
@@ -71,10 +71,10 @@ pub struct RequestBody {
     pace: Option<Rc<Pace>>,
     lateness: Lateness,
     timing: Option<Timing>,
-    /// What trailers do not tell; none: there are no trailers.
+    /// Fields that trailers may not set; none: trailers are dropped.
     own: Option<Arc<OwnHeaders>>,
     state: Rc<BodyState>,
-    /// Somebody else reads it than waits for the response.
+    /// It is read by another task than the one that waits for the response.
     is_streamed: bool,
 }
 
@@ -84,13 +84,13 @@ struct Lateness {
     /// No average rate is asked of it.
     may_be_slow: bool,
     arrears: Arrears,
-    /// The tick since which it owes the next frame.
+    /// The tick since which the next frame is awaited.
     since: u32,
 }
 
 impl Lateness {
-    /// The client owes a frame from now on: how long it may take for that, and whether that is less
-    /// than a pause may take.
+    /// Begins to wait for a frame. Returns how long that may take, and whether that is less than the
+    /// timeout of a pause.
     fn begin_to_wait(&mut self, ticker: &Ticker) -> (Duration, bool) {
         self.since = ticker.now();
         let pause = ticker.patience();
@@ -159,7 +159,7 @@ struct Unread {
 }
 
 impl BodyState {
-    /// The client owes the next frame.
+    /// Whether the next frame is awaited from the client.
     pub(in crate::upstream) fn is_waiting(&self) -> bool {
         self.waiting.get()
     }
@@ -192,7 +192,7 @@ impl BodyState {
         }
     }
 
-    /// Nobody needs the rest of it.
+    /// Stops reading: the exchange does not need the rest.
     pub(in crate::upstream) fn abandon(&self) {
         self.abandoned.set(true);
         if let Some(reader) = self.reader.take() {
@@ -211,7 +211,7 @@ pub enum RequestBodyError {
     #[error("the body is too large")]
     TooLarge,
     /// The exchange that it was part of is over.
-    #[error("nobody needs the rest of the body")]
+    #[error("the rest of the body is not needed")]
     Abandoned,
 }
 
@@ -366,7 +366,7 @@ impl Body for RequestBody {
             Poll::Pending => {}
         }
         let own = body.own.as_deref();
-        let goes_on = |name: &HeaderName| own.is_some_and(|own| is_told_at_the_end(name, own));
+        let goes_on = |name: &HeaderName| own.is_some_and(|own| may_be_a_trailer(name, own));
         let passed_on = |frame| with_trailers(frame, goes_on);
         polled.map(|frame| frame.map(|frame| frame.map(passed_on).map_err(Into::into)))
     }

@@ -101,11 +101,11 @@ impl UpstreamBody {
 
     /// Closes what cannot: the server has failed in the middle of its answer.
     ///
-    /// Whoever sends the body on drops what he has not sent yet when he hears of it. So he is asked
-    /// to come again first: then the client has the head, and what there is of the body.
+    /// The server part drops what it has not sent yet when it gets the error. So the error is returned
+    /// at the next poll only: by then the client has the head and the body so far.
     fn break_off(&mut self, error: UpstreamBodyError, context: &Context<'_>) {
-        // It may be quiet for as long as it likes while it owes nothing, as a stream of events; and a
-        // client that breaks off what it sends breaks the exchange.
+        // A body of unknown length, such as a stream of events, may be quiet for as long as it likes; and
+        // a client that breaks off its own body breaks the exchange.
         let is_quiet = matches!(error, UpstreamBodyError::Timeout)
             && self.incoming.size_hint().exact().is_none();
         let is_clients_fault = self.client_has_failed || self.source.client_has_failed();

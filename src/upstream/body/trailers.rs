@@ -1,4 +1,4 @@
-//! Trailers, both ways: what may be told at the end of a message.
+//! Trailers, in both directions: which fields may follow a body.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, header};
@@ -24,13 +24,13 @@ pub(super) fn with_trailers(
 ///
 /// Servers may merge trailers into the header (RFC 9110 section 6.5.1), where the gate has taken out
 /// what passes for somebody else or leads elsewhere: addresses, hosts, credentials, limits.
-pub(super) fn is_told_at_the_end(name: &HeaderName, own: &OwnHeaders) -> bool {
+pub(super) fn may_be_a_trailer(name: &HeaderName, own: &OwnHeaders) -> bool {
     !is_of_a_head(name) && !ends_here(name.as_str(), None, |name, _| own.are_told_or_shown(name))
 }
 
 /// Whether a response's trailer ends here: no trailer says anything about framing, routing,
-/// authentication or limits (RFC 9110 section 6.5.1). Whoever merges it into the header would be
-/// misled.
+/// authentication or limits (RFC 9110 section 6.5.1). A client that merges trailers into the header
+/// would be misled.
 pub(super) fn is_of_a_head(name: &HeaderName) -> bool {
     const FORBIDDEN: [HeaderName; 16] = [
         header::AUTHORIZATION,
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn trailers_of_a_request_are_what_its_head_might_be() {
-        let told = ["content-digest", "x-sum", "x-user-email"];
+        let allowed = ["content-digest", "x-sum", "x-user-email"];
         for name in [
             "x_user_email",
             "x-forwarded-for",
@@ -107,10 +107,10 @@ mod tests {
             "content-length",
         ] {
             let own = OwnHeaders::default();
-            let goes_on = |name: &HeaderName| is_told_at_the_end(name, &own);
-            let kept = keep(trailers(&[&told[..], &[name]].concat()), goes_on);
+            let goes_on = |name: &HeaderName| may_be_a_trailer(name, &own);
+            let kept = keep(trailers(&[&allowed[..], &[name]].concat()), goes_on);
             let kept: Vec<&str> = kept.keys().map(HeaderName::as_str).collect();
-            assert_eq!(kept, told, "{name}");
+            assert_eq!(kept, allowed, "{name}");
         }
     }
 }

@@ -26,16 +26,18 @@ pub(in crate::upstream) enum Spelled {
 }
 
 /// Whether a client's field ends here. `trusted` is the field that a trusted proxy maintains, and
-/// `is_told` says in which fields this proxy tells who is calling.
+/// `is_identity_field` says in which fields this proxy names the caller.
 pub(in crate::upstream) fn ends_here(
     name: &str,
     trusted: Option<ForwardedField>,
-    is_told: impl Fn(&str, Spelled) -> bool,
+    is_identity_field: impl Fn(&str, Spelled) -> bool,
 ) -> bool {
     match variable(name) {
-        Variable::Plain => is_dropped(name, trusted) || is_told(name, Spelled::Exactly),
+        Variable::Plain => is_dropped(name, trusted) || is_identity_field(name, Spelled::Exactly),
         Variable::Ambiguous => true,
-        Variable::Like(name) => is_dropped(&name, trusted) || is_told(&name, Spelled::Alike),
+        Variable::Like(name) => {
+            is_dropped(&name, trusted) || is_identity_field(&name, Spelled::Alike)
+        }
     }
 }
 
@@ -56,8 +58,8 @@ fn is_dropped(name: &str, trusted: Option<ForwardedField>) -> bool {
     }
 }
 
-/// Whether proxies and content delivery networks tell the client's address, or how it came, in a field
-/// of this name, or servers look for that there.
+/// Whether proxies and content delivery networks send the client's address, or how it connected, in a
+/// field of this name, or servers read that from it.
 pub(super) fn is_of_a_proxy(name: &str) -> bool {
     matches!(
         name,
@@ -96,7 +98,7 @@ pub(super) fn is_of_a_proxy(name: &str) -> bool {
 enum Variable {
     /// That of no other name.
     Plain,
-    /// That of a name with `-`: such a server could not tell `x_tollgate_tier` from ours.
+    /// That of a name with `-`: such a server would take `x_tollgate_tier` for ours.
     Ambiguous,
     /// In some servers, which make an underscore of all but letters and digits, that of this name. Such
     /// names are in use: S3 has `x-amz-meta-a.b`.
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn names_that_come_to_the_same_variable_end_together() {
-        let is_told = |name: &str| name == "x-user";
+        let is_identity_field = |name: &str| name == "x-user";
         for (name, expected) in [
             ("x-user", true),
             ("x_user", true),
@@ -145,7 +147,11 @@ mod tests {
             ("x-users", false),
             ("accept", false),
         ] {
-            assert_eq!(ends_here(name, None, |name, _| is_told(name)), expected, "{name}");
+            assert_eq!(
+                ends_here(name, None, |name, _| is_identity_field(name)),
+                expected,
+                "{name}"
+            );
         }
     }
 

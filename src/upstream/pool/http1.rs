@@ -1,7 +1,7 @@
 //! One request over one HTTP/1.1 connection.
 //!
-//! A connection has no task of its own: whoever waits for its response drives it, and the response's
-//! body drives it on until it is finished and the connection can be kept. That saves a task switch
+//! A connection has no task of its own: the request that waits for its response drives it, and the
+//! response's body drives it on until it is finished and the connection can be kept. That saves a task switch
 //! each way, and dropping a request drops its connection with it.
 
 use std::{
@@ -148,7 +148,7 @@ impl Connection {
         self.body.as_ref().is_some_and(|body| body.has_failed())
     }
 
-    /// Whether the server has closed it while nobody used it.
+    /// Whether the server has closed it while it was unused.
     pub(in crate::upstream) fn is_closed(&mut self) -> bool {
         self.poll_drive(&mut Context::from_waker(Waker::noop())).is_ready()
     }
@@ -157,8 +157,8 @@ impl Connection {
     /// be used again.
     pub(in crate::upstream) fn release(mut self) {
         self.deadline.clear();
-        // Lets hyper note the end of the message, and forget this task's waker: whoever uses the
-        // connection next would wake this task with his request.
+        // Lets hyper see the end of the message and drop this task's waker: else the next request on the
+        // connection would wake this task.
         self.body = None;
         if !self.is_closed()
             && self.sender.is_ready()

@@ -39,7 +39,7 @@ const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MAX_STREAMS as u32;
 const SEND_BUFFER: usize = 64 * 1024;
 const MAX_HEADER_LIST: u32 = 64 * 1024;
 
-/// Ticks after which a body that nobody needs has to be gone.
+/// Ticks after which a body that was abandoned has to be gone.
 const STUCK_TICKS: u32 = 10;
 
 /// How long nothing may come on a connection with streams before it is asked whether it is alive.
@@ -84,9 +84,8 @@ pub(in crate::upstream) struct OpenStream {
 }
 
 impl Connection {
-    /// Speaks HTTP/2 over a new stream. It is there once the server has said how it wants to be
-    /// spoken to: before that, nobody knows how many requests it takes, or whether it is an HTTP/2
-    /// server at all.
+    /// Opens HTTP/2 on a new stream. Returns once the server has sent its SETTINGS: before that it is
+    /// not known how many requests it accepts, or whether it is an HTTP/2 server at all.
     pub(in crate::upstream) async fn new(
         stream: Stream,
         slot: Slot,
@@ -135,16 +134,16 @@ impl Connection {
         self.in_use.get()
     }
 
-    /// The tick since which nobody has used it; none: somebody does.
+    /// The tick since which it is unused; none: it is in use.
     pub(in crate::upstream) fn idle_since(&self) -> Option<u32> {
         (self.in_use.get() == 0).then(|| self.idle_since.get())
     }
 
-    /// Lets go of a connection on which a body is stuck that nobody needs any more.
+    /// Retires a connection on which an abandoned body is stuck.
     ///
-    /// hyper does not look at a body while the server takes nothing of what was read of it, and so
-    /// never hears that the request is over. The stream would be the server's and this connection's
-    /// for ever, and what has come on it would fill the window that all streams share.
+    /// hyper does not poll a body while the server takes nothing of it, and so never learns that the
+    /// request is over. The stream would stay open for ever, and the bytes received on it would fill the
+    /// window that all streams share.
     pub(in crate::upstream) fn retire_if_stuck(&self, now: u32) {
         let mut abandoned = self.abandoned.borrow_mut();
         abandoned.retain(|(body, _)| body.strong_count() > 0);
@@ -233,9 +232,9 @@ impl Permit {
                 (body.blame(error), unsent.map(Box::new), is_stale)
             }
             None => {
-                // A connection on which nothing at all comes is gone, though nobody has said so: the
-                // next requests are not to wait as long to find that out. Of one that waits for the
-                // client's body, nobody knows.
+                // A connection on which nothing at all arrives is dead, though it was not closed: the
+                // next requests should not wait as long to find that out. While the client's body is
+                // awaited, this cannot be known.
                 if connection.traffic.bytes_read() == read_before && !body.is_waiting() {
                     connection.retire();
                 }

@@ -227,7 +227,7 @@ fn refused_head_is_held_back_and_all_before_it_goes_on() {
         assert_eq!(taken, Taken { goes_on: before.len(), head: Some(before.len()) });
         assert_eq!(framing.refused_head(), Some(Violation::SpaceBeforeColon));
         assert_eq!(framing.read(b"anything").goes_on, 0);
-        // A body that is refused goes on: its request has, and will be told.
+        // A body that is refused goes on: its request was passed on, and gets the refusal.
         if bad_body {
             let mut framing = Framing::new(LIMITS);
             let stream = chunked("x\r\n");

@@ -6,7 +6,7 @@ pub enum Violation {
     /// Both ways to say a length (6.1: "ought to be handled as an error").
     #[error("transfer-encoding together with content-length")]
     TwoLengths,
-    /// HTTP/1.0 has no transfer codings; whoever relays one did not understand it (6.1).
+    /// HTTP/1.0 has no transfer codings; a relay that sends one did not understand it (6.1).
     #[error("transfer-encoding in HTTP/1.0")]
     CodingInHttp10,
     /// A list over several fields is legal, and read differently everywhere.
@@ -93,7 +93,7 @@ pub enum Violation {
     OutOfStep,
 }
 
-/// What a refused client is told: the kinds of [`Violation`] that are answered differently.
+/// The kinds of [`Violation`] that get different responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ViolationKind {
     /// Malformed or ambiguous.

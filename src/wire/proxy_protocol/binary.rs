@@ -52,7 +52,7 @@ fn source(header: &[u8], family: u8) -> Result<Source, HeaderError> {
             (Source::Address(address.to_canonical()), V6_ADDRESSES)
         }
         0x31 => (Source::Peer, UNIX_ADDRESSES),
-        // Of a kind that is not said. What there is of addresses cannot be told from fields.
+        // Of an unspecified family: its addresses cannot be separated from its TLVs.
         0x00..=0x02 | 0x10 | 0x20 | 0x30 => return Ok(Source::Peer),
         _ => return Err(HeaderError::Unknown),
     };
@@ -67,12 +67,12 @@ fn check_fields(header: &[u8], mut fields: &[u8]) -> Result<(), HeaderError> {
         let length = usize::from(u16::from_be_bytes([high, low]));
         let (value, rest) = rest.split_at_checked(length).ok_or(HeaderError::Malformed)?;
         if kind == CRC32C {
-            let told: [u8; 4] = value.try_into().map_err(|_| HeaderError::Malformed)?;
+            let expected: [u8; 4] = value.try_into().map_err(|_| HeaderError::Malformed)?;
             // It is the sum of the header in which it is zero.
-            let at = header.len() - rest.len() - told.len();
+            let at = header.len() - rest.len() - expected.len();
             let (before, after) = header.split_at_checked(at).ok_or(HeaderError::Malformed)?;
-            let after = after.get(told.len()..).unwrap_or_default();
-            if crc32c([before, &[0; 4], after]) != u32::from_be_bytes(told) {
+            let after = after.get(expected.len()..).unwrap_or_default();
+            if crc32c([before, &[0; 4], after]) != u32::from_be_bytes(expected) {
                 return Err(HeaderError::Checksum);
             }
         }

@@ -122,7 +122,7 @@ fn process_that_fails_to_start_leaves_the_other_serving() {
     let output = folder.run(&["run", "--config", "second.yaml"]);
     assert_exit(&output, 1);
     assert!(text(&output.stderr).contains("cannot listen on"), "{output:#?}");
-    old.wait_for_event("nobody took over");
+    old.wait_for_event("no process took over");
     load.wait_for(50);
 
     let (mut new, _) = Running::serve(&folder);
