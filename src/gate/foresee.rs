@@ -57,34 +57,49 @@ mod tests {
     use crate::{
         clock::Timestamp,
         limit::{
-            Align, Concurrency, FixedWindow, Gcra, Key, LimitId, SlidingLog, SlidingWindow,
-            Standing, TokenBucket,
+            AlgorithmKind, Align, Concurrency, FixedWindow, Gcra, Key, LimitId, SlidingLog,
+            SlidingWindow, Standing, TokenBucket,
         },
         store::MemoryStore,
     };
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn quota(kind: usize, limit: u32) -> Quota {
-        let (interval, strict) = (MINUTE, false);
+    /// The forms of an algorithm, with this limit.
+    fn forms(kind: AlgorithmKind, limit: u32) -> Vec<Quota> {
+        let window = |align| Quota::FixedWindow(FixedWindow { limit, align });
         match kind {
-            0 => Quota::FixedWindow(FixedWindow { limit, align: Align::FirstRequest(MINUTE) }),
-            1 => Quota::FixedWindow(FixedWindow { limit, align: Align::Epoch(MINUTE) }),
-            2 => Quota::SlidingWindow(SlidingWindow::new(limit, MINUTE).unwrap()),
-            3 => Quota::SlidingLog(SlidingLog { limit, window: MINUTE }),
-            4 => Quota::TokenBucket(TokenBucket { capacity: limit, refill: 2, interval, strict }),
-            5 => Quota::Gcra(Gcra::new(limit, MINUTE, limit, 9).unwrap()),
-            _ => {
-                let (lease, retry_after) = (MINUTE, Duration::from_secs(1));
-                Quota::Concurrency(Concurrency { limit, lease, retry_after })
+            AlgorithmKind::FixedWindow => {
+                vec![window(Align::FirstRequest(MINUTE)), window(Align::Epoch(MINUTE))]
             }
+            AlgorithmKind::SlidingWindow => {
+                vec![Quota::SlidingWindow(SlidingWindow::new(limit, MINUTE).unwrap())]
+            }
+            AlgorithmKind::SlidingLog => {
+                vec![Quota::SlidingLog(SlidingLog { limit, window: MINUTE })]
+            }
+            AlgorithmKind::TokenBucket => vec![Quota::TokenBucket(TokenBucket {
+                capacity: limit,
+                refill: 2,
+                interval: MINUTE,
+                strict: false,
+            })],
+            AlgorithmKind::Gcra => {
+                vec![Quota::Gcra(Gcra::new(limit, MINUTE, limit, 9).unwrap())]
+            }
+            AlgorithmKind::Concurrency => vec![Quota::Concurrency(Concurrency {
+                limit,
+                lease: MINUTE,
+                retry_after: Duration::from_secs(1),
+            })],
         }
     }
 
     proptest! {
         #[test]
         fn prop_what_is_foreseen_is_what_is_decided(
-            kind in 0..7_usize,
+            kind in prop::sample::select(&AlgorithmKind::ALL[..]),
+            form in 0..2_usize,
             // A limit that changes on the way may be exceeded already.
             steps in prop::collection::vec((0..40_u64, 0..5_u32, 0..6_u32), 1..30),
         ) {
@@ -93,9 +108,10 @@ mod tests {
             let mut now = Timestamp::from_secs(1_790_000_000);
             for (seconds, cost, limit) in steps {
                 now = now + Duration::from_secs(seconds);
-                let quota = quota(kind, limit);
-                let cost = if kind == 6 { 1 } else { cost };
-                let charges = [Charge::new(key, &quota, cost)];
+                let forms = forms(kind, limit);
+                let quota = &forms[form % forms.len()];
+                let cost = if quota.holds_leases() { 1 } else { cost };
+                let charges = [Charge::new(key, quota, cost)];
                 let foreseen = foresee(&charges, store.peek(&charges, now));
                 let decided = store.charge(&charges, now).unwrap();
                 prop_assert_eq!(foreseen.verdict, decided.verdict);

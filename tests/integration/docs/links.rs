@@ -101,3 +101,25 @@ fn every_page_can_be_reached_from_the_readme() {
         );
     }
 }
+
+/// Pages for those who change the code name its files; one that was moved or renamed is found here.
+#[test]
+fn files_of_the_source_that_pages_name_are_there() {
+    let pages = ["docs/architecture.md", "CONTRIBUTING.md", "SECURITY.md"].map(Page::read);
+    let notes = Page::all().into_iter().filter(|page| page.path.starts_with("docs/design/"));
+    let mut named = 0;
+    for page in pages.into_iter().chain(notes) {
+        let spans = page.text.split('`').skip(1).step_by(2);
+        let files = spans.filter(|span| {
+            (span.ends_with(".rs") || span.ends_with('/')) && !span.contains(['{', ' ', 'N', '<'])
+        });
+        for file in files {
+            let is_there = [file.to_owned(), format!("src/{file}")]
+                .iter()
+                .any(|path| root().join(path).exists());
+            assert!(is_there, "{}: there is no {file}", page.path);
+            named += 1;
+        }
+    }
+    assert!(named > 40, "{named} files are named");
+}

@@ -83,7 +83,7 @@ fn adjustment(kind: usize, charge: &Charge<'_>, outcome: &Outcome) -> Adjustment
 /// Charges of one to three limits of a caller: those of several callers may be decided in turn, and
 /// then not quite as if at once.
 fn any_charges<'q>(
-    rates: &'q [[(&'static str, Quota); 9]; 3],
+    rates: &'q [Vec<(&'static str, Quota)>; 3],
     below: &mut impl FnMut(usize) -> usize,
 ) -> Vec<Charge<'q>> {
     let owner = OWNERS[below(OWNERS.len())];

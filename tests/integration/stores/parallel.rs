@@ -74,7 +74,7 @@ const OWNERS: [(&str, Scope); 3] =
 
 /// By each algorithm in turn, a charge to each of the owners. Each of them has the least in turn.
 fn charges_of_owners<'q>(
-    quotas: &'q [[(&'static str, Quota); 9]; 3],
+    quotas: &'q [Vec<(&'static str, Quota)>; 3],
 ) -> Vec<(&'static str, [Charge<'q>; 3])> {
     let charges = |index: usize| {
         let (name, _) = quotas[0][index];

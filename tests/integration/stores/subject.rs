@@ -26,9 +26,9 @@ use tokio::{
 use tollgate::{
     clock::{Clock, Timestamp},
     limit::{
-        Align, Calendar, CalendarUnit, Charge, Concurrency, DecidedBy, Decision, FixedWindow, Gcra,
-        Key, KeyHasher, LimitId, Outcome, OwnedCharge, Quota, Receipt, Retry, SlidingLog,
-        SlidingWindow, Standing, TokenBucket, Verdict,
+        AlgorithmKind, Align, Calendar, CalendarUnit, Charge, Concurrency, DecidedBy, Decision,
+        FixedWindow, Gcra, Key, KeyHasher, LimitId, Outcome, OwnedCharge, Quota, Receipt, Retry,
+        SlidingLog, SlidingWindow, Standing, TokenBucket, Verdict,
     },
     settings::Settings,
     store::{Adjustment, MemoryStore, Store, Stores},
@@ -351,21 +351,40 @@ pub(super) fn fixed(limit: u32) -> Quota {
 }
 
 /// So many units a minute or so, by each algorithm and form of it, with a name.
-pub(super) fn quotas(limit: u32) -> [(&'static str, Quota); 9] {
-    let hour = Calendar::new(CalendarUnit::Hour, "Asia/Kathmandu").unwrap();
+pub(super) fn quotas(limit: u32) -> Vec<(&'static str, Quota)> {
+    AlgorithmKind::ALL.into_iter().flat_map(|kind| forms(kind, limit)).collect()
+}
+
+/// The forms of an algorithm.
+fn forms(kind: AlgorithmKind, limit: u32) -> Vec<(&'static str, Quota)> {
     let window = |align| Quota::FixedWindow(FixedWindow { limit, align });
-    let bucket = |strict| TokenBucket { capacity: limit, refill: 1, interval: MINUTE, strict };
-    [
-        ("fixed window", window(Align::FirstRequest(MINUTE))),
-        ("fixed window of the epoch", window(Align::Epoch(MINUTE))),
-        ("fixed window of the calendar", window(Align::Calendar(hour))),
-        ("sliding window", Quota::SlidingWindow(SlidingWindow::new(limit, MINUTE).unwrap())),
-        ("sliding log", Quota::SlidingLog(SlidingLog { limit, window: MINUTE })),
-        ("token bucket", Quota::TokenBucket(bucket(false))),
-        ("strict token bucket", Quota::TokenBucket(bucket(true))),
-        ("gcra", Quota::Gcra(Gcra::new(limit, MINUTE, limit, limit).unwrap())),
-        ("concurrency", places(limit)),
-    ]
+    let bucket = |strict| {
+        Quota::TokenBucket(TokenBucket { capacity: limit, refill: 1, interval: MINUTE, strict })
+    };
+    match kind {
+        AlgorithmKind::FixedWindow => {
+            let hour = Calendar::new(CalendarUnit::Hour, "Asia/Kathmandu").unwrap();
+            vec![
+                ("fixed window", window(Align::FirstRequest(MINUTE))),
+                ("fixed window of the epoch", window(Align::Epoch(MINUTE))),
+                ("fixed window of the calendar", window(Align::Calendar(hour))),
+            ]
+        }
+        AlgorithmKind::SlidingWindow => {
+            let window = SlidingWindow::new(limit, MINUTE).unwrap();
+            vec![("sliding window", Quota::SlidingWindow(window))]
+        }
+        AlgorithmKind::SlidingLog => {
+            vec![("sliding log", Quota::SlidingLog(SlidingLog { limit, window: MINUTE }))]
+        }
+        AlgorithmKind::TokenBucket => {
+            vec![("token bucket", bucket(false)), ("strict token bucket", bucket(true))]
+        }
+        AlgorithmKind::Gcra => {
+            vec![("gcra", Quota::Gcra(Gcra::new(limit, MINUTE, limit, limit).unwrap()))]
+        }
+        AlgorithmKind::Concurrency => vec![("concurrency", places(limit))],
+    }
 }
 
 /// So many leases of a minute at once.

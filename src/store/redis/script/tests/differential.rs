@@ -9,8 +9,9 @@ use super::{Call, NOW, Server, at, charge, peek, read, settle};
 use crate::{
     clock::Timestamp,
     limit::{
-        Align, Calendar, CalendarUnit, Charge, Concurrency, Decision, FixedWindow, Gcra, Key,
-        Outcome, OwnedCharge, Quota, Receipt, SlidingLog, SlidingWindow, Stance, TokenBucket,
+        AlgorithmKind, Align, Calendar, CalendarUnit, Charge, Concurrency, Decision, FixedWindow,
+        Gcra, Key, Outcome, OwnedCharge, Quota, Receipt, SlidingLog, SlidingWindow, Stance,
+        TokenBucket,
     },
     store::{Adjustment, MemoryStore},
 };
@@ -285,28 +286,37 @@ impl Numbers {
         let window = Duration::from_millis(millis);
         let day = Duration::from_secs(86_400);
         let limit = self.limit();
-        match self.below(9) {
-            0 => fixed(limit, Align::FirstRequest(window)),
-            1 => fixed(limit, Align::Epoch(window)),
-            2 => {
-                let unit = [CalendarUnit::Hour, CalendarUnit::Day, CalendarUnit::Month];
-                let unit = unit[self.below(3) as usize];
-                let zone = ["UTC", "Europe/Berlin"][self.below(2) as usize];
-                fixed(limit, Align::Calendar(Calendar::new(unit, zone).unwrap()))
-            }
-            3 if self.below(3) == 0 => {
+        let kinds = AlgorithmKind::ALL;
+        match kinds[self.below(kinds.len() as u64) as usize] {
+            AlgorithmKind::FixedWindow => match self.below(3) {
+                0 => fixed(limit, Align::FirstRequest(window)),
+                1 => fixed(limit, Align::Epoch(window)),
+                _ => {
+                    let unit = [CalendarUnit::Hour, CalendarUnit::Day, CalendarUnit::Month];
+                    let unit = unit[self.below(3) as usize];
+                    let zone = ["UTC", "Europe/Berlin"][self.below(2) as usize];
+                    fixed(limit, Align::Calendar(Calendar::new(unit, zone).unwrap()))
+                }
+            },
+            AlgorithmKind::SlidingWindow if self.below(3) == 0 => {
                 Quota::SlidingWindow(SlidingWindow::new(1_000_000 + limit, day).unwrap())
             }
-            3 => Quota::SlidingWindow(SlidingWindow::new(limit, window).unwrap()),
-            4 => Quota::SlidingLog(SlidingLog { limit, window }),
-            5 => {
+            AlgorithmKind::SlidingWindow => {
+                Quota::SlidingWindow(SlidingWindow::new(limit, window).unwrap())
+            }
+            AlgorithmKind::SlidingLog => Quota::SlidingLog(SlidingLog { limit, window }),
+            AlgorithmKind::TokenBucket => {
                 let (refill, strict) = (self.below(5) as u32, self.below(2) == 0);
                 let interval = window / (1 + self.below(10) as u32);
                 Quota::TokenBucket(TokenBucket { capacity: limit, refill, interval, strict })
             }
-            6 => Quota::Gcra(Gcra::new(1_000_000 + limit, day, 500_000 + limit, 1).unwrap()),
-            7 => Quota::Gcra(Gcra::new(limit, window, self.limit(), 20).unwrap()),
-            _ => Quota::Concurrency(Concurrency { limit, lease: window, retry_after: window }),
+            AlgorithmKind::Gcra if self.below(2) == 0 => {
+                Quota::Gcra(Gcra::new(1_000_000 + limit, day, 500_000 + limit, 1).unwrap())
+            }
+            AlgorithmKind::Gcra => Quota::Gcra(Gcra::new(limit, window, self.limit(), 20).unwrap()),
+            AlgorithmKind::Concurrency => {
+                Quota::Concurrency(Concurrency { limit, lease: window, retry_after: window })
+            }
         }
     }
 
