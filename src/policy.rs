@@ -37,7 +37,9 @@ pub use self::{
     compile::load,
     cors::{Cors, OriginPattern, Origins, Preflight},
     file::schema,
-    limit::{Cost, Enforcement, KeyPart, Limit, OnMissing, OpenParts, Per, Refund, Statuses},
+    limit::{
+        Cost, Enforcement, KeyPart, Limit, NamedKey, OnMissing, OpenParts, Per, Refund, Statuses,
+    },
     matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, RoutePart, Router},
     networks::{AddressRefusal, AddressRules, Networks},
     overrides::{KeyValue, Override, Overrides},

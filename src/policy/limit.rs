@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 use super::{Allowances, Overrides};
 use crate::{
     limit::{Fallback, Scope, WhenFull},
-    yaml::keywords,
+    yaml::{Keyword, keywords},
 };
 
 /// A named rule: how much, by tier, and what it is counted per.
@@ -116,17 +116,17 @@ impl fmt::Display for KeyPart {
             KeyPart::ClientIp => f.write_str("client.ip"),
             KeyPart::Host => f.write_str("host"),
             KeyPart::Path => f.write_str("path"),
-            KeyPart::PathParameter(name) => write!(f, "path.{name}"),
+            KeyPart::PathParameter(name) => NamedKey::PathParameter.write(f, name),
             KeyPart::Method => f.write_str("method"),
-            KeyPart::Claim(name) => write!(f, "jwt.{name}"),
-            KeyPart::Header(name) => write!(f, "header.{name}"),
-            KeyPart::Cookie(name) => write!(f, "cookie.{name}"),
+            KeyPart::Claim(name) => NamedKey::Claim.write(f, name),
+            KeyPart::Header(name) => NamedKey::Header.write(f, name.as_str()),
+            KeyPart::Cookie(name) => NamedKey::Cookie.write(f, name),
         }
     }
 }
 
 impl KeyPart {
-    /// The keys that are a single keyword; the others have a prefix, such as `header.`.
+    /// The keys that are a single keyword; the others are [`NamedKey`]s.
     pub const KEYWORDS: [(&'static str, KeyPart); 5] = [
         ("caller", KeyPart::Caller),
         ("client.ip", KeyPart::ClientIp),
@@ -134,6 +134,40 @@ impl KeyPart {
         ("path", KeyPart::Path),
         ("method", KeyPart::Method),
     ];
+}
+
+/// A kind of key that is written before a name: `header.x-tenant`. The parser, the schema and the names
+/// of overrides are made from its keywords.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedKey {
+    /// [`KeyPart::PathParameter`].
+    PathParameter,
+    /// [`KeyPart::Claim`].
+    Claim,
+    /// [`KeyPart::Header`].
+    Header,
+    /// [`KeyPart::Cookie`].
+    Cookie,
+}
+
+keywords! {
+    NamedKey { PathParameter = "path", Claim = "jwt", Header = "header", Cookie = "cookie" }
+}
+
+impl NamedKey {
+    /// Other words for the same.
+    pub const ALIASES: [(&'static str, NamedKey); 1] = [("claim", NamedKey::Claim)];
+
+    /// The kind with this keyword or alias.
+    pub fn from_prefix(prefix: &str) -> Option<NamedKey> {
+        let alias =
+            || Self::ALIASES.iter().find(|(alias, _)| *alias == prefix).map(|(_, kind)| *kind);
+        NamedKey::from_keyword(prefix).or_else(alias)
+    }
+
+    fn write(self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+        write!(f, "{}.{name}", self.keyword())
+    }
 }
 
 /// How a request is treated that lacks a key of a limit.

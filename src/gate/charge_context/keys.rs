@@ -49,37 +49,46 @@ impl KeyBuilder<'_, '_, '_> {
         let mut tuple: SmallVec<[KeyPiece<'_>; 8]> = SmallVec::new();
         for (part, text) in parts.iter().zip(&texts) {
             match part {
-                KeyPart::Caller => tuple.push((b'c', caller.as_ref()?)),
-                KeyPart::ClientIp => tuple.push((b'i', &address)),
+                KeyPart::Caller => tuple.push((Tag::Caller as u8, caller.as_ref()?)),
+                KeyPart::ClientIp => tuple.push((Tag::Address as u8, &address)),
                 // A request of HTTP/1.0 may have no host. It has a counter too, or leaving the host
                 // out would evade the limit.
                 KeyPart::Host => tuple.push(match head.host() {
-                    Some(host) => (b'o', host.as_bytes()),
-                    None => (b'O', b""),
+                    Some(host) => (Tag::Host as u8, host.as_bytes()),
+                    None => (Tag::NoHost as u8, b""),
                 }),
                 KeyPart::Method => {
                     self.context.route?;
-                    tuple.push((b'm', method.as_bytes()));
+                    tuple.push((Tag::Method as u8, method.as_bytes()));
                 }
                 KeyPart::Path => {
                     self.context.route?;
-                    tuple.push((b'p', without_final_slash(&head.path)));
+                    tuple.push((Tag::Path as u8, without_final_slash(&head.path)));
                 }
                 KeyPart::PathParameter(name) => {
                     let segment = self.context.route?.path.parameter(name, &head.path)?;
-                    tuple.extend([(b'n', name.as_bytes()), (b's', segment.as_bytes())]);
+                    tuple.extend([
+                        (Tag::Name as u8, name.as_bytes()),
+                        (Tag::Segment as u8, segment.as_bytes()),
+                    ]);
                 }
                 KeyPart::Claim(name) => {
                     let (issuer, claim) = (self.issuer()?, text.as_ref()?);
-                    tuple.extend([(b'u', issuer.as_bytes()), (b'n', name.as_bytes())]);
-                    tuple.push((b'v', claim));
+                    tuple.extend([
+                        (Tag::Issuer as u8, issuer.as_bytes()),
+                        (Tag::Name as u8, name.as_bytes()),
+                    ]);
+                    tuple.push((Tag::Claim as u8, claim));
                 }
                 KeyPart::Header(name) => {
-                    tuple.push((b'n', name.as_str().as_bytes()));
-                    tuple.push((b'h', only_value(client.headers, name)?));
+                    tuple.push((Tag::Name as u8, name.as_str().as_bytes()));
+                    tuple.push((Tag::Header as u8, only_value(client.headers, name)?));
                 }
                 KeyPart::Cookie(name) => {
-                    tuple.extend([(b'n', name.as_bytes()), (b'k', text.as_ref()?)]);
+                    tuple.extend([
+                        (Tag::Name as u8, name.as_bytes()),
+                        (Tag::Cookie as u8, text.as_ref()?),
+                    ]);
                 }
             }
         }
@@ -159,9 +168,33 @@ impl KeyBuilder<'_, '_, '_> {
                 Some(Cow::Owned(value.into_bytes()))
             }
             KeyPart::Cookie(name) => cookie_to_count(self.context.client.headers, name).ok()?,
-            _ => None,
+            KeyPart::Caller
+            | KeyPart::ClientIp
+            | KeyPart::Host
+            | KeyPart::Path
+            | KeyPart::PathParameter(_)
+            | KeyPart::Method
+            | KeyPart::Header(_) => None,
         }
     }
+}
+
+/// What a part of a key's hash is, so that no value of one kind is taken for another. Counters in Redis
+/// and in snapshots are named by these: a tag is never changed or used again.
+#[repr(u8)]
+enum Tag {
+    Caller = b'c',
+    Address = b'i',
+    Host = b'o',
+    NoHost = b'O',
+    Method = b'm',
+    Path = b'p',
+    Name = b'n',
+    Segment = b's',
+    Issuer = b'u',
+    Claim = b'v',
+    Header = b'h',
+    Cookie = b'k',
 }
 
 /// Whether a request has more than one value of what `limit` counts by: servers may read one of them,
@@ -170,7 +203,14 @@ pub(in crate::gate) fn is_ambiguous(limit: &Limit, headers: &HeaderMap) -> bool 
     limit.per.parts.iter().any(|part| match part {
         KeyPart::Header(name) => headers.get_all(name).iter().nth(1).is_some(),
         KeyPart::Cookie(name) => cookie_to_count(headers, name).is_err(),
-        _ => false,
+        // These have one value by the request's form, or by the token.
+        KeyPart::Caller
+        | KeyPart::ClientIp
+        | KeyPart::Host
+        | KeyPart::Path
+        | KeyPart::PathParameter(_)
+        | KeyPart::Method
+        | KeyPart::Claim(_) => false,
     })
 }
 

@@ -4,7 +4,7 @@ use http::HeaderName;
 
 use super::{Compiler, words::Names};
 use crate::{
-    policy::{KeyPart, Per, file::RawLimit, matcher::is_parameter_name},
+    policy::{KeyPart, NamedKey, Per, file::RawLimit, matcher::is_parameter_name},
     yaml::{Node, Spanned, Value, suggest},
 };
 
@@ -127,16 +127,19 @@ impl Compiler<'_> {
             return Some(part);
         }
         let spanned = |name: &str| Spanned { value: name.to_owned(), span: node.span };
-        match text.split_once('.') {
-            Some(("jwt" | "claim", claim)) if !claim.is_empty() => {
+        let named = text
+            .split_once('.')
+            .and_then(|(prefix, name)| Some((NamedKey::from_prefix(prefix)?, name)));
+        match named {
+            Some((NamedKey::Claim, claim)) if !claim.is_empty() => {
                 self.claim_path(claim, node.span).map(KeyPart::Claim)
             }
-            Some(("header", name)) => self.key_header(&spanned(name)).map(KeyPart::Header),
-            Some(("cookie", name)) => self.cookie_name(&spanned(name)).map(KeyPart::Cookie),
-            Some(("path", name)) if is_parameter_name(name) => {
+            Some((NamedKey::Header, name)) => self.key_header(&spanned(name)).map(KeyPart::Header),
+            Some((NamedKey::Cookie, name)) => self.cookie_name(&spanned(name)).map(KeyPart::Cookie),
+            Some((NamedKey::PathParameter, name)) if is_parameter_name(name) => {
                 Some(KeyPart::PathParameter(name.into()))
             }
-            _ => {
+            Some((NamedKey::Claim | NamedKey::PathParameter, _)) | None => {
                 let help = match meant(text) {
                     Some(key) => format!("did you mean `{key}`?"),
                     None => HELP.to_owned(),

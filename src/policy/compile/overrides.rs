@@ -8,7 +8,7 @@ use crate::{
     clock::Timestamp,
     identity::Tiers,
     policy::{
-        Allowances, KeyPart, KeyValue, Limit, Override, Per,
+        Allowances, KeyPart, KeyValue, Limit, NamedKey, Override, Per,
         file::{LATER, RawMeasure, RawOverride, RawPolicy},
     },
     yaml::{Node, Span, Spanned, Value},
@@ -321,8 +321,12 @@ impl Compiler<'_> {
 /// Whether an entry says what an override is for, and is not one of its fields.
 fn is_key(key: &Spanned<String>) -> bool {
     match key.value.split_once('.') {
-        Some((kind, _)) => ["jwt", "claim", "header", "cookie", "path", "client"].contains(&kind),
-        None => ["host", "path", "method"].contains(&key.as_str()),
+        Some((prefix, _)) => prefix == "client" || NamedKey::from_prefix(prefix).is_some(),
+        // `caller` is a field of an override.
+        None => {
+            let mut keywords = KeyPart::KEYWORDS.iter().map(|(keyword, _)| *keyword);
+            key.value != "caller" && keywords.any(|keyword| keyword == key.value)
+        }
     }
 }
 

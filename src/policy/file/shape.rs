@@ -6,7 +6,10 @@ use schemars::{Schema, json_schema};
 use serde_json::{Value, json};
 
 use super::{AuthMode, RawCors};
-use crate::{policy::KeyPart, yaml::Keyword};
+use crate::{
+    policy::{KeyPart, NamedKey},
+    yaml::Keyword,
+};
 
 /// A number as it may be grouped (`100_000`), which to YAML is a text or a number.
 const COUNT: &str = "^[0-9][0-9_]*$";
@@ -38,7 +41,7 @@ shapes! {
         "type": "string",
         "anyOf": [
             { "enum": KeyPart::KEYWORDS.map(|(keyword, _)| keyword) },
-            { "pattern": r"^(path|jwt|claim|header|cookie)\..+$" },
+            { "pattern": format!(r"^({})\..+$", prefixes()) },
         ],
         "examples": ["client.ip", "jwt.org", "header.x-tenant"],
     }), 8);
@@ -124,13 +127,22 @@ shapes! {
 
 /// What an override may be for, besides a caller: the names of keys.
 pub(super) fn override_keys() -> Value {
+    let words = KeyPart::KEYWORDS.iter().map(|(keyword, _)| keyword.replace('.', r"\."));
+    let words: Vec<String> = words.filter(|word| word != "caller").collect();
+    let pattern = format!(r"^({}|({})\..+)$", words.join("|"), prefixes());
     json!({
-        r"^(client\.ip|host|path|method|(path|jwt|claim|header|cookie)\..+)$": {
+        pattern: {
             "description": "A value of what the limit counts by. `client.ip` takes a network, too, \
                             `host` and `path` a pattern.",
             "type": ["string", "number", "boolean"],
         },
     })
+}
+
+/// What may stand before the name of a key, as a part of a pattern.
+fn prefixes() -> String {
+    let named = NamedKey::KEYWORDS.iter().chain(&NamedKey::ALIASES);
+    named.map(|(prefix, _)| *prefix).collect::<Vec<_>>().join("|")
 }
 
 pub(super) fn count() -> Value {

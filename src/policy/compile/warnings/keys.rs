@@ -28,8 +28,7 @@ fn free_part(limit: &Limit) -> Option<String> {
     for part in &limit.per.parts {
         let name = match part {
             KeyPart::Caller | KeyPart::Claim(_) => return None,
-            KeyPart::Header(name) => format!("header.{name}"),
-            KeyPart::Cookie(name) => format!("cookie.{name}"),
+            KeyPart::Header(_) | KeyPart::Cookie(_) => part.to_string(),
             // What an address asks for here and there may well be counted apart.
             KeyPart::Host if limit.open.hosts && !has_address => "host".to_owned(),
             KeyPart::Path if limit.open.paths && !has_address => "path".to_owned(),
