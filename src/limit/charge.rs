@@ -96,8 +96,8 @@ pub enum Scope {
     Shared,
 }
 
-/// Who vouches for what a counter is keyed by. The cheaper it is for a client to make up new keys,
-/// the later it comes here and the less room it finds in a store.
+/// The source that a counter's key comes from. The cheaper it is for a client to make up new keys,
+/// the later the variant comes here, and the less room a store gives to its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// An issuer, a certificate authority or the policy: there are only as many keys as they name.
@@ -106,7 +106,7 @@ pub enum Origin {
     Address,
     /// An IPv6 network: a client may have millions.
     Network,
-    /// Nobody: the client writes what it is counted by.
+    /// The client: it chooses the value that it is counted by.
     Chosen {
         /// Keyed hash of the client that chose: its verified caller, else its address.
         by: u128,

@@ -1,10 +1,10 @@
-//! What every algorithm owes, as properties that the tests of each one call by name.
+//! Properties that every algorithm must have. The tests of each algorithm call them by name.
 //!
-//! A property is a function of a [`Subject`] and a [`History`]; [`owes`] makes tests of those that
-//! an algorithm is held to:
+//! A property is a function of a [`Subject`] and a [`History`]; [`property_tests`] makes
+//! tests of those that an algorithm must have:
 //!
 //! ```ignore
-//! suite::owes! { any_sliding_window() => [
+//! suite::property_tests! { any_sliding_window() => [
 //!     prop_denial_leaves_the_state_as_it_was,
 //!     prop_waiting_until_retry_is_enough_and_less_is_not,
 //! ] }
@@ -28,17 +28,17 @@ pub(super) use self::model::{Model, assert_equals_model, first_instant};
 /// An algorithm as the suite sees it.
 pub(super) trait Subject: Algorithm<State: Debug> + Debug + Sized {
     /// Whether an unused key's first charge fixes when it and later ones are forgotten. Then a
-    /// refund is compared with a key that was in use before the charge: the anchor of a charge that
-    /// is given back stays.
+    /// refund is compared with a key that was in use before the charge, because a refund does not
+    /// remove the anchor that the charge set.
     const ANCHORED: bool = false;
 
     /// Whether less than the whole of a charge can be given back.
     const DIVISIBLE: bool = true;
 
-    /// After this long, nothing counts of what was admitted.
+    /// After this time, an admitted charge no longer counts.
     fn memory(&self) -> Duration;
 
-    /// The same with another capacity: another rate of the same limit.
+    /// The same algorithm with another capacity: another rate of the same limit.
     fn with_capacity(&self, capacity: u32) -> Self;
 
     /// The steps of reported instants.
@@ -52,11 +52,11 @@ pub(super) trait Subject: Algorithm<State: Debug> + Debug + Sized {
     }
 }
 
-/// Makes tests of properties, for all subjects of a strategy; of all properties, unless it is said
-/// which.
-macro_rules! owes {
+/// Makes a test of each listed property, for all subjects of a strategy. Without a list, it makes
+/// tests of all properties.
+macro_rules! property_tests {
     ($subjects:expr) => {
-        $crate::limit::suite::owes! { $subjects => [
+        $crate::limit::suite::property_tests! { $subjects => [
             prop_used_and_remaining_make_up_the_limit,
             prop_denial_leaves_the_state_as_it_was,
             prop_waiting_until_retry_is_enough_and_less_is_not,
@@ -93,7 +93,7 @@ macro_rules! owes {
         }
     };
 }
-pub(super) use owes;
+pub(super) use property_tests;
 
 /// When histories begin: at the start of every window that is a divisor of ten seconds.
 pub(super) const START: Timestamp = Timestamp::from_secs(1_790_000_000);

@@ -30,9 +30,9 @@ fn any_concurrency() -> impl Strategy<Value = Concurrency> {
     })
 }
 
-// When a request ends is not known, so nothing is owed about `reset`, `next` and `retry`. A lease is
-// granted from the clock's time on, wherever that is.
-suite::owes! { any_concurrency() => [
+// The end of a request is not known in advance, so no property of `reset`, `next` and `retry` is
+// required. A lease begins at the time of the clock that grants it, even if that clock is wrong.
+suite::property_tests! { any_concurrency() => [
     prop_used_and_remaining_make_up_the_limit,
     prop_denial_leaves_the_state_as_it_was,
     prop_cost_above_the_capacity_is_never_admitted,
@@ -55,7 +55,7 @@ fn decisions_equal_the_model() {
     });
 }
 
-/// The time for which each lease that there ever was is held.
+/// The time during which each lease is held, for all leases ever granted.
 struct Model {
     quota: Concurrency,
     held: Vec<std::ops::Range<Timestamp>>,
@@ -122,7 +122,7 @@ fn lease_is_given_back_once() {
 }
 
 #[test]
-fn lease_that_nobody_gives_back_expires() {
+fn lease_that_is_not_given_back_expires() {
     let (quota, mut leases) = (quota(1), Leases::default());
     quota.take(&mut leases, 1, START);
     assert!(!quota.admits(&leases, 1, START + Duration::from_micros(59_999_999)));

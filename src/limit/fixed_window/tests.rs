@@ -35,12 +35,12 @@ fn any_fixed_window() -> impl Strategy<Value = FixedWindow> {
     })
 }
 
-suite::owes! { any_fixed_window() }
+suite::property_tests! { any_fixed_window() }
 
 mod apart {
     use super::*;
 
-    suite::owes! { any_fixed_window() => [prop_clocks_that_are_apart_count_once] }
+    suite::property_tests! { any_fixed_window() => [prop_clocks_that_are_apart_count_once] }
 }
 
 #[test]

@@ -45,12 +45,12 @@ fn any_gcra() -> impl Strategy<Value = Gcra> {
     })
 }
 
-suite::owes! { any_gcra() }
+suite::property_tests! { any_gcra() }
 
 mod apart {
     use super::*;
 
-    suite::owes! { any_gcra() => [prop_clocks_that_are_apart_count_once] }
+    suite::property_tests! { any_gcra() => [prop_clocks_that_are_apart_count_once] }
 }
 
 /// GCRA as textbooks have it: a theoretical arrival time, here as an exact fraction of a grain.
@@ -154,7 +154,7 @@ fn cell(max_burst: u32, count: u32, period: u64) -> Gcra {
     gcra(count, Duration::from_secs(period), max_burst + 1)
 }
 
-/// What CL.THROTTLE tells: limited, limit, remaining, time until a retry and until the reset.
+/// The fields of a CL.THROTTLE reply: limited, limit, remaining, time until a retry and until the reset.
 fn throttle(
     gcra: &Gcra,
     state: &mut Level,
@@ -170,9 +170,9 @@ fn throttle(
     (!allowed, standing.limit, standing.remaining, retry, reset)
 }
 
-/// redis-cell's seconds: what is beyond the last whole one counts as one more, but not when it is
-/// less than a millisecond, so that its clients can be told to retry at once. Here instants are
-/// told, and `ceil_secs` always rounds up.
+/// Seconds as redis-cell rounds them: a fraction counts as one second more, but not if it is less
+/// than a millisecond, so a reply of redis-cell may say that a client can retry at once. Tollgate
+/// reports instants, and `ceil_secs` always rounds up.
 fn cell_seconds(duration: Duration) -> u64 {
     duration.as_secs() + u64::from(duration.subsec_millis() > 0)
 }
@@ -219,15 +219,15 @@ fn redis_cell_end_to_end() {
     {
         let now = START + Duration::from_secs(at);
         let (limited, limit, remaining, retry, reset) = throttle(&gcra, &mut state, 1, now);
-        let told = (limited, limit, remaining, retry.map(cell_seconds), cell_seconds(reset));
-        assert_eq!(told, expected);
+        let reply = (limited, limit, remaining, retry.map(cell_seconds), cell_seconds(reset));
+        assert_eq!(reply, expected);
     }
     let readme = throttle(&cell(15, 30, 60), &mut Level::default(), 1, START);
     assert_eq!(readme, (false, 16, 15, None, 2 * SECOND));
 }
 
 #[test]
-fn rests_below_a_millisecond_are_told_where_redis_cell_says_zero() {
+fn waits_below_a_millisecond_are_reported_where_redis_cell_rounds_to_zero() {
     let (gcra, mut state) = (cell(0, 2_000, 1), Level::default());
     throttle(&gcra, &mut state, 1, START);
     let (limited, _, _, retry, _) = throttle(&gcra, &mut state, 1, START);
@@ -274,16 +274,16 @@ fn changed_grain_misreads_nothing() {
     let now = START + Duration::from_micros(1_234);
     let mut state = Level::default();
     micros.take(&mut state, 4, now);
-    let told = [&micros, &millis].map(|gcra| gcra.standing(&state, now));
-    assert_eq!(told.map(|standing| standing.used), [4, 4]);
-    assert_eq!(told.map(|standing| standing.reset), [state.full; 2]);
+    let standings = [&micros, &millis].map(|gcra| gcra.standing(&state, now));
+    assert_eq!(standings.map(|standing| standing.used), [4, 4]);
+    assert_eq!(standings.map(|standing| standing.reset), [state.full; 2]);
     millis.take(&mut state, 1, now);
-    let told = [&micros, &millis].map(|gcra| gcra.standing(&state, now).used);
-    assert_eq!(told, [5, 5]);
+    let used = [&micros, &millis].map(|gcra| gcra.standing(&state, now).used);
+    assert_eq!(used, [5, 5]);
 }
 
 #[test]
-fn changed_rate_drains_what_is_owed_at_the_new_rate() {
+fn changed_rate_drains_what_was_used_at_the_new_rate() {
     let mut state = Level::default();
     gcra(10, SECOND, 10).take(&mut state, 10, START);
     for (limit, next) in [(10, 100), (1, 1000), (100, 10)] {
@@ -303,18 +303,18 @@ fn changed_burst_keeps_what_was_used() {
 }
 
 #[test]
-fn debt_ends_when_it_was_told_to_even_if_the_rate_was_lowered() {
+fn reported_reset_stays_even_if_the_rate_was_lowered() {
     let (former, lowered) = (gcra(10, SECOND, 5), gcra(1, SECOND, 5));
     let mut state = Level::default();
     let receipt = former.take(&mut state, 5, START);
-    let told = former.standing(&state, START).reset;
-    assert_eq!(lowered.standing(&state, START).reset, told);
-    assert_eq!(lowered.retry(&state, 3, START), Retry::At(told));
-    assert!(!lowered.admits(&state, 1, suite::before(told, lowered.time_step())));
-    assert!(lowered.admits(&state, 5, told));
+    let reset = former.standing(&state, START).reset;
+    assert_eq!(lowered.standing(&state, START).reset, reset);
+    assert_eq!(lowered.retry(&state, 3, START), Retry::At(reset));
+    assert!(!lowered.admits(&state, 1, suite::before(reset, lowered.time_step())));
+    assert!(lowered.admits(&state, 5, reset));
 
     lowered.give_back(&mut state, receipt, 1, START);
-    assert_eq!(lowered.standing(&state, START).reset, told, "a refund makes it no later");
+    assert_eq!(lowered.standing(&state, START).reset, reset, "a refund makes it no later");
 }
 
 #[test]

@@ -31,12 +31,12 @@ fn any_sliding_log() -> impl Strategy<Value = SlidingLog> {
         .prop_map(|(limit, millis)| SlidingLog { limit, window: Duration::from_millis(millis) })
 }
 
-suite::owes! { any_sliding_log() }
+suite::property_tests! { any_sliding_log() }
 
 mod apart {
     use super::*;
 
-    suite::owes! { any_sliding_log() => [prop_clocks_that_are_apart_count_once] }
+    suite::property_tests! { any_sliding_log() => [prop_clocks_that_are_apart_count_once] }
 }
 
 #[test]

@@ -41,12 +41,12 @@ fn any_sliding_window() -> impl Strategy<Value = SlidingWindow> {
     )
 }
 
-suite::owes! { any_sliding_window() }
+suite::property_tests! { any_sliding_window() }
 
 mod apart {
     use super::*;
 
-    suite::owes! { any_sliding_window() => [prop_clocks_that_are_apart_count_once] }
+    suite::property_tests! { any_sliding_window() => [prop_clocks_that_are_apart_count_once] }
 }
 
 #[test]

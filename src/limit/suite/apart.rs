@@ -1,4 +1,4 @@
-//! Clocks that are apart: proxies that take turns, each by its own.
+//! Clocks that differ: proxies take turns, and each one uses its own clock.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use proptest::{prelude::*, test_runner::TestCaseError};
 use super::{START, Subject, decide, history::History};
 use crate::limit::{MAX_SKEW, tolerated_skew};
 
-/// What an algorithm promises to whom it protects.
+/// The bound that an algorithm promises to the upstream that it protects.
 pub(crate) trait Bounded: Subject {
-    /// Units that it admits at most in a time so long, whatever came before, by a clock that never
-    /// goes back.
+    /// The most units that it admits in a time span, whatever came before, by a clock that never goes
+    /// back.
     fn most(&self, span: Duration) -> u64;
 
     /// The window that decides how far apart clocks may be.
@@ -38,7 +38,7 @@ pub(crate) fn prop_clocks_that_are_apart_count_once<S: Bounded>(
     Ok(())
 }
 
-/// Units of `limit` in so many windows, each of which may have been begun.
+/// The most units that the windows which overlap `span` admit together, at `limit` units each.
 pub(crate) fn in_windows(limit: u32, window: Duration, span: Duration) -> u64 {
     let whole = span.as_micros() / window.as_micros().max(1);
     u64::from(limit) * (whole as u64 + 2)

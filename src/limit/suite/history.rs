@@ -1,4 +1,4 @@
-//! What happens to a key in a property: random requests, and the looks at what they led to.
+//! The random requests that a property sends to a key, and the instants at which it reads the state.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     limit::{MAX_SKEW, Standing},
 };
 
-/// What happens to a key, and how it is probed then.
+/// The requests to a key, and how its state is probed after them.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     pub(crate) steps: Vec<Step>,
@@ -18,11 +18,11 @@ pub(crate) struct History {
     pub(crate) cost: u32,
     /// A capacity that a limit is changed to.
     pub(crate) capacity: u32,
-    /// Times from the end of the steps to the looks at what they led to.
+    /// Times from the end of the steps to each read of the state.
     pub(crate) probes: Vec<Duration>,
     /// How far a clock is behind: at most [`MAX_SKEW`].
     pub(crate) behind: Duration,
-    /// Input of no meaning.
+    /// Random input.
     pub(crate) noise: Noise,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Step {
     /// Time since the step before.
     pub(crate) advance: Duration,
     pub(crate) cost: u32,
-    /// Whether it is taken even if it does not fit.
+    /// Whether it is charged even if it does not fit.
     pub(crate) forced: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Noise {
     pub(crate) looks: Vec<(Timestamp, u32, u64)>,
 }
 
-/// Lets `steps` happen to `state` from `now` on, and tells when they end.
+/// Applies `steps` to `state` from `now` on, and returns when they end.
 pub(crate) fn run<S: Subject>(
     subject: &S,
     state: &mut S::State,
@@ -61,7 +61,7 @@ pub(crate) fn run<S: Subject>(
 }
 
 impl History {
-    /// A state that all steps have happened to, and when they end.
+    /// The state after all steps, and when they end.
     pub(crate) fn outcome<S: Subject>(&self, subject: &S) -> (S::State, Timestamp) {
         let mut state = S::State::default();
         let now = run(subject, &mut state, &self.steps, START);
@@ -73,7 +73,7 @@ impl History {
         self.steps.iter().map(|step| Step { forced: false, ..*step }).collect()
     }
 
-    /// Instants to look at a state: those it tells, those next to them, and the probes.
+    /// Instants at which to read a state: those in its standing, those next to them, and the probes.
     pub(crate) fn instants<S: Subject>(
         &self,
         subject: &S,

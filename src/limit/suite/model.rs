@@ -8,7 +8,7 @@ use crate::{
     limit::{Retry, Standing},
 };
 
-/// An algorithm written again: slow, exact, and in another way.
+/// A second implementation of an algorithm: slow and exact, with another method.
 pub(crate) trait Model {
     /// Whether `cost` fits.
     fn admits(&self, cost: u32, now: Timestamp) -> bool;
@@ -16,20 +16,21 @@ pub(crate) trait Model {
     /// Counts `cost`.
     fn take(&mut self, cost: u32, now: Timestamp);
 
-    /// Gives back the charge that was the `index`th to be taken.
+    /// Gives back the charge at `index`, in the order in which charges were taken.
     fn give_back(&mut self, index: usize, now: Timestamp);
 
-    /// How the key stands; `retry` is [`Retry::Now`].
+    /// The standing of the key; `retry` is [`Retry::Now`].
     fn standing(&self, now: Timestamp) -> Standing;
 
-    /// When `cost`, which does not fit now, will.
+    /// When `cost`, which does not fit now, will fit.
     fn retry(&self, cost: u32, now: Timestamp) -> Retry;
 }
 
 /// Lets subjects and their models decide the same random requests and refunds, 100 for each of 1000
-/// seeds; every decision and all that is told with it must be equal.
+/// seeds. Every decision and the standing that is returned with it must be equal.
 ///
-/// A failure tells its seed and step. To look at it alone, put that seed in place of the range.
+/// The message of a failure has its seed and step. To repeat only that run, put that seed in place
+/// of the range.
 pub(crate) fn assert_equals_model<S: Subject, M: Model>(any: impl Fn(&mut Numbers) -> (S, M)) {
     for seed in 0..1000 {
         let mut numbers = Numbers(seed);
@@ -45,9 +46,9 @@ pub(crate) fn assert_equals_model<S: Subject, M: Model>(any: impl Fn(&mut Number
             let retry = if fits { Retry::Now } else { model.retry(cost, now) };
             let standing = Standing { retry, ..model.standing(now) };
 
-            let (allowed, told, receipt) = decide(&subject, &mut state, cost, now);
-            let place = format!("seed {seed}, step {step}: {cost} at {now:?} by {subject:?}");
-            assert_eq!((allowed, told), (fits, standing), "{place}");
+            let (allowed, found, receipt) = decide(&subject, &mut state, cost, now);
+            let context = format!("seed {seed}, step {step}: {cost} at {now:?} by {subject:?}");
+            assert_eq!((allowed, found), (fits, standing), "{context}");
             receipts.extend(receipt.map(|receipt| Some((receipt, cost))));
 
             if numbers.below(4) == 0 && !receipts.is_empty() {
@@ -62,7 +63,7 @@ pub(crate) fn assert_equals_model<S: Subject, M: Model>(any: impl Fn(&mut Number
     }
 }
 
-/// The earliest of the instants from `from` to `to` at which `holds` does, if it does from then on.
+/// The earliest instant from `from` to `to` at which `holds` is true, if it stays true after it.
 pub(crate) fn first_instant(
     (from, to): (Timestamp, Timestamp),
     step: Duration,
@@ -93,7 +94,7 @@ impl Numbers {
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    /// Some time, often none, and sometimes what matters to a window of `memory`.
+    /// A time: often zero, and sometimes close to an edge of a window of `memory`.
     fn advance(&mut self, memory: Duration) -> Duration {
         let micros = memory.as_micros() as u64;
         Duration::from_micros(match self.below(16) {

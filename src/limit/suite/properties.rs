@@ -1,4 +1,4 @@
-//! The properties. Each is what its name says.
+//! The properties. The name of each function is its statement.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 
 pub(crate) use super::apart::prop_clocks_that_are_apart_count_once;
 
-/// Remaining is the largest cost that fits, and is what was not used.
+/// `remaining` is the largest cost that fits, and the part of the limit that was not used.
 pub(crate) fn prop_used_and_remaining_make_up_the_limit<S: Subject>(
     subject: &S,
     history: &History,
@@ -35,7 +35,7 @@ pub(crate) fn prop_used_and_remaining_make_up_the_limit<S: Subject>(
     Ok(())
 }
 
-/// Owed by all but strict buckets.
+/// Strict buckets do not have this property.
 pub(crate) fn prop_denial_leaves_the_state_as_it_was<S: Subject>(
     subject: &S,
     history: &History,
@@ -50,7 +50,7 @@ pub(crate) fn prop_denial_leaves_the_state_as_it_was<S: Subject>(
     Ok(())
 }
 
-/// The same holds of `next` and a cost of one.
+/// `next` is checked in the same way, with a cost of one.
 pub(crate) fn prop_waiting_until_retry_is_enough_and_less_is_not<S: Subject>(
     subject: &S,
     history: &History,
@@ -97,7 +97,7 @@ fn fits_from<S: Subject>(
     Ok(())
 }
 
-/// Not even by a strict bucket is it held against the caller.
+/// Such a cost does not change the state, even of a strict bucket.
 pub(crate) fn prop_cost_above_the_capacity_is_never_admitted<S: Subject>(
     subject: &S,
     history: &History,
@@ -110,7 +110,7 @@ pub(crate) fn prop_cost_above_the_capacity_is_never_admitted<S: Subject>(
     Ok(())
 }
 
-/// It may be forgotten then, too.
+/// At the reset, the state may also be forgotten.
 pub(crate) fn prop_limit_is_full_at_reset_and_not_before<S: Subject>(
     subject: &S,
     history: &History,
@@ -126,7 +126,7 @@ pub(crate) fn prop_limit_is_full_at_reset_and_not_before<S: Subject>(
     Ok(())
 }
 
-/// A charge that is given back, in part perhaps, after other charges.
+/// The charge is given back in whole or in part, after other charges.
 pub(crate) fn prop_refund_never_leaves_more_than_had_the_charge_not_been<S: Subject>(
     subject: &S,
     history: &History,
@@ -146,7 +146,7 @@ pub(crate) fn prop_refund_never_leaves_more_than_had_the_charge_not_been<S: Subj
     Ok(())
 }
 
-/// Of a charge that was admitted. Owed by all but strict buckets.
+/// Only for a charge that was admitted. Strict buckets do not have this property.
 pub(crate) fn prop_refund_with_no_charge_in_between_is_exact<S: Subject>(
     subject: &S,
     history: &History,
@@ -165,13 +165,13 @@ pub(crate) fn prop_refund_with_no_charge_in_between_is_exact<S: Subject>(
     Ok(())
 }
 
-/// Two keys of one history, but for one charge that only the first had.
+/// Two keys with the same history, except for one charge that only the first had.
 #[derive(Debug)]
 struct Twins<State> {
     refunded: State,
     uncharged: State,
     receipt: Receipt,
-    /// Whether the charge had fitted.
+    /// Whether the charge fitted.
     admitted: bool,
     /// Units to give back.
     cost: u32,
@@ -199,8 +199,9 @@ impl<State: crate::limit::State> Twins<State> {
         Twins { refunded, uncharged, receipt, admitted, cost, now }
     }
 
-    /// Lets a step happen: the one that was never charged takes what the other admits. False: it
-    /// has lost its anchor, and the two cannot be compared any more.
+    /// Applies a step to both: the uncharged key takes each charge that the refunded key admits.
+    /// Returns false if the uncharged key has lost its anchor, because then the two cannot be
+    /// compared any more.
     fn step<S: Subject<State = State>>(&mut self, subject: &S, step: &Step) -> bool {
         self.now = self.now + step.advance;
         let comparable = !(S::ANCHORED && self.uncharged.is_over(self.now));
@@ -224,7 +225,7 @@ impl<State: crate::limit::State> Twins<State> {
     }
 }
 
-/// A charge that no longer counts cannot be given back to those that came after.
+/// A refund of a charge that no longer counts does not reduce later charges.
 pub(crate) fn prop_refund_of_a_forgotten_charge_changes_nothing<S: Subject>(
     subject: &S,
     history: &History,
@@ -241,8 +242,8 @@ pub(crate) fn prop_refund_of_a_forgotten_charge_changes_nothing<S: Subject>(
     Ok(())
 }
 
-/// A changed limit holds at once for what is open; changed back, it is as if it had never been.
-/// Owed by all but strict buckets.
+/// A changed limit applies at once to open windows. Once it is changed back, nothing of it remains.
+/// Strict buckets do not have this property.
 pub(crate) fn prop_changed_limit_applies_at_once_and_changed_back_restores<S: Subject>(
     subject: &S,
     history: &History,
@@ -268,7 +269,7 @@ pub(crate) fn prop_changed_limit_applies_at_once_and_changed_back_restores<S: Su
     Ok(())
 }
 
-/// Charges are counted alike under a limit and a higher one. Owed by all but strict buckets.
+/// Charges are counted in the same way under a limit and under a higher one. Strict buckets do not have this property.
 pub(crate) fn prop_states_do_not_know_the_limit<S: Subject>(
     subject: &S,
     history: &History,
@@ -285,7 +286,7 @@ pub(crate) fn prop_states_do_not_know_the_limit<S: Subject>(
     Ok(())
 }
 
-/// What a wrong clock wrote a day ahead is healed by the first look at it, admitted or not.
+/// The next decision corrects a state that a clock a day ahead wrote, whether it admits or denies.
 pub(crate) fn prop_service_resumes_after_the_clock_went_back_a_day<S: Subject>(
     subject: &S,
     history: &History,
@@ -294,7 +295,10 @@ pub(crate) fn prop_service_resumes_after_the_clock_went_back_a_day<S: Subject>(
     let now = run(subject, &mut state, &history.unforced(), START + DAY);
     let now = before(now, DAY);
     let resumed = now + subject.memory() + MAX_SKEW;
-    prop_assert!(subject.standing(&state, now).reset <= resumed, "a look is not misled");
+    prop_assert!(
+        subject.standing(&state, now).reset <= resumed,
+        "the standing is correct before that decision"
+    );
     decide(subject, &mut state, history.cost, now);
     prop_assert_eq!(subject.standing(&state, resumed).used, 0);
     prop_assert!(state.is_over(resumed));
@@ -303,7 +307,7 @@ pub(crate) fn prop_service_resumes_after_the_clock_went_back_a_day<S: Subject>(
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Nothing is healed, nothing is forgotten later or sooner, and no more is admitted.
+/// No state is corrected, no charge is forgotten later or sooner, and no more is admitted.
 pub(crate) fn prop_clock_a_little_behind_moves_nothing_back<S: Subject>(
     subject: &S,
     history: &History,
@@ -329,7 +333,7 @@ pub(crate) fn prop_clock_a_little_behind_moves_nothing_back<S: Subject>(
     Ok(())
 }
 
-/// So a store may drop it, and whether it has done so never shows.
+/// So a store may drop such a state at any time, without an effect on decisions.
 pub(crate) fn prop_state_that_is_over_decides_as_an_unused_one<S: Subject>(
     subject: &S,
     history: &History,
@@ -357,7 +361,7 @@ pub(crate) fn prop_state_that_is_over_decides_as_an_unused_one<S: Subject>(
     Ok(())
 }
 
-/// And a cut one is none.
+/// A truncated snapshot does not decode.
 pub(crate) fn prop_state_survives_a_snapshot<S: Subject>(
     subject: &S,
     history: &History,
@@ -376,7 +380,7 @@ pub(crate) fn prop_state_survives_a_snapshot<S: Subject>(
     Ok(())
 }
 
-/// Whatever was read from a snapshot, whatever the clock does, however large a cost is.
+/// For any content of a snapshot, any instant and any cost.
 pub(crate) fn prop_no_input_panics_or_overflows<S: Subject>(
     subject: &S,
     history: &History,
@@ -400,9 +404,9 @@ pub(crate) fn prop_no_input_panics_or_overflows<S: Subject>(
     Ok(())
 }
 
-/// What a counter holds beyond what it was earlier, added to that, makes up the whole of it. Units
-/// of a full log that a later charge has joined count for as long as that one; added to the log as
-/// it was, they are gone when they would have been.
+/// The difference between a counter and its earlier state, added to the earlier state, gives the
+/// counter again. One exception: units of a full log that a later charge has joined count for as
+/// long as that charge; in the sum they expire when they would have expired without it.
 pub(crate) fn prop_what_was_taken_since_can_be_added<S: Subject>(
     subject: &S,
     history: &History,
@@ -436,7 +440,7 @@ pub(crate) fn prop_what_was_taken_since_can_be_added<S: Subject>(
     Ok(())
 }
 
-/// What is added counts no shorter than it did where it was taken.
+/// A charge that is added counts for at least as long as in the counter that took it.
 pub(crate) fn prop_sum_of_two_counters_holds_what_either_does<S: Subject>(
     subject: &S,
     history: &History,

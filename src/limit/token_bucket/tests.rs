@@ -1,5 +1,5 @@
 //! The suite, a model that refills one interval at a time, and the published vectors of Smyte's
-//! RL.* commands with what is different here on purpose.
+//! RL.* commands and the intended differences.
 
 use proptest::prelude::*;
 
@@ -49,21 +49,21 @@ fn any_bucket(strict: bool) -> impl Strategy<Value = TokenBucket> {
     })
 }
 
-suite::owes! { any_bucket(false) }
+suite::property_tests! { any_bucket(false) }
 
 mod apart {
     use super::*;
 
-    suite::owes! { any_bucket(false) => [prop_clocks_that_are_apart_count_once] }
+    suite::property_tests! { any_bucket(false) => [prop_clocks_that_are_apart_count_once] }
 }
 
 mod strict {
     use super::*;
 
     // A strict bucket changes when it denies, its wait depends on its capacity, and a refund does
-    // not take penalties back. Its wait starts over at the clock's time, so that of a clock that is
-    // behind is the shorter by as much.
-    suite::owes! { any_bucket(true) => [
+    // not take penalties back. Its wait starts again at the clock's time, so the wait is shorter
+    // with a clock that is behind.
+    suite::property_tests! { any_bucket(true) => [
         prop_clocks_that_are_apart_count_once,
         prop_used_and_remaining_make_up_the_limit,
         prop_waiting_until_retry_is_enough_and_less_is_not,
@@ -78,7 +78,7 @@ mod strict {
     ] }
 }
 
-/// A bucket that knows when the next refill comes, and waits for each.
+/// A bucket that stores the time of the next refill, and applies refills one by one.
 #[derive(Clone)]
 struct Ticking {
     bucket: TokenBucket,
@@ -122,7 +122,7 @@ impl Ticking {
         }
     }
 
-    /// When no more than `missing` units are.
+    /// When no more than `missing` units are missing.
     fn rises(&self, missing: u32, now: Timestamp) -> Timestamp {
         let (mut instant, mut bucket) = (now, self.at(now));
         while bucket.missing > missing {
@@ -133,7 +133,7 @@ impl Ticking {
     }
 }
 
-/// A bucket, and what it was like after each charge, with the cost.
+/// A bucket, its state after each charge, and the cost of that charge.
 struct Ledger(Ticking, Vec<(Ticking, u32)>);
 
 impl Model for Ledger {
@@ -148,9 +148,9 @@ impl Model for Ledger {
 
     fn give_back(&mut self, index: usize, now: Timestamp) {
         let (charged, cost) = &self.1[index];
-        let owed = charged.at(now).missing;
+        let missing = charged.at(now).missing;
         self.0 = self.0.at(now);
-        self.0.missing = self.0.missing.saturating_sub(owed.min(*cost));
+        self.0.missing = self.0.missing.saturating_sub(missing.min(*cost));
     }
 
     fn standing(&self, now: Timestamp) -> Standing {
@@ -189,7 +189,7 @@ fn decisions_are_those_of_a_bucket_that_ticks() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// With charges that are taken though they do not fit, and a clock that is behind at times.
+    /// Some charges are taken although they do not fit, and the clock is sometimes behind.
     #[test]
     fn prop_strict_decisions_are_those_of_a_strict_bucket_that_ticks(
         bucket in any_bucket(true),
@@ -214,8 +214,8 @@ proptest! {
             let retry = if fits { Retry::Now } else { model.retry(cost, now) };
             let standing = Standing { retry, ..model.standing(now) };
 
-            let (allowed, told, _) = decide(&bucket, &mut state, cost, now);
-            prop_assert_eq!((allowed, told), (fits, standing), "request {}", position);
+            let (allowed, found, _) = decide(&bucket, &mut state, cost, now);
+            prop_assert_eq!((allowed, found), (fits, standing), "request {}", position);
         }
     }
 }
@@ -229,15 +229,15 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_secs(seconds)
 }
 
-/// Takes `cost` if it fits. Like RL.REDUCE it tells how much there was before.
+/// Takes `cost` if it fits. Like RL.REDUCE, it returns what remained before.
 fn reduce(bucket: &TokenBucket, state: &mut Bucket, cost: u32, now: Timestamp) -> u32 {
     let before = bucket.standing(state, now).remaining;
     decide(bucket, state, cost, now);
     before
 }
 
-/// RL.* leaves nothing of a bucket that has less than is asked for; here such a request is denied
-/// and takes nothing. So the two agree until row 13, the first that asks for too much.
+/// RL.* empties a bucket that has less than a request needs; here such a request is denied and takes
+/// nothing. So the two agree until row 13, whose request is the first that needs too much.
 #[test]
 fn smyte_sequence_with_nothing_taken_by_denied_requests() {
     let mut state = Bucket::default();
@@ -259,12 +259,12 @@ fn smyte_sequence_with_nothing_taken_by_denied_requests() {
         (15, 18, 1, true, 0, 1),
         (16, 23, 2, true, 3, 3),
     ] {
-        let told = reduce(&rl(10, 5, 3, strict), &mut state, cost, at(now));
-        assert_eq!(told, reply, "row {row}: RL.* says {rl_reply}");
+        let remaining = reduce(&rl(10, 5, 3, strict), &mut state, cost, at(now));
+        assert_eq!(remaining, reply, "row {row}: RL.* returns {rl_reply}");
     }
 }
 
-/// The sequence with each request asking for no more than RL.* would let it have: all rows agree.
+/// The same sequence, where each request needs no more than RL.* would grant: all rows agree.
 #[test]
 fn smyte_sequence_with_requests_that_fit() {
     let mut state = Bucket::default();
@@ -286,8 +286,8 @@ fn smyte_sequence_with_requests_that_fit() {
         (15, 18, 1, true, 0),
         (16, 23, 2, true, 3),
     ] {
-        let told = reduce(&rl(10, 5, 3, strict), &mut state, cost, at(now));
-        assert_eq!(told, reply, "row {row}");
+        let remaining = reduce(&rl(10, 5, 3, strict), &mut state, cost, at(now));
+        assert_eq!(remaining, reply, "row {row}");
     }
 }
 
@@ -299,7 +299,7 @@ fn smyte_strict_session_ends_after_an_hour_without_requests() {
     }
 }
 
-/// RL.* keeps the phase of a bucket that is full (mark 1262 in the last row); here it has none.
+/// RL.* keeps the phase of a full bucket (mark 1262 in the last row); here a full bucket has none.
 #[test]
 fn smyte_refill_arithmetic() {
     let bucket = rl(1000, 60, 100, false);
@@ -313,11 +313,11 @@ fn smyte_refill_arithmetic() {
 #[test]
 fn smyte_readme_two_a_minute() {
     let (bucket, mut state) = (rl(2, 60, 2, false), Bucket::default());
-    let told = [(); 3].map(|()| reduce(&bucket, &mut state, 1, START));
-    assert_eq!(told, [2, 1, 0]);
+    let replies = [(); 3].map(|()| reduce(&bucket, &mut state, 1, START));
+    assert_eq!(replies, [2, 1, 0]);
 }
 
-/// `rl.reduce k 5 60 take 9` and `rl.get k 5 60`: RL.* says 5 and 0.
+/// `rl.reduce k 5 60 take 9` and `rl.get k 5 60`: RL.* returns 5 and 0.
 #[test]
 fn cost_above_the_capacity_does_not_drain() {
     let (bucket, mut state) = (rl(5, 60, 5, false), Bucket::default());
@@ -364,7 +364,7 @@ fn bucket_without_refills_stays_as_it_is() {
 }
 
 #[test]
-fn changed_refill_applies_at_once_but_makes_nothing_later_than_it_was_told() {
+fn changed_refill_applies_at_once_but_makes_no_reported_instant_later() {
     let mut state = Bucket::default();
     let receipt = rl(8, 10, 4, false).take(&mut state, 8, at(100));
     for (refill, next, reset) in [(4, 110, 120), (8, 110, 110), (1, 110, 120)] {
