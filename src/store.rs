@@ -195,8 +195,8 @@ impl Store {
         Ok(decision)
     }
 
-    /// The standing of the limits of `charges`; takes nothing, and may be slightly out of date. A
-    /// standing that is not known is marked [`DecidedBy::Nobody`].
+    /// The standing of the limits of `charges`, without a charge. It may be slightly out of date. An
+    /// unknown standing is marked [`DecidedBy::Nobody`].
     pub async fn peek(self: &Rc<Self>, charges: &[Charge<'_>], now: Timestamp) -> Decision {
         if let (Backend::Memory(memory), None) = (&self.current, &self.next) {
             return memory.peek(charges, now);

@@ -1,9 +1,9 @@
-//! Requests whose client has gone before the response's head, which alone names what they cost.
+//! Requests whose client went away before the head of the response, where only that head has the cost.
 //!
 //! Hanging up must not make a request cheaper than waiting for it. So the exchange with the upstream
-//! goes on without its client, in a task of its own, until the head is there; then the cost is
-//! charged, and the rest of the response is not read. Where no head comes, or too many exchanges go on
-//! already, the limit's `abandoned` is charged: what the policy says, else the highest recent cost.
+//! continues without its client, in a separate task, until the head arrives; then the cost is charged,
+//! and the rest of the response is not read. If no head comes, or if too many such exchanges already
+//! run, the limit's `abandoned` is charged: the policy's value, else the highest recent cost.
 
 use std::{
     cell::{Cell, RefCell},
@@ -26,23 +26,23 @@ use crate::{
     store::{HeldLeases, Store},
 };
 
-/// The requests of a worker that go on without their client.
+/// The requests of a worker that continue without their client.
 pub(super) struct Abandoned {
     shared: Arc<Shared>,
     store: Rc<Store>,
     awaited: RefCell<HashMap<u64, AwaitedCosts>>,
     next: Cell<u64>,
-    /// The worker ends: no further exchange goes on.
+    /// Whether the worker ends: then no further exchange continues without its client.
     is_over: Cell<bool>,
 }
 
-/// A request that goes on, until this is dropped: by then its cost is charged, one way or the other.
+/// A request that continues without its client. Its cost is charged before this is dropped.
 struct AbandonedRequest {
     all: Rc<Abandoned>,
     number: u64,
 }
 
-/// Requests of one worker that go on at most: each may take a connection to its upstream.
+/// The most requests of one worker that continue: each may take a connection to its upstream.
 const MAX_REQUESTS: usize = 64;
 
 impl Abandoned {

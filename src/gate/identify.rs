@@ -125,9 +125,9 @@ impl Judge {
         }
     }
 
-    /// Charges a request whose caller could not be identified to its address, where the route has a
-    /// limit by address (or, without a route, the policy). Only to the address: the caller that it
-    /// claims to be must not pay for it. Without a charge, guessing tokens would be free.
+    /// Charges a request whose caller could not be identified, where the route has a limit by address
+    /// (or, without a route, the policy). Only the address is charged, because a claimed identity is
+    /// not verified and its owner must not pay. Without a charge, guessing tokens would be free.
     async fn charge_address<'p>(
         &self,
         context: ChargeContext<'_, 'p>,
@@ -137,9 +137,9 @@ impl Judge {
             return Rejection::from(error).into();
         }
         let rules = &context.policy.identity;
-        let nobody = self.shared.identifier.unidentified(rules, context.client.address);
-        let plan = context.plan_by_address(&nobody);
-        match self.charge(plan, context, &nobody).await {
+        let unidentified = self.shared.identifier.unidentified(rules, context.client.address);
+        let plan = context.plan_by_address(&unidentified);
+        match self.charge(plan, context, &unidentified).await {
             Ok(tally) => Refused { tally, rejection: Rejection::Identity(error) },
             Err(refused) => {
                 self.distrust(&context, refused.tally.as_ref());
@@ -149,8 +149,8 @@ impl Judge {
     }
 }
 
-/// Whether the client is to pay for a token that was refused. Not for one that was not verified:
-/// because its issuer cannot be reached, or because too many others of the address are being verified.
+/// Whether a refused token is charged to the client. A token that could not be verified is not
+/// charged: because its issuer cannot be reached, or because too many others of the address are being verified.
 fn is_clients_fault(error: &IdentityError) -> bool {
     !matches!(error, IdentityError::Unavailable | IdentityError::TooManyLookups)
 }

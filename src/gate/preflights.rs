@@ -1,6 +1,5 @@
-//! Preflight requests that go on to the upstream: without a token, charged to their address.
-//!
-//! No caller is known, so the address pays: by the limits of their route that count by `client.ip` or,
+//! Preflight requests that are forwarded to the upstream. They have no token, so no caller is known,
+//! and they are charged to the client's address: by the limits of their route that count by `client.ip` or,
 //! where none of these bounds the address as such, by a built-in limit.
 
 use super::{
@@ -16,19 +15,19 @@ impl Judge {
     /// if only the built-in limit was charged and had room.
     pub(super) async fn charge_preflight<'p>(&self, context: ChargeContext<'_, 'p>) -> Charged<'p> {
         let ChargeContext { identifier, policy, client, .. } = context;
-        let nobody = identifier.unidentified(&policy.identity, client.address);
-        let mut plan = context.plan_by_address(&nobody);
+        let unidentified = identifier.unidentified(&policy.identity, client.address);
+        let mut plan = context.plan_by_address(&unidentified);
         let has_limits = !plan.limits.is_empty();
-        if !plan.limits.iter().any(bounds_address) && !policy.exempt.contains(&nobody) {
-            PREFLIGHTS.add_to(&mut plan, &context, &nobody);
+        if !plan.limits.iter().any(bounds_address) && !policy.exempt.contains(&unidentified) {
+            PREFLIGHTS.add_to(&mut plan, &context, &unidentified);
         }
-        let tally = self.charge(plan, context, &nobody).await?;
+        let tally = self.charge(plan, context, &unidentified).await?;
         Ok(tally.filter(|_| has_limits))
     }
 }
 
-/// Whether a limit bounds all that comes from an address. A limit that counts by more than that has a
-/// fresh counter for each path or header that a client makes up.
+/// Whether a limit bounds all requests from an address. A limit that counts by more than the address
+/// has a new counter for each path or header value that a client makes up.
 fn bounds_address(planned: &PlannedLimit<'_>) -> bool {
     planned.role.is_enforced() && planned.limit.per.parts.as_slice() == [KeyPart::ClientIp]
 }

@@ -1,6 +1,6 @@
-//! What happens to a request whose handling ends early, because its client goes away or a panic ends
-//! it: the access log gets its line all the same, and where only the response's head names the cost,
-//! the exchange goes on without the client.
+//! The guard of a request whose handling may end early, because its client goes away or a panic ends
+//! it. The access log still gets a line and, if only the response's head has the cost, the exchange
+//! continues without the client.
 
 use std::{cell::Cell, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
@@ -121,18 +121,18 @@ impl Drop for UnjudgedGuard<'_> {
     }
 }
 
-/// A request that was judged. If this is dropped before the response is there, the line says so.
-/// Charges are not given back then, since no response's status says so; where the response names the
-/// cost, the exchange goes on without the client.
+/// A request that was judged. If this is dropped before the response exists, the line reports that.
+/// Charges are not given back then, because only the status of a response can cause a refund. If the
+/// response has the cost, the exchange continues without the client.
 pub(super) struct RequestGuard<'g, 'p> {
     pub(super) state: RequestState<'p>,
     /// What the request holds of limits on requests in flight.
     pub(super) leases: Option<HeldLeases>,
-    /// None: the line was begun.
+    /// None: the line was already begun.
     line: Option<RequestLine<'g>>,
     /// The exchange with the upstream that is waited for, if its response names the cost.
     exchange: Option<DetachedExchange>,
-    /// Where that goes on if the client goes away.
+    /// Runs the exchange to its end if the client goes away.
     abandoned: &'g Rc<Abandoned>,
 }
 

@@ -3,11 +3,11 @@
 /// Whether a route looks at tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Auth {
-    /// It does not; credentials are the upstream's own affair.
+    /// It does not; only the upstream reads credentials.
     None,
-    /// A token may be missing, not bad.
+    /// A token may be missing. An invalid token is refused.
     Optional(AcceptedIssuers),
-    /// A good token is needed.
+    /// A valid token is required.
     Required(AcceptedIssuers),
 }
 
@@ -16,8 +16,9 @@ pub enum Auth {
 pub enum AcceptedIssuers {
     /// Every issuer of the policy.
     All,
-    /// Only these, by position: those of [`IdentityRules::issuers`](super::IdentityRules::issuers), then whoever is asked about opaque
-    /// tokens, then the API keys.
+    /// Only these, by position: first those of
+    /// [`IdentityRules::issuers`](super::IdentityRules::issuers), then the introspection endpoint,
+    /// then the API keys.
     Only(Vec<usize>),
 }
 

@@ -17,10 +17,10 @@ pub enum IdentityError {
     /// The issuer's keys or its introspection server are needed and cannot be reached.
     #[error("the token's issuer cannot be reached")]
     Unavailable,
-    /// The client has sent so many bad tokens that this one was not verified.
+    /// The client has sent too many bad tokens, so this one was not verified.
     #[error("token not verified: the client has sent too many bad tokens")]
     TooManyBadTokens,
-    /// So many tokens from the client's address are being introspected that this one was not.
+    /// Too many tokens from the client's address are being introspected, so this one was not.
     #[error("token not verified: too many tokens from the client's address are being introspected")]
     TooManyLookups,
     /// The token is valid, but the route accepts no tokens of its issuer.

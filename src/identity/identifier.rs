@@ -23,7 +23,7 @@ use crate::{
     limit::Hashing,
 };
 
-/// Identifies requests. Holds what that needs besides the policy and the request.
+/// Identifies the callers of requests. Holds the state for this besides the policy and the request.
 pub struct Identifier {
     /// Cached tokens.
     pub tokens: TokenCache,
@@ -81,7 +81,7 @@ impl Identifier {
     }
 
     /// Identifies the sender of a request without a token where one is required. A client
-    /// certificate by which the rules name callers does as well, unless the route accepts only
+    /// certificate that the rules identify callers by is enough, unless the route accepts only
     /// certain issuers.
     fn with_certificate<'p>(
         &self,

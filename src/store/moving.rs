@@ -17,8 +17,8 @@ use crate::limit::{Charge, DecidedBy, Receipt};
 pub(super) use self::plan::{Announcement, MoveState};
 pub use self::plan::{Move, Obstacle};
 
-/// Most counters that a worker knows to be carried over. One that it has forgotten is carried over
-/// once more.
+/// The most counters that a worker remembers as carried over. A counter that it has forgotten is
+/// carried over again.
 const MAX_CARRIED: usize = 100_000;
 
 /// Most receipts of mirrored charges that a worker keeps.
@@ -32,7 +32,7 @@ pub(super) struct MoveRecords {
     changes: u32,
     /// The mirror's receipt of each charge, by the receipt of the store that decided.
     receipts: Recent<(Mirror, u128, Receipt), Receipt>,
-    /// What was given back of charges to which the mirror has not replied yet.
+    /// Refunds of charges to which the mirror has not replied yet.
     early: Recent<(Mirror, u128), EarlyRefunds>,
 }
 

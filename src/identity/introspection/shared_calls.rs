@@ -37,9 +37,9 @@ pub(super) struct TokenQuery<'q> {
 }
 
 impl SharedCalls {
-    /// The result of the call for this token that is under way, or else of `call`, which then runs
-    /// on the fetcher's thread, so that the request that began it may go away without ending it for
-    /// the others. A call whose result no request awaits any more ends.
+    /// The result of the running call for this token, if there is one, or else of `call`. A call runs
+    /// on the fetcher's thread, so that it continues for the other requests if the request that began
+    /// it ends. A call ends when no request waits for its result any more.
     pub(super) async fn share<F>(
         &self,
         fetcher: &Fetcher,

@@ -31,8 +31,8 @@ const SEGMENT: usize = 256;
 /// Slots that a search looks at together.
 const STRIDE: usize = 4;
 
-/// Bits of a key that are a tag. Those that are left tell millions of keys apart all the same: that
-/// two of 2^21 are alike has a probability of 2^-71.
+/// Bits of a key that are a tag. The bits that are left still distinguish millions of keys: the
+/// probability that two of 2^21 keys are equal is 2^-71.
 pub(super) const TAG_BITS: u32 = 16;
 
 /// States by key.
@@ -41,8 +41,8 @@ pub(super) const TAG_BITS: u32 = 16;
 /// close together. Keys that do are found all the same, but not fast.
 ///
 /// The first [`TAG_BITS`] bits of a key do not distinguish it from others: they are a tag, which
-/// is kept as
-/// it was when the entry was made, and returned when the entry is removed.
+/// stays as
+/// it was when the entry was made, and is returned when the entry is removed.
 pub(super) struct Table<S> {
     /// None at first; then the homes and the overflow, the last slot of which is always free.
     slots: Slots<S>,

@@ -252,7 +252,7 @@ fn made_up_counters_crowd_a_shard_and_leave_room_in_it_for_verified_ones() {
 }
 
 #[test]
-fn counter_is_the_same_whoever_asks_for_it() {
+fn counter_is_the_same_whichever_client_chose_the_key() {
     for quota in &quotas() {
         let store = MemoryStore::new(100, [0; 16]);
         let by = |by: u128| Charge { origin: Origin::Chosen { by }, ..charge(1, "core", quota) };
@@ -299,7 +299,7 @@ fn parallel_charges_admit_exactly_the_limit() {
     }
 }
 
-/// One state of any kind, charged by the pure functions alone.
+/// One state of any kind, charged only by the pure functions.
 #[derive(Default)]
 struct States {
     fixed_window: HashMap<Key, Window>,
@@ -357,8 +357,8 @@ proptest! {
             let decision = store.charge(&charges, now).unwrap();
             prop_assert_eq!(decision.verdict == Verdict::Allow, fits);
             for (charge, outcome) in charges.iter().zip(&decision.outcomes) {
-                let told = Standing { retry: Retry::Now, ..outcome.standing };
-                prop_assert_eq!(model.standing(charge, now), told);
+                let standing = Standing { retry: Retry::Now, ..outcome.standing };
+                prop_assert_eq!(model.standing(charge, now), standing);
             }
             store.sweep(now);
         }

@@ -83,9 +83,9 @@ pub enum Obstacle {
     Unknown,
     /// Redis does not report which other proxies there are, for this reason.
     NotReported(String),
-    /// So many other proxies do not charge the next store for as many callers.
+    /// This number of other proxies do not charge the next store for as many callers.
     Behind(usize),
-    /// A proxy has not charged the next store for long enough: so much time is left.
+    /// A proxy has not charged the next store for long enough: this much time is left.
     Recent(Duration),
 }
 

@@ -83,8 +83,8 @@ impl QueuedCall {
     }
 }
 
-/// The reply of a call. If this is dropped with a reply that was not read, because the client has
-/// gone at that very moment, the late-reply handler gets it.
+/// The reply of a call. If this is dropped with a reply that was not read, because the client went
+/// away at that moment, the late-reply handler gets it.
 pub(super) struct ReplyFuture {
     receiver: oneshot::Receiver<CallResult>,
     late_reply: Option<Rc<LateReply>>,

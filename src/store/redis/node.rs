@@ -273,7 +273,7 @@ impl Node {
                 // that was too busy to look: the reply may have come.
                 let is_busy = deadline.elapsed() >= self.decision_timeout / 2;
                 if called.elapsed() >= self.decision_timeout / 2 && !is_busy {
-                    // Probes in the background find out whether it is more than a pause.
+                    // Probes in the background determine whether it is more than a pause.
                     if is_charge && self.reachability.get() == Reachability::Open {
                         self.server.count_unanswered_charge();
                     }

@@ -43,7 +43,7 @@ use crate::{
 pub(super) struct ScriptTime {
     /// The clock that decides.
     pub(super) clock: ScriptClock,
-    /// About what that clock says. It tells which calendar windows may be open.
+    /// The approximate time of that clock. It determines which calendar windows may be open.
     pub(super) near: Timestamp,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct ScriptTime {
 pub(super) enum ScriptClock {
     /// The server's own.
     Redis,
-    /// The proxy's, which says this.
+    /// The proxy's, at this time.
     Proxy(Timestamp),
 }
 

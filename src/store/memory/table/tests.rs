@@ -1,4 +1,4 @@
-//! The table against a map, with keys at random and keys that crowd.
+//! The table against a map, with random keys and with keys that lie close together.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use super::*;
 use crate::limit::Window;
 
 impl<S: State> Table<S> {
-    /// Forgets what is over, and tells how many went.
+    /// Removes the states that are over, and returns how many there were.
     fn count_over(&mut self, now: Timestamp) -> usize {
         let mut count = 0;
         self.sweep(now, |_| count += 1);
         count
     }
 
-    /// Panics unless all is as the head of the file says.
+    /// Panics unless the order that the module documentation describes holds.
     fn assert_sound(&self) {
         let mut before = None;
         let mut free_since = 0;

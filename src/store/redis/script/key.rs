@@ -1,8 +1,8 @@
 //! The names of counters in Redis: `<prefix>:{<owner>}<entry>`.
 //!
-//! What is in braces decides the slot, so all counters of an owner share one. It is half of the
-//! owner's hash: that owners share it is unlikely, and would do no harm, for the entry alone tells
-//! counters apart. Both are base64url, so that no name has another brace or a control character.
+//! The part in braces determines the slot, so all counters of an owner share one. It is half of the
+//! owner's hash. Two owners are unlikely to have the same half, and this would do no harm, because
+//! the entry by itself is unique for each counter. Both are base64url, so that no name has another brace or a control character.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use smallvec::SmallVec;
@@ -16,13 +16,13 @@ pub(super) type KeyName = SmallVec<[u8; 64]>;
 pub(in crate::store::redis) struct SlotTag([u8; 11]);
 
 impl SlotTag {
-    /// Its text.
+    /// The text of the tag.
     pub(in crate::store::redis) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// What decides the slot of all counters of an owner.
+/// The tag that determines the slot of all counters of an owner.
 pub(in crate::store::redis) fn slot_tag(owner: u128) -> SlotTag {
     let [half, _] = halves(owner);
     SlotTag(base64(&half))

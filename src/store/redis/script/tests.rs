@@ -339,7 +339,7 @@ fn level_survives_a_change_of_its_grain() {
 }
 
 #[test]
-fn replies_that_no_script_makes_are_told_apart() {
+fn replies_that_no_script_returns_are_recognised() {
     let quotas = one_of_each();
     let charges = [Charge::new(key(0), &quotas[0], 1)];
     let error = |reply| read(&charges, &reply).unwrap_err();

@@ -16,7 +16,7 @@ pub(super) struct SelfReport {
 /// The roster at a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum RosterRead {
-    /// It does not answer, does not permit reads, or no proxy wrote what is there.
+    /// The server does not respond or does not permit reads, or the value is not a roster.
     #[default]
     Unreadable,
     Missing,

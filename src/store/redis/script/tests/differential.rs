@@ -221,7 +221,7 @@ impl History {
 
 fn compare(charges: &[Charge<'_>], expected: &Decision, found: &Decision) -> Result<(), String> {
     let is_same = |(charge, (left, right)): (&Charge<'_>, (&Outcome, &Outcome))| {
-        // Leases of the same instant are told apart by other numbers.
+        // Each store numbers leases of the same instant in its own way.
         let same_receipt = match charge.quota.holds_leases() {
             true => left.receipt.map(|it| it.at) == right.receipt.map(|it| it.at),
             false => left.receipt == right.receipt,
