@@ -99,7 +99,7 @@ pub struct Settings {
     pub admin: Option<AdminSettings>,
     /// How changes of files are noticed.
     pub reload: ReloadSettings,
-    /// What is surely not meant, in the order of the file.
+    /// Settings that are most likely not intended, in the order of the file.
     pub warnings: Vec<Warning>,
 }
 
@@ -165,8 +165,8 @@ struct RawSettings {
     /// How long requests in flight may take to finish at shutdown, up to 1h. Default: 30s.
     #[schemars(extend("examples" = ["30s"]))]
     drain: Option<Spanned<String>>,
-    /// How long the process goes on as before after it is signalled to end, but for `/readyz`,
-    /// which says so: a load balancer has that long to notice. Up to 1h. Default: 0s.
+    /// How long the process serves as before after a signal to end, while `/readyz` reports that it
+    /// is not ready: a load balancer has this time to notice. Up to 1h. Default: 0s.
     #[schemars(extend("examples" = ["10s"]))]
     drain_delay: Option<Spanned<String>>,
     /// A Unix socket, from this file's folder. A process that is started with the same takes over
@@ -231,7 +231,7 @@ struct Checker<'c> {
     /// The settings file: paths in it start from its folder.
     file: &'c Path,
     sources: &'c Sources,
-    /// What is surely not meant.
+    /// Settings that are most likely not intended.
     warnings: Vec<Warning>,
 }
 
@@ -384,14 +384,14 @@ mod tests {
     }
 
     /// Each problem as `line:column message: help`.
-    pub(in crate::settings) fn told<'p>(
+    pub(in crate::settings) fn rendered<'p>(
         problems: impl IntoIterator<Item = &'p Problem>,
     ) -> Vec<String> {
-        let told = problems.into_iter().map(|problem| {
+        let rendered = problems.into_iter().map(|problem| {
             let (line, column) = (problem.line(), problem.column());
             format!("{line}:{column} {}: {}", problem.message(), problem.help())
         });
-        told.collect()
+        rendered.collect()
     }
 
     /// Settings with these fields in a section, on line 3.
@@ -402,7 +402,7 @@ mod tests {
         let text = format!(
             "version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\n{section}: {{ {fields} }}\n"
         );
-        parse(&text).map_err(|problems| told(&problems))
+        parse(&text).map_err(|problems| rendered(&problems))
     }
 
     #[test]
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_with_its_place() {
+    fn every_mistake_is_reported_with_its_place() {
         let problems = parse(
             "version: 2\nlisteners: [{ address: localhost }]\nworkers: 0\ntrusted_proxies: [10.0.0.0/40]\n\
              store: { redis: { url: http://localhost } }\naccess_log: { format: jsn }\nsize: 1\ntracing: {}\n",

@@ -25,13 +25,13 @@ pub struct Calendar {
 /// What a window of the calendar is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CalendarUnit {
-    /// From one stroke of the clock to the next.
+    /// An hour, from minute zero.
     Hour,
     /// A day, from midnight.
     Day,
-    /// A week as ISO 8601 has it, from Monday.
+    /// A week of ISO 8601, from Monday.
     Week,
-    /// A month, from its first.
+    /// A month, from its first day.
     Month,
     /// A year, from the first of January.
     Year,

@@ -25,7 +25,7 @@ pub struct AdminSettings {
 pub enum ReadyStore {
     /// The proxy is not ready while Redis does not decide.
     Require,
-    /// Nothing: each limit says what becomes of it while Redis does not decide. All proxies of a
+    /// Nothing: each limit has its own rule for the time when Redis does not decide. All proxies of a
     /// fleet share a store, and when it is away a load balancer would have no proxy left to send
     /// to.
     #[default]
@@ -39,7 +39,7 @@ keywords! { ReadyStore { Require = "require", Ignore = "ignore" } }
 #[serde(deny_unknown_fields, rename = "admin section")]
 pub(super) struct RawAdmin {
     /// The address of the admin listener: an IP address and a port, `127.0.0.1:9901`.
-    /// Whoever reaches it needs no password.
+    /// It has no password: restrict who can reach it.
     #[schemars(extend("examples" = ["127.0.0.1:9901"]))]
     pub(super) address: Spanned<String>,
     /// When `/readyz` says that the proxy is ready.
@@ -68,8 +68,8 @@ impl Checker<'_> {
     }
 }
 
-/// Where a settings file says that the admin listener is, whatever else may be wrong with it:
-/// asking a running proxy what is wrong with its settings must not need good ones.
+/// The address of the admin listener from a settings file, which may have other mistakes: a command
+/// that queries a running proxy about its settings must work without valid settings.
 ///
 /// # Errors
 /// The file cannot be read, or is no YAML.

@@ -51,9 +51,9 @@ impl Settings {
 }
 
 impl Settings {
-    /// Has the listeners of `running` that are still where they were use these certificates from now
-    /// on, and check those of clients as these do, whatever else of them waits for a restart. Tells
-    /// where that is something else.
+    /// Gives the listeners of `running` whose address is unchanged these certificates and these rules
+    /// for clients' certificates from now on, even if other changes to them wait for a restart.
+    /// Returns the listeners for which this changed something.
     pub fn renew_certificates<'r>(
         &self,
         running: &'r Settings,
@@ -68,8 +68,8 @@ impl Settings {
 }
 
 impl StoreSettings {
-    /// Has connections to Redis that are made from now on use the passwords and certificates of
-    /// `newer`, where that is the same Redis; whether they are others.
+    /// Gives new connections to Redis the passwords and certificates of `newer`, if that is the same
+    /// Redis. Returns whether they changed.
     pub fn renew_access(&self, newer: &StoreSettings) -> bool {
         let kinds = |store: &StoreSettings| {
             let next = store.next.as_ref().map(|next| next.to.clone());

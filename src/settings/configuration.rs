@@ -55,7 +55,7 @@ pub fn read_policies_of(file: &Path, sources: &Sources) -> Result<Policies, Vec<
     PoliciesLocation::read(file, &text, sources).policies(sources)
 }
 
-/// Where a settings file says that policies are, whatever else may be wrong with it.
+/// The location of the policies from a settings file, which may have other mistakes.
 struct PoliciesLocation<'f> {
     file: &'f Path,
     /// None: it is no YAML.

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
     use crate::settings::{
         Settings,
-        tests::{FILE, told},
+        tests::{FILE, rendered},
     };
     use crate::yaml::{Problem, Sources};
 
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_over_and_nothing_is_waited_for_by_default() {
+    fn no_handover_and_no_delay_by_default() {
         let settings = parse("").unwrap();
         assert_eq!((settings.handover, settings.drain_delay), (None, Duration::ZERO));
         assert_eq!(settings.drain, DEFAULT_DRAIN);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_places() {
+    fn mistakes_are_reported_with_their_places() {
         let long = "x".repeat(MAX_SOCKET_PATH);
         for (line, expected) in [
             (
@@ -94,7 +94,7 @@ mod tests {
                 "3:11 a path longer than 100 bytes: write the path of a socket, such as /run/tollgate/handover.sock",
             ),
         ] {
-            assert_eq!(told(&parse(line).unwrap_err()), [expected], "{line}");
+            assert_eq!(rendered(&parse(line).unwrap_err()), [expected], "{line}");
         }
     }
 }

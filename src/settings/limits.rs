@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_told_with_its_place() {
+    fn what_is_out_of_range_is_reported_with_its_place() {
         for (fields, expected) in [
             ("head_bytes: 12", "3:23 12 bytes is out of range: write a size from 1KiB to 1MiB"),
             ("head_bytes: 32KB", "3:23 not a size: write a size from 1KiB to 1MiB"),

@@ -134,7 +134,7 @@ keywords! { LocalPeers { Trusted = "trusted", Untrusted = "untrusted" } }
 #[serde(deny_unknown_fields, rename = "proxy_protocol section")]
 struct RawProxyProtocol {
     /// Addresses and networks that connections may come from, such as `10.0.0.0/8`: all others are
-    /// closed. Whoever connects to a Unix socket is 127.0.0.1.
+    /// closed. A client of a Unix socket has the address 127.0.0.1.
     #[schemars(length(min = 1))]
     #[schemars(extend("examples" = [["10.0.0.0/8"]]))]
     trusted: Spanned<Vec<Spanned<String>>>,

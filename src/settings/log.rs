@@ -74,8 +74,8 @@ impl Checker<'_> {
     }
 }
 
-/// How a settings file says that events look, whatever else may be wrong with it: there are events
-/// before all of it is read.
+/// The format of log events from a settings file, which may have other mistakes: events are written
+/// before the whole file is read.
 pub fn events_format(file: &Path, sources: &Sources) -> Format {
     let text = read_text(file, sources).ok();
     let document = text.and_then(|text| Document::parse_with("", &text, sources).ok());

@@ -23,17 +23,17 @@ pub struct SnapshotSettings {
 /// How many counters the process keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBounds {
-    /// Of all kinds.
+    /// The most counters of all kinds.
     pub max_keys: usize,
-    /// Of those by what clients choose: so many of a hundred.
+    /// The percentage of these that may be counters by values that clients choose.
     pub unverified_percent: u8,
-    /// Of those by what clients choose that one client has made: an address, a network of 64 bits
-    /// in IPv6, or a verified caller.
+    /// The most counters by values that one client chooses. A client is an address, a network of 64
+    /// bits in IPv6, or a verified caller.
     pub per_address: u32,
 }
 
 impl From<usize> for MemoryBounds {
-    /// So many counters, with the defaults for those by what clients choose.
+    /// Bounds with this total, and the defaults for counters by values that clients choose.
     fn from(max_keys: usize) -> MemoryBounds {
         MemoryBounds { max_keys, ..MemoryBounds::DEFAULT }
     }

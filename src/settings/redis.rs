@@ -56,9 +56,9 @@ pub enum Primary {
     Fixed(Endpoint),
     /// The one that sentinels name; it is reached as they are ([`Endpoint::at`]).
     Sentinel {
-        /// Whom to ask; at least one.
+        /// The sentinels to query; at least one.
         sentinels: Vec<Endpoint>,
-        /// What they call it.
+        /// The name under which they monitor it.
         service: String,
     },
 }
@@ -169,7 +169,7 @@ pub(super) struct RawRedis {
     /// Environment variable with the password for servers whose URL has no user.
     #[schemars(extend("examples" = ["REDIS_PASSWORD"]))]
     password_env: Option<Spanned<String>>,
-    /// File with the password for servers whose URL names nobody, from this file's folder.
+    /// File with the password for servers whose URL has no user, from this file's folder.
     #[schemars(extend("examples" = ["redis-password"]))]
     password_file: Option<Spanned<String>>,
     /// Certificates for servers that are reached by TLS. Left out: the public authorities, and none

@@ -73,7 +73,7 @@ impl Checker<'_> {
         secret.map(Secret::new)
     }
 
-    /// A secret that everybody knows is no reason to stop: the sample is there to be tried.
+    /// A publicly known secret is no reason to refuse to start: the sample is meant to be tried.
     fn warn_if_published(&mut self, named: &Spanned<String>, secret: &[u8]) {
         if let Some((message, help)) = published_secret(&named.value, secret) {
             self.warn(Rule::PublishedSecret, named, message, help);
@@ -115,7 +115,7 @@ mod tests {
     use crate::{
         settings::{
             Settings,
-            tests::{settings, store, told},
+            tests::{rendered, settings, store},
         },
         yaml::Sources,
     };
@@ -128,7 +128,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_secret_may_be_in_a_variable_or_a_file_and_one_that_is_missing_is_told_at_its_place() {
+    fn every_secret_may_be_in_a_variable_or_a_file_and_a_missing_one_is_reported_at_its_place() {
         let sources = Sources::system()
             .with_variable("SET", "sixteen bytes it is")
             .with_file("config/set", "sixteen bytes it is\n")
@@ -161,7 +161,7 @@ mod tests {
         let warnings = |mode| {
             std::fs::set_permissions(&secret, Permissions::from_mode(mode)).unwrap();
             let settings = Settings::parse(&file, &text, &Sources::system()).unwrap();
-            told(settings.warnings.iter().map(|warning| &warning.problem))
+            rendered(settings.warnings.iter().map(|warning| &warning.problem))
         };
         assert_eq!(warnings(0o600), [""; 0]);
         assert_eq!(warnings(0o640), [""; 0]);
@@ -228,7 +228,7 @@ store: { redis: { url: \"redis://:${PASSWORD}@${HOST}\", prefix: \"${PREFIX}\" }
             .with_variable("KEY", "no/such/keyfile");
         let problems = Settings::parse(file, text, &sources).unwrap_err();
         assert_eq!(
-            told(&problems),
+            rendered(&problems),
             [
                 "2:24 `${HOST}:${PORT}` is not an address to listen on: write an IP address and a \
                  port: 127.0.0.1:8080, [::]:8080",

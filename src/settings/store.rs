@@ -119,16 +119,16 @@ pub(super) struct RawStore {
     /// The store that callers are moved to.
     #[schemars(extend("examples" = [{ "redis": { "url": "redis://127.0.0.1:6379" } }]))]
     pub(super) next: Option<Spanned<RawKind>>,
-    /// So many of a hundred callers, always the same ones, are moved. Default: 0.
+    /// The percentage of callers that are moved; always the same callers. Default: 0.
     #[schemars(range(min = 0, max = 100))]
     pub(super) percent: Option<Spanned<u8>>,
-    /// What becomes of the callers to move. `mirror`: both stores are charged, the current one
+    /// How callers are moved. `mirror`: both stores are charged, the current one
     /// decides, and they are compared; `move`: the next store decides, once every other proxy that
     /// shares Redis has mirrored as many for the longest window, and they are mirrored until then;
     /// `move_now`: it decides at once.
     pub(super) mode: Option<Spanned<Choice<MoveMode>>>,
-    /// How long a decision may take, 1ms to 10s. Past it, a limit does as its `on_store_error`
-    /// says. Default: 25ms.
+    /// How long a decision may take, 1ms to 10s. Past it, the `on_store_error` of
+    /// each limit applies. Default: 25ms.
     #[schemars(extend("examples" = ["25ms"]))]
     pub(super) deadline: Option<Spanned<String>>,
     /// Proxies that share the limits. Each enforces its part of a limit while Redis is unreachable.

@@ -93,7 +93,7 @@ impl Default for Timeouts {
 
 /// Less than the slowest modem: a slower client is most likely slow on purpose.
 const DEFAULT_RATE: u32 = 240;
-/// As long as a pause may be: one alone is never too long for the rate.
+/// How long a transfer may pause: a single pause of up to this time never violates the rate.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
 const RATES: RangeInclusive<u32> = 0..=1_000_000;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn time_out_of_range_is_told_with_its_place() {
+    fn time_out_of_range_is_reported_with_its_place() {
         for (fields, expected) in [
             (
                 "response_rate: 1000001",

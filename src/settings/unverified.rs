@@ -61,7 +61,7 @@ mod tests {
     use crate::{
         settings::{
             MemoryBounds,
-            tests::{store, told},
+            tests::{rendered, store},
         },
         yaml::Sources,
     };
@@ -79,11 +79,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_told_with_its_place() {
+    fn what_is_out_of_range_is_reported_with_its_place() {
         let text = "unverified_keys: { percent: 76, per_address: 0 }";
         let Err(problems) = store(text, &Sources::system()) else { panic!("both are refused") };
         assert_eq!(
-            told(&problems),
+            rendered(&problems),
             [
                 "4:31 76 is out of range: write a number from 1 to 75",
                 "4:48 0 is out of range: write a number from 1 to 100000000",

@@ -1,4 +1,4 @@
-//! What settings say that is surely not meant.
+//! Warnings about settings that are valid, but most likely not intended.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -51,8 +51,7 @@ impl Checker<'_> {
         self.warn(Rule::PublicAdmin, raw, message, help);
     }
 
-    /// `networks` are those of `raw`, in the same order, whose word about a client's address is
-    /// taken.
+    /// `networks` are those of `raw`, in the same order. They are trusted to state a client's address.
     fn warn_of_trust_in_all(&mut self, raw: &[Spanned<String>], networks: &[IpNet]) {
         let Some((last, version)) = whole_internet(networks) else { return };
         let Some(place) = raw.get(last) else { return };
@@ -61,7 +60,7 @@ impl Checker<'_> {
         self.warn(Rule::WholeInternet, place, message, "list only the addresses of your proxies");
     }
 
-    /// Whoever has the secret can try a name: hash it, and look whether Redis has a counter for it.
+    /// An attacker that has the secret can test a name: hash it, and look for its counter in Redis.
     pub(super) fn warn_of_missing_key_secret(&mut self, raw: &RawStore) {
         if raw.key_secret_env.is_some() || raw.key_secret_file.is_some() {
             return;
@@ -71,19 +70,19 @@ impl Checker<'_> {
         let Some(redis) = places.next() else { return };
         let place = Spanned { value: (), span: Span { end: redis.span.start, ..redis.span } };
         let message = "the secret that callers' names are hashed with is kept in Redis itself, so \
-                       that whoever reads all of Redis can test whose counters it has";
+                       that a reader of all of Redis can test whose counters it has";
         let help = "to keep it apart, add `key_secret_env` or `key_secret_file` to `store`";
         self.warn(Rule::MissingKeySecret, &place, message, help);
     }
 }
 
 impl Settings {
-    /// Whether all clients of a listener may seem to come from `network`, because what stands in
-    /// front of it is not trusted to say who they are.
+    /// Whether all clients of a listener may seem to come from `network`, because the
+    /// proxy in front of it is not trusted to state their addresses.
     ///
-    /// On a loopback address or a Unix socket that is certain. On others it is likely, where
-    /// nothing but plain HTTP is spoken: then TLS ends elsewhere. A single address was surely
-    /// chosen with care, and is no reason to warn.
+    /// On a loopback address or a Unix socket this is certain. On other addresses it is likely if
+    /// all listeners use plain HTTP, because TLS then ends in front of them. A `network` of a single
+    /// address was most likely chosen with care, and causes no warning.
     pub fn may_see_all_clients_in(&self, network: &IpNet) -> bool {
         let ends_tls = self.listeners.iter().any(|listener| listener.tls.is_some());
         let is_whole_network = network.prefix_len() < network.max_prefix_len();
@@ -129,27 +128,27 @@ mod tests {
 
     /// Each warning as `line:column rule`.
     fn warned(lines: &str) -> Vec<String> {
-        let told = settings(lines).warnings.into_iter().map(|warning| {
+        let warned = settings(lines).warnings.into_iter().map(|warning| {
             let problem = &warning.problem;
             format!("{}:{} {}", problem.line(), problem.column(), warning.rule.name())
         });
-        told.collect()
+        warned.collect()
     }
 
     #[test]
-    fn admin_belongs_on_an_address_that_strangers_do_not_reach() {
+    fn admin_on_a_public_address_is_a_warning() {
         for public in ["0.0.0.0", "[::]", "192.0.2.7", "[2001:db8::1]", "[::ffff:8.8.8.8]"] {
-            let told = warned(&format!("admin: {{ address: \"{public}:9901\" }}"));
-            assert_eq!(told, ["3:19 public-admin"], "{public}");
+            let warnings = warned(&format!("admin: {{ address: \"{public}:9901\" }}"));
+            assert_eq!(warnings, ["3:19 public-admin"], "{public}");
         }
         for private in ["127.0.0.1", "[::1]", "10.0.0.1", "192.168.1.1", "[fd00::1]"] {
-            let told = warned(&format!("admin: {{ address: \"{private}:9901\" }}"));
-            assert_eq!(told, [""; 0], "{private}");
+            let warnings = warned(&format!("admin: {{ address: \"{private}:9901\" }}"));
+            assert_eq!(warnings, [""; 0], "{private}");
         }
     }
 
     #[test]
-    fn everybody_is_no_trusted_proxy() {
+    fn network_of_all_addresses_is_no_trusted_proxy() {
         for (networks, expected) in [
             ("[10.0.0.0/8, 0.0.0.0/0]", &["3:31 whole-internet"][..]),
             ("[0.0.0.0/1, 128.0.0.0/1]", &["3:30 whole-internet"]),

@@ -8,7 +8,7 @@ use crate::{
     clock::Clock,
     settings::{
         Settings,
-        tests::{FILE, told},
+        tests::{FILE, rendered},
     },
     yaml::Sources,
 };
@@ -62,11 +62,11 @@ fn sources() -> Sources {
 /// Reads settings with these listeners, which begin on line 2.
 fn parse(listeners: &str) -> Result<Settings, Vec<String>> {
     let text = format!("version: 1\nlisteners: [{listeners}]\n");
-    Settings::parse(Path::new(FILE), &text, &sources()).map_err(|problems| told(&problems))
+    Settings::parse(Path::new(FILE), &text, &sources()).map_err(|problems| rendered(&problems))
 }
 
 fn good(listener: &str) -> ListenerSettings {
-    let settings = parse(listener).unwrap_or_else(|told| panic!("{listener}: {told:?}"));
+    let settings = parse(listener).unwrap_or_else(|problems| panic!("{listener}: {problems:?}"));
     settings.listeners[0].clone()
 }
 
@@ -111,8 +111,8 @@ fn certificate_whose_time_is_over_is_a_warning() {
         "{ address: 127.0.0.1:80, tls: { certificates: [{ certificate_file: old.pem, key_file: \
          old.key }] } }",
     );
-    let warnings = settings.unwrap_or_else(|told| panic!("{told:?}")).warnings;
-    let warnings = told(warnings.iter().map(|warning| &warning.problem));
+    let warnings = settings.unwrap_or_else(|problems| panic!("{problems:?}")).warnings;
+    let warnings = rendered(warnings.iter().map(|warning| &warning.problem));
     assert_eq!(warnings, ["2:80 the certificate in `old.pem` has expired: renew it"]);
 }
 
@@ -122,7 +122,7 @@ fn warned_of_lists(fields: &str) -> Vec<String> {
         "{{ address: 127.0.0.1:80, tls: {{ certificates: [{{ certificate_file: good.pem, key_file: \
          good.key }}], client_ca_file: good.pem, {fields} }} }}"
     ));
-    let warnings = settings.unwrap_or_else(|told| panic!("{told:?}")).warnings;
+    let warnings = settings.unwrap_or_else(|problems| panic!("{problems:?}")).warnings;
     let now = Clock::System.now();
     let warnings = warnings.iter().filter(|warning| warning.holds(now, |_| false));
     warnings.map(|warning| warning.problem.message().to_owned()).collect()
@@ -149,20 +149,21 @@ fn certificates_are_no_reason_to_restart() {
             "{{ address: 127.0.0.1:80, tls: {{ certificates: [{{ certificate_file: {name}.pem, \
              key_file: {name}.key }}] }} }}"
         ))
-        .unwrap_or_else(|told| panic!("{told:?}"))
+        .unwrap_or_else(|problems| panic!("{problems:?}"))
     };
     let (running, newer) = (tls("good"), tls("other"));
     assert_eq!(newer.needing_restart(&running), [""; 0]);
     let renewed: Vec<String> =
         newer.renew_certificates(&running).map(|(address, _)| address.to_string()).collect();
     assert_eq!(renewed, ["127.0.0.1:80"]);
-    let plain = parse("{ address: 127.0.0.1:80 }").unwrap_or_else(|told| panic!("{told:?}"));
+    let plain =
+        parse("{ address: 127.0.0.1:80 }").unwrap_or_else(|problems| panic!("{problems:?}"));
     assert_eq!(plain.needing_restart(&running), ["listeners"]);
     assert_eq!(plain.renew_certificates(&running).count(), 0);
 }
 
 #[test]
-fn mistakes_are_told_with_what_to_write() {
+fn mistakes_are_reported_with_what_to_write() {
     let pair = "{ certificate_file: good.pem, key_file: good.key }";
     let mut wrong = Vec::new();
     for (fields, expected) in [
@@ -249,10 +250,12 @@ fn mistakes_are_told_with_what_to_write() {
             .replace(": T,", &format!(": {{ certificates: [{pair}] }},"))
             .replace("PAIR", pair)
             .replace(": A", ": 127.0.0.1:80");
-        let told = parse(&format!("{{ {fields} }}")).err().unwrap_or_default();
-        let message = told.first().and_then(|told| told.strip_prefix("2:")?.split_once(' '));
-        if told.len() != 1 || !message.is_some_and(|(_, message)| message.starts_with(expected)) {
-            wrong.push((fields, told));
+        let problems = parse(&format!("{{ {fields} }}")).err().unwrap_or_default();
+        let message =
+            problems.first().and_then(|problem| problem.strip_prefix("2:")?.split_once(' '));
+        if problems.len() != 1 || !message.is_some_and(|(_, message)| message.starts_with(expected))
+        {
+            wrong.push((fields, problems));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -280,10 +283,10 @@ fn address_is_listened_at_once() {
     };
     assert_eq!(twice("127.0.0.1:0"), None);
     for address in ["127.0.0.1:80", "unix:a"] {
-        let told = twice(address).unwrap_or_default();
+        let problems = twice(address).unwrap_or_default();
         assert!(
-            told[0].contains(&format!("a second listener at `{address}`: keep one")),
-            "{told:?}"
+            problems[0].contains(&format!("a second listener at `{address}`: keep one")),
+            "{problems:?}"
         );
     }
 }

@@ -49,10 +49,10 @@ pub(super) struct RawTls {
     /// good until its time is over.
     #[schemars(extend("examples" = ["clients.crl"]))]
     crl_file: Option<Spanned<String>>,
-    /// The decision about a client whose authority's CRL is past its next update: `refuse` or
-    /// `accept`, by what that CRL says. Default: refuse.
+    /// How a client is treated whose authority's CRL is past its next update: `refuse`, or `accept`
+    /// to go on using that CRL. Default: refuse.
     crl_expired: Option<Spanned<Choice<WithoutCrl>>>,
-    /// What becomes of a client whose authority, or one between, has no CRL in `crl_file`: `refuse`
+    /// How a client is treated whose authority, or one between, has no CRL in `crl_file`: `refuse`
     /// or `accept`. Default: refuse.
     crl_missing: Option<Spanned<Choice<WithoutCrl>>>,
     /// The oldest version of TLS that is spoken: "1.2" or "1.3". Default: "1.2".
@@ -102,7 +102,7 @@ struct Tls {
     epoch: Epoch,
 }
 
-/// Tells which rules about clients' certificates were in force.
+/// Identifies the rules about clients' certificates that were in force.
 pub type Epoch = u64;
 
 /// What of a listener's TLS was replaced.
@@ -172,8 +172,8 @@ impl CurrentTls {
         let mut config = ServerConfig::clone(&newer.config);
         // What is spoken on the listener changes with a restart.
         config.alpn_protocols.clone_from(&running.config.alpn_protocols);
-        // A session stands for a client whose certificate was checked: where that is checked in
-        // another way from now on, none is resumed.
+        // A resumed session skips the check of the client's certificate: when the rules of that check
+        // change, no earlier session is resumed.
         if !renewed.clients {
             config.ticketer = Arc::clone(&running.config.ticketer);
             config.session_storage = Arc::clone(&running.config.session_storage);

@@ -11,14 +11,14 @@ pub struct Endpoint {
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) is_tls: bool,
-    /// The database that counters are in: of a sentinel, that of the servers it knows.
+    /// The database of the counters. For a sentinel, the database on the servers that it names.
     pub(super) database: u32,
     pub(super) role: Role,
-    /// Who to be there, if its URL says so.
+    /// The user and password, if the URL has them.
     pub(super) login: Option<Login>,
 }
 
-/// What answers there. A sentinel has no databases and users of its own.
+/// The kind of process at the address. A sentinel has no databases and users of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Role {
     Server,
@@ -107,8 +107,8 @@ impl Endpoint {
         }
     }
 
-    /// The server at another address that is reached in the same way. What a sentinel tells of is a
-    /// server, where the sentinel's own user is unknown.
+    /// The server at another address, with the same scheme and login. A sentinel names servers, which
+    /// do not know the sentinel's own user: so the login of a sentinel is left out.
     #[must_use]
     pub fn at(&self, host: &str, port: u16) -> Endpoint {
         let login = match self.role {
@@ -118,7 +118,7 @@ impl Endpoint {
         Endpoint { host: host.to_owned(), port, role: Role::Server, login, ..*self }
     }
 
-    /// Whether both are reached in the same way, but for their addresses.
+    /// Whether servers at both ([`Endpoint::at`]) differ only in their addresses.
     pub(super) fn is_like(&self, other: &Endpoint) -> bool {
         self.at("", 0) == other.at("", 0)
     }
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn server_that_a_sentinel_tells_of_does_not_get_the_password_of_the_sentinel() {
+    fn server_that_a_sentinel_names_does_not_get_the_password_of_the_sentinel() {
         let sentinel = Endpoint::parse("rediss://:pass@s:26379/3", Role::Sentinel).unwrap();
         assert_eq!(Ok(sentinel.at("h", 6379)), parse("rediss://h:6379/3"));
     }

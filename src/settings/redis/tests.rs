@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     settings::{
         StoreKind, StoreSettings,
-        tests::{store, told},
+        tests::{rendered, store},
     },
     yaml::{Problem, Sources},
 };
@@ -33,7 +33,7 @@ fn good(redis: &str) -> Arc<RedisSettings> {
     }
 }
 
-/// What a server is told of who connects.
+/// The user, password and database that a connection sends to a server.
 fn user_at(redis: &RedisSettings, endpoint: &Endpoint) -> (Option<String>, Option<String>, i64) {
     let client = redis.access.client(endpoint).unwrap();
     let session = client.get_connection_info().redis_settings();
@@ -51,7 +51,7 @@ fn one_url_is_one_server() {
 }
 
 #[test]
-fn sentinels_tell_the_primary() {
+fn sentinels_name_the_primary() {
     let redis = good(
         "  sentinels: [\"redis://:asked@s1\", \"redis://:asked@s2:7000\"]
   service: main
@@ -69,7 +69,7 @@ fn sentinels_tell_the_primary() {
 }
 
 #[test]
-fn sentinel_is_never_asked_for_a_database_or_told_the_password_of_servers() {
+fn sentinel_never_gets_a_database_or_the_password_of_servers() {
     let redis = good("  sentinels: [redis://s1/5]\n  service: main\n  password_env: PASSWORD");
     let Topology::Single(Primary::Sentinel { sentinels, .. }) = &redis.topology else {
         panic!("{redis:?}")
@@ -156,7 +156,7 @@ fn tls_has_a_client_with_and_without_files() {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_place() {
+fn every_mistake_is_reported_with_its_place() {
     const KEEP: &str = "keep one of: url, cluster, shards, service with sentinels";
     const NAME_SENTINELS: &str =
         "add `service`, the name of the primary in the sentinels, or remove this";
@@ -313,7 +313,7 @@ fn every_mistake_is_told_with_its_place() {
         ("  uri: redis://a", "5:5 unknown field `uri` in a redis section: did you mean `url`?"),
     ] {
         let problems = parse(redis).expect_err(redis);
-        assert_eq!(told(&problems)[0], expected, "{redis}");
+        assert_eq!(rendered(&problems)[0], expected, "{redis}");
     }
 }
 

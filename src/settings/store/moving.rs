@@ -9,9 +9,9 @@ use crate::{settings::Checker, yaml::keywords};
 pub struct Moving {
     /// The store to move to.
     pub to: StoreKind,
-    /// So many of a hundred callers, always the same ones.
+    /// The percentage of callers that are moved; always the same callers.
     pub percent: u8,
-    /// What becomes of them.
+    /// How they are moved.
     pub mode: MoveMode,
 }
 
@@ -20,10 +20,10 @@ pub struct Moving {
 pub enum MoveMode {
     /// Both stores are charged, the current one decides, and disagreements are counted.
     Mirror,
-    /// The next store decides, from where the caller stood in the current one, once every proxy
-    /// that shares one of them charges both.
+    /// The next store decides, starting from the caller's counters in the current one, once every
+    /// proxy that shares one of the stores charges both.
     Move,
-    /// The same at once, whatever other proxies do.
+    /// As `Move`, but at once: it does not wait for other proxies.
     MoveNow,
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     settings::{
         MoveMode, Settings,
-        tests::{FILE, store, told},
+        tests::{FILE, rendered, store},
     },
     yaml::{Problem, Sources},
 };
@@ -81,7 +81,7 @@ fn moves_go_from_any_store_to_another() {
 }
 
 #[test]
-fn size_of_the_store_in_the_process_is_told_in_any_place() {
+fn size_of_the_store_in_the_process_may_be_in_any_place() {
     for text in [
         "memory: { max_keys: 5 }\ncurrent: { memory: {} }",
         "current: { memory: { max_keys: 5 } }",
@@ -93,7 +93,7 @@ fn size_of_the_store_in_the_process_is_told_in_any_place() {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_place() {
+fn every_mistake_is_reported_with_its_place() {
     const NEXT: &str = "add the store to move to as `next`, or remove this";
     const REDIS: &str = "next: { redis: { url: redis://b } }";
     for (text, expected) in [
@@ -158,7 +158,7 @@ fn every_mistake_is_told_with_its_place() {
         ("fallback_header: maybe", "4:20 expected true or false, found text: "),
     ] {
         let problems = parse(text).expect_err(text);
-        assert_eq!(told(&problems)[0], expected, "{text}");
+        assert_eq!(rendered(&problems)[0], expected, "{text}");
     }
 }
 
@@ -173,7 +173,7 @@ fn secret_for_keys_is_never_shown() {
 }
 
 #[test]
-fn how_many_move_and_how_is_told_apart_from_what_needs_a_restart() {
+fn percent_and_mode_of_a_move_are_read() {
     const NEXT: &str = "next: { redis: { url: redis://a } }\n";
     for (rest, expected) in [
         ("mode: mirror", (0, MoveMode::Mirror)),

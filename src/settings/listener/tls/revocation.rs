@@ -58,8 +58,8 @@ impl Revocation {
 }
 
 impl Checker<'_> {
-    /// What `raw` says of it, if anything; an error was told if that is wrong. `authorities` are
-    /// those that sign clients' certificates.
+    /// The revocation rules of `raw`, if it has any. `Err` if they are wrong, after the problem was
+    /// reported. `authorities` are those that sign clients' certificates.
     pub(super) fn revocation(
         &mut self,
         raw: &RawTls,
