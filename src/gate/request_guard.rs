@@ -96,7 +96,8 @@ impl ResponseNote {
     }
 }
 
-/// A request that is being judged. If this is dropped before, the line says so.
+/// A request that is being judged. If this is dropped before the verdict, the access log
+/// line reports that.
 pub(super) struct UnjudgedGuard<'g> {
     /// None: the request was judged.
     line: Option<RequestLine<'g>>,

@@ -36,7 +36,7 @@ pub fn grpc_status(fields: &HeaderMap) -> Option<u64> {
     fields.get(&GRPC_STATUS)?.to_str().ok()?.parse().ok()
 }
 
-/// Whether a request has the form of a gRPC call: a POST over HTTP/2 whose content type says so.
+/// Whether a request has the form of a gRPC call: a POST over HTTP/2 with a content type of gRPC.
 pub fn is_grpc_call(request: &Parts) -> bool {
     if request.version != Version::HTTP_2 || request.method != Method::POST {
         return false;

@@ -77,7 +77,7 @@ const DEFAULT_SNAPSHOT_PAUSE: Duration = Duration::from_secs(60);
 
 impl RawMemory {
     /// Whether it sets anything, rather than only names the store.
-    pub(super) fn says_something(&self) -> bool {
+    pub(super) fn has_fields(&self) -> bool {
         self.max_keys.is_some() || self.snapshot.is_some()
     }
 }

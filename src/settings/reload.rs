@@ -12,9 +12,9 @@ use crate::yaml::{Choice, Spanned, keywords, parse_duration_within};
 /// How changes of files are noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReloadSettings {
-    /// How often files are read to see whether they have changed, besides when the system says so.
+    /// How often files are read to see whether they have changed, besides the times at which the system reports a change.
     pub poll: Duration,
-    /// How long they must stay as they are before they are taken.
+    /// How long files must stay unchanged before they are loaded.
     pub quiet: Duration,
     /// Whether the system reports changes of files.
     pub events: bool,

@@ -54,7 +54,7 @@ pub enum StoreKind {
 }
 
 impl StoreSettings {
-    /// Counters in the process, as if nothing were said about them.
+    /// Counters in the process, with the default settings.
     pub fn in_process() -> StoreSettings {
         StoreSettings {
             current: StoreKind::Memory,
@@ -124,8 +124,8 @@ pub(super) struct RawStore {
     pub(super) percent: Option<Spanned<u8>>,
     /// How callers are moved. `mirror`: both stores are charged, the current one
     /// decides, and they are compared; `move`: the next store decides, once every other proxy that
-    /// shares Redis has mirrored as many for the longest window, and they are mirrored until then;
-    /// `move_now`: it decides at once.
+    /// shares Redis has mirrored the same percentage for the longest window, and mirrors until then;
+    /// `move_now`: the next store decides at once.
     pub(super) mode: Option<Spanned<Choice<MoveMode>>>,
     /// How long a decision may take, 1ms to 10s. Past it, the `on_store_error` of
     /// each limit applies. Default: 25ms.
@@ -205,15 +205,15 @@ impl Checker<'_> {
         })
     }
 
-    /// What is said about the in-process store, wherever that is.
+    /// The section about the in-process store, from any of the places where it may be.
     fn memory_of<'r>(&mut self, raw: &'r RawStore) -> Option<&'r RawMemory> {
         let in_kind = |kind: &'r Option<Spanned<RawKind>>| kind.as_ref()?.value.memory.as_ref();
-        let mut said = [raw.memory.as_ref(), in_kind(&raw.current), in_kind(&raw.next)]
+        let mut sections = [raw.memory.as_ref(), in_kind(&raw.current), in_kind(&raw.next)]
             .into_iter()
             .flatten()
-            .filter(|memory| memory.says_something());
-        let first = said.next();
-        for other in said {
+            .filter(|memory| memory.has_fields());
+        let first = sections.next();
+        for other in sections {
             self.refuse(other, "the in-process store is configured twice", "keep one of them");
         }
         first.map(|memory| &memory.value)

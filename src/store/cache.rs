@@ -22,7 +22,7 @@ impl Store {
         self.stores.cache.count(charge).or_else(to_reseed)
     }
 
-    /// Caches a reply of Redis that came when this process' clock said `now`.
+    /// Caches a reply of Redis that arrived at `now` by this process' clock.
     pub(super) fn update_cache(&self, charges: &[Charge<'_>], reply: &Reply, now: Timestamp) {
         let ahead = reply.decision.now.as_micros() as i64 - now.as_micros() as i64;
         self.ahead.set(ahead);

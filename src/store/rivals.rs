@@ -32,7 +32,7 @@ pub struct Rivals {
 #[derive(Debug)]
 struct KnownRival {
     rival: Rival,
-    /// When it last said that it is primary.
+    /// When it last reported that it is primary.
     last_seen: Instant,
     /// When it was last logged.
     logged: Instant,

@@ -125,7 +125,7 @@ impl Access {
         Client::build_with_tls(info, self.tls.clone().unwrap_or(public))
     }
 
-    /// What is said first on a connection.
+    /// The user, password and database that are sent first on a connection.
     fn session(&self, endpoint: &Endpoint) -> RedisConnectionInfo {
         let login = endpoint.login.as_ref();
         let (login, database) = match endpoint.role {

@@ -29,7 +29,7 @@ use crate::{
 const HEAD_START_PART: u32 = 8;
 const LONGEST_HEAD_START: Duration = Duration::from_millis(2);
 
-/// How limits stand, and which server says so.
+/// The standings of limits, by the kind of server that returned them.
 pub(in crate::store) enum PeekReply {
     /// The server that takes charges.
     Primary(Reply),

@@ -12,12 +12,12 @@ impl Topology {
         replicas.find(|node| node.server.is_current(self.settings.replica_lag))
     }
 
-    /// A replica that answers, however far behind: for reads while the primary is away.
+    /// A replica that responds, even if it is far behind: for reads while the primary is away.
     pub(in crate::store::redis) fn stale_replica(&self, partition: Partition) -> Option<Rc<Node>> {
         self.replicas(partition).next()
     }
 
-    /// The replicas of a partition that answer.
+    /// The replicas of a partition that respond.
     fn replicas(&self, partition: Partition) -> impl Iterator<Item = Rc<Node>> {
         let replicas = self.placement.replicas(partition).into_iter();
         let nodes = replicas.map(|endpoint| self.node(&endpoint, Purpose::Reads));
