@@ -72,11 +72,15 @@ impl Upstream {
         Upstream::scripted(move |exchange| exchange.write(&response))
     }
 
-    /// Has `script` answer, once a request was read whole.
+    /// Has `script` answer, once a request was read whole. A proxy that gives a request up closes
+    /// the connection inside its body: then there is nothing to answer.
     pub(crate) fn scripted(script: impl Fn(&mut Exchange<'_>) + Send + Sync + 'static) -> Upstream {
         Upstream::scripted_at_head(move |exchange| {
-            exchange.read_body();
-            script(exchange);
+            if exchange.read_body_unless_closed() {
+                script(exchange);
+            } else {
+                exchange.is_closing = true;
+            }
         })
     }
 
@@ -274,6 +278,12 @@ impl Seen {
 impl Exchange<'_> {
     /// Reads the rest of the request, and remembers it with its body.
     pub(crate) fn read_body(&mut self) {
+        assert!(self.read_body_unless_closed(), "the connection was closed inside a body");
+    }
+
+    /// Reads the rest of the request, and remembers it with its body; false if the connection was
+    /// closed before its end.
+    fn read_body_unless_closed(&mut self) -> bool {
         let fields = &self.request.fields;
         let length = match (fields.one("content-length"), fields.one("transfer-encoding")) {
             (None, None) => Length::Nothing,
@@ -282,9 +292,14 @@ impl Exchange<'_> {
             _ => panic!("a request of ambiguous length was forwarded:\n{fields:?}"),
         };
         if !matches!(length, Length::Nothing) {
-            (self.request.body, self.request.trailers) = self.wire.read_body(length);
+            let Some((body, trailers)) = self.wire.read_body_unless_closed(length) else {
+                return false;
+            };
+            self.request.body = body;
+            self.request.trailers = trailers;
         }
         self.seen.requests.lock().unwrap()[self.index] = self.request.clone();
+        true
     }
 
     /// The next chunk of the request's body; none at its end.

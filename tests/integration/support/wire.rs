@@ -65,11 +65,11 @@ impl Wire {
         self.reader.get_ref()
     }
 
-    /// Writes all, or as much as the other side takes before it closes: what it makes of that is
-    /// for its answer to tell.
+    /// Writes all, or as much as the other side takes before it closes: its response shows what it
+    /// made of that.
     pub(super) fn write(&mut self, bytes: &[u8]) {
         if let Err(error) = self.reader.get_mut().write_all(bytes) {
-            assert!(!is_timeout(&error), "nobody reads what is sent");
+            assert!(!is_timeout(&error), "the other side does not read what is sent");
         }
     }
 
@@ -114,55 +114,85 @@ impl Wire {
     }
 
     pub(super) fn read_fields(&mut self) -> Fields {
+        self.read_fields_unless_closed().expect("the connection was closed inside a head")
+    }
+
+    fn read_fields_unless_closed(&mut self) -> Option<Fields> {
         let mut fields = Vec::new();
         loop {
-            let line = self.read_line().expect("the connection was closed inside a head");
+            let line = self.read_line()?;
             if line.is_empty() {
-                return Fields(fields);
+                return Some(Fields(fields));
             }
             let (name, value) = line.split_once(':').expect("a field has a colon");
             fields.push((name.to_owned(), value.trim().to_owned()));
         }
     }
 
+    /// A body and its trailers.
     pub(super) fn read_body(&mut self, length: Length) -> (Vec<u8>, Fields) {
-        match length {
-            Length::Nothing => Default::default(),
-            Length::Bytes(bytes) => (self.read_exact(bytes), Fields::default()),
-            Length::UntilClose => (self.read_to_end(), Fields::default()),
-            Length::Chunked => {
-                let mut body = Vec::new();
-                while let Some(chunk) = self.read_chunk() {
-                    body.extend(chunk);
+        self.read_body_unless_closed(length).expect("the connection was closed inside a body")
+    }
+
+    /// A body and its trailers; none if the connection was closed before their end.
+    pub(super) fn read_body_unless_closed(&mut self, length: Length) -> Option<(Vec<u8>, Fields)> {
+        let body = match length {
+            Length::Nothing => Vec::new(),
+            Length::Bytes(bytes) => self.read_exact_unless_closed(bytes)?,
+            Length::UntilClose => self.read_to_end(),
+            Length::Chunked => return self.read_chunks_unless_closed(),
+        };
+        Some((body, Fields::default()))
+    }
+
+    fn read_chunks_unless_closed(&mut self) -> Option<(Vec<u8>, Fields)> {
+        let mut body = Vec::new();
+        loop {
+            match self.read_chunk_unless_closed()? {
+                chunk if chunk.is_empty() => {
+                    return Some((body, self.read_fields_unless_closed()?));
                 }
-                (body, self.read_fields())
+                chunk => body.extend(chunk),
             }
         }
     }
 
     /// A chunk's data; none for the last one, whose trailers follow.
     pub(super) fn read_chunk(&mut self) -> Option<Vec<u8>> {
-        let size = self.read_line().expect("the connection was closed inside a body");
+        let chunk = self.read_chunk_unless_closed();
+        let chunk = chunk.expect("the connection was closed inside a body");
+        (!chunk.is_empty()).then_some(chunk)
+    }
+
+    /// A chunk's data, empty for the last one; none if the connection was closed before its end.
+    fn read_chunk_unless_closed(&mut self) -> Option<Vec<u8>> {
+        let size = self.read_line()?;
         let size = usize::from_str_radix(&size, 16).expect("a chunk has a size");
-        if size == 0 {
-            return None;
+        let chunk = self.read_exact_unless_closed(size)?;
+        if size > 0 {
+            assert_eq!(self.read_line()?, "", "a chunk ends where it says");
         }
-        let chunk = self.read_exact(size);
-        assert_eq!(self.read_line().as_deref(), Some(""), "a chunk ends where it says");
         Some(chunk)
     }
 
     pub(super) fn read_exact(&mut self, bytes: usize) -> Vec<u8> {
-        let mut body = vec![0; bytes];
-        self.reader.read_exact(&mut body).expect("a body is as long as it says");
-        body
+        self.read_exact_unless_closed(bytes).expect("a body is as long as it says")
     }
 
-    /// A line without its end; none if there is nothing any more.
+    fn read_exact_unless_closed(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        let mut body = vec![0; bytes];
+        match self.reader.read_exact(&mut body) {
+            Ok(()) => Some(body),
+            Err(error) if is_timeout(&error) => panic!("nothing came in time"),
+            Err(_) => None,
+        }
+    }
+
+    /// A line without its end; none if the connection was closed before it.
     fn read_line(&mut self) -> Option<String> {
         let mut line = Vec::new();
         unless_closed(self.reader.read_until(b'\n', &mut line));
-        if line.is_empty() {
+        if !line.ends_with(b"\n") {
             return None;
         }
         let line = line.strip_suffix(b"\r\n").expect("a line ends in CR LF");
