@@ -194,7 +194,15 @@ impl Gate {
                         None => {
                             let now = arrival.now;
                             let dry_run = None;
-                            let input = JudgeInput { head: &head, policy, client, now, dry_run };
+                            let published_keys = &snapshot.keys;
+                            let input = JudgeInput {
+                                head: &head,
+                                policy,
+                                client,
+                                published_keys,
+                                now,
+                                dry_run,
+                            };
                             self.judge.judge(input).await
                         }
                     };

@@ -27,6 +27,7 @@ mod jwt;
 mod keys;
 mod known_token;
 mod networks;
+mod published_keys;
 mod rules;
 mod sign;
 mod tiers;
@@ -68,6 +69,7 @@ pub use self::{
     },
     known_token::KnownToken,
     networks::{IpVersion, holds_private, is_private, whole_internet},
+    published_keys::{CurrentKeys, PublishedKeys},
     rules::{ApiKeyRules, IdentityRules, Introspection, InvalidToken, RulesId},
     sign::{SignError, SigningKey, TokenHeader},
     tiers::{Tier, TierSource, TierTable, Tiers, texts},

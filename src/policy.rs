@@ -24,7 +24,7 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 use http::{HeaderName, StatusCode};
 
 use crate::{
-    identity::{Auth, IdentityRules, KeyRing, Scheme},
+    identity::{Auth, IdentityRules, Issuer, PublishedKeys, Scheme},
     warning::Warning,
     wire::target::EncodedSlash,
     yaml::keywords,
@@ -75,12 +75,13 @@ impl Policies {
         allowances.map(|allowance| allowance.quota.longest()).max().unwrap_or_default()
     }
 
-    /// Indexes policies by their hosts, numbers their upstreams, and protects the upstreams of each
+    /// Indexes policies by their hosts, numbers their upstreams and published keys, and protects the upstreams of each
     /// from what clients write in the headers of any. That no two policies claim the same host is
     /// checked at load.
     pub fn new(mut policies: Vec<Policy>) -> Self {
         share_own_headers(&mut policies);
         number_upstreams(&mut policies);
+        PublishedKeys::number(policies.iter_mut().flat_map(|policy| &mut policy.identity.issuers));
         let mut all = Policies::default();
         for (index, policy) in policies.iter().enumerate() {
             if policy.hosts.is_empty() {
@@ -117,10 +118,9 @@ impl Policies {
         self.policies.get(index)
     }
 
-    /// Has the keys that issuers publish fetched, but for those that are there already.
-    pub fn adopt_keys(&mut self, ring: &KeyRing) {
-        let issuers = self.policies.iter_mut().flat_map(|policy| &mut policy.identity.issuers);
-        issuers.for_each(|issuer| issuer.keys.adopt(ring));
+    /// The issuers of all policies.
+    pub fn issuers(&self) -> impl Iterator<Item = &Issuer> {
+        self.policies.iter().flat_map(|policy| &policy.identity.issuers)
     }
 
     /// The upstream at this position.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
-    identity::{AcceptedIssuers, Auth, Client, Identifier, Identity},
+    identity::{AcceptedIssuers, Auth, Client, CurrentKeys, Identifier, Identity, PublishedKeys},
     limit::{Charge, Key},
     policy::{Allowance, Cost, Enforcement, Limit, OnMissing, Policy, RefundBound, Route},
     response::Rejection,
@@ -30,6 +30,7 @@ pub(crate) struct ChargeContext<'r, 'p> {
     pub(crate) route: Option<&'p Route>,
     pub(crate) head: &'r Head<'r>,
     pub(crate) client: Client<'r>,
+    pub(crate) published_keys: &'r PublishedKeys,
     pub(crate) now: Timestamp,
     /// None: a client has really sent the request.
     pub(crate) dry_run: Option<&'r DryRun>,
@@ -39,6 +40,11 @@ pub(crate) struct ChargeContext<'r, 'p> {
 const ANY_TOKEN: Auth = Auth::Optional(AcceptedIssuers::All);
 
 impl<'r, 'p> ChargeContext<'r, 'p> {
+    /// The keys that tokens are verified by.
+    pub(super) fn current_keys(&self) -> CurrentKeys<'r> {
+        CurrentKeys { published: self.published_keys, now: self.now }
+    }
+
     /// All charges of the route.
     ///
     /// # Errors

@@ -99,9 +99,10 @@ impl Judge {
         if identity?.token.is_some() {
             return None;
         }
-        let ChargeContext { identifier, policy, client, now, .. } = context;
+        let ChargeContext { identifier, policy, client, .. } = context;
         let auth = Auth::Required(accepted.clone());
-        let found = identifier.identify(&policy.identity, &auth, client, now, || Some(())).await;
+        let keys = context.current_keys();
+        let found = identifier.identify(&policy.identity, &auth, client, keys, || Some(())).await;
         found.err().filter(|error| *error != IdentityError::Missing)
     }
 
@@ -121,7 +122,7 @@ impl Judge {
                 }
                 identifier.identify_verified(rules, auth, token, client, now)
             }
-            None => identifier.identify(rules, auth, client, now, permit).await,
+            None => identifier.identify(rules, auth, client, context.current_keys(), permit).await,
         }
     }
 

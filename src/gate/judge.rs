@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
-    identity::{Client, Identity},
+    identity::{Client, Identity, PublishedKeys},
     limit::Verdict,
     policy::Policy,
     response::Rejection,
@@ -44,6 +44,7 @@ pub(crate) struct JudgeInput<'r, 'p> {
     /// The policy for the host, if any.
     pub(crate) policy: Option<&'p Policy>,
     pub(crate) client: Client<'r>,
+    pub(crate) published_keys: &'r PublishedKeys,
     /// The one instant at which it is judged.
     pub(crate) now: Timestamp,
     /// None: a client has really sent the request.
@@ -73,7 +74,7 @@ impl Judge {
 
     /// Route, identity, limits: all that is decided before anything is forwarded.
     pub(crate) async fn judge<'p>(&self, input: JudgeInput<'_, 'p>) -> Judgement<'p> {
-        let JudgeInput { head, policy, client, now, dry_run } = input;
+        let JudgeInput { head, policy, client, published_keys, now, dry_run } = input;
         if head.form == Form::Asterisk {
             return RequestState::default().then(Action::Options);
         }
@@ -111,7 +112,8 @@ impl Judge {
         }
 
         let identifier = &self.shared.identifier;
-        let context = ChargeContext { identifier, policy, route, head, client, now, dry_run };
+        let context =
+            ChargeContext { identifier, policy, route, head, client, published_keys, now, dry_run };
         if let Err(rejection) = context.check_fields() {
             return state.refuse(rejection);
         }
@@ -154,7 +156,7 @@ impl Judge {
         state: RequestState<'p>,
     ) -> Judgement<'p> {
         let Preflight { route, cors, action } = preflight;
-        let JudgeInput { head, client, now, dry_run, .. } = input;
+        let JudgeInput { head, client, published_keys, now, dry_run, .. } = input;
         let state = RequestState { route, cors: Some(cors), ..state };
         if let Some(Err(refusal)) = route.map(|route| route.addresses.admit(client.address)) {
             return state.refuse(refusal);
@@ -163,7 +165,8 @@ impl Judge {
             return state.then(action);
         };
         let identifier = &self.shared.identifier;
-        let context = ChargeContext { identifier, policy, route, head, client, now, dry_run };
+        let context =
+            ChargeContext { identifier, policy, route, head, client, published_keys, now, dry_run };
         match self.charge_preflight(context).await {
             Ok(tally) => RequestState { tally, ..state }.then(action),
             Err(Refused { tally, rejection }) => RequestState { tally, ..state }.refuse(rejection),

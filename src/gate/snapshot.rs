@@ -2,7 +2,7 @@
 //! half of a reload.
 
 use crate::{
-    identity::KeyRing,
+    identity::{KeyRing, PublishedKeys},
     policy::{Policies, UpstreamPosition},
     upstream::{Destination, Keeper, UpstreamGroups},
 };
@@ -12,6 +12,8 @@ use crate::{
 pub struct Snapshot {
     /// The policies.
     pub policies: Policies,
+    /// The keys that their issuers publish.
+    pub keys: PublishedKeys,
     /// The servers of their upstreams.
     pub groups: UpstreamGroups,
 }
@@ -19,10 +21,10 @@ pub struct Snapshot {
 impl Snapshot {
     /// Has the keys of the policies' issuers fetched, and finds the servers of their upstreams.
     /// Without a keeper nothing is forwarded.
-    pub(super) fn new(mut policies: Policies, ring: &KeyRing, keeper: Option<&Keeper>) -> Snapshot {
-        policies.adopt_keys(ring);
+    pub(super) fn new(policies: Policies, ring: &KeyRing, keeper: Option<&Keeper>) -> Snapshot {
+        let keys = PublishedKeys::adopt(policies.issuers(), ring);
         let groups = keeper.map(|keeper| keeper.adopt(&policies)).unwrap_or_default();
-        Snapshot { policies, groups }
+        Snapshot { policies, keys, groups }
     }
 
     /// The upstream at this position, and its servers.

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue};
 
 use self::verify::PresentedCredential;
 use super::{
-    AssumedToken, Caller, CallerKey, CallerValue, Claims, ClientCertificate, Identity,
+    AssumedToken, Caller, CallerKey, CallerValue, Claims, ClientCertificate, CurrentKeys, Identity,
     IdentityError, IdentityRules, InvalidToken, KnownToken, Prefixes, ResolvedCaller, TierSource,
     TokenCache, VerifiedToken, address, caller_text::caller_value, keys::KeyRing,
     known_token::NamedCaller, texts,
@@ -50,8 +50,8 @@ impl Identifier {
         Identifier { tokens, hasher, ring, introspection_warnings, unfit_claims }
     }
 
-    /// Identifies the sender of a request to a route with this `auth`. A token that is not cached
-    /// is costly to verify: `permit` returns permission to do so, which is held meanwhile, or none.
+    /// Identifies the sender of a request to a route with this `auth`, by the keys of an instant. A
+    /// token that is not cached is costly to verify: `permit` returns permission to do so, which is held meanwhile, or none.
     ///
     /// # Errors
     /// [`IdentityError`]; a bad token counts as a missing one only if the policy says so.
@@ -60,7 +60,7 @@ impl Identifier {
         rules: &'p IdentityRules,
         auth: &Auth,
         client: Client<'_>,
-        now: Timestamp,
+        keys: CurrentKeys<'_>,
         permit: impl FnOnce() -> Option<P>,
     ) -> Result<Identity<'p>, IdentityError> {
         let (accepted, is_required) = match auth {
@@ -72,7 +72,7 @@ impl Identifier {
             Ok(None) if is_required => return self.with_certificate(rules, accepted, client),
             Ok(None) => return Ok(self.without_token(rules, client)),
             Ok(Some(credential)) => {
-                let presented = PresentedCredential { credential, address: client.address, now };
+                let presented = PresentedCredential { credential, address: client.address, keys };
                 self.verify(rules, accepted, &presented, permit).await
             }
             Err(error) => Err(error.into()),

@@ -5,11 +5,10 @@ use std::{sync::Arc, time::Duration};
 use super::{
     claim_rules::ClaimRules,
     claims::Claims,
-    keys::{Algorithm, KeyRing, KeySet, KeysVersion, RemoteKeys, RemoteSpec},
+    keys::{Algorithm, KeySet, RemoteSpec},
     token_error::TokenError,
     validity::{TimeClaims, Validity},
 };
-use crate::clock::Timestamp;
 
 /// An issuer whose tokens a policy accepts, and what they must look like.
 #[derive(Clone, Debug)]
@@ -46,45 +45,13 @@ pub enum IssuerKeys {
     Remote {
         /// Where they are fetched, and how long they are cached.
         spec: Box<RemoteSpec>,
-        /// None until the policy is in force, since keys are fetched only then.
-        keys: Option<Arc<RemoteKeys>>,
+        /// Where they are among the published keys of all policies.
+        /// [`PublishedKeys::number`](super::PublishedKeys::number) gives it.
+        position: usize,
     },
 }
 
 impl IssuerKeys {
-    /// Takes the keys that the issuer publishes from the ring, which fetches them if it has none.
-    pub(crate) fn adopt(&mut self, ring: &KeyRing) {
-        if let IssuerKeys::Remote { spec, keys } = self {
-            *keys = Some(ring.adopt(spec));
-        }
-    }
-
-    /// The keys to verify with now. None: they were never fetched, or are too old.
-    pub(super) fn current(&self, now: Timestamp) -> Option<Arc<KeySet>> {
-        match self {
-            IssuerKeys::Fixed(keys) => Some(Arc::clone(keys)),
-            IssuerKeys::Remote { keys, .. } => keys.as_ref()?.current(now),
-        }
-    }
-
-    /// Which set of keys this is now: a token that one set has verified may be refused by another.
-    pub(super) fn version(&self, now: Timestamp) -> KeysVersion {
-        match self {
-            IssuerKeys::Fixed(_) => KeysVersion { generation: 0, are_usable: true },
-            IssuerKeys::Remote { keys, .. } => {
-                keys.as_ref().map_or(KeysVersion::NONE, |keys| keys.version(now))
-            }
-        }
-    }
-
-    /// Fetches them again, unless that was done just now; whether they were fetched.
-    pub(super) async fn refresh(&self, now: Timestamp) -> bool {
-        match self {
-            IssuerKeys::Remote { keys: Some(keys), .. } => keys.refresh(now).await,
-            _ => false,
-        }
-    }
-
     /// The keys that are given in the policy. None: the issuer publishes them.
     pub fn fixed(&self) -> Option<&KeySet> {
         match self {

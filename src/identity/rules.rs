@@ -8,7 +8,6 @@ use super::{
     api_keys::ApiKeys, caller::Caller, claim_rules::ClaimRules, credential::TokenSources,
     forwarded::ForwardedClaims, introspection::Introspector, issuer::Issuer, tiers::Tiers,
 };
-use crate::clock::Timestamp;
 
 /// How a policy identifies callers.
 pub struct IdentityRules {
@@ -47,15 +46,6 @@ impl IdentityRules {
     /// credentials.
     pub fn own_headers(&self) -> impl Iterator<Item = &HeaderName> {
         self.forwarded.names().chain(self.sources.headers())
-    }
-
-    /// A number that changes when the keys of any issuer do.
-    pub(super) fn generation(&self, now: Timestamp) -> u64 {
-        // New keys have a higher generation than all before them, so the sum differs.
-        self.issuers
-            .iter()
-            .map(|issuer| issuer.keys.version(now).generation)
-            .fold(0, u64::wrapping_add)
     }
 
     /// The id of the issuer at a position, which distinguishes its callers from those of others.

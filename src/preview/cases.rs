@@ -18,6 +18,7 @@ use tracing::subscriber::{NoSubscriber, with_default};
 use crate::{
     clock::Clock,
     gate::Shared,
+    identity::PublishedKeys,
     policy::{Begin, Case, Policies, Policy},
     preview::{Draft, Rehearsal, Rehearsed},
     settings::{Configuration, Settings, TestsRule},
@@ -123,7 +124,8 @@ impl<'s> Runner<'s> {
     /// One that knows nothing of earlier tests: their counters, and the tokens that they have shown.
     fn rehearsal(&self) -> Rehearsal {
         let clock = Clock::Manual(Arc::clone(&self.clock));
-        Rehearsal::with_fresh_counters(&Arc::new(Shared::offline(self.settings, clock)))
+        let shared = Arc::new(Shared::offline(self.settings, clock));
+        Rehearsal::with_fresh_counters(&shared, &PublishedKeys::default())
     }
 
     async fn play<'p>(

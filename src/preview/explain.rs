@@ -103,11 +103,11 @@ pub fn explain(
     Ok(runtime.block_on(async {
         match counters {
             Counters::InUse => {
-                let rehearsal = Rehearsal::of_running(Arc::clone(shared)).await;
+                let rehearsal = Rehearsal::of_running(Arc::clone(shared), &snapshot.keys).await;
                 rehearsal.explain(policies, &draft).await
             }
             Counters::Fresh => {
-                let rehearsal = Rehearsal::with_fresh_counters(shared);
+                let rehearsal = Rehearsal::with_fresh_counters(shared, &snapshot.keys);
                 rehearsal.explain(policies, &draft).await.without_standings()
             }
         }

@@ -28,7 +28,7 @@ use crate::{
         respond::{Audience, Reply, standings_of},
         shared::fresh_stores,
     },
-    identity::{Client, Identity, client_address},
+    identity::{Client, Identity, PublishedKeys, client_address},
     policy::{Policies, Route},
     response::{Body, Rejection, options_asterisk, preflight_answer},
     settings::ListenerSettings,
@@ -40,6 +40,7 @@ use crate::{
 pub struct Rehearsal {
     judge: Judge,
     leases: Rc<LeaseBook>,
+    published_keys: PublishedKeys,
 }
 
 /// The answer to a request that nobody has sent.
@@ -59,21 +60,22 @@ pub struct Rehearsed<'p> {
 }
 
 impl Rehearsal {
-    /// With counters of its own, in the process, to which nothing was charged yet.
-    pub fn with_fresh_counters(shared: &Arc<Shared>) -> Rehearsal {
-        Rehearsal::over(Arc::clone(shared), Store::start(fresh_stores()))
+    /// With new counters in the process. `published_keys` are those of the policies that it judges by.
+    pub fn with_fresh_counters(shared: &Arc<Shared>, published_keys: &PublishedKeys) -> Rehearsal {
+        Rehearsal::over(Arc::clone(shared), Store::start(fresh_stores()), published_keys)
     }
 
     /// Over the counters that a proxy has. It starts local tasks of this thread if they are in Redis.
-    pub async fn of_running(shared: Arc<Shared>) -> Rehearsal {
+    pub async fn of_running(shared: Arc<Shared>, published_keys: &PublishedKeys) -> Rehearsal {
         let store = Store::start(Arc::clone(&shared.stores));
         store.ready(shared.clock.now()).await;
-        Rehearsal::over(shared, store)
+        Rehearsal::over(shared, store, published_keys)
     }
 
-    fn over(shared: Arc<Shared>, store: Rc<Store>) -> Rehearsal {
+    fn over(shared: Arc<Shared>, store: Rc<Store>, published_keys: &PublishedKeys) -> Rehearsal {
         let leases = LeaseBook::new(Rc::clone(&store), shared.clock.clone());
-        Rehearsal { judge: Judge::new(shared, store), leases }
+        let published_keys = published_keys.clone();
+        Rehearsal { judge: Judge::new(shared, store), leases, published_keys }
     }
 
     /// Answers a request and charges it; `answer` is what the upstream says if it is asked.
@@ -117,8 +119,9 @@ impl Rehearsal {
         let identifier = &self.judge.shared.identifier;
         let RequestState { policy, route, .. } = result.state;
         let context = policy.zip(head.as_ref()).map(|(policy, head)| {
+            let published_keys = &self.published_keys;
             let dry_run = Some(&dry_run);
-            ChargeContext { identifier, policy, route, head, client, now, dry_run }
+            ChargeContext { identifier, policy, route, head, client, published_keys, now, dry_run }
         });
         let ignored = match &context {
             Some(context) => self.judge.ignored(*context, result.state.identity.as_ref()).await,
@@ -145,7 +148,10 @@ impl Rehearsal {
         let Judgement { state, action } = match Head::read(parts, policies) {
             Ok((head, policy)) => {
                 let dry_run = Some(dry_run);
-                self.judge.judge(JudgeInput { head: &head, policy, client, now, dry_run }).await
+                let published_keys = &self.published_keys;
+                let input =
+                    JudgeInput { head: &head, policy, client, published_keys, now, dry_run };
+                self.judge.judge(input).await
             }
             Err(rejection) => RequestState::default().refuse(rejection),
         };

@@ -9,8 +9,8 @@ use super::{Identifier, base64url};
 use crate::{
     clock::Timestamp,
     identity::{
-        AcceptedIssuers, IdentityError, IdentityRules, Introspection, IntrospectionError,
-        KnownToken, Prefixes, TokenError, VerifiedToken,
+        AcceptedIssuers, CurrentKeys, IdentityError, IdentityRules, Introspection,
+        IntrospectionError, KnownToken, Prefixes, TokenError, VerifiedToken,
         api_keys::ApiKeyError,
         cache::{RejectedToken, TokenCacheKey},
         credential::{Credential, CredentialKind},
@@ -32,7 +32,8 @@ pub(super) struct PresentedCredential<'s> {
     pub(super) credential: Credential<'s>,
     /// The client's address.
     pub(super) address: IpAddr,
-    pub(super) now: Timestamp,
+    /// The keys to verify it by, and the instant.
+    pub(super) keys: CurrentKeys<'s>,
 }
 
 impl Identifier {
@@ -44,9 +45,9 @@ impl Identifier {
         presented: &PresentedCredential<'_>,
         permit: impl FnOnce() -> Option<P>,
     ) -> Result<Arc<KnownToken>, IdentityError> {
-        let &PresentedCredential { ref credential, now, .. } = presented;
+        let &PresentedCredential { ref credential, keys, .. } = presented;
         let cache_key = TokenCacheKey::new(rules.id, credential)?;
-        let known = match self.find_cached(rules, &cache_key, now) {
+        let known = match self.find_cached(rules, &cache_key, keys) {
             Some(known) => known?,
             None => {
                 let _permit = permit().ok_or(IdentityError::TooManyBadTokens)?;
@@ -64,8 +65,9 @@ impl Identifier {
         &self,
         rules: &IdentityRules,
         cache_key: &TokenCacheKey,
-        now: Timestamp,
+        keys: CurrentKeys<'_>,
     ) -> Option<Result<Arc<KnownToken>, IdentityError>> {
+        let now = keys.now;
         if let Some(known) = self.tokens.find(cache_key) {
             let named = known.named.as_ref();
             if named.is_some_and(|named| named.hashed_under != self.hasher.version()) {
@@ -76,14 +78,14 @@ impl Identifier {
                 // An opaque token is introspected again when the cached response is too old.
                 return validity.is_ok().then_some(Ok(known));
             };
-            let keys = issuer.keys.version(now);
-            if !keys.are_usable {
+            let version = keys.version(&issuer.keys);
+            if !version.are_usable {
                 return Some(Err(IdentityError::Unavailable));
             }
-            return (known.generation == keys.generation).then(|| validity.map(|()| known));
+            return (known.generation == version.generation).then(|| validity.map(|()| known));
         }
         let rejected = self.tokens.find_rejected(cache_key)?;
-        let applies = now < rejected.until && rejected.generation == rules.generation(now);
+        let applies = now < rejected.until && rejected.generation == keys.generation(rules);
         applies.then_some(Err(rejected.error))
     }
 
@@ -94,9 +96,9 @@ impl Identifier {
         presented: &PresentedCredential<'_>,
         cache_key: TokenCacheKey,
     ) -> Result<Arc<KnownToken>, IdentityError> {
-        let now = presented.now;
+        let keys = presented.keys;
         // Read first, so that a result from keys that are replaced meanwhile is not used again.
-        let generation = rules.generation(now);
+        let generation = keys.generation(rules);
         match self.verify_by_source(rules, presented).await {
             Ok(known) => {
                 let known = Arc::new(known);
@@ -105,7 +107,7 @@ impl Identifier {
             }
             Err(error) => {
                 if is_costly(&error) {
-                    let until = now + REJECTED_FOR;
+                    let until = keys.now + REJECTED_FOR;
                     let rejected = RejectedToken { error: error.clone(), generation, until };
                     self.tokens.insert_rejected(cache_key, rejected);
                 }
@@ -121,17 +123,19 @@ impl Identifier {
         rules: &IdentityRules,
         presented: &PresentedCredential<'_>,
     ) -> Result<KnownToken, IdentityError> {
-        let &PresentedCredential { ref credential, now, .. } = presented;
+        let &PresentedCredential { ref credential, keys, .. } = presented;
         let token = credential.token.as_ref();
         let is_compact = jwt::is_compact(token);
         match &rules.introspection {
-            _ if credential.kind == CredentialKind::ApiKey => self.check_key(rules, token, now),
+            _ if credential.kind == CredentialKind::ApiKey => {
+                self.check_key(rules, token, keys.now)
+            }
             // Without an issuer, every token is introspected, even one that looks like a JWT.
             Some(introspection) if !is_compact || rules.issuers.is_empty() => {
                 self.introspect(rules, introspection, presented).await
             }
             None if !is_compact && rules.issuers.is_empty() => Err(TokenError::Opaque.into()),
-            _ => self.verify_signed(rules, token, now).await,
+            _ => self.verify_signed(rules, token, keys).await,
         }
     }
 
@@ -139,7 +143,7 @@ impl Identifier {
         &self,
         rules: &IdentityRules,
         token: &[u8],
-        now: Timestamp,
+        keys: CurrentKeys<'_>,
     ) -> Result<KnownToken, IdentityError> {
         let unverified = Unverified::read(token, &rules.issuers)?;
         let issuer = rules.issuers.get(unverified.issuer).ok_or(TokenError::UnknownIssuer)?;
@@ -147,9 +151,9 @@ impl Identifier {
         loop {
             // Read before the keys: if they are replaced in between, the token is verified once
             // more, and never accepted by the old keys for too long.
-            let generation = issuer.keys.version(now).generation;
-            let verified = match issuer.keys.current(now) {
-                Some(keys) => unverified.verify(issuer, &keys, now),
+            let generation = keys.version(&issuer.keys).generation;
+            let verified = match keys.of(&issuer.keys) {
+                Some(set) => unverified.verify(issuer, &set, keys.now),
                 None if is_retry => return Err(IdentityError::Unavailable),
                 None => Err(TokenError::UnknownKey),
             };
@@ -159,12 +163,12 @@ impl Identifier {
                     return self.know(rules, verified, payload, generation);
                 }
                 Err(TokenError::UnknownKey) if !is_retry => {
-                    issuer.keys.refresh(now).await;
+                    keys.refresh(&issuer.keys).await;
                     // Verified again only with other keys, whichever request has fetched them.
                     // Otherwise an unknown key would cost two checks, and so take longer than a
                     // wrong signature.
-                    let keys = issuer.keys.version(now);
-                    if keys.are_usable && keys.generation == generation {
+                    let version = keys.version(&issuer.keys);
+                    if version.are_usable && version.generation == generation {
                         return Err(TokenError::UnknownKey.into());
                     }
                     is_retry = true;
@@ -181,7 +185,7 @@ impl Identifier {
         introspection: &Introspection,
         presented: &PresentedCredential<'_>,
     ) -> Result<KnownToken, IdentityError> {
-        let now = presented.now;
+        let now = presented.keys.now;
         let token = presented.credential.token.as_ref();
         let client = self.hash_address(presented.address, Prefixes::default());
         let claims =

@@ -68,7 +68,7 @@ pub(in crate::identity) fn verify(
 ) -> Result<VerifiedToken, TokenError> {
     let unverified = Unverified::read(token, issuers)?;
     let issuer = &issuers[unverified.issuer];
-    unverified.verify(issuer, &issuer.keys.current(now).unwrap(), now)
+    unverified.verify(issuer, issuer.keys.fixed().unwrap(), now)
 }
 
 pub(in crate::identity) fn issuer(name: &str, keys: KeySet) -> Issuer {

@@ -260,7 +260,7 @@ impl Compiler<'_> {
             cooldown: cooldown?,
             max_stale: max_stale?,
         });
-        Some(IssuerKeys::Remote { spec, keys: None })
+        Some(IssuerKeys::Remote { spec, position: 0 })
     }
 
     /// What only says how keys are fetched means nothing where they are not.
