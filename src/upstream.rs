@@ -174,8 +174,8 @@ impl Upstreams {
             let Some(next) = connector.next(choice) else { return result };
             let is_vain = result.as_ref().err().is_some_and(UpstreamError::calls_for_another)
                 && tries.has_tried(&next);
-            let budget = (&connector.budget, self.ticker.now());
-            if is_vain || !tries.again(&next, cost, budget) {
+            let tick = self.ticker.now();
+            if is_vain || !tries.again(&next, cost, &connector.budget, tick) {
                 return result;
             }
             (request, endpoint) = (again, next);
@@ -197,7 +197,7 @@ impl Upstreams {
         let mut tries = Tries::new(&upstream.retries);
         let mut endpoint = connector.first(caller, upstream).await?;
         loop {
-            let error = match connect_to(&connector, &endpoint, (upstream, client)).await {
+            let error = match connect_to(&connector, &endpoint, upstream, client).await {
                 Ok(connection) => return Ok(connection),
                 Err(error) => error,
             };
@@ -208,8 +208,8 @@ impl Upstreams {
             let choice = Choice { caller, tried: &tries.tried };
             let Some(next) = connector.next(choice) else { return Err(error) };
             let is_vain = error.calls_for_another() && tries.has_tried(&next);
-            let budget = (&connector.budget, self.ticker.now());
-            if is_vain || !tries.again(&next, Cost::NeverSent, budget) {
+            let tick = self.ticker.now();
+            if is_vain || !tries.again(&next, Cost::NeverSent, &connector.budget, tick) {
                 return Err(error);
             }
             endpoint = next;
@@ -220,7 +220,8 @@ impl Upstreams {
 async fn connect_to(
     connector: &Connector,
     endpoint: &Arc<Endpoint>,
-    (upstream, client): (&Upstream, Option<u128>),
+    upstream: &Upstream,
+    client: Option<u128>,
 ) -> Result<OwnConnection, UpstreamError> {
     let (mut loaded, pool) = (endpoint.load(), connector.pool(endpoint));
     loaded.hold(pool.share(client, upstream).await?);

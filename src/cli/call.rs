@@ -73,7 +73,8 @@ pub(super) fn reachable(listener: SocketAddr) -> SocketAddr {
 /// Asks the first of `addresses` that answers, which may take so long.
 pub(super) fn call(
     addresses: &[SocketAddr],
-    (method, path): (Method, &str),
+    method: Method,
+    path: &str,
     body: impl Into<Bytes>,
     patience: Duration,
 ) -> anyhow::Result<(StatusCode, Bytes)> {

@@ -114,7 +114,7 @@ fn find_out(arguments: &Arguments, question: &Question) -> Result<Explanation, F
 /// Of a running proxy.
 fn ask(address: &str, question: &Question) -> anyhow::Result<Explanation> {
     let question = serde_json::to_vec(question)?;
-    let (status, body) = call(&resolve(address)?, (Method::POST, "/explain"), question, PATIENCE)?;
+    let (status, body) = call(&resolve(address)?, Method::POST, "/explain", question, PATIENCE)?;
     if status == StatusCode::OK {
         return serde_json::from_slice(&body).context("its answer cannot be read");
     }

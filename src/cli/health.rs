@@ -96,7 +96,7 @@ impl Asked {
 
 /// Who drains takes no new requests, and is to get none.
 fn ask_admin(address: SocketAddr) -> anyhow::Result<()> {
-    let (status, body) = call(&[address], (Method::GET, "/readyz"), Bytes::new(), PATIENCE)?;
+    let (status, body) = call(&[address], Method::GET, "/readyz", Bytes::new(), PATIENCE)?;
     if !status.is_success() {
         // Another program may answer there.
         let readiness: Option<Readiness> = serde_json::from_slice(&body).ok();

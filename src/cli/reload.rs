@@ -40,7 +40,7 @@ struct Message {
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
     let addresses = arguments.place.addresses()?;
-    let (status, body) = call(&addresses, (Method::POST, "/reload"), Bytes::new(), PATIENCE)?;
+    let (status, body) = call(&addresses, Method::POST, "/reload", Bytes::new(), PATIENCE)?;
     match status {
         StatusCode::OK => {
             let Done { generation, move_waits_for } = read(&body)?;

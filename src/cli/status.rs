@@ -34,7 +34,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
     let addresses = arguments.place.addresses()?;
-    let (answered, body) = call(&addresses, (Method::GET, "/status"), Bytes::new(), PATIENCE)?;
+    let (answered, body) = call(&addresses, Method::GET, "/status", Bytes::new(), PATIENCE)?;
     if answered != StatusCode::OK {
         return Err(anyhow!("the answer is {answered}").into());
     }

@@ -37,11 +37,10 @@ use crate::{
     wire::Violation,
 };
 
-pub(super) use self::step::CLOSE_TIMEOUT;
-
 /// Serves a connection until it closes. A panic outside of any request ends this connection alone.
 pub(super) async fn serve(
-    (accepted, mut permit): (Accepted, ConnectionPermit),
+    accepted: Accepted,
+    mut permit: ConnectionPermit,
     gate: Rc<Gate>,
     ticker: Rc<Ticker>,
 ) {

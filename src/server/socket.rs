@@ -11,6 +11,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -71,6 +72,10 @@ enum Closing {
         discarded: usize,
     },
 }
+
+/// How long writing the last response before a close may take, and how long the client may then take
+/// to read it.
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Longest beginning of a refused head that is kept, for the log.
 const MAX_LINE_BYTES: usize = 1024;

@@ -18,8 +18,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    connection::CLOSE_TIMEOUT,
-    socket::Socket,
+    socket::{CLOSE_TIMEOUT, Socket},
     websocket::{As, Frames, going_away},
 };
 use crate::{
@@ -61,7 +60,8 @@ impl Tunnel {
         self,
         mut client: Socket,
         early: Bytes,
-        (deadline, idle): (Deadline, Duration),
+        deadline: Deadline,
+        idle: Duration,
     ) {
         let Tunnel { mut server, body, is_websocket } = self;
         let frames = || is_websocket.then(Frames::default);
@@ -85,8 +85,8 @@ impl Tunnel {
                 }
             }
             let before = (up.progress(), down.progress());
-            let sent = up.poll_carry(context, (&mut client, &mut server))?;
-            let received = down.poll_carry(context, (&mut server, &mut client))?;
+            let sent = up.poll_carry(context, &mut client, &mut server)?;
+            let received = down.poll_carry(context, &mut server, &mut client)?;
             if sent.is_ready() && received.is_ready() {
                 return Poll::Ready(Ok(()));
             }
@@ -192,13 +192,15 @@ impl Direction {
     fn poll_carry<R, W>(
         &mut self,
         context: &mut Context<'_>,
-        (reader, writer): (&mut R, &mut W),
+        reader: &mut R,
+        writer: &mut W,
     ) -> Poll<io::Result<()>>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
-        let (mut reader, mut writer) = (Pin::new(reader), Pin::new(writer));
+        let mut reader = Pin::new(reader);
+        let mut writer = Pin::new(writer);
         loop {
             self.say_farewell();
             if !self.rest.is_empty() {
@@ -287,7 +289,7 @@ mod tests {
         let mut direction =
             Direction { rest: Bytes::copy_from_slice(early), ..Direction::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let carried = poll_fn(|context| direction.poll_carry(context, (&mut reader, &mut writer)));
+        let carried = poll_fn(|context| direction.poll_carry(context, &mut reader, &mut writer));
         runtime.block_on(carried).unwrap();
         direction
     }
@@ -316,7 +318,7 @@ mod tests {
         let mut direction = Direction::default();
         let mut context = Context::from_waker(std::task::Waker::noop());
         for _ in 0..10 {
-            assert!(direction.poll_carry(&mut context, (&mut near, &mut end)).is_pending());
+            assert!(direction.poll_carry(&mut context, &mut near, &mut end).is_pending());
         }
         assert_eq!((direction.carried, direction.rest.len()), (10, CHUNK - 10));
     }

@@ -178,7 +178,7 @@ async fn serve(inbox: &mut Inbox, shared: Arc<Shared>, log: Option<&AccessLog>) 
                     let counted = ConnectionCount(Arc::clone(connections));
                     let (gate, ticker) = (Rc::clone(&gate), Rc::clone(&ticker));
                     tokio::task::spawn_local(async move {
-                        connection::serve((accepted, permit), gate, ticker).await;
+                        connection::serve(accepted, permit, gate, ticker).await;
                         drop(counted);
                     });
                 }

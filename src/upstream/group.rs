@@ -203,7 +203,8 @@ impl Group {
     /// Takes note of what came of a lookup.
     pub(super) fn end_lookup(
         self: &Arc<Self>,
-        (host, port): (&str, u16),
+        host: &str,
+        port: u16,
         found: &io::Result<Vec<SocketAddr>>,
         now: Instant,
     ) {

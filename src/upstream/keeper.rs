@@ -169,7 +169,7 @@ fn tend(group: &Arc<Group>, resolver: Resolver) {
         let group = Arc::clone(group);
         tokio::spawn(async move {
             let found = look_up(resolver, &host, port).await;
-            group.end_lookup((&host, port), &found, Instant::now());
+            group.end_lookup(&host, port, &found, Instant::now());
         });
     }
     let Some((probe, due)) = group.begin_checks(now, chance) else { return };

@@ -91,7 +91,8 @@ impl Tries {
         &mut self,
         next: &Arc<Endpoint>,
         cost: Cost,
-        (budget, now): (&Budget, u32),
+        budget: &Budget,
+        now: u32,
     ) -> bool {
         let is_free = cost == Cost::NeverSent && !self.has_tried(next);
         if self.left == 0 || !is_free && !budget.spend(now) {

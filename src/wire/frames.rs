@@ -88,7 +88,7 @@ const END_HEADERS: u8 = 0x4;
 impl Frames {
     /// A connection of which nothing was read yet, not even the preface, at this tick. Heads of up to
     /// `head_bytes` are fine, and so are as many `streams` at once.
-    pub fn new(now: u32, (head_bytes, streams): (u32, u32)) -> Self {
+    pub fn new(now: u32, head_bytes: u32, streams: u32) -> Self {
         Frames {
             skip: PREFACE_BYTES,
             head: [0; HEAD_BYTES],
@@ -267,7 +267,7 @@ mod tests {
     }
 
     fn opened() -> Frames {
-        let mut frames = Frames::new(0, (USUAL_HEAD, 100));
+        let mut frames = Frames::new(0, USUAL_HEAD, 100);
         frames.read(PREFACE, 0).unwrap();
         frames.read(&frame(SETTINGS, 0, 12), 0).unwrap();
         frames
@@ -351,7 +351,7 @@ mod tests {
             Phase::Between,
         ];
         for size in [1, 2, 7, 9, 1000] {
-            let mut frames = Frames::new(0, (USUAL_HEAD, 100));
+            let mut frames = Frames::new(0, USUAL_HEAD, 100);
             for (part, phase) in stream.iter().zip(phases) {
                 for piece in part.chunks(size) {
                     frames.read(piece, 0).unwrap();

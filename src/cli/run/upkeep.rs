@@ -27,7 +27,8 @@ impl Upkeep {
     pub(super) fn start(
         shared: &Arc<Shared>,
         origin: Option<Origin>,
-        (listener, ready_store): (Option<TcpListener>, ReadyStore),
+        listener: Option<TcpListener>,
+        ready_store: ReadyStore,
     ) -> io::Result<Upkeep> {
         let started = shared.clock.now();
         let digest = origin.as_ref().map(|origin| origin.inputs.policies_digest());

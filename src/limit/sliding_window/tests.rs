@@ -92,11 +92,7 @@ impl Model {
         let step = self.quota.time_step();
         let from =
             Timestamp::from_micros(now.as_micros() / self.quota.time_grain * self.quota.time_grain);
-        if holds(now) {
-            now
-        } else {
-            first_instant((from, now + 3 * self.quota.window), step, holds)
-        }
+        if holds(now) { now } else { first_instant(from, now + 3 * self.quota.window, step, holds) }
     }
 }
 

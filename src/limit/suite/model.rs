@@ -65,7 +65,8 @@ pub(crate) fn assert_equals_model<S: Subject, M: Model>(any: impl Fn(&mut Number
 
 /// The earliest instant from `from` to `to` at which `holds` is true, if it stays true after it.
 pub(crate) fn first_instant(
-    (from, to): (Timestamp, Timestamp),
+    from: Timestamp,
+    to: Timestamp,
     step: Duration,
     holds: impl Fn(Timestamp) -> bool,
 ) -> Timestamp {

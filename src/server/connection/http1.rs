@@ -22,13 +22,13 @@ use tokio::{io::AsyncWriteExt, time::timeout};
 use super::{
     ClientPace, Exchange,
     read_rate::ReadRate,
-    step::{CLOSE_TIMEOUT, Reader, Step},
+    step::{Reader, Step},
 };
 use crate::{
     deadline::Deadline,
     downstream::Fault,
     response::Rejection,
-    server::socket::Socket,
+    server::socket::{CLOSE_TIMEOUT, Socket},
     upstream::ClientBody,
     wire::framing::{Framing, Phase},
 };
@@ -136,7 +136,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     let ended = ended.await;
     if let (Ended::Closed, Some(tunnel)) = (&ended, exchange.tunnel.take()) {
         let http1::Parts { io, read_buf, .. } = connection.into_parts();
-        let tunnel = tunnel.run(io.into_inner(), read_buf, (deadline, timeouts.tunnel_idle));
+        let tunnel = tunnel.run(io.into_inner(), read_buf, deadline, timeouts.tunnel_idle);
         return Box::pin(tunnel).await;
     }
     let faults = exchange.gate.shared().admission.faults();

@@ -16,14 +16,14 @@ use hyper_util::rt::TokioIo;
 use super::{
     ClientPace, Exchange,
     read_rate::ReadRate,
-    step::{CLOSE_TIMEOUT, Reader, Step},
+    step::{Reader, Step},
     stream::run,
 };
 use crate::{
     deadline::{Deadline, Ticker},
     downstream::{Fault, Pace},
     gate::Gate,
-    server::socket::Socket,
+    server::socket::{CLOSE_TIMEOUT, Socket},
     settings::Limits,
     upstream::ClientBody,
     wire::{
@@ -42,8 +42,8 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     let ticker = deadline.ticker();
     let limits = &exchange.gate.shared().limits;
     let list_bytes = list_bytes(limits);
-    let bounds = (list_bytes, limits.http2.streams);
-    let frames = Rc::new(RefCell::new(Frames::new(ticker.now(), bounds)));
+    let frames = Frames::new(ticker.now(), list_bytes, limits.http2.streams);
+    let frames = Rc::new(RefCell::new(frames));
     socket.check_http2(Rc::clone(&frames), Rc::clone(ticker));
     let writing = socket.writing();
     let executor = StreamExecutor {
@@ -154,8 +154,9 @@ impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for StreamExecutor
     fn execute(&self, stream: F) {
         match self.begun.take() {
             Some(pace) => {
-                let worker = (Rc::clone(&self.gate), Rc::clone(&self.ticker));
-                tokio::task::spawn_local(run(stream, pace, worker));
+                let gate = Rc::clone(&self.gate);
+                let ticker = Rc::clone(&self.ticker);
+                tokio::task::spawn_local(run(stream, pace, gate, ticker));
             }
             None => {
                 tokio::task::spawn_local(stream);

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::read_rate::ReadRate;
-use crate::{deadline::Deadline, downstream::Writing, settings::Timeouts};
+use crate::{
+    deadline::Deadline, downstream::Writing, server::socket::CLOSE_TIMEOUT, settings::Timeouts,
+};
 
 /// The phase of a connection. The numbers make consecutive phases of one kind differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +30,6 @@ pub(super) struct Reader<'c> {
     pub(super) deadline: &'c Deadline,
     pub(super) timeouts: &'c Timeouts,
 }
-
-/// How long writing the last response before a close may take, and how long the client may then take
-/// to read it.
-pub(in crate::server) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Step {
     /// Changes to `next` and sets its deadline; `idle` is how long a connection of this protocol may

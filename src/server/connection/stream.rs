@@ -20,7 +20,8 @@ use crate::{
 pub(super) async fn run(
     stream: impl Future<Output = ()>,
     pace: Rc<Pace>,
-    (gate, ticker): (Rc<Gate>, Rc<Ticker>),
+    gate: Rc<Gate>,
+    ticker: Rc<Ticker>,
 ) {
     let mut stream = pin!(stream);
     // Most streams end without ever waiting for their client.

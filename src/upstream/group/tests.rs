@@ -187,7 +187,7 @@ fn all_addresses_of_a_name_are_used_and_share_its_weight() {
     let group = Group::new(&upstream);
     let now = Instant::now();
     assert_eq!(chosen(&group, Choice::default(), now), [1]);
-    group.end_lookup(("api.internal", 80), &found(&["10.0.0.1:80", "10.0.0.2:80"]), now);
+    group.end_lookup("api.internal", 80, &found(&["10.0.0.1:80", "10.0.0.2:80"]), now);
     let ports = (0..100).map(|_| group.choose(Choice::default()).unwrap().address.port());
     assert_eq!(ports.filter(|port| *port == 1).count(), 50);
 }
@@ -196,9 +196,9 @@ fn all_addresses_of_a_name_are_used_and_share_its_weight() {
 fn failed_lookup_changes_nothing() {
     let group = Group::new(&name("api.internal"));
     let now = Instant::now();
-    group.end_lookup(("api.internal", 80), &found(&["10.0.0.1:80"]), now);
+    group.end_lookup("api.internal", 80, &found(&["10.0.0.1:80"]), now);
     let before = group.choose(Choice::default()).unwrap();
-    group.end_lookup(("api.internal", 80), &failed(), now);
+    group.end_lookup("api.internal", 80, &failed(), now);
     assert!(Arc::ptr_eq(&before, &group.choose(Choice::default()).unwrap()));
 }
 
@@ -207,7 +207,7 @@ fn addresses_that_stay_keep_what_is_known_and_counts_never_fall() {
     let group = Group::new(&name("api.internal"));
     let now = Instant::now();
     let end = |addresses: &[&str]| {
-        group.end_lookup(("api.internal", 80), &found(addresses), now);
+        group.end_lookup("api.internal", 80, &found(addresses), now);
     };
     end(&["10.0.0.1:80", "10.0.0.2:80"]);
     let endpoints = group.endpoint_set.load().endpoints.clone();
@@ -230,14 +230,14 @@ async fn request_waits_for_the_first_lookup_and_no_longer_than_it_may() {
         async move { group.resolved(Duration::MAX).await }
     });
     tokio::task::yield_now().await;
-    group.end_lookup(("api.internal", 80), &found(&["10.0.0.1:80"]), Instant::now());
+    group.end_lookup("api.internal", 80, &found(&["10.0.0.1:80"]), Instant::now());
     assert!(waiting.await.unwrap());
 }
 
 #[tokio::test]
 async fn nobody_waits_for_a_name_that_cannot_be_resolved() {
     let group = Group::new(&name("api.internal"));
-    group.end_lookup(("api.internal", 80), &failed(), Instant::now());
+    group.end_lookup("api.internal", 80, &failed(), Instant::now());
     assert!(!group.resolved(Duration::MAX).await);
 }
 
