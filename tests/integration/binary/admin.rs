@@ -19,7 +19,7 @@ fn local(request: Request) -> Request {
 }
 
 #[test]
-fn health_status_and_metrics_are_told() {
+fn health_status_and_metrics_are_served() {
     let upstream = Upstream::start();
     let (_folder, _running, _, admin) = serve(&upstream);
     for (path, kind, expected) in [
@@ -40,7 +40,7 @@ fn health_status_and_metrics_are_told() {
 }
 
 #[test]
-fn who_says_nothing_keeps_nobody_out() {
+fn silent_connections_keep_no_others_out() {
     let upstream = Upstream::start();
     let (_folder, _running, _, admin) = serve(&upstream);
     let mut silent: Vec<Client> = (0..100).map(|_| Client::connect(admin)).collect();
@@ -148,7 +148,7 @@ fn settings_say_where_status_and_health_ask() {
     assert_eq!(text(&health.stdout), format!("{admin} is healthy\n"));
     assert_exit(&folder.run(&["status", "--config", "other.yaml"]), 0);
 
-    // Whoever asks what is wrong with the settings may have no good ones.
+    // An operator who looks for what is wrong with the settings may have only bad ones.
     folder
         .write("bad.yaml", &format!("{settings}colour: red\nadmin: {{ address: \"{admin}\" }}\n"));
     let status = folder.run(&["status", "--config", "bad.yaml"]);
@@ -170,7 +170,7 @@ fn settings_say_where_status_and_health_ask() {
 }
 
 #[test]
-fn what_is_no_admin_listener_is_told_apart() {
+fn server_that_is_no_admin_listener_is_recognized() {
     let server = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     let folder = Folder::before(&server);
     let address = server.url().replace("http://", "");

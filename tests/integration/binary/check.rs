@@ -8,13 +8,13 @@ use super::{Folder, POLICY, assert_exit, text};
 use crate::support::Upstream;
 
 #[test]
-fn good_configuration_is_told_to_be_ok() {
+fn good_configuration_is_reported_as_ok() {
     let folder = Folder::before(&Upstream::start());
     for path in ["tollgate.yaml", ".", "policies", "policies/api.yaml"] {
         let output = folder.run(&["check", path]);
         assert_exit(&output, 0);
-        let told = text(&output.stdout);
-        assert!(told.contains("policy api: ok, "), "{path}: {told}");
+        let printed = text(&output.stdout);
+        assert!(printed.contains("policy api: ok, "), "{path}: {printed}");
     }
 }
 
@@ -51,9 +51,9 @@ fn two_policies_for_one_host_are_a_problem() {
     folder.write("policies/copy.yaml", &POLICY.replace("UPSTREAM", "http://127.0.0.1:9000"));
     let output = folder.run(&["check", "tollgate.yaml"]);
     assert_exit(&output, 64);
-    let told = text(&output.stderr);
+    let printed = text(&output.stderr);
     let expected = "policies/copy.yaml: policies/api.yaml is for the same hosts";
-    assert!(told.contains(expected), "{told}");
+    assert!(printed.contains(expected), "{printed}");
 }
 
 /// A start and each reload run the tests of all of them.
@@ -73,10 +73,10 @@ fn tests_of_all_policies_together_are_bounded() {
     folder.write("policies/b.yaml", &format!("hosts: [b]\n{}", tests(&[99_999, 1, 1])));
     let output = folder.run(&["check", "tollgate.yaml"]);
     assert_exit(&output, 64);
-    let told = text(&output.stderr);
+    let printed = text(&output.stderr);
     let expected = "the tests of all policies together send too many requests";
-    assert!(told.contains(expected) && told.contains("policies/b.yaml:20:"), "{told}");
-    assert!(told.contains("1 problem found"), "{told}");
+    assert!(printed.contains(expected) && printed.contains("policies/b.yaml:20:"), "{printed}");
+    assert!(printed.contains("1 problem found"), "{printed}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn changed(from: &str, to: &str) -> Folder {
 }
 
 #[test]
-fn change_is_told_of_files_folders_and_settings() {
+fn changes_of_files_folders_and_settings_are_printed() {
     let folder = changed("free: 10/hour", "free: 30/hour");
     let expected =
         "  windows\n    rescaled core for free: 10/hour -> 30/hour: use is kept, 20 more\n";
@@ -72,12 +72,12 @@ fn exit_code_tells_whether_there_is_a_difference_if_it_is_asked_to() {
 }
 
 #[test]
-fn machines_are_told_what_is_kept_too() {
+fn json_lists_what_is_kept_too() {
     let folder = changed("pro: 20/hour", "pro: 20/day");
     let output = folder.run(&["diff", "--json", "policies", "next/policies"]);
     assert_exit(&output, 0);
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let windows = told["policies"][0]["windows"].as_array().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let windows = report["policies"][0]["windows"].as_array().unwrap();
     let fates: Vec<_> = windows.iter().map(|own| (&own["fate"], &own["to"][0])).collect();
     assert_eq!(
         format!("{fates:?}"),
@@ -87,7 +87,7 @@ fn machines_are_told_what_is_kept_too() {
 }
 
 #[test]
-fn problems_of_both_sides_are_told() {
+fn problems_of_both_sides_are_printed() {
     let folder = changed("[core]", "[coer]");
     folder.write("policies/api.yaml", &policy("jwt.sub", "sub"));
     let output = folder.run(&["diff", "policies", "next/policies"]);
@@ -98,14 +98,14 @@ fn problems_of_both_sides_are_told() {
 }
 
 #[test]
-fn secrets_are_never_told() {
+fn secrets_are_never_printed() {
     let folder = changed("", "");
     folder.write("next/secret", "another secret that is long enough to be one");
     let output = folder.run(&["diff", "policies", "next/policies"]);
     assert_exit(&output, 0);
-    let told = text(&output.stdout);
-    assert!(told.contains("keys or details of identity have changed"), "{told}");
-    assert!(!told.contains("another secret"), "{told}");
+    let printed = text(&output.stdout);
+    assert!(printed.contains("keys or details of identity have changed"), "{printed}");
+    assert!(!printed.contains("another secret"), "{printed}");
 }
 
 #[test]
@@ -116,13 +116,13 @@ fn keys_that_are_missing_are_compared_by_name() {
     folder.write("lone/new.yaml", &moved.replace("free: 10/hour", "free: 30/hour"));
     let output = folder.run(&["diff", "lone/old.yaml", "lone/new.yaml"]);
     assert_exit(&output, 0);
-    let told = text(&output.stdout);
+    let printed = text(&output.stdout);
     for expected in [
         "rescaled core for free: 10/hour -> 30/hour",
         "keys or details of identity have changed",
         "were compared by name: lone/old.yaml:8: cannot read `gone/secret`",
     ] {
-        assert!(told.contains(expected), "{expected}: {told}");
+        assert!(printed.contains(expected), "{expected}: {printed}");
     }
     // The same name on both sides is no difference, though only one side has the file.
     folder.write("lone/old.yaml", &policy("", "").replace("../secret", "../keys/secret"));
@@ -154,8 +154,11 @@ fn mistakes_are_problems_even_where_keys_are_missing() {
     folder.write("lone/new.yaml", &gone);
     let output = folder.run(&["diff", "policies/api.yaml", "lone/new.yaml"]);
     assert_exit(&output, 64);
-    let told = text(&output.stderr);
-    assert!(told.contains("cannot read `gone/secret`") && told.contains("`coer`"), "{told}");
+    let printed = text(&output.stderr);
+    assert!(
+        printed.contains("cannot read `gone/secret`") && printed.contains("`coer`"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -169,8 +172,8 @@ fn formats_are_text_json_and_markdown() {
     assert_eq!(run(&["--format", "text"]), run(&[]));
     let json = run(&["--format", "json"]);
     assert_eq!(json, run(&["--json"]));
-    let told: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(told["by_name_because"], serde_json::Value::Null);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["by_name_because"], serde_json::Value::Null);
     let expected = "\
 ### Policy `api`
 

@@ -40,7 +40,7 @@ fn logged_by(command: Command, settings: &str, flooded: impl FnOnce(SocketAddr))
     log
 }
 
-/// An upstream at which nobody listens.
+/// An upstream without a listener.
 const POLICY: &str = "\
 version: 1
 hosts: [api.example.com]
@@ -63,7 +63,7 @@ fn send_rubbish(address: SocketAddr, times: usize, rubbish: &[u8]) {
 }
 
 #[test]
-fn pongs_that_nobody_asked_for() {
+fn pongs_without_a_ping() {
     let log = logged(PLAIN, send_pongs);
     assert!(!log.contains(" h2::"), "{log}");
 }
@@ -99,15 +99,15 @@ fn upstream_that_fails_each_time() {
         }
     });
     let written = log.lines().filter(|line| line.contains("upstream failed upstream=")).count();
-    let told: usize = log
+    let dropped: usize = log
         .lines()
         .filter(|line| line.contains("more lines like this were dropped"))
         .filter(|line| line.contains("like=\"upstream failed\""))
         .map(|line| line.split("lines=").nth(1).unwrap().split(' ').next().unwrap())
         .map(|lines| lines.parse::<usize>().unwrap())
         .sum();
-    assert_eq!(written + told, 300, "{log}");
-    assert!(told > 200, "{log}");
+    assert_eq!(written + dropped, 300, "{log}");
+    assert!(dropped > 200, "{log}");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn proxy_headers_that_are_none() {
 }
 
 #[test]
-fn requests_that_are_malformed_or_for_nobody() {
+fn requests_that_are_malformed_or_for_an_unknown_host() {
     let log = logged(PLAIN, |address| {
         send_rubbish(address, 200, b"GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n");
         for number in 0..200 {

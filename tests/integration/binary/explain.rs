@@ -110,8 +110,8 @@ fn what_is_said_is_what_happens() {
         }
         // Asked twice: the first time must leave nothing behind.
         explained(&folder, &arguments);
-        let told = explained(&folder, &arguments);
-        let prospect = &told["prospect"];
+        let report = explained(&folder, &arguments);
+        let prospect = &report["prospect"];
         let before = upstream.requests().len();
         let response = send(address, request);
         let is_forwarded = upstream.requests().len() > before;
@@ -130,8 +130,10 @@ fn what_is_said_is_what_happens() {
         // A second may pass between the two.
         let wait = response.field("retry-after").map(|secs| secs.parse::<u64>().unwrap());
         match (wait, prospect["retry_after"].as_u64()) {
-            (Some(wait), Some(told)) => assert!(wait.abs_diff(told) <= 1, "{place}"),
-            (wait, told) => assert_eq!(wait, told, "{place}"),
+            (Some(wait), Some(printed_wait)) => {
+                assert!(wait.abs_diff(printed_wait) <= 1, "{place}")
+            }
+            (wait, printed_wait) => assert_eq!(wait, printed_wait, "{place}"),
         }
     }
 }
@@ -145,8 +147,8 @@ fn running_proxy_tells_how_limits_stand_and_charges_nothing() {
     let token = folder.token(&["--sub", "42"]);
     let url = "http://api.example.com/open/x";
     let core = |url: &str| {
-        let told = explained(&folder, &["--admin", &admin, "--token", &token, "GET", url]);
-        told["limits"][0].clone()
+        let report = explained(&folder, &["--admin", &admin, "--token", &token, "GET", url]);
+        report["limits"][0].clone()
     };
     for used in 0..3 {
         let limit = core(url);
@@ -178,8 +180,8 @@ fn files_are_explained_for_people() {
         "/open/x?secret=1",
     ]);
     assert_exit(&output, 0);
-    let told = text(&output.stdout);
-    let told = told.replace(&server(&folder), "SERVER");
+    let printed = text(&output.stdout);
+    let printed = printed.replace(&server(&folder), "SERVER");
     let expected = "\
 request   POST policy.test/open/x
           from 192.0.2.1
@@ -211,7 +213,7 @@ would     go to upstream api at SERVER for /open/x?secret=1
           with x-tollgate-subject: 42
           without authorization
 ";
-    assert_eq!(told, expected);
+    assert_eq!(printed, expected);
 }
 
 /// Where the folder's policy forwards to.
@@ -222,7 +224,7 @@ fn server(folder: &Folder) -> String {
 }
 
 #[test]
-fn reasons_are_told() {
+fn reasons_are_printed() {
     let folder = folder(&Upstream::start());
     let good = folder.token(&["--sub", "42"]);
     let stale = folder.token(&["--sub", "42", "--expires-in", "0s", "--claim", "exp=1"]);
@@ -277,8 +279,8 @@ fn reasons_are_told() {
     ] {
         let output = folder.run(&[&policy[..], arguments].concat());
         assert_exit(&output, 0);
-        let told = text(&output.stdout);
-        assert!(told.contains(expected), "{arguments:?}: {expected} is not in\n{told}");
+        let printed = text(&output.stdout);
+        assert!(printed.contains(expected), "{arguments:?}: {expected} is not in\n{printed}");
     }
 }
 
@@ -304,13 +306,13 @@ fn question_that_makes_no_sense_is_refused() {
             if arguments.contains(&"--policy") { &[] } else { &["--policy", "policies"] };
         let output = folder.run(&[&["explain"], policy, arguments].concat());
         assert_exit(&output, code);
-        let told = text(&output.stderr);
-        assert!(told.contains(expected), "{arguments:?}: {expected} is not in\n{told}");
+        let printed = text(&output.stderr);
+        assert!(printed.contains(expected), "{arguments:?}: {expected} is not in\n{printed}");
     }
 }
 
 #[test]
-fn secrets_are_never_told() {
+fn secrets_are_never_printed() {
     let folder = folder(&Upstream::start());
     let (_running, _, admin) = serve(&folder);
     let token = folder.token(&["--sub", "42", "--claim", "email=someone@example.com"]);
@@ -325,10 +327,10 @@ fn secrets_are_never_told() {
                 let question = ["explain", "-H", tenant, "GET", "http://api.example.com/open/x"];
                 let output = folder.run(&[&question, &place[..], &credential, form].concat());
                 assert_exit(&output, 0);
-                let told = text(&output.stdout);
-                assert!(told.contains("user:42"), "{told}");
+                let printed = text(&output.stdout);
+                assert!(printed.contains("user:42"), "{printed}");
                 for secret in [signature, "of-the-user", "someone@", "a-secret-of-the-tenant"] {
-                    assert!(!told.contains(secret), "{secret} is in\n{told}");
+                    assert!(!printed.contains(secret), "{secret} is in\n{printed}");
                 }
             }
         }
@@ -360,12 +362,12 @@ tests:
 "#;
 
 #[test]
-fn every_credential_is_told_by_its_kind() {
+fn every_kind_of_credential_is_described() {
     let folder = Folder::before(&Upstream::start());
     let key = folder.run(&["key", "--id", "reporting", "--tier", "pro", "--append", "keys.yaml"]);
     assert_exit(&key, 0);
-    let told = text(&key.stdout);
-    let key = told.split_whitespace().find(|word| word.starts_with("reporting.")).unwrap();
+    let printed = text(&key.stdout);
+    let key = printed.split_whitespace().find(|word| word.starts_with("reporting.")).unwrap();
     folder.write("policies/api.yaml", OTHER_CREDENTIALS);
     assert_exit(&folder.run(&["check", "policies"]), 0);
 
@@ -383,7 +385,7 @@ fn every_credential_is_told_by_its_kind() {
             ][..],
         ),
         (
-            ["--api-key", "reporting.of-nobody-at-all"],
+            ["--api-key", "reporting.that-does-not-exist"],
             &["anonymous:127.0.0.1", "problem: API key is unknown or its secret is wrong"],
         ),
         (
@@ -400,27 +402,27 @@ fn every_credential_is_told_by_its_kind() {
     ] {
         let output = folder.run(&[&explain[..], &arguments].concat());
         assert_exit(&output, 0);
-        let told = text(&output.stdout);
+        let printed = text(&output.stdout);
         for expected in expected {
-            assert!(told.contains(expected), "{arguments:?}: {expected} is not in\n{told}");
+            assert!(printed.contains(expected), "{arguments:?}: {expected} is not in\n{printed}");
         }
-        for secret in [key, "of-nobody-at-all", "abc.def", "of-the-user"] {
-            assert!(!told.contains(secret), "{secret} is in\n{told}");
+        for secret in [key, "that-does-not-exist", "abc.def", "of-the-user"] {
+            assert!(!printed.contains(secret), "{secret} is in\n{printed}");
         }
     }
 }
 
 #[test]
-fn test_with_an_unknown_key_is_told_so() {
+fn policy_test_with_an_unknown_key_is_refused() {
     let folder = Folder::before(&Upstream::start());
     assert_exit(&folder.run(&["key", "--id", "reporting", "--append", "keys.yaml"]), 0);
     let policy = OTHER_CREDENTIALS.replace("api_key: reporting", "api_key: repotring");
     folder.write("policies/api.yaml", &policy);
     let output = folder.run(&["check", "policies"]);
     assert_exit(&output, 64);
-    let told = text(&output.stderr);
+    let printed = text(&output.stderr);
     let expected = "policies/api.yaml:18:32: no API key has the id `repotring`";
-    assert!(told.contains(expected), "{told}");
+    assert!(printed.contains(expected), "{printed}");
 }
 
 #[test]
@@ -437,8 +439,8 @@ fn counters_in_redis_are_looked_at() {
     for used in 0..2 {
         let url = "http://api.example.com/";
         let question = ["--admin", &admin.to_string(), "--token", &token, "GET", url];
-        let told = explained(&folder, &question);
-        assert_eq!(told["limits"][0]["windows"][0]["standing"]["used"], used, "{told:#}");
+        let report = explained(&folder, &question);
+        assert_eq!(report["limits"][0]["windows"][0]["standing"]["used"], used, "{report:#}");
         send(address, Request::new("GET", "/").token(&token)).assert_status(200);
     }
 }

@@ -96,10 +96,10 @@ fn five_handovers_under_load_lose_no_request() {
         load.wait_for(50);
         let output = old.finish();
         assert_exit(&output, 0);
-        let told = text(&output.stderr);
+        let logged = text(&output.stderr);
         assert!(
-            told.contains("another process has taken over") && told.contains("cut=0"),
-            "{told}"
+            logged.contains("another process has taken over") && logged.contains("cut=0"),
+            "{logged}"
         );
         old = new;
     }
@@ -158,7 +158,7 @@ fn counters_and_the_admin_listener_go_along() {
 }
 
 #[test]
-fn who_asks_for_readiness_hears_of_the_new_process_only() {
+fn readiness_is_answered_by_the_new_process_only() {
     let (asked, go) = (Signal::default(), Signal::default());
     let upstream = Upstream::held(&asked, &go);
     let settings = format!("{HANDOVER}\nadmin: {{ address: 127.0.0.1:0 }}");
@@ -181,7 +181,7 @@ fn who_asks_for_readiness_hears_of_the_new_process_only() {
 }
 
 #[test]
-fn socket_of_a_process_that_was_killed_is_in_nobodys_way() {
+fn socket_of_a_process_that_was_killed_does_not_stop_the_next_one() {
     let (_upstream, folder) = folder(HANDOVER);
     let (old, _) = Running::serve(&folder);
     old.signal("KILL");
@@ -228,7 +228,7 @@ print(stranger.recv(4)[2:3].decode())
 }
 
 #[test]
-fn sockets_of_a_service_manager_are_used_and_it_is_told() {
+fn sockets_of_a_service_manager_are_used_and_it_is_notified() {
     const MANAGER: &str = "
 import os, socket, sys
 listener = socket.create_server(('127.0.0.1', 0))
@@ -244,14 +244,14 @@ os.execv(sys.argv[1], ['tollgate', 'run', '--config', 'tollgate.yaml'])
     let mut command = Command::new("python3");
     command.args(["-c", MANAGER, env!("CARGO_BIN_EXE_tollgate")]);
     let (running, address) = Running::serve_by(&folder, command);
-    let told = || {
-        let mut told = [0; 64];
-        let length = manager.recv(&mut told).unwrap();
-        text(&told[..length]).to_owned()
+    let notification = || {
+        let mut datagram = [0; 64];
+        let length = manager.recv(&mut datagram).unwrap();
+        text(&datagram[..length]).to_owned()
     };
-    assert_eq!(told(), format!("READY=1\nMAINPID={}", running.id()));
+    assert_eq!(notification(), format!("READY=1\nMAINPID={}", running.id()));
     send(address, get("/")).assert_status(200);
     running.signal("TERM");
-    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(notification(), "STOPPING=1");
     assert_exit(&running.finish(), 0);
 }

@@ -53,10 +53,10 @@ fn any_answer_but_success_is_one_clear_line_and_exits_with_1() {
         let address = address(&server);
         let output = folder.run(&["health", "--address", &address]);
         assert_exit(&output, 1);
-        let told = text(&output.stderr);
+        let printed = text(&output.stderr);
         let begins = format!("tollgate: {address} is not healthy: {expected}");
-        assert!(told.starts_with(&begins), "{told}");
-        assert_eq!(told.lines().count(), 1, "{told}");
+        assert!(printed.starts_with(&begins), "{printed}");
+        assert_eq!(printed.lines().count(), 1, "{printed}");
     }
 }
 

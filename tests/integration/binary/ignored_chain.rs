@@ -3,8 +3,8 @@
 use super::{Folder, Running, text};
 use crate::support::{Client, Upstream, get};
 
-/// The warnings about ignored fields of a proxy with these settings, asked over several connections,
-/// which several workers take.
+/// The warnings about ignored fields of a proxy with these settings, asked over several
+/// connections, which several workers take.
 fn warnings(settings: &str, field: &str) -> Vec<String> {
     let upstream = Upstream::start();
     let settings = format!("workers: 2\n{settings}");
@@ -48,9 +48,9 @@ fn client_behind_the_proxy_protocol_is_not_named_as_a_proxy() {
     drop(client);
     running.signal("TERM");
     let output = running.finish();
-    let told: Vec<&str> =
+    let logged: Vec<&str> =
         text(&output.stderr).lines().filter(|line| line.contains("not trusted")).collect();
-    let [line] = &told[..] else { panic!("{output:#?}") };
+    let [line] = &logged[..] else { panic!("{output:#?}") };
     assert!(!line.contains("203.0.113.9/32"), "{line}");
     assert!(line.contains("trusted_proxies: [the networks of your proxies]"), "{line}");
 }

@@ -168,8 +168,8 @@ fn fields_that_a_file_cannot_have_exit_with_64_and_say_what_to_write() {
     ] {
         let output = folder.run(arguments);
         assert_exit(&output, 64);
-        let told = text(&output.stderr);
-        assert!(told.contains(expected), "{told}");
-        assert!(!told.contains("sha256"), "{told}");
+        let complaint = text(&output.stderr);
+        assert!(complaint.contains(expected), "{complaint}");
+        assert!(!complaint.contains("sha256"), "{complaint}");
     }
 }

@@ -1,4 +1,4 @@
-//! The guide to replacing keys, followed: tokens of the old key and of the new one are good all along.
+//! The guide to replacing keys, step by step: tokens of the old key and of the new one stay valid.
 
 use std::{fs, net::SocketAddr, path::Path};
 
@@ -19,8 +19,8 @@ struct Rotation {
 }
 
 impl Rotation {
-    /// The issuer's keys are in a file: `keys` is the line of the policy, `make` the command that makes
-    /// the file of `old.pub`.
+    /// The issuer's keys are in a file: `keys` is the line of the policy, `make` the command that
+    /// makes the file of `old.pub`.
     fn start(keys: &str, make: &str) -> Rotation {
         let (upstream, folder) = (Upstream::start(), folder());
         let edit = |name: &str, old: &str, new: &str| {

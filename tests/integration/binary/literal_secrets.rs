@@ -50,9 +50,9 @@ fn check_shows_none_in_any_format() {
         for format in ["text", "json", "sarif", "github"] {
             let output = folder.run(&["check", "policies", "--format", format]);
             assert_exit(&output, 64);
-            let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
-            assert!(told.contains("api.yaml"), "{route}\n{told}");
-            assert!(!told.contains("hunter"), "{route}\n{told}");
+            let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
+            assert!(printed.contains("api.yaml"), "{route}\n{printed}");
+            assert!(!printed.contains("hunter"), "{route}\n{printed}");
         }
     }
 }
@@ -67,28 +67,28 @@ fn log_status_and_reload_show_none() {
     let (mut running, address) = Running::serve(&folder);
     let line = running.wait_for_event("admin listener is open");
     let admin = line.split("address=").nth(1).unwrap().trim().parse().unwrap();
-    let mut told = String::new();
+    let mut printed = String::new();
     for route in [BROKEN[0], BROKEN[6], BROKEN[16], BROKEN[19]] {
         folder.write("policies/api.yaml", &policy(&upstream.url(), route));
         let local = |request: crate::support::Request| send(admin, request.host("127.0.0.1"));
-        told += &local(post("/reload", "")).text();
-        told += &local(get("/status")).text();
+        printed += &local(post("/reload", "")).text();
+        printed += &local(get("/status")).text();
         for command in ["status", "reload"] {
             let output = folder.run(&[command, "--admin", &admin.to_string()]);
             assert_exit(&output, 1);
-            told += text(&output.stdout);
-            told += text(&output.stderr);
+            printed += text(&output.stdout);
+            printed += text(&output.stderr);
         }
-        told += &running.wait_for_event("bad configuration");
+        printed += &running.wait_for_event("bad configuration");
     }
     // What was in force goes on, and sends it.
     send(address, get("/")).assert_status(200);
     assert_eq!(upstream.last().fields.one("x-any"), Some("hunter1"));
     running.signal("TERM");
     let output = running.finish();
-    told += text(&output.stderr);
-    told += text(&output.stdout);
-    assert!(told.contains("api.yaml:15:") && !told.contains("hunter"), "{told}");
+    printed += text(&output.stderr);
+    printed += text(&output.stdout);
+    assert!(printed.contains("api.yaml:15:") && !printed.contains("hunter"), "{printed}");
 }
 
 #[test]
@@ -113,8 +113,8 @@ fn diff_and_explain_show_none() {
     ] {
         let output = folder.run(arguments);
         assert_exit(&output, code);
-        let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        assert!(told.contains(expected), "{told}");
-        assert!(!told.contains("hunter"), "{told}");
+        let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert!(printed.contains(expected), "{printed}");
+        assert!(!printed.contains("hunter"), "{printed}");
     }
 }

@@ -1,4 +1,4 @@
-//! A move that waits for other proxies, as who runs the program is told of it.
+//! How the program reports a move of callers that waits for other proxies.
 
 use super::{Folder, Running, send, text};
 use crate::support::{Policy, Proxy, Redis, Upstream, get};
@@ -32,8 +32,8 @@ fn log_status_and_metrics_say_what_a_move_waits_for() {
     };
 
     edit("mode: mirror", "mode: move");
-    let told = ask("reload");
-    assert!(told.contains("callers are mirrored, and not moved yet: "), "{told}");
+    let reported = ask("reload");
+    assert!(reported.contains("callers are mirrored, and not moved yet: "), "{reported}");
     const OBSTACLE: &str = "1 other proxy does not charge the next store for as many callers";
     loop {
         let line = running.wait_for_event("callers are mirrored, and not moved yet");
@@ -42,10 +42,10 @@ fn log_status_and_metrics_say_what_a_move_waits_for() {
             break;
         }
     }
-    let told = ask("status");
+    let reported = ask("status");
     assert!(
-        told.contains(&format!("0 % are moved, and others are mirrored for now: {OBSTACLE}")),
-        "{told}"
+        reported.contains(&format!("0 % are moved, and others are mirrored for now: {OBSTACLE}")),
+        "{reported}"
     );
     let metrics = send(admin.parse().unwrap(), get("/metrics").host("localhost")).text();
     assert!(metrics.contains("\ntollgate_store_move_waits 1\n"), "{metrics}");
@@ -56,6 +56,6 @@ fn log_status_and_metrics_say_what_a_move_waits_for() {
     let metrics = send(admin.parse().unwrap(), get("/metrics").host("localhost")).text();
     assert!(metrics.contains("\ntollgate_store_move_waits 0\n"), "{metrics}");
     assert!(metrics.contains("\ntollgate_store_moved_percent 10\n"), "{metrics}");
-    let told = ask("status");
-    assert!(!told.contains("for now"), "{told}");
+    let reported = ask("status");
+    assert!(!reported.contains("for now"), "{reported}");
 }

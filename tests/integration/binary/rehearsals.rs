@@ -13,7 +13,7 @@ use super::{Folder, POLICY, Running, assert_exit, send, text};
 use crate::support::{Request, Upstream};
 
 #[test]
-fn failing_test_is_told_with_its_place_and_exits_with_1() {
+fn failing_test_is_printed_with_its_place_and_exits_with_1() {
     let folder = Folder::before(&Upstream::start());
     let policy = POLICY.replace("UPSTREAM", "http://127.0.0.1:9000");
     let tests = "tests:\n  \
@@ -23,7 +23,7 @@ fn failing_test_is_told_with_its_place_and_exits_with_1() {
     for path in ["tollgate.yaml", "policies/api.yaml"] {
         let output = folder.run(&["check", path]);
         assert_exit(&output, 1);
-        let told = text(&output.stdout);
+        let printed = text(&output.stdout);
         let expected = "\
 policy api: 1 limit, 1 route, 1 of 2 tests failed
 
@@ -32,7 +32,7 @@ policies/api.yaml:18:5: test 2, second
   status: expected 200, got 401: no token
   | www-authenticate: Bearer realm=\"tollgate\"
 ";
-        assert!(told.contains(expected), "{told}");
+        assert!(printed.contains(expected), "{printed}");
         assert_eq!(text(&output.stderr), "tollgate: 1 of 2 tests failed\n");
     }
 }
@@ -82,8 +82,8 @@ fn tests_show_what_depends_on_the_time() {
     folder.write("policies/api.yaml", &format!("{policy}{overrides}{tests}"));
     let output = folder.run(&["check", "policies/api.yaml"]);
     assert_exit(&output, 0);
-    let told = text(&output.stdout);
-    assert!(told.ends_with("policy api: ok, 2 limits, 2 routes, 6 tests\n"), "{told}");
+    let printed = text(&output.stdout);
+    assert!(printed.ends_with("policy api: ok, 2 limits, 2 routes, 6 tests\n"), "{printed}");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn shipped_tests_happen_with_the_real_program() {
     folder.write("keys/public.pem", &public_pem);
 
     let mut played = 0;
-    // The program's clock is nobody's to move.
+    // A test that sets the clock cannot be played: the program runs by the system's clock.
     for case in policy.tests.iter().filter(|case| matches!(case.begin, Begin::At(_))) {
         let (_running, address) = Running::serve(&folder);
         for _ in 1..case.repeat {

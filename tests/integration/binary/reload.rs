@@ -15,12 +15,12 @@ use serde_json::Value;
 use super::{Folder, Running, send};
 use crate::support::{Request, Response, Upstream, eventually, get, post};
 
-/// Only the system's word tells of changes.
+/// Only the system's file events report changes.
 const EVENTS: &str = "poll: 1h, quiet: 20ms";
-/// Only looking does.
+/// Only polling finds changes.
 const POLL: &str = "poll: 100ms, quiet: 20ms, events: false";
-/// Nothing does, in the time of a test.
-const ASKED: &str = "poll: 1h, quiet: 20ms, events: false";
+/// Nothing finds changes within the time of a test, so a reload has to be requested.
+const ON_REQUEST: &str = "poll: 1h, quiet: 20ms, events: false";
 
 /// The program at work, with an admin listener.
 struct Served {

@@ -8,7 +8,7 @@ use crate::support::{Redis, Response, Upstream, get};
 const SNAPSHOT: &str = "store: { memory: { snapshot: { file: counters.snapshot } } }";
 const RATE: &str = "{ free: 10/hour, pro: 20/hour }";
 
-/// Starts, sends so many requests of user 42, stops, and tells the last response.
+/// Starts, sends so many requests of user 42, stops, and returns the last response.
 fn run(folder: &Folder, requests: usize) -> Response {
     let token = folder.token(&["--sub", "42"]);
     let (running, address) = Running::serve(folder);
@@ -99,8 +99,8 @@ fn start_goes_on_without_a_file_that_is_no_snapshot() {
         running.signal("TERM");
         let output = running.finish();
         assert_exit(&output, 0);
-        let told = text(&output.stderr);
-        assert!(told.contains(complaint) && told.contains("counters.snapshot"), "{told}");
+        let logged = text(&output.stderr);
+        assert!(logged.contains(complaint) && logged.contains("counters.snapshot"), "{logged}");
     }
 }
 

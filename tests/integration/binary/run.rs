@@ -51,16 +51,16 @@ fn bad_configuration_exits_with_64_and_every_problem() {
     for arguments in [&["run", "--config", "tollgate.yaml"][..], &["check", "tollgate.yaml"]] {
         let output = folder.run(arguments);
         assert_exit(&output, 64);
-        let told = text(&output.stderr);
+        let printed = text(&output.stderr);
         for expected in [
             "tollgate.yaml:4:1: unknown field `colour`",
             "policies/a.yaml:1:1: missing field `upstreams`",
             "policies/a.yaml:1:1: missing field `routes`",
             "policies/b.yaml:",
         ] {
-            assert!(told.contains(expected), "{expected} is not in\n{told}");
+            assert!(printed.contains(expected), "{expected} is not in\n{printed}");
         }
-        assert!(told.trim_end().ends_with("problems found"), "{told}");
+        assert!(printed.trim_end().ends_with("problems found"), "{printed}");
         assert_eq!(text(&output.stdout), "");
     }
 }
@@ -83,8 +83,8 @@ fn taken_port_exits_with_1() {
     folder.write("tollgate.yaml", &settings);
     let output = folder.run(&["run", "--config", "tollgate.yaml"]);
     assert_exit(&output, 1);
-    let told = text(&output.stderr);
-    assert!(told.contains(&format!("cannot listen on {address}")), "{told}");
+    let printed = text(&output.stderr);
+    assert!(printed.contains(&format!("cannot listen on {address}")), "{printed}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Counters in Redis, as who runs the program sees it: what it logs, and callers who are moved by an
-//! edit of the settings file.
+//! Counters in Redis, as who runs the program sees it: what it logs, and callers who are moved by
+//! an edit of the settings file.
 
 use std::net::SocketAddr;
 
@@ -39,7 +39,7 @@ impl Served {
         std::fs::write(file, settings.replace(from, to)).unwrap();
     }
 
-    /// Ends it, and tells what it has logged.
+    /// Stops the program and returns its log.
     fn into_log(self) -> String {
         self.running.signal("TERM");
         let output = self.running.finish();
@@ -129,12 +129,12 @@ fn log_tells_that_redis_is_away_and_how_many_it_did_not_decide() {
     }
     let line = served.running.wait_for_event("redis is away");
     assert!(line.contains(&format!("server=127.0.0.1:{}", redis.port())), "{line}");
-    let mut told = 0;
-    while told < 8 {
+    let mut decisions = 0;
+    while decisions < 8 {
         let line = served.running.wait_for_event("redis did not decide");
-        told += numbers(&line, "redis did not decide", "decisions")[0];
+        decisions += numbers(&line, "redis did not decide", "decisions")[0];
     }
-    assert_eq!(told, 8, "each is told of once");
+    assert_eq!(decisions, 8, "each decision is logged once");
     redis.restart();
     served.running.wait_for_event("redis is back");
     assert_eq!(served.used(), 10, "with what was admitted without it");
@@ -143,7 +143,7 @@ fn log_tells_that_redis_is_away_and_how_many_it_did_not_decide() {
 }
 
 #[test]
-fn log_tells_what_redis_answers_at_a_bounded_rate() {
+fn errors_of_redis_are_logged_at_a_bounded_rate() {
     const REQUESTS: u64 = 200;
     let upstream = Upstream::start();
     let redis = Redis::start();
@@ -157,13 +157,13 @@ fn log_tells_what_redis_answers_at_a_bounded_rate() {
     }
     let line = served.running.wait_for_event("redis refused");
     assert!(line.contains("OOM"), "{line}");
-    let mut told = 0;
-    while told < REQUESTS {
+    let mut decisions = 0;
+    while decisions < REQUESTS {
         let line = served.running.wait_for_event("redis did not decide");
-        told += numbers(&line, "redis did not decide", "decisions")[0];
+        decisions += numbers(&line, "redis did not decide", "decisions")[0];
     }
     let seconds = begun.elapsed().as_secs() as usize;
-    assert_eq!(told, REQUESTS);
+    assert_eq!(decisions, REQUESTS);
     let log = served.into_log();
     assert!(log.matches("redis refused").count() <= seconds + 2, "{log}");
     assert!(!log.contains("panicked"), "{log}");
@@ -253,7 +253,7 @@ fn password_in_a_file_is_changed_without_a_restart() {
 }
 
 #[test]
-fn redis_that_lets_nobody_keep_a_secret_is_told_of_once_with_what_to_do() {
+fn redis_that_does_not_let_a_secret_be_kept_is_logged_once_with_what_to_do() {
     let upstream = Upstream::start();
     // It may do everything to counters, and nothing to the secret beside them.
     let user = ["tollgate", "on", ">secret", "~tollgate:{*", "+@all"];
@@ -266,15 +266,15 @@ fn redis_that_lets_nobody_keep_a_secret_is_told_of_once_with_what_to_do() {
     assert_eq!([served.used(), served.used()], [1, 2]);
     assert_eq!(redis.counters().len(), 1);
     let log = served.into_log();
-    let told: Vec<&str> = log.lines().filter(|line| line.contains("key secret")).collect();
-    assert_eq!(told.len(), 1, "{log}");
+    let logged: Vec<&str> = log.lines().filter(|line| line.contains("key secret")).collect();
+    assert_eq!(logged.len(), 1, "{log}");
     for part in ["tollgate:key-secret", "NOPERM", "key_secret_env", "not shared"] {
-        assert!(told[0].contains(part), "{part} is not in {}", told[0]);
+        assert!(logged[0].contains(part), "{part} is not in {}", logged[0]);
     }
 }
 
 #[test]
-fn secret_that_redis_keeps_is_told_of_once_and_not_told_itself() {
+fn secret_that_redis_keeps_is_logged_once_without_its_value() {
     let upstream = Upstream::start();
     let redis = Redis::start();
     for _ in 0..2 {
@@ -287,7 +287,7 @@ fn secret_that_redis_keeps_is_told_of_once_and_not_told_itself() {
 }
 
 #[test]
-fn how_far_clocks_are_apart_is_told() {
+fn difference_of_clocks_is_reported() {
     let upstream = Upstream::start();
     let redis = Redis::start();
     let server = format!("127.0.0.1:{}", redis.port());
@@ -301,12 +301,15 @@ fn how_far_clocks_are_apart_is_told() {
         let line = running.wait_for_event("admin listener is open");
         let admin = line.split("address=").nth(1).unwrap().trim().parse().unwrap();
         let ask = |path: &str| send(admin, get(path).host("localhost"));
-        let told = eventually("the clocks were compared", || {
+        let reported = eventually("the clocks were compared", || {
             ask("/status").json()["store"]["clocks"].get(0).cloned()
         });
-        assert_eq!((&told["server"], &told["clock"]), (&server.as_str().into(), &counts.into()));
-        assert_eq!(told["overruled"], false);
-        assert!(told["ahead_seconds"].as_f64().unwrap().abs() < 1.0, "{told}");
+        assert_eq!(
+            (&reported["server"], &reported["clock"]),
+            (&server.as_str().into(), &counts.into())
+        );
+        assert_eq!(reported["overruled"], false);
+        assert!(reported["ahead_seconds"].as_f64().unwrap().abs() < 1.0, "{reported}");
         let metrics = ask("/metrics").text();
         let overruled = format!("\ntollgate_store_clock_overruled{{server=\"{server}\"}} 0\n");
         let skew = format!("\ntollgate_store_clock_skew_seconds{{server=\"{server}\"}} ");
@@ -317,7 +320,7 @@ fn how_far_clocks_are_apart_is_told() {
 }
 
 #[test]
-fn second_primary_of_a_shard_is_told_of_until_one_is_left() {
+fn second_primary_of_a_shard_is_reported_until_one_is_left() {
     let (upstream, shards) = (Upstream::start(), Shards::start(1));
     let settings = format!(
         "admin: {{ address: 127.0.0.1:0 }}\nstore: {{ redis: {{ {} }}, deadline: 10s }}",
@@ -327,9 +330,9 @@ fn second_primary_of_a_shard_is_told_of_until_one_is_left() {
     let (mut running, _) = Running::serve(&folder);
     let line = running.wait_for_event("admin listener is open");
     let admin: SocketAddr = line.split("address=").nth(1).unwrap().trim().parse().unwrap();
-    let told = |path: &str| send(admin, get(path).host("localhost"));
+    let page = |path: &str| send(admin, get(path).host("localhost"));
     let metric = "\ntollgate_store_rival_primaries";
-    assert!(told("/metrics").text().contains(&format!("{metric} 0\n")));
+    assert!(page("/metrics").text().contains(&format!("{metric} 0\n")));
 
     shards.promote(0);
     let line = running.wait_for_event("two redis servers are primary of one shard");
@@ -339,11 +342,11 @@ fn second_primary_of_a_shard_is_told_of_until_one_is_left() {
     {
         assert!(line.contains(field), "{line}");
     }
-    assert!(told("/metrics").text().contains(&format!("{metric} 1\n")));
+    assert!(page("/metrics").text().contains(&format!("{metric} 1\n")));
     let role = format!("server=\"{unused}\",role=\"rival\"}} 1\n");
-    let is_told = || told("/metrics").text().contains(&role);
-    eventually("its role is told", || is_told().then_some(()));
-    let status = told("/status").json();
+    let is_reported = || page("/metrics").text().contains(&role);
+    eventually("its role is reported", || is_reported().then_some(()));
+    let status = page("/status").json();
     let expected = serde_json::json!([{ "server": unused, "shard": "shard-0", "used": used }]);
     assert_eq!(status["store"]["rivals"], expected);
     let output = folder.run(&["status", "--admin", &admin.to_string()]);
@@ -353,7 +356,7 @@ fn second_primary_of_a_shard_is_told_of_until_one_is_left() {
     let port = shards.replica(0).port().to_string();
     shards.primary(0).command(&["REPLICAOF", "127.0.0.1", &port]);
     running.wait_for_event("no longer a second primary");
-    assert!(told("/metrics").text().contains(&format!("{metric} 0\n")));
+    assert!(page("/metrics").text().contains(&format!("{metric} 0\n")));
     running.signal("TERM");
     assert_exit(&running.finish(), 0);
 }

@@ -1,5 +1,5 @@
-//! What the admin listener and the log tell of Redis: who is away, who decides, and whether the
-//! proxy is ready.
+//! What the admin listener and the log report about Redis: which servers are away, who decides, and
+//! whether the proxy is ready.
 
 use std::net::SocketAddr;
 
@@ -40,12 +40,12 @@ impl Served {
         send(self.admin, get(path).host("localhost"))
     }
 
-    /// What is told of the store.
+    /// What `/status` reports about the store.
     fn store(&self) -> Value {
         self.page("/status").json()["store"].clone()
     }
 
-    /// How a server is, as `/status` and `/metrics` tell alike; none: it is not among those told of.
+    /// What `/status` reports about a server; none: the server is not listed there.
     fn server(&self, port: u16) -> Option<Value> {
         let store = self.store();
         let name = format!("127.0.0.1:{port}");
@@ -106,7 +106,7 @@ fn up(store: &str, port: u16, role: &str) -> String {
 }
 
 #[test]
-fn server_that_is_gone_is_told_of_once_and_everywhere() {
+fn server_that_is_gone_is_logged_once_and_shown_everywhere() {
     let upstream = Upstream::start();
     let redis = Redis::with().password("hunter2").start();
     let port = redis.port();
@@ -164,7 +164,7 @@ fn server_that_is_gone_is_told_of_once_and_everywhere() {
 }
 
 #[test]
-fn store_that_is_not_required_keeps_nobody_from_being_ready() {
+fn proxy_is_ready_without_a_store_that_is_not_required() {
     let upstream = Upstream::start();
     let redis = Redis::start();
     let store = format!("redis: {{ {} }}, deadline: 10s", redis.settings());
@@ -189,14 +189,14 @@ fn server_that_hangs_is_found_without_a_request() {
     served.wait_until(redis.port(), "primary", "away");
     assert_eq!(served.readiness().0, 503);
     let unanswered = &served.store()["unanswered"];
-    assert_eq!(unanswered["timeout"], 0, "nobody had to wait");
+    assert_eq!(unanswered["timeout"], 0, "no request had to wait");
     redis.resume();
     served.wait_until(redis.port(), "primary", "serving");
     served.wait_until_ready();
 }
 
 #[test]
-fn server_that_takes_no_charges_is_told_until_it_does() {
+fn server_that_takes_no_charges_is_reported_until_it_does() {
     let upstream = Upstream::start();
     let redis = Redis::start();
     let port = redis.port();
@@ -204,7 +204,7 @@ fn server_that_takes_no_charges_is_told_until_it_does() {
     let served = Served::start(&upstream, 1, &store, "require");
     served.ask().assert_status(200);
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    eventually("it is told", || {
+    eventually("it is reported", || {
         served.ask();
         let (status, reasons) = served.readiness();
         (status == 503 && reasons[0].contains("takes no charges")).then_some(())
@@ -216,7 +216,7 @@ fn server_that_takes_no_charges_is_told_until_it_does() {
 }
 
 #[test]
-fn replica_that_is_gone_is_told_and_nobody_minds() {
+fn replica_that_is_gone_is_reported_and_no_request_is_affected() {
     let (upstream, shards) = (Upstream::start(), Shards::start(2));
     let store = format!("redis: {{ {} }}, deadline: 10s", shards.settings());
     let served = Served::start(&upstream, 1, &store, "require");
@@ -240,7 +240,7 @@ fn replica_that_is_gone_is_told_and_nobody_minds() {
 }
 
 #[test]
-fn replica_that_is_promoted_is_told_as_primary() {
+fn replica_that_is_promoted_is_reported_as_primary() {
     let (upstream, shards) = (Upstream::start(), Shards::start(1));
     let store = format!("redis: {{ {} }}, deadline: 10s", shards.settings());
     let served = Served::start(&upstream, 2, &store, "require");
@@ -262,7 +262,7 @@ fn replica_that_is_promoted_is_told_as_primary() {
 }
 
 #[test]
-fn servers_of_a_cluster_are_told_by_their_roles() {
+fn servers_of_a_cluster_are_reported_with_their_roles() {
     let (upstream, cluster) = (Upstream::start(), Cluster::start());
     let store = format!("redis: {{ {} }}, deadline: 10s", cluster.settings());
     let served = Served::start(&upstream, 1, &store, "ignore");
@@ -277,7 +277,7 @@ fn servers_of_a_cluster_are_told_by_their_roles() {
 }
 
 #[test]
-fn next_store_that_does_not_answer_is_told_and_does_not_count() {
+fn next_store_that_does_not_answer_is_reported_and_does_not_count() {
     let (upstream, redis) = (Upstream::start(), Redis::start());
     let store = format!(
         "current: {{ memory: {{}} }}, next: {{ redis: {{ {} }} }}, percent: 100, mode: mirror, \
@@ -299,7 +299,7 @@ fn next_store_that_does_not_answer_is_told_and_does_not_count() {
     served.wait_until(redis.port(), "primary", "away");
     served.assert_metric(&up("next", redis.port(), "primary"), 0);
     served.ask().assert_status(200);
-    eventually("it is told", || (served.store()["unmirrored"] == 1).then_some(()));
+    eventually("it is reported", || (served.store()["unmirrored"] == 1).then_some(()));
     let line = served.running.wait_for_event("the next store did not respond");
     assert!(line.contains("decisions=1"), "{line}");
     // The present store decides.

@@ -80,8 +80,11 @@ fn token_that_the_policy_would_refuse_exits_with_1() {
     ] {
         let output = folder.run(&[&token[..], arguments].concat());
         assert_exit(&output, 1);
-        let told = text(&output.stderr);
-        assert!(told.contains("would refuse this token") && told.contains(expected), "{told}");
+        let complaint = text(&output.stderr);
+        assert!(
+            complaint.contains("would refuse this token") && complaint.contains(expected),
+            "{complaint}"
+        );
         assert!(text(&output.stdout).starts_with("ey"), "it may be wanted all the same");
     }
 }

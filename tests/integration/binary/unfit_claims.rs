@@ -1,4 +1,4 @@
-//! What is told of claims that a limit counts by and that have no single value.
+//! What is logged and printed about claims that a limit counts by and that have no single value.
 
 use super::{Folder, POLICY, Running, assert_exit, send, text};
 use crate::support::{Upstream, get};
@@ -32,12 +32,12 @@ fn log_says_once_that_a_claim_is_a_list() {
         running.signal("TERM");
         let output = running.finish();
         let events = text(&output.stderr);
-        let told: Vec<&str> =
+        let logged: Vec<&str> =
             events.lines().filter(|line| line.contains("no single value")).collect();
-        assert_eq!(told.len(), 1, "{events}");
+        assert_eq!(logged.len(), 1, "{events}");
         for part in ["WARN", "policy=api", "limit=org", "claim=org", "form=a list of 2", on_missing]
         {
-            assert!(told[0].contains(part), "{part} is not in {}", told[0]);
+            assert!(logged[0].contains(part), "{part} is not in {}", logged[0]);
         }
         assert!(!events.contains("secret-org"), "{events}");
     }
@@ -68,8 +68,8 @@ fn explanation_says_what_the_claim_is() {
     let arguments = ["--admin", admin, "GET", "http://api.example.com/", "--token", &token];
     let output = folder.run(&[&["explain"], &arguments[..]].concat());
     assert_exit(&output, 0);
-    let told = text(&output.stdout);
-    assert!(told.contains("the request lacks jwt.org, which is an object"), "{told}");
+    let printed = text(&output.stdout);
+    assert!(printed.contains("the request lacks jwt.org, which is an object"), "{printed}");
 }
 
 #[test]
@@ -79,9 +79,9 @@ fn check_tells_what_becomes_of_tokens_without_the_claim() {
         let folder = folder(&upstream, fields);
         let output = folder.run(&["check", "tollgate.yaml"]);
         assert_exit(&output, 0);
-        let told = text(&output.stdout);
+        let printed = text(&output.stdout);
         let note = "\n  note: limit org does not count tokens without jwt.org, ";
-        assert_eq!(told.matches(note).count(), notes, "{told}");
+        assert_eq!(printed.matches(note).count(), notes, "{printed}");
         let output = folder.run(&["check", "tollgate.yaml", "--format", "json"]);
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(json["policies"][0]["notes"].as_array().unwrap().len(), notes, "{json}");

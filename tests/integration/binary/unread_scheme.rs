@@ -28,10 +28,12 @@ fn each_scheme_that_is_not_listed_is_warned_of_once_without_the_value() {
     let output = running.finish();
     let stderr = text(&output.stderr);
     assert!(!stderr.contains("s3cret") && !stderr.contains("czNjcmV0"), "{stderr}");
-    let mut told: Vec<&str> = stderr.lines().filter(|line| line.contains("a scheme")).collect();
-    told.sort_by_key(|line| line.find("scheme=").map(|at| &line[at..]));
-    assert_eq!(told.len(), 3, "{stderr}");
-    for (line, scheme) in told.iter().zip(["\"Basic\"", "\"one that is not known\"", "\"token\""]) {
+    let mut warnings: Vec<&str> = stderr.lines().filter(|line| line.contains("a scheme")).collect();
+    warnings.sort_by_key(|line| line.find("scheme=").map(|at| &line[at..]));
+    assert_eq!(warnings.len(), 3, "{stderr}");
+    for (line, scheme) in
+        warnings.iter().zip(["\"Basic\"", "\"one that is not known\"", "\"token\""])
+    {
         for part in ["WARN", "policy=api", "identity.token.schemes", &format!("scheme={scheme}")] {
             assert!(line.contains(part), "{part} is not in {line}");
         }

@@ -35,20 +35,20 @@ fn json_has_problems_warnings_and_tests_of_all_paths() {
     let paths = ["other/bad, 1.yaml", "other/warned.yaml", "other/failing.yaml"];
     let output = folder.run(&[&["check", "--format", "json"][..], &paths].concat());
     assert_exit(&output, 64);
-    let told = json_of(&output);
+    let report = json_of(&output);
     let problem = json!({
         "file": "other/bad, 1.yaml", "line": 15, "column": 54, "severity": "error",
         "rule": "bad-configuration", "message": "no limit is called `coer`",
         "help": "did you mean `core`?",
     });
-    assert_eq!(told["problems"], json!([problem]));
+    assert_eq!(report["problems"], json!([problem]));
     let warning = json!({
         "file": "other/warned.yaml", "line": 13, "column": 3, "severity": "warning",
         "rule": "unused-limit", "message": "no route lists limit `core`",
         "help": "add it to the `limits` of a route, or remove it",
     });
-    assert_eq!(told["warnings"], json!([warning]));
-    let test = &told["tests"][0];
+    assert_eq!(report["warnings"], json!([warning]));
+    let test = &report["tests"][0];
     assert_eq!(test["policy"], "failing");
     assert_eq!(test["name"], "second");
     assert_eq!((&test["file"], &test["line"]), (&json!("other/failing.yaml"), &json!(16)));
@@ -58,7 +58,7 @@ fn json_has_problems_warnings_and_tests_of_all_paths() {
     let summary = json!({
         "problems": 1, "warnings": 1, "tests": 1, "failed_tests": 1, "exit_code": 64,
     });
-    assert_eq!(told["summary"], summary);
+    assert_eq!(report["summary"], summary);
 }
 
 #[test]
@@ -84,9 +84,9 @@ fn sarif_has_a_rule_a_level_and_a_place_for_each_result() {
     let folder = folder();
     let paths = ["other/bad, 1.yaml", "other/warned.yaml", "other/failing.yaml", "nowhere.yaml"];
     let output = folder.run(&[&["check", "--format", "sarif"][..], &paths].concat());
-    let told = json_of(&output);
-    assert_eq!(told["version"], "2.1.0");
-    let run = &told["runs"][0];
+    let report = json_of(&output);
+    assert_eq!(report["version"], "2.1.0");
+    let run = &report["runs"][0];
     let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
     let mut results = Vec::new();
     for result in run["results"].as_array().unwrap() {
@@ -127,9 +127,12 @@ fn strict_says_why_it_refuses() {
     let folder = folder();
     let output = folder.run(&["check", "--strict", "other/warned.yaml"]);
     assert_exit(&output, 64);
-    let told = text(&output.stdout);
-    assert!(told.starts_with("warning: other/warned.yaml:13:3: no route lists"), "{told}");
-    assert!(told.ends_with("\n1 warning found, which `--strict` takes for problems\n"), "{told}");
+    let printed = text(&output.stdout);
+    assert!(printed.starts_with("warning: other/warned.yaml:13:3: no route lists"), "{printed}");
+    assert!(
+        printed.ends_with("\n1 warning found, which `--strict` takes for problems\n"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -157,6 +160,9 @@ fn settings_alone_are_checked_with_their_policies() {
     let folder = folder();
     let output = folder.run(&["check", "--config", "tollgate.yaml"]);
     assert_exit(&output, 0);
-    let told = text(&output.stdout);
-    assert!(told.contains("tollgate.yaml: ok") && told.contains("policy api: ok"), "{told}");
+    let printed = text(&output.stdout);
+    assert!(
+        printed.contains("tollgate.yaml: ok") && printed.contains("policy api: ok"),
+        "{printed}"
+    );
 }

@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use super::{ASKED, EVENTS, POLL, Served, folder, with_limit};
+use super::{EVENTS, ON_REQUEST, POLL, Served, folder, with_limit};
 use crate::support::{Upstream, eventually};
 
 /// A way of changing the policy of a folder.
@@ -208,21 +208,21 @@ fn same_content_again_is_no_change() {
 #[test]
 fn signal_has_everything_read() {
     let upstream = Upstream::start();
-    let mut served = Served::start(&upstream, ASKED);
+    let mut served = Served::start(&upstream, ON_REQUEST);
     served.running.signal("HUP");
     let line = served.running.wait_for_event("configuration reloaded");
     assert!(line.contains("generation=2"), "{line}");
     served.folder.write(FILE, &with_limit(&served.policy(), 2000));
-    assert_eq!(served.limit(), 1000, "nobody looks unasked");
+    assert_eq!(served.limit(), 1000, "files are read only on request");
     served.running.signal("HUP");
     served.running.wait_for_event("configuration reloaded");
     assert_eq!(served.limit(), 2000);
 }
 
 #[test]
-fn whoever_posts_to_reload_hears_when_it_is_done() {
+fn post_to_reload_is_answered_when_the_reload_is_done() {
     let upstream = Upstream::start();
-    let served = Served::start(&upstream, ASKED);
+    let served = Served::start(&upstream, ON_REQUEST);
     for round in 1..=3 {
         served.folder.write(FILE, &with_limit(&served.policy(), 1000 + round));
         let done = served.reload();
@@ -233,6 +233,6 @@ fn whoever_posts_to_reload_hears_when_it_is_done() {
     let admin = served.admin.to_string();
     let output = served.folder.run(&["reload", "--admin", &admin]);
     super::super::assert_exit(&output, 0);
-    let told = super::super::text(&output.stdout);
-    assert_eq!(told, "reloaded: generation 5 is in force\n");
+    let printed = super::super::text(&output.stdout);
+    assert_eq!(printed, "reloaded: generation 5 is in force\n");
 }

@@ -1,6 +1,6 @@
 //! Requests that are under way, and counters that are in use, while the policy changes.
 
-use super::{ASKED, Served, with_limit};
+use super::{ON_REQUEST, Served, with_limit};
 use crate::support::{Client, Signal, Upstream, get};
 
 /// How much the user has used after one more request.
@@ -12,7 +12,7 @@ fn used(served: &Served) -> u64 {
 fn request_in_flight_ends_as_it_began_and_its_refund_goes_where_it_was_charged() {
     let (asked, go) = (Signal::default(), Signal::default());
     let upstream = Upstream::holding_unchanged(&asked, &go);
-    let served = Served::start(&upstream, ASKED);
+    let served = Served::start(&upstream, ON_REQUEST);
     let policy = served.policy();
     assert_eq!(used(&served), 1);
     let mut held = Client::connect(served.address);
@@ -39,7 +39,7 @@ fn request_in_flight_ends_as_it_began_and_its_refund_goes_where_it_was_charged()
 #[test]
 fn counters_go_on_under_another_rate() {
     let upstream = Upstream::start();
-    let served = Served::start(&upstream, ASKED);
+    let served = Served::start(&upstream, ON_REQUEST);
     let before = served.ask();
     for limit in [2000, 2, 3000] {
         served.folder.write("policies/api.yaml", &with_limit(&served.policy(), limit));
@@ -54,7 +54,7 @@ fn counters_go_on_under_another_rate() {
 #[test]
 fn connections_stay() {
     let upstream = Upstream::start();
-    let served = Served::start(&upstream, ASKED);
+    let served = Served::start(&upstream, ON_REQUEST);
     let mut client = Client::connect(served.address);
     client.send(&get("/").token(&served.token)).assert_status(200);
     for limit in 2001..2005 {

@@ -4,25 +4,25 @@ use std::{fs, os::unix::fs::symlink};
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 
-use super::{ASKED, EVENTS, Served, with_limit};
+use super::{EVENTS, ON_REQUEST, Served, with_limit};
 use crate::{
     binary::{assert_exit, text},
     support::{Upstream, eventually, get},
 };
 
-/// What `tollgate status` says, and how it exits.
-fn told(served: &Served, arguments: &[&str]) -> (i32, String) {
+/// The exit code of `tollgate status`, and what it prints.
+fn status_command(served: &Served, arguments: &[&str]) -> (i32, String) {
     let admin = served.admin.to_string();
     let output = served.folder.run(&[&["status", "--admin", &admin], arguments].concat());
     (output.status.code().unwrap(), text(&output.stdout).to_owned())
 }
 
 #[test]
-fn broken_policy_changes_nothing_and_is_told_of_everywhere_until_it_is_mended() {
+fn broken_policy_changes_nothing_and_is_reported_everywhere_until_it_is_mended() {
     let upstream = Upstream::start();
     let mut served = Served::start(&upstream, EVENTS);
     let policy = served.policy();
-    let (code, summary) = told(&served, &[]);
+    let (code, summary) = status_command(&served, &[]);
     assert_eq!(code, 0, "{summary}");
     assert!(summary.contains("policy api: all hosts, 1 limit, 1 route"), "{summary}");
     let digest = served.status()["digest"].clone();
@@ -52,7 +52,7 @@ fn broken_policy_changes_nothing_and_is_told_of_everywhere_until_it_is_mended() 
     let health = served.ask_admin(get("/healthz"));
     health.assert_status(200);
     assert_eq!(health.json()["reload"], "failed");
-    let (code, summary) = told(&served, &[]);
+    let (code, summary) = status_command(&served, &[]);
     assert_eq!(code, 1);
     assert!(summary.contains(problem), "{summary}");
     let refused = served.reload();
@@ -71,8 +71,8 @@ fn broken_policy_changes_nothing_and_is_told_of_everywhere_until_it_is_mended() 
     let metrics = served.ask_admin(get("/metrics")).text();
     assert!(metrics.contains("\ntollgate_config_reload_failed 0\n"), "{metrics}");
     assert_eq!(served.ask_admin(get("/healthz")).json()["reload"], "ok");
-    assert_eq!(told(&served, &[]).0, 0);
-    let (code, json) = told(&served, &["--json"]);
+    assert_eq!(status_command(&served, &[]).0, 0);
+    let (code, json) = status_command(&served, &["--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((code, &json["generation"]), (0, &2.into()));
 }
@@ -101,20 +101,20 @@ fn policy_whose_tests_fail_changes_nothing_until_they_pass() {
     }
     served.running.wait_for_event("what was in force stays");
     assert_eq!(served.limit(), 1000);
-    let (code, summary) = told(&served, &[]);
+    let (code, summary) = status_command(&served, &[]);
     assert_eq!(code, 1);
     assert!(summary.contains(&format!("{place}: {difference}")), "{summary}");
     assert_eq!(served.status()["refused"]["problems"].as_array().unwrap().len(), 1);
 
     served.folder.write("policies/api.yaml", &(with_limit(&policy, 500) + &test_of(500)));
     served.wait_for_limit(500, "the policy whose test passes is taken");
-    assert_eq!(told(&served, &[]).0, 0);
+    assert_eq!(status_command(&served, &[]).0, 0);
 }
 
 #[test]
 fn failing_tests_are_ignored_as_soon_as_the_settings_say_so() {
     let upstream = Upstream::start();
-    let served = Served::start(&upstream, ASKED);
+    let served = Served::start(&upstream, ON_REQUEST);
     let policy = with_limit(&served.policy(), 500) + &test_of(1000);
     served.folder.write("policies/api.yaml", &policy);
     served.reload().assert_status(422);
@@ -131,15 +131,15 @@ fn failing_tests_are_ignored_as_soon_as_the_settings_say_so() {
 #[test]
 fn policy_whose_tests_fail_is_not_served_unless_they_are_ignored() {
     let upstream = Upstream::start();
-    let folder = super::folder(&upstream, ASKED);
+    let folder = super::folder(&upstream, ON_REQUEST);
     let file = folder.path().join("policies/api.yaml");
     let policy = fs::read_to_string(&file).unwrap();
     fs::write(&file, policy + &test_of(500)).unwrap();
     let output = folder.run(&["run", "--config", "tollgate.yaml"]);
     assert_exit(&output, 64);
-    let told = text(&output.stderr);
-    assert!(told.contains("header x-ratelimit-limit: expected 500, got 1000"), "{told}");
-    assert!(told.ends_with("1 problem found\n"), "{told}");
+    let printed = text(&output.stderr);
+    assert!(printed.contains("header x-ratelimit-limit: expected 500, got 1000"), "{printed}");
+    assert!(printed.ends_with("1 problem found\n"), "{printed}");
 
     let file = folder.path().join("tollgate.yaml");
     let settings = fs::read_to_string(&file).unwrap();
@@ -148,18 +148,18 @@ fn policy_whose_tests_fail_is_not_served_unless_they_are_ignored() {
 }
 
 #[test]
-fn problems_of_all_files_are_told_together() {
+fn problems_of_all_files_are_reported_together() {
     let upstream = Upstream::start();
-    let served = Served::start(&upstream, ASKED);
+    let served = Served::start(&upstream, ON_REQUEST);
     served.folder.write("policies/api.yaml", "version: 3\n");
     served.folder.write("policies/other.yaml", "");
     let settings = fs::read_to_string(served.folder.path().join("tollgate.yaml")).unwrap();
     served.folder.write("tollgate.yaml", &format!("{settings}colour: red\n"));
     let refused = served.reload();
     refused.assert_status(422);
-    let told = refused.text();
+    let printed = refused.text();
     for expected in ["unknown field `colour`", "api.yaml", "other.yaml: the file is empty"] {
-        assert!(told.contains(expected), "{expected} is not in\n{told}");
+        assert!(printed.contains(expected), "{expected} is not in\n{printed}");
     }
     assert_eq!(served.limit(), 1000);
 }
@@ -167,7 +167,7 @@ fn problems_of_all_files_are_told_together() {
 #[test]
 fn nothing_left_to_read_is_no_configuration() {
     let upstream = Upstream::start();
-    let served = Served::start(&upstream, ASKED);
+    let served = Served::start(&upstream, ON_REQUEST);
     let path = |name: &str| served.folder.path().join(name);
     let policy = served.policy();
     for (name, expected) in [
@@ -192,7 +192,7 @@ fn nothing_left_to_read_is_no_configuration() {
 }
 
 #[test]
-fn refused_configuration_is_told_of_once_and_not_with_each_look() {
+fn refused_configuration_is_logged_once_and_not_with_each_poll() {
     let upstream = Upstream::start();
     let served = Served::start(&upstream, super::POLL);
     let failed = |served: &Served| served.status()["reloads"]["failed"].as_u64().unwrap();
@@ -203,14 +203,14 @@ fn refused_configuration_is_told_of_once_and_not_with_each_look() {
     eventually("another one is refused", || (failed(&served) == 2).then_some(()));
     served.running.signal("TERM");
     let log = served.running.finish();
-    let told = text(&log.stderr).matches("what was in force stays").count();
-    assert_eq!(told, 2, "{log:#?}");
+    let logged = text(&log.stderr).matches("what was in force stays").count();
+    assert_eq!(logged, 2, "{log:#?}");
 }
 
 #[test]
 fn pipe_among_the_policies_is_refused_and_holds_up_nothing() {
     let upstream = Upstream::start();
-    let served = Served::start(&upstream, ASKED);
+    let served = Served::start(&upstream, ON_REQUEST);
     let pipe = served.folder.path().join("policies/z.yaml");
     mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
     let refused = served.reload();
@@ -227,7 +227,7 @@ fn pipe_among_the_policies_is_refused_and_holds_up_nothing() {
 #[test]
 fn files_that_editors_hide_are_no_policies() {
     let upstream = Upstream::start();
-    let served = Served::start(&upstream, ASKED);
+    let served = Served::start(&upstream, ON_REQUEST);
     let policies = served.folder.path().join("policies");
     symlink("user@host.1234:1", policies.join(".#api.yaml")).unwrap();
     served.folder.write("policies/._api.yaml", "\0\u{5}\u{16}\u{7}");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{ASKED, Served};
+use super::{ON_REQUEST, Served};
 use crate::{binary::text, support::Upstream};
 
 fn edit(served: &Served, from: &str, to: &str) {
@@ -13,9 +13,9 @@ fn edit(served: &Served, from: &str, to: &str) {
 }
 
 #[test]
-fn what_needs_a_restart_is_told_once() {
+fn change_that_needs_a_restart_is_logged_once() {
     let upstream = Upstream::start();
-    let mut served = Served::start(&upstream, ASKED);
+    let mut served = Served::start(&upstream, ON_REQUEST);
     edit(&served, "workers: 1", "workers: 2\ndrain: 1s");
     served.reload().assert_status(200);
     let line = served.running.wait_for_event("needs a restart");
@@ -27,14 +27,14 @@ fn what_needs_a_restart_is_told_once() {
     assert_eq!(served.status()["needs_restart"], serde_json::json!([]));
     served.running.signal("TERM");
     let log = served.running.finish();
-    let told = String::from_utf8_lossy(&log.stderr).matches("needs a restart").count();
-    assert_eq!(told, 1, "{log:#?}");
+    let logged = String::from_utf8_lossy(&log.stderr).matches("needs a restart").count();
+    assert_eq!(logged, 1, "{log:#?}");
 }
 
 #[test]
 fn policies_may_move_elsewhere() {
     let upstream = Upstream::start();
-    let served = Served::start(&upstream, ASKED);
+    let served = Served::start(&upstream, ON_REQUEST);
     served.folder.write("other/api.yaml", &super::with_limit(&served.policy(), 2000));
     edit(&served, "workers: 1", "workers: 1\npolicies: other");
     served.reload().assert_status(200);
@@ -43,10 +43,10 @@ fn policies_may_move_elsewhere() {
 }
 
 #[test]
-fn what_is_amiss_is_told_once_of_what_is_put_in_force() {
+fn warnings_are_logged_once_for_each_configuration_in_force() {
     const OPEN: &str = "everybody on this machine can read `../secret`";
     let upstream = Upstream::start();
-    let mut served = Served::start(&upstream, ASKED);
+    let mut served = Served::start(&upstream, ON_REQUEST);
     let policy = served.policy();
     served.folder.write("policies/api.yaml", &policy.replace("limits: [core]", "limits: [cor]"));
     served.reload().assert_status(422);
@@ -58,8 +58,8 @@ fn what_is_amiss_is_told_once_of_what_is_put_in_force() {
     assert!(line.contains("of=user:7") && line.contains("why=a move"), "{line}");
     served.running.signal("TERM");
     let log = served.running.finish();
-    let told = text(&log.stderr).matches(OPEN).count();
-    assert_eq!(told, 2, "at the start and after the reload: {log:#?}");
+    let logged = text(&log.stderr).matches(OPEN).count();
+    assert_eq!(logged, 2, "at the start and after the reload: {log:#?}");
     let fields =
         text(&log.stderr).matches("configuration warning rule=\"readable-secret\"").count();
     assert_eq!(fields, 2, "{log:#?}");
