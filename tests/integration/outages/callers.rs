@@ -39,7 +39,7 @@ impl Caller {
     }
 }
 
-/// So many callers of each server. There is one limit, and nobody has a counter yet.
+/// So many callers of each server. There is one limit, and no caller has a counter yet.
 pub(super) fn find_callers(proxy: &Proxy, servers: &[&Redis], count: usize) -> Vec<Caller> {
     const ENOUGH: usize = 200;
     let mut callers: Vec<Caller> = Vec::new();

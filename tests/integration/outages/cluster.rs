@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     callers::{Caller, find_callers, primaries, settings, split, wait_for_replica, with_deadline},
-    load::{Answer, Answers, CONNECTIONS, Decider, Load, tell},
+    load::{Answer, Answers, CONNECTIONS, Decider, Load, print_figures},
 };
 use crate::support::{Cluster, Policy, Proxy, Upstream, eventually};
 
@@ -52,7 +52,7 @@ fn kill_a_primary(on_store_error: &str) -> Answers {
     untouched.assert_untouched();
     assert_eq!(untouched.balance(&proxy, &others), Default::default());
     let (balance, healed) = (theirs.balance(&proxy, &victims), theirs.decided_after(promoted));
-    tell(&format!(
+    print_figures(&format!(
         "cluster, primary killed, {on_store_error}: promotion after {:?}, redis decides again {healed:?} \
          later, longest gap {:?}; its callers: {theirs}; {balance:?}; others: {untouched}",
         promoted - killed,
@@ -97,7 +97,7 @@ fn no_more_passes_than_a_limit_and_what_the_proxy_lets_through_while_a_primary_i
         let beyond: u64 = passed.iter().map(|passed| passed.saturating_sub(LIMIT)).sum();
         let is_by_proxy = |it: &Answer| (it.status, it.decider) == (200, Decider::Proxy);
         let by_proxy = answers.count(is_by_proxy);
-        tell(&format!(
+        print_figures(&format!(
             "cluster, primary killed, {on_store_error}: of {} callers with {LIMIT}/hour passed {passed:?}, \
              {beyond} beyond the limits, {by_proxy} let through by the proxy",
             victims.len()
@@ -132,7 +132,7 @@ fn primary_that_hangs_is_left_for_its_replica_and_not_believed_when_it_goes_on()
     untouched.assert_untouched();
     theirs.since(well).assert_untouched();
     let (balance, healed) = (theirs.balance(&proxy, &victims), theirs.decided_after(promoted));
-    tell(&format!(
+    print_figures(&format!(
         "cluster, primary paused for {PAUSE:?}: promotion after {:?}, redis decides again {healed:?} \
          later, longest gap {:?}; its callers: {theirs}; {balance:?}; others: {untouched}",
         promoted - paused,
@@ -166,7 +166,7 @@ fn cluster_that_is_down_holds_up_few_requests_and_is_believed_when_it_is_back() 
 
     let undecided = answers.undecided();
     let slow = undecided.count(|answer| answer.took() > Duration::from_millis(25));
-    tell(&format!(
+    print_figures(&format!(
         "cluster without a majority: {undecided}, of which {slow} waited longer than 25ms; redis \
          decides again {:?} after it is well",
         answers.decided_after(well)
@@ -196,7 +196,7 @@ fn one_seed_that_answers_is_enough() {
     let proxy = Proxy::with_settings(&settings(&format!("cluster: [{seeds}]")), &[&policy]);
     // Each of these is decided by Redis, from the first on.
     let callers = find_callers(&proxy, &primaries(&cluster), 2);
-    tell(&format!(
+    print_figures(&format!(
         "cluster, one of three seeds answers: {} requests decided {:?} after the start",
         callers.len(),
         begun.elapsed()
@@ -214,7 +214,7 @@ fn nodes_that_do_not_tell_their_host_are_where_they_were_asked() {
     let seed = format!("cluster: [{}]", cluster.node(0).url());
     let proxy = Proxy::with_settings(&settings(&seed), &[&policy(&upstream, "closed")]);
     let callers = find_callers(&proxy, &primaries(&cluster), 2);
-    // The proxy hears of these from who had them.
+    // The node that had these slots redirects the proxy (MOVED).
     for caller in &callers {
         cluster.reshard([cluster.slot_of(&caller.key)], (caller.home + 1) % 3);
         assert_eq!(caller.count_one(&proxy), 2);

@@ -1,4 +1,5 @@
-//! Servers of shards and clusters that lose counters: whoever takes a place is told what proxies know.
+//! Servers of shards and clusters that lose counters: proxies restore what they know to the server
+//! that takes the place.
 
 use super::callers::{Caller, find_callers, primaries, primaries_of, settings, split};
 use crate::support::{Cluster, Policy, Proxy, Redis, Shards, Upstream, eventually};
@@ -26,7 +27,7 @@ fn fleet(
     (fleet, split(&callers, VICTIM))
 }
 
-/// How many of a caller's requests pass: this many at most, and none while nobody decides.
+/// How many of a caller's requests pass: this many at most, and none while Redis does not decide.
 fn admit(proxy: &Proxy, caller: &Caller, most: u64) -> u64 {
     let mut admitted = 0;
     while admitted < most {
@@ -51,10 +52,10 @@ fn assert_a_quarter_is_left(fleet: &[Proxy; 2], callers: &[Caller]) {
 }
 
 #[test]
-fn shard_that_comes_back_empty_is_told() {
+fn shard_that_comes_back_empty_is_restored() {
     let (upstream, shards) = (Upstream::start(), Shards::start(3));
     let (fleet, (victims, others)) = fleet(&shards.settings(), &primaries_of(&shards), &upstream);
-    // Nobody else is to take its place.
+    // No other server is to take its place.
     shards.replica(VICTIM).kill();
     shards.primary(VICTIM).restart();
     assert_a_quarter_is_left(&fleet, &victims);
@@ -62,7 +63,7 @@ fn shard_that_comes_back_empty_is_told() {
 }
 
 #[test]
-fn replica_that_is_promoted_without_its_primary_s_counters_is_told() {
+fn replica_that_is_promoted_without_its_primary_s_counters_is_restored() {
     let (upstream, shards) = (Upstream::start(), Shards::start(3));
     let (fleet, (victims, others)) = fleet(&shards.settings(), &primaries_of(&shards), &upstream);
     shards.primary(VICTIM).kill();
@@ -74,7 +75,7 @@ fn replica_that_is_promoted_without_its_primary_s_counters_is_told() {
 }
 
 #[test]
-fn node_of_a_cluster_that_comes_back_empty_is_told() {
+fn node_of_a_cluster_that_comes_back_empty_is_restored() {
     let (upstream, cluster) = (Upstream::start(), Cluster::start());
     let (fleet, (victims, others)) = fleet(&cluster.settings(), &primaries(&cluster), &upstream);
     cluster.node(VICTIM).restart();

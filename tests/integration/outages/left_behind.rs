@@ -1,4 +1,4 @@
-//! Sentinels and nodes of a cluster that did not hear of a failover: they tell of what was.
+//! Sentinels and nodes of a cluster that missed a failover: what they report is out of date.
 
 use redis::Value;
 
@@ -23,10 +23,10 @@ fn sentinel_of_an_older_epoch_is_not_believed() {
         for _ in 0..10 {
             decided(&proxy.get_as("alice"));
         }
-        eventually("the other primary is told of", || {
+        eventually("the other primary is reported", || {
             let rivals = proxy.stores().counts.rivals().report();
-            let is_told = rivals.iter().any(|it| it.server.ends_with(&old.port().to_string()));
-            is_told.then_some(())
+            let is_reported = rivals.iter().any(|it| it.server.ends_with(&old.port().to_string()));
+            is_reported.then_some(())
         });
     }
     assert_eq!((old.counters().len(), new.counters().len()), (0, 1));

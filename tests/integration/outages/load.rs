@@ -19,7 +19,7 @@ pub(super) const CONNECTIONS: usize = 2;
 /// Time between two requests of a connection: a load must leave the machine to the servers.
 const PACE: Duration = Duration::from_millis(3);
 
-/// When a load ends that nobody stops.
+/// When a load ends that no test stops.
 const END: Duration = Duration::from_secs(90);
 
 /// Who decided about a request.
@@ -28,8 +28,8 @@ pub(super) enum Decider {
     Redis,
     /// The proxy, by itself.
     Proxy,
-    /// Nobody: it was let through, or turned away as limits ask for that are closed then.
-    Nobody,
+    /// Neither: it was let through or refused, by the `on_store_error` of its limits.
+    Neither,
 }
 
 impl Decider {
@@ -37,7 +37,7 @@ impl Decider {
         match (response.status, response.field("x-tollgate-store")) {
             (200 | 429, None) => Decider::Redis,
             (200 | 429, Some("local")) => Decider::Proxy,
-            (200, Some("open")) | (503, None) => Decider::Nobody,
+            (200, Some("open")) | (503, None) => Decider::Neither,
             _ => panic!("an answer that nothing explains\n{response:?}"),
         }
     }
@@ -230,11 +230,11 @@ impl fmt::Display for Answers {
         let errors = self.count(|answer| answer.status >= 500);
         write!(
             f,
-            "{} requests: {} by redis, {} by the proxy, {} by nobody, {errors} errors, slowest {:?}",
+            "{} requests: {} by redis, {} by the proxy, {} undecided, {errors} errors, slowest {:?}",
             self.0.len(),
             count(Decider::Redis),
             count(Decider::Proxy),
-            count(Decider::Nobody),
+            count(Decider::Neither),
             self.slowest()
         )
     }
@@ -249,8 +249,8 @@ pub(super) struct Balance {
     pub(super) not_admitted: u64,
 }
 
-/// Tells what a test has measured.
+/// Prints what a test has measured.
 #[expect(clippy::print_stderr, reason = "figures are for people")]
-pub(super) fn tell(figures: &str) {
+pub(super) fn print_figures(figures: &str) {
     eprintln!("figures: {figures}");
 }

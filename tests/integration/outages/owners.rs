@@ -6,8 +6,8 @@ mod at_once;
 use super::callers::{find_counter, primaries, settings};
 use crate::support::{Cluster, Policy, Proxy, Redis, Request, Upstream, eventually, get};
 
-/// So many requests an hour of a caller, of an address and to a page: all three on GET, each alone on
-/// another method, so that its counter can be made first.
+/// So many requests an hour of a caller, of an address and to a page: all three on GET, each alone
+/// on another method, so that its counter can be made first.
 fn policy(upstream: &Upstream, [caller, address, page]: [u32; 3], on_store_error: &str) -> Policy {
     let limits = [
         format!("core: {{ per: caller, rate: {caller}/hour, on_store_error: {on_store_error} }}"),
@@ -84,8 +84,8 @@ fn find(
     (found.0, found.1.1)
 }
 
-/// A caller, an address and a page whose counters are on these servers, and the counters' names. All
-/// three have been charged once.
+/// A caller, an address and a page whose counters are on these servers, and the counters' names.
+/// All three have been charged once.
 fn find_owners(
     servers: &[&Redis],
     [caller, address, page]: [usize; 3],
@@ -123,7 +123,7 @@ fn owner_whose_node_is_dead_leaves_the_others_as_they_were() {
     assert_eq!([send(&lost, &lost_page), send(&found, &found_page)], [200, 200]);
     assert_used(&proxy, &found, &address, [2, 3]);
 
-    // With its replica: nobody takes its place.
+    // With its replica, so that no server takes its place.
     cluster.node(cluster.replica_of(DEAD)).kill();
     cluster.node(DEAD).kill();
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Replicas that are behind, or away: they tell how limits stand while they know it, and never decide.
+//! Replicas that are behind, or away: they serve reads while they are up to date, and never decide.
 
 use std::time::Instant;
 
@@ -22,36 +22,38 @@ fn caller(proxy: &Proxy, servers: &[&Redis]) -> Caller {
     find_callers(proxy, servers, 1).into_iter().find(|caller| caller.home == 0).unwrap()
 }
 
-fn told(proxy: &Proxy, caller: &Caller) -> u64 {
+/// What `GET /rate_limit` reports as used.
+fn reported_use(proxy: &Proxy, caller: &Caller) -> u64 {
     proxy.used(&caller.sub, "core")
 }
 
-/// Fifty charges of one proxy while the replica is cut off. That proxy tells all of them at once, and
-/// another one, which has charged nothing, as soon as it knows that the replica is cut off.
+/// Fifty charges of one proxy while the replica is cut off. That proxy reports all of them at once.
+/// Another one, which has charged nothing, reports them once it has found that the replica is cut
+/// off.
 fn check_cut_replica(
     [charging, reading]: [&Proxy; 2],
     caller: &Caller,
     [primary, replica]: [&Redis; 2],
 ) {
     wait_until_read(reading, caller, replica);
-    assert_eq!(told(reading, caller), 1);
+    assert_eq!(reported_use(reading, caller), 1);
     cut_link(primary, replica);
     charge_until(charging, caller, 50);
-    assert_eq!(told(charging, caller), 50, "it was told so before");
-    eventually("the replica is left out", || (told(reading, caller) == 50).then_some(()));
-    assert_eq!(told(reading, caller), 50);
+    assert_eq!(reported_use(charging, caller), 50, "the proxy has seen this count before");
+    eventually("the replica is left out", || (reported_use(reading, caller) == 50).then_some(()));
+    assert_eq!(reported_use(reading, caller), 50);
 
     for proxy in [charging, reading] {
         proxy.advance(MINUTE + SECOND);
-        assert_eq!(told(proxy, caller), 0, "a window that has ended");
+        assert_eq!(reported_use(proxy, caller), 0, "a window that has ended");
     }
     charge_until(charging, caller, 1);
-    assert_eq!(told(charging, caller), 1);
-    // Who asks that often is told what was so a moment ago.
-    eventually("it is told anew", || (told(reading, caller) == 1).then_some(()));
+    assert_eq!(reported_use(charging, caller), 1);
+    // With so many queries, the response may be from a moment ago.
+    eventually("the new count is reported", || (reported_use(reading, caller) == 1).then_some(()));
     replica.kill();
     for proxy in [charging, reading] {
-        assert_eq!(told(proxy, caller), 1, "the primary tells as well");
+        assert_eq!(reported_use(proxy, caller), 1, "the primary reports it as well");
     }
 }
 
@@ -64,7 +66,7 @@ fn charge_until(proxy: &Proxy, caller: &Caller, used: u64) {
 fn wait_until_read(proxy: &Proxy, caller: &Caller, replica: &Redis) {
     let before = reads(replica);
     let is_read = || {
-        told(proxy, caller);
+        reported_use(proxy, caller);
         reads(replica) > before
     };
     eventually("the replica is read", || is_read().then_some(()));
@@ -121,22 +123,22 @@ fn replica_whose_link_is_silent_is_not_read_before_it_has_caught_up() {
     // To both servers the link is as good as ever.
     gremlin.stall();
     charge_until(&charging, &caller, 50);
-    assert_eq!(told(&charging, &caller), 50);
-    eventually("the replica is left out", || (told(&reading, &caller) == 50).then_some(()));
+    assert_eq!(reported_use(&charging, &caller), 50);
+    eventually("the replica is left out", || (reported_use(&reading, &caller) == 50).then_some(()));
     assert_eq!(replica.info("master_link_status"), "up");
     let before = reads(&replica);
     for _ in 0..5 {
-        assert_eq!(told(&reading, &caller), 50);
+        assert_eq!(reported_use(&reading, &caller), 50);
     }
-    assert_eq!(reads(&replica), before, "it is not asked");
+    assert_eq!(reads(&replica), before, "the replica is not queried");
 
     gremlin.behave();
     wait_until_read(&reading, &caller, &replica);
-    assert_eq!(told(&reading, &caller), 50);
+    assert_eq!(reported_use(&reading, &caller), 50);
 }
 
 #[test]
-fn caller_is_told_no_less_than_it_was_told_before_by_any_algorithm() {
+fn reported_use_never_goes_back_with_any_algorithm() {
     for algorithm in ["sliding_window", "sliding_log", "token_bucket", "gcra"] {
         let upstream = Upstream::start();
         let (primary, gremlin, replica, servers) = shard_behind_a_gremlin();
@@ -148,14 +150,14 @@ fn caller_is_told_no_less_than_it_was_told_before_by_any_algorithm() {
         gremlin.stall();
         for used in 2..=20 {
             assert_eq!(caller.count_one(&proxy), used);
-            assert_eq!(told(&proxy, &caller), used, "{algorithm}");
+            assert_eq!(reported_use(&proxy, &caller), used, "{algorithm}");
         }
         gremlin.behave();
     }
 }
 
 #[test]
-fn refund_is_told_though_a_replica_has_not_heard_of_it() {
+fn refund_is_reported_though_a_replica_has_not_received_it() {
     let upstream = Upstream::as_asked();
     let (primary, gremlin, replica, servers) = shard_behind_a_gremlin();
     let proxy = start(&servers, "3s", &upstream);
@@ -165,18 +167,18 @@ fn refund_is_told_though_a_replica_has_not_heard_of_it() {
     charge_until(&proxy, &caller, 5);
     let refunded = proxy.send(caller.request().wants(304).revalidating());
     refunded.assert_status(304).assert_field("x-ratelimit-used", "5");
-    assert_eq!(told(&proxy, &caller), 5);
+    assert_eq!(reported_use(&proxy, &caller), 5);
     gremlin.behave();
 }
 
-/// Waits until all primaries tell of a replica. They do not before they have heard from it that it has
-/// something.
+/// Waits until all primaries list a replica. They do so only after it has announced that it has
+/// data.
 fn wait_until_named(cluster: &Cluster, replica: usize) {
     let port = format!("int({})", cluster.node(replica).port());
     let is_named =
         |node: &Redis| format!("{:?}", node.command(&["CLUSTER", "SLOTS"])).contains(&port);
     let is_named_by_all = || primaries(cluster).into_iter().all(is_named);
-    eventually("the replica is told of", || is_named_by_all().then_some(()));
+    eventually("the replica is listed", || is_named_by_all().then_some(()));
 }
 
 #[test]
@@ -189,19 +191,19 @@ fn replica_that_hangs_costs_no_wait() {
     shards.replica(0).pause();
     let begun = Instant::now();
     for _ in 0..8 {
-        assert_eq!(told(&proxy, &caller), 1);
+        assert_eq!(reported_use(&proxy, &caller), 1);
     }
     assert!(begun.elapsed() < 4 * SECOND, "somebody has waited for the replica");
     shards.replica(0).resume();
 }
 
 #[test]
-fn replica_tells_while_its_primary_is_away() {
+fn replica_serves_reads_while_its_primary_is_away() {
     let (upstream, shards) = (Upstream::start(), Shards::start(2));
     let proxy = start(&shards.settings(), "3s", &upstream);
     let caller = caller(&proxy, &primaries_of(&shards));
     wait_for_replica(shards.primary(0), shards.replica(0));
     shards.primary(0).kill();
     proxy.send(caller.request()).assert_status(503);
-    assert_eq!(told(&proxy, &caller), 1);
+    assert_eq!(reported_use(&proxy, &caller), 1);
 }

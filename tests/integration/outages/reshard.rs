@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, process::Command, thread};
 
 use super::{
     callers::{Caller, decided, find_callers, find_counter, primaries, settings},
-    load::{Load, tell},
+    load::{Load, print_figures},
 };
 use crate::support::{Cluster, Policy, Proxy, Redis, Upstream, eventually, get};
 
@@ -28,13 +28,16 @@ fn no_request_goes_undecided_while_its_slot_moves_there_and_back() {
         load.wait_until_decided();
     }
     let answers = load.stop();
-    tell(&format!("cluster, {} slots moved under load: {answers}", ROUNDS * callers.len()));
+    print_figures(&format!(
+        "cluster, {} slots moved under load: {answers}",
+        ROUNDS * callers.len()
+    ));
     answers.assert_untouched();
     assert_eq!(answers.balance(&proxy, &callers), Default::default());
 }
 
-/// Waits until all primaries say the same. Who moves a slot again before that may find that two nodes
-/// each say that the other one has it, for good.
+/// Waits until all primaries say the same. Who moves a slot again before that may find that two
+/// nodes each say that the other one has it, for good.
 fn wait_until_agreed(cluster: &Cluster) {
     // What differs with who is asked is left out: flags, and when who was heard.
     let said = |node: &Redis| {
@@ -65,7 +68,7 @@ fn no_request_goes_undecided_while_redis_cli_reshards() {
     }
     load.wait_until_decided();
     let answers = load.stop();
-    tell(&format!(
+    print_figures(&format!(
         "cluster, three times {count} slots resharded by redis-cli under load, with those of {} of {} \
          callers: {answers}",
         some.len(),

@@ -9,7 +9,7 @@ use super::{
         Caller, decided, find_callers, primaries_of, settings, split, wait_for_replica,
         with_deadline,
     },
-    load::{CONNECTIONS, Decider, Load, tell},
+    load::{CONNECTIONS, Decider, Load, print_figures},
 };
 use crate::support::{Policy, Proxy, Redis, Response, Shards, Upstream, eventually, get};
 
@@ -90,7 +90,7 @@ fn shard_that_is_down_keeps_out_its_own_callers_until_its_replica_is_promoted() 
     theirs.since(well).assert_untouched();
     assert_eq!(theirs.undecided().count(|answer| answer.status != 503), 0);
     let (balance, healed) = (theirs.balance(&proxy, &victims), theirs.decided_after(promoted));
-    tell(&format!(
+    print_figures(&format!(
         "shards, primary killed, replica promoted by hand after {:?}: redis decides again {healed:?} \
          later; its callers: {theirs}; {balance:?}; others: {untouched}",
         promoted - killed
@@ -102,7 +102,7 @@ fn shard_that_is_down_keeps_out_its_own_callers_until_its_replica_is_promoted() 
 }
 
 #[test]
-fn one_waits_for_a_shard_that_hangs_and_nobody_for_the_others() {
+fn one_request_waits_for_a_shard_that_hangs_and_none_for_the_others() {
     let (upstream, shards) = (Upstream::start(), Shards::start(3));
     let settings = with_deadline(&shards.settings(), "1s").replace("workers: 1", "workers: 2");
     let proxy = Proxy::with_settings(&settings, &[&policy(&upstream)]);
@@ -132,8 +132,8 @@ fn one_waits_for_a_shard_that_hangs_and_nobody_for_the_others() {
     }
 }
 
-/// Has a primary and its replica change places under load. Tells how many requests passed that the
-/// new primary knows nothing of.
+/// Has a primary and its replica change places under load. Returns how many requests passed that
+/// the new primary has not counted.
 fn change_places(how: &str, change: impl FnOnce([&Redis; 2])) -> u64 {
     let (upstream, shards) = (Upstream::start(), Shards::start(3));
     let proxy = start(&shards.settings(), &upstream);
@@ -154,7 +154,7 @@ fn change_places(how: &str, change: impl FnOnce([&Redis; 2])) -> u64 {
     // They had time enough.
     theirs.assert_untouched();
     let balance = theirs.balance(&proxy, &victims);
-    tell(&format!(
+    print_figures(&format!(
         "shards, primary and replica change places by {how} in {:?}: redis decides again {:?} later; \
          its callers: {theirs}; {balance:?}; others: {untouched}",
         changed - begun,

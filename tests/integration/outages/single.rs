@@ -1,4 +1,4 @@
-//! One server that fails. Alice's counter tells who decides: what Redis has counted stays there,
+//! One server that fails. Alice's counter shows who decides: what Redis has counted stays there,
 //! and what the process decides in its place begins there.
 
 mod answers;
@@ -48,7 +48,7 @@ fn used_here(proxy: &Proxy) -> u64 {
     response.number("x-ratelimit-used")
 }
 
-/// Waits until Redis decides, as the requests of others tell.
+/// Waits until Redis decides, as the responses to other callers show.
 fn wait_until_decided(proxy: &Proxy) {
     eventually("redis decides", || is_decided(&stranger(proxy)).then_some(()));
 }
@@ -59,7 +59,7 @@ fn wait_until_undecided(proxy: &Proxy) {
 }
 
 /// Waits until Redis has all that was admitted without it.
-fn wait_until_paid(proxy: &Proxy) {
+fn wait_until_written_back(proxy: &Proxy) {
     eventually("it is paid", || (proxy.stores().pending() == 0).then_some(()));
 }
 

@@ -4,12 +4,12 @@ use std::{collections::HashMap, thread, time::Instant};
 
 use super::{
     callers::{decided, settings},
-    load::tell,
+    load::print_figures,
 };
 use crate::support::{Cluster, MINUTE, Policy, Proxy, Request, Upstream, get};
 
-/// Sends one of each of these requests to the proxies in turn, `rounds` times to each. Tells how
-/// many of each passed.
+/// Sends one of each of these requests to the proxies in turn, `rounds` times to each. Returns
+/// how many of each passed.
 fn send_to_all(proxies: &[Proxy], requests: &[Request], rounds: usize) -> Vec<usize> {
     let passing = |proxy: &Proxy, round: usize| {
         let mut client = proxy.connect();
@@ -75,7 +75,7 @@ fn two_thousand_callers_are_limited_exactly_by_two_proxies() {
         (0..CALLERS).map(|number| get("/").by(&format!("caller-{number}"))).collect();
     let begun = Instant::now();
     let passed = send_to_all(&proxies, &requests, 2);
-    tell(&format!(
+    print_figures(&format!(
         "cluster, {CALLERS} callers, 3 of 4 requests each, two proxies: {} passed in {:?}",
         passed.iter().sum::<usize>(),
         begun.elapsed()

@@ -42,9 +42,9 @@ fn fail_over(proxy: &Proxy, shards: &Shards) {
     wait_until_used(proxy, new, "after-failover");
 }
 
-/// The proxy says which of the two it does not use.
-fn wait_until_told(proxy: &Proxy, unused: &Redis) {
-    eventually("the proxy tells of two primaries", || {
+/// Waits until the proxy reports which of the two it does not use.
+fn wait_until_reported(proxy: &Proxy, unused: &Redis) {
+    eventually("the proxy reports two primaries", || {
         let rivals = proxy.stores().counts.rivals().report();
         let unused = format!("127.0.0.1:{}", unused.port());
         rivals.iter().any(|rival| rival.server == unused).then_some(())
@@ -64,7 +64,7 @@ fn old_primary_that_comes_back_empty_is_used_by_no_proxy() {
     assert_eq!(LIMIT / 2 + more, LIMIT, "of {LIMIT}");
     assert_eq!(shards.primary(0).counters(), [""; 0], "the old primary was believed");
     for proxy in [&running, &started] {
-        wait_until_told(proxy, shards.primary(0));
+        wait_until_reported(proxy, shards.primary(0));
     }
 
     // It is settled when the old one follows the new one.
@@ -102,7 +102,7 @@ fn all_proxies_follow_a_promotion_beside_a_primary_that_goes_on() {
     shards.promote(0);
     for (number, proxy) in proxies.iter().enumerate() {
         wait_until_used(proxy, new, &format!("proxy-{number}"));
-        wait_until_told(proxy, old);
+        wait_until_reported(proxy, old);
     }
 
     let left = old.counters().len();
@@ -125,18 +125,18 @@ fn promoted_primary_that_hung_while_a_proxy_started_is_found_by_it() {
 
     shards.replica(0).pause();
     let started = start(&shards.settings(), &upstream);
-    // It may take the other one meanwhile: there is nobody else.
+    // It may take the other one meanwhile: there is no other server.
     started.get_as("bob");
     shards.replica(0).resume();
     wait_until_used(&started, shards.replica(0), "started");
-    wait_until_told(&started, shards.primary(0));
+    wait_until_reported(&started, shards.primary(0));
     // The names of counters are those of the other proxies again.
     eventually("alice is denied", || (started.get_as("alice").status == 429).then_some(()));
     assert_eq!(passed(&running, "alice", 5), 0, "it went on with the promoted one");
 }
 
 #[test]
-fn replica_is_followed_where_its_history_may_not_be_asked_for() {
+fn replica_is_followed_where_its_history_may_not_be_queried() {
     let (upstream, shards) = (Upstream::start(), Shards::start(1));
     for server in [shards.primary(0), shards.replica(0)] {
         let password = format!(">{SECRET}");

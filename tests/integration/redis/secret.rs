@@ -39,7 +39,7 @@ fn wait_for_look(proxies: &[&Proxy], is_done: impl Fn() -> bool) {
 }
 
 #[test]
-fn proxies_without_a_configured_secret_share_one_that_nobody_else_knows() {
+fn proxies_without_a_configured_secret_share_a_random_one() {
     let upstream = Upstream::start();
     let mut names = Vec::new();
     for redis in [Redis::start(), Redis::start()] {
@@ -86,10 +86,11 @@ fn proxies_that_start_while_redis_is_away_agree_once_it_is_there() {
     for proxy in &proxies {
         let is_decided = || proxy.get_as("bob").field("x-tollgate-store").is_none();
         eventually("redis decides", || is_decided().then_some(()));
-        let is_paid = || proxy.stores().pending() == 0;
-        eventually("nothing is owed", || is_paid().then_some(()));
+        let is_written_back = || proxy.stores().pending() == 0;
+        eventually("nothing is pending", || is_written_back().then_some(()));
     }
-    // One of them has put its own secret there: what it admitted alone is owed. The other's is not.
+    // One of them has stored its own secret: what it admitted in fallback mode is written back. The
+    // other's is not.
     assert_eq!(proxies.each_ref().map(used), [2, 3]);
     assert_eq!(redis.counters().len(), 2, "alice's and bob's");
 }

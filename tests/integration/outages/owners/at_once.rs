@@ -1,5 +1,5 @@
-//! Servers of several owners are asked at once, so that a request waits as long as for one of them; but
-//! an owner that has no room is asked alone.
+//! Servers of several owners are asked at once, so that a request waits as long as for one of them;
+//! but an owner that has no room is asked alone.
 
 use super::{find_owners, policy};
 use crate::support::{
@@ -12,8 +12,8 @@ struct Trio {
     gremlins: [Gremlin; 3],
     _upstream: Upstream,
     proxy: Proxy,
-    /// Of a caller, an address and a page: what they are called, and their counters' names. Each has
-    /// been charged once.
+    /// Of a caller, an address and a page: what they are called, and their counters' names. Each
+    /// has been charged once.
     owners: [(String, String); 3],
 }
 
@@ -38,7 +38,7 @@ impl Servers {
         }
     }
 
-    /// Has clients find the gremlins in the servers' place, and tells where.
+    /// Has clients find the gremlins in the servers' place. Returns the settings that name them.
     fn hide_behind(&self, gremlins: &[Gremlin; 3]) -> String {
         let urls = gremlins.each_ref().map(Gremlin::url);
         match self {
@@ -52,11 +52,11 @@ impl Servers {
                 for (server, port) in self.all().iter().zip(&ports) {
                     server.command(&["CONFIG", "SET", "cluster-announce-port", port]);
                 }
-                let is_told = |node: usize| {
+                let is_listed = |node: usize| {
                     let lines: String = cluster.node(node).ask(&["CLUSTER", "NODES"]);
                     ports.iter().all(|port| lines.contains(&format!(":{port}@")))
                 };
-                eventually("all nodes tell of the gremlins", || (0..6).all(is_told).then_some(()));
+                eventually("all nodes list the gremlins", || (0..6).all(is_listed).then_some(()));
                 format!("cluster: [{}]", urls.join(", "))
             }
         }
@@ -110,8 +110,8 @@ impl Trio {
         eventually(&format!("{expected:?} are used"), || is_so().then_some(()));
     }
 
-    /// Waits until the other servers than this one have counted so many. What became of its own charge
-    /// depends on how long the machine has let it be silent.
+    /// Waits until the other servers than this one have counted so many. What became of its own
+    /// charge depends on how long the machine has let it be silent.
     fn wait_until_others_used(&self, slow: usize, expected: u32) {
         let is_so = || {
             let used = self.used();
@@ -165,7 +165,8 @@ fn client_that_hangs_up_when_some_servers_have_answered_is_not_charged() {
 /// The first and the last by the order of those that may deny.
 const FIRST_AND_LAST: [usize; 2] = [1, 2];
 
-/// How long a server that does not answer is waited for: longer than a busy machine takes for others.
+/// How long a server that does not answer is waited for: longer than a busy machine takes for
+/// others.
 const DEADLINE: &str = "3s";
 
 #[test]
@@ -189,7 +190,8 @@ fn server_that_does_not_answer_leaves_the_request_to_the_others_where_limits_are
     }
 }
 
-/// Has all five requests of an owner pass, and ten more denied. Tells how many scripts those cost.
+/// Has all five requests of an owner pass, and ten more denied. Returns how many scripts the denied
+/// requests cost.
 fn calls_of_denials(trio: &Trio, denied: impl Fn(usize) -> Request) -> usize {
     for used in 2..=5 {
         trio.proxy.send(trio.request()).assert_status(200);

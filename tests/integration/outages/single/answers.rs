@@ -15,8 +15,8 @@ fn patient(redis: &Redis, policy: &Policy) -> Proxy {
     Proxy::with_store(&store, policy)
 }
 
-/// That alice is decided about here while a server cannot, and that Redis goes on from there when it
-/// can.
+/// That alice is decided about here while a server cannot, and that Redis goes on from there when
+/// it can.
 fn fail_for_a_while(what: &str, begin: impl FnOnce(&Redis), end: impl FnOnce(&Redis)) {
     let upstream = Upstream::start();
     let redis = Redis::start();
@@ -70,7 +70,7 @@ fn server_that_loads_its_data_decides_when_it_has() {
 }
 
 #[test]
-fn what_a_server_that_is_full_was_not_told_is_told_all_the_same() {
+fn charges_that_a_full_server_refused_are_written_back_later() {
     let upstream = Upstream::start();
     let redis = Redis::with().max_memory(1).start();
     let proxy = Proxy::with_redis(&redis.settings(), &ten(&upstream, ""));

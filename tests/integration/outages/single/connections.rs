@@ -8,7 +8,7 @@ use std::{
 use tollgate::store::Unanswered;
 
 use super::{
-    REASONS, is_decided, ten, undecided, used_in_redis, wait_until_decided, wait_until_paid,
+    REASONS, is_decided, ten, undecided, used_in_redis, wait_until_decided, wait_until_written_back,
 };
 use crate::support::{Gremlin, HOUR, Policy, Proxy, Redis, Signal, Upstream, eventually, get};
 
@@ -60,7 +60,7 @@ fn charge_whose_reply_is_cut_is_not_sent_again() {
         }
         gremlin.behave();
         wait_until_decided(proxy);
-        wait_until_paid(proxy);
+        wait_until_written_back(proxy);
         let (counted, lost) = (used() - before, lost() - lost_before);
         // What was lost was admitted here, and perhaps there too.
         assert!(
@@ -74,7 +74,7 @@ fn charge_whose_reply_is_cut_is_not_sent_again() {
 }
 
 #[test]
-fn connection_that_is_cut_between_requests_costs_nobody_anything() {
+fn connection_that_is_cut_between_requests_affects_no_request() {
     let upstream = Upstream::start();
     let wire = Wire::new(&Policy::before(&upstream).rate("1000/hour"));
     let (mut sent, mut decided) = (0, 0);
@@ -118,7 +118,7 @@ fn connection_that_breaks_under_load_loses_only_what_was_on_it() {
         }
     });
     wait_until_decided(&wire.proxy);
-    wait_until_paid(&wire.proxy);
+    wait_until_written_back(&wire.proxy);
     let (counted, sent, decided) = (wire.used(), sent.into_inner(), decided.into_inner());
     let [away, lost] = [Unanswered::Away, Unanswered::Lost].map(|why| undecided(&wire.proxy, why));
     eprintln!(
@@ -129,7 +129,7 @@ fn connection_that_breaks_under_load_loses_only_what_was_on_it() {
 }
 
 #[test]
-fn network_that_lets_nobody_in_is_left_alone_until_it_does() {
+fn unreachable_network_is_not_used_until_it_is_back() {
     let upstream = Upstream::start();
     let wire = Wire::new(&ten(&upstream, "on_store_error: open"));
     assert_eq!(used_in_redis(&wire.proxy), 1);

@@ -1,5 +1,5 @@
-//! Servers that do not answer: who waits for them, for how long, and what becomes of what they do
-//! when nobody waits any more.
+//! Servers that do not answer: which requests wait for them, for how long, and what happens to a
+//! late result that no request waits for.
 
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,8 @@ fn proxy(redis: &str, policy: &Policy) -> Proxy {
     )
 }
 
-/// Has a server fall silent, and speak again. Alice asks all the time.
-#[expect(clippy::print_stderr, reason = "how long somebody waits is told, and not asserted")]
+/// Has a server stop responding, and respond again. Alice sends requests all the time.
+#[expect(clippy::print_stderr, reason = "how long requests wait is printed, and not asserted")]
 fn fall_silent(proxy: &Proxy, silence: impl FnOnce(), end: impl FnOnce()) {
     const REQUESTS: u64 = 40;
     wait_until_decided(proxy);
@@ -43,7 +43,7 @@ fn fall_silent(proxy: &Proxy, silence: impl FnOnce(), end: impl FnOnce()) {
         longest(first),
         longest(last)
     );
-    // One finds out, unless the proxy has by itself; after it nobody waits.
+    // One request finds out, unless the proxy has by itself; no request waits after that.
     assert!(late <= 1, "{late} requests waited");
     assert_eq!(late + away, REQUESTS);
 
@@ -128,7 +128,7 @@ fn few_wait_for_a_server_that_answers_and_takes_no_charges() {
     };
     clients.iter_mut().for_each(decide);
     let before = undecided(&proxy, Unanswered::Timeout);
-    // It tells who asks that it is there, unless a charge of theirs waits.
+    // The server still answers reads, but not on a connection where a charge waits.
     redis.command(&["CLIENT", "PAUSE", "600000", "WRITE"]);
     for _ in 0..REQUESTS {
         for client in &mut clients {
@@ -163,7 +163,7 @@ fn server_that_is_slow_now_and_then_is_not_given_up() {
 }
 
 #[test]
-fn lease_that_is_granted_when_nobody_waits_is_ended() {
+fn lease_that_is_granted_too_late_is_ended() {
     let upstream = Upstream::start();
     let redis = Redis::start();
     let gremlin = Gremlin::before(redis.port());
@@ -181,9 +181,9 @@ fn lease_that_is_granted_when_nobody_waits_is_ended() {
         let before = calls();
         gremlin.stall();
         proxy.get_as("alice").assert_status(200).assert_field("x-tollgate-store", "open");
-        assert_eq!(calls(), before, "it was not heard");
+        assert_eq!(calls(), before, "the server has not received it");
         gremlin.behave();
         eventually("it is granted, and ended", || (calls() >= before + 2).then_some(()));
-        eventually("nobody has a lease", || (leases() == 0).then_some(()));
+        eventually("no lease is left", || (leases() == 0).then_some(()));
     }
 }

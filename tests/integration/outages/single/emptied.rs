@@ -1,4 +1,5 @@
-//! A server that comes back with nothing is told what proxies know: nobody has a fresh window.
+//! A server that comes back with no data: proxies restore what they know, so that no caller has a
+//! fresh window.
 
 use super::{wait_until_decided, wait_until_undecided};
 use crate::support::{Gremlin, Policy, Proxy, Redis, Upstream, eventually};
@@ -21,13 +22,13 @@ fn admit(proxy: &Proxy, requests: u64) -> u64 {
     (0..requests).map(|_| u64::from(proxy.get_as("alice").status == 200)).sum()
 }
 
-/// Waits until servers have all that this proxy knows of them.
-fn wait_until_brought(proxy: &Proxy) {
-    eventually("it is brought", || (proxy.stores().to_reseed() == 0).then_some(()));
+/// Waits until this proxy has restored all that it knows to the servers.
+fn wait_until_restored(proxy: &Proxy) {
+    eventually("it is restored", || (proxy.stores().to_reseed() == 0).then_some(()));
 }
 
 #[test]
-fn server_that_comes_back_empty_is_told_before_anybody_is_charged() {
+fn counters_are_restored_to_an_empty_server_before_any_charge() {
     let upstream = Upstream::start();
     for on_store_error in ["local", "open", "closed"] {
         for algorithm in ALGORITHMS {
@@ -45,7 +46,7 @@ fn server_that_comes_back_empty_is_told_before_anybody_is_charged() {
 }
 
 #[test]
-fn server_that_comes_back_empty_is_told_of_those_who_do_not_ask() {
+fn counters_of_callers_that_send_no_request_are_restored_too() {
     let upstream = Upstream::start();
     for algorithm in ALGORITHMS {
         let redis = Redis::start();
@@ -53,7 +54,7 @@ fn server_that_comes_back_empty_is_told_of_those_who_do_not_ask() {
         assert_eq!(admit(&one, 15), 15);
         redis.restart();
         wait_until_decided(&one);
-        wait_until_brought(&one);
+        wait_until_restored(&one);
         wait_until_decided(&other);
         assert_eq!(other.used("alice", "core"), 15, "{algorithm}");
         assert_eq!(admit(&other, LIMIT), 5, "{algorithm}");
@@ -61,7 +62,7 @@ fn server_that_comes_back_empty_is_told_of_those_who_do_not_ask() {
 }
 
 #[test]
-fn what_is_owed_comes_on_top_of_what_was_lost() {
+fn pending_charges_are_added_to_the_restored_counters() {
     let upstream = Upstream::start();
     for algorithm in ALGORITHMS {
         let redis = Redis::start();
@@ -73,14 +74,14 @@ fn what_is_owed_comes_on_top_of_what_was_lost() {
         redis.restart();
         wait_until_decided(&one);
         wait_until_decided(&other);
-        super::wait_until_paid(&one);
+        super::wait_until_written_back(&one);
         assert_eq!(other.used("alice", "core"), 12, "{algorithm}");
         assert_eq!(admit(&one, LIMIT), 8, "{algorithm}");
     }
 }
 
 #[test]
-fn server_that_is_emptied_twice_is_told_twice() {
+fn server_that_is_emptied_twice_is_restored_twice() {
     let upstream = Upstream::start();
     let redis = Redis::start();
     let [one, other] = fleet(&redis, &upstream, "");
@@ -89,8 +90,8 @@ fn server_that_is_emptied_twice_is_told_twice() {
         redis.restart();
         wait_until_decided(&one);
         wait_until_decided(&other);
-        wait_until_brought(&one);
-        wait_until_brought(&other);
+        wait_until_restored(&one);
+        wait_until_restored(&other);
         admitted += admit(&other, 2);
     }
     assert_eq!(one.used("alice", "core"), admitted);
@@ -108,7 +109,7 @@ fn secret_that_is_lost_with_the_counters_is_back_before_another_proxy_makes_one(
         (!names.is_empty()).then_some(())
     });
     wait_until_decided(&one);
-    wait_until_brought(&one);
+    wait_until_restored(&one);
     let [newcomer, _] = fleet(&redis, &upstream, "");
     assert_eq!(newcomer.used("alice", "core"), 15);
 }

@@ -8,16 +8,16 @@ use crate::support::{HOUR, Policy, Proxy, Redis, Response, Upstream, get, post};
 /// A proxy in front of a server that has gone, before it began or after alice was served once.
 fn proxies_without_redis(policy: &Policy) -> [(Redis, Proxy); 2] {
     let never = gone();
-    let to_nobody = Proxy::with_redis(&never.settings(), policy);
+    let to_no_server = Proxy::with_redis(&never.settings(), policy);
     let redis = Redis::start();
-    let left_alone = Proxy::with_redis(&redis.settings(), policy);
-    left_alone.get_as("alice").assert_status(200).assert_no_field("x-tollgate-store");
+    let cut_off = Proxy::with_redis(&redis.settings(), policy);
+    cut_off.get_as("alice").assert_status(200).assert_no_field("x-tollgate-store");
     redis.kill();
-    [(never, to_nobody), (redis, left_alone)]
+    [(never, to_no_server), (redis, cut_off)]
 }
 
 #[test]
-fn open_limit_lets_everybody_through_and_tells_nothing_of_itself() {
+fn open_limit_lets_every_request_through_and_shows_no_limit_headers() {
     let upstream = Upstream::start();
     let policy = Policy::before(&upstream).core("rate: 1/hour, on_store_error: open");
     for ((_redis, proxy), used) in proxies_without_redis(&policy).into_iter().zip([0, 1]) {
@@ -29,7 +29,7 @@ fn open_limit_lets_everybody_through_and_tells_nothing_of_itself() {
         }
         assert_eq!(upstream.count() - before, 5);
         assert_eq!(all_undecided(&proxy), 5, "each is counted once");
-        assert_eq!(proxy.used("alice", "core"), used, "it is told as it was last known");
+        assert_eq!(proxy.used("alice", "core"), used, "it is reported as it was last known");
     }
 }
 
@@ -48,18 +48,18 @@ fn closed_limit_refuses_and_says_when_to_come_back() {
     }
 }
 
-/// What each place that tells of a limit says: its limit, what was used, and what remains.
-fn told(response: &Response) -> Vec<[u64; 3]> {
+/// The limit, what was used, and what remains, in each style of headers.
+fn counts_in_headers(response: &Response) -> Vec<[u64; 3]> {
     let github = ["limit", "used", "remaining"];
-    let mut told = vec![github.map(|name| response.number(&format!("x-ratelimit-{name}")))];
+    let mut counts = vec![github.map(|name| response.number(&format!("x-ratelimit-{name}")))];
     let parameter = |field: &str, name: &str| -> u64 {
         let value = response.field(field).unwrap_or_else(|| panic!("{response:?}"));
         let value = value.split(';').find_map(|part| part.strip_prefix(name)).unwrap();
         value.parse().unwrap()
     };
     let (limit, remaining) = (parameter("ratelimit-policy", "q="), parameter("ratelimit", "r="));
-    told.push([limit, limit - remaining, remaining]);
-    told
+    counts.push([limit, limit - remaining, remaining]);
+    counts
 }
 
 #[test]
@@ -78,13 +78,13 @@ fn share_is_the_limit_wherever_a_lone_proxy_tells_of_it() {
         };
         for used in 1..=20 {
             let response = proxy.get_as("alice");
-            assert_eq!(told(&response), [[200, used, 200 - used]; 2], "{algorithm}");
+            assert_eq!(counts_in_headers(&response), [[200, used, 200 - used]; 2], "{algorithm}");
         }
         redis.kill();
         super::wait_until_undecided(&proxy);
         assert_eq!(standing(&proxy), [100, 10, 90], "{algorithm}: before anything is decided");
         let response = proxy.get_as("alice");
-        assert_eq!(told(&response), [[100, 11, 89]; 2], "{algorithm}");
+        assert_eq!(counts_in_headers(&response), [[100, 11, 89]; 2], "{algorithm}");
         assert_eq!(standing(&proxy), [100, 11, 89], "{algorithm}");
         proxy.wait_until_logged(" core=11/100 ");
         for _ in 0..89 {
@@ -92,12 +92,12 @@ fn share_is_the_limit_wherever_a_lone_proxy_tells_of_it() {
         }
         let denied = proxy.get_as("alice");
         denied.assert_status(429);
-        assert_eq!(told(&denied), [[100, 100, 0]; 2], "{algorithm}");
+        assert_eq!(counts_in_headers(&denied), [[100, 100, 0]; 2], "{algorithm}");
     }
 }
 
 #[test]
-fn limits_that_nobody_decides_about_are_told_as_they_were_last_known() {
+fn undecided_limits_are_reported_as_they_were_last_known() {
     let upstream = Upstream::start();
     let policy = Policy::before(&upstream).on_all_routes(&[
         "core: { per: caller, rate: 10/day, on_store_error: open }",
@@ -122,7 +122,7 @@ fn limits_that_nobody_decides_about_are_told_as_they_were_last_known() {
 }
 
 #[test]
-fn nobody_waits_for_a_server_that_was_never_there() {
+fn no_request_waits_for_a_server_that_was_never_there() {
     let upstream = Upstream::start();
     let redis = gone();
     let proxy = Proxy::with_redis(&redis.settings(), &ten(&upstream, ""));
@@ -133,7 +133,7 @@ fn nobody_waits_for_a_server_that_was_never_there() {
     assert_eq!(undecided(&proxy, Unanswered::Away), 10);
 }
 
-/// Forty an hour, of which each of so many proxies has its share when it is alone.
+/// Forty an hour, of which each of so many proxies has its share in fallback mode.
 fn forty(redis: &Redis, instances: u32, upstream: &Upstream) -> Proxy {
     let store = format!(
         "redis: {{ {}, clock: proxy }}, deadline: 10s, instances: {instances}",
@@ -142,7 +142,7 @@ fn forty(redis: &Redis, instances: u32, upstream: &Upstream) -> Proxy {
     Proxy::with_store(&store, &Policy::before(upstream).rate("40/hour"))
 }
 
-/// How many requests of a caller pass, and what the denial tells.
+/// How many requests of a caller pass. Checks the headers of the denial.
 fn passed(proxy: &Proxy, sub: &str) -> u64 {
     let mut passed = 0;
     loop {
@@ -160,7 +160,7 @@ fn passed(proxy: &Proxy, sub: &str) -> u64 {
 }
 
 #[test]
-fn caller_whom_redis_did_not_know_gets_the_share_of_one_proxy() {
+fn caller_unknown_to_redis_gets_the_share_of_one_proxy() {
     let upstream = Upstream::start();
     let redis = gone();
     for (instances, share) in [(1, 40), (3, 14), (4, 10), (100, 1)] {
@@ -172,7 +172,7 @@ fn caller_whom_redis_did_not_know_gets_the_share_of_one_proxy() {
 }
 
 #[test]
-fn caller_whom_redis_knew_goes_on_from_there() {
+fn caller_known_to_redis_continues_from_its_last_count() {
     let upstream = Upstream::start();
     for (instances, left) in [(1, 20), (2, 10), (4, 5)] {
         let redis = Redis::start();
@@ -271,7 +271,7 @@ fn limits_of_one_route_do_what_each_says() {
 }
 
 #[test]
-fn closed_limit_that_only_counts_keeps_nobody_out() {
+fn closed_shadow_limit_denies_no_request() {
     let upstream = Upstream::start();
     let policy = Policy::before(&upstream).on_all_routes(&[
         "core: { per: caller, rate: 2/hour }",
@@ -288,9 +288,10 @@ fn closed_limit_that_only_counts_keeps_nobody_out() {
 }
 
 #[test]
-fn who_decided_is_told_only_if_the_settings_say_so() {
+fn fallback_header_is_sent_only_if_the_settings_say_so() {
     let upstream = Upstream::start();
-    for (fields, told) in [("on_store_error: open", "open"), ("on_store_error: local", "local")] {
+    for (fields, fallback) in [("on_store_error: open", "open"), ("on_store_error: local", "local")]
+    {
         let redis = Redis::start();
         let policy = ten(&upstream, fields);
         let store = |more: &str| {
@@ -299,16 +300,16 @@ fn who_decided_is_told_only_if_the_settings_say_so() {
                 redis.settings()
             )
         };
-        let quiet = Proxy::with_settings(&store(""), &[&policy]);
-        let telling = Proxy::with_settings(&store(", fallback_header: true"), &[&policy]);
-        for proxy in [&quiet, &telling] {
+        let without_header = Proxy::with_settings(&store(""), &[&policy]);
+        let with_header = Proxy::with_settings(&store(", fallback_header: true"), &[&policy]);
+        for proxy in [&without_header, &with_header] {
             let response = proxy.get_as("alice");
             assert!(is_decided(&response), "{response:?}");
         }
         redis.kill();
-        quiet.get_as("alice").assert_status(200).assert_no_field("x-tollgate-store");
-        telling.get_as("alice").assert_status(200).assert_field("x-tollgate-store", told);
-        let preflight = telling.send(crate::support::options("*"));
+        without_header.get_as("alice").assert_status(200).assert_no_field("x-tollgate-store");
+        with_header.get_as("alice").assert_status(200).assert_field("x-tollgate-store", fallback);
+        let preflight = with_header.send(crate::support::options("*"));
         preflight.assert_no_field("x-tollgate-store");
     }
 }

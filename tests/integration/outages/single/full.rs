@@ -3,7 +3,7 @@
 
 use tollgate::store::NoRoom;
 
-use super::{gone, used_here, used_in_redis, wait_until_decided, wait_until_paid};
+use super::{gone, used_here, used_in_redis, wait_until_decided, wait_until_written_back};
 use crate::support::{
     Client, HOUR, Policy, Proxy, Redis, Response, Signal, Upstream, get, http2, token,
 };
@@ -18,7 +18,7 @@ fn start(redis: &Redis, max_keys: u32, policy: &Policy) -> Proxy {
     Proxy::with_store(&store, policy)
 }
 
-/// Whether a request passed without being counted, and the client was told so.
+/// Checks that a request passed without being counted, and that its response says so.
 fn assert_passed(response: &Response) {
     response.assert_status(200).assert_no_limit().assert_field("x-tollgate-store", "open");
 }
@@ -54,8 +54,8 @@ fn new_caller_passes_and_others_are_counted() {
         proxy.get_as("alice").assert_status(200).assert_field("x-ratelimit-used", "2");
         proxy.get_as("alice").assert_status(429);
         assert_eq!(passed(&proxy), 4, "{limit}");
-        assert_eq!(proxy.stores().counts.no_room(NoRoom::Full), 0, "nobody was refused");
-        assert_eq!(proxy.stores().pending(), 2, "{limit}: nothing is owed of what was not counted");
+        assert_eq!(proxy.stores().counts.no_room(NoRoom::Full), 0, "no request was refused");
+        assert_eq!(proxy.stores().pending(), 2, "{limit}: what was not counted is not pending");
 
         proxy.advance(2 * HOUR);
         proxy.get_as("carol").assert_status(200).assert_field("x-ratelimit-used", "1");
@@ -84,7 +84,7 @@ fn request_in_flight_passes_too() {
 }
 
 #[test]
-fn redis_counts_the_caller_again_and_is_owed_nothing() {
+fn redis_counts_the_caller_again_and_nothing_is_pending() {
     let (upstream, redis) = (Upstream::start(), Redis::start());
     let policy = Policy::before(&upstream).core("rate: 9/hour");
     let proxy = start(&redis, 2, &policy);
@@ -100,7 +100,7 @@ fn redis_counts_the_caller_again_and_is_owed_nothing() {
 }
 
 #[test]
-fn caller_whom_redis_knew_gets_past_no_limit_for_want_of_room() {
+fn caller_known_to_redis_is_limited_though_there_is_no_room() {
     let (upstream, redis) = (Upstream::start(), Redis::start());
     let proxy = start(&redis, 2, &Policy::before(&upstream).core("rate: 5/hour"));
     for used in 1..=4 {
@@ -113,7 +113,7 @@ fn caller_whom_redis_knew_gets_past_no_limit_for_want_of_room() {
     proxy.get_as("alice").assert_status(429).assert_field("x-tollgate-store", "local");
     redis.restart();
     wait_until_decided(&proxy);
-    wait_until_paid(&proxy);
+    wait_until_written_back(&proxy);
 }
 
 #[test]

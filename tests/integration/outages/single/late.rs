@@ -29,7 +29,7 @@ fn used(proxy: &Proxy) -> Vec<u64> {
         .collect()
 }
 
-/// Has a request of alice answered without Redis, which hears it later.
+/// Has a request of alice answered without Redis, which receives its charge later.
 fn be_late(field: &str, status: u16) {
     let upstream = Upstream::start();
     let redis = Redis::start();
@@ -54,7 +54,7 @@ fn charge_of_a_request_that_was_refused_is_given_back() {
 }
 
 #[test]
-fn charge_of_a_request_that_nobody_limited_is_given_back() {
+fn charge_of_a_request_that_was_let_through_is_given_back() {
     be_late("on_store_error: open", 200);
 }
 
@@ -80,7 +80,7 @@ fn client_that_hangs_up_while_redis_is_asked_is_not_charged() {
 }
 
 #[test]
-fn charge_whose_reply_is_lost_stays_and_is_told() {
+fn charge_whose_reply_is_lost_stays_and_is_counted_as_unknown() {
     let upstream = Upstream::start();
     let redis = Redis::start();
     let gremlin = Gremlin::before(redis.port());
@@ -92,7 +92,7 @@ fn charge_whose_reply_is_lost_stays_and_is_told() {
     proxy.get_as("alice").assert_status(503);
     assert_eq!(proxy.stores().counts.unknown(), 0);
     gremlin.cut();
-    eventually("it is told", || (proxy.stores().counts.unknown() == 5).then_some(()));
+    eventually("it is counted as unknown", || (proxy.stores().counts.unknown() == 5).then_some(()));
 }
 
 #[test]

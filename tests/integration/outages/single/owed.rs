@@ -1,4 +1,5 @@
-//! What proxies admit while Redis is away is owed to it: no outage grants anybody a share anew.
+//! What proxies admit while Redis is away is written back to it: no outage gives a caller a fresh
+//! share.
 
 use crate::support::{Gremlin, Policy, Proxy, Redis, Upstream};
 
@@ -6,7 +7,7 @@ const LIMIT: u64 = 20;
 const ALGORITHMS: [&str; 5] =
     ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"];
 
-/// A proxy of a fleet of two, and its way to Redis.
+/// A proxy of a fleet of two, and its connection to Redis.
 struct Member {
     proxy: Proxy,
     gremlin: Gremlin,
@@ -19,12 +20,12 @@ impl Member {
         let limit = format!("rate: {LIMIT}/day, algorithm: {algorithm}");
         let proxy = Proxy::with_store(&store, &Policy::before(upstream).core(&limit));
         let member = Member { proxy, gremlin };
-        member.be_decided();
+        member.wait_until_decided();
         member
     }
 
-    /// Waits until Redis decides, as the requests of others tell.
-    fn be_decided(&self) {
+    /// Waits until Redis decides, as the responses to other callers show.
+    fn wait_until_decided(&self) {
         super::wait_until_decided(&self.proxy);
     }
 
@@ -39,13 +40,13 @@ impl Member {
     }
 
     /// Waits until Redis has all that was admitted without it.
-    fn be_paid(&self) {
-        super::wait_until_paid(&self.proxy);
+    fn wait_until_written_back(&self) {
+        super::wait_until_written_back(&self.proxy);
     }
 
     fn find_redis(&self) {
         self.gremlin.behave();
-        self.be_decided();
+        self.wait_until_decided();
     }
 }
 
@@ -63,16 +64,17 @@ fn many_outages_grant_one_share() {
             fleet.iter().for_each(Member::lose_redis);
             admitted += fleet.iter().map(|member| member.admit(LIMIT)).sum::<u64>();
             fleet.iter().for_each(Member::find_redis);
-            fleet.iter().for_each(Member::be_paid);
+            fleet.iter().for_each(Member::wait_until_written_back);
             admitted += fleet.iter().map(|member| member.admit(2)).sum::<u64>();
         }
-        // One has used its part of the four; the other, whom Redis has told nothing of her, has not.
+        // One proxy has used up its part after the four; the other, which knows nothing of her from
+        // Redis, has not.
         assert_eq!(admitted, LIMIT + 2, "{algorithm}");
     }
 }
 
 #[test]
-fn proxy_that_was_cut_off_owes_what_others_did_not_see() {
+fn proxy_that_was_cut_off_writes_back_what_others_did_not_see() {
     for algorithm in ALGORITHMS {
         let (upstream, redis) = (Upstream::start(), Redis::start());
         let [alone, other] = fleet(&redis, &upstream, algorithm);
@@ -88,7 +90,7 @@ fn proxy_that_was_cut_off_owes_what_others_did_not_see() {
 }
 
 #[test]
-fn what_is_owed_is_paid_though_nobody_asks() {
+fn pending_charges_are_written_back_without_further_requests() {
     for algorithm in ALGORITHMS {
         let (upstream, redis) = (Upstream::start(), Redis::start());
         let [alone, other] = fleet(&redis, &upstream, algorithm);
@@ -96,13 +98,13 @@ fn what_is_owed_is_paid_though_nobody_asks() {
         assert_eq!(alone.admit(3), 3);
         assert!(alone.proxy.stores().pending() > 0);
         alone.gremlin.behave();
-        alone.be_paid();
+        alone.wait_until_written_back();
         assert_eq!(other.proxy.used("alice", "core"), 3, "{algorithm}");
     }
 }
 
 #[test]
-fn proxy_that_ends_pays_first() {
+fn proxy_that_ends_writes_pending_charges_back_first() {
     let (upstream, redis) = (Upstream::start(), Redis::start());
     let [alone, other] = fleet(&redis, &upstream, "fixed_window");
     alone.gremlin.stall();
