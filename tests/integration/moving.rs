@@ -1,4 +1,4 @@
-//! Moving callers from one store to another while they are served: nobody gets a fresh window.
+//! Moving callers from one store to another while they are served: no caller gets a fresh window.
 
 mod carried;
 mod mirror;
@@ -60,7 +60,7 @@ fn used(proxy: &Proxy, sub: &str) -> u64 {
 }
 
 #[test]
-fn caller_who_is_moved_is_told_what_would_have_been_told_without_the_move() {
+fn caller_who_is_moved_gets_the_same_responses_as_without_the_move() {
     let upstream = Upstream::start();
     for algorithm in ALGORITHMS {
         let policy =
@@ -78,10 +78,10 @@ fn caller_who_is_moved_is_told_what_would_have_been_told_without_the_move() {
                     move_callers(&moved, 100);
                 }
                 let responses = [&moved, &control].map(|proxy| proxy.get_as("alice"));
-                let [told, expected] = responses.each_ref().map(limit_headers);
-                assert_eq!(told, expected, "request {number}, {name}, {algorithm}");
-                let [told, expected] = responses.each_ref().map(|response| response.status);
-                assert_eq!(told, expected, "request {number}, {name}, {algorithm}");
+                let [actual, expected] = responses.each_ref().map(limit_headers);
+                assert_eq!(actual, expected, "request {number}, {name}, {algorithm}");
+                let [actual, expected] = responses.each_ref().map(|response| response.status);
+                assert_eq!(actual, expected, "request {number}, {name}, {algorithm}");
                 responses[0].assert_no_field("x-tollgate-store");
             }
         }
@@ -137,7 +137,7 @@ fn who_starts_with_everybody_moved_finds_what_was_counted() {
     // Each proxy carries her over, and the second one changes nothing by that.
     assert_eq!([used(&moved[0], "alice"), used(&moved[1], "alice")], [4, 5]);
     moved[0].get_as("alice").assert_status(429);
-    // Who decides by the old store is told.
+    // The old store is charged too, for the proxies that still decide by it.
     eventually("it is charged too", || (before.used("alice", "core") == 5).then_some(()));
     let after = Proxy::with_redis(&second.settings(), &policy);
     assert_eq!(after.used("alice", "core"), 5);
@@ -210,7 +210,7 @@ fn half_of_the_callers_are_half_of_the_callers() {
 }
 
 #[test]
-fn move_under_traffic_lets_nobody_have_more() {
+fn move_under_traffic_admits_no_more_than_the_limit() {
     const THREADS: u32 = 4;
     const LIMIT: u32 = 200;
     let upstream = Upstream::start();
@@ -250,7 +250,7 @@ fn move_under_traffic_lets_nobody_have_more() {
 }
 
 #[test]
-fn nobody_is_moved_while_a_store_does_not_answer() {
+fn no_caller_is_moved_while_a_store_does_not_answer() {
     let upstream = Upstream::start();
     let (first, second) = (Redis::start(), Redis::start());
     let policy = Policy::before(&upstream).core("rate: 9/hour, on_store_error: closed");
@@ -332,7 +332,7 @@ fn caller_who_goes_back_and_forth_is_charged_for_all_of_it() {
 }
 
 #[test]
-fn what_is_owed_to_a_store_that_is_away_holds_up_no_other() {
+fn pending_charges_of_a_store_that_is_away_hold_up_no_other_store() {
     let upstream = Upstream::start();
     let (current, next) = (Redis::start(), Redis::start());
     let policy = Policy::before(&upstream).core("rate: 10/hour");

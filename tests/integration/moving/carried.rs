@@ -1,29 +1,29 @@
-//! What the next store was told while it was watched, and what it missed: a caller who is moved then
-//! has used what is true.
+//! What the next store has counted while it was mirrored, and what it missed: a caller who is moved
+//! then has the true count.
 
 use tollgate::settings::MoveMode;
 
 use super::{ALGORITHMS, MEMORY, in_redis, move_callers, proxy, used};
 use crate::support::{MINUTE, Policy, Proxy, Redis, Upstream, eventually};
 
-/// A limit that is decided by the store or by nobody: what a process knows of Redis is in no way.
+/// A limit that only the store decides: the process never decides in its place.
 fn policy(upstream: &Upstream, algorithm: &str) -> Policy {
     let fields = format!("rate: 500/day, algorithm: {algorithm}, on_store_error: closed");
     Policy::before(upstream).core(&fields)
 }
 
-/// Asks so many times, and waits until the next store has been asked too if it is watched.
+/// Asks so many times, and waits until the next store has been asked too if it is mirrored.
 fn ask(proxy: &Proxy, times: u64) -> u64 {
     let counts = &proxy.stores().counts;
     let is_mirrored = proxy.stores().moving.plan() == Some((100, MoveMode::Mirror));
     let before = counts.mirrored();
-    let told = (0..times).fold(0, |_, _| used(proxy, "alice"));
+    let last_used = (0..times).fold(0, |_, _| used(proxy, "alice"));
     if is_mirrored {
         eventually("the next store has answered", || {
             (counts.mirrored() == before + times).then_some(())
         });
     }
-    told
+    last_used
 }
 
 fn mirror_callers(proxy: &Proxy, percent: u8) {

@@ -26,7 +26,7 @@ impl Mirror {
         Mirror { proxy, next, redis }
     }
 
-    /// Waits until so many decisions were also asked of the next store, and tells in how many it
+    /// Waits until so many decisions were also asked of the next store, and returns in how many it
     /// disagreed.
     fn disagreed_of(&self, mirrored: u64) -> u64 {
         let counts = &self.proxy.stores().counts;
@@ -77,8 +77,8 @@ fn process_that_mirrors_redis_counts_each_charge_once() {
         (6..=8).for_each(deny);
         assert_eq!(counts.disagreed(), 0, "{algorithm}");
         proxy.stores().moving.set(100, MoveMode::Move);
-        let told = proxy.get_as("alice");
-        told.assert_status(429).assert_field("x-ratelimit-used", "5");
+        let response = proxy.get_as("alice");
+        response.assert_status(429).assert_field("x-ratelimit-used", "5");
     }
 }
 
@@ -182,7 +182,7 @@ fn response_that_is_faster_than_the_next_store_is_put_right_there_too() {
 }
 
 #[test]
-fn next_store_that_is_away_is_nobodys_trouble() {
+fn next_store_that_is_away_affects_no_request() {
     let upstream = Upstream::start();
     let mirror =
         Mirror::new(&Policy::before(&upstream).core("rate: 5/hour, on_store_error: closed"));

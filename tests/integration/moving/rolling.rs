@@ -1,5 +1,5 @@
-//! Several proxies, of which some are told to move callers before others are: a limit is one limit
-//! all the while.
+//! Several proxies that start to move callers at different times: together they admit no more than
+//! the limit at any time.
 
 use std::time::Duration;
 
@@ -15,22 +15,23 @@ fn policy(upstream: &Upstream, algorithm: &str) -> Policy {
     Policy::before(upstream).core(&fields)
 }
 
-/// A proxy that mirrors nobody yet.
+/// A proxy that mirrors no callers yet.
 fn proxy(current: &str, next: &str, policy: &Policy) -> Proxy {
     let store = format!("current: {{ {current} }}, next: {{ {next} }}, mode: mirror");
     let proxy = Proxy::with_store(&format!("{store}, deadline: 10s"), policy);
-    // Before it serves anybody, others know of it.
+    // Other proxies see it before it serves its first request.
     proxy.get_as("bob").assert_status(200);
     proxy
 }
 
-/// Asks, and waits until all stores that are to know of it do. Tells whether the request passed.
+/// Sends a request, and waits until each store that has to count it has done so. Returns whether
+/// the request passed.
 fn passes(proxy: &Proxy) -> bool {
     let counts = &proxy.stores().counts;
     let before = counts.mirrored();
     let response = proxy.get_as("alice");
     response.assert_no_field("x-tollgate-store");
-    // A denial that is remembered is asked of neither.
+    // A remembered denial queries neither store.
     if response.status == 200 && is_mirrored(proxy) {
         eventually("the other store has answered", || (counts.mirrored() > before).then_some(()));
     }
@@ -77,32 +78,32 @@ fn move_on_one_proxy_only_admits_no_more_than_the_limit() {
         first.command(&["FLUSHALL"]);
         second.command(&["FLUSHALL"]);
         let proxies = [(); 2].map(|()| proxy(&in_redis(&first), &in_redis(&second), &policy));
-        let [told, other] = &proxies;
-        assert_eq!(passed_of(50, [told, other]), 50);
+        let [mover, other] = &proxies;
+        assert_eq!(passed_of(50, [mover, other]), 50);
 
         // The other one does not even mirror.
-        set(told, 100, MoveMode::Move);
-        wait_for_obstacle(told, "the other is seen", |found| *found == Some(Obstacle::Behind(1)));
-        assert_eq!(passed_of(50, [told, other]), 50, "{algorithm}");
+        set(mover, 100, MoveMode::Move);
+        wait_for_obstacle(mover, "the other is seen", |found| *found == Some(Obstacle::Behind(1)));
+        assert_eq!(passed_of(50, [mover, other]), 50, "{algorithm}");
         set(other, 100, MoveMode::Mirror);
         let is_recent = |found: &Option<Obstacle>| matches!(found, Some(Obstacle::Recent(_)));
-        wait_for_obstacle(told, "the window is waited for", is_recent);
-        assert_eq!(passed_of(50, [told, other]), 50, "{algorithm}");
-        let passed = passed_of(100, [told, other]);
+        wait_for_obstacle(mover, "the window is waited for", is_recent);
+        assert_eq!(passed_of(50, [mover, other]), 50, "{algorithm}");
+        let passed = passed_of(100, [mover, other]);
         assert_eq!(passed, LIMIT - 150, "{algorithm}");
 
         // One decides by the one store, and the other by the other.
         proxies.iter().for_each(|proxy| proxy.advance(HOUR));
-        wait_until_moved(told);
-        wait_until_charging_both(told, true);
-        assert_eq!(passed_of(2 * LIMIT, [told, other]), LIMIT, "{algorithm}");
+        wait_until_moved(mover);
+        wait_until_charging_both(mover, true);
+        assert_eq!(passed_of(2 * LIMIT, [mover, other]), LIMIT, "{algorithm}");
 
-        // Where others have moved, nobody has to wait.
+        // Once all others have moved, a move does not wait.
         proxies.iter().for_each(|proxy| proxy.advance(HOUR));
         set(other, 100, MoveMode::Move);
         wait_until_moved(other);
-        wait_until_charging_both(told, false);
-        assert_eq!(passed_of(2 * LIMIT, [told, other]), LIMIT, "{algorithm}");
+        wait_until_charging_both(mover, false);
+        assert_eq!(passed_of(2 * LIMIT, [mover, other]), LIMIT, "{algorithm}");
     }
 }
 
@@ -112,30 +113,30 @@ fn proxy_that_knows_of_no_next_store_is_waited_for() {
     let (first, second) = (Redis::start(), Redis::start());
     let policy = policy(&upstream, "fixed_window");
     let old = Proxy::with_redis(&first.settings(), &policy);
-    let told = proxy(&in_redis(&first), &in_redis(&second), &policy);
-    set(&told, 100, MoveMode::Move);
-    wait_for_obstacle(&told, "the old one is seen", |found| *found == Some(Obstacle::Behind(1)));
-    assert_eq!(passed_of(2 * LIMIT, [&told, &old]), LIMIT);
+    let mover = proxy(&in_redis(&first), &in_redis(&second), &policy);
+    set(&mover, 100, MoveMode::Move);
+    wait_for_obstacle(&mover, "the old one is seen", |found| *found == Some(Obstacle::Behind(1)));
+    assert_eq!(passed_of(2 * LIMIT, [&mover, &old]), LIMIT);
     drop(old);
     // It has said that it goes.
-    wait_until_moved(&told);
-    assert_eq!(told.used("alice", "core"), u64::from(LIMIT));
+    wait_until_moved(&mover);
+    assert_eq!(mover.used("alice", "core"), u64::from(LIMIT));
 }
 
 #[test]
-fn proxy_that_is_told_to_goes_on_at_once() {
+fn move_now_does_not_wait_for_others() {
     let upstream = Upstream::start();
     let (first, second) = (Redis::start(), Redis::start());
     let policy = policy(&upstream, "fixed_window");
-    let [told, other] = [(); 2].map(|()| proxy(&in_redis(&first), &in_redis(&second), &policy));
+    let [mover, other] = [(); 2].map(|()| proxy(&in_redis(&first), &in_redis(&second), &policy));
     assert!(passes(&other));
-    set(&told, 100, MoveMode::Move);
-    wait_for_obstacle(&told, "the other is seen", |found| *found == Some(Obstacle::Behind(1)));
-    set(&told, 100, MoveMode::MoveNow);
-    assert_eq!((told.stores().moving.moved(), told.stores().moving.obstacle()), (100, None));
+    set(&mover, 100, MoveMode::Move);
+    wait_for_obstacle(&mover, "the other is seen", |found| *found == Some(Obstacle::Behind(1)));
+    set(&mover, 100, MoveMode::MoveNow);
+    assert_eq!((mover.stores().moving.moved(), mover.stores().moving.obstacle()), (100, None));
     // The store that the other one decides by is charged too.
-    wait_until_charging_both(&told, true);
-    assert!(passes(&told));
+    wait_until_charging_both(&mover, true);
+    assert!(passes(&mover));
     eventually("it is there too", || (other.used("alice", "core") == 2).then_some(()));
 }
 
@@ -144,35 +145,36 @@ fn what_a_moved_caller_is_given_back_is_given_back_in_both_stores() {
     let upstream = Upstream::as_asked();
     let (first, second) = (Redis::start(), Redis::start());
     let policy = policy(&upstream, "fixed_window");
-    let [told, other] = [(); 2].map(|()| proxy(&in_redis(&first), &in_redis(&second), &policy));
-    set(&told, 100, MoveMode::MoveNow);
-    wait_until_charging_both(&told, true);
-    assert!(passes(&told));
-    let free = told.send(crate::support::get("/").by("alice").wants(304));
+    let [mover, other] = [(); 2].map(|()| proxy(&in_redis(&first), &in_redis(&second), &policy));
+    set(&mover, 100, MoveMode::MoveNow);
+    wait_until_charging_both(&mover, true);
+    assert!(passes(&mover));
+    let free = mover.send(crate::support::get("/").by("alice").wants(304));
     free.assert_status(304).assert_field("x-ratelimit-used", "1");
     eventually("it is given back", || {
-        (told.stores().counts.mirrored() == 2 && other.used("alice", "core") == 1).then_some(())
+        (mover.stores().counts.mirrored() == 2 && other.used("alice", "core") == 1).then_some(())
     });
-    assert_eq!(told.used("alice", "core"), 1);
+    assert_eq!(mover.used("alice", "core"), 1);
 }
 
 #[test]
-fn move_waits_while_redis_does_not_tell_who_else_is_there() {
+fn move_waits_while_redis_does_not_report_the_other_proxies() {
     let upstream = Upstream::start();
     let (first, second) = (Redis::start(), Redis::start());
     let policy = policy(&upstream, "fixed_window");
-    let told = proxy(&in_redis(&first), &in_redis(&second), &policy);
-    assert!(passes(&told));
+    let mover = proxy(&in_redis(&first), &in_redis(&second), &policy);
+    assert!(passes(&mover));
     second.save();
     second.kill();
-    set(&told, 100, MoveMode::Move);
-    let is_untold = |found: &Option<Obstacle>| matches!(found, Some(Obstacle::NotReported(_)));
-    wait_for_obstacle(&told, "it is known that it is away", is_untold);
-    told.get_as("alice").assert_status(200);
+    set(&mover, 100, MoveMode::Move);
+    let is_not_reported =
+        |found: &Option<Obstacle>| matches!(found, Some(Obstacle::NotReported(_)));
+    wait_for_obstacle(&mover, "it is known that it is away", is_not_reported);
+    mover.get_as("alice").assert_status(200);
     second.restart();
-    wait_until_moved(&told);
-    eventually("both are there", || (told.get_as("bob").status == 200).then_some(()));
-    assert_eq!(told.used("alice", "core"), 2);
+    wait_until_moved(&mover);
+    eventually("both are there", || (mover.get_as("bob").status == 200).then_some(()));
+    assert_eq!(mover.used("alice", "core"), 2);
 }
 
 #[test]
@@ -181,24 +183,24 @@ fn counters_of_several_processes_are_one_after_they_were_mirrored() {
     let redis = Redis::start();
     let policy = policy(&upstream, "fixed_window");
     let proxies = [(); 2].map(|()| proxy(MEMORY, &in_redis(&redis), &policy));
-    let [told, other] = &proxies;
-    set(told, 100, MoveMode::Move);
-    wait_for_obstacle(told, "the other is seen", |found| *found == Some(Obstacle::Behind(1)));
+    let [mover, other] = &proxies;
+    set(mover, 100, MoveMode::Move);
+    wait_for_obstacle(mover, "the other is seen", |found| *found == Some(Obstacle::Behind(1)));
     set(other, 100, MoveMode::Mirror);
     let left = |found: &Option<Obstacle>| matches!(found, Some(Obstacle::Recent(_)));
-    wait_for_obstacle(told, "the window is waited for", left);
+    wait_for_obstacle(mover, "the window is waited for", left);
     proxies.iter().for_each(|proxy| proxy.advance(HOUR - Duration::from_secs(60)));
     eventually("a minute is left", || {
         let is_it =
-            told.stores().moving.obstacle() == Some(Obstacle::Recent(Duration::from_secs(60)));
+            mover.stores().moving.obstacle() == Some(Obstacle::Recent(Duration::from_secs(60)));
         is_it.then_some(())
     });
     proxies.iter().for_each(|proxy| proxy.advance(Duration::from_secs(60)));
-    wait_until_moved(told);
+    wait_until_moved(mover);
     set(other, 100, MoveMode::Move);
     wait_until_moved(other);
-    wait_until_charging_both(told, false);
-    assert_eq!(passed_of(2 * LIMIT, [told, other]), LIMIT);
+    wait_until_charging_both(mover, false);
+    assert_eq!(passed_of(2 * LIMIT, [mover, other]), LIMIT);
 }
 
 #[test]
@@ -210,10 +212,10 @@ fn proxies_of_a_cluster_and_of_shards_see_each_other() {
     for current in [shards.settings(), cluster.settings()] {
         next.command(&["FLUSHALL"]);
         let current = format!("redis: {{ {current}, clock: proxy }}");
-        let [told, other] = [(); 2].map(|()| proxy(&current, &in_redis(&next), &policy));
-        set(&told, 100, MoveMode::Move);
+        let [mover, other] = [(); 2].map(|()| proxy(&current, &in_redis(&next), &policy));
+        set(&mover, 100, MoveMode::Move);
         let is_seen = |found: &Option<Obstacle>| *found == Some(Obstacle::Behind(1));
-        wait_for_obstacle(&told, "the other is seen", is_seen);
-        assert_eq!(passed_of(2 * LIMIT, [&told, &other]), LIMIT, "{current}");
+        wait_for_obstacle(&mover, "the other is seen", is_seen);
+        assert_eq!(passed_of(2 * LIMIT, [&mover, &other]), LIMIT, "{current}");
     }
 }
