@@ -1,5 +1,5 @@
 //! A fake identity server: publishes keys that the test changes, its metadata, and what it knows of
-//! opaque tokens; and fails as it is told to.
+//! opaque tokens; and fails as the test says.
 
 mod key;
 mod tls;
@@ -58,7 +58,7 @@ pub(crate) enum Answer {
 #[derive(Default)]
 struct Known {
     state: Mutex<State>,
-    /// Told of each request.
+    /// Notified of each request.
     asked: Condvar,
 }
 
@@ -79,7 +79,7 @@ impl Authority {
         Authority::start_with(None)
     }
 
-    /// The same over TLS, vouched for by an authority that nobody else knows.
+    /// The same over TLS, with a certificate of an authority that no system trusts.
     pub(crate) fn start_tls() -> Authority {
         Authority::start_with(Some(Arc::new(Certificate::new())))
     }
@@ -107,7 +107,7 @@ impl Authority {
         self.url("")
     }
 
-    /// A PEM file with whoever vouches for it.
+    /// A PEM file with the certificate of that authority.
     pub(crate) fn ca_file(&self) -> String {
         self.certificate.as_ref().expect("it speaks TLS").ca_file()
     }

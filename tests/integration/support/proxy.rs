@@ -52,7 +52,7 @@ pub(crate) struct Proxy {
     server: Option<JoinHandle<Stopped>>,
 }
 
-/// The access log, in memory. Tells of each write.
+/// The access log, in memory. Notifies of each write.
 #[derive(Clone, Default)]
 struct Log(Arc<(Mutex<Vec<u8>>, Condvar)>);
 
@@ -67,7 +67,7 @@ impl Log {
         let is_not_yet = |bytes: &mut Vec<u8>| !is_wanted(&String::from_utf8_lossy(bytes));
         let guard = bytes.lock().unwrap();
         let (_guard, waited) = written.wait_timeout_while(guard, PATIENCE, is_not_yet).unwrap();
-        assert!(!waited.timed_out(), "the log does not tell what was waited for");
+        assert!(!waited.timed_out(), "the log does not contain what was waited for");
     }
 }
 
@@ -122,8 +122,8 @@ impl Proxy {
         Proxy::with_store(&store, policy)
     }
 
-    /// With a store whose deadline is past the end of time, so that each request that is to be counted
-    /// there panics.
+    /// With a store whose deadline is past the end of time, so that each request that is to be
+    /// counted there panics.
     pub(crate) fn that_panics(policy: &Policy) -> Proxy {
         let store = "store: { redis: { url: redis://127.0.0.1:1 }, deadline: 1s }";
         let mut settings = parse("[{ address: 127.0.0.1:0 }]", store).unwrap();
@@ -151,8 +151,8 @@ impl Proxy {
         Proxy::serve_by(clock, Configuration { settings, policies: compile(&[policy]) })
     }
 
-    /// Reads these listeners as a reload does, and has the running ones take over their certificates.
-    /// Tells how many had others.
+    /// Reads these listeners as a reload does, and has the running ones take over their
+    /// certificates. Returns how many had others.
     pub(crate) fn renew_certificates(&self, listeners: &str) -> Result<usize, String> {
         let newer = parse(listeners, "workers: 1")?;
         Ok(newer.renew_certificates(&self.settings).count())
@@ -263,7 +263,7 @@ impl Proxy {
             Clock::Ahead(ahead) => {
                 ahead.fetch_add(time.as_micros() as i64, Ordering::SeqCst) as u64
             }
-            Clock::System => panic!("nobody moves the system's clock"),
+            Clock::System => panic!("a test cannot move the system's clock"),
         };
     }
 
@@ -282,11 +282,11 @@ impl Proxy {
             Clock::Ahead(ahead) => {
                 ahead.fetch_sub(time.as_micros() as i64, Ordering::SeqCst) as u64
             }
-            Clock::System => panic!("nobody moves the system's clock"),
+            Clock::System => panic!("a test cannot move the system's clock"),
         };
     }
 
-    /// How the caller of this request stands on all limits, as `GET /rate_limit` tells it.
+    /// How the caller of this request stands on all limits, as `GET /rate_limit` reports it.
     pub(crate) fn standings(&self, request: Request) -> serde_json::Value {
         let response = self.send(request);
         response.assert_status(200);
@@ -324,7 +324,7 @@ impl Proxy {
         self.logged().matches(text).count()
     }
 
-    /// Tells it to shut down; it goes on with what it has begun.
+    /// Begins to shut it down; it finishes the requests that it has begun.
     pub(crate) fn begin_shutdown(&mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
@@ -336,7 +336,7 @@ impl Proxy {
         self.server.take().expect("it is running").join().unwrap()
     }
 
-    /// Shuts it down, and tells what it has logged.
+    /// Shuts it down, and returns what it has logged.
     pub(crate) fn into_log(mut self) -> String {
         self.begin_shutdown();
         self.wait();

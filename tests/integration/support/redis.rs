@@ -25,7 +25,7 @@ pub(crate) use self::{
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until there is an answer, and fails the test when there is none in good time. For what
-/// other processes do: they tell nobody when they have done it.
+/// other processes do: they send no notice when they have done it.
 pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     const PAUSE: Duration = Duration::from_millis(10);
     let begun = Instant::now();

@@ -8,7 +8,7 @@ use tollgate::identity::{Algorithm, SigningKey};
 pub(crate) const ISSUER: &str = "https://id.example.com/";
 
 /// What they are signed with: HS256.
-pub(crate) const SECRET: &str = "a secret that all tests share, and nobody else";
+pub(crate) const SECRET: &str = "a secret that all tests share, and no others";
 
 /// A token of `sub` that outlives every test.
 pub(crate) fn token(sub: &str) -> String {

@@ -1,4 +1,4 @@
-//! Certificates for a server and a client on loopback, of an authority that nobody else knows.
+//! Certificates for a server and a client on loopback, of an authority that no other test trusts.
 
 use std::process::{Command, Stdio};
 

@@ -56,7 +56,7 @@ impl Cluster {
             let id: String = primary.ask(&["CLUSTER", "MYID"]);
             replica.command(&["CLUSTER", "REPLICATE", &id]);
         }
-        self.wait_until_all_see("who replicates whom", |seen| {
+        self.wait_until_all_see("which node replicates which", |seen| {
             seen.iter().filter(|node| node.is("slave")).count() == NODES - PRIMARIES
         });
         self.nodes[PRIMARIES..].iter().for_each(wait_for_link);
@@ -102,8 +102,8 @@ impl Cluster {
         ranges.into_iter().flat_map(|(first, last)| first..=last)
     }
 
-    /// Waits until another node has the slots of one that is gone, and all agree on it. Tells how
-    /// long that took from now on.
+    /// Waits until another node has the slots of one that is gone, and all agree on it. Returns
+    /// how long that took from now on.
     pub(crate) fn wait_for_failover(&self, gone: usize) -> Duration {
         let begun = Instant::now();
         self.wait_until_all_see("another primary", |seen| {
@@ -113,8 +113,8 @@ impl Cluster {
         begun.elapsed()
     }
 
-    /// Has a primary forget all others, and its replica take its slots over without a word to it: it
-    /// goes on serving them to whoever asks.
+    /// Has a primary forget all other nodes, and its replica take over its slots without notifying
+    /// it: it goes on serving them to all clients.
     pub(crate) fn leave_behind(&self, primary: usize) {
         let replica = self.replica_of(primary);
         for other in see(&self.nodes[primary]) {

@@ -11,7 +11,7 @@ use std::{
 
 use super::super::upstream::pass_on;
 
-/// Passes on what comes, both ways, until it is told otherwise.
+/// Passes on all bytes in both directions, until its mood is changed.
 pub(crate) struct Gremlin {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -21,7 +21,7 @@ pub(crate) struct Gremlin {
 struct Shared {
     server: SocketAddr,
     mood: Mutex<Mood>,
-    /// Told of each change of mood.
+    /// Notified of each change of mood.
     changed: Condvar,
 }
 
@@ -74,8 +74,8 @@ impl Gremlin {
         self.shared.change(Mood::cut);
     }
 
-    /// Cuts the connection that has the next answer when so many bytes of it have passed. None: the
-    /// server has done what it was told, and nobody hears of it.
+    /// Cuts the connection that has the next answer when so many bytes of it have passed. After
+    /// no byte: the server has run the command, and the client gets no reply.
     pub(crate) fn cut_answer_after(&self, bytes: usize) {
         self.shared.change(|mood| mood.left = Some(bytes));
     }
@@ -85,7 +85,7 @@ impl Gremlin {
         self.shared.change(|mood| (mood.is_stalled, mood.has_kept) = (true, false));
     }
 
-    /// Keeps answers to itself from now on: the server does what it is told, and nobody hears of it.
+    /// Holds back answers from now on: the server runs the commands, and the client gets no reply.
     pub(crate) fn keep_answers(&self) {
         self.shared.change(|mood| mood.keeps_answers = true);
     }
@@ -197,7 +197,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         if shared.mood.lock().unwrap().is_stopping {
             break;
         }
-        // Nobody there: the client's connection is closed again.
+        // No server is there: the client's connection is closed again.
         let Ok(server) = TcpStream::connect(shared.server) else { continue };
         for socket in [&client, &server] {
             socket.set_nodelay(true).unwrap();

@@ -15,7 +15,7 @@ use crate::support::send_signal;
 /// Where a cluster's nodes talk to each other: so far above the port for clients.
 const BUS: u16 = 10_000;
 
-/// A port that nobody listens on, and whose bus port is free as well.
+/// A free port, whose bus port is free as well.
 ///
 /// Both are below the ports that the system gives to outgoing connections: none of those takes the
 /// port of a server that a test has stopped and will start again. Another process may be faster all
@@ -71,7 +71,7 @@ impl Process {
         !self.is_paused && !self.has_ended()
     }
 
-    /// Stops it where it is: its connections stay open, and nobody answers.
+    /// Suspends it: its connections stay open, and it does not answer.
     pub(super) fn pause(&mut self) {
         self.signal("STOP");
         self.is_paused = true;
@@ -113,8 +113,8 @@ pub(super) fn log(folder: &Path) -> String {
     fs::read_to_string(folder.join(LOG)).unwrap_or_default()
 }
 
-/// Clears up after a server whose handle nobody drops: a test's process that is killed, or one that
-/// ends while several tests share the server. Its input ends with the process.
+/// Clears up after a server whose handle is never dropped: a test's process that is killed, or one
+/// that ends while several tests share the server. Its input ends with the process.
 fn guard(server: &Child, folder: &Path) -> Child {
     Command::new("sh")
         .args(["-c", r#"read -r _; kill -KILL "$1"; rm -rf "$2""#, "guard"])

@@ -33,7 +33,7 @@ impl Cluster {
 }
 
 impl Move<'_> {
-    /// Moves all keys that there are. Tells how many.
+    /// Moves all keys that there are. Returns how many.
     pub(crate) fn move_keys(&self) -> usize {
         const AT_ONCE: &str = "100";
         let port = self.to.port().to_string();
@@ -50,7 +50,8 @@ impl Move<'_> {
         }
     }
 
-    /// Tells all nodes who has the slot now; its new primary first, lest nobody has it.
+    /// Announces the new owner of the slot to all nodes; to the new owner first, lest no node owns
+    /// it.
     pub(crate) fn finish(self) {
         let owner = id(self.to);
         let primaries = self.cluster.up().filter(|node| node.info("role") == "master");

@@ -43,7 +43,7 @@ impl Sentinels {
         self.all.iter().map(Redis::url).collect()
     }
 
-    /// Whom they say is the primary.
+    /// The port of the primary that they name.
     pub(crate) fn primary_port(&self) -> u16 {
         let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Sentinels::SERVICE];
         let (_, port): (String, u16) = self.all[0].ask(&words);
@@ -57,7 +57,7 @@ impl Sentinels {
         eventually("the sentinels obey", || self.all[0].try_ask::<()>(&words).ok());
     }
 
-    /// Waits until they name another primary than this one, and tells its port.
+    /// Waits until they name another primary than this one, and returns its port.
     pub(crate) fn wait_for_failover(&self, from: u16) -> u16 {
         eventually("the sentinels name another primary", || {
             Some(self.primary_port()).filter(|port| *port != from)

@@ -16,7 +16,7 @@ use super::{
     process::{Process, free_port, log},
 };
 
-/// A server on a port of its own, without anything on disk unless it is told to save.
+/// A server on a port of its own, without anything on disk unless it is set to save.
 pub(crate) struct Redis {
     options: Options,
     ports: Ports,
@@ -238,7 +238,7 @@ impl Redis {
         Ok(connection)
     }
 
-    /// What it tells of itself under this name.
+    /// The value of this field of `INFO`.
     pub(crate) fn info(&self, field: &str) -> String {
         let all: String = self.ask(&["INFO", "everything"]);
         let value = find(&all, field);
@@ -255,7 +255,7 @@ impl Redis {
         self.process().is_up()
     }
 
-    /// Stops it where it is: its connections stay open, and nobody answers.
+    /// Suspends it: its connections stay open, and it does not answer.
     pub(crate) fn pause(&self) {
         self.process().pause();
     }

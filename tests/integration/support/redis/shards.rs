@@ -39,7 +39,7 @@ impl Shards {
         self.primaries.len()
     }
 
-    /// Makes a primary of the replica. The old primary is not told.
+    /// Makes a primary of the replica. The old primary is not notified.
     pub(crate) fn promote(&self, shard: usize) {
         self.replicas[shard].command(&["REPLICAOF", "NO", "ONE"]);
     }
