@@ -34,7 +34,7 @@ use crate::support::{HOUR, Policy, Proxy, SECOND, START, Upstream, get, post, to
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 
-/// The second in which a window that is opened now has ended, as clients are told.
+/// The second in which a window that is opened now has ended, as responses report it.
 fn reset_after(seconds: u64) -> String {
     (START.as_micros().div_ceil(1_000_000) + seconds).to_string()
 }
@@ -71,7 +71,7 @@ fn exactly_the_limit_passes_whatever_the_number_of_threads() {
 }
 
 #[test]
-fn every_count_is_told_once() {
+fn every_count_is_reported_once() {
     let upstream = Upstream::start();
     let policy = Policy::before(&upstream).rate("100/hour");
     let proxy = Proxy::with_settings("workers: 2", &[&policy]);
@@ -89,7 +89,7 @@ fn every_count_is_told_once() {
 }
 
 #[test]
-fn window_is_opened_by_its_first_request_and_told_with_each() {
+fn window_is_opened_by_its_first_request_and_reported_with_each() {
     let upstream = Upstream::start();
     let proxy = Proxy::start(&Policy::before(&upstream).rate("3/hour"));
     let reset = reset_after(3600);

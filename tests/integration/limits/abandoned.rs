@@ -1,4 +1,4 @@
-//! Costs that only the response tells, of requests whose client does not wait for it.
+//! Costs that only the response states, of requests whose client does not wait for it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const THOUSAND: [&str; 5] = [
     "rate: 1000/hour, algorithm: gcra",
 ];
 
-const TOLD: &str = "cost: { reserve: 4, from_response_header: x-cost }";
+const COST_BY_RESPONSE: &str = "cost: { reserve: 4, from_response_header: x-cost }";
 
 fn policy(upstream: &Upstream, fields: &str) -> Policy {
     Policy::before(upstream).core(fields)
@@ -53,7 +53,7 @@ fn cost_is_charged_though_the_client_has_hung_up() {
     for measure in THOUSAND {
         let go = Signal::default();
         let upstream = holding(&go, DEAR);
-        let proxy = Proxy::start(&policy(&upstream, &format!("{measure}, {TOLD}")));
+        let proxy = Proxy::start(&policy(&upstream, &format!("{measure}, {COST_BY_RESPONSE}")));
         hang_up(&proxy, &upstream, &get("/").by("alice"));
         assert_eq!(proxy.used("alice", "core"), 4, "{measure}");
         go.open();
@@ -67,7 +67,7 @@ fn cost_is_charged_in_redis_though_the_client_has_hung_up() {
     for (number, measure) in THOUSAND.into_iter().enumerate() {
         let go = Signal::default();
         let upstream = holding(&go, DEAR);
-        let policy = policy(&upstream, &format!("{measure}, {TOLD}"));
+        let policy = policy(&upstream, &format!("{measure}, {COST_BY_RESPONSE}"));
         let settings = format!("prefix: p{number}, {}", redis.settings());
         let proxy = Proxy::with_redis(&settings, &policy);
         hang_up(&proxy, &upstream, &get("/").by("alice"));
@@ -80,7 +80,8 @@ fn cost_is_charged_in_redis_though_the_client_has_hung_up() {
 fn cost_is_charged_though_the_client_has_reset_its_stream() {
     let go = Signal::default();
     let upstream = Arc::new(holding(&go, DEAR));
-    let proxy = Arc::new(Proxy::start(&policy(&upstream, &format!("rate: 1000/hour, {TOLD}"))));
+    let proxy =
+        Arc::new(Proxy::start(&policy(&upstream, &format!("rate: 1000/hour, {COST_BY_RESPONSE}"))));
     let request = http::Request::get("http://api.example.com/")
         .header("authorization", format!("Bearer {}", token("alice")))
         .body(String::new())
@@ -117,7 +118,8 @@ fn head_is_settled_by_its_cost_and_not_by_its_status() {
     ] {
         let go = Signal::default();
         let upstream = holding(&go, response);
-        let proxy = Proxy::start(&policy(&upstream, &format!("rate: 1000/hour, {TOLD}")));
+        let proxy =
+            Proxy::start(&policy(&upstream, &format!("rate: 1000/hour, {COST_BY_RESPONSE}")));
         hang_up(&proxy, &upstream, &get("/").revalidating().by("alice"));
         go.open();
         wait_for_use(&proxy, used, response);
@@ -129,8 +131,8 @@ fn every_limit_that_reads_a_cost_is_charged_and_no_other() {
     let go = Signal::default();
     let upstream = holding(&go, DEAR);
     let policy = Policy::before(&upstream).on_all_routes(&[
-        &format!("core: {{ per: caller, rate: [500/minute, 1000/hour], {TOLD} }}"),
-        &format!("shadow: {{ per: caller, rate: 1000/hour, mode: shadow, {TOLD} }}"),
+        &format!("core: {{ per: caller, rate: [500/minute, 1000/hour], {COST_BY_RESPONSE} }}"),
+        &format!("shadow: {{ per: caller, rate: 1000/hour, mode: shadow, {COST_BY_RESPONSE} }}"),
         "flat: { per: caller, rate: 1000/hour, cost: 2, refund: { status: [2xx] } }",
         "login: { per: caller, rate: 1000/hour, count_when: { status: [401] } }",
     ]);
@@ -147,7 +149,7 @@ fn place_among_requests_in_flight_is_kept_until_the_head_has_come() {
     let go = Signal::default();
     let upstream = holding(&go, DEAR);
     let policy = Policy::before(&upstream).on_all_routes(&[
-        &format!("core: {{ per: caller, rate: 1000/hour, {TOLD} }}"),
+        &format!("core: {{ per: caller, rate: 1000/hour, {COST_BY_RESPONSE} }}"),
         "inflight: { per: caller, concurrent: 1 }",
     ]);
     let proxy = Proxy::start(&policy);
@@ -182,7 +184,7 @@ fn without_a_head_the_dearest_cost_of_late_is_charged() {
         _ => exchange.wait_for_close(),
     });
     let upstream_fields = "response_timeout: 300ms, retries: { attempts: 0 }";
-    let policy = policy(&upstream, &format!("rate: 1000/hour, {TOLD}"));
+    let policy = policy(&upstream, &format!("rate: 1000/hour, {COST_BY_RESPONSE}"));
     let proxy = Proxy::start(&policy.upstream(&upstream, upstream_fields));
     let dear = proxy.send(get("/dear").by("bob"));
     dear.assert_status(200).assert_field("x-ratelimit-used", "20");

@@ -87,7 +87,7 @@ fn exactly_the_limit_passes_when_many_ask_at_once() {
 }
 
 #[test]
-fn who_waits_as_told_gets_through_and_who_comes_a_second_earlier_does_not() {
+fn client_that_waits_for_retry_after_passes_and_a_second_earlier_is_denied() {
     let upstream = Upstream::start();
     for measure in FOUR {
         let proxy = proxy(&upstream, measure);
@@ -160,7 +160,7 @@ fn clock_that_goes_to_and_fro_makes_nothing_of_nothing() {
             assert_eq!(proxy.get_as("alice").status, 429, "{measure}");
             proxy.advance(3 * SECOND);
         }
-        // That took no time, so nobody waits longer for it.
+        // That took no time, so the wait is no longer.
         proxy.advance(HOUR);
         assert_eq!(proxy.get_as("alice").status, 200, "{measure}");
     }
@@ -259,7 +259,7 @@ fn bucket_holds_more_than_it_gains_and_gains_in_steps() {
 }
 
 #[test]
-fn bucket_is_not_full_sooner_because_nobody_asks() {
+fn bucket_fills_no_sooner_without_requests() {
     let upstream = Upstream::start();
     let policy =
         Policy::before(&upstream).core("rate: 10/second, capacity: 100, algorithm: token_bucket");

@@ -81,7 +81,7 @@ fn denial_is_a_secondary_one_and_says_when_to_ask_again() {
 }
 
 #[test]
-fn who_has_used_all_of_a_rate_too_is_told_of_the_rate() {
+fn denial_by_a_used_up_rate_too_names_the_rate() {
     let (asked, go) = (Signal::default(), Signal::default());
     let upstream = Upstream::held(&asked, &go);
     let policy =
@@ -118,7 +118,7 @@ fn number_may_differ_by_tier() {
     for tier in ["free", "pro"] {
         proxy.send(of_tier(tier)).assert_status(429).assert_field("retry-after", "1");
     }
-    // Nobody who waits gets in where nobody gets in.
+    // A limit of no requests at all states no wait.
     proxy.get("/").assert_status(429).assert_no_field("retry-after");
     go.open();
     for client in &mut held {

@@ -19,7 +19,7 @@ const TEN: [&str; 6] = [
     "rate: 10/hour, algorithm: gcra",
 ];
 
-const TOLD: &str = "cost: { reserve: 4, from_response_header: X-Cost }";
+const COST_BY_RESPONSE: &str = "cost: { reserve: 4, from_response_header: X-Cost }";
 
 fn proxy(upstream: &Upstream, fields: &str) -> Proxy {
     Proxy::start(&Policy::before(upstream).core(fields))
@@ -125,7 +125,7 @@ fn what_is_free_needs_no_room_in_a_full_store() {
 fn what_was_reserved_and_not_spent_is_given_back_before_the_head_leaves() {
     for measure in TEN {
         let upstream = Upstream::as_asked();
-        let proxy = proxy(&upstream, &format!("{measure}, {TOLD}"));
+        let proxy = proxy(&upstream, &format!("{measure}, {COST_BY_RESPONSE}"));
         for (cost, used) in [("1", "1"), ("0", "1"), ("4", "5")] {
             let response = proxy.send(get("/").costing(cost));
             response.assert_status(200).assert_field("x-ratelimit-used", used);
@@ -140,13 +140,13 @@ fn what_was_reserved_and_not_spent_is_given_back_before_the_head_leaves() {
 fn what_it_cost_beyond_the_reserve_is_charged_and_does_not_deny_the_response() {
     for measure in TEN {
         let upstream = Upstream::as_asked();
-        let proxy = proxy(&upstream, &format!("{measure}, {TOLD}"));
+        let proxy = proxy(&upstream, &format!("{measure}, {COST_BY_RESPONSE}"));
         let response = proxy.send(get("/").costing("7"));
         response.assert_status(200).assert_no_field("x-cost");
         assert_eq!(response.number("x-ratelimit-used"), 7, "{measure}");
         proxy.get("/").assert_status(429).assert_field("x-ratelimit-used", "7");
 
-        let proxy = self::proxy(&upstream, &format!("{measure}, {TOLD}"));
+        let proxy = self::proxy(&upstream, &format!("{measure}, {COST_BY_RESPONSE}"));
         let response = proxy.send(get("/").costing("25"));
         response.assert_status(200).assert_field("x-ratelimit-remaining", "0");
         assert_eq!(response.number("x-ratelimit-used"), 25, "{measure}");
@@ -161,7 +161,7 @@ fn what_it_cost_beyond_the_reserve_is_charged_and_does_not_deny_the_response() {
 #[test]
 fn reserve_has_to_fit() {
     let upstream = Upstream::as_asked();
-    let proxy = proxy(&upstream, &format!("rate: 10/hour, {TOLD}"));
+    let proxy = proxy(&upstream, &format!("rate: 10/hour, {COST_BY_RESPONSE}"));
     proxy.send(get("/").costing("8")).assert_status(200);
     proxy.send(get("/").costing("0")).assert_status(429);
     assert_eq!(upstream.count(), 1);
@@ -171,7 +171,7 @@ fn reserve_has_to_fit() {
 fn cost_that_cannot_be_read_leaves_the_reserve() {
     for costs in [&[][..], &[""], &["-1"], &["+1"], &["1.5"], &["two"], &["1, 2"], &["1", "2"]] {
         let upstream = Upstream::as_asked();
-        let proxy = proxy(&upstream, &format!("rate: 10/hour, {TOLD}"));
+        let proxy = proxy(&upstream, &format!("rate: 10/hour, {COST_BY_RESPONSE}"));
         let request = costs.iter().fold(get("/"), |request, cost| request.costing(cost));
         let response = proxy.send(request);
         response.assert_status(200).assert_no_field("x-cost");
@@ -183,7 +183,7 @@ fn cost_that_cannot_be_read_leaves_the_reserve() {
 fn cost_beyond_all_numbers_is_more_than_any_limit() {
     let upstream = Upstream::as_asked();
     for measure in TEN {
-        let proxy = proxy(&upstream, &format!("{measure}, {TOLD}"));
+        let proxy = proxy(&upstream, &format!("{measure}, {COST_BY_RESPONSE}"));
         for cost in ["2147483648", "4294967296", "99999999999999999999999999"] {
             let response = proxy.send(get("/").by(cost).costing(cost));
             response.assert_status(200).assert_field("x-ratelimit-remaining", "0");
@@ -196,7 +196,7 @@ fn cost_beyond_all_numbers_is_more_than_any_limit() {
 fn header_with_the_cost_is_for_no_client() {
     let upstream = Upstream::as_asked();
     let policy = Policy::before(&upstream)
-        .core(&format!("rate: {{ internal: unlimited, default: 10/hour }}, {TOLD}"))
+        .core(&format!("rate: {{ internal: unlimited, default: 10/hour }}, {COST_BY_RESPONSE}"))
         .section("exempt: [\"user:monitor\"]");
     let proxy = Proxy::start(&policy);
     let internal = token_with(&json!({ "sub": "root", "plan": "internal" }));
@@ -220,7 +220,7 @@ fn route_may_take_the_cost_from_the_response_for_all_its_limits() {
             "inflight: { per: caller, concurrent: 2 }",
         ])
         .routes(&[&format!(
-            "{{ match: {{ path: /** }}, limits: [core, place, inflight], {TOLD} }}"
+            "{{ match: {{ path: /** }}, limits: [core, place, inflight], {COST_BY_RESPONSE} }}"
         )]);
     let proxy = Proxy::start(&policy);
     for (cost, used) in [("7", 7), ("1", 8), ("20", 28)] {
@@ -260,7 +260,7 @@ fn what_is_settled_goes_to_the_window_that_was_charged() {
             exchange.write("HTTP/1.1 200 OK\r\nx-cost: 1\r\ncontent-length: 0\r\n\r\n");
         })
     };
-    let proxy = proxy(&upstream, &format!("rate: 10/hour, {TOLD}"));
+    let proxy = proxy(&upstream, &format!("rate: 10/hour, {COST_BY_RESPONSE}"));
     let mut held = proxy.connect();
     held.write(get("/held").revalidating().by("alice").to_bytes());
     asked.wait();

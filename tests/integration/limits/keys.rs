@@ -6,7 +6,7 @@ use crate::support::{
     ISSUER, Policy, Proxy, Request, Upstream, get, http2, post, token_signed_by, token_with,
 };
 
-/// One limit of one unit by these keys: whoever is denied shares a counter with one before.
+/// One limit of one unit by these keys: a denied request shares a counter with an earlier one.
 fn one_per(upstream: &Upstream, keys: &str) -> Proxy {
     let policy = Policy::before(upstream)
         .limits(&[&format!("one: {{ per: {keys}, rate: 1/hour }}")])

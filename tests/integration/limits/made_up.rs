@@ -5,7 +5,7 @@ use tollgate::store::NoRoom;
 
 use crate::support::{HOUR, MINUTE, Policy, Proxy, Request, Response, Upstream, get, http2};
 
-/// Whatever is told is told soon: the store has room for 40 counters by what clients choose, 4 of
+/// Warnings are logged soon: the store has room for 40 counters by what clients choose, 4 of
 /// them for each client.
 const SMALL: &str = "memory: { max_keys: 80 }, unverified_keys: { per_address: 4 }";
 
@@ -182,7 +182,7 @@ fn networks_without_number_leave_room_for_addresses_and_verified_callers() {
 }
 
 #[test]
-fn limit_that_only_counts_turns_nobody_away_for_want_of_room() {
+fn shadow_limit_denies_no_request_for_want_of_room() {
     let upstream = Upstream::start();
     let proxy = start(SMALL, &policy(&upstream, "header.x-api-key", "rate: 9/hour, mode: shadow"));
     for key in 0..20 {

@@ -1,4 +1,5 @@
-//! Other rates for single values of what a limit counts by: for whom they are, and for whom not.
+//! Other rates for single values of what a limit counts by: which callers have them, and which do
+//! not.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What is given back: on which responses, to whom, and never more than was charged.
+//! What is given back: on which responses, to which caller, and never more than was charged.
 
 use super::reset_after;
 use crate::support::{HOUR, Policy, Proxy, Redis, Request, Signal, Upstream, get, token_signed_by};
@@ -17,13 +17,13 @@ fn proxy(upstream: &Upstream, fields: &str) -> Proxy {
     Proxy::start(&Policy::before(upstream).core(fields))
 }
 
-/// What is used after this request, as its response tells it.
+/// What is used after this request, as its response reports it.
 fn used_after(proxy: &Proxy, request: Request) -> u64 {
     proxy.send(request).number("x-ratelimit-used")
 }
 
 #[test]
-fn not_modified_is_free_for_who_shows_a_token_and_told_so_in_that_response() {
+fn not_modified_is_free_with_a_token_and_its_response_shows_the_refund() {
     for measure in TEN {
         let upstream = Upstream::as_asked();
         let proxy = proxy(&upstream, measure);
@@ -84,8 +84,8 @@ fn only_the_statuses_that_the_policy_names_are_free() {
                 used += u64::from(!free.contains(&status));
                 let response = proxy.send(request.clone().wants(status));
                 response.assert_status(status);
-                let told = response.number("x-ratelimit-used");
-                assert_eq!(told, used, "{status} with `{refund}`\n{response:?}");
+                let reported = response.number("x-ratelimit-used");
+                assert_eq!(reported, used, "{status} with `{refund}`\n{response:?}");
             }
         }
     }
@@ -338,7 +338,7 @@ fn refunds_of_requests_at_once_do_not_outrun_their_bound() {
 }
 
 #[test]
-fn bound_on_refunds_is_told_to_nobody() {
+fn bound_on_refunds_is_shown_to_no_client() {
     let upstream = Upstream::as_asked();
     let fields = "rate: [10/minute, 10/hour], candidate: { rate: 10/hour }, \
                   refund: { at_most: 10% }";

@@ -1,4 +1,4 @@
-//! Limits that are tried out: they count and tell, and deny nobody, or not everybody.
+//! Limits that are tried out: they count and report, and deny no caller, or only some.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ fn log_tells_what_would_have_been_denied() {
 }
 
 #[test]
-fn shadow_limits_are_told_in_no_other_header() {
+fn shadow_limits_are_shown_in_no_other_header() {
     let upstream = Upstream::start();
     let policy = Policy::before(&upstream)
         .on_all_routes(&[
@@ -265,7 +265,7 @@ fn candidate_may_be_of_requests_at_once() {
 }
 
 #[test]
-fn limits_that_deny_nobody_do_not_do_so_for_want_of_room() {
+fn limits_that_deny_no_request_do_not_do_so_for_want_of_room() {
     let upstream = Upstream::start();
     for limits in [
         &["trial: { per: caller, rate: 9/hour, mode: shadow }"][..],
@@ -308,8 +308,8 @@ fn mark_of_an_upstream_is_not_believed() {
     assert_eq!(would_deny(&proxy), ["", "core"]);
 }
 
-/// Those of four hundred users who are denied by a rate of which so many percent are enforced, where
-/// the store has these settings.
+/// Those of four hundred users who are denied by a rate of which so many percent are enforced,
+/// where the store has these settings.
 fn denied(upstream: &Upstream, store: &str, name: &str, percent: u8) -> BTreeSet<u32> {
     let limit = format!(
         "{name}: {{ per: caller, rate: 0/hour, enforce_percent: {percent}, mode: enforce }}"
@@ -389,7 +389,7 @@ fn percentage_of_callers_is_the_same_under_one_secret_and_grows_by_more() {
 }
 
 #[test]
-fn nobody_can_work_out_whom_a_percentage_spares() {
+fn no_client_can_work_out_which_callers_a_percentage_spares() {
     let upstream = Upstream::start();
     let known = denied(&upstream, SECRET, "core", 50);
     let [one, other] =

@@ -4,7 +4,7 @@ use super::{MICROSECOND, reset_after};
 use crate::support::{MINUTE, Policy, Proxy, SECOND, Upstream, seconds};
 
 #[test]
-fn the_longest_window_is_told_on_success_and_the_one_that_denied_on_denial() {
+fn the_longest_window_is_shown_on_success_and_the_one_that_denied_on_denial() {
     let upstream = Upstream::start();
     for rate in ["[2/second, 5/minute, 8/hour]", "[8/hour, 2/second, 5/minute]"] {
         let proxy = Proxy::start(&Policy::before(&upstream).rate(rate));
@@ -44,7 +44,7 @@ fn who_is_denied_by_two_windows_waits_for_the_longer_one() {
     }
     let denied = proxy.get_as("alice");
     denied.assert_status(429).assert_field("retry-after", "60");
-    // What is told of a window agrees with that.
+    // The headers of the window agree with that.
     denied.assert_limit(["2", "0", "2", &reset_after(60), "core"]);
     proxy.advance(MINUTE);
     proxy.get_as("alice").assert_status(200);

@@ -210,7 +210,7 @@ fn long_stream_counts_for_as_long_as_it_lasts() {
 }
 
 #[test]
-fn lease_that_nobody_renews_is_over_in_its_time() {
+fn lease_that_is_not_renewed_ends_in_its_time() {
     let (begun, go) = (Signal::default(), Signal::default());
     let upstream = Upstream::streaming(&begun, &go);
     let proxy = proxy(&upstream, ONE);
@@ -249,7 +249,7 @@ fn lease_that_was_renewed_lasts_as_long_as_a_new_one() {
 }
 
 #[test]
-fn clock_that_goes_back_holds_nobody_up() {
+fn clock_that_goes_back_delays_no_request() {
     let (asked, go) = (Signal::default(), Signal::default());
     let upstream = Upstream::held(&asked, &go);
     let proxy = proxy(&upstream, ONE);
