@@ -14,7 +14,7 @@ for_each_store! {
     part_of_a_cost_can_be_given_back,
     what_is_taken_later_counts_beyond_the_limit,
     place_that_is_given_back_lets_another_in,
-    lease_that_nobody_gives_back_expires,
+    lease_that_is_not_given_back_expires,
     renewed_lease_is_good_for_its_full_time_again,
     lease_that_is_over_is_not_renewed,
 }
@@ -118,7 +118,7 @@ fn place_that_is_given_back_lets_another_in(home: &Home) {
     store.deny(&charge);
 }
 
-fn lease_that_nobody_gives_back_expires(home: &Home) {
+fn lease_that_is_not_given_back_expires(home: &Home) {
     let store = home.open();
     let quota = places(1);
     let charge = one("alice", "inflight", &quota);

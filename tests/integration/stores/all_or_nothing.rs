@@ -8,7 +8,7 @@ for_each_store! {
     denied_request_takes_nothing_from_any_limit_of_its_caller,
     denied_request_takes_nothing_from_other_callers_limits,
     denied_request_opens_no_window,
-    all_that_deny_are_told,
+    all_limits_that_deny_are_reported,
     observed_charge_counts_and_never_denies,
     observed_charge_of_a_denied_request_is_not_taken,
 }
@@ -72,7 +72,7 @@ fn denied_request_opens_no_window(home: &Home) {
     }
 }
 
-fn all_that_deny_are_told(home: &Home) {
+fn all_limits_that_deny_are_reported(home: &Home) {
     let store = home.open();
     let (one_left, none_left) = (fixed(2), fixed(1));
     let charge = |limit, quota| one("alice", limit, quota);

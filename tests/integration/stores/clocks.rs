@@ -51,10 +51,14 @@ fn proxies_with_skewed_clocks_share_one_window(home: &Home) {
         let charge = one("alice", name, quota);
         let opened = first.take(&charge).standing;
         for used in [2, 4] {
-            let told = second.take(&charge).standing;
-            assert_eq!((told.used, first.take(&charge).standing.used), (used, used + 1), "{name}");
+            let later_standing = second.take(&charge).standing;
+            assert_eq!(
+                (later_standing.used, first.take(&charge).standing.used),
+                (used, used + 1),
+                "{name}"
+            );
             if name == "core" {
-                assert_eq!(told.reset, opened.reset);
+                assert_eq!(later_standing.reset, opened.reset);
             }
         }
         second.take(&charge);

@@ -1,4 +1,4 @@
-//! What each algorithm counts, and what it tells.
+//! What each algorithm counts, and what it reports.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::{MINUTE, SECOND, eventually};
 
 for_each_store! {
     exactly_the_limit_passes,
-    who_waits_as_told_gets_through_and_not_a_moment_earlier,
+    charge_passes_after_the_reported_wait_and_not_a_moment_earlier,
     denied_request_is_not_counted,
     strict_bucket_makes_who_does_not_wait_wait_again,
     window_reopens_at_its_reset_and_not_a_moment_earlier,
@@ -38,10 +38,10 @@ fn exactly_the_limit_passes(home: &Home) {
     }
 }
 
-fn who_waits_as_told_gets_through_and_not_a_moment_earlier(home: &Home) {
+fn charge_passes_after_the_reported_wait_and_not_a_moment_earlier(home: &Home) {
     const MOMENT: Duration = Duration::from_micros(1);
     let store = home.open();
-    // A strict bucket would take the first attempt amiss, and nobody knows when requests end.
+    // A strict bucket also charges denied attempts, and the end of requests in flight is unknown.
     let is_steady =
         |(name, _): &&(&str, Quota)| !["strict token bucket", "concurrency"].contains(name);
     for (name, quota) in quotas(3).iter().filter(is_steady) {
@@ -172,9 +172,9 @@ fn peek_tells_what_was_charged_and_takes_nothing(home: &Home) {
         let (charge, other) = (one("alice", name, quota), one("bob", name, quota));
         store.take_times(2, &charge);
         let exact = store.standings(&[charge, other]);
-        // It may be a replica that tells.
-        let tells = || store.peek(&[charge, other]) == exact;
-        eventually("it tells what was charged", || tells().then_some(()));
+        // The reply may come from a replica.
+        let is_exact = || store.peek(&[charge, other]) == exact;
+        eventually("the charges are reported", || is_exact().then_some(()));
         assert_eq!(store.standings(&[charge, other]), exact, "{name}");
     }
 }

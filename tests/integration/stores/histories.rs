@@ -32,13 +32,13 @@ fn any_history_is_decided_as_in_the_process(home: &Home) {
     let mut taken: Vec<(Charge<'_>, [Outcome; 2])> = Vec::new();
     for step in 0..STEPS {
         let charges = any_charges(&rates, &mut below);
-        let (told, expected) = (store.charge(&charges), model.charge(&charges));
-        assert_eq!(told.verdict, expected.verdict, "step {step}: {charges:?}");
-        let outcomes = told.outcomes.iter().zip(&expected.outcomes);
-        for (charge, (told, expected)) in charges.iter().zip(outcomes) {
-            let (told_alike, expected_alike) = (alike(charge, told), alike(charge, expected));
-            assert_eq!(told_alike, expected_alike, "step {step}: {charge:?}");
-            taken.extend(told.receipt.map(|_| (*charge, [*told, *expected])));
+        let actual = store.charge(&charges);
+        let expected = model.charge(&charges);
+        assert_eq!(actual.verdict, expected.verdict, "step {step}: {charges:?}");
+        let outcomes = actual.outcomes.iter().zip(&expected.outcomes);
+        for (charge, (actual, expected)) in charges.iter().zip(outcomes) {
+            assert_eq!(alike(charge, actual), alike(charge, expected), "step {step}: {charge:?}");
+            taken.extend(actual.receipt.map(|_| (*charge, [*actual, *expected])));
         }
         if below(3) == 0 && !taken.is_empty() {
             let (charge, outcomes) = taken.swap_remove(below(taken.len()));
@@ -47,16 +47,16 @@ fn any_history_is_decided_as_in_the_process(home: &Home) {
                 subject.settle(&charge, outcome, adjustment(kind, &charge, outcome));
             }
         }
-        if told.verdict == Verdict::Deny {
-            // A proxy may remember for so long what it has denied, and tell it as it was then.
+        if actual.verdict == Verdict::Deny {
+            // A proxy may remember a denial for so long, and report it as it was then.
             pass_time(&both, SECOND);
         }
         any_time(&both, &mut below);
     }
 }
 
-/// What two stores tell alike: all but how the entries of a log and leases are numbered, which one
-/// of them may begin anew when it has forgotten what is over.
+/// What two stores report alike: all but how the entries of a log and leases are numbered, which
+/// one of them may begin anew when it has forgotten what is over.
 fn alike(charge: &Charge<'_>, outcome: &Outcome) -> Outcome {
     let is_numbered = match charge.quota {
         Quota::SlidingLog(_) | Quota::Concurrency(_) => true,

@@ -31,7 +31,7 @@ fn exactly_the_limit_passes_through_several_proxies(home: &Home) {
     assert_eq!(passed, 9 * 100);
 }
 
-/// Charges the limits of one caller 40 times each. Tells how many passed.
+/// Charges the limits of one caller 40 times each. Returns how many passed.
 fn count_passing(home: &Home) -> usize {
     let store = home.open();
     let all = quotas(100);
@@ -92,7 +92,8 @@ fn passed(decisions: &[Decision]) -> usize {
     decisions.iter().filter(|decision| decision.verdict == Verdict::Allow).count()
 }
 
-/// What some owners took of requests that another one denies is not missing to those that it admits.
+/// What some owners took of requests that another one denies is not missing to those that it
+/// admits.
 fn exactly_the_limit_passes_of_requests_with_several_owners(home: &Home) {
     let store = home.open();
     let quotas = [200, 250, 400].map(quotas);
@@ -103,7 +104,8 @@ fn exactly_the_limit_passes_of_requests_with_several_owners(home: &Home) {
     }
 }
 
-/// No proxy knows what the others are about to take: requests may be denied that need not have been.
+/// No proxy knows what the others are about to take: requests may be denied that need not have
+/// been.
 fn never_too_much_passes_of_requests_with_several_owners_through_several_proxies(home: &Home) {
     const PROXIES: usize = 3;
     let (quotas, start) = ([200, 250, 400].map(quotas), Barrier::new(PROXIES));

@@ -37,7 +37,7 @@ use tollgate::{
 
 use crate::support::{Cluster, MINUTE, PATIENCE, Redis, SECOND, START, Shards};
 
-/// Where the counters of one test are, whoever reaches them.
+/// Where the counters of one test are, for all stores that open it.
 pub(super) struct Home {
     /// The store in the settings file.
     settings: String,
@@ -148,7 +148,7 @@ impl Subject {
         decision
     }
 
-    /// Charges many requests at the same time, and tells what became of each.
+    /// Charges many requests at the same time, and returns the decision about each.
     pub(super) fn charge_at_once<'c>(
         &self,
         requests: impl IntoIterator<Item = &'c [Charge<'c>]>,
@@ -175,7 +175,7 @@ impl Subject {
         decisions
     }
 
-    /// Charges, and goes away when a reply is there that nobody has read yet.
+    /// Charges, and goes away when a reply has arrived that is not read yet.
     pub(super) fn abandon(&self, charges: &[Charge<'_>]) {
         let (charges, now) = (owned(charges), self.now());
         self.run(async move |store| {
@@ -191,7 +191,7 @@ impl Subject {
         });
     }
 
-    /// What `GET /rate_limit` would tell: perhaps not by the latest count.
+    /// What `GET /rate_limit` would report: perhaps not by the latest count.
     pub(super) fn peek(&self, charges: &[Charge<'_>]) -> Vec<Standing> {
         let (charges, now) = (owned(charges), self.now());
         let decision = self.run(async move |store| {
@@ -261,7 +261,7 @@ fn owned(charges: &[Charge<'_>]) -> Vec<OwnedCharge> {
 fn is_decided(decision: &Decision) -> bool {
     decision.outcomes.iter().all(|outcome| match outcome.decided_by {
         DecidedBy::Current => true,
-        // After a denial nobody else needs to be asked.
+        // After a denial no other store has to be queried.
         DecidedBy::Nobody => decision.verdict == Verdict::Deny,
         DecidedBy::Next | DecidedBy::Local => false,
     })
