@@ -1,4 +1,4 @@
-//! Who is calling. Upstreams are told by `x-tollgate-subject` and `x-tollgate-tier`, clients by
+//! Who is calling. Upstreams see it in `x-tollgate-subject` and `x-tollgate-tier`, clients by
 //! `www-authenticate`; and the used count of a limit shows who was charged.
 
 mod address;

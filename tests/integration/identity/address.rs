@@ -1,8 +1,8 @@
-//! Which address a request is from: the peer's, or what trusted proxies say, and nobody else.
+//! Which address a request is from: the peer's, or what trusted proxies say, and no other.
 
 use crate::support::{Policy, Proxy, Request, Upstream, get};
 
-/// Tells addresses apart by their used count.
+/// Distinguishes addresses by their used count.
 fn by_address(upstream: &Upstream, settings: &str) -> Proxy {
     let policy = Policy::before(upstream)
         .limits(&["ip: { per: client.ip, rate: 100/hour }"])

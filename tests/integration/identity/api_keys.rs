@@ -77,7 +77,7 @@ fn key_that_is_not_good_is_refused_and_says_little() {
     let not_valid = invalid_token("The API key is not valid");
     for (key, challenge) in [
         ("good.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", &not_valid),
-        ("nobody.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", &not_valid),
+        ("unknown.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", &not_valid),
         (&good.key.replace("good.", "ended."), &not_valid),
         ("nonsense", &not_valid),
         (&revoked.key, &invalid_token("The API key is revoked")),

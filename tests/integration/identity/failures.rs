@@ -18,7 +18,7 @@ fn limited_by_address(upstream: &Upstream) -> Policy {
 }
 
 #[test]
-fn failed_authentication_is_charged_to_the_address_and_to_nobody_else() {
+fn failed_authentication_is_charged_to_the_address_only() {
     let upstream = Upstream::start();
     let proxy = Proxy::start(&limited_by_address(&upstream));
     let forged = token_signed_by(&"x".repeat(32), &json!({ "sub": "alice" }));

@@ -132,7 +132,7 @@ fn neighbours_wait_for_their_turn_and_are_served() {
     for client in &mut clients {
         client.read().assert_status(200);
     }
-    // Known tokens wait for nobody.
+    // Known tokens do not wait.
     assert_eq!(authority.count(INTROSPECTION), NEIGHBOURS);
 }
 

@@ -1,16 +1,17 @@
-//! Headers that say who is calling, forged by a client: what one policy tells the upstream in them, no
-//! client says to the same upstream by way of another.
+//! Headers that identify the caller, forged by a client: a header that one policy sets for an
+//! upstream cannot be sent by a client to the same upstream by another policy.
 
 use serde_json::json;
 
 use crate::support::{Client, Policy, Proxy, Request, Upstream, get, http2, token_with};
 
-/// Names that come to `x-user-id` in servers that make variables of headers: all but letters and digits
-/// is an underscore there.
+/// Names that come to `x-user-id` in servers that make variables of headers: all but letters and
+/// digits is an underscore there.
 const SPELLINGS: [&str; 7] =
     ["x-user-id", "X-User-Id", "x_user_id", "x-user_id", "x.user.id", "x-user~id", "x!user-id"];
 
-/// Two policies before the same upstream, of which only the first tells who is calling.
+/// Two policies before the same upstream, of which only the first sends headers that identify
+/// the caller.
 fn telling(upstream: &Upstream) -> Policy {
     Policy::before(upstream)
         .hosts("[telling.example.com]")
@@ -58,15 +59,15 @@ fn headers_of_one_policy_are_taken_out_under_all() {
         proxy.send(by).assert_status(200);
         assert_eq!(seen(&upstream), [], "{path}");
     }
-    // What a policy sets is its own word, and what the other tells is what the token says.
+    // A header that a policy sets has its own value, and the other policy's has the token's value.
     proxy.send(forged("/set", "silent.example.com")).assert_status(200);
     assert_eq!(seen(&upstream), [("x-user-id".to_owned(), "of the policy".to_owned())]);
     let token = token_with(&json!({ "sub": "alice" }));
     proxy.send(forged("/", "telling.example.com").token(&token)).assert_status(200);
-    let told = seen(&upstream);
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert_eq!(told[1], ("x-user-id".to_owned(), "alice".to_owned()));
-    assert_ne!(told[0].1, "forged");
+    let sent_headers = seen(&upstream);
+    assert_eq!(sent_headers.len(), 2, "{sent_headers:?}");
+    assert_eq!(sent_headers[1], ("x-user-id".to_owned(), "alice".to_owned()));
+    assert_ne!(sent_headers[0].1, "forged");
 }
 
 #[test]
@@ -134,7 +135,7 @@ fn policy_that_a_reload_adds_protects_its_headers_under_the_others() {
         send_with_trailers(client, "/none", &["x-user-id"]);
         (head, upstream.last().trailers.names().len())
     };
-    // To whom nobody says anything in it, it is a header like any other.
+    // For an upstream for which no policy sets it, it is a header like any other.
     assert_eq!(ask(&mut client), (Some("anybody".to_owned()), 1));
     proxy.install(&[&silent, &telling]);
     assert_eq!(ask(&mut client), (None, 0));

@@ -1,4 +1,4 @@
-//! What made-up tokens cost: the address that shows them, and nobody else.
+//! Made-up tokens are charged to the address that sends them, and to no other.
 
 use serde_json::json;
 
@@ -20,7 +20,7 @@ fn asking(authority: &Authority, upstream: &Upstream) -> Policy {
 }
 
 #[test]
-fn nobody_is_asked_about_tokens_of_an_address_that_has_used_up_its_limit() {
+fn issuer_is_not_queried_about_tokens_of_an_address_that_has_used_up_its_limit() {
     let (authority, upstream) = (Authority::start(), Upstream::start());
     let proxy = Proxy::start(&asking(&authority, &upstream));
     for number in 0..50 {
@@ -128,10 +128,10 @@ fn active_token_that_is_not_for_us_is_asked_about_once() {
         .routes(&["{ match: { path: /** }, auth: required, limits: [] }"]);
     let proxy = Proxy::start(&policy);
     authority.know_token("theirs", json!({ "active": true, "sub": "7", "aud": "sister" }));
-    authority.know_token("nobodys", json!({ "active": true, "aud": "api" }));
+    authority.know_token("no-subject", json!({ "active": true, "aud": "api" }));
     for _ in 0..10 {
         proxy.send(get("/").token("theirs")).assert_status(401);
-        proxy.send(get("/").token("nobodys")).assert_status(401);
+        proxy.send(get("/").token("no-subject")).assert_status(401);
     }
     assert_eq!(authority.count("/introspect"), 2);
 }
@@ -162,7 +162,7 @@ fn address_pays_first_for_tokens_that_are_asked_about_all_at_once() {
             let (proxy, token) = (&proxy, format!("made-up-{number}"));
             scope.spawn(move || proxy.send(get("/").token(&token)));
         }
-        // Those that nobody asks about are refused meanwhile.
+        // Tokens that cause no query are refused meanwhile.
         authority.wait_for("/introspect", 16);
         proxy.wait_until_logged_times(" 429 ", TOKENS - 16 - 5);
         go.open();

@@ -1,4 +1,4 @@
-//! Tokens in the query: off unless the policy says so, and seen by nobody but the proxy.
+//! Tokens in the query: off unless the policy says so, and seen only by the proxy.
 
 use super::{INVALID_REQUEST, REALM, assert_refused};
 use crate::support::{Policy, Proxy, Upstream, get, token};

@@ -1,5 +1,5 @@
-//! What `Authorization` may hold, and what becomes of what is no credential: an upstream that reads it
-//! more loosely must not find one that nobody has looked at.
+//! What `Authorization` may hold, and how the proxy treats what is no credential: an upstream that
+//! parses it more loosely must not find a credential that the proxy has not checked.
 
 use std::fs;
 
@@ -166,7 +166,7 @@ fn route_that_looks_at_no_credentials_passes_them_on_as_they_came() {
 }
 
 #[test]
-fn credentials_for_a_proxy_are_nobody_elses() {
+fn credentials_for_a_proxy_are_not_forwarded() {
     let upstream = Upstream::start();
     let proxy = Proxy::start(&guarded(&upstream));
     let bearer = format!("Bearer {}", token("alice"));
@@ -389,10 +389,10 @@ fn api_key_may_come_by_a_scheme_too() {
             with(&proxy, "/none", value.as_bytes()).assert_status(200);
             assert_eq!(upstream.last().fields.one("authorization"), None, "no key goes on");
         }
-        // A token stays one, a key that is none is told as one, and both at once are one too many.
+        // A token is valid here too, a bad key is refused as a key, and both at once are refused.
         proxy.send(get("/required").by("alice")).assert_status(200);
         assert_eq!(upstream.last().fields.one("x-tollgate-subject"), Some("alice"));
-        let unknown = format!("token nobody.{}", "A".repeat(43));
+        let unknown = format!("token unknown.{}", "A".repeat(43));
         with(&proxy, "/required", unknown.as_bytes()).assert_status(401);
         let both = get("/required").field("authorization", &values[0]).field("x-api-key", &key.key);
         proxy.send(both).assert_status(400);

@@ -90,7 +90,7 @@ fn issuers_have_rules_of_their_own() {
     let seen = upstream.last();
     assert_eq!(seen.fields.one("x-tollgate-subject"), Some("42"));
     assert_eq!(seen.fields.one("x-tollgate-tier"), Some("pro"));
-    // Another issuer's token, and one that names nobody.
+    // Another issuer's token, and one without a subject.
     let other = json!({ "sub": "7", "azp": "app", "verified": true });
     proxy.send(get("/odd").token(&token("strict", other))).assert_status(401);
     proxy.send(get("/").token(&token("odd", json!({ "sub": "7" })))).assert_status(401);

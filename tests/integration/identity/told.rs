@@ -1,4 +1,4 @@
-//! What upstreams are told about a good token, and what clients cannot make them believe.
+//! The headers that describe a good token to upstreams, and that clients cannot forge.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn telling(upstream: &Upstream) -> Policy {
 }
 
 #[test]
-fn claims_are_told_in_headers_of_their_own() {
+fn claims_are_sent_in_headers_of_their_own() {
     let upstream = Upstream::start();
     let proxy = Proxy::start(&telling(&upstream));
     let claims = json!({ "sub": "7", "email": "a@example.com", "realm": { "id": 5 } });
