@@ -50,7 +50,7 @@ fn requests() -> Vec<Request> {
 #[test]
 fn denied_and_exempt_requests_say_so_in_json() {
     let lines = lines(JSON, &policy(&Upstream::start()), &requests());
-    let told = lines.iter().map(|line| {
+    let logged = lines.iter().map(|line| {
         json!([line["path"], line["status"], line["denied"], line["denied_by"], line["exempt"]])
     });
     let expected = [
@@ -63,7 +63,7 @@ fn denied_and_exempt_requests_say_so_in_json() {
         json!(["/org", 403, "missing_key", "org", false]),
         json!(["/nowhere", 404, null, null, false]),
     ];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(logged.collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn log_of_denials_has_those_of_the_proxy_and_of_shadow_limits() {
     requests.push(get("/private").by("alice").wants(403));
     // For a limit that only counts, the second is one too many.
     requests.push(get("/org").by("alice"));
-    let told = lines(settings, &policy, &requests)
+    let logged = lines(settings, &policy, &requests)
         .into_iter()
         .map(|line| json!([line["path"], line["status"], line["denied"], line["would_deny"]]));
     let expected = [
@@ -111,11 +111,11 @@ fn log_of_denials_has_those_of_the_proxy_and_of_shadow_limits() {
         json!(["/admin", 403, "scope", null]),
         json!(["/org", 200, null, "org"]),
     ];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(logged.collect::<Vec<_>>(), expected);
 }
 
 #[test]
-fn all_limits_of_a_request_are_told_as_they_stand_after_it() {
+fn all_limits_of_a_request_are_logged_as_they_stand_after_it() {
     let upstream = Upstream::as_asked();
     let policy = Policy::before(&upstream).on_all_routes(&[
         "core: { per: caller, rate: [5/minute, 9/hour], cost: 2 }",
@@ -124,7 +124,7 @@ fn all_limits_of_a_request_are_told_as_they_stand_after_it() {
     ]);
     let get = || get("/").by("alice");
     let lines = lines(JSON, &policy, &[get(), get(), get()]);
-    let told = |line: &Value| {
+    let limits_of = |line: &Value| {
         let limits = line["limits"].as_array().unwrap().iter();
         limits
             .map(|limit| {
@@ -147,12 +147,12 @@ fn all_limits_of_a_request_are_told_as_they_stand_after_it() {
         json!(["org", "shadow", 3600, 1, 1, 0, 0, "would_deny"]),
         json!(["inflight", "enforce", null, 3, 1, 2, 1, "allow"]),
     ];
-    assert_eq!(told(&lines[1]), expected, "{}", lines[1]);
+    assert_eq!(limits_of(&lines[1]), expected, "{}", lines[1]);
     assert_eq!((&lines[1]["limit"], &lines[1]["of"]), (&"core".into(), &9.into()));
-    // Denied: nothing is taken, and the one that denies is told.
-    let decisions: Vec<Value> = told(&lines[2]).iter().map(|told| told[7].clone()).collect();
+    // Denied: nothing is taken, and the limit that denies is logged.
+    let decisions: Vec<Value> = limits_of(&lines[2]).iter().map(|limit| limit[7].clone()).collect();
     assert_eq!(decisions, ["deny", "allow", "would_deny", "allow"], "{}", lines[2]);
-    assert!(told(&lines[2]).iter().all(|told| told[6] == 0), "{}", lines[2]);
+    assert!(limits_of(&lines[2]).iter().all(|limit| limit[6] == 0), "{}", lines[2]);
     assert_eq!((&lines[2]["limit"], &lines[2]["cost"]), (&"core".into(), &0.into()));
     let reset = lines[0]["limits"][1]["reset"].as_u64().unwrap();
     let core = lines[0]["limits"][0]["reset"].as_u64().unwrap();
@@ -221,7 +221,7 @@ fn response_that_breaks_off_is_counted_as_far_as_it_went() {
 }
 
 #[test]
-fn user_agent_is_told_unless_it_holds_credentials() {
+fn user_agent_is_logged_unless_it_holds_credentials() {
     let upstream = Upstream::start();
     let plain = Policy::before(&upstream);
     let keyed = Policy::before(&upstream).identity(&["token: { header: user-agent }"]);

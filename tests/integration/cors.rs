@@ -103,9 +103,9 @@ fn what_only_looks_like_a_preflight_does_not_pass() {
 #[test]
 fn preflight_is_answered_here() {
     let upstream = Upstream::start();
-    let told = ", preflight: answer, methods: [GET, PUT], headers: [authorization], max_age: 10m";
+    let listed = ", preflight: answer, methods: [GET, PUT], headers: [authorization], max_age: 10m";
     for (fields, methods, headers, max_age) in [
-        (told, "GET, PUT", "authorization", Some("600")),
+        (listed, "GET, PUT", "authorization", Some("600")),
         (", preflight: answer", "PUT", "authorization, x-a", None),
     ] {
         let proxy = proxy(&upstream, fields);
@@ -147,8 +147,8 @@ fn page_may_read_how_its_caller_stands() {
         .section("cors: { origins: [\"*\"], preflight: pass }");
     let proxy = Proxy::start(&policy);
     proxy.send(preflight("/rate_limit", "GET", PAGE)).assert_status(204);
-    let told = proxy.send(get("/rate_limit").field("origin", PAGE));
-    told.assert_status(200).assert_field("access-control-allow-origin", "*");
+    let standings = proxy.send(get("/rate_limit").field("origin", PAGE));
+    standings.assert_status(200).assert_field("access-control-allow-origin", "*");
     assert_eq!(upstream.count(), 0);
 }
 
@@ -233,15 +233,15 @@ fn page_may_read_how_its_caller_stands_though_no_route_has_the_path() {
             .assert_field("access-control-allow-credentials", "true")
             .assert_field("access-control-allow-methods", "GET")
             .assert_field("access-control-allow-headers", "authorization, x-a");
-        let told = proxy.send(get("/rate_limit").by("alice").field("origin", PAGE));
-        told.assert_status(200).assert_field("access-control-allow-origin", PAGE);
+        let standings = proxy.send(get("/rate_limit").by("alice").field("origin", PAGE));
+        standings.assert_status(200).assert_field("access-control-allow-origin", PAGE);
         let refused = proxy.send(get("/rate_limit").token("bad").field("origin", PAGE));
         refused.assert_status(401).assert_field("access-control-allow-origin", PAGE);
 
         let other = preflight("/rate_limit", "GET", "https://evil.example");
         proxy.send(other).assert_status(204).assert_no_field("access-control-allow-origin");
-        let told = proxy.send(get("/rate_limit").field("origin", "https://evil.example"));
-        told.assert_status(200).assert_no_field("access-control-allow-origin");
+        let standings = proxy.send(get("/rate_limit").field("origin", "https://evil.example"));
+        standings.assert_status(200).assert_no_field("access-control-allow-origin");
     }
     assert_eq!(upstream.count(), 0);
 }
@@ -255,8 +255,8 @@ fn page_may_read_how_its_caller_stands_though_its_route_has_cors_off() {
         .section(&format!("cors: {{ origins: [\"{PAGE}\"] }}"));
     let proxy = Proxy::start(&policy);
     proxy.send(preflight("/rate_limit", "GET", PAGE)).assert_status(204);
-    let told = proxy.send(get("/rate_limit").field("origin", PAGE));
-    told.assert_field("access-control-allow-origin", PAGE);
+    let standings = proxy.send(get("/rate_limit").field("origin", PAGE));
+    standings.assert_field("access-control-allow-origin", PAGE);
     // It says nothing about other paths, or other methods.
     proxy.send(preflight("/other", "GET", PAGE)).assert_no_field("access-control-allow-origin");
     proxy

@@ -20,13 +20,13 @@ const BEFORE: u64 = 3;
 
 const SETTINGS: &str = "workers: 1\ntrusted_proxies: [127.0.0.1]";
 
-/// A caller of the free tier that every way of naming has a claim for.
+/// A caller of the free tier with a claim for each of the caller rules.
 fn alice() -> Request {
     get("/a").token(&token_with(&json!({ "sub": "alice", "uid": "a-1", "plan": "free" })))
 }
 
-/// What a change of a policy with one limit, `core`, is said to do to the caller.
-fn told(difference: &Difference, to: &str) -> WindowChange {
+/// What the difference of a policy with one limit, `core`, reports for the caller.
+fn window_change(difference: &Difference, to: &str) -> WindowChange {
     let of_policies = difference.policies.iter().flat_map(|policy| &policy.windows);
     let windows: Vec<&WindowChange> = of_policies.filter(|own| !own.is_candidate).collect();
     let is_for = |to: &str| windows.iter().any(|change| change.to.contains(&to.to_owned()));
@@ -47,7 +47,7 @@ fn assert_outcome(
     outcome: WindowOutcome,
 ) {
     let difference = diff(&compile(&[old]), &compile(&[new]));
-    let change = told(&difference, to);
+    let change = window_change(&difference, to);
     assert_eq!(change.outcome, outcome, "\n{difference}\n{old}\n{new}");
 
     let proxy = Proxy::with_settings(SETTINGS, &[old]);
@@ -121,7 +121,7 @@ fn change_of_how_it_is_counted_begins_anew() {
     ] {
         let (old, new) = (policy(before), policy(after));
         assert_outcome(&old, &new, (&alice(), "free"), WindowOutcome::Fresh);
-        let change = told(&diff(&compile(&[&old]), &compile(&[&new])), "free");
+        let change = window_change(&diff(&compile(&[&old]), &compile(&[&new])), "free");
         assert_eq!(change.because, [because]);
     }
 }
@@ -204,10 +204,10 @@ fn api_keys_of_another_name_begin_anew() {
     let machine = get("/").field("x-api-key", &key.key);
     assert_outcome(&old, &new, (&machine, "free (machine)"), WindowOutcome::Fresh);
     assert_outcome(&old, &new, (&alice(), "free (user)"), WindowOutcome::Kept);
-    let told = diff(&compile(&[&old]), &compile(&[&new])).to_string();
+    let difference = diff(&compile(&[&old]), &compile(&[&new])).to_string();
     let expected = "caller machine: api_key.id of api_keys:machines -> api_key.id of \
                     api_keys:robots: limits per caller start from zero\n";
-    assert!(told.contains(expected), "{told}");
+    assert!(difference.contains(expected), "{difference}");
 }
 
 #[test]
@@ -239,11 +239,14 @@ fn opaque_tokens_vouched_for_under_another_name_begin_anew() {
     // Asked otherwise: whose word it is stays the same.
     let [old, new] = ["cache: 10s", "cache: 20s"].map(|cache| policy("caller", cache, ""));
     assert_outcome(&old, &new, (&opaque, "everybody"), WindowOutcome::Kept);
-    // Asked elsewhere: what queries hold is not to be told.
+    // Another introspection address: the text of its query string must not be printed.
     for elsewhere in ["?key=hidden", "/there?key=hidden"] {
         let [old, new] = ["", elsewhere].map(|rest| policy("caller", "cache: 10s", rest));
-        let told = diff(&compile(&[&old]), &compile(&[&new]));
-        assert!(!told.is_empty() && !format!("{told}{told:?}").contains("hidden"), "{told}");
+        let difference = diff(&compile(&[&old]), &compile(&[&new]));
+        assert!(
+            !difference.is_empty() && !format!("{difference}{difference:?}").contains("hidden"),
+            "{difference}"
+        );
     }
 }
 
@@ -261,7 +264,7 @@ fn earlier_rule_takes_over_those_who_have_its_claim() {
 }
 
 #[test]
-fn limit_that_ends_or_begins_is_told_as_gone_or_new() {
+fn limit_that_ends_or_begins_is_reported_as_gone_or_new() {
     let upstream = Upstream::start();
     let limited = Policy::before(&upstream).rate("50/hour");
     let unlimited = Policy::before(&upstream).rate("{ free: unlimited, default: 50/hour }");

@@ -18,7 +18,8 @@ use self::imports::{File, Import, files};
 /// A room: a module directly below the crate's root, with its files.
 struct Room {
     name: &'static str,
-    /// The rooms that it may import: all of them stand above it in the list, which is a floor below.
+    /// The rooms that it may import: all of them stand above it in the list, which is a floor
+    /// below.
     below: &'static [&'static str],
     /// What it holds, for the reader of a failure.
     holds: &'static str,
@@ -118,7 +119,7 @@ fn fault(room: &Room, file: &File, import: &Import) -> Option<String> {
 }
 
 #[test]
-fn floors_have_no_circle_and_no_arrow_that_nobody_needs() {
+fn floors_have_no_circle_and_no_unused_arrow() {
     let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for file in FILES.iter() {
         let others = file.imports.iter().filter_map(|import| import.path.first().cloned());

@@ -158,7 +158,7 @@ fn request_line_must_be_well_formed() {
     refuse_all(400, requests.iter().map(String::as_str));
 }
 
-/// What a server behind the proxy takes for another one's name is not to be told from its own.
+/// A server behind the proxy could take such a target for another server's name.
 #[test]
 fn targets_of_other_schemes_and_of_none_are_refused() {
     let targets = [
@@ -390,7 +390,7 @@ fn request_after_one_that_closes_is_not_read() {
 }
 
 #[test]
-fn client_that_leaves_in_the_middle_of_a_head_hurts_nobody() {
+fn client_that_leaves_in_the_middle_of_a_head_affects_no_other() {
     let upstream = Upstream::start();
     let proxy = Proxy::start(&Policy::before(&upstream));
     let half = |text: &str| {

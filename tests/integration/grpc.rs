@@ -1,4 +1,4 @@
-//! gRPC calls, and how they are told that they are denied.
+//! gRPC calls, and the responses that deny them.
 
 use bytes::Bytes;
 
@@ -27,8 +27,8 @@ fn field<'r>(response: &'r http::Response<Bytes>, name: &str) -> &'r str {
     response.headers().get(name).map_or("", |value| value.to_str().unwrap())
 }
 
-/// That a call was answered here, with this status of gRPC.
-fn assert_told(response: &http::Response<Bytes>, status: &str, message: &str) {
+/// Checks that the proxy itself answered a call, with this gRPC status.
+fn assert_grpc_error(response: &http::Response<Bytes>, status: &str, message: &str) {
     assert_eq!(response.status(), 200, "{response:?}");
     assert_eq!(field(response, "content-type"), "application/grpc");
     assert_eq!(
@@ -46,7 +46,7 @@ fn assert_plain(response: &http::Response<Bytes>, status: u16) {
 }
 
 #[test]
-fn denied_call_is_told_that_the_resource_is_exhausted() {
+fn denied_call_gets_resource_exhausted() {
     let upstream = Upstream::refusing();
     for status in ["429", "403"] {
         let policy =
@@ -54,7 +54,7 @@ fn denied_call_is_told_that_the_resource_is_exhausted() {
         let proxy = Proxy::start(&policy);
         let all = answers(&proxy, vec![call("/a.B/C"), call("/a.B/C")]);
         assert_eq!(field(&all[0], "x-ratelimit-remaining"), "0");
-        assert_told(&all[1], "8", DENIED);
+        assert_grpc_error(&all[1], "8", DENIED);
         assert_eq!(field(&all[1], "retry-after"), "3600");
         assert_eq!(field(&all[1], "grpc-retry-pushback-ms"), "3600000");
         assert_eq!(field(&all[1], "x-ratelimit-resource"), "core");
@@ -63,7 +63,7 @@ fn denied_call_is_told_that_the_resource_is_exhausted() {
 }
 
 #[test]
-fn call_is_told_what_else_is_wrong() {
+fn other_errors_have_their_grpc_status() {
     let refusing = Upstream::refusing();
     let routes = [
         "{ match: { path: /open/** }, limits: [] }",
@@ -73,16 +73,16 @@ fn call_is_told_what_else_is_wrong() {
     let proxy = Proxy::start(&before_grpc(&refusing).routes(&routes));
     let calls = vec![call("/closed/x"), call("/open/x"), call("/small/x"), call("/nowhere")];
     let all = answers(&proxy, calls);
-    assert_told(&all[0], "16", "Requires authentication");
+    assert_grpc_error(&all[0], "16", "Requires authentication");
     assert!(field(&all[0], "www-authenticate").starts_with("Bearer "));
-    assert_told(&all[1], "14", "The upstream service could not be reached.");
-    assert_told(&all[2], "8", "The request body is too large.");
-    // Where no route is, nobody knows whether gRPC is spoken.
+    assert_grpc_error(&all[1], "14", "The upstream service could not be reached.");
+    assert_grpc_error(&all[2], "8", "The request body is too large.");
+    // Without a route, it is unknown whether gRPC is spoken.
     assert_plain(&all[3], 404);
 }
 
 #[test]
-fn other_requests_are_told_in_their_own_way() {
+fn other_requests_get_plain_errors() {
     let upstream = Upstream::start();
     let proxy = Proxy::start(&before_grpc(&upstream).rate("0/hour"));
     let of_type = |content_type: &str| {
@@ -94,7 +94,7 @@ fn other_requests_are_told_in_their_own_way() {
     }
 }
 
-/// A client that calls its request gRPC where nothing else speaks it is not told 200.
+/// A client gets no 200 just because it calls its request gRPC, on a route that is not for gRPC.
 #[test]
 fn content_type_alone_makes_no_denial_a_success() {
     let upstream = Upstream::start();
@@ -114,7 +114,7 @@ fn content_type_alone_makes_no_denial_a_success() {
         assert_plain(response, status);
     }
     let message = "The cost of this request exceeds its limit.";
-    assert_told(&answers(&proxy, vec![call("/grpc/x")])[0], "8", message);
+    assert_grpc_error(&answers(&proxy, vec![call("/grpc/x")])[0], "8", message);
     // gRPC is spoken over HTTP/2 only.
     for path in ["/grpc/x", "/http/x"] {
         let request = post(path, "").field("content-type", "application/grpc");
@@ -123,13 +123,13 @@ fn content_type_alone_makes_no_denial_a_success() {
 }
 
 #[test]
-fn refund_goes_by_the_status_that_others_are_told() {
+fn refund_goes_by_the_http_status_of_the_error() {
     let refusing = Upstream::refusing();
     let policy = before_grpc(&refusing).core("rate: 5/hour, refund: { status: [502] }");
     let proxy = Proxy::start(&policy);
     let authorized = call("/a.B/C").header("authorization", format!("Bearer {}", token("alice")));
     let all = answers(&proxy, vec![authorized]);
-    assert_told(&all[0], "14", "The upstream service could not be reached.");
+    assert_grpc_error(&all[0], "14", "The upstream service could not be reached.");
     assert_eq!(field(&all[0], "x-ratelimit-used"), "0");
 }
 

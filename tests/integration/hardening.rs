@@ -3,7 +3,7 @@
 /// How many connections there may be.
 mod connections;
 
-/// What is told to those whose request never became one.
+/// The responses to input that is not a valid request.
 mod refusals;
 
 /// Clients that take their time.

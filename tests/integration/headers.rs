@@ -1,4 +1,4 @@
-//! What clients are told: the five limit headers, and errors that are ours.
+//! What responses contain: the five limit headers, and the proxy's own errors.
 
 mod denials;
 mod ietf;
@@ -7,7 +7,7 @@ mod rate_limit;
 
 use crate::support::{Policy, Proxy, START, Signal, Upstream, get, http2};
 
-/// When a window of an hour that is opened now ends, as clients are told.
+/// When a window of an hour that is opened now ends, as responses report it.
 fn reset() -> String {
     (START.as_micros().div_ceil(1_000_000) + 3600).to_string()
 }
@@ -85,7 +85,7 @@ fn response_has_nothing_but_what_the_upstream_and_the_proxy_put_there() {
 }
 
 #[test]
-fn primary_limit_is_told_on_success() {
+fn primary_limit_is_shown_on_success() {
     let upstream = Upstream::start();
     let policy = Policy::before(&upstream)
         .limits(&[
@@ -206,7 +206,7 @@ fn headers_and_decision_are_of_one_read() {
         proxy.get("/").assert_field("x-ratelimit-used", used);
     }
     go.open();
-    // It tells what it took, though others took more meanwhile.
+    // It reports the count after its own charge, though others charged more meanwhile.
     waiting.read().assert_status(200).assert_limit(["10", "9", "1", &reset(), "core"]);
 }
 

@@ -1,4 +1,4 @@
-//! Networks that routes name: whence they are taken, and whom they let in.
+//! Networks that routes name: where they are configured, and which clients they let in.
 
 use crate::support::{Policy, Proxy, Upstream, get, http2, options, post};
 
@@ -118,7 +118,7 @@ fn route_refuses_addresses_that_it_does_not_let_in() {
 }
 
 #[test]
-fn request_that_a_route_refuses_is_charged_to_nobody() {
+fn request_that_a_route_refuses_is_not_charged() {
     let upstream = Upstream::start();
     let proxy = Proxy::with_settings(TRUSTED, &[&guarded(&upstream)]);
     for _ in 0..5 {

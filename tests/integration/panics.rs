@@ -1,4 +1,4 @@
-//! Panics: the hook that tells them is the whole process's, so each test is a process of its own.
+//! Panics: the hook that logs them is the whole process's, so each test is a process of its own.
 
 use std::{
     path::Path,
@@ -18,7 +18,7 @@ use tollgate::{
 
 use crate::support::{Policy, Proxy, Upstream, compile, http2};
 
-const LAST_WORDS: Duration = Duration::from_secs(10);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The lines on standard error of one of the programs below, and what it has printed.
 fn run(program: &str) -> (Vec<String>, String) {
@@ -30,9 +30,9 @@ fn run(program: &str) -> (Vec<String>, String) {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{told}");
-    (told.lines().map(str::to_owned).collect(), String::from_utf8(output.stdout).unwrap())
+    let logged = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{logged}");
+    (logged.lines().map(str::to_owned).collect(), String::from_utf8(output.stdout).unwrap())
 }
 
 /// What the program printed as the ids of requests.
@@ -45,10 +45,10 @@ fn ids(printed: &str) -> Vec<&str> {
 #[test]
 fn panic_of_a_request_is_one_line_with_its_id() {
     let (lines, printed) = run("text");
-    let told: Vec<&String> = lines.iter().filter(|line| line.contains("panicked")).collect();
+    let panics: Vec<&String> = lines.iter().filter(|line| line.contains("panicked")).collect();
     let ids = ids(&printed);
-    assert_eq!(told.len(), ids.len(), "{lines:#?}");
-    for (line, id) in told.iter().zip(ids) {
+    assert_eq!(panics.len(), ids.len(), "{lines:#?}");
+    for (line, id) in panics.iter().zip(ids) {
         for part in ["ERROR", "a request has panicked", id, "overflow", "place=\""] {
             assert!(line.contains(part), "{part} is not in {line}");
         }
@@ -60,11 +60,11 @@ fn panic_of_a_request_is_one_object_with_its_id() {
     let (lines, printed) = run("json");
     let events: Vec<Value> =
         lines.iter().map(|line| serde_json::from_str(line).expect(line)).collect();
-    let told: Vec<&Value> =
+    let panics: Vec<&Value> =
         events.iter().filter(|event| event.to_string().contains("panicked")).collect();
     let ids = ids(&printed);
-    assert_eq!(told.len(), ids.len(), "{lines:#?}");
-    for (event, id) in told.iter().zip(ids) {
+    assert_eq!(panics.len(), ids.len(), "{lines:#?}");
+    for (event, id) in panics.iter().zip(ids) {
         assert_eq!(
             (&event["level"], &event["fields"]["request_id"]),
             (&"ERROR".into(), &id.into())
@@ -75,7 +75,7 @@ fn panic_of_a_request_is_one_object_with_its_id() {
 }
 
 #[test]
-fn panic_of_a_policys_test_is_told_although_nothing_else_of_it_is() {
+fn panic_of_a_policys_test_is_logged_although_nothing_else_of_it_is() {
     let (lines, _) = run("test_of_a_policy");
     let [line] = &lines[..] else { panic!("{lines:#?}") };
     let event: Value = serde_json::from_str(line).expect(line);
@@ -104,7 +104,7 @@ mod programs {
             println!("id={}", response.headers()["x-request-id"].to_str().unwrap());
         }
         drop(proxy);
-        events.finish(LAST_WORDS);
+        events.finish(FLUSH_TIMEOUT);
     }
 
     #[test]
@@ -135,6 +135,6 @@ mod programs {
             runtime.block_on(async { verify(file, &configuration).is_ok() })
         });
         assert!(verified.join().is_err(), "it has not panicked");
-        events.finish(LAST_WORDS);
+        events.finish(FLUSH_TIMEOUT);
     }
 }

@@ -140,8 +140,8 @@ fn settings_for_production_load_without_a_variable_and_without_a_warning() {
         .with_file(folder.join("tls/tls.key"), own.signing_key.serialize_pem());
     let file = folder.join("production.yaml");
     let text = fs::read_to_string(&file).unwrap();
-    let settings =
-        Settings::parse(&file, &text, &sources).unwrap_or_else(|told| panic!("{}", told[0]));
+    let settings = Settings::parse(&file, &text, &sources)
+        .unwrap_or_else(|problems| panic!("{}", problems[0]));
     assert_eq!(settings.warnings, []);
 }
 
@@ -229,26 +229,26 @@ fn warned_policies_load_with_exactly_these_warnings() {
             .warnings
             .iter()
             .filter(|own| own.holds(NOW, |network| settings.may_see_all_clients_in(network)));
-        let told: String = holding.map(|warning| format!("{warning}\n\n")).collect();
+        let actual: String = holding.map(|warning| format!("{warning}\n\n")).collect();
         let expected = fs::read_to_string(file.with_extension("expected")).unwrap_or_default();
-        if told != expected || told.is_empty() {
+        if actual != expected || actual.is_empty() {
             differences +=
-                &format!("---- expected of {}\n{expected}---- told\n{told}", file.display());
+                &format!("---- expected of {}\n{expected}---- actual\n{actual}", file.display());
         }
     }
     assert!(differences.is_empty(), "\n{differences}");
 }
 
 #[test]
-fn bad_policies_are_told_what_is_wrong_and_what_to_write() {
+fn problems_of_bad_policies_say_what_is_wrong_and_what_to_write() {
     let mut differences = String::new();
     for file in policies("bad") {
-        let told = problems(&file).unwrap_or_else(|| "nothing\n".into());
+        let actual = problems(&file).unwrap_or_else(|| "nothing\n".into());
         let expected = fs::read_to_string(file.with_extension("expected")).unwrap_or_default();
         // A problem ends with an empty line, which editors like to drop.
-        if told.trim_end() != expected.trim_end() {
+        if actual.trim_end() != expected.trim_end() {
             let name = file.display();
-            differences += &format!("---- expected of {name}\n{expected}---- told\n{told}");
+            differences += &format!("---- expected of {name}\n{expected}---- actual\n{actual}");
         }
     }
     assert!(differences.is_empty(), "\n{differences}");

@@ -34,14 +34,14 @@ fn client_is_who_the_header_says() {
         (version_2(0x20, 0, &[]), "127.0.0.1"),
     ] {
         let request = get("/").from("192.0.2.1").to_bytes();
-        let is_told = || {
+        let check_client = || {
             assert_eq!(upstream.last().fields.one("x-forwarded-for"), Some(client), "{header:?}");
         };
         // At once, and byte by byte: what follows the header is the client's either way.
         let mut at_once = Client::connect(proxy.address());
         at_once.write([&header[..], &request].concat());
         let used = at_once.read().assert_status(200).number("x-ratelimit-used");
-        is_told();
+        check_client();
         at_once.send(&get("/again")).assert_status(200);
 
         let mut slowly = Client::connect(proxy.address());
@@ -50,7 +50,7 @@ fn client_is_who_the_header_says() {
         }
         slowly.write(&request);
         assert_eq!(slowly.read().number("x-ratelimit-used"), used + 2);
-        is_told();
+        check_client();
     }
 }
 
@@ -75,7 +75,7 @@ fn connection_without_a_good_header_is_closed() {
 }
 
 #[test]
-fn nobody_else_may_connect() {
+fn only_trusted_peers_may_connect() {
     let upstream = Upstream::start();
     let proxy = proxy(&upstream, "10.0.0.0/8");
     let mut client = Client::connect(proxy.address());

@@ -1,5 +1,5 @@
-//! Clients that hammer: a denial is remembered here for a second at most, so that Redis is not asked
-//! again what it has just said, and is forgotten as soon as it may no longer hold.
+//! Clients that hammer: a denial is remembered here for a second at most, so that Redis is not
+//! asked again what it has just said, and is forgotten as soon as it may no longer hold.
 
 mod standings;
 
@@ -75,7 +75,7 @@ fn client_that_hammers_reaches_redis_once_a_second() {
 }
 
 #[test]
-fn remembered_denial_tells_what_the_first_one_told() {
+fn remembered_denial_has_the_same_headers_as_the_first() {
     let upstream = Upstream::start();
     let Asked { proxy, redis: _redis } =
         &Asked::new(&Policy::before(&upstream).rate("2/minute").responses(&["headers: both"]));
@@ -148,7 +148,7 @@ fn refund_of_another_proxy_is_known_within_a_second() {
     go.open();
     held.read().assert_status(200);
     eventually("it has arrived", || (other.used("alice", "core") == 1).then_some(()));
-    assert_eq!(asked.alice(), 429, "nobody has told this proxy");
+    assert_eq!(asked.alice(), 429, "this proxy does not know of the refund yet");
     asked.proxy.advance(SECOND);
     assert_eq!([asked.alice(), asked.alice()], [200, 429]);
 }
@@ -188,7 +188,7 @@ fn denial_holds_for_the_same_rate_cost_and_limits_only() {
 }
 
 #[test]
-fn strict_bucket_hears_of_every_request() {
+fn strict_bucket_is_charged_for_every_request() {
     let upstream = Upstream::start();
     let fields =
         "refill: { amount: 1, interval: 10s }, capacity: 2, strict: true, algorithm: token_bucket";

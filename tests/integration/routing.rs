@@ -1,5 +1,5 @@
-//! Which route a request takes. Routes are told apart by the limit that they charge, and what was
-//! matched is what the upstream must see.
+//! Which route a request takes. Tests distinguish routes by the limit that they charge, and what
+//! was matched is what the upstream must see.
 
 use crate::support::{Policy, Proxy, Request, Upstream, delete, get, http2, options, post};
 
@@ -12,7 +12,7 @@ fn guarded(upstream: &Upstream) -> Policy {
     ])
 }
 
-/// The limits `a` to `d`, for routes to be told apart by.
+/// The limits `a` to `d`, by which tests distinguish routes.
 fn marked(upstream: &Upstream) -> Policy {
     Policy::before(upstream).limits(&[
         "a: { per: client.ip, rate: 1000/hour }",
@@ -44,7 +44,7 @@ fn first_route_that_matches_wins() {
 }
 
 #[test]
-fn no_route_is_a_404_in_json_that_nobody_pays_for() {
+fn no_route_is_a_404_in_json_that_is_not_charged() {
     let upstream = Upstream::start();
     let proxy = Proxy::start(&marked(&upstream).routes(&["{ match: { path: /x }, limits: [a] }"]));
     for target in ["/", "/y", "/X", "/x/y", "/xx"] {

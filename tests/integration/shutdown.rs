@@ -54,7 +54,7 @@ fn request_that_has_begun_on_a_kept_connection_is_answered() {
 }
 
 #[test]
-fn kept_connections_are_told_that_they_close_and_lose_no_request() {
+fn kept_connections_announce_that_they_close_and_lose_no_request() {
     let upstream = Upstream::start();
     let mut proxy = Proxy::start(&Policy::before(&upstream));
     let (address, begun) = (proxy.address(), Signal::default());

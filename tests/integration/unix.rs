@@ -50,7 +50,7 @@ fn clients_of_a_socket_are_this_machine() {
 }
 
 #[test]
-fn trusted_clients_of_a_socket_say_whom_they_speak_for() {
+fn trusted_clients_of_a_socket_name_the_client_they_forward_for() {
     let (folder, upstream) = (tempfile::tempdir().unwrap(), Upstream::start());
     let socket = folder.path().join("tollgate.sock");
     let _proxy = proxy(&upstream, &socket, "peers: trusted");
@@ -63,7 +63,7 @@ fn trusted_clients_of_a_socket_say_whom_they_speak_for() {
 }
 
 #[test]
-fn socket_that_nobody_listens_at_is_replaced_and_all_else_is_left_alone() {
+fn socket_without_a_listener_is_replaced_and_other_files_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("tollgate.sock");
     drop(UnixListener::bind(&socket).unwrap());

@@ -203,7 +203,7 @@ fn tunnel_is_in_flight_until_the_server_leaves() {
 }
 
 #[test]
-fn end_of_one_side_is_told_to_the_other_which_may_go_on() {
+fn end_of_one_side_is_passed_to_the_other_which_may_go_on() {
     let upstream = Upstream::echoing();
     let proxy = Proxy::start(&Policy::before(&upstream));
     let mut client = tunnel(&proxy, &websocket("/"));
@@ -283,7 +283,7 @@ fn unmasked(close: &[u8]) -> Vec<u8> {
 const HELLO: &[u8] = b"\x01\x03hel\x80\x02lo";
 
 #[test]
-fn both_ends_of_a_websocket_are_told_that_the_proxy_leaves() {
+fn both_ends_of_a_websocket_are_notified_that_the_proxy_leaves() {
     let (upstream, heard) = speaking(|exchange, heard| {
         exchange.write(HELLO);
         *heard.lock().unwrap() = exchange.read_bytes(8 + 11);

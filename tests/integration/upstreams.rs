@@ -30,7 +30,7 @@ fn before_urls(urls: &[&str], fields: &str) -> Policy {
     Policy::before_servers(&format!("servers: [{}]{fields}", servers.join(", ")))
 }
 
-/// Waits until something is so that nobody tells of.
+/// Waits until a condition holds that no event announces.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     eventually(what, || is_so().then_some(()));
 }

@@ -1,4 +1,5 @@
-//! The HTTP client: whom it trusts, how far it follows, how much it reads, how long it waits.
+//! The HTTP client: which servers it trusts, which redirects it follows, how much it reads, and how
+//! long it waits.
 
 use std::time::Duration;
 

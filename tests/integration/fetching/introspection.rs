@@ -94,7 +94,7 @@ async fn all_who_ask_about_one_token_at_a_time_share_a_call() {
 }
 
 #[tokio::test]
-async fn asker_who_goes_away_takes_the_call_from_nobody() {
+async fn caller_that_goes_away_does_not_cancel_the_call_for_others() {
     let (authority, fetcher, go) =
         (Authority::start(), Fetcher::start().unwrap(), Signal::default());
     authority.answer(INTROSPECTION, Answer::Held(go.clone()));
@@ -102,7 +102,7 @@ async fn asker_who_goes_away_takes_the_call_from_nobody() {
     let mut first = Box::pin(introspector.introspect(&fetcher, CLIENT, b"t0ken"));
     tokio::select! {
         biased;
-        _ = &mut first => panic!("nobody has answered"),
+        _ = &mut first => panic!("the issuer has not answered"),
         () = async { authority.wait_for(INTROSPECTION, 1) } => {}
     }
     let second = introspector.introspect(&fetcher, CLIENT, b"t0ken");
@@ -116,18 +116,19 @@ async fn asker_who_goes_away_takes_the_call_from_nobody() {
 }
 
 #[tokio::test]
-async fn call_that_nobody_waits_for_ends() {
+async fn call_that_no_caller_waits_for_ends() {
     let (authority, fetcher, go) =
         (Authority::start(), Fetcher::start().unwrap(), Signal::default());
     authority.answer(INTROSPECTION, Answer::HeldFor("token=slow", go.clone()));
     let introspector = introspector(&authority);
-    // More than a client has turns, one after the other: each is given back when its asker goes away.
+    // More than a client has turns, one after the other: each is given back when its asker goes
+    // away.
     for number in 0..20 {
         let token = format!("slow-{number}");
         let mut asking = Box::pin(introspector.introspect(&fetcher, CLIENT, token.as_bytes()));
         tokio::select! {
             biased;
-            _ = &mut asking => panic!("nobody has answered"),
+            _ = &mut asking => panic!("the issuer has not answered"),
             () = async { authority.wait_for(INTROSPECTION, number + 1) } => {}
         }
     }

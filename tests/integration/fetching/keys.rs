@@ -251,5 +251,5 @@ async fn equal_specs_share_keys_for_as_long_as_somebody_has_them() {
     assert_eq!((ring.ring.statuses(ring.now()).len(), authority.count(JWKS)), (2, 2));
     drop(other);
     let is_gone = || (ring.ring.statuses(ring.now()).len() == 1).then_some(());
-    eventually("what nobody has is dropped", is_gone);
+    eventually("keys without a user are dropped", is_gone);
 }

@@ -40,7 +40,7 @@ fn new_key_is_accepted_within_one_refresh_and_a_removed_one_refused_at_expiry() 
 }
 
 #[test]
-fn keys_are_refused_by_the_time_they_expire_though_nobody_asks_for_others() {
+fn expired_keys_are_refused_though_no_others_are_requested() {
     let (authority, upstream) = (Authority::start(), Upstream::start());
     let (old, new) = (IssuerKey::new("old"), IssuerKey::new("new"));
     authority.publish(&[&old, &new]);
@@ -53,8 +53,8 @@ fn keys_are_refused_by_the_time_they_expire_though_nobody_asks_for_others() {
     eventually("the removed key is refused", is_refused);
 }
 
-/// An issuer that was there when the proxy fetched its keys and is down now, with a token of it that
-/// the proxy knows.
+/// An issuer that was there when the proxy fetched its keys and is down now, with a token of it
+/// that the proxy knows.
 fn fallen(upstream: &Upstream) -> (Authority, IssuerKey, Proxy, String) {
     let (authority, key) = (Authority::start(), IssuerKey::new("a"));
     authority.publish(&[&key]);
@@ -66,7 +66,7 @@ fn fallen(upstream: &Upstream) -> (Authority, IssuerKey, Proxy, String) {
 }
 
 #[test]
-fn issuer_that_is_down_for_an_hour_locks_nobody_out() {
+fn issuer_that_is_down_for_an_hour_locks_no_caller_out() {
     let upstream = Upstream::start();
     let (authority, key, proxy, known) = fallen(&upstream);
     proxy.advance(HOUR);
@@ -82,7 +82,7 @@ fn issuer_that_is_down_for_an_hour_locks_nobody_out() {
 }
 
 #[test]
-fn edited_policy_locks_nobody_out_while_the_issuer_is_down() {
+fn edited_policy_locks_no_caller_out_while_the_issuer_is_down() {
     let upstream = Upstream::start();
     let (authority, key, proxy, known) = fallen(&upstream);
     proxy.install(&[&policy(&authority, &upstream, "max_stale: 1h, cooldown: 5s, timeout: 9s")]);

@@ -36,8 +36,8 @@ fn coding_that_was_not_asked_for_is_a_502() {
     assert_bad_gateway("HTTP/1.1 200 OK\r\ntransfer-encoding: identity, chunked\r\n\r\nhi");
 }
 
-/// Who takes the first of a list takes another than who takes the last, and a HEAD or a 304 tells the
-/// length of what is not there to be measured.
+/// One parser takes the first length of a list and another takes the last; and a HEAD or a 304
+/// states the length of a body that is not there to be measured.
 #[test]
 fn lengths_that_differ_are_a_502() {
     let two = |first: &str, second: &str| {
@@ -75,7 +75,7 @@ fn equal_lengths_become_one() {
                 Upstream::answering(format!("HTTP/1.1 {status} x\r\n{field}\r\n\r\n{body}"));
             let answered = plain(&upstream).send(Request::new(method, "/"));
             answered.assert_status(status);
-            // The engine tells none of a 304.
+            // The engine sends no length with a 304.
             if status == 200 {
                 answered.assert_field("content-length", "2");
             }
@@ -133,8 +133,8 @@ fn status_that_no_client_knows_is_a_502() {
     plain(&upstream).get("/").assert_status(599);
 }
 
-/// There is nothing to show for it, and some clients read none (RFC 9110 section 15.3.6): what comes
-/// would be the next answer.
+/// There is nothing to show for it, and some clients read none (RFC 9110 section 15.3.6): what
+/// comes would be the next answer.
 #[test]
 fn reset_content_with_content_is_a_502() {
     for rest in [
@@ -187,10 +187,10 @@ fn storm_of_interim_responses_is_a_502() {
     assert_bad_gateway(storm + "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
 }
 
-/// What follows a response on its connection was asked for by nobody, and may be meant for whoever
-/// asks next.
+/// Bytes after a response on its connection answer no request, and may be meant for the client that
+/// sends the next one.
 #[test]
-fn bytes_after_a_response_are_nobodys_answer() {
+fn bytes_after_a_response_answer_no_request() {
     const STRAY: &str = "HTTP/1.1 200 OK\r\nx-stray: 1\r\ncontent-length: 0\r\n\r\n";
     for (method, response) in [
         ("GET", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"),

@@ -254,7 +254,7 @@ fn upstream_is_read_no_faster_than_the_client_reads() {
     for _ in 0..200 {
         proxy.get("/%00").assert_status(400);
     }
-    assert!(!is_written.is_open(), "the proxy took {HUGE} bytes that nobody read");
+    assert!(!is_written.is_open(), "the proxy took {HUGE} bytes that were not read");
     assert_eq!(client.read_bytes(HUGE).len(), HUGE);
     is_written.wait();
 }
@@ -281,7 +281,7 @@ fn client_is_read_no_faster_than_the_upstream_reads() {
         for _ in 0..200 {
             proxy.get("/%00").assert_status(400);
         }
-        assert!(!is_written.is_open(), "the proxy took {HUGE} bytes that nobody read");
+        assert!(!is_written.is_open(), "the proxy took {HUGE} bytes that were not read");
         go.open();
     });
     assert_eq!(upstream.last().body.len(), HUGE);

@@ -117,7 +117,7 @@ fn all_other_fields_go_through_as_they_are() {
 }
 
 #[test]
-fn upstream_is_told_whom_the_request_is_from_and_for() {
+fn upstream_sees_the_client_and_the_host_of_the_request() {
     let upstream = Upstream::start();
     let request = get("/")
         .host("api.example.com:8080")
@@ -153,8 +153,8 @@ fn word_of_a_trusted_proxy_is_passed_on() {
     assert_eq!(seen.one("x-forwarded-host"), Some("api.example.com"));
 }
 
-/// Fields in which servers look for the client's address, and two that come to one of them in servers
-/// which make variables of headers.
+/// Fields in which servers look for the client's address, and two that come to one of them in
+/// servers which make variables of headers.
 const ADDRESSES: [&str; 30] = [
     "x-real-ip",
     "x-client-ip",
@@ -252,7 +252,7 @@ fn ids_of_two_requests_tell_nothing_about_those_between() {
         u128::from_str_radix(response.field("x-request-id").unwrap(), 16).unwrap()
     };
     let ids: Vec<u128> = (0..200).map(|_| id()).collect();
-    // No part of it stays, so that ids do not tell workers apart either.
+    // No part of it is constant, so that ids do not identify workers either.
     let (zeros, ones) = ids.iter().fold((!0, !0), |(zeros, ones), id| (zeros & !id, ones & id));
     assert_eq!((zeros, ones), (0, 0), "{:032x} {:032x}", ids[0], ids[1]);
     let differing: u32 = ids.windows(2).map(|pair| (pair[0] ^ pair[1]).count_ones()).sum();

@@ -1,4 +1,4 @@
-//! Clients that take their time: each is given some, and costs nobody else anything.
+//! Clients that take their time: each is given some, and does not affect others.
 
 use std::{
     io::{Read, Write},
@@ -96,7 +96,7 @@ fn idle_connection_is_closed() {
     client.assert_closed();
     let mut frames = Frames::open(proxy.address());
     frames.assert_alive(1);
-    assert_eq!(frames.read_end(), Some(0), "HTTP/2 is told that it was nobody's fault");
+    assert_eq!(frames.read_end(), Some(0), "the connection ends without an error");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn plenty() -> Upstream {
 }
 
 #[test]
-fn response_that_nobody_reads_is_broken_off() {
+fn response_that_is_not_read_is_broken_off() {
     let upstream = plenty();
     let proxy = proxy(&upstream);
     let mut client = proxy.connect();
@@ -145,7 +145,8 @@ fn stream_that_is_granted_no_room_is_reset_and_no_other() {
     let upstream = plenty();
     let proxy = proxy(&upstream);
     let mut frames = Frames::open(proxy.address());
-    // The window of 64 KiB is used up by the first stream, and then enlarged for the connection only.
+    // The window of 64 KiB is used up by the first stream, and then enlarged for the connection
+    // only.
     frames.write([get_on(1), window_update(0, 1 << 20)].concat());
     let end = frames.read_until(|frame| matches!(frame.kind, RST_STREAM | GOAWAY)).unwrap();
     assert_eq!((end.kind, end.stream), (RST_STREAM, 1));

@@ -1,4 +1,4 @@
-//! What denied clients are told: by which limit, until when, and in words that they know.
+//! What a denial says: which limit denied, until when, and in texts that clients of GitHub know.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ fn secondary(upstream: &Upstream) -> Policy {
 }
 
 #[test]
-fn secondary_denial_is_told_apart_by_its_words() {
+fn secondary_denial_is_recognized_by_its_message() {
     let upstream = Upstream::start();
     for (responses, url) in [
         (
@@ -163,7 +163,7 @@ fn limit_that_denied_is_named() {
 }
 
 #[test]
-fn jitter_spreads_those_who_come_back_and_lets_nobody_come_too_early() {
+fn jitter_spreads_retries_and_allows_none_too_early() {
     let upstream = Upstream::start();
     let policy = Policy::before(&upstream).rate("1/minute").responses(&["jitter: 20s"]);
     let proxy = Proxy::start(&policy);

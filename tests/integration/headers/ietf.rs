@@ -129,8 +129,8 @@ fn policy_field_stays_as_it_is_and_the_other_counts_down() {
     let mut policies = Vec::new();
     for remaining in [2, 1, 0, 0] {
         let response = proxy.get_as("alice");
-        let told = numbers(&response, "ratelimit", ["r"]);
-        assert_eq!(told, [("core".to_owned(), [Some(remaining)])]);
+        let shown = numbers(&response, "ratelimit", ["r"]);
+        assert_eq!(shown, [("core".to_owned(), [Some(remaining)])]);
         policies.push(response.field("ratelimit-policy").unwrap().to_owned());
         proxy.advance(SECOND);
     }
@@ -139,7 +139,7 @@ fn policy_field_stays_as_it_is_and_the_other_counts_down() {
 }
 
 #[test]
-fn partition_names_the_counter_and_nobody() {
+fn partition_names_the_counter_and_no_caller() {
     let upstream = Upstream::start();
     let limits = ["core: { per: caller, rate: 9/hour }", "place: { per: client.ip, rate: 9/hour }"];
     let proxy = ietf(&upstream, &limits);
@@ -156,13 +156,13 @@ fn partition_names_the_counter_and_nobody() {
     assert_ne!(alice, bob);
     assert_eq!(place, same_place);
     assert_ne!(alice, place);
-    // Keyed: nobody can make a table of names and hashes.
+    // Keyed: no client can make a table of names and hashes.
     let again = ietf(&upstream, &limits);
     assert_ne!(partitions(&again.get_as("alice"), "ratelimit")[0], alice);
 }
 
 #[test]
-fn denied_client_is_promised_nothing_later_than_it_is_told_to_come_back() {
+fn headers_of_a_denial_name_no_time_after_its_retry_after() {
     let upstream = Upstream::start();
     for limits in [
         &["core: { per: caller, rate: 1/hour }"][..],
@@ -188,14 +188,14 @@ fn denied_client_is_promised_nothing_later_than_it_is_told_to_come_back() {
 fn t_is_when_there_is_more() {
     let upstream = Upstream::start();
     let proxy = ietf(&upstream, &["core: { per: caller, rate: 2/hour }"]);
-    let told = || numbers(&proxy.get_as("alice"), "ratelimit", ["r", "t"])[0].1;
-    assert_eq!(told(), [Some(1), Some(3600)]);
+    let shown = || numbers(&proxy.get_as("alice"), "ratelimit", ["r", "t"])[0].1;
+    assert_eq!(shown(), [Some(1), Some(3600)]);
     proxy.advance(HOUR / 2);
-    assert_eq!(told(), [Some(0), Some(1800)]);
+    assert_eq!(shown(), [Some(0), Some(1800)]);
     proxy.advance(HOUR / 2 - Duration::from_micros(1));
-    assert_eq!(told(), [Some(0), Some(1)]);
+    assert_eq!(shown(), [Some(0), Some(1)]);
     proxy.advance(Duration::from_micros(1));
-    assert_eq!(told(), [Some(1), Some(3600)]);
+    assert_eq!(shown(), [Some(1), Some(3600)]);
 }
 
 #[test]
@@ -211,10 +211,10 @@ fn denial_by_requests_at_once_has_items_too() {
     asked.wait();
     let denied = proxy.get_as("alice");
     denied.assert_status(429).assert_field("retry-after", "1");
-    let told = numbers(&denied, "ratelimit", ["r", "t"]);
+    let shown = numbers(&denied, "ratelimit", ["r", "t"]);
     let named = |name: &str, numbers| (name.to_owned(), numbers);
     let expected = [named("core", [Some(8), Some(1)]), named("inflight", [Some(0), None])];
-    assert_eq!(told, expected);
+    assert_eq!(shown, expected);
     go.open();
     held.read().assert_status(200);
 }

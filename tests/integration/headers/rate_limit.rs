@@ -18,7 +18,7 @@ fn second(ahead: u64) -> u64 {
 }
 
 #[test]
-fn standings_are_told_as_github_tells_them() {
+fn standings_are_reported_as_github_reports_them() {
     let upstream = Upstream::start();
     let policy = Policy::before(&upstream).on_all_routes(&[
         "search: { per: caller, rate: 30/minute }",
@@ -106,7 +106,7 @@ fn callers_see_their_own_standing_only() {
 }
 
 #[test]
-fn limits_that_do_not_apply_are_not_told() {
+fn limits_that_do_not_apply_are_not_reported() {
     let upstream = Upstream::start();
     let policy = Policy::before(&upstream)
         .limits(&[
@@ -159,7 +159,7 @@ fn without_a_limit_called_core_the_first_of_the_first_route_stands_for_all() {
 }
 
 #[test]
-fn requests_at_once_are_told_as_they_are() {
+fn concurrent_requests_are_reported_as_they_are() {
     let (asked, go) = (Signal::default(), Signal::default());
     let upstream = Upstream::held(&asked, &go);
     let policy = Policy::before(&upstream).on_all_routes(&[

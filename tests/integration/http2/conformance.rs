@@ -1,6 +1,6 @@
 //! What the protocol says of each mistake. The cases are those that any test suite for HTTP/2 has;
 //! each names its section. A stream's error may always be made the connection's (RFC 9113 section
-//! 5.4), and whoever closes need not say why.
+//! 5.4), and an endpoint that closes need not give a reason.
 
 use crate::support::{
     Policy, Proxy, Signal, Upstream,
@@ -13,29 +13,29 @@ use crate::support::{
     },
 };
 
-/// What is to become of it.
+/// The reaction that the protocol requires.
 #[derive(Clone, Copy, Debug)]
-enum Fate {
+enum Reaction {
     /// The connection ends, with one of these errors if it says why.
     Connection(&'static [u32]),
     /// Stream 1 ends with one of these errors, or the connection does.
     Stream(&'static [u32]),
     /// Stream 1 ends as malformed, or its request is answered with 400.
     Malformed,
-    /// The same, or the connection ends: what is not even a field is found where all streams' heads
-    /// are read, and what follows there could not be.
+    /// The same, or the connection ends: bytes that are no field break the decoder that all streams
+    /// share, so that nothing after them can be read.
     Unreadable,
     /// Nothing.
     Nothing,
 }
 
-use Fate::{Connection, Malformed, Nothing, Stream, Unreadable};
+use Reaction::{Connection, Malformed, Nothing, Stream, Unreadable};
 
 const SENTINEL: [u8; 8] = *b"sentinel";
 
-/// Sends these bytes on a connection of their own, and a PING; then looks at what comes back. Returns
-/// what that is if it is not what is to be.
-fn miss(proxy: &Proxy, case: &str, bytes: &[u8], fate: Fate) -> Option<String> {
+/// Sends these bytes on a connection of their own, and a PING; then looks at what comes back.
+/// Returns a description if it is not as expected.
+fn miss(proxy: &Proxy, case: &str, bytes: &[u8], reaction: Reaction) -> Option<String> {
     let mut frames = Frames::open(proxy.address());
     frames.write([bytes, &frame(PING, 0, 0, SENTINEL)].concat());
     // Who ended the stream, and with which error; the status of its response.
@@ -51,7 +51,7 @@ fn miss(proxy: &Proxy, case: &str, bytes: &[u8], fate: Fate) -> Option<String> {
                 status = Some(frame.status());
             }
             Some(frame) if frame.kind == PING && frame.payload == SENTINEL => {
-                let is_decided = match fate {
+                let is_decided = match reaction {
                     Connection(_) => goaway.is_some(),
                     Stream(_) => reset_with.is_some() || goaway.is_some(),
                     Malformed | Unreadable => {
@@ -68,9 +68,9 @@ fn miss(proxy: &Proxy, case: &str, bytes: &[u8], fate: Fate) -> Option<String> {
             Some(_) => {}
         }
     };
-    let told = format!("{case}: reset {reset_with:?}, status {status:?}, goaway {goaway:?}");
+    let observed = format!("{case}: reset {reset_with:?}, status {status:?}, goaway {goaway:?}");
     let is_one_of = |error: Option<u32>, errors: &[u32]| error.is_none_or(|e| errors.contains(&e));
-    let is_right = match fate {
+    let is_right = match reaction {
         Connection(errors) => !is_alive && is_one_of(goaway, errors),
         Stream(errors) if is_alive => reset_with.is_some() && is_one_of(reset_with, errors),
         Stream(errors) => is_one_of(goaway, errors),
@@ -82,17 +82,17 @@ fn miss(proxy: &Proxy, case: &str, bytes: &[u8], fate: Fate) -> Option<String> {
         Unreadable => is_one_of(goaway, &[PROTOCOL_ERROR]) && status.is_none_or(|s| s != 200),
         Nothing => is_alive && reset_with.is_none_or(|error| error == 0),
     };
-    (!is_right).then_some(told)
+    (!is_right).then_some(observed)
 }
 
 /// Requests of these cases never get an answer while the case lasts.
-fn assert_fates(cases: Vec<(&str, Vec<Vec<u8>>, Fate)>) {
+fn assert_reactions(cases: Vec<(&str, Vec<Vec<u8>>, Reaction)>) {
     // Bodies may break off at any byte, so they are not parsed.
     let upstream = Upstream::scripted_at_head(|exchange| exchange.wait_for_close());
     let proxy = Proxy::start(&Policy::before(&upstream));
     let misses = cases
         .into_iter()
-        .filter_map(|(case, parts, fate)| miss(&proxy, case, &parts.concat(), fate));
+        .filter_map(|(case, parts, reaction)| miss(&proxy, case, &parts.concat(), reaction));
     assert_eq!(misses.collect::<Vec<_>>(), [""; 0]);
 }
 
@@ -109,7 +109,7 @@ fn server_begins_with_its_settings() {
     let settings = frames.read().unwrap();
     assert_eq!((settings.kind, settings.flags, settings.stream), (SETTINGS, 0, 0));
     let all: Vec<&[u8]> = settings.payload.chunks(6).collect();
-    // More than is served, so that whoever sends too much is told.
+    // More than is served, so that a client that sends too much gets a response.
     const LIST: u32 = (32 + 16) * 1024 + 100 * 32;
     for expected in [setting(3, 100), setting(4, 64 * 1024), setting(6, LIST)] {
         assert!(all.contains(&&expected[..]), "{all:?} lacks {expected:?}");
@@ -136,7 +136,7 @@ fn preface_that_is_none_ends_the_connection() {
 fn section_4_frames() {
     let large = vec![0; 16_385];
     let odd_fields = block(&GET);
-    assert_fates(vec![
+    assert_reactions(vec![
         ("4.1 unknown type", vec![frame(0x16, 0, 0, [0; 8])], Nothing),
         ("4.1 undefined flag", vec![frame(PING, 0x16, 0, [1; 8])], Nothing),
         ("4.1 reserved bit", vec![frame(PING, 0, 1 << 31, [1; 8])], Nothing),
@@ -182,7 +182,7 @@ fn section_5_streams() {
     let closed = || [open_post(), reset(1)].concat();
     let continuation = |stream| frame(CONTINUATION, END_HEADERS, stream, block(&[("x", "y")]));
     let late = &[STREAM_CLOSED, PROTOCOL_ERROR];
-    assert_fates(vec![
+    assert_reactions(vec![
         ("5.1 idle: data", vec![frame(DATA, 0, 1, "x")], Connection(&[PROTOCOL_ERROR])),
         ("5.1 idle: reset", vec![reset(1)], Connection(&[PROTOCOL_ERROR])),
         ("5.1 idle: window update", vec![window_update(1, 100)], Connection(&[PROTOCOL_ERROR])),
@@ -234,7 +234,7 @@ fn streams_beyond_the_limit_are_refused() {
 
 #[test]
 fn section_6_data_headers_priority_and_reset() {
-    assert_fates(vec![
+    assert_reactions(vec![
         ("6.1 data on stream 0", vec![frame(DATA, 0, 0, "x")], Connection(&[PROTOCOL_ERROR])),
         (
             "6.1 padding beyond the frame",
@@ -277,7 +277,7 @@ fn section_6_data_headers_priority_and_reset() {
 #[test]
 fn section_6_settings_ping_and_goaway() {
     let set = |name, value| vec![frame(SETTINGS, 0, 0, setting(name, value))];
-    assert_fates(vec![
+    assert_reactions(vec![
         (
             "6.5 ack with a payload",
             vec![frame(SETTINGS, ACK, 0, setting(1, 1))],
@@ -299,7 +299,7 @@ fn section_6_settings_ping_and_goaway() {
         ("6.5.2 frames too large", set(5, 1 << 24), Connection(&[PROTOCOL_ERROR])),
         ("6.5.2 unknown", set(0xff, 1), Nothing),
         ("6.7 ping", vec![frame(PING, 0, 0, [7; 8])], Nothing),
-        ("6.7 ack that nobody asked for", vec![frame(PING, ACK, 0, [7; 8])], Nothing),
+        ("6.7 ack without a ping", vec![frame(PING, ACK, 0, [7; 8])], Nothing),
         ("6.7 ping on a stream", vec![frame(PING, 0, 1, [7; 8])], Connection(&[PROTOCOL_ERROR])),
         (
             "6.7 ping of another size",
@@ -330,7 +330,7 @@ fn section_6_windows_and_continuations() {
     let begun = || frame(HEADERS, END_STREAM, 1, block(&GET[..2]));
     let rest = || frame(CONTINUATION, END_HEADERS, 1, block(&GET[2..]));
     let empty = || frame(CONTINUATION, 0, 1, []);
-    assert_fates(vec![
+    assert_reactions(vec![
         (
             "6.9 increment of 0 on a stream",
             vec![open_post(), window_update(1, 0)],
@@ -408,7 +408,7 @@ fn section_8_requests() {
         frames
     };
     let trailers = |fields: &[(&str, &str)]| vec![open_post(), head(1, END_STREAM, fields)];
-    assert_fates(vec![
+    assert_reactions(vec![
         (
             "8.1 second head that does not end",
             vec![open_post(), head(1, 0, &[("x", "y")])],
@@ -468,7 +468,7 @@ fn section_8_paths_and_authorities() {
         let fields = [&GET[..3], &[(":authority", authority)]].concat();
         vec![head(1, END_STREAM, &fields.into_iter().chain(hosts).collect::<Vec<_>>())]
     };
-    assert_fates(vec![
+    assert_reactions(vec![
         ("empty path", request("GET", "http", ""), Malformed),
         ("path without a slash", request("GET", "http", "a"), Malformed),
         ("path with a space", request("GET", "http", "/a b"), Malformed),
@@ -503,9 +503,9 @@ fn hpack_mistakes_are_the_connections() {
     let request = |mistake: &[u8]| {
         vec![frame(HEADERS, END_HEADERS | END_STREAM, 1, [&block(&GET), mistake].concat())]
     };
-    // The engine does not tell one from the other.
+    // The engine reports both with the same error.
     let mistake = Connection(&[COMPRESSION_ERROR, PROTOCOL_ERROR]);
-    assert_fates(vec![
+    assert_reactions(vec![
         ("2.3.3 unknown index", request(&[0xc6]), mistake),
         ("2.3.3 literal with an unknown index", request(&[0x7f, 0x70, 1, b'x']), mistake),
         ("4.2 size update at the end", request(&[0x21]), mistake),

@@ -1,5 +1,5 @@
-//! Floods: whoever keeps the proxy busy with frames that ask for nothing is told to calm down, and
-//! nobody else notices.
+//! Floods: a client that keeps the proxy busy with frames that request nothing gets the error
+//! ENHANCE_YOUR_CALM, and no other client is affected.
 
 use crate::support::{
     Fields, Policy, Proxy, Upstream, eventually,

@@ -60,7 +60,7 @@ fn password_may_be_anywhere_but_wrong() {
         (format!("url: redis://tollgate:pass%2Fword@{address}"), true),
         (format!("url: redis://{address}"), false),
         (format!("url: redis://{address}, password_file: {own}"), false),
-        (format!("url: redis://{address}, username: nobody, password_file: {own}"), false),
+        (format!("url: redis://{address}, username: unknown, password_file: {own}"), false),
         (format!("url: redis://tollgate:password@{address}"), false),
     ] {
         assert_eq!(decides(&settings), expected, "{settings}");
@@ -98,7 +98,7 @@ fn service_goes_on_through_a_failover_that_sentinels_decide() {
         let is_decided = response.field("x-tollgate-store").is_none();
         is_decided.then(|| response.number("x-ratelimit-used"))
     };
-    let first = eventually("a sentinel has told where it is", || decided(&proxy));
+    let first = eventually("a sentinel has named the primary", || decided(&proxy));
     assert!(first >= 1);
     let second = decided(&proxy).expect("redis decides");
     assert_eq!(second, first + 1);
@@ -107,7 +107,7 @@ fn service_goes_on_through_a_failover_that_sentinels_decide() {
     wait_for_replica(primary);
     sentinels.fail_over();
     sentinels.wait_for_failover(primary.port());
-    // They cut the connections of whom they demote.
+    // They cut the connections of the server that they demote.
     let is_primary = |server: &Redis| {
         let role = server.try_ask::<String>(&["INFO", "replication"]);
         role.is_ok_and(|role| role.contains("role:master"))

@@ -1,5 +1,5 @@
-//! Counters in Redis by what clients write themselves: one client asks for so many of them a minute,
-//! and Redis is not filled.
+//! Counters in Redis by what clients write themselves: one client asks for so many of them a
+//! minute, and Redis is not filled.
 
 use tollgate::{settings::MoveMode, store::NoRoom};
 
@@ -97,7 +97,7 @@ fn every_algorithm_and_http2_are_bounded_alike() {
 }
 
 #[test]
-fn limit_that_only_counts_makes_no_more_counters_and_turns_nobody_away() {
+fn shadow_limit_makes_no_more_counters_and_denies_no_request() {
     let upstream = Upstream::start();
     let redis = Redis::start();
     let policy = policy(&upstream, "mode: shadow");

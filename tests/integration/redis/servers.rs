@@ -1,4 +1,4 @@
-//! That the servers of these tests do what other tests count on.
+//! Checks that the servers of these tests do what other tests rely on.
 
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ fn sentinels_put_a_replica_in_the_place_of_its_primary() {
 }
 
 #[test]
-fn sentinels_do_so_when_they_are_told_to() {
+fn sentinels_fail_over_on_command() {
     let shards = Shards::start(1);
     let (first, second) = (shards.primary(0).port(), shards.replica(0).port());
     let sentinels = Sentinels::start(shards.primary(0), 1);
@@ -224,7 +224,7 @@ fn cluster_moves_slots_with_their_keys() {
 }
 
 #[test]
-fn gremlin_breaks_what_it_is_told_to() {
+fn gremlin_breaks_connections_on_command() {
     let server = Redis::start();
     let gremlin = Gremlin::before(server.port());
     let client = Client::open(gremlin.url()).unwrap();
@@ -240,11 +240,11 @@ fn gremlin_breaks_what_it_is_told_to() {
     assert!(count(&mut connection).unwrap_err().is_connection_dropped());
     assert_eq!(counted(), 1);
 
-    for (bytes, told) in [(0, 2), (3, 3)] {
+    for (bytes, count_after) in [(0, 2), (3, 3)] {
         let mut connection = connect(PATIENCE);
         gremlin.cut_answer_after(bytes);
         assert!(count(&mut connection).unwrap_err().is_connection_dropped());
-        assert_eq!(counted(), told, "the server has heard it");
+        assert_eq!(counted(), count_after, "the server has run it");
     }
 
     let mut connection = connect(BRIEFLY);

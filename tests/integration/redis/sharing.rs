@@ -54,7 +54,7 @@ fn proxies_whose_clocks_differ_share_one_window() {
 }
 
 #[test]
-fn wait_that_is_told_is_by_the_clock_that_counts() {
+fn reported_wait_is_by_the_clock_that_counts() {
     let upstream = Upstream::start();
     let redis = Redis::start();
     let policy = Policy::before(&upstream).rate("1/hour");
@@ -179,9 +179,9 @@ fn what_a_response_puts_right_is_right_in_it_and_at_every_proxy() {
         ] {
             let response = proxies[0].send(request);
             response.assert_no_field("x-tollgate-store");
-            let told =
+            let reported =
                 ["used", "remaining"].map(|name| response.number(&format!("x-ratelimit-{name}")));
-            assert_eq!(told, [used, 100 - used], "{algorithm}");
+            assert_eq!(reported, [used, 100 - used], "{algorithm}");
             for proxy in &proxies {
                 eventually("it is so in redis", || {
                     (proxy.used("alice", "core") == used).then_some(())

@@ -1,9 +1,9 @@
-//! What clients are told of counters in Redis is what they are told of counters in the process.
+//! Responses report counters in Redis as they report counters in the process.
 
 use crate::support::{Policy, Proxy, Redis, Upstream, eventually, get};
 
 #[test]
-fn limit_that_the_response_uses_up_is_told_with_its_reset() {
+fn limit_that_the_response_uses_up_is_reported_with_its_reset() {
     let upstream = Upstream::as_asked();
     let redis = Redis::start();
     let fields = "rate: 10/hour, cost: { reserve: 2, from_response_header: x-cost }";
@@ -13,7 +13,7 @@ fn limit_that_the_response_uses_up_is_told_with_its_reset() {
         let response = proxy.send(get("/").by("alice").costing("10"));
         response.assert_status(200).assert_field("x-ratelimit-remaining", "0");
         let reset = response.number("x-ratelimit-reset");
-        // Settled in Redis a moment later: how she stands is asked until it says so.
+        // Settled in Redis a moment later: the standings are queried until they show it.
         eventually("what it has cost is settled", || {
             (proxy.used("alice", "core") == 10).then_some(())
         });
@@ -32,11 +32,11 @@ fn limit_that_is_exceeded_does_not_stand_for_all_of_them() {
     ]);
     for proxy in [Proxy::start(&policy), Proxy::with_redis(&redis.settings(), &policy)] {
         proxy.send(get("/").by("alice").costing("50")).assert_status(200);
-        let told = eventually("what it has cost is settled", || {
-            let told = proxy.send(get("/rate_limit").by("alice")).json();
-            (told["resources"]["co"]["used"] == 50).then_some(told)
+        let standings = eventually("what it has cost is settled", || {
+            let standings = proxy.send(get("/rate_limit").by("alice")).json();
+            (standings["resources"]["co"]["used"] == 50).then_some(standings)
         });
-        assert_eq!(told["rate"]["limit"], 5, "{told}");
+        assert_eq!(standings["rate"]["limit"], 5, "{standings}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Callers that ask how they stand, all the time: Redis is asked ten times a second, and they are
-//! told the truth.
+//! Callers that query their standings all the time: Redis is queried ten times a second, and the
+//! responses are correct.
 
 use std::{thread, time::Instant};
 

@@ -1,4 +1,4 @@
-//! What browsers are told: to come by TLS, and to keep to it.
+//! Responses that move browsers to TLS, and keep them there: redirects and HSTS.
 
 use super::listener;
 use crate::support::{Policy, Proxy, Signer, Upstream, dial, get, http2, last_request};

@@ -44,7 +44,7 @@ fn certificate_names_the_caller_without_a_token() {
     // The first rule that resolves wins.
     let with_token = format!("authorization: Bearer {}\r\n", token("alice"));
     assert!(ask(other, &with_token).contains("x-ratelimit-remaining: 1\r\n"));
-    // Nobody in particular: by address.
+    // An anonymous client: by address.
     assert!(ask(signer.client(&[]), "").contains("x-ratelimit-limit: 1\r\n"));
     assert!(ask(signer.client(&[]), &with_token).contains("x-ratelimit-limit: 9\r\n"));
 }

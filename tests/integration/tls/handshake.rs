@@ -75,7 +75,7 @@ fn protocol_is_agreed_on_in_the_handshake() {
 }
 
 #[test]
-fn requests_pass_by_both_versions_and_the_upstream_is_told_of_tls() {
+fn requests_pass_by_both_versions_and_the_upstream_sees_https() {
     let (signer, upstream) = (Signer::new(), Upstream::start());
     let proxy = proxy(&signer, &upstream);
     for version in [&version::TLS12, &version::TLS13] {

@@ -65,7 +65,7 @@ fn open_connections_go_on_when_the_certificate_is_replaced() {
 }
 
 #[test]
-fn broken_pair_is_told_and_the_old_one_stays() {
+fn broken_pair_is_reported_and_the_old_one_stays() {
     let (signer, upstream) = (Signer::new(), Upstream::start());
     let pair = signer.sign("api", &["api.example.com"]);
     let other = signer.sign("other", &["api.example.com"]);
@@ -75,7 +75,7 @@ fn broken_pair_is_told_and_the_old_one_stays() {
     let (certificate, key) = (signer.path("api.pem"), signer.path("api.key"));
     let good = (fs::read(&certificate).unwrap(), fs::read(&key).unwrap());
     let others_key = fs::read(signer.path("other.key")).unwrap();
-    for (certificate_now, key_now, told) in [
+    for (certificate_now, key_now, problem) in [
         (&b"nothing"[..], &good.1[..], "no certificate in"),
         (&good.0, b"nothing", "no private key in"),
         (&good.0, &good.0, "no private key in"),
@@ -89,7 +89,7 @@ fn broken_pair_is_told_and_the_old_one_stays() {
         fs::write(&certificate, certificate_now).unwrap();
         fs::write(&key, key_now).unwrap();
         let problems = proxy.renew_certificates(&listener).unwrap_err();
-        assert!(problems.contains(told), "{problems}");
+        assert!(problems.contains(problem), "{problems}");
         assert!(problems.contains("tollgate.yaml:2:"), "{problems}");
         dial(proxy.address(), &signer.client(&[]), "api.example.com").unwrap();
     }

@@ -15,7 +15,7 @@ use crate::support::{
     last_request,
 };
 
-/// Whom the tests are about, and the proxy that they connect to.
+/// The client certificates of the tests, and the proxy that they connect to.
 struct Case {
     signer: Signer,
     upstream: Upstream,
@@ -270,7 +270,7 @@ fn open_http2_connection_gets_no_other_answer_either() {
 }
 
 #[test]
-fn broken_list_is_told_and_the_old_one_stays() {
+fn broken_list_is_reported_and_the_old_one_stays() {
     let case = Case::new();
     case.signer.revoke("crl.pem", &[&case.robot], (1, FRESH));
     let listener = case.listener("");
@@ -280,7 +280,7 @@ fn broken_list_is_told_and_the_old_one_stays() {
         case.signer.revocation_list(&[], (2, FRESH)),
     );
     let torn = &list[..list.len() / 2];
-    for (content, told) in [
+    for (content, problem) in [
         ("", "no CRL in"),
         (broken, "cannot be read"),
         (torn, "no CRL in"),
@@ -288,7 +288,7 @@ fn broken_list_is_told_and_the_old_one_stays() {
     ] {
         fs::write(case.signer.path("crl.pem"), content).unwrap();
         let problems = proxy.renew_certificates(&listener).unwrap_err();
-        assert!(problems.contains(told) && problems.contains("tollgate.yaml:2:"), "{problems}");
+        assert!(problems.contains(problem) && problems.contains("tollgate.yaml:2:"), "{problems}");
         assert!(!case.clients(&case.robot).iter().any(|client| is_served(&proxy, client)));
         assert!(case.clients(&case.other).iter().all(|client| is_served(&proxy, client)));
     }

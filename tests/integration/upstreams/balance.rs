@@ -93,7 +93,7 @@ fn server_that_fails_gets_nothing_for_a_while_and_comes_back() {
 }
 
 #[test]
-fn nobody_notices_a_server_that_is_gone() {
+fn no_request_fails_when_a_server_is_gone() {
     let servers = [Upstream::start(), Upstream::refusing(), Upstream::start()];
     let proxy = Proxy::start(&before(&servers.each_ref(), "balance: round_robin"));
     for _ in 0..30 {

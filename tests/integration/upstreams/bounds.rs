@@ -96,7 +96,7 @@ fn who_leaves_the_queue_leaves_his_place_to_others() {
 #[test]
 fn unused_connection_of_one_worker_keeps_no_request_of_another_out() {
     let upstream = Upstream::start();
-    // Also where nobody may wait for a connection that is in use.
+    // Also where no request may wait for a connection that is in use.
     for queue in ["timeout: 10s", "size: 0"] {
         let policy = before(&[&upstream], &format!("max_connections: 1, queue: {{ {queue} }}"));
         let proxy = Proxy::with_settings("workers: 2", &[&policy]);

@@ -77,8 +77,8 @@ fn requests_at_the_same_time_have_connections_of_their_own() {
     assert_eq!(upstream.connections(), 2);
 }
 
-/// Answers, and tells when the connection is closed.
-fn telling_of_its_end(closed: &Signal) -> Upstream {
+/// Answers, and signals when the connection is closed.
+fn signalling_its_end(closed: &Signal) -> Upstream {
     let closed = closed.clone();
     Upstream::scripted(move |exchange| {
         exchange.answer_ok();
@@ -90,7 +90,7 @@ fn telling_of_its_end(closed: &Signal) -> Upstream {
 #[test]
 fn kept_connection_is_closed_when_a_reload_removes_its_upstream() {
     let closed = Signal::default();
-    let (removed, other) = (telling_of_its_end(&closed), Upstream::start());
+    let (removed, other) = (signalling_its_end(&closed), Upstream::start());
     let proxy = Proxy::start(&before(&[&removed], "keep_alive: 1h"));
     proxy.get("/").assert_status(200);
     // In HTTP/2, it is another upstream, whatever its name.
@@ -109,7 +109,7 @@ fn kept_connection_is_closed_when_a_reload_removes_its_upstream() {
 #[test]
 fn kept_connection_is_closed_when_a_reload_removes_its_server() {
     let closed = Signal::default();
-    let (removed, stays) = (telling_of_its_end(&closed), Upstream::start());
+    let (removed, stays) = (signalling_its_end(&closed), Upstream::start());
     let proxy = Proxy::start(&before(&[&removed], "keep_alive: 1h"));
     proxy.get("/").assert_status(200);
     proxy.install(&[&before(&[&stays], "keep_alive: 1h")]);

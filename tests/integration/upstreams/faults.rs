@@ -18,7 +18,7 @@ fn saying(bytes: &'static str) -> Upstream {
 fn each_fault_has_its_status_and_the_limit_headers() {
     let fields = "response_timeout: 200ms, connect_timeout: 200ms";
     for (server, status, what) in [
-        (Upstream::refusing(), 502, "nobody listens"),
+        (Upstream::refusing(), 502, "no listener"),
         (saying(""), 502, "closed"),
         (saying("HTTP/1.1 200 O"), 502, "closed in the head"),
         (saying("\0\x01garbage\r\n\r\n"), 502, "garbage"),
@@ -75,7 +75,7 @@ fn body_that_breaks_off_never_looks_whole() {
 }
 
 #[test]
-fn fault_in_an_upload_is_told() {
+fn fault_in_an_upload_is_reported() {
     let server = Upstream::scripted_at_head(|exchange| exchange.close());
     let proxy = Proxy::start(&before(&[&server], ""));
     let response = proxy.send(post("/", vec![b'x'; 4 << 20]));

@@ -56,7 +56,7 @@ fn server_gets_requests_while_it_is_well() {
 }
 
 #[test]
-fn server_that_nobody_can_connect_to_is_not_well() {
+fn server_that_refuses_connections_is_unhealthy() {
     let servers = [Upstream::refusing(), Upstream::start()];
     let proxy = Proxy::start(&before(&servers.each_ref(), CHECK));
     wait_for(&proxy, 0, "unhealthy");

@@ -197,9 +197,10 @@ fn pseudo_fields_in_trailers_do_not_reach_an_http2_server_either() {
     let server = Fake::http2(&Builder::new(), |stream: Stream| async move {
         let Stream { body, mut respond, path, .. } = stream;
         let (whole, trailers) = read(body).await;
-        let told: Vec<_> = trailers.iter().flat_map(HeaderMap::iter).collect();
-        let is_right =
-            path == "/" && whole == b"hello" && matches!(told[..], [(name, _)] if name == "x-sum");
+        let received_trailers: Vec<_> = trailers.iter().flat_map(HeaderMap::iter).collect();
+        let is_right = path == "/"
+            && whole == b"hello"
+            && matches!(received_trailers[..], [(name, _)] if name == "x-sum");
         let status = if is_right { 200 } else { 500 };
         let head = Response::builder().status(status).body(()).unwrap();
         let _ = respond.send_response(head, true);
@@ -364,7 +365,7 @@ fn client_that_leaves_ends_its_stream_and_no_other() {
 
 #[test]
 fn bodies_stream_both_ways_at_once() {
-    // Says each thing back before it hears the next.
+    // Echoes each chunk before it reads the next.
     let server = Fake::http2(&Builder::new(), |stream: Stream| async move {
         let Stream { mut body, mut respond, .. } = stream;
         let mut sending = respond.send_response(Response::new(()), false).unwrap();

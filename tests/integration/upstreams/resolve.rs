@@ -23,7 +23,7 @@ fn first_request_waits_until_the_name_is_resolved() {
 fn name_that_means_nothing_is_an_upstream_that_is_not_there() {
     let upstream = Upstream::start();
     let fields = "connect_timeout: 10s";
-    let proxy = Proxy::start(&named("nobody.invalid", &upstream, fields));
+    let proxy = Proxy::start(&named("unknown.invalid", &upstream, fields));
     let response = proxy.get("/");
     assert!(matches!(response.status, 502..=504), "{response:?}");
 }

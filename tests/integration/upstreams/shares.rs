@@ -243,7 +243,7 @@ fn streams_of_an_http2_server_are_shared_out() {
     });
     let fields = "protocol: h2, max_connections: 1, queue: { timeout: 60s }";
     let proxy = Proxy::with_settings(BEHIND, &[&before_urls(&[&server.url()], fields)]);
-    // Whoever asks first finds out how many streams there are.
+    // The first request finds out how many streams there are.
     proxy.send(get("/").from("192.0.2.2")).assert_status(200);
     let mut greedy: Vec<Client> = (0..10).map(|_| ask(&proxy, held(GREEDY))).collect();
     until("it has its share", || server.seen.count() == 8);
@@ -257,7 +257,7 @@ fn streams_of_an_http2_server_are_shared_out() {
 }
 
 #[test]
-fn whoever_comes_first_gets_all_where_nothing_is_shared_out() {
+fn first_client_gets_all_connections_without_shares() {
     let go = Signal::default();
     let upstream = holding(&go);
     let proxy = Proxy::with_settings(BEHIND, &[&eight(&upstream, ", shares: off")]);
@@ -268,7 +268,7 @@ fn whoever_comes_first_gets_all_where_nothing_is_shared_out() {
 }
 
 #[test]
-fn trusted_proxy_that_names_nobody_is_no_client() {
+fn trusted_proxy_that_names_no_client_is_not_one_itself() {
     let go = Signal::default();
     let upstream = holding(&go);
     let proxy = Proxy::with_settings(BEHIND, &[&eight(&upstream, "")]);

@@ -1,6 +1,6 @@
 //! Clients that send or read a little at a time, so that no pause is too long: a least average rate
-//! keeps them from holding a server's connections, and takes nothing from those whom the server
-//! keeps waiting.
+//! keeps them from holding a server's connections, and does not apply while the client waits for
+//! the server.
 
 use std::thread;
 
@@ -47,7 +47,7 @@ fn trickle(proxy: &Proxy, client: &mut Client, byte: &str) -> u16 {
     panic!("it may go on for ever");
 }
 
-/// Has the server's end of a connection tell when it is closed.
+/// Has the server's end of a connection signal when it is closed.
 fn held_until_closed(closed: &Signal) -> Upstream {
     let closed = closed.clone();
     Upstream::scripted_at_head(move |exchange| match exchange.request.method.as_str() {
@@ -95,7 +95,7 @@ fn body_that_only_calls_itself_grpc_is_given_no_more_time() {
 }
 
 #[test]
-fn body_that_was_told_to_go_on_may_not_trickle_in_either() {
+fn body_after_100_continue_may_not_trickle_in_either() {
     let upstream = held_until_closed(&Signal::default());
     let proxy = Proxy::with_settings(STRICT, &[&before(&[&upstream], "")]);
     let mut client = proxy.connect();

@@ -1,4 +1,5 @@
-//! Servers in TLS: who is believed, who is not, and what a client hears of it.
+//! Servers in TLS: which certificates are accepted, which are not, and what the client's response
+//! is.
 
 use std::{io::Write, net::TcpListener, sync::atomic::Ordering, thread};
 
