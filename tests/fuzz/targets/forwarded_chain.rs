@@ -1,5 +1,5 @@
-//! Any chain of forwarded addresses: whoever is not trusted is itself, and what a client writes is
-//! never heard once a trusted proxy has added the address that it saw.
+//! Any chain of forwarded addresses: a peer that is not trusted is the client itself, and what a
+//! client writes is ignored once a trusted proxy has added the address that it saw.
 
 #![no_main]
 
@@ -27,8 +27,9 @@ fuzz_target!(|text: &[u8]| {
         }
         let headers = fields(&name, &lines);
         assert_eq!(client_address(CLIENT, &headers, &trusted), CLIENT);
-        let told = client_address(PROXY, &headers, &trusted);
-        assert!(!told.is_unspecified() && told == told.to_canonical(), "{told} is no client");
+        let client = client_address(PROXY, &headers, &trusted);
+        let is_client = !client.is_unspecified() && client == client.to_canonical();
+        assert!(is_client, "{client} is no client address");
 
         // A proxy adds a line of its own, or goes on in the last one.
         let mut with_line = lines.clone();

@@ -1,5 +1,5 @@
-//! Any bytes as a token: nobody is identified by them but by the tokens that the issuers have signed,
-//! and by those no longer once a bit of them is another.
+//! Any bytes as a token: only the tokens that the issuers have signed identify a caller, and those
+//! no longer once a bit of them is changed.
 
 #![no_main]
 
