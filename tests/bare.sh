@@ -169,7 +169,7 @@ run_here() {
 }
 
 # Runs a function of this script in the root, with nothing of this machine's environment but how to
-# reach registries and whom to trust there.
+# reach registries and which certificates to trust there.
 in_root() {
     local kept
     mapfile -t kept < <(env | grep -iE '^([a-z_]*_proxy|[A-Z0-9_]*(CERT|CA_BUNDLE|CAINFO|ROOTS)[A-Z0-9_]*|PIP_[A-Z_]*|NPM_CONFIG_[A-Z_]*|CARGO_(HTTP|NET|REGISTR)[A-Z_]*)=')

@@ -109,7 +109,7 @@ def tree_and_changes(name):
             # Builds cannot reach a registry either: the crates are in the image.
             variables = f"PATH={path} CARGO_HOME=/usr/local/cargo CARGO_NET_OFFLINE=true"
             return "rust", [f"ENV {variables}"]
-    raise RuntimeError(f"nobody says what {name} is made of")
+    raise RuntimeError(f"it is not known what {name} is made of")
 
 
 def debootstrap(tree):
@@ -142,7 +142,7 @@ def install(slim, tree):
 
 
 def empty_caches(tree):
-    """Removes what nobody reads in a container."""
+    """Removes what is not used in a container."""
     for folder in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale"):
         shutil.rmtree(tree / folder, ignore_errors=True)
 

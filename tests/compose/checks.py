@@ -15,7 +15,7 @@ class Checks:
         self.port = port
         self.tally = tally
 
-    def tell(self, figures):
+    def print_figures(self, figures):
         """Prints what is worth knowing even when all is well."""
         print(f"{self.name}: {figures}")
 

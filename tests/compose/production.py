@@ -63,7 +63,7 @@ class ProductionTrial(Checks):
     def run(self):
         """All checks, in an order in which each finds what it needs."""
         self.check_required()
-        self.tell(f"up after {self.up():.0f} s")
+        self.print_figures(f"up after {self.up():.0f} s")
         self.check_confinement("tollgate", "redis")
         self.check_requests()
         self.check_bounds()

@@ -1,8 +1,8 @@
 """What is checked of policies that change under traffic: each way in which a file is replaced, with
 policies mounted as a folder, as a folder that Kubernetes laid out, and as a single file.
 
-Each change is another rate, so that every answer tells which policy it was made by, and what is
-counted goes on. How long a change takes to be noticed is told, and judged by patience alone.
+Each change is another rate, so that every answer shows which policy it was made by, and the
+counts go on. How long a change takes to be noticed is printed, and judged by patience alone.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from checks import Checks
 from engine import eventually
 from traffic import JWT_SECRET, LIGHT, LOAD_HOST, Load, token
 
-# The proxy looks at its files every 5 seconds, whatever it is told of them.
+# The proxy looks at its files every 5 seconds, whether or not it gets events about them.
 NOTICED_SECONDS = 20
 # In the container.
 SETTINGS = "/etc/tollgate/tollgate.yaml"
@@ -27,7 +27,7 @@ class ReloadTrial(Checks):
     def __init__(self, compose, port, tally, folder):
         super().__init__("reload", compose, port, tally)
         self.folder = folder
-        # Rates that nobody runs into, each used once.
+        # Rates that no caller reaches, each used once.
         self.rates = itertools.count(100_001)
         # Those of the present mount that were in force, or should have been.
         self.in_force = []
@@ -95,7 +95,7 @@ class ReloadTrial(Checks):
         write(policy(self.in_force[0]))
         self.compose.set(TOLLGATE_POLICIES=policies)
         took = self.up()
-        self.tell(f"{policies.name}: up after {took:.0f} s")
+        self.print_figures(f"{policies.name}: up after {took:.0f} s")
         started = self.process()
         with Load(self.port, JWT_SECRET, policies.name, LIGHT) as self.load:
             self.expect_soon(f"{policies.name}: first policy is in force", self.is_in_force)
@@ -118,14 +118,14 @@ class ReloadTrial(Checks):
         )
 
     def check_broken(self, file):
-        """The last good policy stays, and what is wrong with the new one is told until mended."""
+        """The last good policy stays, and status reports the problems of the new one."""
         before = self.status()
         self.expect("exit code of status", 0, self.ask_status().returncode)
         write_in_place(file, policy("many"))
-        self.expect_soon("broken policy is told of", lambda: self.ask_status().returncode == 1)
-        told = self.ask_status().stdout
-        is_told = all(words in told for words in (f"policies/{file.name}:", "many/hour"))
-        self.expect_so("status tells what is wrong, and where", is_told, told)
+        self.expect_soon("broken policy is reported", lambda: self.ask_status().returncode == 1)
+        status = self.ask_status().stdout
+        is_reported = all(words in status for words in (f"policies/{file.name}:", "many/hour"))
+        self.expect_so("status says what is wrong, and where", is_reported, status)
         healthy = self.compose.execute("tollgate", "tollgate", "health", "--config", SETTINGS)
         self.expect(f"exit code of health ({healthy.stderr.strip()})", 0, healthy.returncode)
         after = self.status()
@@ -143,7 +143,7 @@ class ReloadTrial(Checks):
             self.expect_so(what, False, error)
         else:
             self.expect_so(what, True, took)
-            self.tell(f"{what}: after {took:.1f} s")
+            self.print_figures(f"{what}: after {took:.1f} s")
 
     def is_in_force(self):
         """Whether everybody was last answered by the latest policy."""
@@ -152,7 +152,7 @@ class ReloadTrial(Checks):
         return len(lasts) == LIGHT.callers and all(rate_of(last) == rate for last in lasts)
 
     def judge_load(self, where):
-        """Nobody was refused, nobody's count began anew, and only good policies were in force."""
+        """No request was refused, no count began anew, and only good policies were in force."""
         load = self.load
         self.expect(f"{where}: requests that failed", [], load.failures[:5])
         self.expect(f"{where}: statuses", {200}, set(load.statuses()))
@@ -164,7 +164,8 @@ class ReloadTrial(Checks):
             self.expect(f"rates of {caller}", [str(rate) for rate in self.in_force], rates)
             self.expect(f"counts of {caller} that do not go on", [], breaks(answers))
         answers = sum(load.statuses().values())
-        self.tell(f"{where}: {answers} answers, {answers - by_redis} decided without Redis")
+        undecided = answers - by_redis
+        self.print_figures(f"{where}: {answers} answers, {undecided} decided without Redis")
 
     def rate_of_new_caller(self):
         """The rate by which a request is decided now; none while the proxy is away."""

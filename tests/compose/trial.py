@@ -20,7 +20,7 @@ from traffic import (
 SEARCHES = 10
 # Charges of one caller that a primary took and did not pass on before it was killed, at most.
 LOST_IN_FAILOVER = 5
-# Before a primary is killed, and while it is away when nobody takes its place.
+# Before a primary is killed, and while it is away when no server takes its place.
 QUIET_SECONDS = 3
 FAILOVER_SECONDS = 20
 # How often something is tried for which Redis has to answer in time, which it may not on a busy
@@ -39,7 +39,7 @@ class Trial(Checks):
 
     def run(self):
         """All checks, in an order in which each finds what it needs."""
-        self.tell(f"up after {self.up():.0f} s")
+        self.print_figures(f"up after {self.up():.0f} s")
         self.check_health()
         self.check_confinement("tollgate", "sample-api", self.topology.victim)
         self.check_callers()
@@ -55,7 +55,7 @@ class Trial(Checks):
         healthy = self.compose.execute("tollgate", *probe[1:])
         self.expect(f"exit code of health ({healthy.stderr.strip()})", 0, healthy.returncode)
         unhealthy = self.compose.execute("tollgate", *probe[1:3], "--address", "127.0.0.1:1")
-        self.expect("exit code of health where nobody listens", 1, unhealthy.returncode)
+        self.expect("exit code of health without a listener", 1, unhealthy.returncode)
         others = ("sample-api", self.topology.victim)
         eventually(
             f"{' and '.join(others)} are healthy",
@@ -76,8 +76,8 @@ class Trial(Checks):
         minted = self.compose.execute("tollgate", *mint).stdout.strip()
         user = self.get("/user", authorization=f"Bearer {minted}")
         self.expect("status with a token", 200, user.status)
-        told = json.loads(user.body or "{}")
-        self.expect("what the API is told", {"id": "42", "tier": "pro"}, told)
+        identity = json.loads(user.body or "{}")
+        self.expect("the identity that the API receives", {"id": "42", "tier": "pro"}, identity)
         self.expect("a pro's limit", "15000", user.headers.get("x-ratelimit-limit"))
 
     def check_exactness(self):
@@ -109,7 +109,7 @@ class Trial(Checks):
         self.expect_so("retry-after is within the window", in_window, retry_after)
 
     def check_outage(self):
-        """A primary is killed under load: everybody is answered, and nobody gets much more."""
+        """A primary is killed under load: all are answered, and no caller gets much more."""
         victim, heir = self.topology.victim, self.topology.heir
         with Load(self.port, JWT_SECRET, self.topology.name) as load:
             time.sleep(QUIET_SECONDS)
@@ -129,7 +129,7 @@ class Trial(Checks):
         if heir is not None:
             self.up(victim)
             eventually(f"{victim} follows {heir}", lambda: self.is_replica(victim))
-        self.tell_outage(load, killed)
+        self.print_outage(load, killed)
         self.judge_outage(load, killed, replaced)
         self.spent = [f"Bearer {token}" for token in load.tokens.values()]
 
@@ -137,7 +137,7 @@ class Trial(Checks):
         """The replica takes over by itself."""
         took = eventually(f"{heir} takes over", lambda: self.role(heir)[0] == "master")
         self.expect_so(f"{heir} takes over in time", took < FAILOVER_SECONDS, f"{took:.1f} s")
-        self.tell(f"{heir} took over after {took:.1f} s")
+        self.print_figures(f"{heir} took over after {took:.1f} s")
 
     def is_replica(self, service):
         """Whether a server follows another one and is up to date."""
@@ -148,14 +148,14 @@ class Trial(Checks):
         """A server's role; of a replica also its primary, and how far the two are connected."""
         return self.compose.execute(service, "redis-cli", "role").stdout.split("\n")
 
-    def tell_outage(self, load, killed):
+    def print_outage(self, load, killed):
         """The figures of an outage."""
         callers = load.answers.values()
         answers = [answer for answers in callers for answer in answers]
         without_redis = [answer for answer in answers if not answer.is_redis]
         healed = max(seconds_without_redis(answers, killed) for answers in callers)
         extra = sum(max(0, admitted(answers) - LOAD_LIMIT) for answers in callers)
-        self.tell(
+        self.print_figures(
             f"{self.topology.victim} killed under load: {len(answers)} answers,"
             f" {len(load.failures)} failures, {len(without_redis)} decided without Redis;"
             f" it decides about everybody again after {healed:.1f} s;"
@@ -164,7 +164,7 @@ class Trial(Checks):
         self.expect_so("the outage was noticed", without_redis, "no decision without Redis")
 
     def judge_outage(self, load, killed, replaced):
-        """Whom Redis answered all the time has his limit to the unit, the others about that."""
+        """Callers with Redis all the time have exactly their limit, the others about that."""
         self.expect("requests that failed", [], load.failures[:5])
         self.expect("statuses other than 200 and 429", {}, load.unexpected())
         lost = LOST_IN_FAILOVER if self.topology.heir else 0
@@ -173,7 +173,7 @@ class Trial(Checks):
             without_redis = [answer for answer in answers if not answer.is_redis]
             count = admitted(answers)
             if not without_redis:
-                self.expect(f"admitted of {caller}, whom it did not touch", LOAD_LIMIT, count)
+                self.expect(f"admitted of {caller}, not affected by it", LOAD_LIMIT, count)
             else:
                 # A charge whose outcome is unknown may count in Redis and in the proxy.
                 least = LOAD_LIMIT - len(without_redis)
@@ -190,7 +190,7 @@ class Trial(Checks):
     def check_new_addresses(self):
         """All servers stop, and come back in another order with other addresses.
 
-        That is how it is after the machine was restarted, with nobody there to run Compose.
+        That is how it is after the machine was restarted, without an operator to run Compose.
         """
         servers = [name for name in self.compose.running() if name.startswith("redis")]
         before = [self.compose.address(server) for server in servers]
@@ -201,7 +201,7 @@ class Trial(Checks):
         if len(servers) > 1:
             self.expect_so("addresses have changed", before != after, after)
         took = eventually("Redis decides for everybody again", self.is_remembered)
-        self.tell(f"all servers were stopped and started, and decide {took:.1f} s later")
+        self.print_figures(f"all servers were stopped and started, and decide {took:.1f} s later")
 
     def check_new_containers(self):
         """Containers are made anew around the volumes, and what was counted still counts."""

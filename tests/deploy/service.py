@@ -91,7 +91,7 @@ class ServiceTrial:
         self.expect("state after a request", "active", self.state())
 
     def check_sandbox(self):
-        """The process has no privilege, and its secrets are nobody else's."""
+        """The process has no privilege, and no other user can read its secrets."""
         status = self.machine.run("cat", f"/proc/{self.process()}/status")
         fields = dict(line.split(":\t", 1) for line in status.split("\n") if ":\t" in line)
         self.expect("filter of system calls", "2", fields.get("Seccomp"))

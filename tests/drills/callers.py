@@ -257,7 +257,7 @@ class Caller:
         for _ in range(count):
             self.ask()
 
-    def told(self, proxy):
+    def reported_use(self, proxy):
         """What `/rate_limit` of a proxy says was used, and how long that took; None if it failed."""
         begun = time.monotonic()
         found = self.get(proxy, "/rate_limit")

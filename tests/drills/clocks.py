@@ -30,7 +30,7 @@ COMING_BACK = {
 LIMITS = {
     algorithm: limit | COMING_BACK.get(algorithm, {})
     for algorithm, limit in ALGORITHMS.items()
-    # Of requests in flight, a clock only ends leases that nobody gives back.
+    # Of requests in flight, a clock only ends leases that are not given back.
     if algorithm != "concurrency"
 }
 

@@ -61,8 +61,8 @@ def worst(accounts, alone_at_most, forgets=False):
     """Admissions and bound of the caller that exceeds its bound most; if none does, of the one with
     the most admissions.
 
-    Redis admits no more than the limit, and the proxies alone no more than their shares; where Redis
-    may forget what it was told, it is at most a limit and all shares.
+    Redis admits no more than the limit, and the proxies in fallback mode no more than their shares;
+    where Redis may lose what it has counted, it is at most a limit and all shares.
     """
 
     def bound(account):
@@ -79,7 +79,7 @@ def of_crowd(name, crowd, proxies, seconds=None, forgets=False, **more):
     """The row of a drill with a crowd, when it is over."""
     accounts = list(crowd.accounts.values())
     admitted, bound = worst(accounts, shares(proxies), forgets)
-    # Whoever asked for more than the limit, and the store was there in the end, has got that much.
+    # A caller that asked for more than the limit has got that much, if the store is there at the end.
     least = min((one.admitted for one in accounts if one.asked > 2 * LIMIT), default=None)
     remarks = list(more.pop("remarks", ()))
     if least is not None and least < LIMIT:

@@ -62,18 +62,18 @@ def moving(way, algorithm, name, stage):
     for proxy in proxies:
         proxy.change_store(mode="move_now")
     problems = [f"{disagreed:.0f} decisions disagreed"] if disagreed else []
-    problems += told_after(algorithm, early)
+    problems += use_after(algorithm, early)
     for caller in callers:
         caller.ask_times(TOO_MANY)
     yield conclude(f"{name} {algorithm}", algorithm, callers, problems)
 
 
-def told_after(algorithm, caller):
+def use_after(algorithm, caller):
     """Whether the first response after the move goes on from what was used before it."""
     headers = caller.ask()
-    told = int(headers["x-ratelimit-used"]) if headers else None
+    reported = int(headers["x-ratelimit-used"]) if headers else None
     true = 1 if algorithm == "concurrency" else caller.account.admitted
-    return [] if told == true else [f"told {told} used where {true} is true"]
+    return [] if reported == true else [f"{reported} reported as used where {true} is true"]
 
 
 def conclude(name, algorithm, callers, problems):
@@ -95,7 +95,7 @@ def conclude(name, algorithm, callers, problems):
 
 
 def rolling(name, stage):
-    """Both proxies mirror, and only one of them is told to move."""
+    """Both proxies mirror, and only one of them is set to move."""
     plan = {"current": store(stage, "redis"), "next": store(stage, "redis")}
     plan |= {"percent": 100, "mode": "mirror", "deadline": PATIENT}
     proxies = fleet(stage, plan)

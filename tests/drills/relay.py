@@ -1,4 +1,4 @@
-"""A way to a server that can be closed without either end being told, as a cable is cut.
+"""A way to a server that can be closed without notice to either end, as when a cable is cut.
 
 `Relay` is the handle; run as a script, this file is the relay's own process:
 

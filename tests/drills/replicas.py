@@ -1,6 +1,6 @@
-"""Replicas that lag, are cut off, or hang: what `/rate_limit` tells is held against the truth.
+"""Replicas that lag, are cut off, or hang: what `/rate_limit` reports is compared with the truth.
 
-One proxy is asked for something again and again, and both tell how much was used. What they tell
+One proxy gets requests again and again, and both report how much was used. What they report
 may be old, by what the lag of a replica may be and by how long an answer is kept; the truth that it
 is held against is as old as that, and a little older.
 """
@@ -46,8 +46,8 @@ def lying(how, name, stage):
 
 
 def compare(name, proxies, caller):
-    """Asks for a while, and compares what each proxy tells with what is true."""
-    admitted_at, told_before = [], {}
+    """Asks for a while, and compares what each proxy reports with what is true."""
+    admitted_at, reported_before = [], {}
     worst, lies, less, slowest = (0, 0), 0, 0, 0.0
     begun = time.monotonic()
     while time.monotonic() < begun + ASKING_SECONDS:
@@ -55,21 +55,22 @@ def compare(name, proxies, caller):
         admitted_at += [time.monotonic()] * (caller.account.admitted - KNOWN - len(admitted_at))
         for proxy in proxies:
             true = KNOWN + bisect.bisect(admitted_at, time.monotonic() - OLD_SECONDS)
-            told, seconds = caller.told(proxy)
+            reported, seconds = caller.reported_use(proxy)
             slowest = max(slowest, seconds)
-            if told is None:
+            if reported is None:
                 continue
-            lies += told < true
-            less += told < told_before.get(proxy.port, 0)
-            worst = max(worst, (true - told, told))
-            told_before[proxy.port] = told
+            lies += reported < true
+            less += reported < reported_before.get(proxy.port, 0)
+            worst = max(worst, (true - reported, reported))
+            reported_before[proxy.port] = reported
         time.sleep(PAUSE_SECONDS)
     problems = []
     if lies:
-        missing, told = worst
-        problems.append(f"{lies} times told too little: {told} where {told + missing} is true")
+        missing, reported = worst
+        true = reported + missing
+        problems.append(f"{lies} times too little was reported: {reported} where {true} is true")
     if less:
-        problems.append(f"{less} times told less than before")
+        problems.append(f"{less} times less was reported than before")
     lines = sum(proxy.log().count("\n") for proxy in proxies) / ASKING_SECONDS
     remarks = [f"/rate_limit took {slowest * 1000:.0f} ms at most"]
     remarks += [f"{count} times {error}" for error, count in caller.errors.items()]

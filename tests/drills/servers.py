@@ -24,7 +24,7 @@ class Refused(RuntimeError):
 class Server:
     """One server on a port of loopback, with a folder of its own.
 
-    `keeps`: it writes what it is told to a file before it answers, and has it again when it is
+    `keeps`: it writes each command to a file before it answers, and has it again when it is
     started anew. Without that it comes back empty. `certificates`: a folder with them, and it speaks
     TLS on another port, too. `sentinel`: what a Sentinel watches, which it is then.
     """
@@ -111,7 +111,7 @@ class Server:
             self.process.wait()
 
     def pause(self):
-        """Stops it where it is: connections stay open, and nobody answers."""
+        """Suspends it: connections stay open, and it does not answer."""
         self.process.send_signal(signal.SIGSTOP)
         # The signal is on its way only.
         stopped = Path(f"/proc/{self.process.pid}/stat")

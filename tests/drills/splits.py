@@ -1,4 +1,4 @@
-"""Two servers of one shard say that they are primary: nobody may be let through twice."""
+"""Two servers of one shard say that they are primary: no request may be let through twice."""
 
 import time
 
@@ -33,7 +33,7 @@ def split_primaries(name, stage):
         promoted = time.monotonic()
         time.sleep(PROMOTED_SECONDS)
         seconds = crowd.seconds_from(begun, promoted)
-        # It keeps nothing, and follows nobody.
+        # It keeps nothing, and is no replica.
         topology.victim.start()
         crowd.avoid(proxies[1])
         proxies[1].restart()

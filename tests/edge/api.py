@@ -36,7 +36,7 @@ class Connection(asyncio.Protocol):
         self.busy = False
 
     def connection_lost(self, _error):
-        """Whoever waits to write, need not."""
+        """Wakes the writer, which need not wait any more."""
         self.may_write.set()
 
     def pause_writing(self):

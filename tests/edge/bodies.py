@@ -48,7 +48,7 @@ class Events(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, *_arguments):
-        """Nobody reads it."""
+        """Logs nothing: the log is not read."""
 
 
 @contextlib.contextmanager
@@ -89,7 +89,7 @@ def event_lines(port):
 
 
 def curl(*options):
-    """The command, with a bound on its time; nobody's certificate is looked at here."""
+    """The command, with a bound on its time; certificates are not checked here."""
     command = ["curl", "--silent", "--show-error", "--fail", "--insecure"]
     return [*command, "--max-time", str(TRANSFER_SECONDS), *options]
 

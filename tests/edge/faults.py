@@ -187,9 +187,9 @@ def check_faults(tally, on):
         if seen == 200 and body != b"ok":
             problems.append(f"body {body[:200]!r}")
         for field, number in (("used", used), ("remaining", LIMIT - used), ("limit", LIMIT)):
-            told = headers.get_all(f"x-ratelimit-{field}")
-            if told != [str(number)]:
-                problems.append(f"x-ratelimit-{field}: {told} instead of {number}")
+            shown = headers.get_all(f"x-ratelimit-{field}")
+            if shown != [str(number)]:
+                problems.append(f"x-ratelimit-{field}: {shown} instead of {number}")
         tally.record(name, problems)
 
 

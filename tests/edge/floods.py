@@ -106,7 +106,7 @@ def settings():
 
 
 def priorities():
-    """Of streams that nobody has opened."""
+    """Of streams that are not open."""
     return again(frames.frame(frames.PRIORITY, stream=1001, payload=b"\0\0\0\0\x10"))
 
 
@@ -194,8 +194,8 @@ def attack_once(port, batches, deadline):
         connection = frames.Connection(port, timeout=FLOOD_SECONDS)
     except OSError:
         return "refused"
-    told = []
-    reading = threading.Thread(target=read_goaway, args=(connection, told), daemon=True)
+    goaways = []
+    reading = threading.Thread(target=read_goaway, args=(connection, goaways), daemon=True)
     reading.start()
     try:
         for batch in batches:
@@ -212,17 +212,17 @@ def attack_once(port, batches, deadline):
     finally:
         reading.join(timeout=1)
         connection.close()
-    return told[0] if told else "closed"
+    return goaways[0] if goaways else "closed"
 
 
-def read_goaway(connection, told):
+def read_goaway(connection, goaways):
     """Reads to the end, and notes the first GOAWAY with an error."""
     try:
         while received := connection.read():
-            if received[0] == frames.GOAWAY and not told:
+            if received[0] == frames.GOAWAY and not goaways:
                 code = frames.goaway_code(received[3])
                 if code != "NO_ERROR":
-                    told.append(code)
+                    goaways.append(code)
     except OSError:
         pass
 

@@ -19,7 +19,7 @@ RATE = re.compile(r"([\d.]+) req/s")
 
 
 def check(tally, name, url, options, token, port):
-    """One run, by a user that nobody else is."""
+    """One run, by a user of its own."""
     command = ["h2load", "-n", str(REQUESTS), "-c", str(CONNECTIONS), "-t1", *options]
     command += ["-H", f"authorization: {token}", url]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -222,12 +222,12 @@ def check_drain(binary, tally, api_port):
     servers = [f"http://127.0.0.1:{api_port}"]
     plan = Plan(servers, settings={"drain": "10s", "drain_delay": "2s"})
     with proxy(binary, plan, tally) as on:
-        # Whoever sends requests here sends them elsewhere once this proxy is not ready.
+        # The clients send their requests elsewhere once this proxy is not ready.
         with Traffic(*plain_clients(on.port)) as traffic:
             time.sleep(1)
             on.process.terminate()
             noticed = eventually(lambda: not is_ready(on.admin))
-        traffic.record("the end, once it was told", tally)
+        traffic.record("the end, once it was announced", tally)
         tally.record("readiness goes first", [] if noticed else ["never"])
         code = on.process.wait(timeout=PATIENCE_SECONDS)
         tally.record("it ends well", [] if code == 0 else [f"exit code {code}"])
@@ -250,12 +250,12 @@ def check_drain(binary, tally, api_port):
         tally.record("what is in flight is finished", wrong)
         problems = [] if len(answers) == IN_FLIGHT else [f"{len(answers)} of {IN_FLIGHT}"]
         tally.record("all of it", problems)
-        tally.record("nobody else gets in", [] if refused else ["never refused"])
+        tally.record("no other client gets in", [] if refused else ["never refused"])
         tally.record("it ends well, with requests", [] if code == 0 else [f"exit code {code}"])
 
 
 def is_ready(admin):
-    """What a load balancer is told."""
+    """What a load balancer sees."""
     connection = http.client.HTTPConnection("127.0.0.1", admin, timeout=PATIENCE_SECONDS)
     try:
         connection.request("GET", "/readyz")

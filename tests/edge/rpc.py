@@ -188,7 +188,7 @@ def check_deadlines(by):
     WAITED.clear()
     error = by.error("Wait", timeout=1)
     by.expect_code("a deadline", grpc.StatusCode.DEADLINE_EXCEEDED, error)
-    by.expect("the server is told", True, GIVEN_UP.acquire(timeout=PATIENCE_SECONDS))
+    by.expect("the server notices", True, GIVEN_UP.acquire(timeout=PATIENCE_SECONDS))
     by.expect("it knew the deadline", True, bool(WAITED) and 0 < WAITED[0] < 2)
 
 
@@ -207,10 +207,10 @@ def check_refusals(by):
     error = by.error("Some", subject=subject)
     by.expect_code("none left", grpc.StatusCode.RESOURCE_EXHAUSTED, error)
     # Which of both they are in is up to the client's library when there is no message.
-    told = dict([*error.initial_metadata(), *error.trailing_metadata()]) if error else {}
-    missing = {"retry-after", *STANDING} - set(told)
-    by.expect("what a denial tells", set(), missing)
-    by.expect("none remaining", "0", told.get("x-ratelimit-remaining"))
+    metadata = dict([*error.initial_metadata(), *error.trailing_metadata()]) if error else {}
+    missing = {"retry-after", *STANDING} - set(metadata)
+    by.expect("what a denial states", set(), missing)
+    by.expect("none remaining", "0", metadata.get("x-ratelimit-remaining"))
 
     by.expect_code("away", grpc.StatusCode.UNAVAILABLE, by.error("Away"))
     try:

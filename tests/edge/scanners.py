@@ -1,7 +1,7 @@
 """What two scanners find: testssl.sh in the TLS of a listener, slowhttptest in its patience.
 
 They take minutes, so `tests/run.sh` runs them only when TOLLGATE_SCANNERS is set. What they find is
-printed; anything serious fails, but for the chain of a certificate that nobody knows.
+printed; anything serious fails, but for the chain of a certificate that no system trusts.
 """
 
 import csv
@@ -17,7 +17,7 @@ from stage import Plan, Tally, api, binary_under_test, proxy, raise_descriptor_l
 TLS_SECONDS = 240
 SLOW_SECONDS = 30
 SERIOUS = {"HIGH", "CRITICAL", "FATAL"}
-# Of a certificate made for this test: nobody's authority, no place to ask whether it is revoked.
+# Findings about a certificate made for this test: no known authority, no revocation service.
 OF_THE_TEST = ("cert_chain_of_trust", "cert_trust", "cert_revocation", "cert_notRevoked")
 # All ciphers are as strong, and clients know best which they are fast at.
 ON_PURPOSE = ("cipher_order",)

@@ -37,9 +37,9 @@ CLOSE_CODES = (1000, 1001, 1008, 3000, 4999)
 
 
 async def serve(connection):
-    """Says what it is told, or does what it is asked."""
+    """Echoes each message, or ends the connection as the path says."""
     path = connection.request.path
-    # However it ends: the client tells.
+    # The client checks how it ends.
     with contextlib.suppress(websockets.ConnectionClosed):
         async for message in connection:
             if path == "/close":

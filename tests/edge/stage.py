@@ -20,7 +20,7 @@ sys.path[:0] = [str(TESTS / "httpbin"), str(TESTS / "tokens")]
 from forge import hmac_signer, token
 from harness import PATIENCE_SECONDS, Tally, binary_under_test, free_port, running
 
-SECRET = b"a secret that nobody else has, and that is long enough to sign with"
+SECRET = b"a secret that no other test has, and that is long enough to sign with"
 MEBIBYTE = 1 << 20
 ANYTHING = {"match": {"path": "/**"}, "upstream": "api", "auth": "optional", "limits": ["core"]}
 

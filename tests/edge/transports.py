@@ -41,7 +41,7 @@ class Mirror(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_arguments):
-        """Nobody reads it."""
+        """Logs nothing: the log is not read."""
 
 
 class Ways:
@@ -123,13 +123,13 @@ def check_versions(to):
         said = to.openssl(to.secure, version, "-cipher", "DEFAULT:@SECLEVEL=0")
         to.expect(f"{version[1:]} is refused", False, "Cipher is ECDHE" in said)
     said = to.openssl(to.secure, "-alpn", "spdy/3")
-    to.expect("ALPN that nobody speaks", False, "ALPN protocol: spdy" in said)
+    to.expect("ALPN of an unknown protocol", False, "ALPN protocol: spdy" in said)
     answer = to.curl(f"http://127.0.0.1:{to.secure}/")
     to.tally.record("http on the TLS port", [] if answer.is_failure else [str(answer.way)])
     for version in ("--http1.1", "--http2"):
         proto = to.curl(secure, version).seen.get("x-forwarded-proto")
-        to.expect(f"the API is told of TLS, {version}", "https", proto)
-    to.expect("the API is told of none", "http", to.curl(plain).seen.get("x-forwarded-proto"))
+        to.expect(f"the API sees https, {version}", "https", proto)
+    to.expect("the API sees http", "http", to.curl(plain).seen.get("x-forwarded-proto"))
 
 
 def check_names(to):
@@ -179,7 +179,7 @@ def check_client_certificates(to):
     answer = to.curl(url, *stranger)
     to.tally.record("a stranger's", [] if answer.is_failure else [str(answer.way)])
     answer = to.curl(f"https://127.0.0.1:{to.secure}/", *pair)
-    to.expect("where nobody asks for one", 200, answer.status)
+    to.expect("where none is required", 200, answer.status)
 
 
 def check_redirect(to):
@@ -189,7 +189,7 @@ def check_redirect(to):
     to.expect("to where", ["https://localhost/a/b?c=d%20e"], answer.headers.get("location"))
     to.expect("and charged nothing", None, answer.headers.get("x-ratelimit-limit"))
     answer = to.curl(f"http://127.0.0.1:{to.redirect}/", "-H", "Host: a b")
-    to.expect("nobody's host", 400, answer.status)
+    to.expect("a malformed host", 400, answer.status)
     cases = ("answers", "/", "--http2"), ("refusals", "/machines", "--http1.1")
     for name, path, version in cases:
         promised = to.curl(f"https://127.0.0.1:{to.secure}{path}", version).headers
@@ -233,9 +233,9 @@ def check_proxy_protocol(to):
         ("not an address", b"PROXY TCP4 192.0.2.777 192.0.2.1 1234 80\r\n", None),
         ("an address too short", proxy_2(0x21, 0x11, four[:8]), None),
     ):
-        to.expect(name, wanted, told_address(to.proxied, header + request))
+        to.expect(name, wanted, forwarded_address(to.proxied, header + request))
     header = b"PROXY TCP4 192.0.2.7 192.0.2.1 1234 80\r\n"
-    to.expect("where none is wanted", None, told_address(to.plain, header + request))
+    to.expect("where none is wanted", None, forwarded_address(to.plain, header + request))
 
 
 def proxy_2(version, family, addresses):
@@ -243,8 +243,8 @@ def proxy_2(version, family, addresses):
     return PROXY_2_SIGNATURE + struct.pack(">BBH", version, family, len(addresses)) + addresses
 
 
-def told_address(port, payload):
-    """The address that the API is told; none when the request does not reach it."""
+def forwarded_address(port, payload):
+    """The address that the API receives; none when the request does not reach it."""
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
         # A byte at a time would be too good to be true, and two pieces are not.
         for piece in (payload[:11], payload[11:]):

@@ -41,7 +41,7 @@ class Pair:
         self.proxied = proxied
 
     def differences(self, case, send_proxied=send):
-        """Sends a case to both and tells how the answers differ."""
+        """Sends a case to both and returns how the answers differ."""
         try:
             direct, proxied = send(self.direct, case), send_proxied(self.proxied, case)
         except Exception as error:  # Whatever it is, it is this case's failure, not the run's.
@@ -124,8 +124,8 @@ def abridged(value):
 def echoed(headers):
     """The request's headers as httpbin saw them, without those that a proxy sets.
 
-    `Content-Length: 0` says nothing that its absence does not (RFC 9112, 6.3), and whoever
-    answers `100 Continue` may keep `Expect` to itself (RFC 9110, 10.1.1).
+    `Content-Length: 0` says nothing that its absence does not (RFC 9112, 6.3), and a proxy that
+    answers `100 Continue` itself need not forward `Expect` (RFC 9110, 10.1.1).
     """
     return {
         name: value

@@ -1,4 +1,4 @@
-"""A client that sends exactly what it is told, and reports exactly what came back.
+"""A client that sends exactly what it is given, and reports exactly what came back.
 
 No redirects are followed, nothing is decompressed and no header is added: a comparison is only
 as good as the client is dull.

@@ -42,7 +42,7 @@ def latin(text):
 
 
 def check_matrix(binary, cast, tally):
-    """All groups on one proxy, with a listener for whoever follows a link."""
+    """All groups on one proxy, with a listener that notices if a link is followed."""
     with serving(KeyServer) as trap, front(binary, cast.plan(), tally) as on:
         # A fetch would find what it needs.
         own = {"keys": [jwk(cast.stranger, kid=KID, alg="ES384")]}
@@ -87,7 +87,7 @@ def check_good_variants(on, cast):
 
 
 def check_that_reasons_are_alike(on, cast):
-    """Nobody can find out which keys there are: an unknown one reads like a wrong signature."""
+    """A client cannot find out which keys there are: an unknown one looks like a bad signature."""
     answers = set()
     for header, who in (
         (cast.header(), "twin"),
@@ -134,11 +134,11 @@ def check_policies(binary, cast, tally):
         "both kinds of keys": {"jwks_file": "../weak.jwk", "algorithms": ["HS256", "RS256"]},
     }.items():
         plan = Plan([{"issuer": issuer("main")} | settings], files=files)
-        code, told = check_policy(binary, plan)
+        code, printed = check_policy(binary, plan)
         problems = expect("exit code", BAD_CONFIGURATION, code)
-        tally.record(f"a policy with {what} is refused", problems and problems + [told])
-    code, told = check_policy(binary, cast.plan())
-    tally.record("the policy of all the attacks is fine", expect(told, 0, code))
+        tally.record(f"a policy with {what} is refused", problems and problems + [printed])
+    code, printed = check_policy(binary, cast.plan())
+    tally.record("the policy of all the attacks is fine", expect(printed, 0, code))
 
 
 def check_policy(binary, plan):

@@ -15,8 +15,8 @@ from cryptography.x509.oid import NameOID
 from forge import hmac_signer, jwk, pem, signer, token
 from front import AUDIENCE, Plan
 
-# Each algorithm that a token may name is one that somebody here allows: what is refused is refused
-# by the issuer's own rules, and not because nobody knows the algorithm.
+# Each algorithm that a token may name is one that some issuer here allows: a token is refused by
+# its issuer's own rules, and not because the algorithm is unknown.
 ALGORITHM = {
     "main": "ES384",
     "twin": "ES384",

@@ -148,7 +148,7 @@ def second_spellings(cast):
 
 
 def sizes(cast):
-    """What is too large is not read, and costs nobody else anything."""
+    """What is too large is not read, and does not affect other requests."""
     for what, member in {
         "a claim of 8,000 bytes": ("note", json.dumps("x" * 8000)),
         "300 members": ("many", json.dumps({f"m{number}": 1 for number in range(300)})),

@@ -1,5 +1,5 @@
-"""What the scripts about tokens share: an API that tells what it saw, servers of keys, and what an
-accepted and a refused request must look like.
+"""What the scripts about tokens share: an API that reports what it saw, servers of keys, and what
+an accepted and a refused request must look like.
 
 Whatever the API sees, Tollgate let through.
 """
@@ -27,7 +27,7 @@ CHALLENGE = re.compile(
     r'(?:, error_description="(?P<text>[^"\\]+)")?(?:, scope="[^"\\]+")?'
 )
 
-# All that a client is ever told about a bad token. Nothing of the token can be among it.
+# All texts that a client gets about a bad token. Nothing of the token can be among it.
 TEXTS = {
     "The token is too long",
     "The token is malformed",
@@ -80,7 +80,7 @@ UNAVAILABLE = Answer(
 
 @dataclass
 class Front:
-    """A Tollgate, the API behind it, and a listener that nobody should ever talk to."""
+    """A Tollgate, the API behind it, and a listener that must never get a connection."""
 
     port: int
     api: http.server.ThreadingHTTPServer
@@ -94,17 +94,17 @@ class Front:
         return reply, self.api.seen[before:]
 
     def accepts(self, name, token, path=None, **wanted):
-        """The token gets through, and the API is told who `subject` is and what `tier`."""
+        """The token gets through, and the API receives its `subject` and `tier`."""
         reply, seen = self.ask(bearer(token), path=path)
         problems = expect("status", 200, reply.status)
         problems += expect("requests that reached the API", 1, len(seen))
         for request in seen:
             problems += expect("the token at the API", None, request.get("authorization"))
             for header, value in wanted.items():
-                told = request.get(f"x-tollgate-{header}")
-                problems += expect(header, value, told)
+                received = request.get(f"x-tollgate-{header}")
+                problems += expect(header, value, received)
         if reply.status != 200:
-            problems.append(f"told: {reply.values('www-authenticate')}")
+            problems.append(f"response: {reply.values('www-authenticate')}")
         self.tally.record(f"{name} is accepted", problems)
 
     def refuses(self, name, *headers, answer=REFUSED, path=None):
@@ -164,7 +164,7 @@ class Api(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        """Notes the request first: whoever has the answer may look."""
+        """Notes the request before it answers: the test looks at it after the answer."""
         fields = {name.lower(): value for name, value in self.headers.items()}
         self.server.seen.append(fields | {":path": self.path})
         self.send_response(200)

@@ -64,7 +64,7 @@ def check_credentials(on, cast):
 
 
 def check_heads(on, cast):
-    """A token that does not fit into a request's head is none: nobody reads so far."""
+    """A token that does not fit into a request's head is none: the proxy does not read so far."""
     for members in (1500, 10_000, 100_000):
         many = json.dumps({f"m{number}": 1 for number in range(members)})
         payload = with_member(cast.claims(), "many", many)

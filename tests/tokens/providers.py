@@ -1,4 +1,4 @@
-"""Tokens as identity providers write them, down to the claims that nobody asked for.
+"""Tokens as identity providers write them, with all the claims that the policy does not use.
 
 The formats are the providers' own; the keys are not.
 """

@@ -1,5 +1,5 @@
-"""Attacks on keys that Tollgate fetches: they verify and do nothing else, and whoever makes up key
-ids has nobody asked for them.
+"""Attacks on keys that Tollgate fetches: they verify and do nothing else, and made-up key ids
+cause no request to the issuer.
 """
 
 import json
@@ -77,7 +77,7 @@ def check_silent_issuer(on, cast):
         on.refuses(f"{path}: two tokens, issuer silent", *both, answer=SEVERAL, path=path)
         both = (bearer(cast.good()), bearer(good))
         on.refuses(f"{path}: two tokens, one issuer silent", *both, answer=SEVERAL, path=path)
-    # Refused without the keys that nobody has.
+    # Refused without the keys, which are published nowhere.
     bad = token({"alg": "HS256"}, cast.claims("twin"), hmac_signer("HS256", cast.secret))
     on.refuses("a token that names a silent issuer, by HS256", bad)
     on.accepts("a token of another issuer", cast.good())

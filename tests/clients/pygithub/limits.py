@@ -65,7 +65,7 @@ def denial(on, client, kind):
 
 
 def check_denial(on, client, error, reset):
-    """The denial tells the client what it needs, in the words that it looks for."""
+    """The denial gives the client what it needs, in the words that it looks for."""
     headers = {name.lower(): value for name, value in error.headers.items()}
     message = str(error.data.get("message"))
     on.expect("status of the denial", on.denied_status, error.status)

@@ -1,4 +1,4 @@
-"""PyGithub as it comes: its `GithubRetry` sees a denial, waits as it is told, and resumes."""
+"""PyGithub as it comes: its `GithubRetry` sees a denial, waits as it says, and resumes."""
 
 import concurrent.futures
 import io
@@ -35,10 +35,10 @@ routes:
 
 
 def watched_retry(on_wait):
-    """PyGithub's own retry with its own defaults; `on_wait` hears of each response it waits for."""
+    """PyGithub's own retry and defaults; `on_wait` gets each response that it waits for."""
 
     class WatchedRetry(github.GithubRetry):
-        """Tells before it waits."""
+        """Calls `on_wait` before it waits."""
 
         def sleep(self, response=None):
             on_wait(response)
@@ -94,7 +94,7 @@ def check_words(on, name, error, is_primary):
 def check_wait(on, caller, name, on_wait=lambda: None):
     """A client that waits is denied once, waits, and then has what it asked for.
 
-    Gives its `rate_limiting`, how many seconds it was told to wait, and between which times.
+    Gives its `rate_limiting`, how many seconds the response said to wait, and between which times.
     """
     denials = []
 
@@ -118,7 +118,7 @@ def check_wait(on, caller, name, on_wait=lambda: None):
 
 
 def check_window(on, name, opened, seconds, asked):
-    """The client was told to wait until the end of the window, in whole seconds."""
+    """The response said to wait until the end of the window, in whole seconds."""
     least = math.ceil(opened[0] + WINDOW_SECONDS - asked[1])
     most = math.ceil(opened[1] + WINDOW_SECONDS - asked[0])
     on.expect(f"{name}: retry-after {seconds} of {least} to {most}", True, least <= seconds <= most)
