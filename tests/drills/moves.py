@@ -42,7 +42,7 @@ def store(stage, kind):
 
 
 def moving(way, algorithm, name, stage):
-    """One caller has used something before it is mirrored, another one comes to its limit meanwhile;
+    """One caller has used something before it is mirrored, another one reaches its limit meanwhile;
     then both are moved."""
     current, following = (store(stage, kind) for kind in WAYS[way])
     # Counters in a process are no other's.

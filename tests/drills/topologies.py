@@ -1,4 +1,4 @@
-"""The ways in which Redis is run, and what becomes of each when one of its primaries is hurt.
+"""The ways in which Redis is run, and how each behaves when one of its primaries fails.
 
 A topology has a `victim`. `hurt` does one of `FAULTS` to it, and `heal` ends that, after which some
 server takes charges again, the old one or another.

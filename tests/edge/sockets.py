@@ -1,5 +1,5 @@
 """WebSockets through the proxy, with a client and a server that are not ours: what they say, who
-may open one, how long one counts, and what becomes of it when either side goes away."""
+may open one, how long one counts, and how it ends when either side goes away."""
 
 import asyncio
 import contextlib

@@ -179,7 +179,7 @@ def check_client_certificates(to):
     answer = to.curl(url, *stranger)
     to.tally.record("a stranger's", [] if answer.is_failure else [str(answer.way)])
     answer = to.curl(f"https://127.0.0.1:{to.secure}/", *pair)
-    to.expect("where none is required", 200, answer.status)
+    to.expect("a certificate where it is not required", 200, answer.status)
 
 
 def check_redirect(to):
@@ -235,7 +235,7 @@ def check_proxy_protocol(to):
     ):
         to.expect(name, wanted, forwarded_address(to.proxied, header + request))
     header = b"PROXY TCP4 192.0.2.7 192.0.2.1 1234 80\r\n"
-    to.expect("where none is wanted", None, forwarded_address(to.plain, header + request))
+    to.expect("a listener without the PROXY protocol", None, forwarded_address(to.plain, header + request))
 
 
 def proxy_2(version, family, addresses):

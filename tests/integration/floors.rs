@@ -39,7 +39,7 @@ const FLOORS: &[Room] = &[
     Room { name: "deadline", below: &[],
            holds: "one timer a worker; it is made from durations, not from settings" },
     Room { name: "panics", below: &["pipe"],
-           holds: "what becomes of a panic" },
+           holds: "the panic hook, and what it logs" },
     Room { name: "warning", below: &["clock", "yaml"],
            holds: "the kinds of warnings; who has the settings decides whether one holds" },
     Room { name: "limit", below: &["clock"],

@@ -307,7 +307,7 @@ fn what_was_charged_before_the_move_is_given_back_where_it_was() {
     held.write(get("/held").revalidating().by("alice").to_bytes());
     asked.wait();
     move_callers(&proxy, 100);
-    // It went along before it was given back: she has a little less than is due, and not more.
+    // The charge was carried over before the refund: she has less left than is due, and not more.
     assert_eq!(used(&proxy, "alice"), 2);
     go.open();
     held.read().assert_status(304);

@@ -172,7 +172,7 @@ fn denial_holds_for_the_same_rate_cost_and_limits_only() {
     assert_eq!([free(post("/", "x")), free(post("/", "x"))], [429, 429]);
     assert_eq!(free(get("/")), 200);
     assert_eq!([free(get("/")), free(get("/"))], [429, 429]);
-    // Alice pays, and shows it at once.
+    // Alice is charged, and her response shows it at once.
     let pro = token_with(&json!({ "sub": "alice", "plan": "pro" }));
     assert_eq!(asked.send(get("/").token(&pro)), 200);
     assert_eq!(asked.send(get("/").token(&pro)), 200);

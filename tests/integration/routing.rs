@@ -118,7 +118,7 @@ fn ambiguous_path_is_refused() {
     assert_eq!(upstream.count(), 0);
 }
 
-/// Spellings of a way up that some server behind a proxy takes, and what becomes of them.
+/// Spellings of `..` that some server behind a proxy accepts, and how the proxy handles each.
 const DISGUISED: [(&str, Option<&str>); 31] = [
     // Parameters after dots, whatever stands for the semicolon.
     ("/public/..;/admin", Some("/admin")),

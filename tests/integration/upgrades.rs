@@ -250,8 +250,8 @@ fn chat() -> Request {
 fn speaking(
     script: impl Fn(&mut Exchange<'_>, &Mutex<Vec<u8>>) + Send + Sync + 'static,
 ) -> (Upstream, Arc<Mutex<Vec<u8>>>) {
-    let heard = Arc::<Mutex<Vec<u8>>>::default();
-    let theirs = Arc::clone(&heard);
+    let received = Arc::<Mutex<Vec<u8>>>::default();
+    let theirs = Arc::clone(&received);
     let upstream = Upstream::scripted(move |exchange| {
         exchange.write(
             "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
@@ -260,7 +260,7 @@ fn speaking(
         script(exchange, &theirs);
         exchange.close();
     });
-    (upstream, heard)
+    (upstream, received)
 }
 
 /// A proxy that gives tunnels a third of this to go on.
@@ -284,12 +284,12 @@ const HELLO: &[u8] = b"\x01\x03hel\x80\x02lo";
 
 #[test]
 fn both_ends_of_a_websocket_are_notified_that_the_proxy_leaves() {
-    let (upstream, heard) = speaking(|exchange, heard| {
+    let (upstream, received) = speaking(|exchange, received| {
         exchange.write(HELLO);
-        *heard.lock().unwrap() = exchange.read_bytes(8 + 11);
+        *received.lock().unwrap() = exchange.read_bytes(8 + 11);
         // It answers, as it should, and waits for the end.
         exchange.write(GOING_AWAY);
-        heard.lock().unwrap().extend(exchange.read_to_end());
+        received.lock().unwrap().extend(exchange.read_to_end());
     });
     let mut proxy = draining_within("3s", &upstream);
     let mut client = tunnel(&proxy, &websocket("/"));
@@ -302,19 +302,19 @@ fn both_ends_of_a_websocket_are_notified_that_the_proxy_leaves() {
     assert_eq!(client.read_to_end(), b"");
     drop(client);
     let log = proxy.into_log();
-    let heard = heard.lock().unwrap();
-    assert_eq!(&heard[..11], b"\x81\x85\0\0\0\0hello");
-    assert_eq!(unmasked(&heard[11..]), GOING_AWAY);
+    let received = received.lock().unwrap();
+    assert_eq!(&received[..11], b"\x81\x85\0\0\0\0hello");
+    assert_eq!(unmasked(&received[11..]), GOING_AWAY);
     let line = log.lines().find(|line| line.contains(" 101 ")).unwrap_or(&log);
     assert!(line.contains(" up=11 down=9 ") && !line.contains("aborted"), "{line}");
 }
 
 #[test]
 fn frame_that_has_begun_is_finished_before_the_close() {
-    let (upstream, heard) = speaking(|exchange, heard| {
+    let (upstream, received) = speaking(|exchange, received| {
         exchange.write(b"\x82\x0ahalf a");
         // The way up is between two frames, and so this one is late by now.
-        *heard.lock().unwrap() = exchange.read_bytes(8);
+        *received.lock().unwrap() = exchange.read_bytes(8);
         exchange.write(b"word\x81\x01x");
         exchange.read_to_end();
     });
@@ -325,7 +325,7 @@ fn frame_that_has_begun_is_finished_before_the_close() {
     assert_eq!(client.read_to_end(), [&b"word"[..], &GOING_AWAY].concat());
     drop(client);
     proxy.wait();
-    assert_eq!(unmasked(&heard.lock().unwrap()), GOING_AWAY);
+    assert_eq!(unmasked(&received.lock().unwrap()), GOING_AWAY);
 }
 
 #[test]

@@ -54,7 +54,7 @@ def check_credentials(on, cast):
         ("in a field of its own", [("X-Access-Token", good), ("X-Authorization", good)], "/"),
         ("for a proxy", [("Proxy-Authorization", f"Bearer {good}")], "/"),
     ):
-        where = f"credentials: a token {what}, where none is looked for"
+        where = f"credentials: a token {what}, where the proxy looks for none"
         on.refuses(where, *headers, answer=MISSING, path=path)
     for scheme in ("bearer", "BEARER", "BeArEr", "Bearer  "):
         on_scheme = f"{scheme} {cast.good()}"

@@ -78,9 +78,9 @@ fn json_lists_what_is_kept_too() {
     assert_exit(&output, 0);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let windows = report["policies"][0]["windows"].as_array().unwrap();
-    let fates: Vec<_> = windows.iter().map(|own| (&own["fate"], &own["to"][0])).collect();
+    let outcomes: Vec<_> = windows.iter().map(|own| (&own["fate"], &own["to"][0])).collect();
     assert_eq!(
-        format!("{fates:?}"),
+        format!("{outcomes:?}"),
         r#"[(String("fresh"), String("pro")), (String("kept"), String("free"))]"#
     );
     assert_eq!(windows[0]["because"][0], "window hour -> day");

@@ -1,4 +1,4 @@
-//! `GET /rate_limit`: callers ask how they stand, and pay nothing for it.
+//! `GET /rate_limit`: callers query their standings at no cost.
 
 use serde_json::json;
 

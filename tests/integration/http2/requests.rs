@@ -1,4 +1,4 @@
-//! Requests that HTTP/2 can carry: what becomes of them on their way to an HTTP/1.1 server.
+//! Requests that HTTP/2 can carry: how they are translated for an HTTP/1.1 server.
 
 use crate::support::{
     Policy, Proxy, Upstream,

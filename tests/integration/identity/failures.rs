@@ -1,4 +1,4 @@
-//! Who pays for a request whose sender could not be identified.
+//! What is charged for a request whose sender could not be identified.
 
 use serde_json::json;
 
@@ -33,7 +33,7 @@ fn failed_authentication_is_charged_to_the_address_only() {
         .send(get("/required").token(&forged))
         .assert_status(429)
         .assert_no_field("www-authenticate");
-    // The user that was claimed has paid for nothing.
+    // The user that the token claimed to be is not charged.
     proxy.send(get("/core").by("alice")).assert_field("x-ratelimit-used", "1");
     // Neither has the anonymous caller at that address, whose limit is another one.
     proxy.get("/core").assert_field("x-ratelimit-used", "1");

@@ -209,7 +209,7 @@ fn made_up_key_names_cause_one_fetch_and_keep_no_known_caller_waiting() {
 }
 
 #[test]
-fn address_that_hangs_up_each_time_pays_all_the_same() {
+fn address_that_hangs_up_each_time_is_charged_all_the_same() {
     let go = Signal::default();
     let (authority, upstream) = (slow_authority(&go), Upstream::start());
     let policy = asking(&authority, &upstream)
@@ -217,7 +217,7 @@ fn address_that_hangs_up_each_time_pays_all_the_same() {
         .routes(&["{ match: { path: /** }, auth: required, limits: [address] }"]);
     let proxy = Proxy::with_settings(SETTINGS, &[&policy]);
     let request = |number| get("/").token(&format!("flood-{number}")).from("203.0.113.9");
-    // The first goes away before it has paid; those after it pay first.
+    // The first goes away before it is charged; those after it are charged first.
     for number in 0..6 {
         let mut client = proxy.connect();
         client.write(request(number).to_bytes());

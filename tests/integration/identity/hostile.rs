@@ -28,11 +28,11 @@ fn issuer_is_not_queried_about_tokens_of_an_address_that_has_used_up_its_limit()
         let made_up = format!("made-up-{number}");
         proxy.send(get("/guarded").token(&made_up)).assert_status(status);
     }
-    // The one after the last that could be paid for shows that there is no more.
+    // One more query may be made before the proxy finds that the limit is used up.
     let asked = authority.count("/introspect");
     assert!((5..=6).contains(&asked), "{asked}");
 
-    // When the address can pay again, its good tokens are good, and cost nothing.
+    // When the address has requests left again, its good tokens are accepted, and cost it nothing.
     authority.know_token("good", json!({ "active": true, "sub": "7" }));
     proxy.advance(HOUR);
     let answer = proxy.send(get("/guarded").token("good"));

@@ -189,7 +189,7 @@ fn without_a_head_the_dearest_cost_of_late_is_charged() {
     let dear = proxy.send(get("/dear").by("bob"));
     dear.assert_status(200).assert_field("x-ratelimit-used", "20");
     hang_up(&proxy, &upstream, &get("/").by("alice"));
-    wait_for_use(&proxy, 20, "the dearest");
+    wait_for_use(&proxy, 20, "the highest cost");
     proxy.advance(2 * HOUR);
     hang_up(&proxy, &upstream, &get("/").by("alice"));
     wait_for_use(&proxy, 4, "long ago");

@@ -1,5 +1,5 @@
-//! What becomes of what was used when a limit changes. Here it changes with the caller's tier, which
-//! is no other to a counter than a changed policy: counters do not know of limits.
+//! How a change of a limit affects the counts. Here the limit changes with the caller's tier. For
+//! a counter this equals a changed policy, since counters hold no limits.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Who pays what: tiers, overrides, and those who pay nothing or are not served.
+//! Which cost each caller is charged: tiers, overrides, and callers that are exempt or refused.
 
 use serde_json::json;
 

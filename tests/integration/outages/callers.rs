@@ -64,7 +64,7 @@ pub(super) fn split(callers: &[Caller], home: usize) -> (Vec<Caller>, Vec<Caller
     callers.iter().cloned().partition(|caller| caller.home == home)
 }
 
-/// Where the one counter is that comes to be with a request, and its name.
+/// The server of the one counter that a request creates, and its name.
 pub(super) fn find_counter(servers: &[&Redis], request: impl FnOnce()) -> (usize, String) {
     let before: Vec<HashSet<String>> = servers.iter().copied().map(counters).collect();
     request();

@@ -39,7 +39,7 @@ fn no_request_goes_undecided_while_its_slot_moves_there_and_back() {
 /// Waits until all primaries say the same. Who moves a slot again before that may find that two
 /// nodes each say that the other one has it, for good.
 fn wait_until_agreed(cluster: &Cluster) {
-    // What differs with who is asked is left out: flags, and when who was heard.
+    // Columns that differ from node to node are left out: flags, and the times of pings and pongs.
     let said = |node: &Redis| {
         let lines: String = node.ask(&["CLUSTER", "NODES"]);
         let words = lines.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -80,9 +80,9 @@ fn no_request_goes_undecided_while_redis_cli_reshards() {
 
 fn reshard(cluster: &Cluster, between: [&Redis; 2], slots: u16) {
     let [from, to] = between.map(|node| node.ask::<String>(&["CLUSTER", "MYID"]));
-    let redis_cli = |deed: &str, more: &[&str]| {
+    let redis_cli = |operation: &str, more: &[&str]| {
         let done = Command::new("redis-cli")
-            .args(["--cluster", deed, &format!("127.0.0.1:{}", cluster.node(0).port())])
+            .args(["--cluster", operation, &format!("127.0.0.1:{}", cluster.node(0).port())])
             .args(more)
             .output();
         done.unwrap_or_else(|error| panic!("the tests need redis-cli: {error}"))

@@ -60,7 +60,7 @@ fn wait_until_undecided(proxy: &Proxy) {
 
 /// Waits until Redis has all that was admitted without it.
 fn wait_until_written_back(proxy: &Proxy) {
-    eventually("it is paid", || (proxy.stores().pending() == 0).then_some(()));
+    eventually("all charges are written back", || (proxy.stores().pending() == 0).then_some(()));
 }
 
 /// A request of somebody who has never asked before: no denial of theirs is remembered here.

@@ -1,4 +1,4 @@
-//! How many connections a server gets, and what becomes of requests that find them all in use.
+//! How many connections a server gets, and how requests are handled when all are in use.
 
 use std::{
     sync::{

@@ -395,8 +395,8 @@ fn bodies_stream_both_ways_at_once() {
         let mut body = response.await.unwrap().into_body();
         for word in ["one", "two", "three"] {
             sending.send_data(Bytes::from_static(word.as_bytes()), false).unwrap();
-            let heard = body.data().await.unwrap().unwrap();
-            assert_eq!(heard, word);
+            let received = body.data().await.unwrap().unwrap();
+            assert_eq!(received, word);
         }
         sending.send_data(Bytes::new(), true).unwrap();
         assert!(body.data().await.is_none());
