@@ -298,14 +298,23 @@ pub enum HeaderProfile {
 
 keywords! { HeaderProfile { Github = "github", Ietf = "ietf", Both = "both", None = "none" } }
 
-impl HeaderProfile {
-    /// Whether responses carry the five headers.
-    pub fn shows_github(self) -> bool {
-        matches!(self, HeaderProfile::Github | HeaderProfile::Both)
-    }
+/// Limit headers that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderFamily {
+    /// The five `x-ratelimit-*` headers.
+    Github,
+    /// `RateLimit` and `RateLimit-Policy`.
+    Ietf,
+}
 
-    /// Whether responses carry the two fields.
-    pub fn shows_ietf(self) -> bool {
-        matches!(self, HeaderProfile::Ietf | HeaderProfile::Both)
+impl HeaderProfile {
+    /// The limit headers that responses carry.
+    pub fn families(self) -> &'static [HeaderFamily] {
+        match self {
+            HeaderProfile::Github => &[HeaderFamily::Github],
+            HeaderProfile::Ietf => &[HeaderFamily::Ietf],
+            HeaderProfile::Both => &[HeaderFamily::Github, HeaderFamily::Ietf],
+            HeaderProfile::None => &[],
+        }
     }
 }

@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue, Response};
 use super::{Shared, charge_plan::ChargeRole, request_state::RequestState, tally::Tally};
 use crate::{
     limit::{DecidedBy, Hashing, Key, Retry},
+    policy::HeaderFamily,
     response::{Body, LimitHeaders, RateLimitFields, RateLimitItem, reset_seconds},
 };
 
@@ -19,22 +20,19 @@ pub(super) fn stamp(response: &mut Response<Body>, state: &RequestState<'_>, sha
     let Some(tally) = &state.tally else { return };
     let responses = state.responses();
     let headers = response.headers_mut();
-    if responses.headers.shows_github()
-        && let Some(reported) = tally.reported()
-    {
-        let planned = reported.planned;
-        let standing = reported.standing();
-        let fields = LimitHeaders::new(planned.limit, planned.allowance, standing);
-        let fields = match (planned.role, standing.retry) {
-            (ChargeRole::Primary, Retry::At(retry)) => fields.exhausted_until(retry),
-            _ => fields,
-        };
-        fields.stamp(headers);
-    }
-    if responses.headers.shows_ietf()
-        && let Some(fields) = rate_limit_fields(tally, shared)
-    {
-        fields.stamp(headers);
+    for family in responses.headers.families() {
+        match family {
+            HeaderFamily::Github => {
+                if let Some(fields) = limit_headers(tally) {
+                    fields.stamp(headers);
+                }
+            }
+            HeaderFamily::Ietf => {
+                if let Some(fields) = rate_limit_fields(tally, shared) {
+                    fields.stamp(headers);
+                }
+            }
+        }
     }
     if responses.shadow_header
         && let Some(names) = tally.would_deny_names()
@@ -51,6 +49,17 @@ fn fallback_value(decider: DecidedBy) -> HeaderValue {
     HeaderValue::from_static(match decider {
         DecidedBy::Nobody => "open",
         _ => "local",
+    })
+}
+
+fn limit_headers(tally: &Tally<'_>) -> Option<LimitHeaders> {
+    let reported = tally.reported()?;
+    let planned = reported.planned;
+    let standing = reported.standing();
+    let fields = LimitHeaders::new(planned.limit, planned.allowance, standing);
+    Some(match (planned.role, standing.retry) {
+        (ChargeRole::Primary, Retry::At(retry)) => fields.exhausted_until(retry),
+        _ => fields,
     })
 }
 

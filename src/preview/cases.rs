@@ -19,7 +19,7 @@ use crate::{
     clock::Clock,
     gate::Shared,
     identity::PublishedKeys,
-    policy::{Begin, Case, Policies, Policy},
+    policy::{Begin, Case, Policies, Policy, is_reserved},
     preview::{Draft, Rehearsal, Rehearsed},
     settings::{Configuration, Settings, TestsRule},
     yaml::Problem,
@@ -246,9 +246,7 @@ fn differences(case: &Case, outcome: &Outcome<'_>) -> Vec<Difference> {
 }
 
 fn is_about_limits(name: &str) -> bool {
-    name.starts_with("x-ratelimit-")
-        || name.starts_with("x-tollgate-")
-        || ["ratelimit", "ratelimit-policy", "retry-after", "www-authenticate"].contains(&name)
+    is_reserved(name) || ["retry-after", "www-authenticate"].contains(&name)
 }
 
 fn text(value: &http::HeaderValue) -> String {

@@ -120,6 +120,39 @@ fn scripts_of_other_origins_may_read_the_limit_headers() {
 }
 
 #[test]
+fn headers_of_every_profile_are_reserved_and_may_be_read_by_scripts() {
+    let schema = include_str!("../../config/schema/policy.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    let headers = &schema["$defs"]["responses_section"]["properties"]["headers"];
+    let profiles = headers["anyOf"][0]["enum"].as_array().unwrap();
+    assert!(profiles.len() >= 4, "{headers}");
+    let response = |profile: &str, fields: &str| {
+        let upstream = Upstream::answering(format!(
+            "HTTP/1.1 200 OK\r\naccess-control-allow-origin: *\r\n{fields}content-length: 0\r\n\r\n"
+        ));
+        let headers = format!("headers: {profile}");
+        let policy = Policy::before(&upstream).rate("9/hour").responses(&[&headers]);
+        Proxy::start(&policy).get("/")
+    };
+    let without = response("none", "").fields.names();
+    for profile in profiles.iter().filter_map(|profile| profile.as_str()) {
+        let response_of_profile = response(profile, "");
+        let exposed = response_of_profile.field("access-control-expose-headers").unwrap();
+        let exposed = exposed.to_ascii_lowercase();
+        let mut names = response_of_profile.fields.names();
+        names.retain(|name| !without.contains(name));
+        assert_eq!(names.is_empty(), profile == "none", "{profile}: {names:?}");
+        for name in &names {
+            let is_exposed = exposed.split(", ").any(|exposed| exposed == name);
+            assert!(is_exposed, "{profile}: {name} is missing in {exposed}");
+        }
+        let of_upstream: String = names.iter().map(|name| format!("{name}: 1\r\n")).collect();
+        let kept = response("none", &of_upstream).fields.names();
+        assert_eq!(kept, without, "{profile}: a header of the upstream was forwarded");
+    }
+}
+
+#[test]
 fn upstream_that_is_down_is_a_502_with_limit_headers() {
     let upstream = Upstream::refusing();
     let proxy = Proxy::start(&Policy::before(&upstream).rate("10/hour"));

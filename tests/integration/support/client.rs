@@ -257,7 +257,7 @@ impl Response {
 
     fn limit_fields(&self) -> Vec<String> {
         let mut names = self.fields.names();
-        names.retain(|name| name.contains("ratelimit"));
+        names.retain(|name| name.replace('-', "").contains("ratelimit"));
         names
     }
 
