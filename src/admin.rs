@@ -1,8 +1,8 @@
 //! The admin listener: how the proxy is, for people, orchestrators and Prometheus, and the way to
 //! have it read its configuration.
 //!
-//! It has a thread of its own, so that admin requests and traffic do not slow each other down. It has no
-//! passwords: it belongs on a loopback address or in a network of its own.
+//! It has a thread of its own, so that admin requests and traffic do not slow each other down. It
+//! has no passwords: it belongs on a loopback address or in a network of its own.
 
 mod explain;
 mod exposition;
@@ -295,8 +295,8 @@ impl Context {
             Ok(Ok(generation)) => {
                 let waits_for = self.shared.stores.moving.obstacle();
                 let waits_for = waits_for.map(|obstacle| obstacle.to_string());
-                let told = json!({ "generation": generation, "move_waits_for": waits_for });
-                json_response(StatusCode::OK, &told)
+                let report = json!({ "generation": generation, "move_waits_for": waits_for });
+                json_response(StatusCode::OK, &report)
             }
             Ok(Err(Refused { at, problems, more })) => {
                 let refused = RefusedReload { at: at.to_string(), problems, more };

@@ -33,12 +33,12 @@ pub struct Ticker {
     timers: RefCell<Vec<Weak<Timer>>>,
 }
 
-/// How long connections are kept, once their worker drains, that would go on for long.
+/// How long a draining worker keeps connections that do not end by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leave {
-    /// Those without a request: it may be on its way.
+    /// Connections without a request: one may be on its way.
     pub linger: Duration,
-    /// Those that are tunnels, which know of no last request.
+    /// Tunnels, which have no last request.
     pub tunnels: Duration,
 }
 
@@ -97,7 +97,7 @@ impl Ticker {
         self.now.get()
     }
 
-    /// Lets one tick pass and wakes whoever waited for a deadline that is now over.
+    /// Lets one tick pass and wakes the tasks whose deadline is now over.
     pub fn tick(&self) {
         let now = self.now.get().saturating_add(1);
         self.now.set(now);
@@ -110,8 +110,8 @@ impl Ticker {
         });
     }
 
-    /// Tells every connection to finish what it is doing and close; those that would go on are given
-    /// `leave` to.
+    /// Has every connection finish its requests and close. Those that would go on, such as tunnels,
+    /// get the time that `leave` allows.
     pub fn drain(&self, leave: Leave) {
         self.leave.set(Some(leave));
         self.last_call.set(self.now().saturating_add(ticks(leave.tunnels)));

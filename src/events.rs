@@ -1,7 +1,8 @@
-//! Events, which are not about single requests: lines on standard error, for people or for machines.
+//! Events, which are not about single requests: lines on standard error, for people or for
+//! machines.
 //!
-//! What is logged is set by `TOLLGATE_LOG`, how it looks by the settings. Lines of a kind are bounded,
-//! and so are those that wait to be written: what is left out is counted and reported.
+//! What is logged is set by `TOLLGATE_LOG`, how it looks by the settings. Lines of a kind are
+//! bounded, and so are those that wait to be written: what is left out is counted and reported.
 
 mod repeats;
 
@@ -32,8 +33,8 @@ use crate::{access_log::Format, clock::Clock, panics, pipe::Pipe};
 /// The environment variable that says which events are logged.
 const FILTER: &str = "TOLLGATE_LOG";
 
-/// Our own events from `INFO` on. Those of libraries are written for who works on them, and some come
-/// with every frame that a client sends: only failures are logged.
+/// Our own events from `INFO` on. Those of libraries are written for their developers, and
+/// some come with every frame that a client sends: only failures are logged.
 const DEFAULT_FILTER: &str = "error,tollgate=info";
 
 /// Events dropped since the start, because standard error was read too slowly.
@@ -69,7 +70,7 @@ pub fn log_to_stderr(format: Format) -> Events {
     let filter = EnvFilter::try_from_env(FILTER).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
     let pipe = Pipe::start(io::stderr(), |lines| {
         UNREAD.fetch_add(lines, Ordering::Relaxed);
-        tracing::warn!(lines, "events were dropped: nobody reads them fast enough");
+        tracing::warn!(lines, "events were dropped: standard error is read too slowly");
     });
     let lines = pipe.clone();
     let kinds = Arc::<Kinds>::default();
@@ -92,18 +93,18 @@ pub fn log_to_stderr(format: Format) -> Events {
 impl Events {
     /// Logs how many lines were left out because there were others like them. To be called about
     /// once a second.
-    pub fn tell_left_out(&self) {
-        tell(self.kinds.take_left_out(Instant::now(), false));
+    pub fn log_left_out(&self) {
+        log_dropped(self.kinds.take_left_out(Instant::now(), false));
     }
 
     /// Logs what was left out, and waits until all is written, but no longer than `limit`.
     pub fn finish(&self, limit: Duration) {
-        tell(self.kinds.take_left_out(Instant::now(), true));
+        log_dropped(self.kinds.take_left_out(Instant::now(), true));
         self.pipe.flush(limit);
     }
 }
 
-fn tell(left_out: Vec<(LeftOut, Duration)>) {
+fn log_dropped(left_out: Vec<(LeftOut, Duration)>) {
     for (LeftOut { lines, message, target, .. }, time) in left_out {
         let seconds = time.as_secs().max(1);
         tracing::warn!(lines, like = message, target, seconds, "more lines like this were dropped");

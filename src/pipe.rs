@@ -1,5 +1,5 @@
-//! Output that never holds anybody up: lines go to a thread of their own over a bounded channel, and
-//! are dropped and counted when the reader at the other end does not keep up.
+//! Output that never blocks the writer: lines go to a thread of their own over a bounded channel,
+//! and are dropped and counted when the reader at the other end does not keep up.
 
 use std::{
     io::{self, Write},
@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where lines go in. Clones lead to the same end.
+/// The writing end. Clones write to the same output.
 #[derive(Clone)]
 pub struct Pipe {
     sender: SyncSender<Piece>,

@@ -1,9 +1,9 @@
-//! What would happen, found out without a client: what a change of policies does ([`diff`]), what would
-//! become of a request ([`explain`](explain::explain)), and whether a policy's own tests pass
+//! What would happen, found out without a client: what a change of policies does ([`diff`]), how a
+//! request would be handled ([`explain`](explain::explain)), and whether a policy's own tests pass
 //! ([`cases`]).
 //!
-//! Requests that nobody sent are judged by the gate's own code, with counters of their own or without
-//! charging any. So a preview cannot differ from what happens.
+//! Simulated requests are judged by the gate's own code. They have counters of their own, or charge
+//! none. So a preview cannot differ from what happens.
 
 pub mod cases;
 pub mod diff;

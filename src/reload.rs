@@ -1,13 +1,13 @@
-//! Reads the configuration anew while traffic flows: when a file of it has changed, when a signal or
-//! the admin listener asks, and never by halves.
+//! Reads the configuration anew while traffic flows: when a file of it has changed, or when a
+//! signal or the admin listener asks for it. It is put in force as a whole or not at all.
 //!
 //! One thread does it all. It takes a hint from anywhere that something may have changed, looks at
-//! every file that the configuration was made of, and waits until they stay as they are. Then all of
-//! them are read, checked together, tested by the tests inside the policies, and put in force as one;
-//! or nothing changes, and every problem is reported.
+//! every file that the configuration was made of, and waits until they stay as they are. Then all
+//! of them are read, checked together, tested by the tests inside the policies, and put in force as
+//! one; or nothing changes, and every problem is reported.
 
-mod asked;
 mod news;
+mod orders;
 mod places;
 mod quiet;
 mod state;
@@ -31,7 +31,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use self::{
-    asked::{Asked, Order, Outcome},
+    orders::{Order, Outcome, PendingOrders},
     quiet::{Quiet, Verdict},
     watch::Watch,
 };
@@ -75,8 +75,8 @@ pub struct ReloadHandle {
 }
 
 /// How long the thread may take to end. It may be stuck in a file system that does not answer, and
-/// must not keep the process from its end.
-const LAST_READ: Duration = Duration::from_secs(2);
+/// must not keep the process from ending.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Reload {
     /// Follows the files that `shared` came from, and keeps `state` up to date.
@@ -110,11 +110,11 @@ impl Reload {
         self.handle.clone()
     }
 
-    /// Ends the thread, and tells whether that was done within `patience`. It is left alone if not.
-    fn end(&mut self, patience: Duration) -> bool {
+    /// Ends the thread, and returns whether it ended within `timeout`. If not, it is left running.
+    fn end(&mut self, timeout: Duration) -> bool {
         let _ = self.handle.orders.send(Order::Stop);
         let thread = self.thread.take();
-        let has_ended = self.ended.recv_timeout(patience) != Err(RecvTimeoutError::Timeout);
+        let has_ended = self.ended.recv_timeout(timeout) != Err(RecvTimeoutError::Timeout);
         if let (Some(thread), true) = (thread, has_ended) {
             let _ = thread.join();
         }
@@ -124,14 +124,14 @@ impl Reload {
 
 impl Drop for Reload {
     fn drop(&mut self) {
-        if !self.end(LAST_READ) {
+        if !self.end(END_TIMEOUT) {
             tracing::warn!("a file of the configuration cannot be read to its end");
         }
     }
 }
 
 impl ReloadHandle {
-    /// Has everything read now, changed or not. What comes of it is in the log.
+    /// Has everything read now, changed or not. The outcome is logged.
     pub fn order(&self) {
         let _ = self.orders.send(Order::Read);
     }
@@ -175,7 +175,7 @@ struct Installed {
     replaced: Arc<Snapshot>,
 }
 
-/// How long after a hint there is a look: changes come in bunches.
+/// How long after a hint the files are looked at: changes come in bunches.
 const HINT_PAUSE: Duration = Duration::from_millis(10);
 
 /// How often all is read again because it changed while it was read.
@@ -190,8 +190,8 @@ impl Reloader {
         let mut looked = next;
         loop {
             let due = next.saturating_duration_since(Instant::now());
-            let asked = match inbox.recv_timeout(due) {
-                Ok(order) => Asked::take(order, inbox),
+            let orders = match inbox.recv_timeout(due) {
+                Ok(order) => PendingOrders::take(order, inbox),
                 Err(RecvTimeoutError::Timeout) => {
                     self.look();
                     looked = Instant::now();
@@ -200,17 +200,17 @@ impl Reloader {
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            if asked.to_stop {
+            if orders.to_stop {
                 return;
             }
-            if asked.to_look {
+            if orders.to_look {
                 self.hint.store(false, Ordering::Release);
                 // Looks are a quiet period apart, whatever else goes on in these folders.
                 next = next.min((looked + quiet).max(Instant::now() + HINT_PAUSE));
             }
-            if asked.to_read() {
+            if orders.to_read() {
                 self.quiet.reset();
-                asked.answer(&self.reload());
+                orders.answer(&self.reload());
             }
         }
     }
@@ -238,9 +238,9 @@ impl Reloader {
         });
         match installed {
             Ok(installed) => {
-                // It is in force, whatever becomes of telling what is new.
-                let told = catch_unwind(AssertUnwindSafe(|| self.tell(&installed)));
-                if told.is_err() {
+                // It is in force, even if logging the changes panics.
+                let logged = catch_unwind(AssertUnwindSafe(|| self.log_changes(&installed)));
+                if logged.is_err() {
                     tracing::error!("the changes of a reload could not be logged");
                 }
                 Ok(installed.generation)
@@ -249,8 +249,8 @@ impl Reloader {
         }
     }
 
-    /// Reads until what was read is still there: a set of files that is replaced by another must not
-    /// be read half and half.
+    /// Reads until what was read is still there: a set of files that is replaced by another must
+    /// not be read half and half.
     fn read(&mut self) -> Result<Configuration, Vec<Problem>> {
         for _ in 0..MAX_READS {
             let sources = self.origin.sources.recording();
@@ -291,8 +291,8 @@ impl Reloader {
         Installed { generation, now, settings, replaced }
     }
 
-    /// Tells the log what is new, and what of it everybody should know.
-    fn tell(&self, installed: &Installed) {
+    /// Logs what has changed, with the warnings and overrides of the new configuration.
+    fn log_changes(&self, installed: &Installed) {
         let Installed { generation, now, settings, replaced } = installed;
         let snapshot = self.shared.snapshot();
         diff(&replaced.policies, &snapshot.policies).log();
@@ -319,7 +319,7 @@ impl Reloader {
         refused
     }
 
-    /// How many callers move to the next store, and how, changes; where that is does not.
+    /// Changes how many callers move to the next store, and how; the store itself stays the same.
     fn move_callers(&self, settings: &Settings) {
         let (running, wanted) = (&self.origin.settings.store.next, &settings.store.next);
         let (Some(running), Some(wanted)) = (running, wanted) else { return };

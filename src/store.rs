@@ -195,8 +195,8 @@ impl Store {
         Ok(decision)
     }
 
-    /// The standing of the limits of `charges`, without a charge. It may be slightly out of date. An
-    /// unknown standing is marked [`DecidedBy::Nobody`].
+    /// The standing of the limits of `charges`, without a charge. It may be slightly out of date.
+    /// An unknown standing is marked [`DecidedBy::NoStore`].
     pub async fn peek(self: &Rc<Self>, charges: &[Charge<'_>], now: Timestamp) -> Decision {
         if let (Backend::Memory(memory), None) = (&self.current, &self.next) {
             return memory.peek(charges, now);
@@ -232,7 +232,7 @@ impl Store {
             DecidedBy::Current => &self.current,
             DecidedBy::Next => self.next.as_ref()?,
             DecidedBy::Local => return self.settle_locally(charge, adjustment, now),
-            DecidedBy::Nobody => return None,
+            DecidedBy::NoStore => return None,
         };
         match backend {
             Backend::Memory(memory) => memory.settle(charge, adjustment, now),
@@ -265,7 +265,8 @@ impl Store {
     }
 
     /// Waits until Redis has answered and this proxy was announced to others, or it is known that
-    /// Redis is away. Without this wait, a worker's first requests would be decided in fallback mode.
+    /// Redis is away. Without this wait, a worker's first requests would be decided in fallback
+    /// mode.
     pub async fn ready(self: &Rc<Self>, now: Timestamp) {
         let begun = Instant::now();
         self.announce_in_background(now);
@@ -298,7 +299,7 @@ impl Store {
         match decided_by {
             DecidedBy::Current => Some(&self.current),
             DecidedBy::Next => self.next.as_ref(),
-            DecidedBy::Local | DecidedBy::Nobody => None,
+            DecidedBy::Local | DecidedBy::NoStore => None,
         }
     }
 }

@@ -220,7 +220,7 @@ fn user_agent_cannot_forge_a_field_and_is_cut() {
 }
 
 #[test]
-fn grpc_status_is_told_once() {
+fn grpc_status_is_logged_once() {
     let settings = AccessLogSettings { format: Format::Json, only: Only::All };
     let line = logged_by(settings, &entry(&42), |mut tail| {
         tail.add_grpc_status(8, None);

@@ -1,5 +1,6 @@
-//! Which requests to the admin listener are from somebody who means it. It has no passwords: whoever
-//! reaches it is believed, and so it must not be reached through somebody's browser.
+//! Refuses requests to the admin listener that a web page may have sent. The listener has no
+//! passwords: it trusts every client that can connect, and so a page in the browser of such a
+//! client must not be able to use it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -18,8 +18,8 @@ use tokio::{net::TcpStream, time::timeout};
 use super::Failure;
 use crate::{settings::admin_address, yaml::Sources};
 
-/// How long an answer may take, all in all, that takes no work.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a call that needs little work may take in all.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// Where to ask.
@@ -70,13 +70,13 @@ pub(super) fn reachable(listener: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Asks the first of `addresses` that answers, which may take so long.
+/// Sends a request to the first of `addresses` that answers, each within `time_limit`.
 pub(super) fn call(
     addresses: &[SocketAddr],
     method: Method,
     path: &str,
     body: impl Into<Bytes>,
-    patience: Duration,
+    time_limit: Duration,
 ) -> anyhow::Result<(StatusCode, Bytes)> {
     let body = Full::new(body.into());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -88,7 +88,7 @@ pub(super) fn call(
             .header(header::HOST, address.to_string())
             .body(body.clone())?;
         let asking = ask(*address, request);
-        let asked = runtime.block_on(async { timeout(patience, asking).await });
+        let asked = runtime.block_on(async { timeout(time_limit, asking).await });
         result = asked
             .unwrap_or_else(|_| Err(anyhow!("it did not answer in time")))
             .with_context(|| format!("cannot ask {address}"));

@@ -1,4 +1,5 @@
-//! `tollgate demo`: a sample API and the proxy in front of it, in one process, needing nothing else.
+//! `tollgate demo`: a sample API and the proxy in front of it, in one process, needing nothing
+//! else.
 
 mod sample_api;
 
@@ -13,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Failure,
-    run::{LAST_WORDS, serve},
+    run::{FLUSH_TIMEOUT, serve},
 };
 use crate::{
     access_log::Format,
@@ -65,7 +66,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
         let tokens = Tokens { free: mint(&key, "42", "free")?, pro: mint(&key, "7", "pro")? };
         Ok(introduce(output, address, &tokens)?)
     });
-    events.finish(LAST_WORDS);
+    events.finish(FLUSH_TIMEOUT);
     result
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Failure,
-    call::{PATIENCE, call, resolve},
+    call::{CALL_TIMEOUT, call, resolve},
     configured::{Configured, sources_of},
 };
 use crate::{
@@ -114,7 +114,8 @@ fn find_out(arguments: &Arguments, question: &Question) -> Result<Explanation, F
 /// Of a running proxy.
 fn ask(address: &str, question: &Question) -> anyhow::Result<Explanation> {
     let question = serde_json::to_vec(question)?;
-    let (status, body) = call(&resolve(address)?, Method::POST, "/explain", question, PATIENCE)?;
+    let (status, body) =
+        call(&resolve(address)?, Method::POST, "/explain", question, CALL_TIMEOUT)?;
     if status == StatusCode::OK {
         return serde_json::from_slice(&body).context("its answer cannot be read");
     }

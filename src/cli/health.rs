@@ -37,7 +37,7 @@ pub(super) struct Arguments {
 }
 
 /// How long the answer may take, all in all.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// A status line is shorter.
 const MAX_STATUS_LINE: usize = 1024;
 
@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
             return Ok(());
         }
     };
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let mut result = Err(anyhow!("no address"));
     for address in addresses {
         result = ask(address, until).with_context(|| format!("{address} is not healthy"));
@@ -96,7 +96,7 @@ impl Asked {
 
 /// Who drains takes no new requests, and is to get none.
 fn ask_admin(address: SocketAddr) -> anyhow::Result<()> {
-    let (status, body) = call(&[address], Method::GET, "/readyz", Bytes::new(), PATIENCE)?;
+    let (status, body) = call(&[address], Method::GET, "/readyz", Bytes::new(), TIMEOUT)?;
     if !status.is_success() {
         // Another program may answer there.
         let readiness: Option<Readiness> = serde_json::from_slice(&body).ok();

@@ -23,13 +23,13 @@ pub(super) struct Arguments {
     place: Where,
 }
 
-/// Reading many files, and waiting for those that change meanwhile, takes its time.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a reload may take. Reading many files, and again those that change meanwhile, is slow.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
 struct Done {
     generation: u64,
-    /// Why callers are not moved yet who are to be.
+    /// Why callers that are to be moved are not moved yet.
     move_waits_for: Option<String>,
 }
 
@@ -40,7 +40,7 @@ struct Message {
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
     let addresses = arguments.place.addresses()?;
-    let (status, body) = call(&addresses, Method::POST, "/reload", Bytes::new(), PATIENCE)?;
+    let (status, body) = call(&addresses, Method::POST, "/reload", Bytes::new(), TIMEOUT)?;
     match status {
         StatusCode::OK => {
             let Done { generation, move_waits_for } = read(&body)?;

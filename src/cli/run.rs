@@ -60,13 +60,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let inherited = Inherited::from_service_manager();
     let recording = sources.recording();
     let configuration = Configuration::read(&file, &recording)?;
-    // What was in force before passes again: tests depend on nothing but the files. So this keeps no
-    // proxy from coming back, and no policy that a reload has refused comes in by a restart.
+    // What was in force before passes again: tests depend on nothing but the files. So this keeps
+    // no proxy from coming back, and no policy that a reload has refused comes in by a restart.
     verify(&file, &configuration)?;
     let (inputs, settings) = (recording.inputs(), configuration.settings.clone());
     let origin = Origin { file, sources, inputs, settings };
     let result = serve(configuration, Some(origin), inherited, &events, |_| Ok(()));
-    events.finish(LAST_WORDS);
+    events.finish(FLUSH_TIMEOUT);
     result
 }
 
@@ -83,7 +83,8 @@ pub(super) fn serve(
     let settings = &configuration.settings;
     let (workers, drain, delay) = (settings.workers, settings.drain, settings.drain_delay);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Before anybody can see that the process is there: a signal that comes at once is not lost.
+    // Before the process can be noticed from outside, so that a signal that comes at once is not
+    // lost.
     let caught = {
         let _inside = runtime.enter();
         Caught::catch(origin.as_ref())?
@@ -94,9 +95,10 @@ pub(super) fn serve(
     let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
     announce(settings, &configuration.policies, Clock::System.now());
     let pipe = Pipe::start(io::stdout(), |lines| {
-        // Clients can cause it again and again, unlike the rest of what is told here.
+        // A target of its own: clients can cause this event again and again, unlike those of
+        // `tollgate::cli`, which are all logged.
         const TARGET: &str = "tollgate::access_log";
-        tracing::warn!(target: TARGET, lines, "lines were dropped: nobody reads them fast enough");
+        tracing::warn!(target: TARGET, lines, "lines were dropped: standard output is read too slowly");
     });
     let access_log = settings.access_log.map(|own| AccessLog::new(own, pipe.clone()));
     let snapshot = settings.store.snapshot.clone();
@@ -107,7 +109,7 @@ pub(super) fn serve(
         .map(|snapshot| SnapshotSaver::start(store, snapshot.file, snapshot.every, Clock::System))
         .transpose()?;
     let mut upkeep = Upkeep::start(&shared, origin, admin, ready_store)?;
-    let told = Arc::clone(&shared);
+    let reported = Arc::clone(&shared);
     let server = Server { shared, listeners, workers, access_log, drain };
 
     let mut is_relieved = false;
@@ -129,8 +131,8 @@ pub(super) fn serve(
                 () = signals.end() => false,
             };
             if is_relieved {
-                // The file is the successor's, and so is the admin socket: nobody who asks there is
-                // to hear that this process drains.
+                // The successor owns the snapshot file and the admin address by now: no admin
+                // client is to get the status of this process, which drains.
                 keeper.iter().for_each(SnapshotSaver::abandon);
                 upkeep.hand_over();
             }
@@ -143,19 +145,19 @@ pub(super) fn serve(
         };
         let stopped = tokio::select! {
             stopped = server.run_until(shutdown, hurrying.hurry()) => stopped?,
-            never = reports::keep_reporting(&told, events) => match never {},
+            never = reports::keep_reporting(&reported, events) => match never {},
         };
         Ok::<_, Failure>(stopped)
     })?;
-    reports::report(&told);
-    // First what must not be lost: what follows files may take its time to end.
+    reports::report(&reported);
+    // First the counters, which must not be lost: the thread that follows files may end slowly.
     if let Some(keeper) = keeper {
         keeper.finish();
     }
     drop(upkeep);
     tracing::info!(cut, "stopped");
-    // What was logged is written before the process ends, if anybody reads it.
-    pipe.flush(LAST_WORDS);
+    // What was logged is written before the process ends, if it is read in time.
+    pipe.flush(FLUSH_TIMEOUT);
     Ok(())
 }
 
@@ -176,4 +178,4 @@ async fn wait_for_successor(succession: Option<Succession>, saver: Option<SaveHa
 }
 
 /// How long the process waits at its end for what was logged to be written.
-pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
+pub(super) const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);

@@ -95,8 +95,8 @@ mod tests {
         }
     }
 
-    /// A wrong value is answered with what the field takes: its words, its example, or that any text
-    /// will do, in quotes.
+    /// A wrong value is answered with what the field takes: its words, its example, or that any
+    /// text will do, in quotes.
     #[test]
     fn every_text_has_words_or_an_example_or_may_be_any() {
         for (name, kind) in KINDS {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn no_private_name_is_told() {
+    fn no_private_name_is_printed() {
         for (_, kind) in KINDS {
             let text = printed(kind);
             for private in ["Raw", "Spanned", "Node", "[`", "uint"] {
@@ -138,8 +138,8 @@ mod tests {
         }
     }
 
-    /// Fields that take one of several words: where one is written, the kind of file, the part of its
-    /// schema, the field.
+    /// Fields that take one of several words: where one is written, the kind of file, the part of
+    /// its schema, the field.
     const WORDS: &[(&str, Kind, &str, &str)] = &[
         (
             "limits: { core: { per: host, rate: 5/hour, WORD } }",
@@ -203,9 +203,9 @@ mod tests {
                     Settings::parse(path, &text, &sources).err().unwrap_or_default()
                 }
             };
-            let told = problems.iter().find_map(|problem| problem.help().strip_prefix("one of: "));
+            let list = problems.iter().find_map(|problem| problem.help().strip_prefix("one of: "));
             let taken: Vec<&str> =
-                told.map(|words| words.split(", ").collect()).unwrap_or_default();
+                list.map(|words| words.split(", ").collect()).unwrap_or_default();
             let schema: Value = serde_json::from_str(&printed(*kind)).unwrap();
             let shown = &schema["$defs"][part]["properties"][field]["anyOf"][0]["enum"];
             assert_eq!(*shown, json!(taken), "{part}: {field}: {problems:?}");

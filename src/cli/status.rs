@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 
 use super::{
     Failure,
-    call::{PATIENCE, Where, call},
+    call::{CALL_TIMEOUT, Where, call},
     counted,
     reload::{read, write_problems},
 };
@@ -34,7 +34,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
     let addresses = arguments.place.addresses()?;
-    let (answered, body) = call(&addresses, Method::GET, "/status", Bytes::new(), PATIENCE)?;
+    let (answered, body) = call(&addresses, Method::GET, "/status", Bytes::new(), CALL_TIMEOUT)?;
     if answered != StatusCode::OK {
         return Err(anyhow!("the answer is {answered}").into());
     }
@@ -126,7 +126,7 @@ fn write_store(output: &mut dyn Write, store: &StoreStatus) -> std::io::Result<(
         write!(output, ", {unanswered} decisions that redis did not make")?;
     }
     if store.owed > 0 {
-        write!(output, ", {} counters with something that redis does not have yet", store.owed)?;
+        write!(output, ", {} counters with charges not yet written to redis", store.owed)?;
     }
     writeln!(output)?;
     for why in &store.alone {

@@ -24,7 +24,7 @@ impl Writing {
         self.bytes.get()
     }
 
-    /// Set when all was said, and the client is given a little time to hear it.
+    /// Whether everything is written, and the client has a little time left to read it.
     pub fn is_lingering(&self) -> bool {
         self.is_lingering.get()
     }

@@ -1,5 +1,6 @@
 //! At most so many lines of a kind, in the whole process: what a client, an upstream or a Redis
-//! server can cause is never a line each time. What was left out is counted, and logged now and then.
+//! server can cause is never a line each time. What was left out is counted, and logged now and
+//! then.
 //!
 //! The bound is here, below every event, and not where events are made: one that is added later, or
 //! is a dependency's, is bounded as well.
@@ -29,9 +30,9 @@ const BURST: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long lines of a kind are left out before their number is logged.
-const TELL_PAUSE: Duration = Duration::from_secs(10);
+const SUMMARY_PAUSE: Duration = Duration::from_secs(10);
 
-/// Places in the program that say something are few, but upstreams and servers may come and go.
+/// Few places in the program log something, but upstreams and servers may come and go.
 const MAX_KINDS: usize = 1000;
 
 /// What an operator does, file by file and line by line, is logged in full.
@@ -40,9 +41,8 @@ const WHOLE: [&str; 3] = ["tollgate::reload", "tollgate::policy::diff", "tollgat
 /// The target of the events that report what was left out.
 const TALLY: &str = "tollgate::events";
 
-/// Fields that distinguish one kind from another: each upstream and server is named by the
-/// configuration, and
-/// schemes by us.
+/// Fields that distinguish one kind from another: the configuration names each upstream and server,
+/// and this program names the schemes.
 const ABOUT: [&str; 3] = ["upstream", "server", "scheme"];
 
 /// The longest part of a message that is repeated.
@@ -52,10 +52,10 @@ const MAX_MESSAGE_CHARS: usize = 200;
 pub(super) static REPEATED: AtomicU64 = AtomicU64::new(0);
 
 /// Lets so many events of a kind through. Events that only `TOLLGATE_LOG` asks for are not bounded:
-/// whoever wants them wants each.
+/// an operator who asks for them wants each one.
 pub(super) struct Repeats(pub(super) Arc<Kinds>);
 
-/// What was said lately, by kind.
+/// Recent events, by kind.
 #[derive(Default)]
 pub(super) struct Kinds(Mutex<HashMap<KindKey, Kind>>);
 
@@ -125,7 +125,8 @@ impl Kinds {
     /// What is to be reported at this time, with how long it took; at the end of the process, all.
     pub(super) fn take_left_out(&self, now: Instant, is_end: bool) -> Vec<(LeftOut, Duration)> {
         let mut kinds = self.lock();
-        let is_due = |since: Instant| is_end || now.saturating_duration_since(since) >= TELL_PAUSE;
+        let is_due =
+            |since: Instant| is_end || now.saturating_duration_since(since) >= SUMMARY_PAUSE;
         let due = kinds
             .values_mut()
             .filter_map(|kind| kind.left_out.take_if(|left_out| is_due(left_out.since)))
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_and_what_operators_do_is_told_in_full() {
+    fn debug_events_and_actions_of_operators_are_logged_in_full() {
         let (lines, left_out) = written(|| {
             for _ in 0..100 {
                 tracing::debug!("it looks");
@@ -268,16 +269,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_told_once_after_a_while() {
+    fn number_of_dropped_lines_is_logged_once_after_a_while() {
         let kinds = Arc::<Kinds>::default();
         let layers = tracing_subscriber::registry().with(Repeats(Arc::clone(&kinds)));
         let begun = Instant::now();
         tracing::subscriber::with_default(layers, || {
             (0..100).for_each(|_| tracing::info!("it is busy"));
         });
-        assert_eq!(kinds.take_left_out(begun + TELL_PAUSE / 2, false), []);
-        let told = kinds.take_left_out(Instant::now() + TELL_PAUSE, false);
-        assert!(matches!(&told[..], [(_, time)] if *time >= TELL_PAUSE), "{told:?}");
-        assert_eq!(kinds.take_left_out(Instant::now() + TELL_PAUSE, true), []);
+        assert_eq!(kinds.take_left_out(begun + SUMMARY_PAUSE / 2, false), []);
+        let left_out = kinds.take_left_out(Instant::now() + SUMMARY_PAUSE, false);
+        assert!(matches!(&left_out[..], [(_, time)] if *time >= SUMMARY_PAUSE), "{left_out:?}");
+        assert_eq!(kinds.take_left_out(Instant::now() + SUMMARY_PAUSE, true), []);
     }
 }

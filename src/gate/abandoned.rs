@@ -1,9 +1,11 @@
-//! Requests whose client went away before the head of the response, where only that head has the cost.
+//! Requests whose client went away before the head of the response, where only that head has the
+//! cost.
 //!
-//! Hanging up must not make a request cheaper than waiting for it. So the exchange with the upstream
-//! continues without its client, in a separate task, until the head arrives; then the cost is charged,
-//! and the rest of the response is not read. If no head comes, or if too many such exchanges already
-//! run, the limit's `abandoned` is charged: the policy's value, else the highest recent cost.
+//! Hanging up must not make a request cheaper than waiting for it. So the exchange with the
+//! upstream continues without its client, in a separate task, until the head arrives; then the cost
+//! is charged, and the rest of the response is not read. If no head comes, or if too many such
+//! exchanges already run, the limit's `abandoned` is charged: the policy's value, else the highest
+//! recent cost.
 
 use std::{
     cell::{Cell, RefCell},
@@ -56,8 +58,8 @@ impl Abandoned {
         })
     }
 
-    /// Has an exchange go on until the costs of `tally` are known. Its leases on requests in flight are
-    /// kept meanwhile: the upstream still works on the request.
+    /// Has an exchange go on until the costs of `tally` are known. Its leases on requests in flight
+    /// are kept meanwhile: the upstream still works on the request.
     pub(super) fn follow(
         self: &Rc<Self>,
         exchange: DetachedExchange,

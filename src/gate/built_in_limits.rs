@@ -18,8 +18,8 @@ use crate::{
     },
 };
 
-/// Preflight requests that go on to an upstream: as many as the pages of an office may well send in a
-/// minute, and few enough for any server.
+/// Preflight requests that go on to an upstream: as many as the pages of an office may well send in
+/// a minute, and few enough for any server.
 pub(super) static PREFLIGHTS: LazyLock<BuiltInLimit> =
     LazyLock::new(|| BuiltInLimit::new("preflights", 1_000, Duration::from_secs(60)));
 
@@ -52,7 +52,7 @@ impl BuiltInLimit {
             cost: Cost::ONE,
             refund: Refund { everybody: none, authenticated: none, at_most: None },
             count_when: None,
-            enforcement: Enforcement::Everybody,
+            enforcement: Enforcement::AllCallers,
             fallback: Fallback::Local,
             full: WhenFull::default(),
             candidate: Vec::new(),

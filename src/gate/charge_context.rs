@@ -57,8 +57,8 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         Ok(plan)
     }
 
-    /// Only the charges of limits by address. Where the request lacks a key of such a limit, that one
-    /// is not charged.
+    /// Only the charges of limits by address. Where the request lacks a key of such a limit, that
+    /// one is not charged.
     pub(super) fn plan_by_address(&self, identity: &Identity<'_>) -> ChargePlan<'p> {
         let mut plan = ChargePlan::default();
         for limit in self.limits(identity).filter(|limit| limit.is_by_address()) {
@@ -85,7 +85,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
     /// [`Rejection::AmbiguousKey`].
     pub(super) fn check_fields(&self) -> Result<(), Rejection> {
         // A limit in shadow mode refuses nothing.
-        let is_enforced = |limit: &&Limit| limit.enforcement != Enforcement::Nobody;
+        let is_enforced = |limit: &&Limit| limit.enforcement != Enforcement::Shadow;
         let mut limits = self.possible_limits().filter(is_enforced);
         match limits.find(|limit| is_ambiguous(limit, self.client.headers)) {
             Some(limit) if !self.policy.exempt.contains_address(self.client.address) => {
@@ -114,8 +114,8 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         self.dry_run.is_none_or(|dry_run| dry_run.is_charged)
     }
 
-    /// The limits that may apply to this caller, the primary one first: the route's, or the policy's
-    /// where there is no route.
+    /// The limits that may apply to this caller, the primary one first: the route's, or the
+    /// policy's where there is no route.
     pub(crate) fn limits(&self, identity: &Identity<'_>) -> impl Iterator<Item = &'p Limit> {
         let is_exempt = self.policy.exempt.contains(identity);
         self.possible_limits().filter(move |_| !is_exempt)
@@ -213,14 +213,14 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
 
     /// Whether a limit is enforced for this caller.
     ///
-    /// Where that holds for a percentage of the callers, a hash under the counters' secret draws them:
-    /// a caller that knew the draw could choose a name or an address that is never denied. Proxies
-    /// that share the secret draw alike. Without a configured secret, each start draws anew, as the
-    /// counters begin anew then.
+    /// Where that holds for a percentage of the callers, a hash under the counters' secret draws
+    /// them: a caller that knew the draw could choose a name or an address that is never denied.
+    /// Proxies that share the secret draw alike. Without a configured secret, each start draws
+    /// anew, as the counters begin anew then.
     fn is_enforced(&self, limit: &Limit, identity: &Identity<'_>) -> bool {
         let percent = match limit.enforcement {
-            Enforcement::Everybody => return true,
-            Enforcement::Nobody => return false,
+            Enforcement::AllCallers => return true,
+            Enforcement::Shadow => return false,
             Enforcement::Percent(percent) => percent,
         };
         let caller = match &identity.caller {

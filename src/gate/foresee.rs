@@ -7,14 +7,14 @@ use crate::{
 
 /// The decision that a store would make about `charges`, from its reply to a peek.
 ///
-/// The verdict is exact, the instant to retry at is not always: for a cost of several units it is the
-/// end of the window, and a strict bucket would start its interval over.
+/// The verdict is exact, the instant to retry at is not always: for a cost of several units it is
+/// the end of the window, and a strict bucket would start its interval over.
 pub(super) fn foresee(charges: &[Charge<'_>], mut decision: Decision) -> Decision {
     for (charge, outcome) in charges.iter().zip(&mut decision.outcomes) {
         let standing = &mut outcome.standing;
         // Every algorithm admits exactly what remains, and nothing if a lowered limit is exceeded.
         let fits = charge.cost <= standing.remaining && !is_exceeded(standing);
-        if fits || outcome.decided_by == DecidedBy::Nobody {
+        if fits || outcome.decided_by == DecidedBy::NoStore {
             continue;
         }
         standing.retry = retry(charge, standing, decision.now);

@@ -1,8 +1,8 @@
 //! Who is calling, and who pays for a request whose caller is not known.
 //!
-//! A bad token costs a signature check, or a request to its issuer, and an attacker can send any number
-//! of them. So failures are charged to the client's address, and an address that has used up its limit
-//! is charged before any such work is done for it.
+//! A bad token costs a signature check, or a request to its issuer, and an attacker can send any
+//! number of them. So failures are charged to the client's address, and an address that has used up
+//! its limit is charged before any such work is done for it.
 
 use super::{
     charge_context::ChargeContext,
@@ -80,7 +80,8 @@ impl Judge {
         found.map_err(|error| Refused { tally, rejection: error.into() })
     }
 
-    /// Remembers the address of a request with a bad token that was denied, until the time in `tally`.
+    /// Remembers the address of a request with a bad token that was denied, until the time in
+    /// `tally`.
     pub(super) fn distrust(&self, context: &ChargeContext<'_, '_>, tally: Option<&Tally<'_>>) {
         if context.is_charged()
             && let Some(until) = tally.and_then(Tally::denied_until)
@@ -126,9 +127,10 @@ impl Judge {
         }
     }
 
-    /// Charges a request whose caller could not be identified, where the route has a limit by address
-    /// (or, without a route, the policy). Only the address is charged, because a claimed identity is
-    /// not verified and its owner must not pay. Without a charge, guessing tokens would be free.
+    /// Charges a request whose caller could not be identified, where the route has a limit by
+    /// address (or, without a route, the policy). Only the address is charged, because a claimed
+    /// identity is not verified and its owner must not pay. Without a charge, guessing tokens would
+    /// be free.
     async fn charge_address<'p>(
         &self,
         context: ChargeContext<'_, 'p>,
@@ -151,7 +153,8 @@ impl Judge {
 }
 
 /// Whether a refused token is charged to the client. A token that could not be verified is not
-/// charged: because its issuer cannot be reached, or because too many others of the address are being verified.
+/// charged: because its issuer cannot be reached, or because too many others of the address are
+/// being verified.
 fn is_clients_fault(error: &IdentityError) -> bool {
     !matches!(error, IdentityError::Unavailable | IdentityError::TooManyLookups)
 }

@@ -1,6 +1,6 @@
-//! Preflight requests that are forwarded to the upstream. They have no token, so no caller is known,
-//! and they are charged to the client's address: by the limits of their route that count by `client.ip` or,
-//! where none of these bounds the address as such, by a built-in limit.
+//! Preflight requests that are forwarded to the upstream. They have no token, so no caller is
+//! known, and they are charged to the client's address: by the limits of their route that count by
+//! `client.ip` or, where none of these bounds the address as such, by a built-in limit.
 
 use super::{
     built_in_limits::PREFLIGHTS,
@@ -11,8 +11,8 @@ use super::{
 use crate::policy::KeyPart;
 
 impl Judge {
-    /// Charges a preflight request that is to be forwarded. The tally is for the client: it has none
-    /// if only the built-in limit was charged and had room.
+    /// Charges a preflight request that is to be forwarded. The tally is for the client: it has
+    /// none if only the built-in limit was charged and had room.
     pub(super) async fn charge_preflight<'p>(&self, context: ChargeContext<'_, 'p>) -> Charged<'p> {
         let ChargeContext { identifier, policy, client, .. } = context;
         let unidentified = identifier.unidentified(&policy.identity, client.address);
@@ -26,8 +26,8 @@ impl Judge {
     }
 }
 
-/// Whether a limit bounds all requests from an address. A limit that counts by more than the address
-/// has a new counter for each path or header value that a client makes up.
+/// Whether a limit bounds all requests from an address. A limit that counts by more than the
+/// address has a new counter for each path or header value that a client makes up.
 fn bounds_address(planned: &PlannedLimit<'_>) -> bool {
     planned.role.is_enforced() && planned.limit.per.parts.as_slice() == [KeyPart::ClientIp]
 }

@@ -1,6 +1,6 @@
-//! The guard of a request whose handling may end early, because its client goes away or a panic ends
-//! it. The access log still gets a line and, if only the response's head has the cost, the exchange
-//! continues without the client.
+//! The guard of a request whose handling may end early, because its client goes away or a panic
+//! ends it. The access log still gets a line and, if only the response's head has the cost, the
+//! exchange continues without the client.
 
 use std::{cell::Cell, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
@@ -123,8 +123,8 @@ impl Drop for UnjudgedGuard<'_> {
 }
 
 /// A request that was judged. If this is dropped before the response exists, the line reports that.
-/// Charges are not given back then, because only the status of a response can cause a refund. If the
-/// response has the cost, the exchange continues without the client.
+/// Charges are not given back then, because only the status of a response can cause a refund. If
+/// the response has the cost, the exchange continues without the client.
 pub(super) struct RequestGuard<'g, 'p> {
     pub(super) state: RequestState<'p>,
     /// What the request holds of limits on requests in flight.
@@ -147,8 +147,8 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
         RequestGuard { state, leases, line, exchange: None, abandoned }
     }
 
-    /// The request's body as it goes to the upstream: with the bound of its route, and counted for the
-    /// log.
+    /// The request's body as it goes to the upstream: with the bound of its route, and counted for
+    /// the log.
     pub(super) fn client_body(&mut self, body: ClientBody, may_be_slow: bool) -> ClientBody {
         let log = self.line.as_mut().and_then(|line| line.log.as_mut());
         let counted = log.filter(|_| !body.incoming.is_end_stream());
@@ -156,8 +156,8 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
         ClientBody { max_bytes: self.state.max_body(), received, may_be_slow, ..body }
     }
 
-    /// Sends the request and waits for the head of the response: where only that names the cost, in a
-    /// form that can go on without the client.
+    /// Sends the request and waits for the head of the response: where only that names the cost, in
+    /// a form that can go on without the client.
     pub(super) async fn send(
         &mut self,
         upstreams: &Rc<Upstreams>,

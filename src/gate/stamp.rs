@@ -47,7 +47,7 @@ pub(super) fn stamp(response: &mut Response<Body>, state: &RequestState<'_>, sha
 
 fn fallback_value(decider: DecidedBy) -> HeaderValue {
     HeaderValue::from_static(match decider {
-        DecidedBy::Nobody => "open",
+        DecidedBy::NoStore => "open",
         _ => "local",
     })
 }
@@ -85,8 +85,8 @@ fn rate_limit_fields(tally: &Tally<'_>, shared: &Shared) -> Option<RateLimitFiel
     RateLimitFields::new(items)
 }
 
-/// A name for a counter that reveals neither its owner nor where the store keeps it: a client that knew
-/// the latter could choose identities that crowd each other.
+/// A name for a counter that reveals neither its owner nor where the store keeps it: a client that
+/// knew the latter could choose identities that crowd each other.
 fn partition(key: Key, hasher: &Hashing) -> [u8; 8] {
     let hash = hasher.hash([(b'k', key.entry.to_le_bytes().as_slice())]);
     (hash as u64).to_be_bytes()

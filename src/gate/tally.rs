@@ -107,17 +107,17 @@ impl<'p> Tally<'p> {
     pub(super) fn fallback(&self) -> Option<DecidedBy> {
         let mut deciders = self.outcomes.iter().map(|outcome| outcome.decided_by);
         let is_local = deciders.clone().any(|decider| decider == DecidedBy::Local);
-        let is_open = self.is_open && deciders.any(|decider| decider == DecidedBy::Nobody);
+        let is_open = self.is_open && deciders.any(|decider| decider == DecidedBy::NoStore);
         match (is_local, is_open) {
             (true, _) => Some(DecidedBy::Local),
-            (false, true) => Some(DecidedBy::Nobody),
+            (false, true) => Some(DecidedBy::NoStore),
             (false, false) => None,
         }
     }
 
     /// All charges that were decided, in order, without those on bounds of refunds.
     pub(crate) fn charges(&self) -> impl Iterator<Item = DecidedCharge<'_, 'p>> {
-        let is_decided = |own: &DecidedCharge<'_, '_>| own.outcome.decided_by != DecidedBy::Nobody;
+        let is_decided = |own: &DecidedCharge<'_, '_>| own.outcome.decided_by != DecidedBy::NoStore;
         self.all().filter(is_decided).filter(|own| own.planned.role != ChargeRole::Refund)
     }
 
@@ -135,8 +135,8 @@ impl<'p> Tally<'p> {
         self.all().filter(|own| own.planned.role.is_enforced())
     }
 
-    /// Units that the request has cost one of its limits in the end: none if it was denied, or if that
-    /// limit only counts and had no room.
+    /// Units that the request has cost one of its limits in the end: none if it was denied, or if
+    /// that limit only counts and had no room.
     pub(super) fn cost_of(&self, own: &DecidedCharge<'_, 'p>) -> u32 {
         if self.is_open && own.outcome.fits() { own.charge.cost } else { 0 }
     }
@@ -229,8 +229,8 @@ impl<'p> Tally<'p> {
         })
     }
 
-    /// The charge that the limit headers are about: the one that denied the request, else that of the
-    /// longest window of the primary limit.
+    /// The charge that the limit headers are about: the one that denied the request, else that of
+    /// the longest window of the primary limit.
     pub(super) fn reported(&self) -> Option<DecidedCharge<'_, 'p>> {
         let primary =
             || self.charges().filter(|own| own.planned.role == ChargeRole::Primary).last();

@@ -59,7 +59,7 @@ pub enum DecidedBy {
     Next,
     /// The process, because the store did not respond.
     Local,
-    /// No store: the store did not respond, or the process had no room for the counter, and the limit
-    /// is open in that case. The standing is not known.
-    Nobody,
+    /// No store: the store did not respond, or the process had no room for the counter, and the
+    /// limit is open in that case. The standing is not known.
+    NoStore,
 }

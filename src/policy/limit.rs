@@ -136,8 +136,8 @@ impl KeyPart {
     ];
 }
 
-/// A kind of key that is written before a name: `header.x-tenant`. The parser, the schema and the names
-/// of overrides are made from its keywords.
+/// A kind of key that is written before a name: `header.x-tenant`. The parser, the schema and the
+/// names of overrides are made from its keywords.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedKey {
     /// [`KeyPart::PathParameter`].
@@ -277,9 +277,9 @@ impl Statuses {
 pub enum Enforcement {
     /// All callers.
     #[default]
-    Everybody,
-    /// No caller: it counts and reports, and never denies.
-    Nobody,
+    AllCallers,
+    /// No caller: the limit counts and reports, and never denies.
+    Shadow,
     /// This percentage of callers, always the same ones.
     Percent(u8),
 }

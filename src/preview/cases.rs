@@ -1,6 +1,6 @@
-//! Runs the tests inside policies: with counters of their own in this process, with a clock that only
-//! the tests move, and without asking another server. So the same files always have the same result,
-//! and a running proxy can run them beside its traffic.
+//! Runs the tests inside policies: with counters of their own in this process, with a clock that
+//! only the tests move, and without asking another server. So the same files always have the same
+//! result, and a running proxy can run them beside its traffic.
 
 use std::{
     fmt, io,
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Runs the tests of all policies if the settings require that they pass. `file` is the settings
-/// file. Nothing of it is logged: the log is about requests that somebody has sent.
+/// file. Nothing of it is logged: the log is about requests of real clients.
 ///
 /// # Errors
 /// Every test that fails, as a problem of its place.
@@ -68,8 +68,8 @@ pub struct Failed {
     pub request: String,
     /// All that differs.
     pub differences: Vec<Difference>,
-    /// What else the client was told about limits and errors.
-    pub told: Vec<(HeaderName, String)>,
+    /// The headers of the response that are about limits and errors.
+    pub headers: Vec<(HeaderName, String)>,
 }
 
 /// Something that came out otherwise than expected.
@@ -78,11 +78,11 @@ pub struct Difference {
     pub what: String,
     /// What the test says.
     pub expected: String,
-    /// What came of it.
+    /// What the request got.
     pub got: String,
 }
 
-/// What became of the requests of a test.
+/// The outcome of the requests of a test.
 struct Outcome<'p> {
     last: Rehearsed<'p>,
     /// How many were not refused.
@@ -90,7 +90,8 @@ struct Outcome<'p> {
 }
 
 impl<'s> Runner<'s> {
-    /// With these settings, if any were read, where they say whom to believe about addresses.
+    /// With these settings, if any were read: they name the proxies that are trusted to report a
+    /// client's address.
     ///
     /// # Errors
     /// The system has no event queue.
@@ -121,7 +122,8 @@ impl<'s> Runner<'s> {
         })
     }
 
-    /// One that knows nothing of earlier tests: their counters, and the tokens that they have shown.
+    /// One that knows nothing of earlier tests: their counters, and the tokens that they have
+    /// shown.
     fn rehearsal(&self) -> Rehearsal {
         let clock = Clock::Manual(Arc::clone(&self.clock));
         let shared = Arc::new(Shared::offline(self.settings, clock));
@@ -162,16 +164,16 @@ impl Failed {
             return None;
         }
         let name = case.name.as_ref().map(|name| format!(", {name}")).unwrap_or_default();
-        let is_told =
+        let is_shown =
             |(name, _): &(&HeaderName, &http::HeaderValue)| is_about_limits(name.as_str());
-        let told = got.headers.iter().filter(is_told);
+        let headers = got.headers.iter().filter(is_shown);
         Some(Failed {
             number,
             place: case.place.clone(),
             title: format!("test {number}{name}"),
             request: request(case, got),
             differences,
-            told: told.map(|(name, value)| (name.clone(), text(value))).collect(),
+            headers: headers.map(|(name, value)| (name.clone(), text(value))).collect(),
         })
     }
 
@@ -255,13 +257,13 @@ fn text(value: &http::HeaderValue) -> String {
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failed { number: _, place, title, request, differences, told } = self;
+        let Failed { number: _, place, title, request, differences, headers } = self;
         writeln!(f, "{}: {title}", place.place())?;
         writeln!(f, "  {request}")?;
         for difference in differences {
             writeln!(f, "  {difference}")?;
         }
-        for (name, value) in told {
+        for (name, value) in headers {
             writeln!(f, "  | {name}: {value}")?;
         }
         Ok(())
@@ -375,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_about_opaque_tokens() {
+    fn no_issuer_is_asked_about_opaque_tokens() {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         server.set_nonblocking(true).unwrap();
         let introspection = format!(
@@ -412,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_test_tells_where_it_is_and_what_differs() {
+    fn failed_test_is_shown_with_its_position_and_its_differences() {
         let failed = failed(
             "- name: too much\n  given: { path: /a?b=c, address: 192.0.2.9 }\n  repeat: 4\n  \
                expect: { status: 200, limit: slots, headers: { x-ratelimit-limit: 5 } }\n",

@@ -1,5 +1,5 @@
-//! What would become of a request that somebody describes: asked on the command line about policies
-//! in files, or of a running proxy about those in force. Nothing is charged.
+//! How a described request would be handled: by policies in files, on the command line, or by those
+//! in force, on a running proxy. Nothing is charged.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -17,7 +17,7 @@ use crate::{
     preview::{Draft, Explanation, Rehearsal},
 };
 
-/// A request, as somebody describes it. Not `Debug`: it holds a token, or a key.
+/// The description of a request. Not `Debug`: it holds a token, or a key.
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {

@@ -1,8 +1,8 @@
-//! What becomes of a request and why, in words: for people who ask, and for machines.
+//! How a request is handled and why, in words: for people and for machines.
 //!
-//! What is told was found out by the code that answers requests, or is asked of the same parts of
-//! it once more: which credential there is, what a limit asks for, how a key is made. No token, no
-//! cookie, and no header's value that a client has sent is ever told.
+//! An explanation comes from the code that answers requests, or from a second call to parts of that
+//! code: those that find the credential, what a limit counts by, and its key. It never contains a
+//! token, a cookie, or the value of a header that a client has sent.
 
 mod caller;
 mod limits;
@@ -28,7 +28,7 @@ use crate::{
     policy::{HostPattern, Policies, Policy, RoutePart},
 };
 
-/// What becomes of a request, and why.
+/// How a request is handled, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The request, as it was understood.
@@ -39,7 +39,7 @@ pub struct Explanation {
     pub passed_over: Vec<PassedRoute>,
     /// The route that it takes.
     pub route: Option<TakenRoute>,
-    /// Who sends it, if anybody looked.
+    /// Who sends it. None: the request was refused before that was checked.
     pub caller: Option<FoundCaller>,
     /// The limits that apply, and those that might have.
     pub limits: Vec<FoundLimit>,
@@ -130,7 +130,7 @@ impl Explanation {
         }
     }
 
-    /// The same without how limits stand: the counters were nobody's.
+    /// The same without the standings of limits: the counters were made for this explanation only.
     #[must_use]
     pub fn without_standings(mut self) -> Explanation {
         let windows = self.limits.iter_mut().flat_map(|limit| &mut limit.windows);
@@ -155,8 +155,8 @@ impl ChosenPolicy {
     }
 }
 
-/// The routes before the one that is taken, or would be by who is refused before; all of them, if none
-/// matches.
+/// The routes before the one that the request takes, or would take if it were not refused; all of
+/// them, if none matches.
 fn passed_over(context: &ChargeContext<'_, '_>) -> Vec<PassedRoute> {
     let ChargeContext { policy, route, head, client, .. } = context;
     let is_taken = |at: usize| {

@@ -1,5 +1,5 @@
-//! Requests that nobody has sent, answered by the code that answers real ones: with counters of
-//! their own for tests inside policies, and with nothing charged for explanations.
+//! Simulated requests, answered by the code that answers real ones. Those of tests inside policies
+//! have counters of their own; those of explanations charge nothing.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -36,18 +36,18 @@ use crate::{
     upstream::clean_response,
 };
 
-/// Answers requests that nobody has sent.
+/// Answers simulated requests.
 pub struct Rehearsal {
     judge: Judge,
     leases: Rc<LeaseBook>,
     published_keys: PublishedKeys,
 }
 
-/// The answer to a request that nobody has sent.
+/// The response to a simulated request.
 pub struct Rehearsed<'p> {
-    /// What the client is told: its status.
+    /// The status of the response.
     pub status: StatusCode,
-    /// What the client is told: its headers.
+    /// The headers of the response.
     pub headers: HeaderMap,
     /// The route that it takes.
     pub route: Option<&'p Route>,
@@ -65,7 +65,8 @@ impl Rehearsal {
         Rehearsal::over(Arc::clone(shared), Store::start(fresh_stores()), published_keys)
     }
 
-    /// Over the counters that a proxy has. It starts local tasks of this thread if they are in Redis.
+    /// Over the counters that a proxy has. It starts local tasks of this thread if they are in
+    /// Redis.
     pub async fn of_running(shared: Arc<Shared>, published_keys: &PublishedKeys) -> Rehearsal {
         let store = Store::start(Arc::clone(&shared.stores));
         store.ready(shared.clock.now()).await;

@@ -2,7 +2,7 @@
 
 use crate::yaml::Inputs;
 
-/// Follows a change from its first sign until it is over. Asked once in a quiet period.
+/// Follows a change from its first sign until it is over. Called once in a quiet period.
 #[derive(Debug, Default)]
 pub(super) struct Quiet {
     /// What was seen last, and how often something new was seen, while a change is under way.
@@ -20,8 +20,8 @@ pub(super) enum Verdict {
     Read,
 }
 
-/// Whoever never stops writing is read in the middle of it after so many quiet periods: what is
-/// written then is bad, and refused, or good.
+/// After so many quiet periods files are read even if they still change. A half-written
+/// configuration is refused.
 const MAX_ROUNDS: u32 = 10;
 
 impl Quiet {

@@ -56,7 +56,7 @@ impl Running {
         fs::write(file, policy(rate, secret_file)).unwrap();
     }
 
-    /// Does what was ordered, until nobody is left who could order more.
+    /// Carries out `orders`, and returns when there are no more.
     fn follow(&mut self, orders: impl IntoIterator<Item = Order>) {
         let (sender, inbox) = channel();
         orders.into_iter().for_each(|order| sender.send(order).unwrap());
@@ -70,7 +70,7 @@ impl Running {
 }
 
 #[test]
-fn many_who_ask_at_once_have_everything_read_once() {
+fn many_orders_at_once_have_everything_read_once() {
     let mut running = Running::start();
     let (answers, awaited): (Vec<_>, Vec<_>) = (0..32).map(|_| oneshot::channel()).unzip();
     running.follow(answers.into_iter().map(Order::Answer));
@@ -81,17 +81,17 @@ fn many_who_ask_at_once_have_everything_read_once() {
 }
 
 #[test]
-fn order_whose_answer_nobody_awaits_any_more_is_not_carried_out() {
+fn order_whose_receiver_was_dropped_is_not_carried_out() {
     let mut running = Running::start();
     let (answer, _) = oneshot::channel();
     running.follow([Order::Answer(answer)]);
     assert_eq!(running.done(), 0);
     running.follow([Order::Read]);
-    assert_eq!(running.done(), 1, "a signal awaits none, and is obeyed");
+    assert_eq!(running.done(), 1, "an order by a signal has no receiver");
 }
 
 #[test]
-fn end_comes_before_whatever_else_was_asked_for() {
+fn order_to_stop_comes_before_all_others() {
     let mut running = Running::start();
     let (answer, mut awaited) = oneshot::channel();
     running.follow([Order::Answer(answer), Order::Stop]);
@@ -115,15 +115,15 @@ fn files_that_keep_changing_are_refused_and_looked_at_again() {
     assert_eq!(running.reloader.reload(), Ok(2));
 }
 
-/// A log that cannot bear to hear of changed policies.
-struct Touchy;
+/// A log that panics when changed policies are logged.
+struct PanickingLog;
 
-impl io::Write for Touchy {
+impl io::Write for PanickingLog {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(lines);
         // After a panic the next line comes with those before it.
         let last = text.lines().last().unwrap_or_default();
-        assert!(!last.contains("policies have changed"), "told of it");
+        assert!(!last.contains("policies have changed"), "changed policies were logged");
         Ok(lines.len())
     }
 
@@ -133,9 +133,9 @@ impl io::Write for Touchy {
 }
 
 #[test]
-fn panic_while_changes_are_told_ends_neither_the_reload_nor_the_next() {
+fn panic_while_changes_are_logged_ends_neither_the_reload_nor_the_next() {
     let mut running = Running::start();
-    let log = tracing_subscriber::fmt().with_writer(|| Touchy).finish();
+    let log = tracing_subscriber::fmt().with_writer(|| PanickingLog).finish();
     tracing::subscriber::with_default(log, || {
         for generation in 2..4 {
             running.write(&format!("{generation}/hour"), "../secret");

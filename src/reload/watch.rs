@@ -1,5 +1,5 @@
-//! The system's word that a file may have changed. A hint and nothing more: what has changed is found
-//! out by reading, and what no event tells of, by reading from time to time.
+//! The system's events of changed files. An event is only a hint: reading the files finds out what
+//! has changed. Changes without an event are found by reading the files from time to time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,14 +11,14 @@ use crate::yaml::Inputs;
 /// Watches what a configuration was made of.
 pub(super) struct Watch {
     watcher: Option<RecommendedWatcher>,
-    /// What is watched, for who judges events too.
+    /// What is watched; the handler of events reads it too.
     places: Arc<Mutex<Places>>,
-    /// Whether it was said that something cannot be watched.
-    is_told: bool,
+    /// Whether a warning was logged that something cannot be watched.
+    has_warned: bool,
 }
 
 impl Watch {
-    /// Watches nothing yet; `changed` is called for each change of what it will.
+    /// Watches nothing yet. Calls `changed` for each change of what is watched later.
     pub(super) fn start(changed: impl Fn() + Send + 'static) -> Watch {
         let places = Arc::<Mutex<Places>>::default();
         let followed = Arc::clone(&places);
@@ -33,22 +33,22 @@ impl Watch {
         };
         let watcher = notify::recommended_watcher(handler)
             .inspect_err(|error| tracing::warn!(%error, "the system cannot report file changes"));
-        Watch { watcher: watcher.ok(), places, is_told: false }
+        Watch { watcher: watcher.ok(), places, has_warned: false }
     }
 
     /// Watches nothing, ever.
     pub(super) fn nothing() -> Watch {
-        Watch { watcher: None, places: Arc::default(), is_told: false }
+        Watch { watcher: None, places: Arc::default(), has_warned: false }
     }
 
-    /// Watches what leads to `inputs`, and nothing else any more. To be called after each change and
-    /// before looking at what it was: a folder that was replaced by another of the same name is not
-    /// watched until then.
+    /// Watches what leads to `inputs`, and nothing else any more. To be called after each change
+    /// and before looking at what it was: a folder that was replaced by another of the same name is
+    /// not watched until then.
     pub(super) fn follow(&mut self, inputs: &Inputs) {
         let Some(watcher) = &mut self.watcher else { return };
         let places = Places::of(inputs);
         let wanted: Vec<_> = places.watched().map(ToOwned::to_owned).collect();
-        // The lock is free again before the watcher is spoken to, whose thread may wait for it.
+        // The lock is released before the watcher is called: the watcher's thread may wait for it.
         let former = std::mem::replace(&mut *lock(&self.places), places);
         for place in former.watched() {
             // It fails for what is gone, and for what could not be watched.
@@ -56,7 +56,7 @@ impl Watch {
         }
         for place in wanted {
             match watcher.watch(&place, RecursiveMode::NonRecursive) {
-                Err(error) if !std::mem::replace(&mut self.is_told, true) => {
+                Err(error) if !std::mem::replace(&mut self.has_warned, true) => {
                     tracing::warn!(place = %place.display(), %error, "cannot be watched: its changes are seen later");
                 }
                 Ok(()) | Err(_) => {}
@@ -69,7 +69,7 @@ fn lock(places: &Mutex<Places>) -> MutexGuard<'_, Places> {
     places.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether inputs may be others after it. One without a path says that events were lost.
+/// Whether inputs may have changed with it. An event without a path says that events were lost.
 fn is_change(event: &Event, places: &Places) -> bool {
     // Reading is no change, and would be followed by reading.
     !event.kind.is_access()
@@ -98,7 +98,7 @@ mod tests {
         let sources = Sources::system().recording();
         sources.read(&at("a.yaml"), 100).unwrap();
         let is_written = Arc::new(AtomicBool::new(false));
-        let (hints, told) = mpsc::channel();
+        let (hints, received) = mpsc::channel();
         let seen = Arc::clone(&is_written);
         let mut watch = Watch::start(move || {
             let _ = hints.send(seen.load(Ordering::SeqCst));
@@ -109,7 +109,7 @@ mod tests {
         }
         is_written.store(true, Ordering::SeqCst);
         fs::write(at("a.yaml"), "new").unwrap();
-        let first = told.recv_timeout(Duration::from_secs(20));
-        assert_eq!(first, Ok(true), "told of the log, before the file was written");
+        let first = received.recv_timeout(Duration::from_secs(20));
+        assert_eq!(first, Ok(true), "a hint came for the log, before the file was written");
     }
 }

@@ -3,7 +3,8 @@
 //! The one thing to know: a listening socket and the connections that wait in it belong to all who
 //! hold it. A process that is to replace another gets its sockets over a Unix socket, begins to
 //! accept, and only then notifies it. At every moment at least one process accepts, and until that
-//! notice nothing has changed for the old process. A service manager can hand over sockets too, at start.
+//! notice nothing has changed for the old process. A service manager can hand over sockets too, at
+//! start.
 
 mod descriptors;
 mod predecessor;
@@ -31,7 +32,7 @@ pub use self::{
 use super::listener::{Listener, ListenerSocket};
 use crate::settings::{ListenAddress, ListenerSettings};
 
-/// Listening sockets that somebody else has opened, until they are taken.
+/// Listening sockets that another process has opened, until they are taken.
 #[derive(Debug, Default)]
 pub struct Inherited(Vec<InheritedSocket>);
 
@@ -131,7 +132,7 @@ impl Inherited {
         Ok(Listener::new(socket, settings))
     }
 
-    /// Adds what somebody else has given.
+    /// Adds the sockets of `others`.
     pub fn extend(&mut self, others: Inherited) {
         self.0.extend(others.0);
     }

@@ -32,8 +32,8 @@ pub enum ListenerSocket {
     Unix(std::os::unix::net::UnixListener),
 }
 
-/// The file of a Unix socket. When this is dropped it is removed, unless there is another by then, or
-/// somebody still listens there: another process that has taken the socket over.
+/// The file of a Unix socket. When this is dropped the file is removed, unless there is another
+/// file by then, or another process, which has taken the socket over, still listens there.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
@@ -60,8 +60,8 @@ impl Listener {
     /// Binds the socket that the settings name.
     ///
     /// # Errors
-    /// What the system says: the address is in use, or not this machine's; somebody listens at the
-    /// Unix socket, or a file is there that is none.
+    /// The error of the system: the address is in use, or not this machine's; another process listens
+    /// at the Unix socket, or the file there is not a socket.
     pub fn bind(settings: &ListenerSettings) -> io::Result<Listener> {
         let socket = match &settings.address {
             ListenAddress::Tcp(address) => ListenerSocket::Tcp(bind_tcp(*address)?),
@@ -187,8 +187,8 @@ pub(super) fn bind_tcp(address: SocketAddr) -> io::Result<std::net::TcpListener>
 
 /// Binds a Unix socket in place of one at which no process listens any more.
 ///
-/// It is made under another name and renamed when its mode is right: no client can connect before, and
-/// one that connects meanwhile finds the old socket or the new one.
+/// It is made under another name and renamed when its mode is right: no client can connect before,
+/// and one that connects meanwhile finds the old socket or the new one.
 pub(super) fn bind_unix(path: &Path, mode: u32) -> io::Result<std::os::unix::net::UnixListener> {
     check_free(path)?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -210,7 +210,8 @@ pub(super) fn bind_unix(path: &Path, mode: u32) -> io::Result<std::os::unix::net
     listener
 }
 
-/// Whether a socket may be made at `path`: nothing is there, or a socket at which no process listens.
+/// Whether a socket may be made at `path`: nothing is there, or a socket at which no process
+/// listens.
 fn check_free(path: &Path) -> io::Result<()> {
     let there = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -221,7 +222,7 @@ fn check_free(path: &Path) -> io::Result<()> {
     }
     match is_abandoned(path)? {
         true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there")),
+        false => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there")),
     }
 }
 
@@ -231,7 +232,7 @@ fn is_abandoned(path: &Path) -> io::Result<bool> {
     socket.set_nonblocking(true)?;
     match socket.connect(&SockAddr::unix(path)?) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
-        // Too many wait to be accepted: by somebody.
+        // The queue of connections to accept is full, so a process listens.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         connected => connected.map(|()| false),
     }

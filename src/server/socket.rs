@@ -1,8 +1,8 @@
 //! A client's socket as the protocol engine sees it: every byte that comes in passes a check first.
 //!
 //! What the check refuses never reaches the engine. And a connection is closed so that the client
-//! reads the last that was said to it: a system that has unread bytes when a socket is closed throws
-//! away what was written, so those are read first.
+//! reads the last that was said to it: a system that has unread bytes when a socket is closed
+//! throws away what was written, so those are read first.
 
 use std::{
     cell::{Cell, RefCell},
@@ -38,8 +38,8 @@ pub(super) struct Socket {
     stream: Stream,
     check: Check,
     writing: Rc<Writing>,
-    /// The bytes of a refused head and after it. If the connection leaves HTTP before the refusal is
-    /// sent, they are passed on: they were no head.
+    /// The bytes of a refused head and after it. If the connection leaves HTTP before the refusal
+    /// is sent, they are passed on: they were no head.
     held: Vec<u8>,
     closing: Closing,
     /// Whether the client has said its last.
@@ -53,7 +53,8 @@ enum Check {
         framing: Rc<RefCell<Framing>>,
         /// Requests that the engine has handed on.
         dispatched: Rc<Cell<u64>>,
-        /// The first line of a head that is not complete or was refused, as much of it as there was.
+        /// The first line of a head that is not complete or was refused, as much of it as there
+        /// was.
         line: Vec<u8>,
     },
     Http2 {
@@ -65,8 +66,8 @@ enum Check {
 /// How far a connection is on its way to being closed.
 enum Closing {
     No,
-    /// The rest of the last words, after which the connection is shut down.
-    Telling(Vec<u8>),
+    /// The last bytes that are still to be written; after them the connection is shut down.
+    Finishing(Vec<u8>),
     /// Shut down on this side; so much was thrown away since.
     Lingering {
         discarded: usize,
@@ -80,8 +81,8 @@ pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest beginning of a refused head that is kept, for the log.
 const MAX_LINE_BYTES: usize = 1024;
 
-/// How much is read at once of bytes that are discarded, and how much at most: a client that still sends
-/// a body can then read the response, and one that floods is cut off.
+/// How much is read at once of bytes that are discarded, and how much at most: a client that still
+/// sends a body can then read the response, and one that floods is cut off.
 const DISCARDED_BYTES: usize = 16 * 1024;
 const MAX_DISCARDED_HTTP1: usize = 4 * 1024 * 1024;
 const MAX_DISCARDED_HTTP2: usize = 64 * 1024;
@@ -180,16 +181,16 @@ impl Socket {
         let Check::Http2 { frames, .. } = &self.check else { return Ok(()) };
         let is_flood = matches!(fault, frames::Fault::Flood | frames::Fault::Growth);
         self.writing.set_flooded(is_flood);
-        // In the middle of a frame of ours, nothing more can be said.
+        // In the middle of a frame of ours, no other frame can be written.
         if self.writing.is_blocked() {
             return Err(io::Error::other(fault));
         }
-        self.closing = Closing::Telling(frames.borrow().goodbye(fault).to_vec());
+        self.closing = Closing::Finishing(frames.borrow().goodbye(fault).to_vec());
         Ok(())
     }
 
-    /// Passes on what was held back, unless it still is: then the task that drives the connection takes
-    /// it over.
+    /// Passes on what was held back, unless it still is: then the task that drives the connection
+    /// takes it over.
     fn poll_held(&mut self, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if !matches!(self.check, Check::None) {
             return Poll::Pending;
@@ -200,19 +201,19 @@ impl Socket {
         Poll::Ready(Ok(()))
     }
 
-    /// Says the last words, shuts down, and reads what the client still sends until it closes too:
-    /// it may have sent more than was read, even where it seems to be between two requests.
+    /// Writes the last bytes, shuts down, and reads what the client still sends until it closes
+    /// too: it may have sent more than was read, even where it seems to be between two requests.
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.writing.linger();
-        while let Closing::Telling(words) = &mut self.closing {
+        while let Closing::Finishing(bytes) = &mut self.closing {
             let stream = &mut self.stream;
-            if words.is_empty() {
+            if bytes.is_empty() {
                 ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
                 self.closing = Closing::Lingering { discarded: 0 };
                 break;
             }
-            let written = ready!(Pin::new(stream).poll_write(context, words))?;
-            words.drain(..written.min(words.len()));
+            let written = ready!(Pin::new(stream).poll_write(context, bytes))?;
+            bytes.drain(..written.min(bytes.len()));
         }
         if self.has_ended {
             return Poll::Ready(Ok(()));
@@ -279,7 +280,8 @@ impl AsyncRead for Socket {
                 Passed::Nothing => {}
             }
         }
-        // GOAWAY is sent to an HTTP/2 client that has gone too far; the engine gets the error after that.
+        // GOAWAY is sent to an HTTP/2 client that has gone too far; the engine gets the error after
+        // that.
         ready!(socket.poll_close(context))?;
         Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
     }
@@ -327,7 +329,7 @@ impl AsyncWrite for Socket {
             return Pin::new(&mut socket.stream).poll_shutdown(context);
         }
         if let Closing::No = socket.closing {
-            socket.closing = Closing::Telling(Vec::new());
+            socket.closing = Closing::Finishing(Vec::new());
         }
         socket.poll_close(context)
     }

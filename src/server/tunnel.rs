@@ -36,7 +36,8 @@ pub(super) struct Tunnel {
     pub(super) is_websocket: bool,
 }
 
-/// Bytes that are carried at once. They are on the stack: a tunnel in which nothing moves holds none.
+/// Bytes that are carried at once. They are on the stack: a tunnel in which nothing moves holds
+/// none.
 const CHUNK: usize = 16 * 1024;
 
 /// How long nothing may move once one side has ended: most have nothing to say to who is gone.
@@ -54,8 +55,8 @@ enum Leaving {
 }
 
 impl Tunnel {
-    /// Carries bytes until both sides have ended, one fails, or nothing moves for `idle`. `early` is
-    /// what the client has sent before the server agreed.
+    /// Carries bytes until both sides have ended, one fails, or nothing moves for `idle`. `early`
+    /// is what the client has sent before the server agreed.
     pub(super) async fn run(
         self,
         mut client: Socket,
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_is_not_read_on() {
+    fn no_more_is_read_while_the_other_side_takes_nothing() {
         let (mut far, mut near) = duplex(1 << 20);
         let (mut end, _sink) = duplex(10);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

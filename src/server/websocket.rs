@@ -1,5 +1,5 @@
-//! The frames of a WebSocket (RFC 6455 section 5.2), as far as it takes to say something between two
-//! of them.
+//! The frames of a WebSocket (RFC 6455 section 5.2), as far as it takes to say something between
+//! two of them.
 
 use bytes::Bytes;
 
@@ -37,8 +37,8 @@ pub(super) fn going_away(speaker: As) -> Bytes {
         return Bytes::copy_from_slice(&[FIN | CLOSE, 2, high, low]);
     }
     let mut mask = [0; 4];
-    // A mask keeps who chooses the payload from choosing the bytes on the wire (RFC 6455 section 5.3).
-    // This payload is fixed, so a failure to fill the mask does no harm.
+    // With a mask, the party that chooses the payload cannot choose the bytes on the wire (RFC 6455
+    // section 5.3). This payload is fixed, so a failure to fill the mask does no harm.
     let _ = aws_lc_rs::rand::fill(&mut mask);
     let [a, b, c, d] = mask;
     Bytes::copy_from_slice(&[FIN | CLOSE, MASKED | 2, a, b, c, d, high ^ a, low ^ b])
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_every_length_are_told_apart_however_they_are_cut() {
+    fn frames_of_every_length_are_separated_however_they_are_cut() {
         for mask in [0, MASKED] {
             for length in [0, 1, 5, 125, 126, 1000, 65_535, 65_536, 100_000] {
                 let two = [frame(0x82, length, mask), frame(0x81, 3, mask)].concat();

@@ -12,7 +12,8 @@ use crate::yaml::{Choice, Spanned, keywords, parse_duration_within};
 /// How changes of files are noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReloadSettings {
-    /// How often files are read to see whether they have changed, besides the times at which the system reports a change.
+    /// How often files are read to see whether they have changed, besides the times at which the
+    /// system reports a change.
     pub poll: Duration,
     /// How long files must stay unchanged before they are loaded.
     pub quiet: Duration,
@@ -43,8 +44,8 @@ pub(super) struct RawReload {
     /// changes, 100ms to 1h. Default: 5s.
     #[schemars(extend("examples" = ["5s"]))]
     poll: Option<Spanned<String>>,
-    /// How long files must stay as they are before they are taken, so that none is taken half
-    /// written, 10ms to 10s. Default: 200ms.
+    /// How long files must stay unchanged before they are read, so that no half-written file is
+    /// loaded, 10ms to 10s. Default: 200ms.
     #[schemars(extend("examples" = ["200ms"]))]
     quiet: Option<Spanned<String>>,
     /// Whether the system reports changes of files. Without, only the poll sees them. Default:

@@ -34,7 +34,7 @@ pub struct StoreSettings {
     /// Proxies that share the limits: each enforces its part of a limit while Redis is unreachable.
     pub instances: NonZeroU32,
     /// Whether responses say that the store did not decide.
-    pub tells_fallback: bool,
+    pub reports_fallback: bool,
     /// Counters that the in-process store keeps at most.
     pub bounds: MemoryBounds,
     /// Different counters in Redis, of those by what clients choose, that one client may ask for in
@@ -62,7 +62,7 @@ impl StoreSettings {
             key_secret: None,
             deadline: DEFAULT_DEADLINE,
             instances: NonZeroU32::MIN,
-            tells_fallback: false,
+            reports_fallback: false,
             bounds: MemoryBounds::DEFAULT,
             new_per_minute: DEFAULT_NEW_PER_MINUTE,
             snapshot: None,
@@ -122,10 +122,10 @@ pub(super) struct RawStore {
     /// The percentage of callers that are moved; always the same callers. Default: 0.
     #[schemars(range(min = 0, max = 100))]
     pub(super) percent: Option<Spanned<u8>>,
-    /// How callers are moved. `mirror`: both stores are charged, the current one
-    /// decides, and they are compared; `move`: the next store decides, once every other proxy that
-    /// shares Redis has mirrored the same percentage for the longest window, and mirrors until then;
-    /// `move_now`: the next store decides at once.
+    /// How callers are moved. `mirror`: both stores are charged, the current one decides, and they
+    /// are compared; `move`: the next store decides, once every other proxy that shares Redis has
+    /// mirrored the same percentage for the longest window, and mirrors until then; `move_now`: the
+    /// next store decides at once.
     pub(super) mode: Option<Spanned<Choice<MoveMode>>>,
     /// How long a decision may take, 1ms to 10s. Past it, the `on_store_error` of
     /// each limit applies. Default: 25ms.
@@ -198,7 +198,7 @@ impl Checker<'_> {
             key_secret,
             deadline,
             instances,
-            tells_fallback: raw.fallback_header,
+            reports_fallback: raw.fallback_header,
             bounds,
             new_per_minute,
             snapshot,

@@ -1,9 +1,9 @@
 //! Decides charges that Redis did not decide: each limit follows its `on_store_error`.
 //!
-//! A limit that is decided locally starts from what Redis last reported (`cache`), divided among the
-//! proxies that share it. From the first local decision until Redis' next reply, the process keeps
-//! this proxy's share of the counter. What is taken from it is pending (`pending`) until it is
-//! written to Redis.
+//! A limit that is decided locally starts from what Redis last reported (`cache`), divided among
+//! the proxies that share it. From the first local decision until Redis' next reply, the process
+//! keeps this proxy's share of the counter. What is taken from it is pending (`pending`) until it
+//! is written to Redis.
 
 use std::num::NonZeroU32;
 
@@ -190,8 +190,9 @@ impl Store {
         Timestamp::from_micros(now.as_micros().saturating_add_signed(self.ahead.get()))
     }
 
-    /// How many proxies a quota is divided among. While callers are moved from the process to Redis,
-    /// each proxy still has its own whole limit for callers who are not moved, or are moved back.
+    /// How many proxies a quota is divided among. While callers are moved from the process to
+    /// Redis, each proxy still has its own whole limit for callers who are not moved, or are moved
+    /// back.
     pub(super) fn instances(&self) -> NonZeroU32 {
         match &self.current {
             Backend::Memory(_) => NonZeroU32::MIN,
@@ -213,7 +214,7 @@ impl Store {
 /// Marks an outcome as decided locally, unless its limit was left out.
 fn locally(outcome: Outcome) -> Outcome {
     match outcome.decided_by {
-        DecidedBy::Nobody => outcome,
+        DecidedBy::NoStore => outcome,
         _ => Outcome { decided_by: DecidedBy::Local, ..outcome },
     }
 }

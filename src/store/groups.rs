@@ -1,12 +1,12 @@
 //! Decides charges that one call cannot decide together: those of different servers, of different
 //! cluster slots, or of different stores.
 //!
-//! The groups are charged at once, so a request waits no longer than for the slowest of them. When one
-//! group denies, or fails closed, what the others took is given back (`reservation`). So no limit ever
-//! admits too much; a request that comes before something is given back may be denied needlessly. A
-//! group that may deny is therefore charged first and without the others (`headroom`); of several,
-//! the one whose counters the fewest callers share. A caller that is denied again and again then
-//! costs one call each time, and keeps nothing from other callers.
+//! The groups are charged at once, so a request waits no longer than for the slowest of them. When
+//! one group denies, or fails closed, what the others took is given back (`reservation`). So no
+//! limit ever admits too much; a request that comes before something is given back may be denied
+//! needlessly. A group that may deny is therefore charged first and without the others
+//! (`headroom`); of several, the one whose counters the fewest callers share. A caller that is
+//! denied again and again then costs one call each time, and keeps nothing from other callers.
 
 mod reservation;
 
@@ -76,8 +76,8 @@ impl Store {
         Ok(decision)
     }
 
-    /// Takes the charges of several groups or none. If this is dropped, because the client has gone,
-    /// nothing stays taken.
+    /// Takes the charges of several groups or none. If this is dropped, because the client has
+    /// gone, nothing stays taken.
     async fn charge_several(
         self: &Rc<Self>,
         mut groups: SmallVec<[ChargeGroup; 2]>,
@@ -329,5 +329,5 @@ pub(super) fn undecided(charge: &Charge<'_>, now: Timestamp) -> Outcome {
     let limit = charge.quota.capacity();
     let standing =
         Standing { limit, remaining: limit, used: 0, reset: now, next: now, retry: Retry::Now };
-    Outcome { standing, receipt: None, decided_by: DecidedBy::Nobody }
+    Outcome { standing, receipt: None, decided_by: DecidedBy::NoStore }
 }

@@ -16,7 +16,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
         let decision = memory.charge(charges, now)?;
-        let is_left_out = |outcome: &&Outcome| outcome.decided_by == DecidedBy::Nobody;
+        let is_left_out = |outcome: &&Outcome| outcome.decided_by == DecidedBy::NoStore;
         let left_out = decision.outcomes.iter().filter(is_left_out).count();
         if left_out > 0 {
             self.stores.counts.count_uncounted(left_out);

@@ -320,7 +320,7 @@ mod tests {
         for foreign in ["x", "tollgate: counters", &"version: 1\n".repeat(100)] {
             fs::write(&path, foreign).unwrap();
             assert!(matches!(read(&path), Err(SnapshotError::Foreign)));
-            assert!(save(&path).is_err(), "somebody else's file is never overwritten");
+            assert!(save(&path).is_err(), "a file of another program is never overwritten");
             assert_eq!(fs::read_to_string(&path).unwrap(), foreign);
         }
         fs::remove_file(&path).unwrap();

@@ -112,6 +112,6 @@ impl Stores {
 
     /// Whether a response has a header that says that it was decided in fallback mode.
     pub fn reports_fallback(&self) -> bool {
-        self.settings.tells_fallback
+        self.settings.reports_fallback
     }
 }

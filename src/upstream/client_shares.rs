@@ -1,15 +1,15 @@
 //! How the connections to a server are shared among clients when they become scarce.
 //!
-//! While more than the last eighth of the connections, or streams in HTTP/2, is free, requests get them
-//! in the order of their arrival. A client's address gets one of the last eighth only while it uses
-//! fewer than are free, and waits otherwise: so something is left for new clients. The eighth is
-//! rounded down, so fewer than eight connections are not shared out. An address that uses none is never kept
-//! waiting here.
+//! While more than the last eighth of the connections, or streams in HTTP/2, is free, requests get
+//! them in the order of their arrival. A client's address gets one of the last eighth only while it
+//! uses fewer than are free, and waits otherwise: so something is left for new clients. The eighth
+//! is rounded down, so fewer than eight connections are not shared out. An address that uses none
+//! is never kept waiting here.
 //!
 //! What is counted is what requests use, not what is kept for the next: the count of an address has
-//! no list of addresses that clients could fill, but a sketch. Each address has a counter in each of
-//! two rows, by a secret hash, and its count is the lesser. Another address that is counted too high
-//! for that would have to meet it in both.
+//! no list of addresses that clients could fill, but a sketch. Each address has a counter in each
+//! of two rows, by a secret hash, and its count is the lesser. Another address that is counted too
+//! high for that would have to meet it in both.
 
 use std::{
     collections::VecDeque,
@@ -124,8 +124,8 @@ impl ClientShares {
         }
         let mut state = self.lock();
         if state.waiting.len() >= bounds.queue {
-            // Those who fill the queue do not keep another address from what it may have. None of its
-            // own requests is overtaken: one that waited would have had it already.
+            // Clients that fill the queue do not keep another address from its share. None of its own
+            // requests is overtaken: one that waited would have got the share already.
             return self.claim(counters).map_or(ShareOutcome::Full, ShareOutcome::Share);
         }
         state.turns += 1;
@@ -195,7 +195,7 @@ impl ClientShares {
         self.waiting.store(state.waiting.len(), SeqCst);
         drop(state);
         for (next, share) in served {
-            // If he has just gone, the share comes back, and goes to the next.
+            // If the request has just ended, the share comes back, and goes to the next.
             let _ = next.sender.send(share);
         }
     }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn last_eighth_is_shared_out_and_the_rest_goes_to_whoever_comes_first() {
+    fn last_eighth_is_shared_out_and_the_rest_is_first_come_first_served() {
         for (capacity, expected) in [
             (1, &[1][..]),
             (2, &[2]),
@@ -341,7 +341,7 @@ mod tests {
         // One has gone, and one uses none by now.
         drop(turns.remove(0));
         assert!(share_of(&mut turns[0]).is_none());
-        // The last one that is free is for somebody new.
+        // The last free one is for a new address.
         greedy.pop();
         assert!(share_of(&mut turns[0]).is_none());
         greedy.pop();

@@ -96,8 +96,8 @@ impl Group {
     /// Chooses the endpoint of a request; none if no address of any server is known.
     ///
     /// To wait for an address, see [`Group::resolved`]. The caller reports the result with
-    /// [`Endpoint::succeed`] or [`Endpoint::fail`], unless it says nothing about the server: a client
-    /// that goes away is not the server's fault.
+    /// [`Endpoint::succeed`] or [`Endpoint::fail`], unless it says nothing about the server: a
+    /// client that goes away is not the server's fault.
     pub fn choose(&self, choice: Choice<'_>) -> Option<Arc<Endpoint>> {
         self.choose_at(choice, Instant::now)
     }
@@ -116,16 +116,16 @@ impl Group {
         }
     }
 
-    /// Waits until names were looked up for the first time, but not longer than `patience`. Whether
-    /// there is somebody to choose now.
-    pub async fn resolved(&self, patience: Duration) -> bool {
-        let has_somebody = || !self.endpoint_set.load().endpoints.is_empty();
-        if has_somebody() {
+    /// Waits until names were looked up for the first time, but not longer than `max_wait`. Returns
+    /// whether there is an endpoint to choose now.
+    pub async fn resolved(&self, max_wait: Duration) -> bool {
+        let has_endpoints = || !self.endpoint_set.load().endpoints.is_empty();
+        if has_endpoints() {
             return true;
         }
         let mut settled = self.is_settled.subscribe();
-        let _ = timeout(patience, settled.wait_for(|is_settled| *is_settled)).await;
-        has_somebody()
+        let _ = timeout(max_wait, settled.wait_for(|is_settled| *is_settled)).await;
+        has_endpoints()
     }
 
     /// Whether only requests from before a reload still need it: nothing is to be kept for others.
@@ -183,7 +183,7 @@ impl Group {
         self.publish(book, probe);
     }
 
-    /// Whether somebody has to look after it: there are names, or health is to be asked for.
+    /// Whether the keeper has work with it: names to look up, or health checks.
     pub(super) fn needs_care(&self) -> bool {
         let book = self.book();
         book.upstream.health_check.is_some()

@@ -1,7 +1,7 @@
 //! Header fields on their way through: what is taken out, and what is put in.
 //!
-//! Hop-by-hop fields end here (RFC 9110 section 7.6.1). So does everything that a client could send
-//! to pass for somebody else before the upstream: limit, identity and forwarding fields are set by
+//! Hop-by-hop fields are removed (RFC 9110 section 7.6.1). So is everything that a client could
+//! send to pose as another client to the upstream: limit, identity and forwarding fields are set by
 //! this proxy or not at all.
 
 mod names;
@@ -58,8 +58,8 @@ pub fn check_connection(headers: &HeaderMap) -> Result<(), ConnectionNamesProtec
     }
 }
 
-/// Makes the header of a client's request fit for the upstream. In `own` fields only this proxy says
-/// anything.
+/// Makes the header of a client's request fit for the upstream. In `own` fields only this proxy
+/// says anything.
 pub fn clean_request(headers: &mut HeaderMap, own: &OwnHeaders, forwarding: Forwarding<'_>) {
     remove_named_by_connection(headers);
     // A credential may go on under its own name, and under no other that servers take for it.
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn upstream_is_told_of_tls_unless_a_trusted_proxy_tells_otherwise() {
+    fn upstream_gets_the_scheme_of_the_connection_unless_a_trusted_proxy_names_another() {
         for (fields, is_trusted, scheme) in [
             (&[][..], false, "https"),
             (&[("x-forwarded-proto", "http")], false, "https"),

@@ -1,8 +1,8 @@
 //! The heads of one response in HTTP/1.1, line by line, beside the protocol engine.
 //!
-//! The engine does not report interim responses, and reads on for as long as they come. It also accepts
-//! a bare line feed as the end of a line (RFC 9112 section 2.2 lets it). A server or client that does
-//! not would see other fields than this proxy.
+//! The engine does not report interim responses, and reads on for as long as they come. It also
+//! accepts a bare line feed as the end of a line (RFC 9112 section 2.2 lets it). A server or client
+//! that does not would see other fields than this proxy.
 
 use memchr::memchr_iter;
 
@@ -101,7 +101,7 @@ mod tests {
     const HINT: &str = "HTTP/1.1 103 Early Hints\r\nlink: a\r\n\r\n";
     const OK: &str = "HTTP/1.1 200 OK\r\nvia: HTTP/1.1 103\r\n\r\n";
 
-    /// What becomes of it, however it is cut, and how many interim responses there were.
+    /// The result of reading `text`, however it is cut, and the number of interim responses.
     fn read(text: &str) -> (HeadProgress, u32) {
         let in_pieces = |size: usize| {
             let mut heads = Heads::default();

@@ -1,5 +1,5 @@
-//! All upstreams of the policies in force, and the thread that looks after their servers: it looks up
-//! names and asks for health. There is none while there is nothing of that to do.
+//! All upstreams of the policies in force, and the thread that looks after their servers: it looks
+//! up names and asks for health. There is none while there is nothing of that to do.
 
 use std::{
     collections::BTreeMap,
@@ -145,7 +145,7 @@ fn start(kept: Weak<Kept>, resolver: Resolver) -> io::Result<()> {
     Ok(())
 }
 
-/// Begins what is due, for as long as somebody keeps the groups.
+/// Begins the work that is due, for as long as the groups are in use.
 async fn look(kept: Weak<Kept>, resolver: Resolver) {
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);

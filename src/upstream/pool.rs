@@ -2,7 +2,7 @@
 //! with those of other workers.
 //!
 //! Connections in HTTP/1.1 are a stack, the warmest on top. A request that finds one there touches
-//! nothing that is shared with other threads but a counter that says whether anybody waits.
+//! nothing that is shared with other threads but a counter that says whether a request waits.
 
 pub(super) mod http1;
 pub(super) mod http2;
@@ -48,7 +48,7 @@ pub(super) struct Pool {
     /// Connections in HTTP/2 that are being made.
     dialing: Cell<usize>,
     wait_queue: WaitQueue,
-    /// The task that gives up unused connections when somebody else needs one.
+    /// The task that closes unused connections when another worker needs one.
     giver: OnceCell<AbortHandle>,
 }
 
@@ -94,8 +94,8 @@ impl Pool {
         pool
     }
 
-    /// Something to send a request with: a connection that is there, or the right to make one. Waits
-    /// for its turn if there is neither.
+    /// Something to send a request with: a connection that is there, or the right to make one.
+    /// Waits for its turn if there is neither.
     pub(super) async fn acquire(
         self: &Rc<Self>,
         upstream: &Upstream,
@@ -128,15 +128,15 @@ impl Pool {
     /// The right to make a connection, and nothing else.
     pub(super) async fn slot(&self, upstream: &Upstream) -> Result<Slot, UpstreamError> {
         self.make_room(upstream);
-        // Who does not want the pool's connections is none of its own.
-        let claimant = Claimant { pool: PoolId::unique(), is_destitute: false };
+        // It cannot use the pool's connections, so it waits as a pool of its own.
+        let claimant = Claimant { pool: PoolId::unique(), needs_first_connection: false };
         let mut ticket = match self.endpoint.slots.take(&upstream.bounds, claimant) {
             SlotOutcome::Slot(slot) => return Ok(slot),
             SlotOutcome::Queued(ticket) => ticket,
             SlotOutcome::Full => return Err(UpstreamError::Busy),
         };
         let deadline = self.ticker.deadline();
-        deadline.set(ticket.patience(&upstream.bounds));
+        deadline.set(ticket.max_wait(&upstream.bounds));
         let slot = poll_fn(|context| match ticket.poll(context) {
             Poll::Pending if deadline.poll_passed(context) => Poll::Ready(None),
             polled => polled,
@@ -173,7 +173,7 @@ impl Pool {
     ) -> Result<Acquired, UpstreamError> {
         let deadline = self.ticker.deadline();
         deadline.set(match &ticket {
-            Some(ticket) => ticket.patience(&upstream.bounds),
+            Some(ticket) => ticket.max_wait(&upstream.bounds),
             None => upstream.connect_timeout,
         });
         let place = self.wait_queue.join();
@@ -188,7 +188,7 @@ impl Pool {
                 match self.endpoint.slots.take(&upstream.bounds, self.claimant()) {
                     SlotOutcome::Slot(slot) => return Poll::Ready(Ok(Acquired::New(slot))),
                     SlotOutcome::Queued(queued) => {
-                        deadline.set(queued.patience(&upstream.bounds));
+                        deadline.set(queued.max_wait(&upstream.bounds));
                         ticket = Some(queued);
                     }
                     SlotOutcome::Full => return Poll::Ready(Err(UpstreamError::Busy)),
@@ -255,8 +255,8 @@ impl Pool {
     }
 
     /// A connection that is there and can take a request. Whether one in HTTP/1.1 is still open
-    /// shows when it is used: hyper reads before it writes, and gives a request back that it did not
-    /// write.
+    /// shows when it is used: hyper reads before it writes, and gives a request back that it did
+    /// not write.
     fn free(self: &Rc<Self>) -> Option<Carrier> {
         match self.protocol {
             Protocol::Http1 => {
@@ -272,14 +272,14 @@ impl Pool {
     }
 
     fn claimant(&self) -> Claimant {
-        let is_destitute = self.protocol == Protocol::Http2
+        let needs_first_connection = self.protocol == Protocol::Http2
             && self.shared.borrow().is_empty()
             && self.dialing.get() == 0;
-        Claimant { pool: self.id, is_destitute }
+        Claimant { pool: self.id, needs_first_connection }
     }
 
-    /// Keeps an unused HTTP/1.1 connection for at most `keep_alive`, unless a request of another worker
-    /// waits for one.
+    /// Keeps an unused HTTP/1.1 connection for at most `keep_alive`, unless a request of another
+    /// worker waits for one.
     pub(in crate::upstream) fn keep(&self, connection: http1::Connection, keep_alive: Duration) {
         let slots = &self.endpoint.slots;
         let ticks = u32::try_from(keep_alive.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX);
@@ -300,7 +300,8 @@ impl Pool {
         self.wait_queue.wake_first();
     }
 
-    /// Lets go of connections in HTTP/2 that take no more requests. Each closes with its last stream.
+    /// Lets go of connections in HTTP/2 that take no more requests. Each closes with its last
+    /// stream.
     fn forget_over(&self) {
         let is_over = |connection: &Rc<http2::Connection>| connection.is_over();
         if self.shared.borrow().iter().any(is_over) {
@@ -311,8 +312,8 @@ impl Pool {
         }
     }
 
-    /// Closes connections that were not used for as long as they are kept, and those that the server
-    /// has closed.
+    /// Closes connections that were not used for as long as they are kept, and those that the
+    /// server has closed.
     pub(super) fn close_idle(&self, keep_alive: Duration) {
         let now = self.ticker.now();
         let is_due = |idle: &mut Idle| now >= idle.until || idle.connection.is_closed();
@@ -383,7 +384,7 @@ impl Drop for Dialing<'_> {
     }
 }
 
-/// Gives up unused connections whenever somebody begins to wait for one.
+/// Closes unused connections whenever a request begins to wait for one.
 async fn give_up_when_wanted(pool: Weak<Pool>, slots: Arc<Slots>) {
     loop {
         let mut wanted = pin!(slots.wanted());

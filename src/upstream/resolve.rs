@@ -22,11 +22,11 @@ pub(super) type Resolver =
     fn(String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
 /// How long a lookup may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 /// When a name is looked up again that could not be; twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// How long an address may take to be connected to if it is to be used at once.
-const KNOCK: Duration = Duration::from_millis(500);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// More addresses of a name are not used.
 const MAX_ADDRESSES: usize = 256;
 
@@ -46,7 +46,7 @@ impl Lookups {
         let is_due = self.due.is_none_or(|due| due <= now);
         if is_due {
             // The end of this one sets it. Should there be none, another begins all the same.
-            self.due = Some(now + 2 * PATIENCE);
+            self.due = Some(now + 2 * LOOKUP_TIMEOUT);
         }
         is_due
     }
@@ -95,7 +95,7 @@ pub(super) async fn look_up(
     host: &str,
     port: u16,
 ) -> io::Result<Vec<SocketAddr>> {
-    let found = timeout(PATIENCE, resolver(host.to_owned()));
+    let found = timeout(LOOKUP_TIMEOUT, resolver(host.to_owned()));
     let found = found.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let mut addresses: Vec<SocketAddr> =
         found.into_iter().map(|address| SocketAddr::new(address.to_canonical(), port)).collect();
@@ -110,22 +110,23 @@ pub(super) async fn look_up(
 
 /// Of addresses of both families, those that accept a connection; all of them if none does.
 ///
-/// Host names, `localhost` first of all, often have an IPv4 and an IPv6 address while the server listens
-/// at one of them only. That is no failure of the server, and no request should have to discover it.
+/// Host names, `localhost` first of all, often have an IPv4 and an IPv6 address while the server
+/// listens at one of them only. That is no failure of the server, and no request should have to
+/// discover it.
 async fn listening(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let is_mixed =
         addresses.iter().any(SocketAddr::is_ipv4) && addresses.iter().any(SocketAddr::is_ipv6);
     if !is_mixed {
         return addresses;
     }
-    let mut knocks = JoinSet::new();
+    let mut attempts = JoinSet::new();
     for address in addresses.clone() {
-        knocks.spawn(async move {
-            let opened = timeout(KNOCK, TcpStream::connect(address)).await;
+        attempts.spawn(async move {
+            let opened = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
             opened.is_ok_and(|stream| stream.is_ok()).then_some(address)
         });
     }
-    let mut open: Vec<SocketAddr> = knocks.join_all().await.into_iter().flatten().collect();
+    let mut open: Vec<SocketAddr> = attempts.join_all().await.into_iter().flatten().collect();
     open.sort();
     if open.is_empty() { addresses } else { open }
 }

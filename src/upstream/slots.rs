@@ -1,9 +1,10 @@
-//! How many connections a server may have, of all workers together, and who waits for one.
+//! How many connections a server may have, of all workers together, and the requests that wait for
+//! one.
 //!
 //! A connection holds a [`Slot`] from before it is made until its socket is closed, so the bound is
-//! exact, but for a worker's only connection in HTTP/2, which it gets in any case. A slot that becomes
-//! free goes to the request that has waited longest; it can be taken directly only while no request
-//! waits. Requests that find a kept connection touch nothing here.
+//! exact, but for a worker's only connection in HTTP/2, which it gets in any case. A slot that
+//! becomes free goes to the request that has waited longest; it can be taken directly only while no
+//! request waits. Requests that find a kept connection touch nothing here.
 
 use std::{
     collections::VecDeque,
@@ -29,7 +30,7 @@ use crate::policy::Bounds;
 #[derive(Debug, Default)]
 pub struct Slots {
     state: Mutex<State>,
-    /// How many wait: for asking without the lock.
+    /// How many requests wait, to be read without the lock.
     waiting: AtomicUsize,
     /// Notified when a request begins to wait: workers then close connections that they do not use.
     wanted: Notify,
@@ -55,49 +56,50 @@ struct Waiting {
 #[derive(Debug)]
 pub struct Slot(Arc<Slots>);
 
-/// A place in the queue, given up when it is dropped.
+/// A position in the queue, given up when this is dropped.
 #[derive(Debug)]
 pub(super) struct Ticket {
     slots: Arc<Slots>,
     number: u64,
     receiver: Receiver<Slot>,
-    /// There was no place in the queue: it waits just long enough for an unused connection.
-    is_knocking: bool,
+    /// The queue was full: the request waits just long enough for another worker to close an unused
+    /// connection.
+    is_beyond_queue: bool,
 }
 
-/// Who asks for a slot: a worker's pool.
+/// The pool of a worker that needs a slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claimant {
     pub(super) pool: PoolId,
-    /// It speaks HTTP/2 and has not a single connection: it gets one whatever the bound, since those
-    /// of other workers are of no use to it, and a stream may keep them for hours.
-    pub(super) is_destitute: bool,
+    /// The pool is for HTTP/2 and has no connection. It gets one even beyond the bound: it cannot
+    /// use those of other workers, and a stream may keep them for hours.
+    pub(super) needs_first_connection: bool,
 }
 
 /// Identifies a pool within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PoolId(u64);
 
-/// What came of asking for a slot.
+/// The result of a request for a slot.
 #[derive(Debug)]
 pub(super) enum SlotOutcome {
-    /// There was one.
+    /// A slot was free.
     Slot(Slot),
-    /// There will be one.
+    /// The request waits for one.
     Queued(Ticket),
-    /// Too many wait already.
+    /// Too many requests wait already.
     Full,
 }
 
-/// How much longer somebody of another worker must have waited for being served before one of this
-/// worker's own, who can have a connection as it is.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// How much longer a request of another worker must have waited than one of this worker before this
+/// worker closes a connection for it. Its own requests can use the connection at once.
+const MIN_LEAD: Duration = Duration::from_millis(100);
 
-/// Who may wait beyond the queue, for a moment.
-const MAX_KNOCKING: usize = 64;
+/// How many requests may wait for a moment when the queue is full.
+const MAX_BEYOND_QUEUE: usize = 64;
 
-/// That moment.
-const KNOCK: Duration = Duration::from_millis(50);
+/// How long a request waits when the queue is full.
+const BEYOND_QUEUE_WAIT: Duration = Duration::from_millis(50);
 
 impl PoolId {
     pub(super) fn unique() -> PoolId {
@@ -111,18 +113,19 @@ impl Slots {
     pub(super) fn take(self: &Arc<Self>, bounds: &Bounds, claimant: Claimant) -> SlotOutcome {
         self.bound(bounds);
         let mut state = self.lock();
-        if state.taken < state.max || claimant.is_destitute {
+        if state.taken < state.max || claimant.needs_first_connection {
             state.taken += 1;
             return SlotOutcome::Slot(Slot(Arc::clone(self)));
         }
-        // Even if the queue is full, another worker may have an unused connection. It closes that only
-        // when a request waits, so a few more may wait for a moment.
-        let is_knocking = state.queue.len() >= bounds.queue;
-        if state.queue.len() >= bounds.queue.saturating_add(MAX_KNOCKING) {
+        // Even if the queue is full, another worker may have an unused connection. It closes that
+        // only when a request waits, so a few more may wait for a moment.
+        let is_beyond_queue = state.queue.len() >= bounds.queue;
+        if state.queue.len() >= bounds.queue.saturating_add(MAX_BEYOND_QUEUE) {
             return SlotOutcome::Full;
         }
         state.tickets += 1;
-        let (ticket, (sender, receiver)) = (state.tickets, oneshot::channel());
+        let ticket = state.tickets;
+        let (sender, receiver) = oneshot::channel();
         state.queue.push_back(Waiting { ticket, claimant, since: Instant::now(), sender });
         self.waiting.store(state.queue.len(), Ordering::Release);
         drop(state);
@@ -131,7 +134,7 @@ impl Slots {
             slots: Arc::clone(self),
             number: ticket,
             receiver,
-            is_knocking,
+            is_beyond_queue,
         })
     }
 
@@ -149,43 +152,43 @@ impl Slots {
         self.waiting.store(state.queue.len(), Ordering::Release);
         drop(state);
         for next in served {
-            // If he has just gone, the slot comes back.
+            // If the request has just ended, the slot comes back.
             let _ = next.sender.send(Slot(Arc::clone(self)));
         }
     }
 
-    /// Whether a slot is there for the taking.
+    /// Whether a slot is free.
     pub(super) fn has_free(&self, bounds: &Bounds) -> bool {
         self.lock().taken < bounds.max_connections.get()
     }
 
-    /// Whether somebody waits.
+    /// Whether a request waits.
     pub(super) fn is_wanted(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// Waits until somebody begins to wait.
+    /// Waits until a request begins to wait.
     pub(super) fn wanted(&self) -> Notified<'_> {
         self.wanted.notified()
     }
 
-    /// Whether a connection that `pool` no longer needs should be closed for somebody else, rather
-    /// than kept for its own.
+    /// Whether `pool` should close an unused connection for a request of another pool, rather than
+    /// keep it for its own requests.
     pub(super) fn prefers_another(&self, pool: PoolId) -> bool {
         let state = self.lock();
         let Some(head) = state.queue.front() else { return false };
         let own = state.queue.iter().find(|waiting| waiting.claimant.pool == pool);
-        own.is_none_or(|own| own.since.saturating_duration_since(head.since) > PATIENCE)
+        own.is_none_or(|own| own.since.saturating_duration_since(head.since) > MIN_LEAD)
     }
 
-    /// Connections that there are.
+    /// The slots in use.
     #[cfg(test)]
     pub(super) fn taken(&self) -> usize {
         self.lock().taken
     }
 
-    /// The request that gets a slot which has become free. None: no request waits, and the slot can be
-    /// taken.
+    /// The request that gets a slot which has become free. None: no request waits, and the slot can
+    /// be taken.
     fn hand_on(&self) -> Option<Sender<Slot>> {
         let mut state = self.lock();
         // A policy may have lowered the bound meanwhile.
@@ -210,16 +213,16 @@ impl Slots {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(next) = self.0.hand_on() {
-            // If he has just gone, the slot comes back, and is dropped again.
+            // If the request has just ended, the slot comes back, and is dropped again.
             let _ = next.send(Slot(Arc::clone(&self.0)));
         }
     }
 }
 
 impl Ticket {
-    /// How long it is worth waiting for.
-    pub(super) fn patience(&self, bounds: &Bounds) -> Duration {
-        if self.is_knocking { KNOCK } else { bounds.queue_timeout }
+    /// How long the request may wait.
+    pub(super) fn max_wait(&self, bounds: &Bounds) -> Duration {
+        if self.is_beyond_queue { BEYOND_QUEUE_WAIT } else { bounds.queue_timeout }
     }
 
     /// The slot, once it is this ticket's turn.
@@ -251,7 +254,7 @@ mod tests {
     }
 
     fn claimant() -> Claimant {
-        Claimant { pool: PoolId::unique(), is_destitute: false }
+        Claimant { pool: PoolId::unique(), needs_first_connection: false }
     }
 
     fn take(slots: &Arc<Slots>, bounds: &Bounds) -> Slot {
@@ -276,14 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn slot_goes_to_whoever_has_waited_longest() {
+    fn slot_goes_to_the_request_that_has_waited_longest() {
         let (slots, bounds) = (Arc::default(), bounds(1, 2));
         let slot = take(&slots, &bounds);
         let mut first = queue(&slots, &bounds, claimant());
         let mut second = queue(&slots, &bounds, claimant());
         let beyond: Vec<Ticket> =
-            (0..MAX_KNOCKING).map(|_| queue(&slots, &bounds, claimant())).collect();
-        assert!(beyond.iter().all(|ticket| ticket.patience(&bounds) < bounds.queue_timeout));
+            (0..MAX_BEYOND_QUEUE).map(|_| queue(&slots, &bounds, claimant())).collect();
+        assert!(beyond.iter().all(|ticket| ticket.max_wait(&bounds) < bounds.queue_timeout));
         assert!(matches!(slots.take(&bounds, claimant()), SlotOutcome::Full));
         drop(beyond);
         drop(slot);
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_the_queue_loses_nobody_a_slot() {
+    fn no_slot_is_lost_when_a_request_leaves_the_queue() {
         let (slots, bounds) = (Arc::default(), bounds(1, 2));
         let slot = take(&slots, &bounds);
         let leaves = queue(&slots, &bounds, claimant());
@@ -303,7 +306,7 @@ mod tests {
         drop(leaves);
         drop(slot);
         assert!(slot_of(&mut stays).is_some());
-        // Also if he was given one, and never looked.
+        // Also if the request that leaves had got one already.
         let slot = take(&slots, &bounds);
         let leaves = queue(&slots, &bounds, claimant());
         drop(slot);
@@ -324,16 +327,16 @@ mod tests {
     }
 
     #[test]
-    fn raised_bound_is_for_those_who_wait() {
+    fn raised_bound_serves_requests_that_wait() {
         let (slots, low, high) = (Arc::default(), bounds(1, 3), bounds(3, 3));
         let _slot = take(&slots, &low);
         let mut waiting: Vec<Ticket> = (0..3).map(|_| queue(&slots, &low, claimant())).collect();
-        // Before a newcomer, who has made it known.
-        let mut newcomer = queue(&slots, &high, claimant());
+        // Before a new request, which sets the higher bound.
+        let mut new_request = queue(&slots, &high, claimant());
         let given: Vec<Slot> = waiting.iter_mut().filter_map(slot_of).collect();
-        assert_eq!((given.len(), slot_of(&mut newcomer).is_some()), (2, false));
+        assert_eq!((given.len(), slot_of(&mut new_request).is_some()), (2, false));
         assert!(slot_of(&mut waiting[2]).is_none());
-        // And without one.
+        // And without a new request.
         slots.bound(&bounds(4, 3));
         assert!(slot_of(&mut waiting[2]).is_some());
     }
@@ -342,8 +345,10 @@ mod tests {
     fn worker_that_has_no_connection_to_share_gets_one_beyond_the_bound() {
         let (slots, bounds) = (Arc::default(), bounds(1, 1));
         let first = take(&slots, &bounds);
-        let destitute = Claimant { is_destitute: true, ..claimant() };
-        let SlotOutcome::Slot(second) = slots.take(&bounds, destitute) else { panic!("no slot") };
+        let first_of_worker = Claimant { needs_first_connection: true, ..claimant() };
+        let SlotOutcome::Slot(second) = slots.take(&bounds, first_of_worker) else {
+            panic!("no slot")
+        };
         // The bound holds again once one is closed.
         let mut ticket = queue(&slots, &bounds, claimant());
         drop(second);
@@ -364,7 +369,7 @@ mod tests {
         let since = slots.lock().queue[0].since;
         slots.lock().queue[1].since = since;
         assert!(!slots.prefers_another(own.pool));
-        let late = Instant::now() + 2 * PATIENCE;
+        let late = Instant::now() + 2 * MIN_LEAD;
         slots.lock().queue[1].since = late;
         assert!(slots.prefers_another(own.pool));
     }

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_is_told_apart() {
+    fn each_limit_has_its_own_violation() {
         for (target, values, expected) in [
             ("/", &[1, 1, 1, 1][..], Ok(())),
             ("/", &[59], Ok(())),

@@ -293,7 +293,7 @@ enum Escape {
     Keep,
 }
 
-/// What becomes of the escape in a path whose digits `tail` begins with.
+/// How to treat the escape in a path whose digits `tail` begins with.
 fn read_escape(tail: &[u8], encoded_slash: EncodedSlash) -> Result<Escape, TargetError> {
     match (escaped_byte(tail)?, encoded_slash) {
         (0, _) => Err(TargetError::EscapedNul),

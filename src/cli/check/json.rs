@@ -114,7 +114,7 @@ impl<'r> WrittenTest<'r> {
     fn of(policy: &'r CheckedPolicy, test: &'r Test) -> Self {
         let Test { name, place, failed } = test;
         let differences = failed.iter().flat_map(|failed| &failed.differences);
-        let headers = failed.iter().flat_map(|failed| &failed.told);
+        let headers = failed.iter().flat_map(|failed| &failed.headers);
         WrittenTest {
             policy: &policy.name,
             name: name.as_deref(),

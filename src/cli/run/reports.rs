@@ -1,5 +1,5 @@
-//! What is told once a second, for the whole process: what was counted meanwhile. However many
-//! workers there are, a kind of it is one line.
+//! Logs once a second what the process has counted meanwhile. Each kind of count is one line,
+//! however many workers there are.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -16,7 +16,7 @@ pub(super) async fn keep_reporting(shared: &Shared, events: &Events) -> Infallib
     loop {
         ticks.tick().await;
         report(shared);
-        events.tell_left_out();
+        events.log_left_out();
     }
 }
 

@@ -1,4 +1,4 @@
-//! What goes on beside the traffic: following the files, and the admin listener.
+//! The work beside the traffic: following the files, and the admin listener.
 
 use std::{
     io,
@@ -22,8 +22,8 @@ pub(super) struct Upkeep {
 }
 
 impl Upkeep {
-    /// Follows the files of `origin`, if there are any, and answers at `listener`, if there is one; what the
-    /// store has to do with being ready is said beside it.
+    /// Follows the files of `origin`, if there are any, and answers at `listener`, if there is one.
+    /// `ready_store` says whether the process is ready while the store is away.
     pub(super) fn start(
         shared: &Arc<Shared>,
         origin: Option<Origin>,
@@ -57,8 +57,8 @@ impl Upkeep {
         self.reload.as_ref().map(Reload::handle)
     }
 
-    /// Closes the admin listener: another process answers there now, and whoever asks whether this one
-    /// is ready means that one.
+    /// Closes the admin listener: another process answers at its address now, and queries about
+    /// readiness are meant for that process.
     pub(super) fn hand_over(&mut self) {
         self.admin = None;
     }

@@ -148,14 +148,14 @@ impl Compiler<'_> {
 
     fn enforcement(&mut self, raw: &RawLimit) -> Option<Enforcement> {
         let mode = match self.keyword_or_default(raw.mode.as_ref())? {
-            Mode::Enforce => Enforcement::Everybody,
-            Mode::Shadow => Enforcement::Nobody,
+            Mode::Enforce => Enforcement::AllCallers,
+            Mode::Shadow => Enforcement::Shadow,
         };
         let Some(percent) = &raw.enforce_percent else { return Some(mode) };
         let refused = match (mode, percent.value) {
-            (Enforcement::Nobody, _) => ("a limit in shadow mode never denies", "remove it"),
+            (Enforcement::Shadow, _) => ("a limit in shadow mode never denies", "remove it"),
             (_, 0..=99) => return Some(Enforcement::Percent(percent.value)),
-            (_, 100) => return Some(Enforcement::Everybody),
+            (_, 100) => return Some(Enforcement::AllCallers),
             _ => ("more than 100 percent", "write 0 to 100"),
         };
         self.refuse(percent.span, refused.0, refused.1);

@@ -101,12 +101,12 @@ fn refunds_go_to_whom_the_limit_says() {
 #[test]
 fn enforcement_is_for_everybody_unless_the_limit_says_otherwise() {
     for (fields, expected) in [
-        ("", Enforcement::Everybody),
-        (", mode: enforce", Enforcement::Everybody),
-        (", mode: shadow", Enforcement::Nobody),
+        ("", Enforcement::AllCallers),
+        (", mode: enforce", Enforcement::AllCallers),
+        (", mode: shadow", Enforcement::Shadow),
         (", enforce_percent: 0", Enforcement::Percent(0)),
         (", mode: enforce, enforce_percent: 25", Enforcement::Percent(25)),
-        (", enforce_percent: 100", Enforcement::Everybody),
+        (", enforce_percent: 100", Enforcement::AllCallers),
     ] {
         assert_eq!(limit(&format!("rate: 5/s{fields}")).enforcement, expected, "{fields}");
     }

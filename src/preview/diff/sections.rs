@@ -25,9 +25,11 @@ pub(super) fn identity(old: &Policy, new: &Policy) -> Vec<Change> {
     changes.extend(renamed_callers(old, new));
     changes.extend(kinds(old, new));
     changes.extend(Change::between_fields(rule_fields(old), rule_fields(new), str::to_owned));
-    let told = Change::between("claims for the upstream", forwarded(old), forwarded(new));
+    let changed = Change::between("claims for the upstream", forwarded(old), forwarded(new));
     changes.extend(
-        told.map(|told| told.meaning("every policy removes these headers from client requests")),
+        changed.map(|changed| {
+            changed.meaning("every policy removes these headers from client requests")
+        }),
     );
     // The id is a hash of the whole section and of the files that it names, secrets included.
     if changes.is_empty() && !is_renamed && old.id != new.id {

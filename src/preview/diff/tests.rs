@@ -1,5 +1,4 @@
-//! What is told of changes. That it is true of counters is put to the proof by the integration
-//! tests, with a store.
+//! The texts of differences. The integration tests check with a store that counters behave so.
 
 use std::path::Path;
 
@@ -32,41 +31,41 @@ fn policy(text: &str) -> Policies {
     Policies::new(vec![policy.unwrap_or_else(|problems| panic!("{}\n{all}", problems[0]))])
 }
 
-fn told(old: &str, new: &str) -> String {
+fn diff_text(old: &str, new: &str) -> String {
     diff(&policy(old), &policy(new)).to_string()
 }
 
-/// What is told below the policy's name.
-fn assert_told(old: &str, new: &str, expected: &str) {
-    assert_eq!(told(old, new), format!("policy api\n{expected}"), "{old}\n{new}");
+/// Compares what is shown below the policy's name.
+fn assert_diff(old: &str, new: &str, expected: &str) {
+    assert_eq!(diff_text(old, new), format!("policy api\n{expected}"), "{old}\n{new}");
 }
 
 #[test]
-fn nothing_is_told_of_what_comes_to_the_same() {
-    assert_eq!(told("", ""), "no difference\n");
+fn policies_of_equal_effect_have_no_difference() {
+    assert_eq!(diff_text("", ""), "no difference\n");
     let new = "limits:\n  core: { per: [caller], rate: 5_000 per 1h, algorithm: fixed_window }\n";
-    assert_eq!(told("", new), "no difference\n");
+    assert_eq!(diff_text("", new), "no difference\n");
     // Another order, and a route that no request reaches.
     let old = "routes: [{ match: { path: /a }, limits: [core] }, { match: { path: /** } }]";
     let new = "routes: [{ match: { path: /a }, limits: [core] }, { match: { path: /** } }, \
                { match: { path: /b }, limits: [core] }]";
-    assert_eq!(told(old, new), "no difference\n");
+    assert_eq!(diff_text(old, new), "no difference\n");
 }
 
 #[test]
-fn windows_are_told_with_what_becomes_of_what_was_used() {
+fn windows_are_shown_with_what_happens_to_used_units() {
     let limits = |core: &str, other: &str| {
         format!(
             "limits:\n  core: {{ per: caller, {core} }}\n  other: {{ per: client.ip, {other} }}\n"
         )
     };
-    assert_told(
+    assert_diff(
         &limits("rate: 5000/hour", "rate: 5/s"),
         &limits("rate: 6000/hour", "rate: 5/s"),
         "  windows\n    rescaled core for everybody: 5000/hour -> 6000/hour: use is kept, 1000 more\n    \
          kept: other\n",
     );
-    assert_told(
+    assert_diff(
         &limits("rate: 5000/hour", "rate: 5/s, algorithm: gcra, burst: 9"),
         &limits("rate: 5000/day", "rate: 4/s, algorithm: gcra, burst: 7"),
         "  windows\n    fresh core for everybody: 5000/hour -> 5000/day (window hour -> day): \
@@ -77,13 +76,13 @@ fn windows_are_told_with_what_becomes_of_what_was_used() {
 }
 
 #[test]
-fn requests_are_told_that_match_another_route() {
+fn requests_that_match_another_route_are_shown() {
     let limits =
         "limits: { core: { per: caller, rate: 5/s }, other: { per: caller, rate: 6/s } }\n";
     let routes = |routes: &str| format!("{limits}routes: [{routes}]\n");
     let all = "{ match: { path: /** }, limits: [core] }";
     let repos = "{ match: { path: /repos/** }, limits: [core] }";
-    assert_told(
+    assert_diff(
         &routes(&format!("{repos}, {all}")),
         &routes(&format!(
             "{{ match: {{ path: \"/repos/{{owner}}/{{repo}}/**\" }}, limits: [core, other] }}, \
@@ -92,22 +91,22 @@ fn requests_are_told_that_match_another_route() {
         "  routing\n    /repos/{owner}/{repo}/**: /repos/** -> /repos/{owner}/{repo}/**: limits \
          core -> core, other\n",
     );
-    assert_told(
+    assert_diff(
         &routes(all),
         &routes(&format!("{{ match: {{ path: /login, methods: [POST, PUT] }} }}, {all}")),
         "  routing\n    POST,PUT /login: /** -> /login: limits core -> none\n",
     );
-    assert_told(
+    assert_diff(
         &routes(&format!("{repos}, {all}")),
         &routes(repos),
         "  routing\n    /**: /** -> no route\n",
     );
-    assert_told(
+    assert_diff(
         &routes(all),
         &routes(&format!("{{ match: {{ host: a.example.com, path: /x }} }}, {all}")),
         "  routing\n    /x at a.example.com: /** -> /x: limits core -> none\n",
     );
-    assert_told(
+    assert_diff(
         &routes(all),
         &routes("{ match: { path: /** }, auth: none, cost: 2, limits: [core] }"),
         "  routing\n    /**: auth optional -> none; cost by limit -> 2\n",
@@ -115,29 +114,29 @@ fn requests_are_told_that_match_another_route() {
 }
 
 #[test]
-fn requests_are_told_that_match_another_route_from_some_networks() {
+fn requests_from_some_networks_that_match_another_route_are_shown() {
     let routes = |routes: &str| format!("routes: [{routes}]\n");
     let all = "{ match: { path: /** }, limits: [core] }";
     let admin = |from: &str| format!("{{ match: {{ path: /admin/**, from: {from} }} }}");
-    assert_told(
+    assert_diff(
         &routes(all),
         &routes(&format!("{}, {all}", admin("[10.0.0.0/8]"))),
         "  routing\n    /admin/** from 10.0.0.0/8: /** -> /admin/**: limits core -> none\n",
     );
-    assert_told(
+    assert_diff(
         &routes(&format!("{}, {all}", admin("[10.0.0.0/8, 192.0.2.1]"))),
         &routes(&format!("{}, {all}", admin("[10.0.0.0/16, 192.0.2.1]"))),
         "  routing\n    /admin/** from 10.0.0.0/8: /admin/** -> /**: limits none -> core\n",
     );
     // Together they are what the one was.
     let halves = admin("[10.0.0.0/9, 10.128.0.0/9]");
-    assert_eq!(told(&routes(&admin("[10.0.0.0/8]")), &routes(&halves)), "no difference\n");
-    assert_told(
+    assert_eq!(diff_text(&routes(&admin("[10.0.0.0/8]")), &routes(&halves)), "no difference\n");
+    assert_diff(
         &routes(&admin("[\"::/0\"]")),
         &routes("{ match: { path: /admin/** } }"),
         "  routing\n    /admin/** from other addresses: no route -> /admin/**\n",
     );
-    assert_told(
+    assert_diff(
         &routes("{ match: { path: /** }, deny: [192.0.2.1] }"),
         &routes("{ match: { path: /** }, allow: [10.0.0.0/8] }"),
         "  routing\n    /**: allow all -> 10.0.0.0/8; deny 192.0.2.1 -> none\n",
@@ -145,7 +144,7 @@ fn requests_are_told_that_match_another_route_from_some_networks() {
 }
 
 #[test]
-fn another_order_of_routes_is_told_where_they_overlap() {
+fn another_order_of_routes_is_shown_where_they_overlap() {
     let routes = |[first, second]: [&str; 2]| {
         format!(
             "routes: [{{ match: {{ path: \"{first}\" }}, limits: [core] }}, \
@@ -155,18 +154,18 @@ fn another_order_of_routes_is_told_where_they_overlap() {
     let old = routes(["/{a}/x", "/y/{b}"]);
     let new = "routes: [{ match: { path: \"/y/{b}\" } }, \
                { match: { path: \"/{a}/x\" }, limits: [core] }]\n";
-    assert_told(&old, new, "  routing\n    /y/x: /{a}/x -> /y/{b}: limits core -> none\n");
+    assert_diff(&old, new, "  routing\n    /y/x: /{a}/x -> /y/{b}: limits core -> none\n");
 }
 
 #[test]
-fn parameter_that_stands_for_another_part_is_told() {
+fn parameter_that_stands_for_another_part_is_diff_text() {
     let policy = |path: &str| {
         format!(
             "limits: {{ core: {{ per: [client.ip, path.id], rate: 5/s }} }}\n\
              routes: [{{ match: {{ path: \"{path}\" }}, limits: [core] }}]\n"
         )
     };
-    assert_told(
+    assert_diff(
         &policy("/{id}/{other}"),
         &policy("/{other}/{id}"),
         "  routing\n    /{id}/{other}: /{id}/{other} -> /{other}/{id}: core counts by another \
@@ -175,7 +174,7 @@ fn parameter_that_stands_for_another_part_is_told() {
 }
 
 #[test]
-fn hosts_that_another_policy_decides_are_told() {
+fn hosts_that_another_policy_decides_are_diff_text() {
     let named = |name: &str, hosts: &str| {
         let text = format!(
             "version: 1\nhosts: {hosts}\nupstreams: {{ api: {{ servers: [http://127.0.0.1:9000] }} }}\n\
@@ -196,12 +195,12 @@ fn hosts_that_another_policy_decides_are_told() {
 }
 
 #[test]
-fn lists_costs_and_responses_are_told() {
+fn lists_costs_and_responses_are_diff_text() {
     let old = "deny: [192.0.2.1]\nexempt: [\"anonymous:192.0.2.9\"]\n";
     let new = "deny: [192.0.2.2]\nresponses: { denied_status: 403 }\n\
                limits: { core: { per: caller, rate: 5000/hour, mode: shadow, cost: { GET: 1, default: 5 } } }\n\
                upstreams: { api: { servers: [http://127.0.0.1:9001] } }\n";
-    assert_told(
+    assert_diff(
         old,
         new,
         "  access\n    deny: removed 192.0.2.1/32\n    deny: added 192.0.2.2/32\n    \
@@ -212,10 +211,10 @@ fn lists_costs_and_responses_are_told() {
 }
 
 #[test]
-fn bound_on_refunds_is_told() {
+fn bound_on_refunds_is_diff_text() {
     let refunding =
         |refund: &str| format!("limits: {{ core: {{ per: caller, rate: 5000/hour{refund} }} }}\n");
-    assert_told(
+    assert_diff(
         &refunding(""),
         &refunding(", refund: { at_most: 50% }"),
         "  limits\n    core: refund: 304 for authenticated callers -> \
@@ -224,10 +223,10 @@ fn bound_on_refunds_is_told() {
 }
 
 #[test]
-fn what_outages_and_full_stores_mean_is_told() {
+fn rules_for_outages_and_full_stores_are_shown() {
     let saying =
         |says: &str| format!("limits: {{ core: {{ per: caller, rate: 5000/hour{says} }} }}\n");
-    assert_told(
+    assert_diff(
         &saying(""),
         &saying(", on_store_error: closed, on_store_full: open"),
         "  limits\n    core: on store error: local -> closed\n    \
@@ -236,11 +235,11 @@ fn what_outages_and_full_stores_mean_is_told() {
 }
 
 #[test]
-fn what_hanging_up_costs_is_told() {
+fn cost_of_abandoned_requests_is_shown() {
     let costing = |cost: &str| {
         format!("limits: {{ core: {{ per: caller, rate: 5000/hour, cost: {{ {cost} }} }} }}\n")
     };
-    assert_told(
+    assert_diff(
         &costing("reserve: 10, from_response_header: x-cost"),
         &costing("reserve: 10, from_response_header: x-cost, abandoned: 50"),
         "  limits\n    core: cost: 10, then from x-cost -> \
@@ -249,30 +248,30 @@ fn what_hanging_up_costs_is_told() {
 }
 
 #[test]
-fn what_becomes_of_requests_at_an_upstream_is_told() {
+fn changes_of_upstreams_and_paths_are_shown() {
     let old = "upstreams: { api: { servers: [http://127.0.0.1:9000] } }\n";
     let new = "paths: { encoded_slash: keep }\n\
                upstreams:\n  api:\n    servers: [http://127.0.0.1:9000, { url: http://127.0.0.1:9001, weight: 3 }]\n    \
                balance: caller\n    health_check: { path: /healthz }\n    retries: off\n    \
                queue: { size: 0 }\n    shares: off\n";
-    let told_of = "  paths\n    encoded slash: reject -> keep\n  upstreams\n    \
+    let expected = "  paths\n    encoded slash: reject -> keep\n  upstreams\n    \
          upstream api: 127.0.0.1:9000 -> 127.0.0.1:9000 (weight 1), 127.0.0.1:9001 (weight 3)\n    \
          upstream api: balance: least_loaded -> caller\n    \
          upstream api: health check: none -> /healthz every 5s within 2s, 200-299 is good, back after 2, out after 3\n    \
          upstream api: queue: 1024 -> 0\n    \
          upstream api: shares: address -> off\n    \
          upstream api: retries: 1, at most 20 % (statuses none) -> none\n";
-    assert_told(old, new, told_of);
+    assert_diff(old, new, expected);
 }
 
 #[test]
-fn what_a_route_changes_is_told_without_values() {
+fn changes_of_a_route_are_shown_without_header_values() {
     let route = |fields: &str| format!("routes: [{{ match: {{ path: /v1/** }}{fields} }}]\n");
     let edits = |value: &str| route(&format!(", request_headers: {{ set: {{ x-key: {value} }} }}"));
     let changed = ", max_body: 1KiB, upgrades: [], strip_prefix: /v1, add_prefix: /in, \
                    cors: { origins: [\"https://*.a.example\"], preflight: pass }, \
                    response_headers: { remove: [server] }";
-    assert_told(
+    assert_diff(
         &route(""),
         &route(changed),
         "  routing\n    /v1/**: max body any -> 1024 bytes; upgrades websocket -> none; \
@@ -280,32 +279,32 @@ fn what_a_route_changes_is_told_without_values() {
          cors none -> https://*.a.example, preflight pass; \
          response headers none -> remove server\n",
     );
-    let told_of = "  routing\n    /v1/**: request headers have changed values\n";
-    assert_told(&edits("one"), &edits("two"), told_of);
+    let expected = "  routing\n    /v1/**: request headers have changed values\n";
+    assert_diff(&edits("one"), &edits("two"), expected);
 }
 
 #[test]
-fn whose_pages_may_read_the_rate_limit_path_is_told() {
+fn origins_that_may_read_the_rate_limit_path_are_shown() {
     let routes = "routes: [{ match: { path: /v1/** }, cors: off }]\n";
     let changed = format!("{routes}cors: {{ origins: [\"https://*.a.example\"] }}\n");
-    let told_of =
+    let expected =
         "  responses\n    origins that may read the rate limit path: none -> https://*.a.example\n";
-    assert_told(routes, &changed, told_of);
+    assert_diff(routes, &changed, expected);
 }
 
 #[test]
-fn overrides_are_told_by_whom_they_are_for() {
+fn overrides_are_shown_by_the_callers_they_are_for() {
     let limits = "limits: { core: { per: [client.ip, header.x-team], rate: 5/s } }\n";
     let with = |overrides: &str| format!("{limits}overrides: [{overrides}]\n");
     let net = "{ client.ip: 10.0.0.0/8, limit: core, rate: 9/s, why: x }";
     let team = "{ header.x-team: hunter2, limit: core, rate: 7/s, why: x }";
-    assert_told(
+    assert_diff(
         limits,
         &with(net),
         "  windows\n    rescaled core for client.ip 10.0.0.0/8: 5/second -> 9/second: use is kept, \
          4 more\n",
     );
-    assert_told(
+    assert_diff(
         &with(&format!("{net}, {team}")),
         &with(&format!("{team}, {}", net.replace("why", "until: 2030-12-31, why"))),
         "  access\n    override of core for client.ip 10.0.0.0/8: until: no end -> \
@@ -313,13 +312,13 @@ fn overrides_are_told_by_whom_they_are_for() {
          value of header.x-team -> a value of header.x-team, client.ip 10.0.0.0/8\n",
     );
     // Another value is another counter, though none is shown.
-    let told = told(&with(team), &with(&team.replace("hunter2", "hunter3")));
-    assert_eq!(told.matches("rescaled core for a value of header.x-team").count(), 2, "{told}");
-    assert!(!told.contains("hunter"), "{told}");
+    let text = diff_text(&with(team), &with(&team.replace("hunter2", "hunter3")));
+    assert_eq!(text.matches("rescaled core for a value of header.x-team").count(), 2, "{text}");
+    assert!(!text.contains("hunter"), "{text}");
 }
 
 #[test]
-fn table_of_tiers_is_told_with_those_whose_tier_it_changes() {
+fn table_of_tiers_is_shown_with_the_callers_whose_tier_it_changes() {
     let with = |tier: &str| {
         format!(
             "identity:\n  jwt: [{{ issuer: me, algorithms: [HS256], secret_env: SECRET }}]\n  \
@@ -330,8 +329,8 @@ fn table_of_tiers_is_told_with_those_whose_tier_it_changes() {
     };
     let [one, other] = ["{ admin: internal, staff: pro }", "{ staff: pro, admin: internal }"]
         .map(|map| with(&format!("{{ from: jwt.roles, map: {map} }}")));
-    // Whoever is both has another tier; nobody else.
-    assert_told(
+    // Only a caller that has both roles gets another tier.
+    assert_diff(
         &one,
         &other,
         "  windows\n    rescaled core for internal, now pro: 3/second -> 2/second: use is kept, \
@@ -341,17 +340,17 @@ fn table_of_tiers_is_told_with_those_whose_tier_it_changes() {
 }
 
 #[test]
-fn places_and_schemes_of_credentials_are_told() {
+fn places_and_schemes_of_credentials_are_diff_text() {
     let with = |fields: &str| {
         format!("identity:\n  callers: [{{ name: anonymous, key: client.ip }}]\n{fields}")
     };
-    assert_told(
+    assert_diff(
         &with(""),
         &with("  token: { schemes: [bearer, token], header: x-token, other_schemes: forward }\n"),
         "  identity\n    token sources: authorization by bearer -> authorization by bearer or token, \
          header x-token\n    other authorization schemes: drop -> forward\n",
     );
-    assert_told(
+    assert_diff(
         &with(""),
         &with("  forward_claims: { headers: { x-user: jwt.sub } }\n"),
         "  identity\n    claims for the upstream: none -> x-user from jwt.sub: every policy removes \
@@ -363,8 +362,8 @@ fn places_and_schemes_of_credentials_are_told() {
 fn text_from_a_policy_cannot_forge_lines() {
     let new = "overrides: [{ caller: \"anonymous:192.0.2.1\", limit: core, rate: 1/s, until: 2030-01-01, \
                why: x }]\nresponses: { realm: \"a b\" }\n";
-    let told = told("", new);
-    assert!(told.lines().count() < 10, "{told}");
+    let text = diff_text("", new);
+    assert!(text.lines().count() < 10, "{text}");
     assert_eq!(printable(&"a\nb\u{1b}[31m"), "a?b?[31m");
     assert_eq!(bounded(&"ä".repeat(1000)).chars().count(), MAX_LINE + 1);
 }
@@ -419,9 +418,10 @@ fn any_routes() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// The parts of a key that are told are those that the key is made of, and no others.
+    /// The parts of a key that are shown as changed are those that the key is made of, and no
+    /// others.
     #[test]
-    fn prop_window_is_fresh_if_and_only_if_a_part_of_its_key_is_told(
+    fn prop_window_is_fresh_if_and_only_if_a_changed_part_of_its_key_is_shown(
         before in any_measure(),
         after in any_measure(),
     ) {
@@ -435,9 +435,9 @@ proptest! {
         prop_assert_eq!(change.outcome == WindowOutcome::Kept, change.before == change.after);
     }
 
-    /// A request is treated otherwise if, and only if, a change is told between its two routes.
+    /// A request is treated otherwise if, and only if, a change between its two routes is shown.
     #[test]
-    fn prop_no_request_is_treated_otherwise_untold(
+    fn prop_each_request_that_is_treated_otherwise_is_shown(
         old in any_routes(),
         new in any_routes(),
         path in "(/[abc]){1,4}",
@@ -453,16 +453,16 @@ proptest! {
             found.map(|(route, _)| (route.name.to_string(), route.cost.clone()))
         });
         let [from, to] = routes.clone().map(|route| route.map(|(name, _)| name));
-        let told = diff(&old, &new);
-        let is_told = told.policies[0].routing.iter().any(|change| {
+        let difference = diff(&old, &new);
+        let is_shown = difference.policies[0].routing.iter().any(|change| {
             change.before == from && change.after == to
                 && (change.methods.is_empty()
                     || change.methods.iter().any(|own| *own == method.to_string() || own == "*"))
         });
         if routes[0] != routes[1] {
-            prop_assert!(is_told, "{path} {method} {host:?}\n{told}");
+            prop_assert!(is_shown, "{path} {method} {host:?}\n{difference}");
         }
-        if told.policies[0].routing.is_empty() {
+        if difference.policies[0].routing.is_empty() {
             prop_assert_eq!(&routes[0], &routes[1]);
         }
     }

@@ -1,4 +1,4 @@
-//! Where requests go, and what becomes of them there.
+//! Differences of upstreams: where requests go, and how they are sent there.
 
 use std::time::Duration;
 

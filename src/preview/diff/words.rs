@@ -222,8 +222,8 @@ pub(super) fn statuses(set: &Statuses) -> String {
 /// For which callers a limit is enforced.
 pub(super) fn enforcement(enforcement: Enforcement) -> String {
     match enforcement {
-        Enforcement::Everybody => "enforced".into(),
-        Enforcement::Nobody => "shadow".into(),
+        Enforcement::AllCallers => "enforced".into(),
+        Enforcement::Shadow => "shadow".into(),
         Enforcement::Percent(percent) => format!("enforced for {percent} %"),
     }
 }

@@ -35,7 +35,7 @@ pub struct FoundCaller {
     pub tier: Option<String>,
     /// Why it has this tier.
     pub tier_because: Option<String>,
-    /// Why it cannot be told, or what is wrong with a credential that is passed over.
+    /// Why the caller is not known, or what is wrong with a credential that is ignored.
     pub problem: Option<String>,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn found(
         _ => input.ignored.as_ref(),
     };
     let identity = input.result.state.identity.as_ref();
-    // Where its address has no room, it is denied before it is told that its token is bad.
+    // If its address has used up its limit, it is denied, and not refused for its bad token.
     let is_denied = input.result.state.tally.is_some();
     if identity.is_none() && refused.is_none() && !is_denied {
         return None;
@@ -172,7 +172,7 @@ fn source(key: &CallerKey, name: &str) -> String {
     }
 }
 
-/// What the policy reads from a credential to tell who its sender is and what that may do.
+/// The claims that the policy reads: for the caller and its tier, for limits, and for scopes.
 fn claims(known: &KnownToken, policy: &Policy, route: Option<&Route>) -> BTreeMap<String, Value> {
     let rules = &policy.identity;
     let is_key = known.token.issuer == rules.api_keys_position();

@@ -23,8 +23,8 @@ use crate::{
 pub struct FoundLimit {
     /// Its name.
     pub name: String,
-    /// `primary`: the one that clients are told about; `secondary`; `shadow`: it only counts. None:
-    /// it does not apply.
+    /// `primary`: the one that response headers are about; `secondary`; `shadow`: it only counts.
+    /// None: it does not apply.
     pub role: Option<String>,
     /// What it counts by, with the request's values: `caller user:42`, `path /login`. Values of
     /// headers and cookies are left out.
@@ -48,7 +48,7 @@ pub struct FoundWindow {
     pub is_candidate: bool,
     /// Whether the request fits.
     pub fits: bool,
-    /// How it stands before the request. None: nobody was asked, or nobody knows.
+    /// How it stands before the request. None: no store was queried, or the standing is not known.
     pub standing: Option<FoundStanding>,
 }
 
@@ -68,7 +68,7 @@ pub struct FoundStanding {
 /// All limits of the route, or of the policy where the request is about the limits themselves.
 pub(super) fn found(context: &ChargeContext<'_, '_>, state: &RequestState<'_>) -> Vec<FoundLimit> {
     let identifier = context.identifier;
-    // Whoever could not be identified is charged by its address, and only where a limit counts so.
+    // A client that could not be identified is charged by its address, by limits that count so.
     let unidentified;
     let (identity, is_unidentified) = match &state.identity {
         Some(identity) => (identity, false),
@@ -161,7 +161,7 @@ fn window(
 ) -> FoundWindow {
     let mut items = state.tally.iter().flat_map(|tally| tally.charges());
     let item: Option<DecidedCharge<'_, '_>> = items.find(|item| item.charge.key == charge.key);
-    let known = item.filter(|item| item.outcome.decided_by != DecidedBy::Nobody);
+    let known = item.filter(|item| item.outcome.decided_by != DecidedBy::NoStore);
     FoundWindow {
         name: planned.allowance.name.to_string(),
         rate: words::quota(charge.quota),

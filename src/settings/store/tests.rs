@@ -32,7 +32,7 @@ fn store_is_in_the_process_by_default() {
     assert_eq!(store.key_secret, None);
     assert_eq!(store.deadline, Duration::from_millis(25));
     assert_eq!(store.instances, NonZeroU32::MIN);
-    assert!(!store.tells_fallback);
+    assert!(!store.reports_fallback);
     assert_eq!((store.bounds.max_keys, store.snapshot), (2_000_000, None));
 }
 
@@ -50,7 +50,7 @@ fallback_header: true
     assert!(matches!(store.current, StoreKind::Redis(_)));
     assert_eq!(store.deadline, Duration::from_millis(40));
     assert_eq!(store.instances.get(), 4);
-    assert!(store.tells_fallback);
+    assert!(store.reports_fallback);
     assert_eq!(store.bounds.max_keys, 5);
     let snapshot = store.snapshot.unwrap();
     assert_eq!(snapshot.file, Path::new("config/a.snapshot"));
@@ -211,7 +211,10 @@ fn examples_in_the_shipped_settings_are_good() {
         let text: String = all.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
         let settings = Settings::parse(Path::new(FILE), &text, &sources);
         let store = settings.unwrap_or_else(|problems| panic!("{}\n{text}", problems[0])).store;
-        assert!(store.is_shared() && store.key_secret.is_some() && store.tells_fallback, "{text}");
+        assert!(
+            store.is_shared() && store.key_secret.is_some() && store.reports_fallback,
+            "{text}"
+        );
     }
 }
 

@@ -153,7 +153,7 @@ fn full_store_leaves_out_what_may_be_left_out() {
     let observed = Charge { stance: Stance::Observe, ..open(10) };
     let decided = store.charge(&[by_address(7), observed, open(8)], START).unwrap();
     let deciders: Vec<DecidedBy> = decided.outcomes.iter().map(|own| own.decided_by).collect();
-    assert_eq!(deciders, [DecidedBy::Nobody, DecidedBy::Current, DecidedBy::Current]);
+    assert_eq!(deciders, [DecidedBy::NoStore, DecidedBy::Current, DecidedBy::Current]);
     let taken: Vec<bool> = decided.outcomes.iter().map(|own| own.receipt.is_some()).collect();
     assert_eq!(taken, [false, false, true], "what is enforced comes first");
 

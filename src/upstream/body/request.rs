@@ -1,5 +1,5 @@
-//! A client's body on its way to the upstream, and its state, which the code that waits for the response
-//! reads.
+//! A client's body on its way to the upstream, and its state, which the code that waits for the
+//! response reads.
 
 use std::{
     cell::{Cell, RefCell},
@@ -89,8 +89,8 @@ struct Lateness {
 }
 
 impl Lateness {
-    /// Begins to wait for a frame. Returns how long that may take, and whether that is less than the
-    /// timeout of a pause.
+    /// Begins to wait for a frame. Returns how long that may take, and whether that is less than
+    /// the timeout of a pause.
     fn begin_to_wait(&mut self, ticker: &Ticker) -> (Duration, bool) {
         self.since = ticker.now();
         let pause = ticker.patience();
@@ -131,7 +131,7 @@ impl Timing {
     }
 }
 
-/// What a request's body is doing, for telling whose fault a failure is.
+/// The state of a request's body, to find out which side caused a failure.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct BodyState {
     waiting: Cell<bool>,
@@ -142,7 +142,7 @@ pub(in crate::upstream) struct BodyState {
     answered: Cell<bool>,
     abandoned: Cell<bool>,
     begun: Cell<bool>,
-    /// Who reads it, if that is somebody else.
+    /// The task that reads the body, if it is not the one that handles the request.
     reader: RefCell<Option<Waker>>,
     /// A body of which nothing was read when its reader gave it up.
     unread: RefCell<Option<Unread>>,
@@ -265,7 +265,7 @@ impl RequestBody {
         self.timing = Some(timing);
     }
 
-    /// The same for an exchange that is driven by somebody else.
+    /// The same for an exchange that another task drives.
     pub(in crate::upstream) fn attach_stream(&mut self, timing: Timing) -> Rc<BodyState> {
         self.attach(timing);
         self.is_streamed = true;

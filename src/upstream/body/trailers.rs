@@ -20,10 +20,11 @@ pub(super) fn with_trailers(
     }
 }
 
-/// Whether a request's trailer goes on: unless it would not in the head, or carries credentials there.
+/// Whether a request's trailer goes on: unless it would not in the head, or carries credentials
+/// there.
 ///
-/// Servers may merge trailers into the header (RFC 9110 section 6.5.1), where the gate has taken out
-/// what passes for somebody else or leads elsewhere: addresses, hosts, credentials, limits.
+/// Servers may merge trailers into the header (RFC 9110 section 6.5.1), where the gate has taken
+/// out what poses as another client or leads elsewhere: addresses, hosts, credentials, limits.
 pub(super) fn may_be_a_trailer(name: &HeaderName, own: &OwnHeaders) -> bool {
     !is_of_a_head(name) && !ends_here(name.as_str(), None, |name, _| own.are_told_or_shown(name))
 }

@@ -86,7 +86,7 @@ fn busy_servers_get_less() {
 }
 
 #[test]
-fn who_has_failed_a_request_gets_it_again_only_if_nobody_else_is_there() {
+fn endpoint_that_failed_a_request_gets_it_again_only_if_no_other_is_left() {
     let group = Group::new(&addresses([1, 2]));
     let (one, two, now) = (endpoint(&group, 1), endpoint(&group, 2), Instant::now());
     let of = |tried: &[Arc<Endpoint>]| chosen(&group, Choice { caller: 0, tried }, now);
@@ -153,7 +153,7 @@ fn last_server_is_not_left_out_by_two_threads_at_once() {
 }
 
 #[test]
-fn nobody_is_left_out_without_a_rule() {
+fn no_endpoint_is_ejected_without_a_rule() {
     let group = Group::new(&Upstream { ejection: None, ..addresses([1, 2]) });
     let now = Instant::now();
     fail(&group, 1, now);
@@ -235,7 +235,7 @@ async fn request_waits_for_the_first_lookup_and_no_longer_than_it_may() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_name_that_cannot_be_resolved() {
+async fn no_request_waits_for_a_name_that_cannot_be_resolved() {
     let group = Group::new(&name("api.internal"));
     group.end_lookup("api.internal", 80, &failed(), Instant::now());
     assert!(!group.resolved(Duration::MAX).await);

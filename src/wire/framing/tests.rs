@@ -358,7 +358,7 @@ fn nothing_is_looked_at_after_detaching() {
 }
 
 #[test]
-fn kinds_tell_what_is_answered_differently() {
+fn violations_that_are_answered_differently_differ_in_kind() {
     let table = [
         (Violation::TwoLengths, ViolationKind::Malformed),
         (Violation::NotChunked, ViolationKind::Malformed),

@@ -137,7 +137,7 @@ fn server_that_is_gone_is_logged_once_and_shown_everywhere() {
     for line in [
         &format!("redis 127.0.0.1:{port} of the current store: primary, away since 2"),
         "limits are decided without redis: redis at 127.0.0.1",
-        "1 counters with something that redis does not have yet",
+        "1 counters with charges not yet written to redis",
     ] {
         assert!(summary.contains(line), "{line}\n{summary}");
     }

@@ -262,7 +262,7 @@ fn is_decided(decision: &Decision) -> bool {
     decision.outcomes.iter().all(|outcome| match outcome.decided_by {
         DecidedBy::Current => true,
         // After a denial no other store has to be queried.
-        DecidedBy::Nobody => decision.verdict == Verdict::Deny,
+        DecidedBy::NoStore => decision.verdict == Verdict::Deny,
         DecidedBy::Next | DecidedBy::Local => false,
     })
 }

@@ -64,7 +64,7 @@ fn is_bound(limit: &Limit, route: &Route) -> bool {
         _ => false,
     };
     let parts = &limit.per.parts;
-    limit.enforcement != Enforcement::Nobody
+    limit.enforcement != Enforcement::Shadow
         && parts.iter().any(is_client)
         && parts.iter().all(|part| is_client(part) || *part == KeyPart::Method)
 }

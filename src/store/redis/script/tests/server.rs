@@ -24,7 +24,7 @@ pub(super) struct Server {
 impl Server {
     /// Starts one on a free port.
     pub(super) fn start() -> Server {
-        // Somebody else may take a port between when it is found to be free and when it is used.
+        // Another process may take a port between when it is found to be free and when it is used.
         (0..10).find_map(|_| Server::try_start()).expect("redis-server starts")
     }
 

@@ -1,5 +1,5 @@
-//! What was asked for while the thread was at something else: all of it at once, so that many who
-//! ask at the same time have everything read once, not once each.
+//! Orders to the reload thread. Those that arrived while it was busy are taken together, so that
+//! many callers that order a reload at the same time have everything read once, not once each.
 
 use std::sync::mpsc::Receiver;
 
@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::Refused;
 
-/// What comes of reading: the generation that is in force then, or why the old one still is.
+/// The outcome of reading: the generation that is in force then, or why the old one still is.
 pub(super) type Outcome = Result<u64, Refused>;
 
 /// A message to the reload thread.
@@ -16,34 +16,34 @@ pub(super) enum Order {
     Look,
     /// Read, whether or not anything has changed.
     Read,
-    /// The same, and tell what came of it; not if nobody waits for that any more.
+    /// Read and send the outcome, unless its receiver has been dropped.
     Answer(oneshot::Sender<Outcome>),
     Stop,
 }
 
-/// All orders that have come.
+/// All orders that have arrived.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct PendingOrders {
     pub(super) to_look: bool,
     pub(super) to_stop: bool,
     to_read: bool,
     waiting: Vec<oneshot::Sender<Outcome>>,
 }
 
-impl Asked {
+impl PendingOrders {
     /// The first order, and those that are behind it.
-    pub(super) fn take(first: Order, inbox: &Receiver<Order>) -> Asked {
-        let mut asked = Asked::default();
+    pub(super) fn take(first: Order, inbox: &Receiver<Order>) -> PendingOrders {
+        let mut orders = PendingOrders::default();
         for order in std::iter::once(first).chain(inbox.try_iter()) {
             match order {
-                Order::Look => asked.to_look = true,
-                Order::Read => asked.to_read = true,
+                Order::Look => orders.to_look = true,
+                Order::Read => orders.to_read = true,
                 Order::Answer(waiting) if waiting.is_closed() => {}
-                Order::Answer(waiting) => asked.waiting.push(waiting),
-                Order::Stop => asked.to_stop = true,
+                Order::Answer(waiting) => orders.waiting.push(waiting),
+                Order::Stop => orders.to_stop = true,
             }
         }
-        asked
+        orders
     }
 
     pub(super) fn to_read(&self) -> bool {
