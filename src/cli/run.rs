@@ -60,8 +60,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let inherited = Inherited::from_service_manager();
     let recording = sources.recording();
     let configuration = Configuration::read(&file, &recording)?;
-    // What was in force before passes again: tests depend on nothing but the files. So this keeps
-    // no proxy from coming back, and no policy that a reload has refused comes in by a restart.
+    // A configuration that was in force passes again, because the tests depend on the files only.
+    // So a proxy can always restart, and a policy that a reload has refused stays refused.
     verify(&file, &configuration)?;
     let (inputs, settings) = (recording.inputs(), configuration.settings.clone());
     let origin = Origin { file, sources, inputs, settings };

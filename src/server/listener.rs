@@ -60,8 +60,8 @@ impl Listener {
     /// Binds the socket that the settings name.
     ///
     /// # Errors
-    /// The error of the system: the address is in use, or not this machine's; another process listens
-    /// at the Unix socket, or the file there is not a socket.
+    /// The error of the system: the address is in use, or not this machine's; another process
+    /// listens at the Unix socket, or the file there is not a socket.
     pub fn bind(settings: &ListenerSettings) -> io::Result<Listener> {
         let socket = match &settings.address {
             ListenAddress::Tcp(address) => ListenerSocket::Tcp(bind_tcp(*address)?),

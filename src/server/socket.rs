@@ -1,8 +1,8 @@
 //! A client's socket as the protocol engine sees it: every byte that comes in passes a check first.
 //!
 //! What the check refuses never reaches the engine. And a connection is closed so that the client
-//! reads the last that was said to it: a system that has unread bytes when a socket is closed
-//! throws away what was written, so those are read first.
+//! can read the last response: if a socket with unread bytes is closed, the system discards what
+//! was written to it, so those bytes are read first.
 
 use std::{
     cell::{Cell, RefCell},

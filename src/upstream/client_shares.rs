@@ -124,8 +124,8 @@ impl ClientShares {
         }
         let mut state = self.lock();
         if state.waiting.len() >= bounds.queue {
-            // Clients that fill the queue do not keep another address from its share. None of its own
-            // requests is overtaken: one that waited would have got the share already.
+            // Clients that fill the queue do not keep another address from its share. None of its
+            // own requests is overtaken: one that waited would have got the share already.
             return self.claim(counters).map_or(ShareOutcome::Full, ShareOutcome::Share);
         }
         state.turns += 1;
