@@ -93,7 +93,8 @@ impl Add<Duration> for Timestamp {
 impl fmt::Display for Timestamp {
     /// RFC 3339 in UTC with milliseconds, as logs want it: `2026-11-21T08:41:00.123Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (days, second_of_day) = (self.0 / 86_400_000_000, self.0 / 1_000_000 % 86_400);
+        let days = self.0 / 86_400_000_000;
+        let second_of_day = self.0 / 1_000_000 % 86_400;
         let (year, month, day) = civil_from_days(days);
         write!(
             f,
@@ -112,7 +113,8 @@ impl fmt::Display for Timestamp {
 /// compatible low-level date algorithms").
 fn civil_from_days(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let era = shifted / 146_097;
+    let day_of_era = shifted % 146_097;
     let year_of_era =
         (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);

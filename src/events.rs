@@ -75,7 +75,8 @@ pub fn log_to_stderr(format: Format) -> Events {
     let lines = pipe.clone();
     let kinds = Arc::<Kinds>::default();
     let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || lines.line());
-    let (bounded, registry) = (Repeats(Arc::clone(&kinds)), tracing_subscriber::registry());
+    let bounded = Repeats(Arc::clone(&kinds));
+    let registry = tracing_subscriber::registry();
     let dispatch = match format {
         Format::Text => Dispatch::new(registry.with(layer).with(bounded).with(filter)),
         Format::Json => {
@@ -130,7 +131,8 @@ where
     ) -> fmt::Result {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let (metadata, time) = (event.metadata(), Clock::System.now());
+        let metadata = event.metadata();
+        let time = Clock::System.now();
         let message = Value::String(fields.message);
         writeln!(
             writer,
@@ -217,7 +219,8 @@ mod tests {
             .with_writer(move || writer.clone())
             .finish();
         tracing::subscriber::with_default(subscriber, || {
-            let (error, name) = (io::Error::other("line 1\nline \"2\""), "a\u{1b}b");
+            let error = io::Error::other("line 1\nline \"2\"");
+            let name = "a\u{1b}b";
             tracing::warn!(%error, name, times = 3_u64, level = -1, is_new = true, "it {}", "fails");
         });
         let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();

@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn full_pipe_drops_lines_and_counts_them() {
-        let (written, lost) = (Arc::default(), Arc::new(AtomicU64::new(0)));
+        let written = Arc::default();
+        let lost = Arc::new(AtomicU64::new(0));
         let (go, stuck) = mpsc::channel();
         let count = Arc::clone(&lost);
         let pipe = Pipe::start(Stuck(Arc::clone(&written), stuck), move |lines| {

@@ -183,7 +183,8 @@ const MAX_READS: usize = 5;
 
 impl Reloader {
     fn follow(&mut self, inbox: &Receiver<Order>) {
-        let (poll, quiet) = (self.origin.settings.reload.poll, self.origin.settings.reload.quiet);
+        let poll = self.origin.settings.reload.poll;
+        let quiet = self.origin.settings.reload.quiet;
         self.watch.follow(&self.origin.inputs);
         // Something may have changed between reading and watching.
         let mut next = Instant::now();
@@ -321,7 +322,8 @@ impl Reloader {
 
     /// Changes how many callers move to the next store, and how; the store itself stays the same.
     fn move_callers(&self, settings: &Settings) {
-        let (running, wanted) = (&self.origin.settings.store.next, &settings.store.next);
+        let running = &self.origin.settings.store.next;
+        let wanted = &settings.store.next;
         let (Some(running), Some(wanted)) = (running, wanted) else { return };
         let plan = (wanted.percent, wanted.mode);
         let moving = &self.shared.stores.moving;

@@ -124,7 +124,8 @@ async fn drain(workers: Vec<Worker>, time: Duration, hurry: impl Future<Output =
         worker.drain(leave(time));
     }
     let mut late = std::pin::pin!(tokio::time::timeout(time, hurry));
-    let (mut is_late, mut cut) = (false, 0);
+    let mut is_late = false;
+    let mut cut = 0;
     for mut worker in workers {
         if !is_late {
             tokio::select! {

@@ -388,7 +388,8 @@ mod tests {
         problems: impl IntoIterator<Item = &'p Problem>,
     ) -> Vec<String> {
         let rendered = problems.into_iter().map(|problem| {
-            let (line, column) = (problem.line(), problem.column());
+            let line = problem.line();
+            let column = problem.column();
             format!("{line}:{column} {}: {}", problem.message(), problem.help())
         });
         rendered.collect()

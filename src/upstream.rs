@@ -223,7 +223,8 @@ async fn connect_to(
     upstream: &Upstream,
     client: Option<u128>,
 ) -> Result<OwnConnection, UpstreamError> {
-    let (mut loaded, pool) = (endpoint.load(), connector.pool(endpoint));
+    let mut loaded = endpoint.load();
+    let pool = connector.pool(endpoint);
     loaded.hold(pool.share(client, upstream).await?);
     let slot = pool.slot(upstream).await?;
     let stream = connector.dialer.dial(endpoint, Protocol::Http1, upstream).await?;
@@ -240,7 +241,8 @@ impl Attempt<'_> {
     /// connection before it.
     async fn make(self, request: Request<RequestBody>) -> Result<Response<UpstreamBody>, Failure> {
         let Attempt { connector, upstream, endpoint, client, original } = self;
-        let (mut loaded, pool) = (endpoint.load(), connector.pool(endpoint));
+        let mut loaded = endpoint.load();
+        let pool = connector.pool(endpoint);
         match pool.share(client, upstream).await {
             Ok(share) => loaded.hold(share),
             Err(error) => return Err(Failure::unsent(error, request)),

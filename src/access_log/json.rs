@@ -97,7 +97,8 @@ fn push_limits(line: &mut Vec<u8>, limits: &[LimitStanding<'_>]) {
     line.extend_from_slice(b",\"limits\":[");
     for (at, standing) in limits.iter().enumerate() {
         let LimitStanding { name, limit, used, remaining, cost, .. } = standing;
-        let (mode, decision) = (standing.mode.name(), standing.decision.name());
+        let mode = standing.mode.name();
+        let decision = standing.decision.name();
         let comma = if at == 0 { "" } else { "," };
         let _ = write!(line, "{comma}{{\"name\":\"{name}\",\"mode\":\"{mode}\"");
         push_number(line, "window_seconds", standing.window_seconds);

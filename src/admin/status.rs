@@ -220,7 +220,8 @@ impl StoreStatus {
     fn of(stores: &Stores, now: Timestamp) -> StoreStatus {
         let counted =
             |reason: &Unanswered| (reason.name().into(), stores.counts.unanswered(*reason));
-        let (settings, obstacle) = (stores.settings(), stores.moving.obstacle());
+        let settings = stores.settings();
+        let obstacle = stores.moving.obstacle();
         StoreStatus {
             current: settings.current.name().into(),
             next: settings.next.as_ref().map(|next| next.to.name().into()),

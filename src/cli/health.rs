@@ -75,7 +75,8 @@ impl Asked {
         if let Some(address) = &arguments.address {
             return Ok(Asked::Listener(resolve(address)?));
         }
-        let (file, sources) = (&arguments.config, Sources::system());
+        let file = &arguments.config;
+        let sources = Sources::system();
         let settings = Settings::parse(file, &read_text(file, &sources)?, &sources)?;
         if let Some(admin) = settings.admin {
             return Ok(Asked::Admin(reachable(admin.address)));

@@ -54,7 +54,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let (file, sources) = (arguments.config.clone(), Sources::system());
+    let file = arguments.config.clone();
+    let sources = Sources::system();
     // Before everything else, which may have something to say.
     let events = log_to_stderr(events_format(&file, &sources));
     let inherited = Inherited::from_service_manager();
@@ -63,7 +64,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // A configuration that was in force passes again, because the tests depend on the files only.
     // So a proxy can always restart, and a policy that a reload has refused stays refused.
     verify(&file, &configuration)?;
-    let (inputs, settings) = (recording.inputs(), configuration.settings.clone());
+    let inputs = recording.inputs();
+    let settings = configuration.settings.clone();
     let origin = Origin { file, sources, inputs, settings };
     let result = serve(configuration, Some(origin), inherited, &events, |_| Ok(()));
     events.finish(FLUSH_TIMEOUT);
@@ -81,7 +83,9 @@ pub(super) fn serve(
     ready: impl FnOnce(&[ListenAddress]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let settings = &configuration.settings;
-    let (workers, drain, delay) = (settings.workers, settings.drain, settings.drain_delay);
+    let workers = settings.workers;
+    let drain = settings.drain;
+    let delay = settings.drain_delay;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Before the process can be noticed from outside, so that a signal that comes at once is not
     // lost.

@@ -185,7 +185,8 @@ mod tests {
     fn words_of_a_schema_are_those_that_are_taken() {
         for (written, kind, part, field) in WORDS {
             let written = written.replace("WORD", &format!("{field}: no such word"));
-            let (path, sources) = (Path::new("f.yaml"), Sources::system());
+            let path = Path::new("f.yaml");
+            let sources = Sources::system();
             let problems: Vec<Problem> = match kind {
                 Kind::Policy => {
                     let upstreams = match written.starts_with("upstreams:") {

@@ -66,7 +66,8 @@ fn write_summary(output: &mut dyn Write, status: &Status) -> std::io::Result<()>
     writeln!(output, "reloads: {} done, {} refused", reloads.done, reloads.failed)?;
     for PolicyStatus { name, hosts, limits, routes } in &status.policies {
         let hosts = if hosts.is_empty() { "all hosts".into() } else { hosts.join(", ") };
-        let (limits, routes) = (counted(*limits, "limit"), counted(*routes, "route"));
+        let limits = counted(*limits, "limit");
+        let routes = counted(*routes, "route");
         writeln!(output, "policy {name}: {hosts}, {limits}, {routes}")?;
     }
     for upstream in &status.upstreams {
@@ -105,7 +106,8 @@ fn write_upstream(output: &mut dyn Write, upstream: &UpstreamStatus) -> std::io:
             }
         }
         let in_flight: usize = server.addresses.iter().map(|endpoint| endpoint.in_flight).sum();
-        let (requests, failures) = (server.requests, server.failures);
+        let requests = server.requests;
+        let failures = server.failures;
         writeln!(output, "; {in_flight} in flight, {requests} requests, {failures} failed")?;
     }
     Ok(())
@@ -114,7 +116,8 @@ fn write_upstream(output: &mut dyn Write, upstream: &UpstreamStatus) -> std::io:
 fn write_store(output: &mut dyn Write, store: &StoreStatus) -> std::io::Result<()> {
     write!(output, "store: {}", store.current)?;
     if let Some(next) = &store.next {
-        let (percent, mode) = (store.percent.unwrap_or_default(), store.mode.as_deref());
+        let percent = store.percent.unwrap_or_default();
+        let mode = store.mode.as_deref();
         write!(output, ", {percent} % of the callers to {next} ({})", mode.unwrap_or("move"))?;
         if store.unmirrored > 0 {
             write!(output, ", {} decisions that it was not asked for in time", store.unmirrored)?;
@@ -136,7 +139,8 @@ fn write_store(output: &mut dyn Write, store: &StoreStatus) -> std::io::Result<(
         write_redis(output, server)?;
     }
     for clock in store.clocks.iter().filter(|clock| clock.overruled) {
-        let (server, apart) = (&clock.server, clock.ahead_seconds.abs());
+        let server = &clock.server;
+        let apart = clock.ahead_seconds.abs();
         let word = if clock.ahead_seconds > 0.0 { "ahead" } else { "behind" };
         writeln!(output, "  {server}: limits go by its clock; the proxy's is {apart:.1} s {word}")?;
     }

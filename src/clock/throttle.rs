@@ -29,7 +29,8 @@ impl Throttle {
     /// Whether it happens now: of concurrent callers, one gets true.
     pub fn take(&self, now: Timestamp) -> bool {
         let last = self.last.load(Ordering::Relaxed);
-        let (order, now_micros) = (Ordering::Relaxed, now.as_micros());
+        let order = Ordering::Relaxed;
+        let now_micros = now.as_micros();
         self.is_due_after(last, now)
             && self.last.compare_exchange(last, now_micros, order, order).is_ok()
     }

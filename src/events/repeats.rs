@@ -213,7 +213,8 @@ mod tests {
 
     /// How many lines are written of what `say` says, and what was left out.
     fn written(say: impl FnOnce()) -> (u64, Vec<LeftOut>) {
-        let (kinds, lines) = (Arc::<Kinds>::default(), Arc::default());
+        let kinds = Arc::<Kinds>::default();
+        let lines = Arc::default();
         let layers = tracing_subscriber::registry()
             .with(Written(Arc::clone(&lines)))
             .with(Repeats(Arc::clone(&kinds)));

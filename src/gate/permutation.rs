@@ -30,7 +30,8 @@ impl Permutation {
 
     /// The image of a number.
     pub(super) fn permute(&self, number: u128) -> u128 {
-        let (mut left, mut right) = ((number >> 64) as u64, number as u64);
+        let mut left = (number >> 64) as u64;
+        let mut right = number as u64;
         for round in &self.rounds {
             (left, right) = (right, left ^ round.hash(&right.to_le_bytes()));
         }
@@ -51,7 +52,8 @@ mod tests {
 
     /// The number that has this image.
     fn invert(permutation: &Permutation, number: u128) -> u128 {
-        let (mut left, mut right) = ((number >> 64) as u64, number as u64);
+        let mut left = (number >> 64) as u64;
+        let mut right = number as u64;
         for round in permutation.rounds.iter().rev() {
             (left, right) = (right ^ round.hash(&left.to_le_bytes()), left);
         }
@@ -72,7 +74,8 @@ mod tests {
         let permutation = fixed();
         let images: Vec<u128> = (0..2001).map(|number| permutation.permute(number)).collect();
         let mut flipped = [0; 128];
-        let (mut ascents, mut differing) = (0, 0);
+        let mut ascents = 0;
+        let mut differing = 0;
         for pair in images.windows(2) {
             let difference = pair[0] ^ pair[1];
             differing += difference.count_ones();
@@ -93,7 +96,8 @@ mod tests {
 
     #[test]
     fn two_keys_make_two_permutations() {
-        let (one, other) = (Permutation::random(), Permutation::random());
+        let one = Permutation::random();
+        let other = Permutation::random();
         assert!((0..8).all(|number| one.permute(number) != other.permute(number)));
     }
 }

@@ -137,7 +137,8 @@ pub(super) fn is_like_a_key(presented: &[u8]) -> bool {
 /// The id and the secret that a client has sent. Neither has a dot, so no API key looks like a JWT.
 fn split(presented: &[u8]) -> Option<(&str, &[u8])> {
     let dot = presented.iter().take(MAX_ID_BYTES + 1).position(|byte| *byte == b'.')?;
-    let (id, secret) = (presented.get(..dot)?, presented.get(dot + 1..)?);
+    let id = presented.get(..dot)?;
+    let secret = presented.get(dot + 1..)?;
     let id = std::str::from_utf8(id).ok()?;
     (is_id(id) && is_secret(secret)).then_some((id, secret))
 }

@@ -86,7 +86,8 @@ impl fmt::Debug for Claims {
 fn lookup<'v>(object: &'v Map<String, Value>, path: &str) -> Option<&'v Value> {
     let below = || {
         path.match_indices('.').find_map(|(dot, _)| {
-            let (first, rest) = (path.get(..dot)?, path.get(dot + 1..)?);
+            let first = path.get(..dot)?;
+            let rest = path.get(dot + 1..)?;
             lookup(object.get(first)?.as_object()?, rest)
         })
     };

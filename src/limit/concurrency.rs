@@ -55,7 +55,8 @@ impl State for Leases {
     }
 
     fn decode(bytes: &mut Bytes<'_>) -> Option<Leases> {
-        let (granted, count) = (bytes.u64()?, bytes.u32()?);
+        let granted = bytes.u64()?;
+        let count = bytes.u32()?;
         let mut lease = || {
             let at = Timestamp::from_micros(bytes.u64()?);
             let receipt = Receipt { at, number: bytes.u64()? };

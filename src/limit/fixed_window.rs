@@ -86,7 +86,8 @@ impl State for Window {
     }
 
     fn decode(bytes: &mut Bytes<'_>) -> Option<Window> {
-        let (used, reset) = (bytes.u32()?, bytes.u64()?);
+        let used = bytes.u32()?;
+        let reset = bytes.u64()?;
         Some(Window { used, reset: Timestamp::from_micros(reset) })
     }
 }

@@ -57,8 +57,11 @@ impl State for Level {
     }
 
     fn decode(bytes: &mut Bytes<'_>) -> Option<Level> {
-        let (level, at, full) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
-        let (at, full) = (Timestamp::from_micros(at), Timestamp::from_micros(full));
+        let level = bytes.u64()?;
+        let at = bytes.u64()?;
+        let full = bytes.u64()?;
+        let at = Timestamp::from_micros(at);
+        let full = Timestamp::from_micros(full);
         Some(Level { level, at, full })
     }
 }

@@ -77,7 +77,8 @@ impl State for Log {
     }
 
     fn decode(bytes: &mut Bytes<'_>) -> Option<Log> {
-        let (charges, expires) = (bytes.u64()?, Timestamp::from_micros(bytes.u64()?));
+        let charges = bytes.u64()?;
+        let expires = Timestamp::from_micros(bytes.u64()?);
         let count = bytes.u32()?;
         let mut entry = || {
             let at = Timestamp::from_micros(bytes.u64()?);

@@ -59,7 +59,8 @@ impl State for Windows {
     }
 
     fn decode(bytes: &mut Bytes<'_>) -> Option<Windows> {
-        let (current, previous) = (bytes.u32()?, bytes.u32()?);
+        let current = bytes.u32()?;
+        let previous = bytes.u32()?;
         Some(Windows { current, previous, expires: Timestamp::from_micros(bytes.u64()?) })
     }
 }

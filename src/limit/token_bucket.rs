@@ -59,8 +59,11 @@ impl State for Bucket {
     }
 
     fn decode(bytes: &mut Bytes<'_>) -> Option<Bucket> {
-        let (deficit, mark, full) = (bytes.u32()?, bytes.u64()?, bytes.u64()?);
-        let (mark, full) = (Timestamp::from_micros(mark), Timestamp::from_micros(full));
+        let deficit = bytes.u32()?;
+        let mark = bytes.u64()?;
+        let full = bytes.u64()?;
+        let mark = Timestamp::from_micros(mark);
+        let full = Timestamp::from_micros(full);
         Some(Bucket { deficit, mark, full })
     }
 }

@@ -366,7 +366,8 @@ fn hosts(old: &Policies, new: &Policies, pairs: &[Pair<'_>]) -> Vec<Change> {
     };
     let change = |pattern: Option<&HostPattern>| {
         let sample = pattern.map(samples::host_sample);
-        let (before, after) = (old.for_host(sample.as_deref()), new.for_host(sample.as_deref()));
+        let before = old.for_host(sample.as_deref());
+        let after = new.for_host(sample.as_deref());
         let is_other = !(is_pair(before, after) && before.is_some() == after.is_some());
         let name = |policy: Option<&Policy>| policy.map(|policy| format!("policy {}", policy.name));
         is_other.then(|| Change {

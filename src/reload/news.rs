@@ -17,8 +17,10 @@ pub fn announce(settings: &Settings, policies: &Policies, now: Timestamp) {
             && warning.holds(now, |network| settings.may_see_all_clients_in(network))
     };
     for warning in settings.warnings.iter().chain(of_policies).filter(is_new) {
-        let (rule, problem) = (warning.rule.name(), &warning.problem);
-        let (place, help) = (problem.place(), problem.help());
+        let rule = warning.rule.name();
+        let problem = &warning.problem;
+        let place = problem.place();
+        let help = problem.help();
         tracing::warn!(rule, place, problem = problem.message(), help, "configuration warning");
     }
     log_overrides(policies, now);
@@ -29,7 +31,9 @@ fn log_overrides(policies: &Policies, now: Timestamp) {
     for policy in policies.iter() {
         for limit in &policy.limits {
             for own in &limit.overrides.0 {
-                let (policy, limit, why) = (&*policy.name, &*limit.name, &own.why);
+                let policy = &*policy.name;
+                let limit = &*limit.name;
+                let why = &own.why;
                 let until = own.until.map_or_else(|| "-".to_owned(), |until| until.to_string());
                 match own.is_in_force(now) {
                     true => tracing::info!(policy, limit, of = %own, %until, %why, "override"),

@@ -72,7 +72,8 @@ impl ReloadState {
         needs_restart: Vec<&'static str>,
     ) -> u64 {
         let mut report = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (generation, done) = (report.generation + 1, report.done + 1);
+        let generation = report.generation + 1;
+        let done = report.done + 1;
         let failed = report.failed;
         *report =
             Report { generation, loaded: now, digest, done, failed, refused: None, needs_restart };

@@ -34,10 +34,12 @@ impl Running {
         fs::write(at("secret"), "a secret that is long enough for it").unwrap();
         fs::create_dir(at("policies")).unwrap();
         fs::write(at("policies/api.yaml"), policy("1/hour", "../secret")).unwrap();
-        let (file, sources) = (at("tollgate.yaml"), Sources::system());
+        let file = at("tollgate.yaml");
+        let sources = Sources::system();
         let recording = sources.recording();
         let configuration = Configuration::read(&file, &recording).unwrap();
-        let (inputs, settings) = (recording.inputs(), configuration.settings.clone());
+        let inputs = recording.inputs();
+        let settings = configuration.settings.clone();
         let shared = Arc::new(Shared::new(configuration, Clock::System).unwrap());
         let state = ReloadState::new(shared.clock.now(), inputs.policies_digest());
         let reloader = Reloader {

@@ -20,7 +20,8 @@ impl Rejection {
                     Scheme::Basic => return None,
                     Scheme::Bearer | Scheme::Token => &parameters,
                 };
-                let (name, realm) = (scheme.name(), &responses.realm);
+                let name = scheme.name();
+                let realm = &responses.realm;
                 HeaderValue::from_str(&format!("{name} realm=\"{realm}\"{parameters}")).ok()
             })
         })

@@ -47,7 +47,8 @@ pub fn preferred_format(request: &Parts, responses: &Responses) -> Format {
 /// Members that are malformed say nothing. Parameters other than `q` do not matter: there is one
 /// version of each form.
 fn preferred(headers: &HeaderMap, default: Format) -> Format {
-    let (mut json, mut problem) = (None, None);
+    let mut json = None;
+    let mut problem = None;
     let fields = headers.get_all(header::ACCEPT).iter();
     let members = fields.flat_map(|field| split_unquoted(field.as_bytes(), b','));
     for member in members.take(MAX_MEMBERS) {
@@ -97,7 +98,8 @@ fn read_member(member: &[u8]) -> Option<(&[u8], Quality)> {
     // Parameters may be left out between semicolons (section 5.6.6).
     for parameter in parts.filter(|parameter| !parameter.is_empty()) {
         let equals = parameter.iter().position(|byte| *byte == b'=')?;
-        let (name, value) = (parameter.get(..equals)?, parameter.get(equals + 1..)?);
+        let name = parameter.get(..equals)?;
+        let value = parameter.get(equals + 1..)?;
         if !is_token(name) || !(is_token(value) || is_quoted(value)) {
             return None;
         }
@@ -125,7 +127,8 @@ fn read_quality(text: &[u8]) -> Option<Quality> {
 
 /// The pieces between separators that are not within a quoted string.
 fn split_unquoted(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
-    let (mut is_quoted, mut is_escaped) = (false, false);
+    let mut is_quoted = false;
+    let mut is_escaped = false;
     text.split(move |byte| {
         if is_escaped {
             is_escaped = false;

@@ -58,7 +58,8 @@ impl RateLimitFields {
         let mut items = items.into_iter();
         let first = items.next()?;
         let room = ITEM_BYTES * (1 + items.size_hint().0);
-        let (mut policy, mut limit) = (String::with_capacity(room), String::with_capacity(room));
+        let mut policy = String::with_capacity(room);
+        let mut limit = String::with_capacity(room);
         for item in iter::once(first).chain(items) {
             item.push_policy(&mut policy);
             item.push_limit(&mut limit);

@@ -89,7 +89,8 @@ const MAX_DISCARDED_HTTP2: usize = 64 * 1024;
 
 impl Socket {
     pub(super) fn new(stream: Stream) -> Socket {
-        let (check, closing) = (Check::None, Closing::No);
+        let check = Check::None;
+        let closing = Closing::No;
         Socket {
             stream,
             check,

@@ -286,7 +286,8 @@ mod tests {
         writer: impl AsyncWrite + Unpin,
         early: &[u8],
     ) -> Direction {
-        let (mut reader, mut writer) = (reader, writer);
+        let mut reader = reader;
+        let mut writer = writer;
         let mut direction =
             Direction { rest: Bytes::copy_from_slice(early), ..Direction::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -176,7 +176,8 @@ async fn serve(inbox: &mut Inbox, shared: Arc<Shared>, log: Option<&AccessLog>) 
             command = commands.recv() => match command {
                 Some(Command::Serve(accepted, permit)) => {
                     let counted = ConnectionCount(Arc::clone(connections));
-                    let (gate, ticker) = (Rc::clone(&gate), Rc::clone(&ticker));
+                    let gate = Rc::clone(&gate);
+                    let ticker = Rc::clone(&ticker);
                     tokio::task::spawn_local(async move {
                         connection::serve(accepted, permit, gate, ticker).await;
                         drop(counted);

@@ -57,8 +57,8 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
 
     /// Removes all entries, the oldest first.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = V> {
-        let (order, mut entries) =
-            (std::mem::take(&mut self.order), std::mem::take(&mut self.entries));
+        let order = std::mem::take(&mut self.order);
+        let mut entries = std::mem::take(&mut self.entries);
         order.into_iter().filter_map(move |name| entries.remove(&name))
     }
 

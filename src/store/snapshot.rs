@@ -214,7 +214,8 @@ impl Snapshot {
         self.file.read_exact(&mut head)?;
         let mut head = Bytes(&head);
         let mut fields = || {
-            let (shard, kind) = (head.array().map(u16::from_le_bytes)?, head.array::<1>()?);
+            let shard = head.array().map(u16::from_le_bytes)?;
+            let kind = head.array::<1>()?;
             Some((shard, kind, head.u32()?, head.u32()?))
         };
         let (shard, [kind], count, length) = fields().ok_or(SnapshotError::Torn)?;

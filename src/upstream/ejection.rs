@@ -102,7 +102,8 @@ impl Record {
         };
         let now = self.millis(now);
         let tried = State::Tried(now.saturating_add(millis(*rules.time.start())));
-        let (set, relaxed) = (Ordering::Relaxed, Ordering::Relaxed);
+        let set = Ordering::Relaxed;
+        let relaxed = Ordering::Relaxed;
         until <= now && self.state.compare_exchange(before, tried.encode(), set, relaxed).is_ok()
     }
 
@@ -123,7 +124,8 @@ impl Record {
             State::Tried(_) => {
                 self.back.store(self.millis(now()), Ordering::Relaxed);
                 self.failures.store(0, Ordering::Relaxed);
-                let (set, relaxed) = (Ordering::Relaxed, Ordering::Relaxed);
+                let set = Ordering::Relaxed;
+                let relaxed = Ordering::Relaxed;
                 self.state.compare_exchange(before, State::In.encode(), set, relaxed).is_ok()
             }
         }
@@ -154,7 +156,8 @@ impl Record {
             return None;
         }
         let now = self.millis(now);
-        let (first, longest) = (*rules.time.start(), *rules.time.end());
+        let first = *rules.time.start();
+        let longest = *rules.time.end();
         let served = now.saturating_sub(self.back.load(Ordering::Relaxed));
         let is_tried = !self.is_clean();
         let times = match self.times.load(Ordering::Relaxed) {

@@ -254,7 +254,9 @@ impl Group {
         if !is_asked || !endpoint.health.note(symptom.is_none(), &probe.check) {
             return;
         }
-        let (upstream, server, address) = (&self.label, &endpoint.server, endpoint.address);
+        let upstream = &self.label;
+        let server = &endpoint.server;
+        let address = endpoint.address;
         match symptom {
             Some(error) => {
                 tracing::warn!(%upstream, %server, %address, %error, "a server is left out: it is not healthy");

@@ -141,7 +141,9 @@ mod tests {
 
     #[test]
     fn first_probe_comes_soon_and_others_at_intervals() {
-        let (health, check, start) = (Health::default(), check(), Instant::now());
+        let health = Health::default();
+        let check = check();
+        let start = Instant::now();
         assert!(!health.begin_if_due(start, 700, &check));
         assert!(!health.begin_if_due(start + Duration::from_millis(699), 0, &check));
         let first = start + Duration::from_millis(700);
@@ -153,7 +155,8 @@ mod tests {
 
     #[test]
     fn next_probe_waits_for_the_result_or_the_timeout() {
-        let (health, start) = (Health::default(), Instant::now());
+        let health = Health::default();
+        let start = Instant::now();
         let often = HealthCheck { interval: SECOND, ..check() };
         assert!(health.begin_if_due(start, 0, &often));
         assert!(!health.begin_if_due(start + SECOND, 0, &often));
@@ -165,7 +168,8 @@ mod tests {
 
     #[test]
     fn shorter_interval_holds_at_once() {
-        let (health, start) = (Health::default(), Instant::now());
+        let health = Health::default();
+        let start = Instant::now();
         assert!(health.begin_if_due(start, 0, &check()));
         let sooner = HealthCheck { interval: SECOND, ..check() };
         assert!(!health.begin_if_due(start, 0, &sooner));

@@ -103,7 +103,8 @@ impl Keeper {
     pub fn report(&self) -> Vec<UpstreamReport> {
         let now = Instant::now();
         let report = |((policy, upstream), group): (&(Box<str>, Box<str>), &Arc<Group>)| {
-            let (policy, upstream) = (policy.clone(), upstream.clone());
+            let policy = policy.clone();
+            let upstream = upstream.clone();
             UpstreamReport { policy, upstream, servers: group.report(now) }
         };
         self.kept.groups().iter().map(report).collect()

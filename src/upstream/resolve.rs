@@ -141,7 +141,8 @@ mod tests {
 
     #[test]
     fn names_are_looked_up_at_once_and_again() {
-        let (mut lookups, now) = (Lookups::default(), Instant::now());
+        let mut lookups = Lookups::default();
+        let now = Instant::now();
         assert!(lookups.begin_if_due(now));
         assert!(!lookups.begin_if_due(now));
         assert!(!lookups.has_ended());
@@ -153,7 +154,8 @@ mod tests {
 
     #[test]
     fn failures_are_news_once_and_tried_again_sooner() {
-        let (mut lookups, mut now) = (Lookups::default(), Instant::now());
+        let mut lookups = Lookups::default();
+        let mut now = Instant::now();
         for (number, pause) in [1, 2, 4, 8, 16, 30, 30].into_iter().enumerate() {
             assert!(lookups.begin_if_due(now), "{number}");
             assert_eq!(lookups.end(now, false, EVERY), number == 0, "{number}");

@@ -280,7 +280,8 @@ mod tests {
 
     #[test]
     fn slot_goes_to_the_request_that_has_waited_longest() {
-        let (slots, bounds) = (Arc::default(), bounds(1, 2));
+        let slots = Arc::default();
+        let bounds = bounds(1, 2);
         let slot = take(&slots, &bounds);
         let mut first = queue(&slots, &bounds, claimant());
         let mut second = queue(&slots, &bounds, claimant());
@@ -299,7 +300,8 @@ mod tests {
 
     #[test]
     fn no_slot_is_lost_when_a_request_leaves_the_queue() {
-        let (slots, bounds) = (Arc::default(), bounds(1, 2));
+        let slots = Arc::default();
+        let bounds = bounds(1, 2);
         let slot = take(&slots, &bounds);
         let leaves = queue(&slots, &bounds, claimant());
         let mut stays = queue(&slots, &bounds, claimant());
@@ -317,7 +319,9 @@ mod tests {
 
     #[test]
     fn lowered_bound_holds_once_connections_are_closed() {
-        let (slots, high, low) = (Arc::default(), bounds(3, 1), bounds(1, 1));
+        let slots = Arc::default();
+        let high = bounds(3, 1);
+        let low = bounds(1, 1);
         let taken: Vec<Slot> = (0..3).map(|_| take(&slots, &high)).collect();
         let mut ticket = queue(&slots, &low, claimant());
         for (slot, others) in taken.into_iter().zip([2, 1, 0]) {
@@ -328,7 +332,9 @@ mod tests {
 
     #[test]
     fn raised_bound_serves_requests_that_wait() {
-        let (slots, low, high) = (Arc::default(), bounds(1, 3), bounds(3, 3));
+        let slots = Arc::default();
+        let low = bounds(1, 3);
+        let high = bounds(3, 3);
         let _slot = take(&slots, &low);
         let mut waiting: Vec<Ticket> = (0..3).map(|_| queue(&slots, &low, claimant())).collect();
         // Before a new request, which sets the higher bound.
@@ -343,7 +349,8 @@ mod tests {
 
     #[test]
     fn worker_that_has_no_connection_to_share_gets_one_beyond_the_bound() {
-        let (slots, bounds) = (Arc::default(), bounds(1, 1));
+        let slots = Arc::default();
+        let bounds = bounds(1, 1);
         let first = take(&slots, &bounds);
         let first_of_worker = Claimant { needs_first_connection: true, ..claimant() };
         let SlotOutcome::Slot(second) = slots.take(&bounds, first_of_worker) else {
@@ -359,9 +366,11 @@ mod tests {
 
     #[test]
     fn connection_is_kept_for_ones_own_unless_another_has_waited_much_longer() {
-        let (slots, bounds) = (Arc::default(), bounds(1, 2));
+        let slots = Arc::default();
+        let bounds = bounds(1, 2);
         let _slot = take(&slots, &bounds);
-        let (own, other) = (claimant(), claimant());
+        let own = claimant();
+        let other = claimant();
         assert!(!slots.prefers_another(own.pool));
         let _other = queue(&slots, &bounds, other);
         assert!(slots.prefers_another(own.pool));
@@ -377,8 +386,10 @@ mod tests {
     #[test]
     fn bound_is_exact_under_concurrency() {
         const MAX: usize = 4;
-        let (slots, bounds) = (Arc::<Slots>::default(), bounds(MAX, 0));
-        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let slots = Arc::<Slots>::default();
+        let bounds = bounds(MAX, 0);
+        let now = AtomicUsize::new(0);
+        let most = AtomicUsize::new(0);
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

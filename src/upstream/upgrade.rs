@@ -132,7 +132,8 @@ impl Upstreams {
             Some(Ok(response)) if is_unsound(&response) => Err(UpstreamError::Unsound),
             Some(Ok(response)) => {
                 deadline.set(upstream.idle_timeout);
-                let (idle_timeout, driver) = (upstream.idle_timeout, Some(driver));
+                let idle_timeout = upstream.idle_timeout;
+                let driver = Some(driver);
                 let body = |incoming| DeclinedBody {
                     incoming,
                     driver,

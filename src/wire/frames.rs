@@ -275,7 +275,8 @@ mod tests {
 
     /// How many of these a client can send in no time.
     fn most(kind: u8, flags: u8, length: u32) -> usize {
-        let (mut frames, frame) = (opened(), frame(kind, flags, length));
+        let mut frames = opened();
+        let frame = frame(kind, flags, length);
         (0..100_000).take_while(|_| frames.read(&frame, 0).is_ok()).count()
     }
 

@@ -152,7 +152,9 @@ fn widen(node: &mut Node, text: &str) {
 fn first_line(text: &str, span: Span) -> Span {
     let rest = text.get(span.start..).unwrap_or_default();
     let in_brackets = rest.starts_with(['[', '{']);
-    let (mut depth, mut quote, mut before) = (0_usize, None, ' ');
+    let mut depth = 0_usize;
+    let mut quote = None;
+    let mut before = ' ';
     let mut end = 0;
     for (position, c) in rest.char_indices().take(LONGEST_LINE) {
         match (quote, c) {

@@ -257,7 +257,8 @@ const LAYOUT: &[(&str, &str)] = &[
 fn mistakes_in_the_layout_are_shown_where_they_are() {
     for (text, expected) in LAYOUT {
         let problem = Document::parse("f.yaml", text).expect_err(text);
-        let (line, column) = (problem.line(), problem.column());
+        let line = problem.line();
+        let column = problem.column();
         let shown = format!("{line}:{column} {}: {}", problem.message(), problem.help());
         assert_eq!(shown, *expected, "{text:?}");
     }

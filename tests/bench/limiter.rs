@@ -34,7 +34,8 @@ const LIMIT: u32 = 1000;
 
 /// One decision after another on one state, ten microseconds apart.
 fn charge_again<A: Algorithm>(bencher: Bencher<'_, '_>, algorithm: &A) {
-    let (mut state, mut now) = (A::State::default(), START);
+    let mut state = A::State::default();
+    let mut now = START;
     bencher.bench_local(|| {
         now = now + Duration::from_micros(10);
         if algorithm.admits(&state, 1, now) {
@@ -70,7 +71,9 @@ mod charge {
 
     #[divan::bench]
     fn token_bucket(bencher: Bencher<'_, '_>) {
-        let (capacity, refill, strict) = (LIMIT, 1, false);
+        let capacity = LIMIT;
+        let refill = 1;
+        let strict = false;
         let interval = Duration::from_millis(3);
         charge_again(bencher, &TokenBucket { capacity, refill, interval, strict });
     }
@@ -82,7 +85,8 @@ mod charge {
 
     #[divan::bench]
     fn concurrency(bencher: Bencher<'_, '_>) {
-        let (lease, retry_after) = (HOUR, Duration::from_secs(1));
+        let lease = HOUR;
+        let retry_after = Duration::from_secs(1);
         charge_again(bencher, &Concurrency { limit: 100, lease, retry_after });
     }
 }
@@ -108,7 +112,8 @@ fn caller(number: usize) -> u128 {
         x ^ (x >> 31)
     };
     let number = number as u64 + 1;
-    let (high, low) = (mix(number), mix(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+    let high = mix(number);
+    let low = mix(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     u128::from(high) << 64 | u128::from(low)
 }
 

@@ -60,7 +60,8 @@ fn flood(keys: usize, charge: impl Fn(usize) -> Result<Decision, StoreError>) {
         started.elapsed() / CALLERS as u32
     };
     let alone = (0..20).map(|_| ask_known()).min().unwrap();
-    let (mut refused, mut among) = (0, Duration::MAX);
+    let mut refused = 0;
+    let mut among = Duration::MAX;
     for round in 0..20 {
         for number in 0..10 * CALLERS {
             refused += usize::from(charge(keys + round * 10 * CALLERS + number).is_err());

@@ -205,7 +205,8 @@ fn bodies_are_counted_in_both_directions() {
 
 #[test]
 fn response_that_breaks_off_is_counted_as_far_as_it_went() {
-    let (begun, go) = (Signal::default(), Signal::default());
+    let begun = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::streaming(&begun, &go);
     let proxy = Proxy::with_settings(JSON, &[&Policy::before(&upstream)]);
     let mut client = proxy.connect();

@@ -119,7 +119,8 @@ fn change_of_how_it_is_counted_begins_anew() {
             "window month -> year",
         ),
     ] {
-        let (old, new) = (policy(before), policy(after));
+        let old = policy(before);
+        let new = policy(after);
         assert_outcome(&old, &new, (&alice(), "free"), WindowOutcome::Fresh);
         let change = window_change(&diff(&compile(&[&old]), &compile(&[&new])), "free");
         assert_eq!(change.because, [because]);
@@ -139,7 +140,8 @@ fn change_of_what_it_is_counted_per_begins_anew() {
         ("jwt.sub", "jwt.uid"),
         ("client.ip, ipv4_prefix: 32", "client.ip, ipv4_prefix: 24"),
     ] {
-        let (old, new) = (policy(before), policy(after));
+        let old = policy(before);
+        let new = policy(after);
         let from = alice().from("192.0.2.7");
         let to = if before.contains("client") { "everybody over IPv4" } else { "free" };
         assert_outcome(&old, &new, (&from, to), WindowOutcome::Fresh);
@@ -154,7 +156,8 @@ fn other_prefix_of_ipv6_leaves_ipv4_alone() {
         Policy::before(&upstream).on_all_routes(&[&limit])
     };
     let [old, new] = [policy(64), policy(56)];
-    let (v4, v6) = (get("/").from("192.0.2.7"), get("/").from("2001:db8::7"));
+    let v4 = get("/").from("192.0.2.7");
+    let v6 = get("/").from("2001:db8::7");
     assert_outcome(&old, &new, (&v4, "everybody over IPv4"), WindowOutcome::Kept);
     assert_outcome(&old, &new, (&v6, "everybody over IPv6"), WindowOutcome::Fresh);
 
@@ -189,7 +192,8 @@ fn other_claim_that_names_callers_begins_anew_for_them_only() {
 
 #[test]
 fn api_keys_of_another_name_begin_anew() {
-    let (upstream, folder) = (Upstream::start(), TempDir::new().unwrap());
+    let upstream = Upstream::start();
+    let folder = TempDir::new().unwrap();
     let key = NewKey { id: "a".into(), ..NewKey::default() }.mint().unwrap();
     let file = folder.path().join("keys.yaml");
     fs::write(&file, format!("keys:\n{}\n", key.line)).unwrap();
@@ -212,7 +216,8 @@ fn api_keys_of_another_name_begin_anew() {
 
 #[test]
 fn opaque_tokens_vouched_for_under_another_name_begin_anew() {
-    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let authority = Authority::start();
+    let upstream = Upstream::start();
     authority.know_token("opaque", json!({ "active": true, "sub": "7", "plan": "free" }));
     let policy = |per: &str, fields: &str, query: &str| {
         let introspection = format!(
@@ -323,7 +328,8 @@ fn override_of_a_claim_is_compared_with_what_its_counter_has_without_it() {
 fn one_window_of_several_can_change_alone() {
     let upstream = Upstream::start();
     let policy = |rates: &str| Policy::before(&upstream).rate(rates);
-    let (old, new) = (policy("[30/minute, 50/hour]"), policy("[30/second, 50/hour]"));
+    let old = policy("[30/minute, 50/hour]");
+    let new = policy("[30/second, 50/hour]");
     let difference = diff(&compile(&[&old]), &compile(&[&new]));
     let outcomes: Vec<_> = difference.policies[0].windows.iter().map(|own| own.outcome).collect();
     assert_eq!(outcomes, [WindowOutcome::Fresh, WindowOutcome::Kept], "\n{difference}");
@@ -343,7 +349,8 @@ fn renamed_policy_begins_anew() {
     let policy = Policy::before(&upstream).rate("50/hour");
     let other = Policy::before(&upstream).hosts("[other.example.com]");
     // The name is the file's, which is its place among these.
-    let (old, new) = (compile(&[&policy]), compile(&[&other, &policy]));
+    let old = compile(&[&policy]);
+    let new = compile(&[&other, &policy]);
     let difference = diff(&old, &new);
     let proxy = Proxy::start(&policy);
     for _ in 0..BEFORE {

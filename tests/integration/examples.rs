@@ -38,7 +38,8 @@ fn examples_load_without_warnings_and_pass_their_own_tests() {
         let warning = policy.warnings.iter().find(|own| own.holds(NOW, |_| false));
         assert_eq!(warning, None);
         assert!(!policy.tests.is_empty(), "{}", file.display());
-        let (runner, policies) = (Runner::start(None).unwrap(), Policies::new(vec![policy]));
+        let runner = Runner::start(None).unwrap();
+        let policies = Policies::new(vec![policy]);
         let failed = policies.iter().flat_map(|policy| runner.run(policy, &policies));
         let failed: Vec<String> = failed.map(|failed| failed.to_string()).collect();
         assert_eq!(failed, [""; 0]);

@@ -222,7 +222,8 @@ fn head_of_the_upstream_that_is_just_over_64_kib_is_a_502() {
 #[test]
 fn headers_and_decision_are_of_one_read() {
     let upstream = Upstream::start();
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let slow = Upstream::held(&asked, &go);
     let policy = Policy::before(&upstream)
         .and_upstream("slow", &slow)

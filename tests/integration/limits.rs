@@ -47,7 +47,8 @@ fn exactly_the_limit_passes_whatever_the_number_of_threads() {
         let upstream = Upstream::start();
         let policy = Policy::before(&upstream).rate(&format!("{LIMIT}/hour"));
         let proxy = Proxy::with_settings(&format!("workers: {threads}"), &[&policy]);
-        let (passed, denied) = (AtomicU32::new(0), AtomicU32::new(0));
+        let passed = AtomicU32::new(0);
+        let denied = AtomicU32::new(0);
         let start = Barrier::new(threads);
         thread::scope(|scope| {
             for _ in 0..threads {
@@ -228,7 +229,8 @@ fn limits_of_several_keys_stay_all_or_nothing_in_parallel() {
     let passed = AtomicU32::new(0);
     thread::scope(|scope| {
         for sub in ["alice", "bob", "alice", "bob"] {
-            let (proxy, passed) = (&proxy, &passed);
+            let proxy = &proxy;
+            let passed = &passed;
             scope.spawn(move || {
                 let mut client = proxy.connect();
                 for _ in 0..25 {
@@ -300,8 +302,8 @@ fn secondary_limit_still_counts_when_the_primary_one_does_not_apply() {
 fn policies_do_not_share_limits_of_one_name() {
     let upstream = Upstream::start();
     let policy = Policy::before(&upstream).rate("1/hour");
-    let (one, other) =
-        (policy.clone().hosts("[one.example.com]"), policy.hosts("[other.example.com]"));
+    let one = policy.clone().hosts("[one.example.com]");
+    let other = policy.hosts("[other.example.com]");
     let proxy = Proxy::with_settings("workers: 1", &[&one, &other]);
     for host in ["one.example.com", "other.example.com"] {
         proxy.send(get("/").host(host)).assert_status(200);

@@ -65,14 +65,16 @@ fn caller_who_is_moved_gets_the_same_responses_as_without_the_move() {
     for algorithm in ALGORITHMS {
         let policy =
             Policy::before(&upstream).core(&format!("rate: 5/hour, algorithm: {algorithm}"));
-        let (first, second) = (Redis::start(), Redis::start());
+        let first = Redis::start();
+        let second = Redis::start();
         for (name, current, next) in [
             ("memory to redis", MEMORY, &*in_redis(&first)),
             ("redis to memory", &in_redis(&first), MEMORY),
             ("redis to redis", &in_redis(&first), &in_redis(&second)),
         ] {
             first.command(&["FLUSHALL"]);
-            let (moved, control) = (proxy(current, next, &policy), Proxy::start(&policy));
+            let moved = proxy(current, next, &policy);
+            let control = Proxy::start(&policy);
             for number in 1..=7 {
                 if number == 4 {
                     move_callers(&moved, 100);
@@ -122,7 +124,8 @@ fn caller_whose_window_is_over_takes_nothing_along() {
 #[test]
 fn who_starts_with_everybody_moved_finds_what_was_counted() {
     let upstream = Upstream::start();
-    let (first, second) = (Redis::start(), Redis::start());
+    let first = Redis::start();
+    let second = Redis::start();
     let policy = Policy::before(&upstream).rate("5/hour");
     let before = Proxy::with_redis(&first.settings(), &policy);
     for expected in 1..=3 {
@@ -146,7 +149,8 @@ fn who_starts_with_everybody_moved_finds_what_was_counted() {
 #[test]
 fn who_comes_back_has_no_fresh_window() {
     let upstream = Upstream::start();
-    let (first, second) = (Redis::start(), Redis::start());
+    let first = Redis::start();
+    let second = Redis::start();
     let policy = Policy::before(&upstream).rate("9/hour");
     for (name, current, next) in [
         ("memory to redis", MEMORY, &*in_redis(&first)),
@@ -214,7 +218,8 @@ fn move_under_traffic_admits_no_more_than_the_limit() {
     const THREADS: u32 = 4;
     const LIMIT: u32 = 200;
     let upstream = Upstream::start();
-    let (first, second) = (Redis::start(), Redis::start());
+    let first = Redis::start();
+    let second = Redis::start();
     let policy = Policy::before(&upstream).rate(&format!("{LIMIT}/hour"));
     for (name, current, next, more) in [
         // What one worker asks of its own memory is never on its way.
@@ -252,7 +257,8 @@ fn move_under_traffic_admits_no_more_than_the_limit() {
 #[test]
 fn no_caller_is_moved_while_a_store_does_not_answer() {
     let upstream = Upstream::start();
-    let (first, second) = (Redis::start(), Redis::start());
+    let first = Redis::start();
+    let second = Redis::start();
     let policy = Policy::before(&upstream).core("rate: 9/hour, on_store_error: closed");
     let proxy = proxy(&in_redis(&first), &in_redis(&second), &policy);
     for expected in 1..=3 {
@@ -299,7 +305,8 @@ fn caller_of_a_next_store_that_is_away_is_decided_about_from_where_it_was() {
 
 #[test]
 fn what_was_charged_before_the_move_is_given_back_where_it_was() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::holding_unchanged(&asked, &go);
     let redis = Redis::start();
     let proxy = proxy(MEMORY, &in_redis(&redis), &Policy::before(&upstream).rate("5/hour"));
@@ -334,7 +341,8 @@ fn caller_who_goes_back_and_forth_is_charged_for_all_of_it() {
 #[test]
 fn pending_charges_of_a_store_that_is_away_hold_up_no_other_store() {
     let upstream = Upstream::start();
-    let (current, next) = (Redis::start(), Redis::start());
+    let current = Redis::start();
+    let next = Redis::start();
     let policy = Policy::before(&upstream).core("rate: 10/hour");
     let proxy = proxy(&in_redis(&current), &in_redis(&next), &policy);
     move_callers(&proxy, 100);

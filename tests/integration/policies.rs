@@ -268,7 +268,8 @@ fn mistakes_of_newcomers_are_shown_where_they_are_with_what_to_write() {
     let mut differences = String::new();
     for file in files(Path::new("tests/mistakes"), "txt") {
         let mistake = Mistake::read(&file);
-        let (found, expected) = (written(&mistake.problems()), &mistake.expected);
+        let found = written(&mistake.problems());
+        let expected = &mistake.expected;
         if found != *expected {
             let name = file.file_stem().unwrap().display();
             differences += &format!("---- {name}: expected\n{expected}---- found\n{found}");

@@ -85,7 +85,8 @@ fn only_trusted_peers_may_connect() {
 
 #[test]
 fn header_comes_before_the_handshake() {
-    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let upstream = Upstream::start();
     let pair = signer.sign("api", &["api.example.com"]);
     let listener = listener("127.0.0.1")
         .replace("proxy_protocol", &format!("tls: {{ certificates: [{pair}] }}, proxy_protocol"));

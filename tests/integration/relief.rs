@@ -116,7 +116,8 @@ fn denial_is_remembered_no_longer_than_it_holds() {
 
 #[test]
 fn refund_ends_what_was_remembered() {
-    let (asked_upstream, go) = (Signal::default(), Signal::default());
+    let asked_upstream = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::holding_unchanged(&asked_upstream, &go);
     let asked = Asked::new(&Policy::before(&upstream).rate("2/hour"));
     let mut held = asked.proxy.connect();
@@ -136,7 +137,8 @@ fn refund_of_another_proxy_is_known_within_a_second() {
     let upstream = Upstream::as_asked();
     let policy = Policy::before(&upstream).rate("2/hour");
     let asked = Asked::new(&policy);
-    let (begun, go) = (Signal::default(), Signal::default());
+    let begun = Signal::default();
+    let go = Signal::default();
     let slow = Upstream::held(&begun, &go);
     let policy = Policy::before(&slow).core("rate: 2/hour, refund: { status: [200] }");
     let other = Proxy::with_redis(&asked.redis.settings(), &policy);
@@ -235,7 +237,8 @@ fn limit_that_only_counts_is_never_remembered() {
 #[test]
 fn refunds_of_many_requests_are_sent_together() {
     const REQUESTS: usize = 20;
-    let (begun, go) = (Signal::default(), Signal::default());
+    let begun = Signal::default();
+    let go = Signal::default();
     let upstream = {
         let go = go.clone();
         Upstream::scripted(move |exchange| {

@@ -261,7 +261,8 @@ fn parameters_of_a_segment_are_part_of_it() {
 
 #[test]
 fn host_is_matched_without_case_port_and_trailing_dot() {
-    let (one, other) = (Upstream::start(), Upstream::start());
+    let one = Upstream::start();
+    let other = Upstream::start();
     let proxy = Proxy::with_settings(
         "workers: 1",
         &[
@@ -290,7 +291,8 @@ fn host_is_matched_without_case_port_and_trailing_dot() {
 
 #[test]
 fn policy_without_hosts_takes_what_no_other_is_for() {
-    let (named, rest) = (Upstream::start(), Upstream::start());
+    let named = Upstream::start();
+    let rest = Upstream::start();
     let proxy = Proxy::with_settings(
         "workers: 1",
         &[&Policy::before(&named).hosts("[api.example.com]"), &Policy::before(&rest)],
@@ -302,7 +304,8 @@ fn policy_without_hosts_takes_what_no_other_is_for() {
 
 #[test]
 fn route_may_be_for_one_host_and_have_its_own_upstream() {
-    let (api, files) = (Upstream::start(), Upstream::start());
+    let api = Upstream::start();
+    let files = Upstream::start();
     let policy = Policy::before(&api).and_upstream("files", &files).routes(&[
         "{ match: { host: files.example.com, path: /** }, upstream: files }",
         "{ match: { path: /** }, upstream: api }",

@@ -6,7 +6,8 @@ use crate::support::{Client, Policy, Proxy, Signal, Upstream, get, http2, post};
 
 #[test]
 fn request_in_flight_is_finished() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::held(&asked, &go);
     let mut proxy = Proxy::start(&Policy::before(&upstream).rate("10/hour"));
     let mut idle = proxy.connect();
@@ -42,7 +43,8 @@ fn kept_connection_is_closed() {
 fn request_that_has_begun_on_a_kept_connection_is_answered() {
     let upstream = Upstream::start();
     let mut proxy = Proxy::start(&Policy::before(&upstream));
-    let (mut idle, mut client) = (proxy.connect(), proxy.connect());
+    let mut idle = proxy.connect();
+    let mut client = proxy.connect();
     client.send(&get("/")).assert_status(200);
     client.write("GET /late HTTP/1.1\r\nho");
     proxy.begin_shutdown();
@@ -57,7 +59,8 @@ fn request_that_has_begun_on_a_kept_connection_is_answered() {
 fn kept_connections_announce_that_they_close_and_lose_no_request() {
     let upstream = Upstream::start();
     let mut proxy = Proxy::start(&Policy::before(&upstream));
-    let (address, begun) = (proxy.address(), Signal::default());
+    let address = proxy.address();
+    let begun = Signal::default();
     let clients: Vec<_> = (0..4)
         .map(|_| {
             let begun = begun.clone();
@@ -98,10 +101,12 @@ fn clients_that_wait_to_be_accepted_are_served() {
 
 #[test]
 fn http2_streams_in_flight_are_finished() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::held(&asked, &go);
     let mut proxy = Proxy::start(&Policy::before(&upstream));
-    let (address, mut idle) = (proxy.address(), proxy.connect());
+    let address = proxy.address();
+    let mut idle = proxy.connect();
     let client = thread::spawn(move || {
         let request = http::Request::get(format!("http://{address}/")).body(String::new());
         http2(address, vec![request.unwrap()])

@@ -35,7 +35,8 @@ fn ask(socket: &Path, fields: &str) -> String {
 
 #[test]
 fn clients_of_a_socket_are_this_machine() {
-    let (folder, upstream) = (tempfile::tempdir().unwrap(), Upstream::start());
+    let folder = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start();
     let socket = folder.path().join("tollgate.sock");
     let proxy = proxy(&upstream, &socket, "mode: \"0600\"");
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
@@ -51,7 +52,8 @@ fn clients_of_a_socket_are_this_machine() {
 
 #[test]
 fn trusted_clients_of_a_socket_name_the_client_they_forward_for() {
-    let (folder, upstream) = (tempfile::tempdir().unwrap(), Upstream::start());
+    let folder = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start();
     let socket = folder.path().join("tollgate.sock");
     let _proxy = proxy(&upstream, &socket, "peers: trusted");
     for used in 1..=2 {

@@ -76,7 +76,8 @@ struct Summary {
 
 pub(super) fn write(report: &Report, output: &mut dyn Write) -> anyhow::Result<()> {
     let settings = report.checked.iter().filter_map(|checked| checked.settings.as_ref());
-    let (problems, warnings) = (report.problem_findings(), report.warning_findings());
+    let problems = report.problem_findings();
+    let warnings = report.warning_findings();
     let summary = Summary {
         problems: problems.len(),
         warnings: warnings.len(),

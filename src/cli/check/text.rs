@@ -34,7 +34,8 @@ fn write_policy(policy: &CheckedPolicy, output: &mut dyn Write) -> io::Result<()
     let failed = tests.iter().filter_map(|test| test.failed.as_ref());
     let failed_count = failed.clone().count();
     let verdict = if failed_count == 0 { "ok, " } else { "" };
-    let (limits, routes) = (counted(*limits, "limit"), counted(*routes, "route"));
+    let limits = counted(*limits, "limit");
+    let routes = counted(*routes, "route");
     write!(output, "policy {name}: {verdict}{limits}, {routes}")?;
     match (tests.len(), failed_count) {
         (0, _) => writeln!(output)?,

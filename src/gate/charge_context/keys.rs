@@ -73,7 +73,8 @@ impl KeyBuilder<'_, '_, '_> {
                     ]);
                 }
                 KeyPart::Claim(name) => {
-                    let (issuer, claim) = (self.issuer()?, text.as_ref()?);
+                    let issuer = self.issuer()?;
+                    let claim = text.as_ref()?;
                     tuple.extend([
                         (Tag::Issuer as u8, issuer.as_bytes()),
                         (Tag::Name as u8, name.as_bytes()),

@@ -49,7 +49,8 @@ fn digest_is_sha_256_of_salt_and_secret() {
 
 #[test]
 fn key_is_found_by_its_id_and_verified_by_its_secret() {
-    let (a, b) = (new("tg_a").mint().unwrap(), new("b").mint().unwrap());
+    let a = new("tg_a").mint().unwrap();
+    let b = new("b").mint().unwrap();
     let keys = keys(&[&a, &b]);
     let secret = |minted: &MintedKey| minted.key.split_once('.').unwrap().1.to_owned();
     assert_eq!(checked(&keys, &a.key, NOW), Ok("tg_a"));

@@ -259,7 +259,8 @@ pub(super) mod tests {
 
     #[test]
     fn referred_url_is_no_less_safe_than_the_document() {
-        let (secure, plain) = ("https://b.example/keys", "http://b.example/keys");
+        let secure = "https://b.example/keys";
+        let plain = "http://b.example/keys";
         let here = "http://127.0.0.1:9000/keys";
         for (from, allow_http, allowed, refused) in [
             ("https://a.example/", false, vec![secure], vec![plain, here]),

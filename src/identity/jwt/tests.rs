@@ -279,7 +279,8 @@ fn kid_is_a_short_string_and_only_a_name() {
 
 #[test]
 fn a_token_without_kid_needs_a_single_possible_key() {
-    let (one, two) = (Fixture::new(), Fixture::new());
+    let one = Fixture::new();
+    let two = Fixture::new();
     let token = one.token(r#"{"alg":"EdDSA"}"#, PAYLOAD);
     assert!(one.verify(&token).is_ok());
     let set = format!(r#"{{"keys":[{},{}]}}"#, one.jwk, two.jwk.replace("k1", "k2"));
@@ -330,7 +331,8 @@ fn crit_is_refused_with_any_content() {
 
 #[test]
 fn a_header_may_not_contain_a_key() {
-    let (fixture, attacker) = (Fixture::shared(), Fixture::new());
+    let fixture = Fixture::shared();
+    let attacker = Fixture::new();
     for name in ["jwk", "jku", "x5u", "x5c", "x5t", "x5t#S256"] {
         let jwk = attacker.jwk.as_str();
         for value in [jwk, "null", r#""""#, r#""http://127.0.0.1:9/""#, "1", "true", "[]", "{}"] {
@@ -572,7 +574,8 @@ fn iss_selects_the_issuer_to_the_letter() {
 
 #[test]
 fn the_key_of_one_issuer_does_not_sign_for_another() {
-    let (ours, theirs) = (Fixture::new(), Fixture::new());
+    let ours = Fixture::new();
+    let theirs = Fixture::new();
     let mut other = theirs.issuer.clone();
     other.issuer = "https://other.example/".into();
     let issuers = [ours.issuer.clone(), other];
@@ -583,10 +586,12 @@ fn the_key_of_one_issuer_does_not_sign_for_another() {
 
 #[test]
 fn unknown_key_and_wrong_signature_have_one_description() {
-    let (fixture, other) = (Fixture::shared(), Fixture::new());
+    let fixture = Fixture::shared();
+    let other = Fixture::new();
     let unknown = fixture.verify(&other.token(r#"{"alg":"EdDSA","kid":"k2"}"#, PAYLOAD));
     let wrong = fixture.verify(&other.token(HEADER, PAYLOAD));
-    let (unknown, wrong) = (unknown.unwrap_err(), wrong.unwrap_err());
+    let unknown = unknown.unwrap_err();
+    let wrong = wrong.unwrap_err();
     assert_eq!((unknown, wrong), (TokenError::UnknownKey, TokenError::WrongSignature));
     assert_eq!(unknown.description(), wrong.description());
 }
@@ -645,7 +650,8 @@ proptest! {
         signature in proptest::collection::vec(any::<u8>(), 0..80),
     ) {
         let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
-        let (header, payload) = (encode(header.as_bytes()), encode(payload.as_bytes()));
+        let header = encode(header.as_bytes());
+        let payload = encode(payload.as_bytes());
         let token = format!("{header}.{payload}.{}", encode(&signature));
         prop_assert!(Fixture::shared().verify(&token).is_err());
     }

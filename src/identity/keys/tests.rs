@@ -116,7 +116,8 @@ fn pem_has_public_keys_of_every_kind() {
     let pkcs1 = pem::encode("RSA PUBLIC KEY", rsa());
     let key = aws_lc_rs::rsa::PublicKey::from_der(rsa()).unwrap();
     let spki: PublicKeyX509Der<'_> = key.as_der().unwrap();
-    let (p256, p384) = (ec_pem(ES256).1, ec_pem(ES384).1);
+    let p256 = ec_pem(ES256).1;
+    let p384 = ec_pem(ES384).1;
     let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
     let certificate = rcgen::CertificateParams::default().self_signed(&pair).unwrap().pem();
     for (what, pem, allowed, expected) in [

@@ -110,7 +110,9 @@ fn take<A: Algorithm>(algorithm: &A, state: &mut A::State, now: Timestamp) -> bo
 
 /// When requests passed.
 fn passed<A: Algorithm<State: Countable>>(whole: &A, part: &A, steps: &[Step]) -> Vec<Timestamp> {
-    let (mut fleet, mut now, mut passed) = (Fleet::new(whole, part), START, Vec::new());
+    let mut fleet = Fleet::new(whole, part);
+    let mut now = START;
+    let mut passed = Vec::new();
     for step in steps {
         now = now + Duration::from_millis(step.millis);
         if fleet.step(step.proxy, step.event, now) {

@@ -82,9 +82,11 @@ impl suite::Model for Model {
     }
 
     fn standing(&self, now: Timestamp) -> Standing {
-        let (limit, used) = (self.quota.limit, self.used(now));
+        let limit = self.quota.limit;
+        let used = self.used(now);
         let later = |busy: bool| if busy { now + self.quota.retry_after } else { now };
-        let (reset, next) = (later(used > 0), later(used >= limit));
+        let reset = later(used > 0);
+        let next = later(used >= limit);
         Standing { limit, remaining: limit - used, used, reset, next, retry: Retry::Now }
     }
 
@@ -99,7 +101,8 @@ fn quota(limit: u32) -> Concurrency {
 
 #[test]
 fn request_that_ends_lets_another_in() {
-    let (quota, mut leases) = (quota(2), Leases::default());
+    let quota = quota(2);
+    let mut leases = Leases::default();
     let receipts: Vec<Receipt> =
         (0..2).map(|_| decide(&quota, &mut leases, 1, START).2.unwrap()).collect();
     let (allowed, standing, _) = decide(&quota, &mut leases, 1, START);
@@ -113,7 +116,8 @@ fn request_that_ends_lets_another_in() {
 
 #[test]
 fn lease_is_given_back_once() {
-    let (quota, mut leases) = (quota(2), Leases::default());
+    let quota = quota(2);
+    let mut leases = Leases::default();
     let receipt = quota.take(&mut leases, 1, START);
     quota.take(&mut leases, 1, START);
     quota.give_back(&mut leases, receipt, 1, START);
@@ -123,7 +127,8 @@ fn lease_is_given_back_once() {
 
 #[test]
 fn lease_that_is_not_given_back_expires() {
-    let (quota, mut leases) = (quota(1), Leases::default());
+    let quota = quota(1);
+    let mut leases = Leases::default();
     quota.take(&mut leases, 1, START);
     assert!(!quota.admits(&leases, 1, START + Duration::from_micros(59_999_999)));
     assert!(quota.admits(&leases, 1, START + 60 * SECOND));
@@ -132,7 +137,8 @@ fn lease_that_is_not_given_back_expires() {
 
 #[test]
 fn renewed_lease_is_good_for_its_full_time_again() {
-    let (quota, mut leases) = (quota(1), Leases::default());
+    let quota = quota(1);
+    let mut leases = Leases::default();
     let receipt = quota.take(&mut leases, 1, START);
     quota.renew(&mut leases, receipt, START + 40 * SECOND);
     assert!(!quota.admits(&leases, 1, START + 99 * SECOND));
@@ -142,7 +148,8 @@ fn renewed_lease_is_good_for_its_full_time_again() {
 /// Its place may be taken already.
 #[test]
 fn lease_that_is_over_cannot_be_renewed() {
-    let (quota, mut leases) = (quota(1), Leases::default());
+    let quota = quota(1);
+    let mut leases = Leases::default();
     let receipt = quota.take(&mut leases, 1, START);
     quota.renew(&mut leases, receipt, START + 60 * SECOND);
     assert_eq!(quota.standing(&leases, START + 60 * SECOND).used, 0);
@@ -150,7 +157,8 @@ fn lease_that_is_over_cannot_be_renewed() {
 
 #[test]
 fn renewal_by_a_clock_that_is_behind_shortens_nothing() {
-    let (quota, mut leases) = (quota(1), Leases::default());
+    let quota = quota(1);
+    let mut leases = Leases::default();
     let receipt = quota.take(&mut leases, 1, START + MAX_SKEW);
     let before = leases.clone();
     quota.renew(&mut leases, receipt, START);
@@ -172,7 +180,8 @@ fn lowered_limit_denies_until_enough_requests_have_ended() {
 
 #[test]
 fn clock_that_went_back_a_day_is_healed_by_a_denial() {
-    let (quota, mut leases) = (quota(1), Leases::default());
+    let quota = quota(1);
+    let mut leases = Leases::default();
     quota.take(&mut leases, 1, START + Duration::from_secs(86_400));
     assert!(!decide(&quota, &mut leases, 1, START).0);
     assert!(decide(&quota, &mut leases, 1, START + 60 * SECOND).0);
@@ -180,7 +189,8 @@ fn clock_that_went_back_a_day_is_healed_by_a_denial() {
 
 #[test]
 fn clock_that_is_a_little_behind_shortens_no_lease() {
-    let (quota, mut leases) = (quota(1), Leases::default());
+    let quota = quota(1);
+    let mut leases = Leases::default();
     quota.take(&mut leases, 1, START + MAX_SKEW);
     let before = leases.clone();
     assert!(!decide(&quota, &mut leases, 1, START).0);
@@ -189,7 +199,8 @@ fn clock_that_is_a_little_behind_shortens_no_lease() {
 
 #[test]
 fn leases_that_are_over_are_dropped_by_the_next_one() {
-    let (quota, mut leases) = (quota(3), Leases::default());
+    let quota = quota(3);
+    let mut leases = Leases::default();
     for _ in 0..3 {
         quota.take(&mut leases, 1, START);
     }

@@ -69,7 +69,8 @@ impl Model {
                 before(first, Duration::from_micros(first.as_micros() % length.as_micros() as u64))
             }
         };
-        let (mut end, mut costs) = (Timestamp::default(), Vec::new());
+        let mut end = Timestamp::default();
+        let mut costs = Vec::new();
         for (at, cost) in self.charges.iter().chain([&(now, 0)]) {
             if *at >= end {
                 (end, costs) = (opened_by(*at) + length, Vec::new());
@@ -98,7 +99,9 @@ impl suite::Model for Model {
     }
 
     fn standing(&self, now: Timestamp) -> Standing {
-        let (limit, used, reset) = (self.quota.limit, self.used(now), self.window(now).0);
+        let limit = self.quota.limit;
+        let used = self.used(now);
+        let reset = self.window(now).0;
         let next = if self.admits(1, now) { now } else { reset };
         Standing { limit, remaining: limit - used, used, reset, next, retry: Retry::Now }
     }
@@ -116,7 +119,8 @@ fn from_first_request(limit: u32) -> FixedWindow {
 
 #[test]
 fn reset_is_fixed_by_the_first_charge() {
-    let (quota, mut window) = (from_first_request(3), Window::default());
+    let quota = from_first_request(3);
+    let mut window = Window::default();
     for step in 0..5 {
         let now = START + step * Duration::from_millis(700);
         let (_, standing, _) = decide(&quota, &mut window, 1, now);
@@ -126,7 +130,8 @@ fn reset_is_fixed_by_the_first_charge() {
 
 #[test]
 fn look_opens_no_window() {
-    let (quota, mut window) = (from_first_request(3), Window::default());
+    let quota = from_first_request(3);
+    let mut window = Window::default();
     decide(&quota, &mut window, 0, START);
     assert_eq!(window, Window::default());
     let (_, standing, _) = decide(&quota, &mut window, 1, START + MINUTE);
@@ -177,7 +182,8 @@ fn zero_limit_denies_always() {
 
 #[test]
 fn clock_that_went_back_a_day_is_healed_by_a_denial() {
-    let (quota, mut window) = (from_first_request(3), Window::default());
+    let quota = from_first_request(3);
+    let mut window = Window::default();
     decide(&quota, &mut window, 3, START + Duration::from_secs(86_400));
     let (allowed, ..) = decide(&quota, &mut window, 1, START);
     assert!(!allowed);
@@ -186,7 +192,8 @@ fn clock_that_went_back_a_day_is_healed_by_a_denial() {
 
 #[test]
 fn clock_that_is_behind_by_more_than_the_skew_went_back() {
-    let (quota, mut window) = (from_first_request(1), Window::default());
+    let quota = from_first_request(1);
+    let mut window = Window::default();
     let ahead = START + tolerated_skew(MINUTE);
     decide(&quota, &mut window, 1, ahead);
     decide(&quota, &mut window, 1, START);
@@ -217,7 +224,8 @@ fn next_window_that_a_clock_ahead_has_opened_is_tolerated() {
 
 #[test]
 fn refunded_window_stays_open() {
-    let (quota, mut window) = (from_first_request(3), Window::default());
+    let quota = from_first_request(3);
+    let mut window = Window::default();
     let receipt = quota.take(&mut window, 1, START);
     quota.give_back(&mut window, receipt, 1, START + MINUTE / 2);
     assert_eq!(window, Window { used: 0, reset: START + MINUTE });

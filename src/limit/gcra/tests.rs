@@ -179,7 +179,8 @@ fn cell_seconds(duration: Duration) -> u64 {
 
 #[test]
 fn redis_cell_it_rates_limits() {
-    let (gcra, mut state) = (cell(4, 1, 1), Level::default());
+    let gcra = cell(4, 1, 1);
+    let mut state = Level::default();
     for (row, (at, quantity, limited, remaining, reset, retry)) in [
         (0, 6, true, 5, 0, None),
         (0, 1, false, 4, 1000, None),
@@ -202,7 +203,8 @@ fn redis_cell_it_rates_limits() {
     .enumerate()
     {
         let now = START + Duration::from_millis(at);
-        let (retry, reset) = (retry.map(Duration::from_millis), Duration::from_millis(reset));
+        let retry = retry.map(Duration::from_millis);
+        let reset = Duration::from_millis(reset);
         assert_eq!(
             throttle(&gcra, &mut state, quantity, now),
             (limited, 5, remaining, retry, reset),
@@ -213,7 +215,8 @@ fn redis_cell_it_rates_limits() {
 
 #[test]
 fn redis_cell_end_to_end() {
-    let (gcra, mut state) = (cell(0, 1, 2), Level::default());
+    let gcra = cell(0, 1, 2);
+    let mut state = Level::default();
     for (at, expected) in
         [(0, (false, 1, 0, None, 2)), (0, (true, 1, 0, Some(2), 2)), (2, (false, 1, 0, None, 2))]
     {
@@ -228,7 +231,8 @@ fn redis_cell_end_to_end() {
 
 #[test]
 fn waits_below_a_millisecond_are_reported_where_redis_cell_rounds_to_zero() {
-    let (gcra, mut state) = (cell(0, 2_000, 1), Level::default());
+    let gcra = cell(0, 2_000, 1);
+    let mut state = Level::default();
     throttle(&gcra, &mut state, 1, START);
     let (limited, _, _, retry, _) = throttle(&gcra, &mut state, 1, START);
     assert_eq!((limited, retry), (true, Some(Duration::from_micros(500))));
@@ -244,7 +248,8 @@ fn units_of_a_rate_are_spaced_evenly() {
         (6, 120, 20_000),
         (5, 1, 200),
     ] {
-        let (gcra, mut state) = (cell(0, count, period), Level::default());
+        let gcra = cell(0, count, period);
+        let mut state = Level::default();
         let (_, standing, _) = decide(&gcra, &mut state, 1, START);
         assert_eq!(standing.next, START + Duration::from_millis(spacing), "{count} in {period} s");
     }
@@ -304,7 +309,8 @@ fn changed_burst_keeps_what_was_used() {
 
 #[test]
 fn reported_reset_stays_even_if_the_rate_was_lowered() {
-    let (former, lowered) = (gcra(10, SECOND, 5), gcra(1, SECOND, 5));
+    let former = gcra(10, SECOND, 5);
+    let lowered = gcra(1, SECOND, 5);
     let mut state = Level::default();
     let receipt = former.take(&mut state, 5, START);
     let reset = former.standing(&state, START).reset;

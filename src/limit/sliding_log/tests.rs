@@ -88,7 +88,8 @@ impl suite::Model for Model {
     }
 
     fn standing(&self, now: Timestamp) -> Standing {
-        let (limit, used) = (self.quota.limit, self.live(now).len() as u32);
+        let limit = self.quota.limit;
+        let used = self.live(now).len() as u32;
         let reset = self.falls_to(0, now);
         let next = match limit {
             0 => now + self.quota.window,
@@ -170,7 +171,8 @@ fn look_leaves_what_has_left_and_a_charge_drops_it() {
 
 #[test]
 fn clock_that_went_back_a_day_is_healed_by_a_denial() {
-    let (quota, mut log) = (SlidingLog { limit: 2, window: 10 * SECOND }, Log::default());
+    let quota = SlidingLog { limit: 2, window: 10 * SECOND };
+    let mut log = Log::default();
     let tomorrow = START + Duration::from_secs(86_400);
     quota.take(&mut log, 1, tomorrow);
     quota.take(&mut log, 1, tomorrow + SECOND);
@@ -187,7 +189,9 @@ proptest! {
         wait in 0..12_000_000_u64,
     ) {
         let quota = SlidingLog { limit: 100, window: Duration::from_secs(6) };
-        let (mut ours, mut theirs, mut now) = (Log::default(), Log::default(), START);
+        let mut ours = Log::default();
+        let mut theirs = Log::default();
+        let mut now = START;
         for (advance, cost, who, late) in charges {
             now = now + Duration::from_micros(advance);
             // Some are charged in both, where the clocks may differ; some are missed by one.
@@ -214,7 +218,8 @@ proptest! {
 #[test]
 fn charge_that_both_logs_have_is_given_back_once_they_are_joined() {
     let quota = SlidingLog { limit: 10, window: Duration::from_secs(60) };
-    let (mut ours, mut theirs) = (Log::default(), Log::default());
+    let mut ours = Log::default();
+    let mut theirs = Log::default();
     for seconds in 0..5 {
         quota.take(&mut theirs, 1, START + Duration::from_secs(seconds));
     }
@@ -236,7 +241,8 @@ fn charge_that_both_logs_have_is_given_back_once_they_are_joined() {
 #[test]
 fn joined_log_has_no_more_entries_than_the_limit() {
     let quota = SlidingLog { limit: 5, window: Duration::from_secs(60) };
-    let (mut ours, mut theirs) = (Log::default(), Log::default());
+    let mut ours = Log::default();
+    let mut theirs = Log::default();
     for number in 0..5 {
         let at = START + Duration::from_millis(number);
         quota.take(&mut ours, 3, at);

@@ -80,7 +80,8 @@ impl Model {
     /// What counts at `now`, as a numerator over the length of a window.
     fn used(&self, now: Timestamp) -> i128 {
         let micros = now.as_micros() / self.quota.time_grain * self.quota.time_grain;
-        let (number, elapsed) = (micros / self.window(), micros % self.window());
+        let number = micros / self.window();
+        let elapsed = micros % self.window();
         let previous = self.sum(number - 1).min(self.quota.limit.into());
         let (window, left) = (self.window() as i128, (self.window() - elapsed) as i128);
         self.sum(number) * window + previous * left
@@ -156,7 +157,8 @@ fn published_example_has_half_a_unit_left() {
 
 #[test]
 fn time_grain_is_the_finest_in_which_doubles_are_exact() {
-    let (hour, day) = (Duration::from_secs(3600), Duration::from_secs(86_400));
+    let hour = Duration::from_secs(3600);
+    let day = Duration::from_secs(86_400);
     for (limit, window, expected) in [
         (5000, hour, Some(1)),
         (50_000, day, Some(1)),
@@ -190,7 +192,8 @@ fn change_of_the_unit_misreads_nothing() {
 
 #[test]
 fn refund_in_the_next_window_is_taken_off_what_weighs() {
-    let (quota, mut windows) = (SlidingWindow::new(10, SECOND).unwrap(), Windows::default());
+    let quota = SlidingWindow::new(10, SECOND).unwrap();
+    let mut windows = Windows::default();
     let receipt = quota.take(&mut windows, 8, START);
     let now = START + 3 * SECOND / 2;
     quota.take(&mut windows, 1, now);
@@ -203,7 +206,8 @@ fn refund_in_the_next_window_is_taken_off_what_weighs() {
 #[test]
 fn window_before_weighs_no_more_than_a_lowered_limit() {
     let [former, lowered] = [10, 2].map(|limit| SlidingWindow::new(limit, SECOND).unwrap());
-    let (mut windows, now) = (Windows::default(), START + 3 * SECOND / 2);
+    let mut windows = Windows::default();
+    let now = START + 3 * SECOND / 2;
     former.take(&mut windows, 10, START);
     assert_eq!(former.standing(&windows, now).used, 5);
     assert_eq!(lowered.standing(&windows, now).used, 1);
@@ -212,7 +216,8 @@ fn window_before_weighs_no_more_than_a_lowered_limit() {
 
 #[test]
 fn what_was_taken_beyond_the_limit_denies_for_no_longer_than_two_windows() {
-    let (quota, mut windows) = (SlidingWindow::new(1, SECOND).unwrap(), Windows::default());
+    let quota = SlidingWindow::new(1, SECOND).unwrap();
+    let mut windows = Windows::default();
     quota.take(&mut windows, u32::MAX, START);
     quota.take(&mut windows, u32::MAX, START);
     assert_eq!(quota.standing(&windows, START).used, u32::MAX);
@@ -222,7 +227,8 @@ fn what_was_taken_beyond_the_limit_denies_for_no_longer_than_two_windows() {
 
 #[test]
 fn clock_that_went_back_a_day_moves_what_was_used_to_its_window() {
-    let (quota, mut windows) = (SlidingWindow::new(3, SECOND).unwrap(), Windows::default());
+    let quota = SlidingWindow::new(3, SECOND).unwrap();
+    let mut windows = Windows::default();
     let tomorrow = START + Duration::from_secs(86_400);
     quota.take(&mut windows, 1, tomorrow);
     quota.take(&mut windows, 3, tomorrow + SECOND);

@@ -25,7 +25,9 @@ pub(crate) fn prop_clocks_that_are_apart_count_once<S: Bounded>(
 ) -> Result<(), TestCaseError> {
     const TURNS: usize = 400;
     let apart = tolerated_skew(subject.window()).mul_f64(history.behind.div_duration_f64(MAX_SKEW));
-    let (mut state, mut time, mut admitted) = (S::State::default(), START, 0);
+    let mut state = S::State::default();
+    let mut time = START;
+    let mut admitted = 0;
     for (turn, step) in history.unforced().iter().cycle().take(TURNS).enumerate() {
         time = time + step.advance / 100;
         let clock = (turn as u32 * 7 + step.cost) % 3;

@@ -35,7 +35,9 @@ pub(crate) fn assert_equals_model<S: Subject, M: Model>(any: impl Fn(&mut Number
     for seed in 0..1000 {
         let mut numbers = Numbers(seed);
         let (subject, mut model) = any(&mut numbers);
-        let (mut state, mut now, mut receipts) = (S::State::default(), START, Vec::new());
+        let mut state = S::State::default();
+        let mut now = START;
+        let mut receipts = Vec::new();
         for step in 0..100 {
             now = now + numbers.advance(subject.memory());
             let cost = numbers.below(u64::from(subject.capacity().min(6)) + 2) as u32;
@@ -71,7 +73,8 @@ pub(crate) fn first_instant(
     holds: impl Fn(Timestamp) -> bool,
 ) -> Timestamp {
     let steps = to.saturating_since(from).as_micros() / step.as_micros();
-    let (mut low, mut high) = (0, steps as u32);
+    let mut low = 0;
+    let mut high = steps as u32;
     while low < high {
         let middle = (low + high) / 2;
         if holds(from + step * middle) {

@@ -20,7 +20,9 @@ pub(crate) fn prop_used_and_remaining_make_up_the_limit<S: Subject>(
     subject: &S,
     history: &History,
 ) -> Result<(), TestCaseError> {
-    let (mut state, mut now, mut exceeded) = (S::State::default(), START, false);
+    let mut state = S::State::default();
+    let mut now = START;
+    let mut exceeded = false;
     for step in &history.steps {
         exceeded |= step.forced && !subject.admits(&state, step.cost, now + step.advance);
         now = run(subject, &mut state, &[*step], now);
@@ -40,10 +42,11 @@ pub(crate) fn prop_denial_leaves_the_state_as_it_was<S: Subject>(
     subject: &S,
     history: &History,
 ) -> Result<(), TestCaseError> {
-    let (mut state, mut now) = (S::State::default(), START);
+    let mut state = S::State::default();
+    let mut now = START;
     for step in &history.steps {
-        let (before, denied) =
-            (state.clone(), !subject.admits(&state, step.cost, now + step.advance));
+        let before = state.clone();
+        let denied = !subject.admits(&state, step.cost, now + step.advance);
         now = run(subject, &mut state, &[*step], now);
         prop_assert!(!denied || step.forced || state == before, "{:?} → {:?}", before, state);
     }
@@ -190,7 +193,8 @@ impl<State: crate::limit::State> Twins<State> {
             subject.take(&mut refunded, 1, now);
         }
         let mut uncharged = refunded.clone();
-        let (cost, kept) = (history.cost, if S::DIVISIBLE { history.capacity % 2 } else { 0 });
+        let cost = history.cost;
+        let kept = if S::DIVISIBLE { history.capacity % 2 } else { 0 };
         let admitted = subject.admits(&refunded, cost + kept, now);
         let receipt = subject.take(&mut refunded, cost + kept, now);
         if kept > 0 {
@@ -275,7 +279,9 @@ pub(crate) fn prop_states_do_not_know_the_limit<S: Subject>(
     history: &History,
 ) -> Result<(), TestCaseError> {
     let higher = subject.with_capacity(subject.capacity() + history.capacity);
-    let (mut state, mut mirror, mut now) = (S::State::default(), S::State::default(), START);
+    let mut state = S::State::default();
+    let mut mirror = S::State::default();
+    let mut now = START;
     for step in &history.steps {
         now = now + step.advance;
         if let (_, _, Some(receipt)) = decide(subject, &mut state, step.cost, now) {
@@ -389,7 +395,8 @@ pub(crate) fn prop_no_input_panics_or_overflows<S: Subject>(
     let decoded = S::State::decode(&mut Bytes(bytes));
     for mut state in decoded.into_iter().chain([history.outcome(subject).0]) {
         for (now, cost, number) in looks {
-            let (now, cost) = (*now, *cost);
+            let now = *now;
+            let cost = *cost;
             decide(subject, &mut state, cost, now);
             let noise = Receipt { at: now, number: *number };
             subject.give_back(&mut state, noise, cost, now);
@@ -412,7 +419,8 @@ pub(crate) fn prop_what_was_taken_since_can_be_added<S: Subject>(
     history: &History,
 ) -> Result<(), TestCaseError> {
     let (earlier, later) = history.steps.split_at(history.steps.len() / 2);
-    let (mut base, mut now) = (S::State::default(), START);
+    let mut base = S::State::default();
+    let mut now = START;
     now = run(subject, &mut base, earlier, now);
     let at_first = subject.standing(&base, now);
     let is_full = at_first.used >= at_first.limit;
@@ -446,7 +454,8 @@ pub(crate) fn prop_sum_of_two_counters_holds_what_either_does<S: Subject>(
     history: &History,
 ) -> Result<(), TestCaseError> {
     let (ours, theirs) = history.steps.split_at(history.steps.len() / 2);
-    let (mut sum, mut other) = (S::State::default(), S::State::default());
+    let mut sum = S::State::default();
+    let mut other = S::State::default();
     let mut now = run(subject, &mut sum, ours, START);
     now = now.max(run(subject, &mut other, theirs, START));
     let [mine, their] = [&sum, &other].map(|state| subject.standing(state, now).used);
@@ -463,7 +472,8 @@ pub(crate) fn prop_join_of_two_counters_holds_the_greater<S: Subject>(
     history: &History,
 ) -> Result<(), TestCaseError> {
     let (ours, theirs) = history.steps.split_at(history.steps.len() / 2);
-    let (mut state, mut other) = (S::State::default(), S::State::default());
+    let mut state = S::State::default();
+    let mut other = S::State::default();
     let mut now = run(subject, &mut state, ours, START);
     now = now.max(run(subject, &mut other, theirs, START));
     let [mine, their] = [&state, &other].map(|state| subject.standing(state, now).used);

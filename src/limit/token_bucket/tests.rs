@@ -124,7 +124,8 @@ impl Ticking {
 
     /// When no more than `missing` units are missing.
     fn rises(&self, missing: u32, now: Timestamp) -> Timestamp {
-        let (mut instant, mut bucket) = (now, self.at(now));
+        let mut instant = now;
+        let mut bucket = self.at(now);
         while bucket.missing > missing {
             instant = bucket.tick;
             bucket.tick();
@@ -154,7 +155,8 @@ impl Model for Ledger {
     }
 
     fn standing(&self, now: Timestamp) -> Standing {
-        let (capacity, used) = (self.0.bucket.capacity, self.0.at(now).missing);
+        let capacity = self.0.bucket.capacity;
+        let used = self.0.at(now).missing;
         Standing {
             limit: capacity,
             remaining: capacity.saturating_sub(used),
@@ -195,7 +197,8 @@ proptest! {
         bucket in any_bucket(true),
         requests in prop::collection::vec((0_u32..40, 0_u32..12, 0_u32..14, 0_u32..20), 200),
     ) {
-        let (mut state, mut model) = (Bucket::default(), Ledger(Ticking::full(&bucket), vec![]));
+        let mut state = Bucket::default();
+        let mut model = Ledger(Ticking::full(&bucket), vec![]);
         let mut clock = START;
         for (position, (advance, behind, cost, force)) in requests.into_iter().enumerate() {
             clock = clock + bucket.interval / 4 * advance.saturating_sub(20);
@@ -293,7 +296,8 @@ fn smyte_sequence_with_requests_that_fit() {
 
 #[test]
 fn smyte_strict_session_ends_after_an_hour_without_requests() {
-    let (bucket, mut state) = (rl(1, 3600, 1, true), Bucket::default());
+    let bucket = rl(1, 3600, 1, true);
+    let mut state = Bucket::default();
     for (now, reply) in [(0, 1), (1, 0), (1000, 0), (3605, 0), (7205, 1)] {
         assert_eq!(reduce(&bucket, &mut state, 1, at(now)), reply, "at {now}");
     }
@@ -312,7 +316,8 @@ fn smyte_refill_arithmetic() {
 
 #[test]
 fn smyte_readme_two_a_minute() {
-    let (bucket, mut state) = (rl(2, 60, 2, false), Bucket::default());
+    let bucket = rl(2, 60, 2, false);
+    let mut state = Bucket::default();
     let replies = [(); 3].map(|()| reduce(&bucket, &mut state, 1, START));
     assert_eq!(replies, [2, 1, 0]);
 }
@@ -320,7 +325,8 @@ fn smyte_readme_two_a_minute() {
 /// `rl.reduce k 5 60 take 9` and `rl.get k 5 60`: RL.* returns 5 and 0.
 #[test]
 fn cost_above_the_capacity_does_not_drain() {
-    let (bucket, mut state) = (rl(5, 60, 5, false), Bucket::default());
+    let bucket = rl(5, 60, 5, false);
+    let mut state = Bucket::default();
     assert_eq!(reduce(&bucket, &mut state, 9, START), 5);
     assert_eq!(reduce(&bucket, &mut state, 0, START), 5);
 }
@@ -340,7 +346,8 @@ fn full_bucket_has_no_phase() {
 
 #[test]
 fn strict_bucket_starts_over_when_it_denies_and_when_it_is_emptied() {
-    let (bucket, mut state) = (rl(2, 10, 1, true), Bucket::default());
+    let bucket = rl(2, 10, 1, true);
+    let mut state = Bucket::default();
     bucket.take(&mut state, 1, at(100));
     let (_, standing, _) = decide(&bucket, &mut state, 1, at(104));
     assert_eq!((standing.next, standing.reset), (at(114), at(124)));
@@ -353,7 +360,8 @@ fn strict_bucket_starts_over_when_it_denies_and_when_it_is_emptied() {
 
 #[test]
 fn bucket_without_refills_stays_as_it_is() {
-    let (bucket, mut state) = (rl(2, 10, 0, false), Bucket::default());
+    let bucket = rl(2, 10, 0, false);
+    let mut state = Bucket::default();
     bucket.take(&mut state, 2, START);
     let later = START + 366 * 86_400 * SECOND;
     let (allowed, standing, _) = decide(&bucket, &mut state, 1, later);
@@ -379,7 +387,8 @@ fn changed_refill_applies_at_once_but_makes_no_reported_instant_later() {
 
 #[test]
 fn charge_beyond_the_capacity_is_counted_up_to_the_end_of_numbers() {
-    let (bucket, mut state) = (rl(2, 366 * 86_400, 1, false), Bucket::default());
+    let bucket = rl(2, 366 * 86_400, 1, false);
+    let mut state = Bucket::default();
     bucket.take(&mut state, 5, START);
     let standing = bucket.standing(&state, START);
     assert_eq!((standing.used, standing.remaining), (5, 0));

@@ -114,7 +114,9 @@ impl Compiler<'_> {
             from: from?.unwrap_or_default(),
         };
         let name = route.matcher.path.value.as_str().into();
-        let (auth, upstream, cost) = (auth?, upstream?, cost?);
+        let auth = auth?;
+        let upstream = upstream?;
+        let cost = cost?;
         let route = Route {
             name,
             path,

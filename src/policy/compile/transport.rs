@@ -85,7 +85,9 @@ impl Compiler<'_> {
             None => Some(None),
             Some(raw) => self.server_name(raw, &mut fingerprint).map(Some),
         };
-        let (roots, shown, server_name) = (roots?, shown?, server_name?);
+        let roots = roots?;
+        let shown = shown?;
+        let server_name = server_name?;
         let config = match client_config(roots, shown) {
             Ok(config) => Arc::new(config),
             Err(error) => {

@@ -173,7 +173,8 @@ mod tests {
             left in any_pattern(),
             right in any_pattern(),
         ) {
-            let (left, right) = (pattern(&left), pattern(&right));
+            let left = pattern(&left);
+            let right = pattern(&right);
             // Names of parameters make no difference to what matches.
             let shape = |pattern: &PathPattern| pattern.samples(9).collect::<Vec<_>>();
             let overlap = left.overlap(&right);
@@ -187,7 +188,8 @@ mod tests {
             right in any_pattern(),
             path in "(/[abc]){0,5}",
         ) {
-            let (left, right) = (pattern(&left), pattern(&right));
+            let left = pattern(&left);
+            let right = pattern(&right);
             let overlap = left.overlap(&right);
             let expected = left.matches(&path) && right.matches(&path);
             prop_assert_eq!(overlap.is_some_and(|overlap| overlap.matches(&path)), expected);

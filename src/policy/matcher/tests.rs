@@ -92,7 +92,8 @@ fn from<'r>(path: &'r str, method: &'r Method, address: IpAddr) -> Request<'r> {
 /// A matcher of requests for `path` from `networks`.
 fn matcher(path: &str, networks: &[&str]) -> Matcher {
     let networks = networks.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
-    let (hosts, methods) = (vec![], vec![]);
+    let hosts = vec![];
+    let methods = vec![];
     Matcher { hosts, path: PathPattern::parse(path).unwrap(), methods, from: networks.into() }
 }
 

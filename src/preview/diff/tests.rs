@@ -445,8 +445,10 @@ proptest! {
         host in prop::sample::select(vec![None, Some("x.test"), Some("y.test"), Some("z")]),
         address in prop::sample::select(vec!["10.1.2.3", "10.2.3.4", "192.0.2.1", "::1"]),
     ) {
-        let (old, new) = (policy(&old), policy(&new));
-        let (before, after) = (old.iter().next().unwrap(), new.iter().next().unwrap());
+        let old = policy(&old);
+        let new = policy(&new);
+        let before = old.iter().next().unwrap();
+        let after = new.iter().next().unwrap();
         let address = address.parse().unwrap();
         let request = Request { host, path: &path, method: &method, address };
         let routes = [before.route(request), after.route(request)].map(|found| {

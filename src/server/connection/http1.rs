@@ -63,7 +63,8 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     let service = service_fn(|request: Request<_>| {
         let ordinal = exchange.count();
         let verdict = framing.borrow().verdict(ordinal);
-        let (exchange, ticker) = (Rc::clone(&exchange), Rc::clone(&ticker));
+        let exchange = Rc::clone(&exchange);
+        let ticker = Rc::clone(&ticker);
         let writing = Rc::clone(&writing);
         let request = request.map(ClientBody::from);
         async move {
@@ -84,7 +85,8 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     let mut connection = builder.serve_connection(TokioIo::new(socket), service);
 
     let timeouts = &exchange.gate.shared().timeouts;
-    let (mut step, mut read_rate) = (Step::Head { number: 0 }, ReadRate::default());
+    let mut step = Step::Head { number: 0 };
+    let mut read_rate = ReadRate::default();
     let mut is_draining = false;
     let ended = poll_fn(|context| {
         let mut connection = Pin::new(&mut connection);

@@ -51,8 +51,9 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         ticker: Rc::clone(ticker),
         begun: Rc::default(),
     };
-    let (streams, begun, paced) =
-        (Rc::clone(&exchange), Rc::clone(&executor.begun), Rc::clone(&frames));
+    let streams = Rc::clone(&exchange);
+    let begun = Rc::clone(&executor.begun);
+    let paced = Rc::clone(&frames);
     let service = service_fn(move |request: Request<_>| {
         let exchange = Rc::clone(&streams);
         exchange.count();
@@ -82,7 +83,8 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         .serve_connection(TokioIo::new(socket), service);
 
     let timeouts = &exchange.gate.shared().timeouts;
-    let (mut step, mut read_rate) = (Step::Busy, ReadRate::default());
+    let mut step = Step::Busy;
+    let mut read_rate = ReadRate::default();
     let mut is_closing = false;
     let ended = poll_fn(|context| {
         let mut connection = Pin::new(&mut connection);

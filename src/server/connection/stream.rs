@@ -26,7 +26,8 @@ pub(super) async fn run(
     let mut stream = pin!(stream);
     // Most streams end without ever waiting for their client.
     let mut deadline: Option<Deadline> = None;
-    let (mut waited_for, mut read_rate) = (None, ReadRate::default());
+    let mut waited_for = None;
+    let mut read_rate = ReadRate::default();
     let is_ended = poll_fn(|context| {
         if pace.is_over() {
             return Poll::Ready(true);

@@ -39,7 +39,8 @@ impl Predecessor {
         };
         // What it hands over will get our clients' requests: it must be one of us.
         let credentials = socket_peercred(&stream).map_err(io::Error::from)?;
-        let (pid, uid) = (credentials.pid.as_raw_pid(), credentials.uid.as_raw());
+        let pid = credentials.pid.as_raw_pid();
+        let uid = credentials.uid.as_raw();
         if !is_trusted(uid) {
             return Err(HandoverError::Stranger { pid, uid });
         }

@@ -113,7 +113,8 @@ impl Handover {
         save: &impl AsyncFn(),
     ) -> Result<Successor, HandoverError> {
         let credentials = stream.peer_cred()?;
-        let (pid, uid) = (credentials.pid().unwrap_or_default(), credentials.uid());
+        let pid = credentials.pid().unwrap_or_default();
+        let uid = credentials.uid();
         if !is_trusted(uid) {
             let refusal = Greeting::Refused.to_bytes();
             let _ = timeout(SEND_TIMEOUT, stream.write_all(&refusal)).await;

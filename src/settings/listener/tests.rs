@@ -151,7 +151,8 @@ fn certificates_are_no_reason_to_restart() {
         ))
         .unwrap_or_else(|problems| panic!("{problems:?}"))
     };
-    let (running, newer) = (tls("good"), tls("other"));
+    let running = tls("good");
+    let newer = tls("other");
     assert_eq!(newer.needing_restart(&running), [""; 0]);
     let renewed: Vec<String> =
         newer.renew_certificates(&running).map(|(address, _)| address.to_string()).collect();

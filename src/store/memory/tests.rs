@@ -50,11 +50,13 @@ fn used(store: &MemoryStore, charge: &Charge<'_>, now: Timestamp) -> u32 {
 
 #[test]
 fn denied_request_takes_nothing_from_any_limit() {
-    let (one, nine) = (fixed(1), fixed(9));
+    let one = fixed(1);
+    let nine = fixed(9);
     for quota in &quotas() {
         let store = MemoryStore::new(100, [0; 16]);
         let tight = charge(1, "tight", &one);
-        let (wide, other) = (charge(1, "wide", quota), charge(2, "ip", &nine));
+        let wide = charge(1, "wide", quota);
+        let other = charge(2, "ip", &nine);
         assert!(allowed(&store, &[wide, tight, other], START));
         for charges in [[wide, tight, other], [other, wide, tight], [tight, other, wide]] {
             let before = store.peek(&charges, START);
@@ -71,7 +73,8 @@ fn denied_request_takes_nothing_from_any_limit() {
 
 #[test]
 fn denied_request_opens_no_window() {
-    let (one, five) = (fixed(1), fixed(5));
+    let one = fixed(1);
+    let five = fixed(5);
     let store = MemoryStore::new(100, [0; 16]);
     assert!(allowed(&store, &[charge(1, "tight", &one)], START));
     assert!(!allowed(&store, &[charge(2, "fresh", &five), charge(1, "tight", &one)], START));
@@ -108,7 +111,8 @@ fn observed_charge_counts_and_never_denies() {
 
 #[test]
 fn observed_charge_of_a_denied_request_is_not_taken() {
-    let (zero, nine) = (fixed(0), fixed(9));
+    let zero = fixed(0);
+    let nine = fixed(9);
     let store = MemoryStore::new(100, [0; 16]);
     let observed = Charge { stance: Stance::Observe, ..charge(1, "observed", &nine) };
     assert!(!allowed(&store, &[observed, charge(1, "core", &zero)], START));
@@ -207,7 +211,8 @@ fn counters_that_are_over_make_room() {
 
 #[test]
 fn one_request_finds_room_wherever_counters_are_over() {
-    let (five, keys) = (fixed(5), 2000);
+    let five = fixed(5);
+    let keys = 2000;
     let store = MemoryStore::new(keys, [0; 16]);
     for owner in 0..keys as u32 {
         assert!(allowed(&store, &[charge(owner, "core", &five)], START));
@@ -275,13 +280,16 @@ fn lack_of_room_sweeps_the_callers_own_shard_at_once() {
 #[test]
 fn parallel_charges_admit_exactly_the_limit() {
     const LIMIT: u32 = 1000;
-    let (limited, wide) = (fixed(LIMIT), fixed(9_999));
+    let limited = fixed(LIMIT);
+    let wide = fixed(9_999);
     for threads in [1, 2, 8] {
         let store = MemoryStore::new(100, [0; 16]);
         let admitted: usize = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
                 .map(|worker| {
-                    let (store, limited, wide) = (&store, &limited, &wide);
+                    let store = &store;
+                    let limited = &limited;
+                    let wide = &wide;
                     scope.spawn(move || {
                         // Opposite orders over two owners: neither deadlock nor lost charge.
                         let mut charges = [charge(1, "user", limited), charge(2, "ip", wide)];

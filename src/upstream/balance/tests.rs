@@ -20,7 +20,8 @@ fn count(choices: impl Iterator<Item = usize>, servers: usize) -> Vec<usize> {
 fn assert_shares(counts: &[usize], weights: &[f64]) {
     let (all, total): (usize, f64) = (counts.iter().sum(), weights.iter().sum());
     for (count, weight) in counts.iter().zip(weights) {
-        let (share, expected) = (*count as f64 / all as f64, weight / total);
+        let share = *count as f64 / all as f64;
+        let expected = weight / total;
         assert!((share - expected).abs() < 0.02, "{counts:?} of {weights:?}");
     }
 }
@@ -154,7 +155,8 @@ proptest! {
     fn prop_turns_are_as_many_as_weights_say(weights in weights()) {
         let schedule = Schedule::new(&shares(&weights));
         let counts = count(schedule.0.iter().map(|at| *at as usize), weights.len());
-        let (turns, total) = (schedule.0.len() as f64, weights.iter().sum::<f64>());
+        let turns = schedule.0.len() as f64;
+        let total = weights.iter().sum::<f64>();
         for (count, weight) in counts.iter().zip(&weights) {
             let expected = weight / total * turns;
             prop_assert!((*count as f64 - expected).abs() <= 1.0 + expected * 0.01);

@@ -88,7 +88,9 @@ fn busy_servers_get_less() {
 #[test]
 fn endpoint_that_failed_a_request_gets_it_again_only_if_no_other_is_left() {
     let group = Group::new(&addresses([1, 2]));
-    let (one, two, now) = (endpoint(&group, 1), endpoint(&group, 2), Instant::now());
+    let one = endpoint(&group, 1);
+    let two = endpoint(&group, 2);
+    let now = Instant::now();
     let of = |tried: &[Arc<Endpoint>]| chosen(&group, Choice { caller: 0, tried }, now);
     assert_eq!(of(&[Arc::clone(&one)]), [2]);
     assert_eq!(of(&[one, two]), [1, 2]);
@@ -129,7 +131,8 @@ fn last_server_is_not_left_out() {
     let states = |group: &Group| -> Vec<EndpointState> {
         group.report(now).iter().map(|server| server.endpoints[0].state).collect()
     };
-    let (ejected, serving) = (EndpointState::Ejected, EndpointState::Serving);
+    let ejected = EndpointState::Ejected;
+    let serving = EndpointState::Serving;
     assert_eq!(states(&group), [ejected, ejected, serving]);
 
     let alone = Group::new(&addresses([1]));
@@ -246,7 +249,8 @@ fn servers_that_stay_keep_what_is_known_across_a_reload() {
     let group = Group::new(&addresses([1, 2]));
     let now = Instant::now();
     fail(&group, 1, now);
-    let (one, load) = (endpoint(&group, 1), endpoint(&group, 2).load());
+    let one = endpoint(&group, 1);
+    let load = endpoint(&group, 2).load();
 
     let mut changed = addresses([3, 2, 1]);
     changed.servers[2].weight = NonZeroU32::MIN.saturating_add(9);

@@ -67,7 +67,9 @@ impl Connection {
         let (sender, driver) =
             builder().handshake(TokioIo::new(stream)).await.map_err(UpstreamError::Exchange)?;
         let deadline = Rc::new(pool.ticker.deadline());
-        let (driver, keep_alive, pool) = (Box::pin(driver), Cell::default(), Rc::downgrade(pool));
+        let driver = Box::pin(driver);
+        let keep_alive = Cell::default();
+        let pool = Rc::downgrade(pool);
         Ok(Connection { sender, driver, traffic, deadline, keep_alive, body: None, pool })
     }
 

@@ -222,7 +222,8 @@ impl Permit {
             Some(Err(mut error)) => {
                 let untaken = error.take_message();
                 let error = error.into_error();
-                let (is_untaken, refusal) = (untaken.is_some(), Refusal::of(&error));
+                let is_untaken = untaken.is_some();
+                let refusal = Refusal::of(&error);
                 let unread = || refusal.and_then(|_| RequestBody::unread(&body));
                 let unsent = untaken.or_else(|| unread().map(|body| original.with(body)));
                 let is_stale = is_untaken || refusal == Some(Refusal::Leaving);

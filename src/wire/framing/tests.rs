@@ -376,7 +376,8 @@ fn violations_that_are_answered_differently_differ_in_kind() {
 /// The complete messages at the beginning of a stream, cut where `Framing` sees their ends.
 fn messages(stream: &[u8]) -> Vec<&[u8]> {
     let mut framing = Framing::new(LIMITS);
-    let (mut messages, mut start) = (Vec::new(), 0);
+    let mut messages = Vec::new();
+    let mut start = 0;
     for end in 1..=stream.len() {
         framing.read(&stream[end - 1..end]);
         let complete = framing.phase() == Phase::Idle;
@@ -441,7 +442,8 @@ fn serve(stream: &[u8], read_bytes: usize) -> Vec<Dispatched> {
     let dispatched = Arc::new(Mutex::new(Vec::new()));
     let (mut client, io) = tokio::io::duplex(read_bytes);
     let service = service_fn(|request: Request<Incoming>| {
-        let (framing, dispatched) = (framing.clone(), dispatched.clone());
+        let framing = framing.clone();
+        let dispatched = dispatched.clone();
         async move {
             let ordinal = dispatched.lock().unwrap().len() as u64 + 1;
             let (heads, verdict) = {

@@ -42,7 +42,8 @@ fn source(words: &str) -> Result<Source, HeaderError> {
 /// Two addresses and two ports; the first address is the client's.
 fn addresses<A: FromStr + Into<IpAddr>>(mut words: Split<'_, char>) -> Result<Source, HeaderError> {
     let mut address = || words.next().and_then(|word| word.parse::<A>().ok());
-    let (source, destination) = (address(), address());
+    let source = address();
+    let destination = address();
     let mut port = || words.next().is_some_and(is_port);
     let are_ports = port() && port();
     match (source, destination, are_ports, words.next()) {

@@ -118,7 +118,8 @@ fn parse_port(suffix: &str) -> Result<Option<u16>, TargetError> {
 
 fn dns_name(host: &str) -> Result<Cow<'_, str>, TargetError> {
     let name = host.strip_suffix('.').unwrap_or(host);
-    let (mut label_length, mut has_capitals) = (0, false);
+    let mut label_length = 0;
+    let mut has_capitals = false;
     for byte in name.bytes() {
         match byte {
             b'.' if label_length > 0 => label_length = 0,

@@ -75,7 +75,8 @@ impl Error for Failure {
 
 /// What to call a whole number within `range`; the bounds of 64 bits tell a user nothing.
 pub(super) fn whole_number(range: &RangeInclusive<i128>) -> String {
-    let (start, end) = (*range.start(), *range.end());
+    let start = *range.start();
+    let end = *range.end();
     if end < i128::from(i64::MAX) {
         format!("a whole number from {start} to {end}")
     } else if start == 0 {

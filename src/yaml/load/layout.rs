@@ -115,7 +115,9 @@ struct Unclosed {
 /// In plain text, brackets and quotes are characters like others.
 fn brackets_and_quotes(text: &str) -> Unclosed {
     let mut found = Unclosed::default();
-    let (mut quote, mut before, mut is_comment) = (None, '\n', false);
+    let mut quote = None;
+    let mut before = '\n';
+    let mut is_comment = false;
     for (position, c) in text.char_indices() {
         let starts_value = "\n:-,[{".contains(before);
         match (quote, c) {

@@ -107,7 +107,8 @@ fn pages_in_a_browser_get_nothing() {
 
 #[test]
 fn who_drains_is_alive_and_not_ready() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::held(&asked, &go);
     let (folder, running, address, admin) = serve(&upstream);
     let mut idle = Client::connect(address);

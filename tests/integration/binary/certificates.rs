@@ -13,7 +13,8 @@ fn shown(address: SocketAddr, signer: &Signer) -> Vec<u8> {
 
 #[test]
 fn renewed_files_are_taken_and_broken_ones_are_not() {
-    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let upstream = Upstream::start();
     let pair = signer.sign("api", &["api.example.com"]);
     let folder = Folder::before(&upstream);
     let listener = format!("{{ address: 127.0.0.1:0, tls: {{ certificates: [{pair}] }} }}");
@@ -40,7 +41,8 @@ fn renewed_files_are_taken_and_broken_ones_are_not() {
 
 #[test]
 fn renewed_files_are_taken_beside_an_edited_listener() {
-    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let upstream = Upstream::start();
     let pair = signer.sign("api", &["api.example.com"]);
     let folder = Folder::before(&upstream);
     let settings = |fields: &str| {
@@ -79,12 +81,14 @@ fn renewed_files_are_taken_beside_an_edited_listener() {
 
 #[test]
 fn revoked_certificate_is_refused_from_the_change_of_the_file_on() {
-    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let upstream = Upstream::start();
     let robot = signer.identity("robot", &[]);
     let pair = signer.sign("api", &["api.example.com"]);
     signer.revoke("crl.pem", &[], (1, 2090));
     let folder = Folder::before(&upstream);
-    let (ca, crl) = (signer.path("ca.pem"), signer.path("crl.pem"));
+    let ca = signer.path("ca.pem");
+    let crl = signer.path("crl.pem");
     let tls = format!("certificates: [{pair}], client_ca_file: \"{ca}\", crl_file: \"{crl}\"");
     let listener = format!("{{ address: 127.0.0.1:0, tls: {{ {tls} }} }}");
     let reload = "reload: { poll: 100ms, quiet: 10ms }";

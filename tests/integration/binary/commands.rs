@@ -119,7 +119,9 @@ fn guide() -> Vec<String> {
 /// a language, without their indentation.
 pub(super) fn blocks(markdown: &str) -> Vec<String> {
     let mut blocks: Vec<String> = Vec::new();
-    let (mut fence, mut is_inside, mut was_empty) = (None, false, true);
+    let mut fence = None;
+    let mut is_inside = false;
+    let mut was_empty = true;
     for line in markdown.lines() {
         if let Some(language) = line.trim_start().strip_prefix("```") {
             fence = match fence {
@@ -272,7 +274,8 @@ fn serving_your_own_api_ends_in_a_response_with_limits() {
             ("issuer: https://id.example.com/", "issuer: https://login.acme.test/"),
         ],
     );
-    let (mut served, mut printed) = (None, String::new());
+    let mut served = None;
+    let mut printed = String::new();
     for command in guide() {
         if NOT_RUN.iter().any(|(skipped, _)| *skipped == command) {
             continue;

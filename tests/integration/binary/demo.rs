@@ -21,7 +21,8 @@ fn commands_that_it_prints_do_what_it_says() {
     running.stdout.wait_for("Ctrl-C ends it");
     let printed = running.stdout.seen();
     let address = value(printed, "API").strip_prefix("http://").unwrap().parse().unwrap();
-    let (free, pro) = (value(printed, "FREE"), value(printed, "PRO"));
+    let free = value(printed, "FREE");
+    let pro = value(printed, "PRO");
 
     send(address, get("/user").token(free))
         .assert_status(200)

@@ -5,7 +5,8 @@ use crate::support::{Client, Signal, Upstream, eventually, get};
 
 #[test]
 fn second_signal_cuts_what_is_in_flight() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::held(&asked, &go);
     let folder = Folder::with_settings(&upstream, "drain: 1h");
     let token = folder.token(&["--sub", "42"]);

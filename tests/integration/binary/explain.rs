@@ -67,9 +67,11 @@ fn what_is_said_is_what_happens() {
     let (_running, address, admin) = serve(&folder);
     let admin = admin.to_string();
     let mint = |arguments: &[&str]| folder.token(arguments);
-    let (free, big) = (mint(&["--sub", "42"]), mint(&["--sub", "big"]));
+    let free = mint(&["--sub", "42"]);
+    let big = mint(&["--sub", "big"]);
     let admins = mint(&["--sub", "42", "--claim", "scope=admin"]);
-    let (mallory, root) = (mint(&["--sub", "mallory"]), mint(&["--sub", "root"]));
+    let mallory = mint(&["--sub", "mallory"]);
+    let root = mint(&["--sub", "root"]);
     let other = mint(&["--sub", "42", "--audience", "other"]);
     let changed = format!("{free}x");
     for (method, target, token, headers, expected) in [

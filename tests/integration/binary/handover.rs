@@ -29,7 +29,8 @@ impl Load {
     fn on(address: SocketAddr) -> Load {
         let load = Load { stop: Arc::default(), answered: Arc::default(), clients: Vec::new() };
         let client = |keeps: bool| {
-            let (stop, answered) = (Arc::clone(&load.stop), Arc::clone(&load.answered));
+            let stop = Arc::clone(&load.stop);
+            let answered = Arc::clone(&load.answered);
             thread::spawn(move || {
                 let mut client = Client::connect(address);
                 while !stop.load(Ordering::Relaxed) {
@@ -159,7 +160,8 @@ fn counters_and_the_admin_listener_go_along() {
 
 #[test]
 fn readiness_is_answered_by_the_new_process_only() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::held(&asked, &go);
     let settings = format!("{HANDOVER}\nadmin: {{ address: 127.0.0.1:0 }}");
     let folder = before(&upstream, &settings);

@@ -22,7 +22,8 @@ impl Rotation {
     /// The issuer's keys are in a file: `keys` is the line of the policy, `make` the command that
     /// makes the file of `old.pub`.
     fn start(keys: &str, make: &str) -> Rotation {
-        let (upstream, folder) = (Upstream::start(), folder());
+        let upstream = Upstream::start();
+        let folder = folder();
         let edit = |name: &str, old: &str, new: &str| {
             let file = folder.path().join(name);
             let content = fs::read_to_string(&file).unwrap();

@@ -6,7 +6,8 @@ use crate::support::{Policy, Proxy, Redis, Upstream, get};
 #[test]
 fn log_status_and_metrics_say_what_a_move_waits_for() {
     let upstream = Upstream::start();
-    let (first, second) = (Redis::start(), Redis::start());
+    let first = Redis::start();
+    let second = Redis::start();
     // It knows of no next store.
     let _other = Proxy::with_redis(&first.settings(), &Policy::before(&upstream).rate("5/hour"));
     let store = format!(

@@ -8,7 +8,8 @@ use crate::support::{Client, Signal, Upstream, get};
 #[test]
 fn serves_and_finishes_what_it_has_begun_on_a_signal() {
     for signal in ["TERM", "INT"] {
-        let (asked, go) = (Signal::default(), Signal::default());
+        let asked = Signal::default();
+        let go = Signal::default();
         let upstream = Upstream::held(&asked, &go);
         let folder = Folder::before(&upstream);
         let token = folder.token(&["--sub", "42"]);

@@ -86,7 +86,8 @@ impl Running {
     /// Waits for the end; the output is that of the whole run.
     pub(super) fn finish(mut self) -> Output {
         let (ended, end) = mpsc::channel();
-        let (stdout, stderr) = (self.stdout, self.stderr);
+        let stdout = self.stdout;
+        let stderr = self.stderr;
         let readers = thread::spawn(move || {
             let output = (stdout.into_text(), stderr.into_text());
             let _ = ended.send(());

@@ -321,7 +321,8 @@ fn difference_of_clocks_is_reported() {
 
 #[test]
 fn second_primary_of_a_shard_is_reported_until_one_is_left() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(1));
+    let upstream = Upstream::start();
+    let shards = Shards::start(1);
     let settings = format!(
         "admin: {{ address: 127.0.0.1:0 }}\nstore: {{ redis: {{ {} }}, deadline: 10s }}",
         shards.settings()
@@ -337,7 +338,8 @@ fn second_primary_of_a_shard_is_reported_until_one_is_left() {
     shards.promote(0);
     let line = running.wait_for_event("two redis servers are primary of one shard");
     let server = |server: &Redis| format!("127.0.0.1:{}", server.port());
-    let (unused, used) = (server(shards.primary(0)), server(shards.replica(0)));
+    let unused = server(shards.primary(0));
+    let used = server(shards.replica(0));
     for field in ["shard=\"shard-0\"", &format!("used=\"{used}\""), &format!("unused=\"{unused}\"")]
     {
         assert!(line.contains(field), "{line}");

@@ -217,7 +217,8 @@ fn server_that_takes_no_charges_is_reported_until_it_does() {
 
 #[test]
 fn replica_that_is_gone_is_reported_and_no_request_is_affected() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(2));
+    let upstream = Upstream::start();
+    let shards = Shards::start(2);
     let store = format!("redis: {{ {} }}, deadline: 10s", shards.settings());
     let served = Served::start(&upstream, 1, &store, "require");
     for shard in 0..2 {
@@ -241,10 +242,12 @@ fn replica_that_is_gone_is_reported_and_no_request_is_affected() {
 
 #[test]
 fn replica_that_is_promoted_is_reported_as_primary() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(1));
+    let upstream = Upstream::start();
+    let shards = Shards::start(1);
     let store = format!("redis: {{ {} }}, deadline: 10s", shards.settings());
     let served = Served::start(&upstream, 2, &store, "require");
-    let (old, new) = (shards.primary(0).port(), shards.replica(0).port());
+    let old = shards.primary(0).port();
+    let new = shards.replica(0).port();
     served.wait_until(old, "primary", "serving");
     served.wait_until(new, "replica", "serving");
     shards.primary(0).kill();
@@ -263,7 +266,8 @@ fn replica_that_is_promoted_is_reported_as_primary() {
 
 #[test]
 fn servers_of_a_cluster_are_reported_with_their_roles() {
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let store = format!("redis: {{ {} }}, deadline: 10s", cluster.settings());
     let served = Served::start(&upstream, 1, &store, "ignore");
     let roles = |role: &str| {
@@ -278,7 +282,8 @@ fn servers_of_a_cluster_are_reported_with_their_roles() {
 
 #[test]
 fn next_store_that_does_not_answer_is_reported_and_does_not_count() {
-    let (upstream, redis) = (Upstream::start(), Redis::start());
+    let upstream = Upstream::start();
+    let redis = Redis::start();
     let store = format!(
         "current: {{ memory: {{}} }}, next: {{ redis: {{ {} }} }}, percent: 100, mode: mirror, \
          deadline: 10s",

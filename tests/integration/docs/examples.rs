@@ -81,7 +81,8 @@ fn is_sound_policy(example: &str, sources: &Sources) -> Result<(), Vec<Problem>>
 #[test]
 fn examples_in_yaml_load() {
     let sources = sources();
-    let (mut policies, mut settings) = (0, 0);
+    let mut policies = 0;
+    let mut settings = 0;
     for page in Page::all() {
         for fence in page.fences() {
             let Some(kind) = fence.info.strip_prefix("yaml") else { continue };

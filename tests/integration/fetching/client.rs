@@ -28,7 +28,8 @@ async fn document_is_read_over_http_and_tls() {
 
 #[tokio::test]
 async fn server_that_no_trusted_authority_vouches_for_is_not_asked() {
-    let (authority, other) = (Authority::start_tls(), Authority::start_tls());
+    let authority = Authority::start_tls();
+    let other = Authority::start_tls();
     let own = endpoint(&authority, JWKS);
     let strangers = Endpoint { ca: endpoint(&other, JWKS).ca, ..own.clone() };
     let public = Endpoint { ca: None, ..own.clone() };
@@ -48,7 +49,8 @@ async fn server_that_no_trusted_authority_vouches_for_is_not_asked() {
 
 #[tokio::test]
 async fn redirects_are_followed_on_the_server_only_and_three_times() {
-    let (authority, other) = (Authority::start(), Authority::start());
+    let authority = Authority::start();
+    let other = Authority::start();
     for (from, to) in [("/1", "/2"), ("/2", "/3"), ("/3", JWKS)] {
         authority.answer(from, Answer::Redirect(to.into()));
     }
@@ -97,8 +99,10 @@ async fn server_that_hangs_is_given_up_in_time() {
 
 #[tokio::test]
 async fn server_that_hangs_holds_up_no_other() {
-    let (slow, quick) = (Authority::start(), Authority::start());
-    let (go, fetcher) = (Signal::default(), Fetcher::start().unwrap());
+    let slow = Authority::start();
+    let quick = Authority::start();
+    let go = Signal::default();
+    let fetcher = Fetcher::start().unwrap();
     slow.answer(JWKS, Answer::Held(go.clone()));
     let slow_endpoint = endpoint(&slow, JWKS);
     let waiting = fetcher.get(&slow_endpoint, JSON);

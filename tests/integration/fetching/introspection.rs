@@ -16,7 +16,8 @@ fn introspector(authority: &Authority) -> Introspector {
 
 #[tokio::test]
 async fn known_token_is_active_with_its_claims() {
-    let (authority, fetcher) = (Authority::start_tls(), Fetcher::start().unwrap());
+    let authority = Authority::start_tls();
+    let fetcher = Fetcher::start().unwrap();
     authority.know_token("t0ken", json!({ "sub": "alice", "exp": 4_000_000_000_u64 }));
     let introspector = introspector(&authority);
     let said = introspector.introspect(&fetcher, CLIENT, b"t0ken").await.unwrap();
@@ -38,7 +39,8 @@ async fn known_token_is_active_with_its_claims() {
 
 #[tokio::test]
 async fn whatever_is_no_answer_is_not_taken_for_a_bad_token() {
-    let (authority, fetcher) = (Authority::start(), Fetcher::start().unwrap());
+    let authority = Authority::start();
+    let fetcher = Fetcher::start().unwrap();
     let introspector = introspector(&authority);
     for (answer, expected) in [
         (Answer::Status(401), "the response has status 401"),
@@ -64,7 +66,8 @@ async fn whatever_is_no_answer_is_not_taken_for_a_bad_token() {
 
 #[tokio::test]
 async fn what_no_token_looks_like_is_not_sent() {
-    let (authority, fetcher) = (Authority::start(), Fetcher::start().unwrap());
+    let authority = Authority::start();
+    let fetcher = Fetcher::start().unwrap();
     for token in [&b""[..], b"a b", b"a\r\nb", &[b'a'; 8193]] {
         let said = introspector(&authority).introspect(&fetcher, CLIENT, token).await.unwrap();
         assert_eq!(said, IntrospectionResponse::Inactive);
@@ -74,8 +77,9 @@ async fn what_no_token_looks_like_is_not_sent() {
 
 #[tokio::test]
 async fn all_who_ask_about_one_token_at_a_time_share_a_call() {
-    let (authority, fetcher, go) =
-        (Authority::start(), Fetcher::start().unwrap(), Signal::default());
+    let authority = Authority::start();
+    let fetcher = Fetcher::start().unwrap();
+    let go = Signal::default();
     authority.know_token("t0ken", json!({ "sub": "alice" }));
     authority.answer(INTROSPECTION, Answer::Held(go.clone()));
     let introspector = introspector(&authority);
@@ -95,8 +99,9 @@ async fn all_who_ask_about_one_token_at_a_time_share_a_call() {
 
 #[tokio::test]
 async fn caller_that_goes_away_does_not_cancel_the_call_for_others() {
-    let (authority, fetcher, go) =
-        (Authority::start(), Fetcher::start().unwrap(), Signal::default());
+    let authority = Authority::start();
+    let fetcher = Fetcher::start().unwrap();
+    let go = Signal::default();
     authority.answer(INTROSPECTION, Answer::Held(go.clone()));
     let introspector = introspector(&authority);
     let mut first = Box::pin(introspector.introspect(&fetcher, CLIENT, b"t0ken"));
@@ -117,8 +122,9 @@ async fn caller_that_goes_away_does_not_cancel_the_call_for_others() {
 
 #[tokio::test]
 async fn call_that_no_caller_waits_for_ends() {
-    let (authority, fetcher, go) =
-        (Authority::start(), Fetcher::start().unwrap(), Signal::default());
+    let authority = Authority::start();
+    let fetcher = Fetcher::start().unwrap();
+    let go = Signal::default();
     authority.answer(INTROSPECTION, Answer::HeldFor("token=slow", go.clone()));
     let introspector = introspector(&authority);
     // More than a client has turns, one after the other: each is given back when its asker goes

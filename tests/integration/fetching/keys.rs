@@ -69,7 +69,9 @@ fn discovery(authority: &Authority, issuer: String) -> RemoteSpec {
 
 #[tokio::test]
 async fn first_fetch_begins_at_once_and_askers_wait_for_it() {
-    let (authority, ring, go) = (Authority::start_tls(), Ring::start(), Signal::default());
+    let authority = Authority::start_tls();
+    let ring = Ring::start();
+    let go = Signal::default();
     authority.publish(&[&IssuerKey::new("a")]);
     authority.answer(JWKS, Answer::Held(go.clone()));
     let keys = ring.ring.adopt(&jwks(&authority));
@@ -86,8 +88,10 @@ async fn first_fetch_begins_at_once_and_askers_wait_for_it() {
 
 #[tokio::test]
 async fn unknown_key_has_the_set_fetched_once_in_a_cooldown() {
-    let (authority, ring) = (Authority::start(), Ring::start());
-    let (old, new) = (IssuerKey::new("old"), IssuerKey::new("new"));
+    let authority = Authority::start();
+    let ring = Ring::start();
+    let old = IssuerKey::new("old");
+    let new = IssuerKey::new("new");
     authority.publish(&[&old]);
     let keys = ring.ring.adopt(&jwks(&authority));
     ring.wait_for_first_fetch(&keys);
@@ -106,8 +110,10 @@ async fn unknown_key_has_the_set_fetched_once_in_a_cooldown() {
 
 #[tokio::test]
 async fn keys_are_fetched_ahead_and_a_removed_one_is_gone() {
-    let (authority, ring) = (Authority::start(), Ring::start());
-    let (old, new) = (IssuerKey::new("old"), IssuerKey::new("new"));
+    let authority = Authority::start();
+    let ring = Ring::start();
+    let old = IssuerKey::new("old");
+    let new = IssuerKey::new("new");
     authority.publish(&[&old, &new]);
     let keys = ring.ring.adopt(&jwks(&authority));
     ring.wait_for_first_fetch(&keys);
@@ -127,7 +133,8 @@ async fn keys_are_fetched_ahead_and_a_removed_one_is_gone() {
 
 #[tokio::test]
 async fn issuer_that_is_down_is_outlived_up_to_the_bound() {
-    let (authority, ring) = (Authority::start(), Ring::start());
+    let authority = Authority::start();
+    let ring = Ring::start();
     authority.publish(&[&IssuerKey::new("a")]);
     let keys = ring.ring.adopt(&jwks(&authority));
     ring.wait_for_first_fetch(&keys);
@@ -148,7 +155,8 @@ async fn issuer_that_is_down_is_outlived_up_to_the_bound() {
 
 #[tokio::test]
 async fn bad_answers_do_not_replace_a_good_set() {
-    let (authority, ring) = (Authority::start(), Ring::start());
+    let authority = Authority::start();
+    let ring = Ring::start();
     authority.publish(&[&IssuerKey::new("a")]);
     let keys = ring.ring.adopt(&jwks(&authority));
     ring.wait_for_first_fetch(&keys);
@@ -172,7 +180,8 @@ async fn bad_answers_do_not_replace_a_good_set() {
 
 #[tokio::test]
 async fn published_secrets_are_never_used() {
-    let (authority, ring) = (Authority::start(), Ring::start());
+    let authority = Authority::start();
+    let ring = Ring::start();
     let secret = br#"{"keys":[{"kty":"oct","k":"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}]}"#;
     authority.answer(JWKS, Answer::Body(secret.to_vec()));
     let spec = RemoteSpec { algorithms: vec![Algorithm::HS256], ..jwks(&authority) };
@@ -183,7 +192,8 @@ async fn published_secrets_are_never_used() {
 
 #[tokio::test]
 async fn metadata_leads_to_the_keys() {
-    let (authority, ring) = (Authority::start_tls(), Ring::start());
+    let authority = Authority::start_tls();
+    let ring = Ring::start();
     authority.publish(&[&IssuerKey::new("a")]);
     let keys = ring.ring.adopt(&discovery(&authority, authority.issuer()));
     ring.wait_for_first_fetch(&keys);
@@ -193,7 +203,8 @@ async fn metadata_leads_to_the_keys() {
 
 #[tokio::test]
 async fn metadata_of_another_issuer_leads_nowhere() {
-    let (authority, ring) = (Authority::start(), Ring::start());
+    let authority = Authority::start();
+    let ring = Ring::start();
     authority.publish(&[&IssuerKey::new("a")]);
     let keys = ring.ring.adopt(&discovery(&authority, authority.url("/")));
     assert!(!keys.refresh(ring.now()).await);
@@ -202,7 +213,8 @@ async fn metadata_of_another_issuer_leads_nowhere() {
 
 #[tokio::test]
 async fn specs_that_differ_in_how_keys_are_fetched_begin_with_the_same_keys() {
-    let (authority, ring) = (Authority::start_tls(), Ring::start());
+    let authority = Authority::start_tls();
+    let ring = Ring::start();
     authority.publish(&[&IssuerKey::new("a")]);
     let [by_url, by_discovery] = [jwks(&authority), discovery(&authority, authority.issuer())];
     let held = [ring.ring.adopt(&by_url), ring.ring.adopt(&by_discovery)];
@@ -240,7 +252,8 @@ async fn specs_that_differ_in_how_keys_are_fetched_begin_with_the_same_keys() {
 
 #[tokio::test]
 async fn equal_specs_share_keys_for_as_long_as_somebody_has_them() {
-    let (authority, ring) = (Authority::start(), Ring::start());
+    let authority = Authority::start();
+    let ring = Ring::start();
     authority.publish(&[&IssuerKey::new("a")]);
     let keys = ring.ring.adopt(&jwks(&authority));
     ring.wait_for_first_fetch(&keys);

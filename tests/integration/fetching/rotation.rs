@@ -26,11 +26,14 @@ fn send(proxy: &Proxy, token: &str) -> Response {
 
 #[test]
 fn new_key_is_accepted_within_one_refresh_and_a_removed_one_refused_at_expiry() {
-    let (authority, upstream) = (Authority::start(), Upstream::start());
-    let (old, new) = (IssuerKey::new("old"), IssuerKey::new("new"));
+    let authority = Authority::start();
+    let upstream = Upstream::start();
+    let old = IssuerKey::new("old");
+    let new = IssuerKey::new("new");
     authority.publish(&[&old]);
     let proxy = proxy(&authority, &upstream);
-    let (by_old, by_new) = (old.token(&authority, "alice"), new.token(&authority, "alice"));
+    let by_old = old.token(&authority, "alice");
+    let by_new = new.token(&authority, "alice");
     send(&proxy, &by_old).assert_status(200);
     authority.publish(&[&new]);
     proxy.advance(30 * SECOND);
@@ -41,8 +44,10 @@ fn new_key_is_accepted_within_one_refresh_and_a_removed_one_refused_at_expiry() 
 
 #[test]
 fn expired_keys_are_refused_though_no_others_are_requested() {
-    let (authority, upstream) = (Authority::start(), Upstream::start());
-    let (old, new) = (IssuerKey::new("old"), IssuerKey::new("new"));
+    let authority = Authority::start();
+    let upstream = Upstream::start();
+    let old = IssuerKey::new("old");
+    let new = IssuerKey::new("new");
     authority.publish(&[&old, &new]);
     let proxy = proxy(&authority, &upstream);
     let by_old = old.token(&authority, "alice");
@@ -56,7 +61,8 @@ fn expired_keys_are_refused_though_no_others_are_requested() {
 /// An issuer that was there when the proxy fetched its keys and is down now, with a token of it
 /// that the proxy knows.
 fn fallen(upstream: &Upstream) -> (Authority, IssuerKey, Proxy, String) {
-    let (authority, key) = (Authority::start(), IssuerKey::new("a"));
+    let authority = Authority::start();
+    let key = IssuerKey::new("a");
     authority.publish(&[&key]);
     let proxy = proxy(&authority, upstream);
     let known = key.token(&authority, "alice");
@@ -94,7 +100,8 @@ fn edited_policy_locks_no_caller_out_while_the_issuer_is_down() {
 
 #[test]
 fn issuer_that_never_answered_is_no_fault_of_the_client() {
-    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let authority = Authority::start();
+    let upstream = Upstream::start();
     let key = IssuerKey::new("a");
     authority.answer(JWKS, Answer::Status(500));
     let proxy = proxy(&authority, &upstream);
@@ -103,7 +110,8 @@ fn issuer_that_never_answered_is_no_fault_of_the_client() {
 
 #[test]
 fn keys_are_found_by_discovery_over_tls() {
-    let (authority, upstream) = (Authority::start_tls(), Upstream::start());
+    let authority = Authority::start_tls();
+    let upstream = Upstream::start();
     let key = IssuerKey::new("a");
     authority.publish(&[&key]);
     let issuer = format!(
@@ -118,8 +126,10 @@ fn keys_are_found_by_discovery_over_tls() {
 
 #[test]
 fn ten_thousand_made_up_keys_in_a_minute_cost_two_fetches() {
-    let (authority, upstream) = (Authority::start(), Upstream::start());
-    let (key, forged) = (IssuerKey::new("a"), IssuerKey::new("b"));
+    let authority = Authority::start();
+    let upstream = Upstream::start();
+    let key = IssuerKey::new("a");
+    let forged = IssuerKey::new("b");
     authority.publish(&[&key]);
     let proxy = proxy(&authority, &upstream);
     send(&proxy, &key.token(&authority, "alice")).assert_status(200);

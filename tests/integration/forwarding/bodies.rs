@@ -261,7 +261,8 @@ fn upstream_is_read_no_faster_than_the_client_reads() {
 
 #[test]
 fn client_is_read_no_faster_than_the_upstream_reads() {
-    let (go, is_written) = (Signal::default(), Signal::default());
+    let go = Signal::default();
+    let is_written = Signal::default();
     let upstream = {
         let go = go.clone();
         Upstream::scripted_at_head(move |exchange| {

@@ -51,9 +51,11 @@ fn upstream_that_closes_is_connected_to_anew() {
 #[test]
 fn any_request_is_sent_anew_that_a_closed_connection_never_took() {
     for request in [get("/"), post("/", "hello"), Request::new("PATCH", "/")] {
-        let (go, closed) = (Signal::default(), Signal::default());
+        let go = Signal::default();
+        let closed = Signal::default();
         let upstream = {
-            let (go, closed) = (go.clone(), closed.clone());
+            let go = go.clone();
+            let closed = closed.clone();
             Upstream::scripted(move |exchange| {
                 exchange.answer_ok();
                 go.wait();
@@ -139,7 +141,8 @@ fn response_that_has_begun_is_not_tried_again() {
 
 /// Waits, in a script, until the proxy gives up what it was asked or half asked.
 fn given_up(asked: &Signal, given_up: &Signal, begun: &'static str) -> Upstream {
-    let (asked, given_up) = (asked.clone(), given_up.clone());
+    let asked = asked.clone();
+    let given_up = given_up.clone();
     Upstream::scripted_at_head(move |exchange| {
         exchange.write(begun);
         asked.open();
@@ -150,7 +153,8 @@ fn given_up(asked: &Signal, given_up: &Signal, begun: &'static str) -> Upstream 
 
 #[test]
 fn client_that_leaves_takes_its_request_back_from_the_upstream() {
-    let (asked, gone) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let gone = Signal::default();
     let upstream = given_up(&asked, &gone, "");
     let proxy = plain(&upstream);
     let mut client = proxy.connect();
@@ -162,7 +166,8 @@ fn client_that_leaves_takes_its_request_back_from_the_upstream() {
 
 #[test]
 fn client_that_leaves_in_the_middle_of_a_response_ends_it_for_the_upstream() {
-    let (asked, gone) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let gone = Signal::default();
     let begun = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n";
     let upstream = given_up(&asked, &gone, begun);
     let proxy = plain(&upstream);
@@ -176,7 +181,8 @@ fn client_that_leaves_in_the_middle_of_a_response_ends_it_for_the_upstream() {
 
 #[test]
 fn client_that_breaks_off_its_upload_breaks_it_for_the_upstream() {
-    let (asked, gone) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let gone = Signal::default();
     let upstream = given_up(&asked, &gone, "");
     let proxy = plain(&upstream);
     let mut client = proxy.connect();

@@ -200,7 +200,8 @@ fn t_is_when_there_is_more() {
 
 #[test]
 fn denial_by_requests_at_once_has_items_too() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::held(&asked, &go);
     let proxy = ietf(
         &upstream,

@@ -35,7 +35,8 @@ fn standings_are_reported_as_github_reports_them() {
         .assert_field("cache-control", "no-cache")
         .assert_no_field("retry-after")
         .assert_limit(["5000", "4997", "3", &reset(), "core"]);
-    let (hour, minute) = (second(3600), second(60));
+    let hour = second(3600);
+    let minute = second(60);
     // In this order: people read it.
     let core = format!(r#"{{"limit":5000,"used":3,"remaining":4997,"reset":{hour}}}"#);
     let search = format!(r#"{{"limit":30,"used":3,"remaining":27,"reset":{minute}}}"#);
@@ -160,7 +161,8 @@ fn without_a_limit_called_core_the_first_of_the_first_route_stands_for_all() {
 
 #[test]
 fn concurrent_requests_are_reported_as_they_are() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::held(&asked, &go);
     let policy = Policy::before(&upstream).on_all_routes(&[
         "core: { per: caller, rate: 9/hour }",

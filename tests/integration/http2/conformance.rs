@@ -39,7 +39,9 @@ fn miss(proxy: &Proxy, case: &str, bytes: &[u8], reaction: Reaction) -> Option<S
     let mut frames = Frames::open(proxy.address());
     frames.write([bytes, &frame(PING, 0, 0, SENTINEL)].concat());
     // Who ended the stream, and with which error; the status of its response.
-    let (mut reset_with, mut status, mut goaway) = (None, None, None);
+    let mut reset_with = None;
+    let mut status = None;
+    let mut goaway = None;
     let is_alive = loop {
         match frames.read() {
             None => break false,
@@ -562,7 +564,8 @@ fn malformed_request_ends_its_stream_and_no_other() {
 
 #[test]
 fn windows_are_kept_to() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::held(&asked, &go);
     let proxy = Proxy::start(&Policy::before(&upstream));
     // No room, then a byte, then all.

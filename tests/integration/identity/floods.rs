@@ -71,7 +71,8 @@ fn assert_neighbour_is_served(authority: &Authority, proxy: &Proxy) {
 #[test]
 fn callers_at_other_addresses_are_served_and_leaving_gives_all_back() {
     let go = Signal::default();
-    let (authority, upstream) = (slow_authority(&go), Upstream::start());
+    let authority = slow_authority(&go);
+    let upstream = Upstream::start();
     let proxy = Proxy::with_settings(SETTINGS, &[&asking(&authority, &upstream)]);
     let clients = flood(&proxy, |_| "203.0.113.9".into());
     authority.wait_for(INTROSPECTION, SHARE);
@@ -88,7 +89,8 @@ fn callers_at_other_addresses_are_served_and_leaving_gives_all_back() {
 #[test]
 fn answer_to_one_too_many_says_when_to_come_back() {
     let go = Signal::default();
-    let (authority, upstream) = (slow_authority(&go), Upstream::start());
+    let authority = slow_authority(&go);
+    let upstream = Upstream::start();
     let proxy = Proxy::with_settings(SETTINGS, &[&asking(&authority, &upstream)]);
     let _clients = flood(&proxy, |_| "203.0.113.9".into());
     proxy.wait_until_logged_times(" 429 ", FLOOD - SHARE - WAITING);
@@ -104,7 +106,8 @@ fn answer_to_one_too_many_says_when_to_come_back() {
 #[test]
 fn addresses_of_one_ipv6_network_are_one_client() {
     let go = Signal::default();
-    let (authority, upstream) = (slow_authority(&go), Upstream::start());
+    let authority = slow_authority(&go);
+    let upstream = Upstream::start();
     let proxy = Proxy::with_settings(SETTINGS, &[&asking(&authority, &upstream)]);
     let _clients = flood(&proxy, |number| format!("2001:db8:0:9::{number:x}"));
     proxy.wait_until_logged_times(" 429 ", FLOOD - SHARE - WAITING);
@@ -115,7 +118,9 @@ fn addresses_of_one_ipv6_network_are_one_client() {
 #[test]
 fn neighbours_wait_for_their_turn_and_are_served() {
     const NEIGHBOURS: usize = 100;
-    let (authority, upstream, go) = (Authority::start(), Upstream::start(), Signal::default());
+    let authority = Authority::start();
+    let upstream = Upstream::start();
+    let go = Signal::default();
     authority.answer(INTROSPECTION, Answer::Held(go.clone()));
     let proxy = Proxy::with_settings(SETTINGS, &[&asking(&authority, &upstream)]);
     let mut clients = Vec::new();
@@ -140,7 +145,8 @@ fn neighbours_wait_for_their_turn_and_are_served() {
 fn streams_of_http2_share_like_connections() {
     const CONNECTIONS: usize = 8;
     let go = Signal::default();
-    let (authority, upstream) = (slow_authority(&go), Upstream::start());
+    let authority = slow_authority(&go);
+    let upstream = Upstream::start();
     let proxy = Proxy::with_settings(SETTINGS, &[&asking(&authority, &upstream)]);
     let streams = || (0..FLOOD / CONNECTIONS).map(|at| at as u32 * 2 + 1);
     let open = |connection| {
@@ -168,8 +174,11 @@ fn streams_of_http2_share_like_connections() {
 
 #[test]
 fn made_up_key_names_cause_one_fetch_and_keep_no_known_caller_waiting() {
-    let (authority, upstream, go) = (Authority::start(), Upstream::start(), Signal::default());
-    let (known, new) = (IssuerKey::new("known"), IssuerKey::new("new"));
+    let authority = Authority::start();
+    let upstream = Upstream::start();
+    let go = Signal::default();
+    let known = IssuerKey::new("known");
+    let new = IssuerKey::new("new");
     authority.publish(&[&known]);
     let issuer = format!(
         "{{ name: main, issuer: \"{}\", jwks_url: \"{}\", cooldown: 30s }}",
@@ -211,7 +220,8 @@ fn made_up_key_names_cause_one_fetch_and_keep_no_known_caller_waiting() {
 #[test]
 fn address_that_hangs_up_each_time_is_charged_all_the_same() {
     let go = Signal::default();
-    let (authority, upstream) = (slow_authority(&go), Upstream::start());
+    let authority = slow_authority(&go);
+    let upstream = Upstream::start();
     let policy = asking(&authority, &upstream)
         .limits(&["address: { per: client.ip, rate: 5/hour }"])
         .routes(&["{ match: { path: /** }, auth: required, limits: [address] }"]);

@@ -125,7 +125,8 @@ fn trailers_tell_the_upstream_no_more_than_heads() {
 #[test]
 fn policy_that_a_reload_adds_protects_its_headers_under_the_others() {
     let upstream = Upstream::start();
-    let (silent, telling) = (silent(&upstream), telling(&upstream));
+    let silent = silent(&upstream);
+    let telling = telling(&upstream);
     let proxy = Proxy::start(&silent);
     let mut client = proxy.connect();
     let ask = |client: &mut Client| {

@@ -21,7 +21,8 @@ fn asking(authority: &Authority, upstream: &Upstream) -> Policy {
 
 #[test]
 fn issuer_is_not_queried_about_tokens_of_an_address_that_has_used_up_its_limit() {
-    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let authority = Authority::start();
+    let upstream = Upstream::start();
     let proxy = Proxy::start(&asking(&authority, &upstream));
     for number in 0..50 {
         let status = if number < 5 { 401 } else { 429 };
@@ -41,7 +42,8 @@ fn issuer_is_not_queried_about_tokens_of_an_address_that_has_used_up_its_limit()
 
 #[test]
 fn token_that_was_just_found_bad_is_not_asked_about_again() {
-    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let authority = Authority::start();
+    let upstream = Upstream::start();
     let proxy = Proxy::start(&asking(&authority, &upstream));
     for _ in 0..20 {
         proxy.send(get("/").token("made-up")).assert_status(401);
@@ -55,7 +57,8 @@ fn token_that_was_just_found_bad_is_not_asked_about_again() {
 
 #[test]
 fn answer_is_believed_for_a_while_and_asked_for_again() {
-    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let authority = Authority::start();
+    let upstream = Upstream::start();
     let proxy = Proxy::start(&asking(&authority, &upstream));
     authority.know_token("opaque", json!({ "active": true, "sub": "7", "scope": "read" }));
     for _ in 0..20 {
@@ -72,7 +75,8 @@ fn answer_is_believed_for_a_while_and_asked_for_again() {
 
 #[test]
 fn asking_how_one_stands_with_a_bad_token_is_not_free() {
-    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let authority = Authority::start();
+    let upstream = Upstream::start();
     let policy = asking(&authority, &upstream)
         .limits(&["address: { per: client.ip, rate: 5/hour }"])
         .routes(&["{ match: { path: /** }, auth: required, limits: [address] }"]);
@@ -94,7 +98,8 @@ fn asking_how_one_stands_with_a_bad_token_is_not_free() {
 
 #[test]
 fn bad_tokens_that_count_as_none_are_not_looked_at_for_ever_either() {
-    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let authority = Authority::start();
+    let upstream = Upstream::start();
     let introspection = format!(
         "introspection: {{ url: \"{}\", client_id: tollgate, client_secret_env: TEST_SECRET }}",
         authority.url("/introspect")
@@ -117,7 +122,8 @@ fn bad_tokens_that_count_as_none_are_not_looked_at_for_ever_either() {
 
 #[test]
 fn active_token_that_is_not_for_us_is_asked_about_once() {
-    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let authority = Authority::start();
+    let upstream = Upstream::start();
     let introspection = format!(
         "introspection: {{ url: \"{}\", client_id: tollgate, client_secret_env: TEST_SECRET, \
          audience: [api] }}",
@@ -138,7 +144,8 @@ fn active_token_that_is_not_for_us_is_asked_about_once() {
 
 #[test]
 fn without_issuers_all_tokens_are_asked_about_whatever_they_look_like() {
-    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let authority = Authority::start();
+    let upstream = Upstream::start();
     let policy = asking(&authority, &upstream).issuers(&[]);
     let proxy = Proxy::start(&policy);
     let signed = crate::support::token("7");
@@ -150,7 +157,8 @@ fn without_issuers_all_tokens_are_asked_about_whatever_they_look_like() {
 #[test]
 fn address_pays_first_for_tokens_that_are_asked_about_all_at_once() {
     const TOKENS: usize = 60;
-    let (authority, upstream) = (Authority::start(), Upstream::start());
+    let authority = Authority::start();
+    let upstream = Upstream::start();
     let policy = asking(&authority, &upstream)
         .limits(&["address: { per: client.ip, rate: 5/hour }"])
         .routes(&["{ match: { path: /** }, auth: required, limits: [address] }"]);
@@ -159,7 +167,8 @@ fn address_pays_first_for_tokens_that_are_asked_about_all_at_once() {
     authority.answer("/introspect", Answer::Held(go.clone()));
     std::thread::scope(|scope| {
         for number in 0..TOKENS {
-            let (proxy, token) = (&proxy, format!("made-up-{number}"));
+            let proxy = &proxy;
+            let token = format!("made-up-{number}");
             scope.spawn(move || proxy.send(get("/").token(&token)));
         }
         // Tokens that cause no query are refused meanwhile.

@@ -29,7 +29,8 @@ fn wait_for_use(proxy: &Proxy, used: u64, case: &str) {
 
 /// Sends a request and hangs up once the upstream has it. The proxy has noticed then.
 fn hang_up(proxy: &Proxy, upstream: &Upstream, request: &Request) {
-    let (asked, gone) = (upstream.count(), proxy.logged_times(" 499 "));
+    let asked = upstream.count();
+    let gone = proxy.logged_times(" 499 ");
     let mut client = proxy.connect();
     client.write(request.to_bytes());
     upstream.wait_for(asked + 1);
@@ -86,7 +87,8 @@ fn cost_is_charged_though_the_client_has_reset_its_stream() {
         .header("authorization", format!("Bearer {}", token("alice")))
         .body(String::new())
         .unwrap();
-    let (of_upstream, of_log) = (Arc::clone(&upstream), Arc::clone(&proxy));
+    let of_upstream = Arc::clone(&upstream);
+    let of_log = Arc::clone(&proxy);
     let is_asked = move || of_upstream.wait_for(1);
     let is_gone = move || of_log.wait_until_logged(" 499 ");
     http2_given_up(proxy.address(), request, (is_asked, is_gone));
@@ -267,7 +269,8 @@ fn so_many_are_waited_for_and_the_others_charged_at_once() {
     upstream.wait_for(MOST + 2);
     drop(clients);
     proxy.wait_until_logged_times(" 499 ", MOST + 2);
-    let (reserved, abandoned) = (4 * MOST as u64, 2 * 7);
+    let reserved = 4 * MOST as u64;
+    let abandoned = 2 * 7;
     wait_for_use(&proxy, reserved + abandoned, "two too many");
     go.open();
     wait_for_use(&proxy, 20 * MOST as u64 + abandoned, "all others");
@@ -275,7 +278,8 @@ fn so_many_are_waited_for_and_the_others_charged_at_once() {
 
 #[test]
 fn proxy_that_shuts_down_charges_what_it_awaits() {
-    let (go, redis) = (Signal::default(), Redis::start());
+    let go = Signal::default();
+    let redis = Redis::start();
     let upstream = holding(&go, DEAR);
     let cost = "cost: { reserve: 4, from_response_header: x-cost, abandoned: 7 }";
     let policy = policy(&upstream, &format!("rate: 1000/hour, {cost}"));

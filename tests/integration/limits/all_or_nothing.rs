@@ -87,7 +87,8 @@ fn request_that_is_denied_by_a_rate_holds_no_place_of_those_at_once() {
 #[test]
 fn request_that_is_one_too_many_at_once_is_charged_nothing() {
     for order in ["inflight, core, place", "place, core, inflight"] {
-        let (asked, go) = (Signal::default(), Signal::default());
+        let asked = Signal::default();
+        let go = Signal::default();
         let upstream = Upstream::held(&asked, &go);
         let policy = Policy::before(&upstream)
             .limits(&[
@@ -149,7 +150,8 @@ fn in_parallel_nothing_is_lost_nothing_is_stuck_and_no_limit_is_exceeded() {
     let passed = [const { AtomicU64::new(0) }; 4];
     thread::scope(|scope| {
         for shift in 0..4 {
-            let (proxy, passed) = (&proxy, &passed);
+            let proxy = &proxy;
+            let passed = &passed;
             scope.spawn(move || {
                 let mut client = proxy.connect();
                 for number in 0..40 {

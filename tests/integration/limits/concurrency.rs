@@ -31,7 +31,8 @@ fn begin(proxy: &Proxy, request: &Request) -> Client {
 
 #[test]
 fn so_many_pass_at_once_and_the_next_when_one_has_ended() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::held(&asked, &go);
     let proxy = proxy(&upstream, "inflight: { per: caller, concurrent: 3 }");
     let mut held = [(); 3].map(|()| begin(&proxy, &get("/").by("alice")));
@@ -54,7 +55,8 @@ fn so_many_pass_at_once_and_the_next_when_one_has_ended() {
 #[test]
 fn denial_is_a_secondary_one_and_says_when_to_ask_again() {
     for (more, retry_after) in [("", "1"), (", retry_after: 7s", "7")] {
-        let (asked, go) = (Signal::default(), Signal::default());
+        let asked = Signal::default();
+        let go = Signal::default();
         let upstream = Upstream::held(&asked, &go);
         let limit = format!("inflight: {{ per: caller, concurrent: 1{more} }}");
         let policy = Policy::before(&upstream).on_all_routes(&[&limit]);
@@ -82,7 +84,8 @@ fn denial_is_a_secondary_one_and_says_when_to_ask_again() {
 
 #[test]
 fn denial_by_a_used_up_rate_too_names_the_rate() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::held(&asked, &go);
     let policy =
         Policy::before(&upstream).on_all_routes(&[ONE, "core: { per: caller, rate: 1/hour }"]);
@@ -101,13 +104,15 @@ fn denial_by_a_used_up_rate_too_names_the_rate() {
 
 #[test]
 fn number_may_differ_by_tier() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::held(&asked, &go);
     let limit = "inflight: { per: caller, \
                  concurrent: { free: 1, internal: unlimited, anonymous: 0, default: 2 } }";
     let proxy = proxy(&upstream, limit);
     let of_tier = |tier: &str| get("/").token(&token_with(&json!({ "sub": tier, "plan": tier })));
-    let (mut held, mut seen) = (Vec::new(), 0);
+    let mut held = Vec::new();
+    let mut seen = 0;
     for (tier, passing) in [("free", 1), ("pro", 2), ("internal", 5)] {
         for _ in 0..passing {
             held.push(begin(&proxy, &of_tier(tier)));
@@ -129,9 +134,11 @@ fn number_may_differ_by_tier() {
 #[test]
 fn many_at_once_are_never_more_than_the_limit_at_the_upstream() {
     const LIMIT: usize = 3;
-    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let now = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
     let upstream = {
-        let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+        let now = Arc::clone(&now);
+        let most = Arc::clone(&most);
         Upstream::scripted(move |exchange| {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             thread::yield_now();
@@ -161,7 +168,8 @@ fn many_at_once_are_never_more_than_the_limit_at_the_upstream() {
 
 #[test]
 fn limit_of_many_at_once_is_exact() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::held(&asked, &go);
     let proxy = proxy(&upstream, "inflight: { per: client.ip, concurrent: 40 }");
     let mut held: Vec<Client> = (0..40).map(|_| begin(&proxy, &get("/"))).collect();

@@ -37,7 +37,8 @@ fn cost_may_be_a_number_or_depend_on_the_method() {
         let denied = proxy.get_as("alice");
         denied.assert_status(429).assert_field("x-ratelimit-remaining", "0");
         denied.assert_field("x-ratelimit-used", "9");
-        let (wait, reset) = (denied.number("retry-after"), denied.number("x-ratelimit-reset"));
+        let wait = denied.number("retry-after");
+        let reset = denied.number("x-ratelimit-reset");
         let back = START.as_micros() / 1_000_000 + wait;
         assert!(back.abs_diff(reset) <= 1, "{measure}: back at {back}, reset at {reset}");
         proxy.advance(Duration::from_secs(wait));
@@ -249,9 +250,11 @@ fn limits_may_read_costs_of_their_own() {
 
 #[test]
 fn what_is_settled_goes_to_the_window_that_was_charged() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = {
-        let (asked, go) = (asked.clone(), go.clone());
+        let asked = asked.clone();
+        let go = go.clone();
         Upstream::scripted(move |exchange| {
             if exchange.request.target == "/held" {
                 asked.open();

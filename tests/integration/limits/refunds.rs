@@ -97,7 +97,8 @@ fn only_a_client_that_has_something_gets_a_free_304() {
     for refund in ["", ", refund: { status: [304], callers: all }"] {
         let proxy = proxy(&upstream, &format!("rate: 100/hour{refund}"));
         let wants = |method| Request::new(method, "/").by("alice").field("x-want-status", "304");
-        let (tag, date) = ("if-none-match", "if-modified-since");
+        let tag = "if-none-match";
+        let date = "if-modified-since";
         let mut used = 0;
         for (request, cost) in [
             (wants("GET").field(tag, "\"v1\""), 0),
@@ -184,7 +185,8 @@ fn nothing_is_given_back_into_another_window() {
     for measure in
         ["rate: 10/hour", "rate: 10/hour, align: epoch", "rate: 10/hour, align: calendar"]
     {
-        let (asked, go) = (Signal::default(), Signal::default());
+        let asked = Signal::default();
+        let go = Signal::default();
         let upstream = Upstream::holding_unchanged(&asked, &go);
         let proxy = proxy(&upstream, measure);
         let mut held = proxy.connect();
@@ -282,7 +284,8 @@ fn refunds_may_be_bounded_by_a_share_of_the_limit() {
 
 #[test]
 fn refunds_are_bounded_in_redis_too() {
-    let (upstream, redis) = (Upstream::as_asked(), Redis::start());
+    let upstream = Upstream::as_asked();
+    let redis = Redis::start();
     for (number, measure) in TEN.into_iter().enumerate() {
         let fields = format!("{measure}, refund: {{ at_most: 50% }}");
         let policy = Policy::before(&upstream).core(&fields);

@@ -147,7 +147,8 @@ fn shadow_limit_takes_part_in_nothing_but_its_own_count() {
 
 #[test]
 fn requests_at_once_may_be_counted_in_the_shadow() {
-    let (begun, go) = (Signal::default(), Signal::default());
+    let begun = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::streaming(&begun, &go);
     let proxy = proxy(&upstream, &["inflight: { per: caller, concurrent: 1, mode: shadow }"]);
     let begin = || {
@@ -243,7 +244,8 @@ fn candidate_is_given_back_what_the_rate_in_force_is() {
 
 #[test]
 fn candidate_may_be_of_requests_at_once() {
-    let (begun, go) = (Signal::default(), Signal::default());
+    let begun = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::streaming(&begun, &go);
     let limit = "inflight: { per: caller, concurrent: 2, candidate: { concurrent: 1 } }";
     let proxy = proxy(&upstream, &[limit]);

@@ -33,7 +33,8 @@ fn mirror_callers(proxy: &Proxy, percent: u8) {
 /// Each way to move, and each way to count.
 fn each_way(test: impl Fn(&Proxy, &str)) {
     let upstream = Upstream::start();
-    let (first, second) = (Redis::start(), Redis::start());
+    let first = Redis::start();
+    let second = Redis::start();
     for algorithm in ALGORITHMS {
         let policy = policy(&upstream, algorithm);
         for (way, current, next) in [
@@ -102,7 +103,8 @@ fn what_was_missed_is_brought_while_it_is_mirrored_too() {
 #[test]
 fn entries_of_a_log_leave_one_by_one_wherever_it_is() {
     let upstream = Upstream::start();
-    let (first, second) = (Redis::start(), Redis::start());
+    let first = Redis::start();
+    let second = Redis::start();
     let fields = "rate: 50/hour, algorithm: sliding_log, on_store_error: closed";
     let policy = Policy::before(&upstream).core(fields);
     for (way, current, next) in [

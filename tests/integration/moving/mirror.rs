@@ -226,7 +226,9 @@ fn callers_who_are_mirrored_are_moved_from_where_they_are() {
 
 #[test]
 fn what_another_limit_takes_back_is_not_taken_from_the_next_store() {
-    let (upstream, shards, redis) = (Upstream::start(), Shards::start(2), Redis::start());
+    let upstream = Upstream::start();
+    let shards = Shards::start(2);
+    let redis = Redis::start();
     let closed = |name: &str, per: &str| {
         format!("{name}: {{ per: {per}, rate: 50/hour, on_store_error: closed }}")
     };

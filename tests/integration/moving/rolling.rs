@@ -72,7 +72,8 @@ fn wait_until_charging_both(proxy: &Proxy, is_so: bool) {
 #[test]
 fn move_on_one_proxy_only_admits_no_more_than_the_limit() {
     let upstream = Upstream::start();
-    let (first, second) = (Redis::start(), Redis::start());
+    let first = Redis::start();
+    let second = Redis::start();
     for algorithm in ["fixed_window", "sliding_log"] {
         let policy = policy(&upstream, algorithm);
         first.command(&["FLUSHALL"]);
@@ -110,7 +111,8 @@ fn move_on_one_proxy_only_admits_no_more_than_the_limit() {
 #[test]
 fn proxy_that_knows_of_no_next_store_is_waited_for() {
     let upstream = Upstream::start();
-    let (first, second) = (Redis::start(), Redis::start());
+    let first = Redis::start();
+    let second = Redis::start();
     let policy = policy(&upstream, "fixed_window");
     let old = Proxy::with_redis(&first.settings(), &policy);
     let mover = proxy(&in_redis(&first), &in_redis(&second), &policy);
@@ -126,7 +128,8 @@ fn proxy_that_knows_of_no_next_store_is_waited_for() {
 #[test]
 fn move_now_does_not_wait_for_others() {
     let upstream = Upstream::start();
-    let (first, second) = (Redis::start(), Redis::start());
+    let first = Redis::start();
+    let second = Redis::start();
     let policy = policy(&upstream, "fixed_window");
     let [mover, other] = [(); 2].map(|()| proxy(&in_redis(&first), &in_redis(&second), &policy));
     assert!(passes(&other));
@@ -143,7 +146,8 @@ fn move_now_does_not_wait_for_others() {
 #[test]
 fn what_a_moved_caller_is_given_back_is_given_back_in_both_stores() {
     let upstream = Upstream::as_asked();
-    let (first, second) = (Redis::start(), Redis::start());
+    let first = Redis::start();
+    let second = Redis::start();
     let policy = policy(&upstream, "fixed_window");
     let [mover, other] = [(); 2].map(|()| proxy(&in_redis(&first), &in_redis(&second), &policy));
     set(&mover, 100, MoveMode::MoveNow);
@@ -160,7 +164,8 @@ fn what_a_moved_caller_is_given_back_is_given_back_in_both_stores() {
 #[test]
 fn move_waits_while_redis_does_not_report_the_other_proxies() {
     let upstream = Upstream::start();
-    let (first, second) = (Redis::start(), Redis::start());
+    let first = Redis::start();
+    let second = Redis::start();
     let policy = policy(&upstream, "fixed_window");
     let mover = proxy(&in_redis(&first), &in_redis(&second), &policy);
     assert!(passes(&mover));
@@ -208,7 +213,8 @@ fn proxies_of_a_cluster_and_of_shards_see_each_other() {
     let upstream = Upstream::start();
     let next = Redis::start();
     let policy = policy(&upstream, "fixed_window");
-    let (shards, cluster) = (Shards::start(2), Cluster::start());
+    let shards = Shards::start(2);
+    let cluster = Cluster::start();
     for current in [shards.settings(), cluster.settings()] {
         next.command(&["FLUSHALL"]);
         let current = format!("redis: {{ {current}, clock: proxy }}");

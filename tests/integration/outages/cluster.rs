@@ -36,7 +36,8 @@ fn wait_for_promotion(cluster: &Cluster, caller: &Caller) -> Instant {
 
 /// Kills a primary under load, and goes on until its replica has taken over.
 fn kill_a_primary(on_store_error: &str) -> Answers {
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let policy = policy(&upstream, on_store_error);
     let proxy = Proxy::with_settings(&settings(&cluster.settings()), &[&policy]);
     let (victims, others) = find_victims(&proxy, &cluster);
@@ -47,11 +48,13 @@ fn kill_a_primary(on_store_error: &str) -> Answers {
     cluster.node(VICTIM).kill();
     let promoted = wait_for_promotion(&cluster, &victims[0]);
     their_load.wait_until_decided();
-    let (theirs, untouched) = (their_load.stop(), other_load.stop());
+    let theirs = their_load.stop();
+    let untouched = other_load.stop();
 
     untouched.assert_untouched();
     assert_eq!(untouched.balance(&proxy, &others), Default::default());
-    let (balance, healed) = (theirs.balance(&proxy, &victims), theirs.decided_after(promoted));
+    let balance = theirs.balance(&proxy, &victims);
+    let healed = theirs.decided_after(promoted);
     print_figures(&format!(
         "cluster, primary killed, {on_store_error}: promotion after {:?}, redis decides again {healed:?} \
          later, longest gap {:?}; its callers: {theirs}; {balance:?}; others: {untouched}",
@@ -83,7 +86,8 @@ fn callers_of_a_killed_primary_wait_outside_where_limits_are_closed() {
 fn no_more_passes_than_a_limit_and_what_the_proxy_lets_through_while_a_primary_is_dead() {
     const LIMIT: u64 = 100;
     for on_store_error in ["local", "closed"] {
-        let (upstream, cluster) = (Upstream::start(), Cluster::start());
+        let upstream = Upstream::start();
+        let cluster = Cluster::start();
         let fields = format!("rate: {LIMIT}/hour, on_store_error: {on_store_error}");
         let policy = Policy::before(&upstream).core(&fields);
         let proxy = Proxy::with_settings(&settings(&cluster.settings()), &[&policy]);
@@ -110,7 +114,8 @@ fn no_more_passes_than_a_limit_and_what_the_proxy_lets_through_while_a_primary_i
 #[test]
 fn primary_that_hangs_is_left_for_its_replica_and_not_believed_when_it_goes_on() {
     const PAUSE: Duration = Duration::from_secs(10);
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let policy = policy(&upstream, "closed");
     let settings = with_deadline(&cluster.settings(), "1s");
     let proxy = Proxy::with_settings(&settings, &[&policy]);
@@ -127,11 +132,13 @@ fn primary_that_hangs_is_left_for_its_replica_and_not_believed_when_it_goes_on()
     cluster.node(VICTIM).resume();
     cluster.wait_for_return(VICTIM);
     their_load.wait_until_decided();
-    let (theirs, untouched) = (their_load.stop(), other_load.stop());
+    let theirs = their_load.stop();
+    let untouched = other_load.stop();
 
     untouched.assert_untouched();
     theirs.since(well).assert_untouched();
-    let (balance, healed) = (theirs.balance(&proxy, &victims), theirs.decided_after(promoted));
+    let balance = theirs.balance(&proxy, &victims);
+    let healed = theirs.decided_after(promoted);
     print_figures(&format!(
         "cluster, primary paused for {PAUSE:?}: promotion after {:?}, redis decides again {healed:?} \
          later, longest gap {:?}; its callers: {theirs}; {balance:?}; others: {untouched}",
@@ -145,7 +152,8 @@ fn primary_that_hangs_is_left_for_its_replica_and_not_believed_when_it_goes_on()
 
 #[test]
 fn cluster_that_is_down_holds_up_few_requests_and_is_believed_when_it_is_back() {
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let policy = policy(&upstream, "closed");
     let settings = with_deadline(&cluster.settings(), "250ms");
     let proxy = Proxy::with_settings(&settings, &[&policy]);
@@ -187,7 +195,8 @@ fn is_down(cluster: &Cluster) -> bool {
 
 #[test]
 fn one_seed_that_answers_is_enough() {
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let policy = policy(&upstream, "closed");
     cluster.node(5).kill();
     cluster.node(4).pause();
@@ -206,7 +215,8 @@ fn one_seed_that_answers_is_enough() {
 
 #[test]
 fn nodes_that_do_not_tell_their_host_are_where_they_were_asked() {
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     for node in 0..6 {
         let name = "cluster-preferred-endpoint-type";
         cluster.node(node).command(&["CONFIG", "SET", name, "unknown-endpoint"]);
@@ -223,7 +233,8 @@ fn nodes_that_do_not_tell_their_host_are_where_they_were_asked() {
 
 #[test]
 fn cluster_that_died_as_a_whole_is_found_again() {
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let proxy =
         Proxy::with_settings(&settings(&cluster.settings()), &[&policy(&upstream, "local")]);
     let callers = find_callers(&proxy, &primaries(&cluster), 2);

@@ -53,7 +53,8 @@ fn assert_a_quarter_is_left(fleet: &[Proxy; 2], callers: &[Caller]) {
 
 #[test]
 fn shard_that_comes_back_empty_is_restored() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(3));
+    let upstream = Upstream::start();
+    let shards = Shards::start(3);
     let (fleet, (victims, others)) = fleet(&shards.settings(), &primaries_of(&shards), &upstream);
     // No other server is to take its place.
     shards.replica(VICTIM).kill();
@@ -64,7 +65,8 @@ fn shard_that_comes_back_empty_is_restored() {
 
 #[test]
 fn replica_that_is_promoted_without_its_primary_s_counters_is_restored() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(3));
+    let upstream = Upstream::start();
+    let shards = Shards::start(3);
     let (fleet, (victims, others)) = fleet(&shards.settings(), &primaries_of(&shards), &upstream);
     shards.primary(VICTIM).kill();
     shards.replica(VICTIM).command(&["CONFIG", "SET", "replica-read-only", "no"]);
@@ -76,7 +78,8 @@ fn replica_that_is_promoted_without_its_primary_s_counters_is_restored() {
 
 #[test]
 fn node_of_a_cluster_that_comes_back_empty_is_restored() {
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let (fleet, (victims, others)) = fleet(&cluster.settings(), &primaries(&cluster), &upstream);
     cluster.node(VICTIM).restart();
     assert_a_quarter_is_left(&fleet, &victims);

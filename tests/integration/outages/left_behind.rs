@@ -13,7 +13,8 @@ fn start(servers: &str, upstream: &Upstream) -> Proxy {
 #[test]
 fn sentinel_of_an_older_epoch_is_not_believed() {
     let upstream = Upstream::start();
-    let (old, new) = (Redis::start(), Redis::start());
+    let old = Redis::start();
+    let new = Redis::start();
     let sentinels = [Sentinels::alone(&old, 3), Sentinels::alone(&new, 4)];
     // Whichever is asked first.
     for order in [[0, 1], [1, 0]] {
@@ -40,12 +41,14 @@ fn dump(node: &Redis, key: &str) -> Value {
 #[test]
 fn node_that_its_cluster_has_left_behind_is_not_believed() {
     const VICTIM: usize = 1;
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let running = start(&cluster.settings(), &upstream);
     let callers = find_callers(&running, &primaries(&cluster), 1);
     let caller = callers.iter().find(|caller| caller.home == VICTIM).unwrap();
     let replica = cluster.replica_of(VICTIM);
-    let (old, new) = (cluster.node(VICTIM), cluster.node(replica));
+    let old = cluster.node(VICTIM);
+    let new = cluster.node(replica);
     wait_for_replica(old, new);
     cluster.leave_behind(VICTIM);
     let slot = cluster.slot_of(&caller.key);

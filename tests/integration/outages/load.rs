@@ -78,7 +78,8 @@ impl Load {
         let shared = Arc::<Shared>::default();
         let requests: Vec<Request> = callers.iter().map(Caller::request).collect();
         let connections = (0..CONNECTIONS).map(|number| {
-            let (mut client, shared) = (proxy.connect(), Arc::clone(&shared));
+            let mut client = proxy.connect();
+            let shared = Arc::clone(&shared);
             let requests = requests.clone();
             // They do not ask for the same caller at the same time.
             let first = number * requests.len() / CONNECTIONS;
@@ -144,7 +145,8 @@ impl Shared {
             let caller = number % requests.len();
             let sent = Instant::now();
             let response = client.send(&requests[caller]);
-            let (came, decider) = (Instant::now(), Decider::of(&response));
+            let came = Instant::now();
+            let decider = Decider::of(&response);
             let answer = Answer { caller, sent, came, status: response.status, decider };
             self.answers.lock().unwrap().push(answer);
             thread::park_timeout(PACE);
@@ -174,7 +176,9 @@ impl Answers {
     /// The longest time between two decisions of Redis among which were requests that it did not
     /// decide about.
     pub(super) fn longest_gap(&self) -> Duration {
-        let (mut longest, mut decided, mut is_gap) = (Duration::ZERO, None::<Instant>, false);
+        let mut longest = Duration::ZERO;
+        let mut decided = None::<Instant>;
+        let mut is_gap = false;
         for answer in &self.0 {
             is_gap |= answer.decider != Decider::Redis;
             if answer.decider == Decider::Redis {
@@ -209,7 +213,8 @@ impl Answers {
     pub(super) fn balance(&self, proxy: &Proxy, callers: &[Caller]) -> Balance {
         let mut balance = Balance::default();
         for (passed, caller) in self.passed(callers).into_iter().zip(callers) {
-            let (admitted, counted) = (passed + 1, caller.count_one(proxy));
+            let admitted = passed + 1;
+            let counted = caller.count_one(proxy);
             balance.not_counted += admitted.saturating_sub(counted);
             balance.not_admitted += counted.saturating_sub(admitted);
         }

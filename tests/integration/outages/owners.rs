@@ -43,7 +43,8 @@ fn assert_used(proxy: &Proxy, caller: &str, address: &str, expected: [u64; 2]) {
 
 #[test]
 fn denial_by_one_owner_gives_back_what_the_others_were_charged() {
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let proxy = start(&cluster, &upstream);
     let mut client = proxy.connect();
     let mut send = |caller: &str, address: &str, times: usize| -> Vec<u16> {
@@ -108,7 +109,8 @@ fn find_owners(
 #[test]
 fn owner_whose_node_is_dead_leaves_the_others_as_they_were() {
     const DEAD: usize = 1;
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let proxy = start(&cluster, &upstream);
     let servers = primaries(&cluster);
     let [(lost, _), (address, _), (lost_page, _)] =

@@ -81,7 +81,8 @@ fn reads(server: &Redis) -> u64 {
 
 #[test]
 fn cut_replica_of_a_shard_is_not_read() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(2));
+    let upstream = Upstream::start();
+    let shards = Shards::start(2);
     let [charging, reading] = [(); 2].map(|()| start(&shards.settings(), "3s", &upstream));
     let caller = caller(&charging, &primaries_of(&shards));
     wait_for_replica(shards.primary(0), shards.replica(0));
@@ -90,7 +91,8 @@ fn cut_replica_of_a_shard_is_not_read() {
 
 #[test]
 fn cut_replica_of_a_cluster_is_not_read() {
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let caller = caller(&start(&cluster.settings(), "3s", &upstream), &primaries(&cluster));
     wait_until_named(&cluster, 3);
     wait_for_replica(cluster.node(0), cluster.node(3));
@@ -183,7 +185,8 @@ fn wait_until_named(cluster: &Cluster, replica: usize) {
 
 #[test]
 fn replica_that_hangs_costs_no_wait() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(2));
+    let upstream = Upstream::start();
+    let shards = Shards::start(2);
     let proxy = start(&shards.settings(), "10s", &upstream);
     let caller = caller(&proxy, &primaries_of(&shards));
     wait_for_replica(shards.primary(0), shards.replica(0));
@@ -199,7 +202,8 @@ fn replica_that_hangs_costs_no_wait() {
 
 #[test]
 fn replica_serves_reads_while_its_primary_is_away() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(2));
+    let upstream = Upstream::start();
+    let shards = Shards::start(2);
     let proxy = start(&shards.settings(), "3s", &upstream);
     let caller = caller(&proxy, &primaries_of(&shards));
     wait_for_replica(shards.primary(0), shards.replica(0));

@@ -16,7 +16,8 @@ fn start(cluster: &Cluster, upstream: &Upstream) -> Proxy {
 #[test]
 fn no_request_goes_undecided_while_its_slot_moves_there_and_back() {
     const ROUNDS: usize = 4;
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let proxy = start(&cluster, &upstream);
     let callers = find_callers(&proxy, &primaries(&cluster), 3);
     let load = Load::start(&proxy, &callers);
@@ -54,14 +55,16 @@ fn wait_until_agreed(cluster: &Cluster) {
 
 #[test]
 fn no_request_goes_undecided_while_redis_cli_reshards() {
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let proxy = start(&cluster, &upstream);
     let callers = find_callers(&proxy, &primaries(&cluster), 6);
     let load = Load::start(&proxy, &callers);
     // It moves the first slots of a node. So many that some of our callers' are among them.
     let mut slots: Vec<u16> = callers.iter().map(|caller| cluster.slot_of(&caller.key)).collect();
     slots.sort_unstable();
-    let (some, count) = (&slots[..2], slots[1] + 1);
+    let some = &slots[..2];
+    let count = slots[1] + 1;
     for (from, to) in [(0, 1), (1, 2), (2, 0)] {
         reshard(&cluster, [from, to].map(|node| cluster.node(node)), count);
         assert!(some.iter().all(|slot| cluster.primary_of(*slot) == to));
@@ -90,7 +93,8 @@ fn reshard(cluster: &Cluster, between: [&Redis; 2], slots: u16) {
     // It begins with nothing before all nodes agree about what was done last.
     let is_ready = || redis_cli("check", &[]).status.success();
     eventually("all nodes agree", || is_ready().then_some(()));
-    let (slots, between) = (slots.to_string(), ["--cluster-from", &from, "--cluster-to", &to]);
+    let slots = slots.to_string();
+    let between = ["--cluster-from", &from, "--cluster-to", &to];
     let what = ["--cluster-slots", &slots, "--cluster-yes"];
     let done = redis_cli("reshard", &[&between[..], &what].concat());
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
@@ -113,7 +117,8 @@ fn two_limits(cluster: &Cluster, upstream: &Upstream) -> Proxy {
 
 #[test]
 fn counters_of_a_slot_on_its_way_are_found_wherever_they_are() {
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let proxy = two_limits(&cluster, &upstream);
     let used = |path: &str| decided(&proxy.send(get(path).by("alice"))).number("x-ratelimit-used");
     let (home, key) = find_counter(&primaries(&cluster), || assert_eq!(used("/core"), 1));
@@ -132,7 +137,8 @@ fn counters_of_a_slot_on_its_way_are_found_wherever_they_are() {
 #[test]
 fn two_new_counters_of_a_slot_on_its_way_wait_until_it_has_arrived() {
     const MANY: u32 = 10;
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let proxy = two_limits(&cluster, &upstream);
     let (home, key) = find_counter(&primaries(&cluster), || {
         decided(&proxy.send(get("/core").by("alice"))).assert_status(200);

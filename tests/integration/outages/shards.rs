@@ -37,7 +37,8 @@ fn find_victims(proxy: &Proxy, shards: &Shards) -> (Vec<Caller>, Vec<Caller>) {
 
 #[test]
 fn counters_stay_with_the_name_of_their_shard() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(3));
+    let upstream = Upstream::start();
+    let shards = Shards::start(3);
     let proxy = start(&shards.settings(), &upstream);
     let callers = find_callers(&proxy, &primaries_of(&shards), 4);
     let url = |shard: usize| shards.primary(shard).url();
@@ -66,7 +67,8 @@ fn counters_stay_with_the_name_of_their_shard() {
 
 #[test]
 fn shard_that_is_down_keeps_out_its_own_callers_until_its_replica_is_promoted() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(3));
+    let upstream = Upstream::start();
+    let shards = Shards::start(3);
     let proxy = start(&shards.settings(), &upstream);
     let (victims, others) = find_victims(&proxy, &shards);
     let their_load = Load::start(&proxy, &victims);
@@ -84,12 +86,14 @@ fn shard_that_is_down_keeps_out_its_own_callers_until_its_replica_is_promoted() 
     assert_eq!(shards.primary(VICTIM).info("role"), "master");
     their_load.wait_until_decided();
     their_load.wait_until_decided();
-    let (theirs, untouched) = (their_load.stop(), other_load.stop());
+    let theirs = their_load.stop();
+    let untouched = other_load.stop();
 
     untouched.assert_untouched();
     theirs.since(well).assert_untouched();
     assert_eq!(theirs.undecided().count(|answer| answer.status != 503), 0);
-    let (balance, healed) = (theirs.balance(&proxy, &victims), theirs.decided_after(promoted));
+    let balance = theirs.balance(&proxy, &victims);
+    let healed = theirs.decided_after(promoted);
     print_figures(&format!(
         "shards, primary killed, replica promoted by hand after {:?}: redis decides again {healed:?} \
          later; its callers: {theirs}; {balance:?}; others: {untouched}",
@@ -103,7 +107,8 @@ fn shard_that_is_down_keeps_out_its_own_callers_until_its_replica_is_promoted() 
 
 #[test]
 fn one_request_waits_for_a_shard_that_hangs_and_none_for_the_others() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(3));
+    let upstream = Upstream::start();
+    let shards = Shards::start(3);
     let settings = with_deadline(&shards.settings(), "1s").replace("workers: 1", "workers: 2");
     let proxy = Proxy::with_settings(&settings, &[&policy(&upstream)]);
     let (victims, others) = find_victims(&proxy, &shards);
@@ -135,20 +140,23 @@ fn one_request_waits_for_a_shard_that_hangs_and_none_for_the_others() {
 /// Has a primary and its replica change places under load. Returns how many requests passed that
 /// the new primary has not counted.
 fn change_places(how: &str, change: impl FnOnce([&Redis; 2])) -> u64 {
-    let (upstream, shards) = (Upstream::start(), Shards::start(3));
+    let upstream = Upstream::start();
+    let shards = Shards::start(3);
     let proxy = start(&shards.settings(), &upstream);
     let (victims, others) = find_victims(&proxy, &shards);
     let their_load = Load::start(&proxy, &victims);
     let other_load = Load::start(&proxy, &others);
 
     let begun = Instant::now();
-    let (primary, replica) = (shards.primary(VICTIM), shards.replica(VICTIM));
+    let primary = shards.primary(VICTIM);
+    let replica = shards.replica(VICTIM);
     change([primary, replica]);
     let is_done = || primary.info("role") == "slave" && replica.info("role") == "master";
     eventually("they change places", || is_done().then_some(()));
     let changed = Instant::now();
     their_load.wait_until_decided();
-    let (theirs, untouched) = (their_load.stop(), other_load.stop());
+    let theirs = their_load.stop();
+    let untouched = other_load.stop();
 
     untouched.assert_untouched();
     // They had time enough.
@@ -184,7 +192,8 @@ fn primary_that_is_made_a_replica_of_its_replica_is_not_written_to() {
 #[test]
 fn proxy_starts_while_a_shard_is_away() {
     const CALLERS: usize = 30;
-    let (upstream, shards) = (Upstream::start(), Shards::start(3));
+    let upstream = Upstream::start();
+    let shards = Shards::start(3);
     [shards.primary(VICTIM), shards.replica(VICTIM)].into_iter().for_each(Redis::kill);
     let proxy = start(&shards.settings(), &upstream);
     let deciders = (0..CALLERS).map(|it| Decider::of(&proxy.get_as(&format!("caller-{it}"))));

@@ -42,7 +42,8 @@ fn start_two(cluster: &Cluster, policy: &Policy) -> [Proxy; 2] {
 
 #[test]
 fn proxies_whose_clocks_differ_limit_as_one() {
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let policy = Policy::before(&upstream).rate("30/hour");
     let proxies = start_two(&cluster, &policy);
     proxies[1].advance(MINUTE);
@@ -68,7 +69,8 @@ fn proxies_whose_clocks_differ_limit_as_one() {
 #[test]
 fn two_thousand_callers_are_limited_exactly_by_two_proxies() {
     const CALLERS: usize = 2_000;
-    let (upstream, cluster) = (Upstream::start(), Cluster::start());
+    let upstream = Upstream::start();
+    let cluster = Cluster::start();
     let policy = Policy::before(&upstream).rate("3/hour");
     let proxies = start_two(&cluster, &policy);
     let requests: Vec<Request> =

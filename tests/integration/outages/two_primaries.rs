@@ -35,7 +35,8 @@ fn wait_until_used(proxy: &Proxy, server: &Redis, name: &str) {
 
 /// The primary dies, its replica is promoted by hand, and the proxy uses that.
 fn fail_over(proxy: &Proxy, shards: &Shards) {
-    let (old, new) = (shards.primary(0), shards.replica(0));
+    let old = shards.primary(0);
+    let new = shards.replica(0);
     wait_for_replica(old, new);
     old.kill();
     shards.promote(0);
@@ -53,7 +54,8 @@ fn wait_until_reported(proxy: &Proxy, unused: &Redis) {
 
 #[test]
 fn old_primary_that_comes_back_empty_is_used_by_no_proxy() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(1));
+    let upstream = Upstream::start();
+    let shards = Shards::start(1);
     let running = start(&shards.settings(), &upstream);
     assert_eq!(passed(&running, "alice", LIMIT / 2), LIMIT / 2);
     fail_over(&running, &shards);
@@ -78,7 +80,8 @@ fn old_primary_that_comes_back_empty_is_used_by_no_proxy() {
 
 #[test]
 fn old_primary_that_comes_back_with_its_data_is_used_by_no_proxy() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(1));
+    let upstream = Upstream::start();
+    let shards = Shards::start(1);
     let running = start(&shards.settings(), &upstream);
     assert_eq!(passed(&running, "alice", LIMIT / 4), LIMIT / 4);
     shards.primary(0).save();
@@ -94,9 +97,11 @@ fn old_primary_that_comes_back_with_its_data_is_used_by_no_proxy() {
 
 #[test]
 fn all_proxies_follow_a_promotion_beside_a_primary_that_goes_on() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(1));
+    let upstream = Upstream::start();
+    let shards = Shards::start(1);
     let proxies = [(); 2].map(|()| start(&shards.settings(), &upstream));
-    let (old, new) = (shards.primary(0), shards.replica(0));
+    let old = shards.primary(0);
+    let new = shards.replica(0);
     assert_eq!(passed(&proxies[0], "alice", LIMIT / 2), LIMIT / 2);
     wait_for_replica(old, new);
     shards.promote(0);
@@ -117,7 +122,8 @@ fn all_proxies_follow_a_promotion_beside_a_primary_that_goes_on() {
 
 #[test]
 fn promoted_primary_that_hung_while_a_proxy_started_is_found_by_it() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(1));
+    let upstream = Upstream::start();
+    let shards = Shards::start(1);
     let running = start(&shards.settings(), &upstream);
     assert_eq!(passed(&running, "alice", LIMIT), LIMIT);
     fail_over(&running, &shards);
@@ -137,7 +143,8 @@ fn promoted_primary_that_hung_while_a_proxy_started_is_found_by_it() {
 
 #[test]
 fn replica_is_followed_where_its_history_may_not_be_queried() {
-    let (upstream, shards) = (Upstream::start(), Shards::start(1));
+    let upstream = Upstream::start();
+    let shards = Shards::start(1);
     for server in [shards.primary(0), shards.replica(0)] {
         let password = format!(">{SECRET}");
         let keys = ["~tollgate:{*", "~tollgate:key-secret"];

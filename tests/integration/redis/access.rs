@@ -18,7 +18,8 @@ fn decides(redis: &str) -> bool {
 
 #[test]
 fn server_with_tls_is_trusted_for_its_authority() {
-    let (certificates, others) = (Certificates::new(), Certificates::new());
+    let certificates = Certificates::new();
+    let others = Certificates::new();
     let redis = Redis::with().tls(&certificates).start();
     let with = |tls: &str| decides(&format!("{}, {tls}", redis.settings()));
     let authority = |of: &Certificates| format!("tls: {{ ca_file: {} }}", of.path("ca.pem"));
@@ -51,7 +52,8 @@ fn password_may_be_anywhere_but_wrong() {
         fs::write(&file, content).unwrap();
         file.display().to_string()
     };
-    let (default, own) = (file("default", &format!("{SECRET}\n")), file("own", "pass/word"));
+    let default = file("default", &format!("{SECRET}\n"));
+    let own = file("own", "pass/word");
     let address = format!("127.0.0.1:{}", redis.port());
     for (settings, expected) in [
         (format!("url: redis://{address}, password_env: TEST_SECRET"), true),
@@ -86,7 +88,8 @@ fn counters_are_in_the_database_and_under_the_prefix_that_the_settings_say() {
 fn service_goes_on_through_a_failover_that_sentinels_decide() {
     let upstream = Upstream::start();
     let shards = Shards::start(1);
-    let (primary, replica) = (shards.primary(0), shards.replica(0));
+    let primary = shards.primary(0);
+    let replica = shards.replica(0);
     let sentinels = Sentinels::start(primary, 3);
     let service = Sentinels::SERVICE;
     let settings = format!("sentinels: [{}], service: {service}", sentinels.urls().join(", "));

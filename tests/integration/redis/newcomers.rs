@@ -50,7 +50,9 @@ fn assert_bounded(proxy: &Proxy, what: &str) {
 #[test]
 fn client_asks_for_so_many_new_counters_a_minute_in_every_topology() {
     let upstream = Upstream::start();
-    let (redis, shards, cluster) = (Redis::start(), Shards::start(2), Cluster::start());
+    let redis = Redis::start();
+    let shards = Shards::start(2);
+    let cluster = Cluster::start();
     for (what, settings) in [
         ("one server", redis.settings()),
         ("shards", shards.settings()),

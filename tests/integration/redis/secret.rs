@@ -171,8 +171,10 @@ fn first_shard_may_be_away() {
 #[test]
 fn cluster_and_sentinels_keep_it_too() {
     let upstream = Upstream::start();
-    let (cluster, shards) = (Cluster::start(), Shards::start(1));
-    let (redis, service) = (shards.primary(0), Sentinels::SERVICE);
+    let cluster = Cluster::start();
+    let shards = Shards::start(1);
+    let redis = shards.primary(0);
+    let service = Sentinels::SERVICE;
     let sentinels = Sentinels::start(redis, 1);
     let urls = sentinels.urls().join(", ");
     let by_sentinel = format!("sentinels: [{urls}], service: {service}");
@@ -187,7 +189,8 @@ fn cluster_and_sentinels_keep_it_too() {
 #[test]
 fn counters_keep_their_names_through_a_move() {
     let upstream = Upstream::start();
-    let (first, second) = (Redis::start(), Redis::start());
+    let first = Redis::start();
+    let second = Redis::start();
     // The next store was used for something else before.
     second.command(&["SET", NAME, &"7".repeat(32)]);
     let policy = Policy::before(&upstream).rate("100/hour");

@@ -43,7 +43,8 @@ fn server_has_after_a_restart_what_it_has_saved() {
     server.command(&["SET", "kept", "1"]);
     server.save();
     server.command(&["SET", "lost", "1"]);
-    let (port, pid) = (server.port(), server.pid());
+    let port = server.port();
+    let pid = server.pid();
     server.restart();
     assert_eq!((get(&server, "kept").as_deref(), get(&server, "lost")), (Some("1"), None));
     assert_eq!(server.info("tcp_port"), port.to_string());
@@ -130,7 +131,8 @@ fn server_with_tls_is_known_by_its_authority_alone() {
 fn shards_have_replicas_that_can_be_promoted() {
     let shards = Shards::start(2);
     for shard in 0..shards.count() {
-        let (primary, replica) = (shards.primary(shard), shards.replica(shard));
+        let primary = shards.primary(shard);
+        let replica = shards.replica(shard);
         primary.command(&["SET", "shard", &shard.to_string()]);
         let has_it = || get(replica, "shard") == Some(shard.to_string());
         eventually("the replica has it", || has_it().then_some(()));
@@ -147,7 +149,8 @@ fn shards_have_replicas_that_can_be_promoted() {
 #[test]
 fn sentinels_put_a_replica_in_the_place_of_its_primary() {
     let shards = Shards::start(1);
-    let (first, second) = (shards.primary(0).port(), shards.replica(0).port());
+    let first = shards.primary(0).port();
+    let second = shards.replica(0).port();
     let sentinels = Sentinels::start(shards.primary(0), 3);
     assert_eq!(sentinels.urls().len(), 3);
     assert_eq!(sentinels.primary_port(), first);
@@ -158,7 +161,8 @@ fn sentinels_put_a_replica_in_the_place_of_its_primary() {
 #[test]
 fn sentinels_fail_over_on_command() {
     let shards = Shards::start(1);
-    let (first, second) = (shards.primary(0).port(), shards.replica(0).port());
+    let first = shards.primary(0).port();
+    let second = shards.replica(0).port();
     let sentinels = Sentinels::start(shards.primary(0), 1);
     sentinels.fail_over();
     assert_eq!(sentinels.wait_for_failover(first), second);
@@ -201,7 +205,8 @@ fn cluster_moves_slots_with_their_keys() {
     let slot = cluster.slot_of("{alice}");
     let from = cluster.primary_of(slot);
     let to = (from + 1) % 3;
-    let (old, new) = (cluster.node(from), cluster.node(to));
+    let old = cluster.node(from);
+    let new = cluster.node(to);
     let keys = ["{alice}:core", "{alice}:search"];
     for key in keys {
         old.command(&["SET", key, "1"]);

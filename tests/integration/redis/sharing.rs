@@ -68,7 +68,8 @@ fn reported_wait_is_by_the_clock_that_counts() {
         let denied = proxy.get_as("alice");
         assert_decided(&denied, 429);
         let after = time();
-        let (reset, wait) = (denied.number("x-ratelimit-reset"), denied.number("retry-after"));
+        let reset = denied.number("x-ratelimit-reset");
+        let wait = denied.number("retry-after");
         let waits = reset.saturating_sub(after + 1)..=reset.saturating_sub(before);
         assert!(waits.contains(&wait), "{wait} is not in {waits:?}");
         // A denial that is remembered ages by the proxy's clock.
@@ -79,7 +80,8 @@ fn reported_wait_is_by_the_clock_that_counts() {
 #[test]
 fn leases_of_proxies_whose_clocks_differ_are_one_count() {
     use crate::support::Signal;
-    let (begun, go) = (Signal::default(), Signal::default());
+    let begun = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::streaming(&begun, &go);
     let redis = Redis::start();
     let policy = Policy::before(&upstream)
@@ -124,12 +126,14 @@ fn thousands_of_callers_are_each_limited_exactly_across_four_proxies() {
     let passed: Vec<AtomicU32> = (0..CALLERS).map(|_| AtomicU32::new(0)).collect();
     thread::scope(|scope| {
         for number in 0..THREADS {
-            let (proxies, passed) = (&proxies, &passed);
+            let proxies = &proxies;
+            let passed = &passed;
             scope.spawn(move || {
                 let mut clients: Vec<_> = proxies.iter().map(Proxy::connect).collect();
                 // All threads ask for all callers at about the same time, each at another proxy.
                 for request in (number..CALLERS * REQUESTS).step_by(THREADS as usize) {
-                    let (caller, proxy) = (request / REQUESTS, (request + request / 8) % 4);
+                    let caller = request / REQUESTS;
+                    let proxy = (request + request / 8) % 4;
                     let address = format!("10.0.{}.{}", caller / 250, caller % 250);
                     let response = clients[proxy as usize].send(&get("/").from(&address));
                     match response.status {
@@ -202,6 +206,8 @@ fn proxies_that_share_a_secret_share_callers_and_others_do_not() {
     };
     let used = |proxy: &Proxy| proxy.get_as("alice").number("x-ratelimit-used");
     let secret = ", key_secret_env: TEST_SECRET";
-    let (first, second, third) = (with(secret), with(secret), with(""));
+    let first = with(secret);
+    let second = with(secret);
+    let third = with("");
     assert_eq!([used(&first), used(&second), used(&third)], [1, 2, 1]);
 }

@@ -47,7 +47,8 @@ fn proxies_whose_clocks_are_far_apart_share_a_limit_from_their_first_request_on(
 #[test]
 fn callers_of_many_servers_are_limited_alike_by_proxies_whose_clocks_are_apart() {
     let upstream = Upstream::start();
-    let (shards, cluster) = (Shards::start(3), Cluster::start());
+    let shards = Shards::start(3);
+    let cluster = Cluster::start();
     let policy = Policy::before(&upstream).core("rate: 3/hour, algorithm: gcra");
     for redis in [shards.settings(), cluster.settings()] {
         let proxies = start_with(&by_proxy_clock(&redis), &policy, &[0, 60, -60]);

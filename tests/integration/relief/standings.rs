@@ -10,7 +10,8 @@ const QUESTIONS: usize = 500;
 
 /// How often Redis is asked while this goes on, and in how many seconds that was begun.
 fn calls_of(asked: &Asked, work: impl FnOnce()) -> (u64, u64) {
-    let (before, begun) = (asked.calls(), Instant::now());
+    let before = asked.calls();
+    let begun = Instant::now();
     work();
     (asked.calls() - before, begun.elapsed().as_secs() + 1)
 }

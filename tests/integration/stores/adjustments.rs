@@ -110,7 +110,8 @@ fn place_that_is_given_back_lets_another_in(home: &Home) {
     let store = home.open();
     let quota = places(2);
     let charge = one("alice", "inflight", &quota);
-    let (first, _second) = (store.take(&charge), store.take(&charge));
+    let first = store.take(&charge);
+    let _second = store.take(&charge);
     store.deny(&charge);
     // Once, however often it is said.
     (0..2).for_each(|_| store.give_back(&charge, &first));

@@ -28,7 +28,8 @@ fn assert_nothing_is_taken(store: &Subject, charges: [Charge<'_>; 3]) {
 
 fn denied_request_takes_nothing_from_any_limit_of_its_caller(home: &Home) {
     let store = home.open();
-    let (single, nine) = (fixed(1), fixed(9));
+    let single = fixed(1);
+    let nine = fixed(9);
     for (name, quota) in &quotas(5) {
         let owner = format!("alice of the {name}");
         let charge = |limit, quota| one(&owner, limit, quota);
@@ -41,7 +42,8 @@ fn denied_request_takes_nothing_from_any_limit_of_its_caller(home: &Home) {
 
 fn denied_request_takes_nothing_from_other_callers_limits(home: &Home) {
     let store = home.open();
-    let (single, nine) = (fixed(1), fixed(9));
+    let single = fixed(1);
+    let nine = fixed(9);
     // The one that denies is the first to be charged, or the last.
     for scopes in [[Scope::Address, Scope::Caller], [Scope::Shared, Scope::Address]] {
         for (name, quota) in &quotas(5) {
@@ -74,7 +76,8 @@ fn denied_request_opens_no_window(home: &Home) {
 
 fn all_limits_that_deny_are_reported(home: &Home) {
     let store = home.open();
-    let (one_left, none_left) = (fixed(2), fixed(1));
+    let one_left = fixed(2);
+    let none_left = fixed(1);
     let charge = |limit, quota| one("alice", limit, quota);
     let charges =
         [charge("first", &none_left), charge("second", &one_left), charge("third", &none_left)];

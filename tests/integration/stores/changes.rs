@@ -13,7 +13,8 @@ for_each_store! {
 fn raised_limit_holds_at_once_and_keeps_the_count(home: &Home) {
     let store = home.open();
     for ((name, low), (_, high)) in quotas(2).iter().zip(&quotas(5)) {
-        let (before, after) = (one("alice", name, low), one("alice", name, high));
+        let before = one("alice", name, low);
+        let after = one("alice", name, high);
         store.take_times(2, &before);
         store.deny(&before);
         let standing = store.take(&after).standing;
@@ -24,7 +25,8 @@ fn raised_limit_holds_at_once_and_keeps_the_count(home: &Home) {
 fn lowered_limit_denies_and_forgets_nothing(home: &Home) {
     let store = home.open();
     for ((name, low), (_, high)) in quotas(2).iter().zip(&quotas(5)) {
-        let (before, after) = (one("alice", name, high), one("alice", name, low));
+        let before = one("alice", name, high);
+        let after = one("alice", name, low);
         store.take_times(4, &before);
         let denied = store.deny(&after);
         assert_eq!((denied.used, denied.remaining), (4, 0), "{name}");

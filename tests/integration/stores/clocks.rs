@@ -44,7 +44,8 @@ fn clock_that_was_wrong_by_a_day_denies_for_no_day(home: &Home) {
 }
 
 fn proxies_with_skewed_clocks_share_one_window(home: &Home) {
-    let (first, second) = (home.open(), home.open());
+    let first = home.open();
+    let second = home.open();
     second.turn_back(2 * SECOND);
     let all: [Quota; 2] = [fixed(6), places(6)];
     for (name, quota) in ["core", "inflight"].into_iter().zip(&all) {
@@ -72,7 +73,8 @@ fn proxies_with_skewed_clocks_share_one_window(home: &Home) {
 
 fn proxies_whose_clocks_are_apart_let_no_more_through_by_taking_turns(home: &Home) {
     for seconds in [2, 6, 60] {
-        let (ahead, behind) = (home.open(), home.open());
+        let ahead = home.open();
+        let behind = home.open();
         behind.turn_back(seconds * SECOND);
         for (begins, order) in [("ahead", [&ahead, &behind]), ("behind", [&behind, &ahead])] {
             for (name, quota) in &quotas(20) {

@@ -169,7 +169,8 @@ fn limits_and_callers_have_counters_of_their_own(home: &Home) {
 fn peek_tells_what_was_charged_and_takes_nothing(home: &Home) {
     let store = home.open();
     for (name, quota) in &quotas(5) {
-        let (charge, other) = (one("alice", name, quota), one("bob", name, quota));
+        let charge = one("alice", name, quota);
+        let other = one("bob", name, quota);
         store.take_times(2, &charge);
         let exact = store.standings(&[charge, other]);
         // The reply may come from a replica.

@@ -26,7 +26,8 @@ fn any_history_is_decided_as_in_the_process(home: &Home) {
     let mut random = TestRunner::new(config).new_rng();
     let mut below = |bound: usize| (random.next_u64() % bound as u64) as usize;
     let process = Home::memory();
-    let (store, model) = (home.open(), process.open());
+    let store = home.open();
+    let model = process.open();
     let rates = [quotas(2), quotas(3), quotas(7)];
     let both = [&store, &model];
     let mut taken: Vec<(Charge<'_>, [Outcome; 2])> = Vec::new();

@@ -43,11 +43,13 @@ fn count_passing(home: &Home) -> usize {
 /// Limits of several owners may deny when they need not, but they never let too much pass, and
 /// leave nothing taken that was denied.
 fn never_too_much_passes_when_callers_share_limits(home: &Home) {
-    let (own, shared) = (fixed(30), fixed(40));
+    let own = fixed(30);
+    let shared = fixed(40);
     let passed: u32 = thread::scope(|scope| {
         let proxies: Vec<_> = ["alice", "bob"]
             .map(|caller| {
-                let (own, shared) = (&own, &shared);
+                let own = &own;
+                let shared = &shared;
                 scope.spawn(move || {
                     let store = home.open();
                     let charges = [
@@ -108,7 +110,8 @@ fn exactly_the_limit_passes_of_requests_with_several_owners(home: &Home) {
 /// been.
 fn never_too_much_passes_of_requests_with_several_owners_through_several_proxies(home: &Home) {
     const PROXIES: usize = 3;
-    let (quotas, start) = ([200, 250, 400].map(quotas), Barrier::new(PROXIES));
+    let quotas = [200, 250, 400].map(quotas);
+    let start = Barrier::new(PROXIES);
     let count = || {
         let store = home.open_one_of(PROXIES);
         let count = |(_, charges): &(_, [Charge<'_>; 3])| {

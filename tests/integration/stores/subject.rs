@@ -136,7 +136,8 @@ fn run_worker(stores: Arc<Stores>, mut work: UnboundedReceiver<Job>) {
 
 impl Subject {
     pub(super) fn charge(&self, charges: &[Charge<'_>]) -> Decision {
-        let (charges, now) = (owned(charges), self.now());
+        let charges = owned(charges);
+        let now = self.now();
         let decision = self.run(async move |store| {
             let charges: Vec<_> = charges.iter().map(OwnedCharge::charge).collect();
             let decision = store.charge(&charges, now).await.unwrap();
@@ -177,7 +178,8 @@ impl Subject {
 
     /// Charges, and goes away when a reply has arrived that is not read yet.
     pub(super) fn abandon(&self, charges: &[Charge<'_>]) {
-        let (charges, now) = (owned(charges), self.now());
+        let charges = owned(charges);
+        let now = self.now();
         self.run(async move |store| {
             let charges: Vec<_> = charges.iter().map(OwnedCharge::charge).collect();
             let mut charging = pin!(store.charge(&charges, now));
@@ -193,7 +195,8 @@ impl Subject {
 
     /// What `GET /rate_limit` would report: perhaps not by the latest count.
     pub(super) fn peek(&self, charges: &[Charge<'_>]) -> Vec<Standing> {
-        let (charges, now) = (owned(charges), self.now());
+        let charges = owned(charges);
+        let now = self.now();
         let decision = self.run(async move |store| {
             let charges: Vec<_> = charges.iter().map(OwnedCharge::charge).collect();
             store.peek(&charges, now).await
@@ -203,7 +206,9 @@ impl Subject {
 
     /// Puts right what was charged, and waits until that has arrived.
     pub(super) fn settle(&self, charge: &Charge<'_>, outcome: &Outcome, adjustment: Adjustment) {
-        let (charge, outcome, now) = (OwnedCharge::from(charge), *outcome, self.now());
+        let charge = OwnedCharge::from(charge);
+        let outcome = *outcome;
+        let now = self.now();
         self.run(async move |store| {
             store.settle(&charge.charge(), &outcome, adjustment, now);
             store.finish(now).await;

@@ -88,7 +88,8 @@ impl Authority {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let known = Arc::<Known>::default();
-        let (theirs, shown) = (Arc::clone(&known), certificate.clone());
+        let theirs = Arc::clone(&known);
+        let shown = certificate.clone();
         let acceptor = thread::spawn(move || accept(&listener, &theirs, shown.as_ref()));
         let authority = Authority { address, certificate, known, acceptor: Some(acceptor) };
         authority.state().issuer = authority.url("");
@@ -186,7 +187,8 @@ fn accept(listener: &TcpListener, known: &Arc<Known>, certificate: Option<&Arc<C
         }
         state.sockets.push(stream.try_clone().unwrap());
         drop(state);
-        let (known, certificate) = (Arc::clone(known), certificate.cloned());
+        let known = Arc::clone(known);
+        let certificate = certificate.cloned();
         connections.push(thread::spawn(move || {
             let line = match &certificate {
                 None => Line::plain(stream),

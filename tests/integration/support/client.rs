@@ -47,7 +47,8 @@ pub(crate) fn options(target: &str) -> Request {
 
 impl Request {
     pub(crate) fn new(method: &'static str, target: &str) -> Request {
-        let (target, host) = (target.to_owned(), HOST.to_owned());
+        let target = target.to_owned();
+        let host = HOST.to_owned();
         Request { method, target, host, fields: Vec::new(), body: None }
     }
 

@@ -70,7 +70,8 @@ fn integer(number: usize, bits: u32) -> Vec<u8> {
     if number < most {
         return vec![number as u8];
     }
-    let (mut bytes, mut rest) = (vec![most as u8], number - most);
+    let mut bytes = vec![most as u8];
+    let mut rest = number - most;
     while rest >= 128 {
         bytes.push((rest % 128 + 128) as u8);
         rest /= 128;
@@ -143,7 +144,8 @@ impl Frame {
 /// Three digits in the Huffman code (RFC 7541 appendix B): 0 to 2 have five bits, the others six.
 fn huffman_digits(bytes: &[u8]) -> u16 {
     let bits: String = bytes.iter().map(|byte| format!("{byte:08b}")).collect();
-    let (mut at, mut number) = (0, 0);
+    let mut at = 0;
+    let mut number = 0;
     for _ in 0..3 {
         let five = u16::from_str_radix(&bits[at..at + 5], 2).unwrap();
         let digit = if five < 3 {

@@ -169,7 +169,8 @@ impl Proxy {
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let address = listeners[0].address().unwrap().tcp().unwrap_or(nowhere);
         let settings = configuration.settings.clone();
-        let (workers, drain) = (configuration.settings.workers, configuration.settings.drain);
+        let workers = configuration.settings.workers;
+        let drain = configuration.settings.drain;
         let shared = Arc::new(Shared::new(configuration, clock.clone()).unwrap());
         let stores = Arc::clone(&shared.stores);
         let log = Log::default();

@@ -99,7 +99,8 @@ impl Upstream {
     /// Opens `asked` when `/held` was asked for, and answers that with 304 when `go` is open; answers
     /// everything else with 200 at once.
     pub(crate) fn holding_unchanged(asked: &Signal, go: &Signal) -> Upstream {
-        let (asked, go) = (asked.clone(), go.clone());
+        let asked = asked.clone();
+        let go = go.clone();
         Upstream::scripted(move |exchange| {
             if exchange.request.target == "/held" {
                 asked.open();
@@ -113,7 +114,8 @@ impl Upstream {
 
     /// Opens `asked` when a request has come, and answers when `go` is open.
     pub(crate) fn held(asked: &Signal, go: &Signal) -> Upstream {
-        let (asked, go) = (asked.clone(), go.clone());
+        let asked = asked.clone();
+        let go = go.clone();
         Upstream::scripted(move |exchange| {
             asked.open();
             go.wait();
@@ -137,7 +139,8 @@ impl Upstream {
 
     /// Begins a body for each request, opens `begun`, and ends all bodies when `go` is open.
     pub(crate) fn streaming(begun: &Signal, go: &Signal) -> Upstream {
-        let (begun, go) = (begun.clone(), go.clone());
+        let begun = begun.clone();
+        let go = go.clone();
         Upstream::scripted(move |exchange| {
             exchange.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n");
             begun.open();
@@ -233,7 +236,8 @@ where
         }
         seen.connections.fetch_add(1, Ordering::SeqCst);
         seen.sockets.lock().unwrap().push(stream.try_clone().unwrap());
-        let (seen, script) = (Arc::clone(seen), Arc::clone(script));
+        let seen = Arc::clone(seen);
+        let script = Arc::clone(script);
         connections.push(thread::spawn(move || serve(Wire::new(stream), &seen, &*script)));
     }
     for socket in seen.sockets.lock().unwrap().iter() {

@@ -24,7 +24,8 @@ fn proxy(signer: &Signer, upstream: &Upstream, mode: &str, callers: &[&str]) -> 
 
 #[test]
 fn certificate_names_the_caller_without_a_token() {
-    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let upstream = Upstream::start();
     let proxy = proxy(&signer, &upstream, "optional", &CALLERS);
     let ask = |config, fields: &str| {
         let mut stream = dial(proxy.address(), &config, "api.example.com").unwrap();
@@ -51,7 +52,8 @@ fn certificate_names_the_caller_without_a_token() {
 
 #[test]
 fn token_that_has_the_name_of_a_certificate_is_another_caller() {
-    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let upstream = Upstream::start();
     let callers =
         ["{ name: user, key: jwt.sub }", "{ name: machine, key: client_certificate.san }"];
     let callers = [&callers[..], &["{ name: anonymous, key: client.ip }"]].concat();
@@ -70,7 +72,9 @@ fn token_that_has_the_name_of_a_certificate_is_another_caller() {
 
 #[test]
 fn only_certificates_of_the_authority_are_taken() {
-    let (signer, stranger, upstream) = (Signer::new(), Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let stranger = Signer::new();
+    let upstream = Upstream::start();
     for (mode, may_have_none) in [("optional", true), ("required", false)] {
         let proxy = proxy(&signer, &upstream, mode, &CALLERS);
         let passes = |config| {

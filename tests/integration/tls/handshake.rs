@@ -25,7 +25,8 @@ fn shown(proxy: &Proxy, signer: &Signer, name: &str) -> String {
 
 #[test]
 fn certificate_is_the_one_with_the_name_then_a_wildcard_then_the_first() {
-    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let upstream = Upstream::start();
     let pairs = [
         signer.sign("first", &["first.example"]),
         signer.sign("wildcard", &["*.a.example"]),
@@ -53,7 +54,8 @@ fn certificate_is_the_one_with_the_name_then_a_wildcard_then_the_first() {
 
 #[test]
 fn protocol_is_agreed_on_in_the_handshake() {
-    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let upstream = Upstream::start();
     let pair = signer.sign("api", &["api.example.com"]);
     for (protocols, offered, agreed) in [
         ("[http1, h2]", &["h2", "http/1.1"][..], Some("h2")),
@@ -76,7 +78,8 @@ fn protocol_is_agreed_on_in_the_handshake() {
 
 #[test]
 fn requests_pass_by_both_versions_and_the_upstream_sees_https() {
-    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let upstream = Upstream::start();
     let proxy = proxy(&signer, &upstream);
     for version in [&version::TLS12, &version::TLS13] {
         let mut stream =
@@ -89,7 +92,8 @@ fn requests_pass_by_both_versions_and_the_upstream_sees_https() {
 
 #[test]
 fn older_versions_are_refused() {
-    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let upstream = Upstream::start();
     let pair = signer.sign("api", &["api.example.com"]);
     let only = listener(&format!("certificates: [{pair}], min_version: \"1.3\""));
     let only = Proxy::with_listeners(&only, "workers: 1", &[&Policy::before(&upstream)]);
@@ -112,7 +116,8 @@ fn older_versions_are_refused() {
 
 #[test]
 fn sessions_are_resumed_also_with_another_certificate() {
-    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let upstream = Upstream::start();
     let pair = signer.sign("api", &["api.example.com"]);
     let listener = listener(&format!("certificates: [{pair}]"));
     let proxy = Proxy::with_listeners(&listener, "workers: 1", &[&Policy::before(&upstream)]);
@@ -133,7 +138,8 @@ fn sessions_are_resumed_also_with_another_certificate() {
 
 #[test]
 fn who_speaks_no_tls_is_closed_at_once() {
-    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let upstream = Upstream::start();
     let proxy = proxy(&signer, &upstream);
     for garbage in [&b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..], &[0; 100], b"SSH-2.0-x\r\n"] {
         let mut socket = TcpStream::connect(proxy.address()).unwrap();

@@ -11,11 +11,13 @@ use crate::support::{Policy, Proxy, Signer, Upstream, dial, last_request};
 
 #[test]
 fn twenty_renewals_under_load_lose_no_request() {
-    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let upstream = Upstream::start();
     let pair = signer.sign("api", &["api.example.com"]);
     let listener = listener(&format!("certificates: [{pair}]"));
     let proxy = Proxy::with_listeners(&listener, "workers: 2", &[&Policy::before(&upstream)]);
-    let (answered, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let answered = AtomicUsize::new(0);
+    let is_over = AtomicBool::new(false);
     let shown = thread::scope(|scope| {
         let clients: Vec<_> = (0..3)
             .map(|_| {
@@ -53,7 +55,8 @@ fn twenty_renewals_under_load_lose_no_request() {
 
 #[test]
 fn open_connections_go_on_when_the_certificate_is_replaced() {
-    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let upstream = Upstream::start();
     let pair = signer.sign("api", &["api.example.com"]);
     let listener = listener(&format!("certificates: [{pair}]"));
     let proxy = Proxy::with_listeners(&listener, "workers: 1", &[&Policy::before(&upstream)]);
@@ -66,13 +69,15 @@ fn open_connections_go_on_when_the_certificate_is_replaced() {
 
 #[test]
 fn broken_pair_is_reported_and_the_old_one_stays() {
-    let (signer, upstream) = (Signer::new(), Upstream::start());
+    let signer = Signer::new();
+    let upstream = Upstream::start();
     let pair = signer.sign("api", &["api.example.com"]);
     let other = signer.sign("other", &["api.example.com"]);
     assert_ne!(pair, other);
     let listener = listener(&format!("certificates: [{pair}]"));
     let proxy = Proxy::with_listeners(&listener, "workers: 1", &[&Policy::before(&upstream)]);
-    let (certificate, key) = (signer.path("api.pem"), signer.path("api.key"));
+    let certificate = signer.path("api.pem");
+    let key = signer.path("api.key");
     let good = (fs::read(&certificate).unwrap(), fs::read(&key).unwrap());
     let others_key = fs::read(signer.path("other.key")).unwrap();
     for (certificate_now, key_now, problem) in [

@@ -30,14 +30,16 @@ const STALE: i32 = 2021;
 impl Case {
     fn new() -> Case {
         let signer = Signer::new();
-        let (robot, other) = (signer.identity("robot", &[]), signer.identity("other", &[]));
+        let robot = signer.identity("robot", &[]);
+        let other = signer.identity("other", &[]);
         Case { signer, upstream: Upstream::start(), robot, other }
     }
 
     /// A listener with these fields beside its list.
     fn listener(&self, fields: &str) -> String {
         let pair = self.signer.sign("api", &["api.example.com"]);
-        let (ca, crl) = (self.signer.path("ca.pem"), self.signer.path("crl.pem"));
+        let ca = self.signer.path("ca.pem");
+        let crl = self.signer.path("crl.pem");
         let files = format!("client_ca_file: \"{ca}\", crl_file: \"{crl}\"");
         listener(&format!("certificates: [{pair}], {files}{fields}"))
     }
@@ -99,7 +101,8 @@ fn read_status(stream: &mut TlsStream, number: u32) -> u16 {
         stream.read_exact(&mut head).unwrap();
         let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
         stream.read_exact(&mut payload).unwrap();
-        let (kind, flags) = (head[3], head[4]);
+        let kind = head[3];
+        let flags = head[4];
         let own = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
         if (kind, own) == (HEADERS, number) {
             return Frame { kind, flags, stream: own, payload }.status();
@@ -140,7 +143,8 @@ fn list_that_is_out_of_date_refuses_all_unless_it_may_be() {
 
 #[test]
 fn authority_without_a_list_refuses_its_clients_unless_it_may_have_none() {
-    let (case, stranger) = (Case::new(), Signer::named("Stranger"));
+    let case = Case::new();
+    let stranger = Signer::named("Stranger");
     let authorities = ["ca.pem", "both.pem"].map(|file| case.signer.path(file));
     let both = [&authorities[0], &stranger.path("ca.pem")].map(|file| fs::read(file).unwrap());
     fs::write(&authorities[1], both.concat()).unwrap();
@@ -231,7 +235,8 @@ fn open_connection_of_a_certificate_that_was_revoked_gets_no_other_answer() {
         assert!(request(&mut stream).starts_with("HTTP/1.1 200 "));
         stream
     };
-    let (mut robot, mut other) = (open(&case.robot), open(&case.other));
+    let mut robot = open(&case.robot);
+    let mut other = open(&case.other);
     let served = case.upstream.count();
     case.signer.revoke("crl.pem", &[&case.robot], (2, FRESH));
     assert_eq!(proxy.renew_certificates(&listener), Ok(1));
@@ -275,10 +280,8 @@ fn broken_list_is_reported_and_the_old_one_stays() {
     case.signer.revoke("crl.pem", &[&case.robot], (1, FRESH));
     let listener = case.listener("");
     let proxy = case.proxy(&listener);
-    let (broken, list) = (
-        "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n",
-        case.signer.revocation_list(&[], (2, FRESH)),
-    );
+    let broken = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
+    let list = case.signer.revocation_list(&[], (2, FRESH));
     let torn = &list[..list.len() / 2];
     for (content, problem) in [
         ("", "no CRL in"),

@@ -104,7 +104,8 @@ fn no_request_fails_when_a_server_is_gone() {
 
 #[test]
 fn last_server_gets_requests_whatever_it_answers() {
-    let (one, other) = (moody(), moody());
+    let one = moody();
+    let other = moody();
     one.1.store(500, Ordering::SeqCst);
     other.1.store(500, Ordering::SeqCst);
     let fields = "ejection: { failures: 1, status: [5xx], time: 1h, max_time: 1h }";

@@ -13,7 +13,8 @@ use crate::support::{Proxy, Signal, Upstream, get};
 
 #[test]
 fn request_waits_for_a_connection_and_gets_it() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::holding_unchanged(&asked, &go);
     let proxy = Proxy::start(&before(&[&upstream], "max_connections: 1, queue: { timeout: 10s }"));
     let mut first = proxy.connect();
@@ -34,7 +35,8 @@ fn request_waits_for_a_connection_and_gets_it() {
 
 #[test]
 fn request_over_the_queue_is_a_503_that_says_when_to_come_again() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::holding_unchanged(&asked, &go);
     let policy = before(&[&upstream], "max_connections: 1, queue: { size: 0 }").rate("10/hour");
     let proxy = Proxy::start(&policy);
@@ -52,7 +54,8 @@ fn request_over_the_queue_is_a_503_that_says_when_to_come_again() {
 
 #[test]
 fn request_that_waits_too_long_is_a_503() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::holding_unchanged(&asked, &go);
     let fields = "max_connections: 1, queue: { timeout: 200ms }";
     let proxy = Proxy::start(&before(&[&upstream], fields));
@@ -67,7 +70,8 @@ fn request_that_waits_too_long_is_a_503() {
 
 #[test]
 fn who_leaves_the_queue_leaves_his_place_to_others() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::holding_unchanged(&asked, &go);
     let fields = "max_connections: 1, queue: { size: 1, timeout: 10s }";
     let proxy = Proxy::start(&before(&[&upstream], fields));
@@ -112,9 +116,11 @@ fn unused_connection_of_one_worker_keeps_no_request_of_another_out() {
 #[test]
 fn bound_holds_for_all_workers_together() {
     const MAX: usize = 3;
-    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let now = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
     let upstream = {
-        let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+        let now = Arc::clone(&now);
+        let most = Arc::clone(&most);
         Upstream::scripted(move |exchange| {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             thread::yield_now();
@@ -141,7 +147,8 @@ fn bound_holds_for_all_workers_together() {
 #[test]
 fn request_that_waits_gets_a_connection_as_soon_as_a_reload_allows_more() {
     for shares in ["address", "off"] {
-        let (asked, go) = (Signal::default(), Signal::default());
+        let asked = Signal::default();
+        let go = Signal::default();
         let upstream = Upstream::holding_unchanged(&asked, &go);
         let policy = |max: usize| {
             let fields =

@@ -65,7 +65,8 @@ fn connection_that_the_server_closes_is_let_go_before_it_is_needed() {
 
 #[test]
 fn requests_at_the_same_time_have_connections_of_their_own() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::holding_unchanged(&asked, &go);
     let proxy = Proxy::start(&before(&[&upstream], ""));
     let mut held = proxy.connect();
@@ -90,7 +91,8 @@ fn signalling_its_end(closed: &Signal) -> Upstream {
 #[test]
 fn kept_connection_is_closed_when_a_reload_removes_its_upstream() {
     let closed = Signal::default();
-    let (removed, other) = (signalling_its_end(&closed), Upstream::start());
+    let removed = signalling_its_end(&closed);
+    let other = Upstream::start();
     let proxy = Proxy::start(&before(&[&removed], "keep_alive: 1h"));
     proxy.get("/").assert_status(200);
     // In HTTP/2, it is another upstream, whatever its name.
@@ -109,7 +111,8 @@ fn kept_connection_is_closed_when_a_reload_removes_its_upstream() {
 #[test]
 fn kept_connection_is_closed_when_a_reload_removes_its_server() {
     let closed = Signal::default();
-    let (removed, stays) = (signalling_its_end(&closed), Upstream::start());
+    let removed = signalling_its_end(&closed);
+    let stays = Upstream::start();
     let proxy = Proxy::start(&before(&[&removed], "keep_alive: 1h"));
     proxy.get("/").assert_status(200);
     proxy.install(&[&before(&[&stays], "keep_alive: 1h")]);
@@ -123,9 +126,13 @@ fn kept_connection_is_closed_when_a_reload_removes_its_server() {
 #[test]
 fn connection_in_use_is_closed_after_its_exchange_when_a_reload_removes_its_server() {
     for is_upstream in [false, true] {
-        let (begun, go, closed) = (Signal::default(), Signal::default(), Signal::default());
+        let begun = Signal::default();
+        let go = Signal::default();
+        let closed = Signal::default();
         let removed = {
-            let (begun, go, closed) = (begun.clone(), go.clone(), closed.clone());
+            let begun = begun.clone();
+            let go = go.clone();
+            let closed = closed.clone();
             Upstream::scripted(move |exchange| {
                 exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nhe");
                 begun.open();

@@ -226,7 +226,8 @@ impl Fake {
         F: Future<Output = ()> + 'static,
     {
         Fake::start(move |stream, seen| {
-            let (acceptor, script) = (acceptor.clone(), script.clone());
+            let acceptor = acceptor.clone();
+            let script = script.clone();
             Box::pin(async move {
                 let Ok(stream) = acceptor.accept(stream).await else { return };
                 serve_http2(stream, seen, h2::server::Builder::new(), script).await;

@@ -333,10 +333,13 @@ fn server_that_leaves_finishes_what_it_has_and_gets_no_more() {
 
 #[test]
 fn client_that_leaves_ends_its_stream_and_no_other() {
-    let (reset, go) = (Signal::default(), Arc::new(Notify::new()));
-    let (seen_reset, held) = (reset.clone(), Arc::clone(&go));
+    let reset = Signal::default();
+    let go = Arc::new(Notify::new());
+    let seen_reset = reset.clone();
+    let held = Arc::clone(&go);
     let server = Fake::http2(&Builder::new(), move |mut stream: Stream| {
-        let (reset, held) = (seen_reset.clone(), Arc::clone(&held));
+        let reset = seen_reset.clone();
+        let held = Arc::clone(&held);
         async move {
             match stream.path.as_str() {
                 "/left" => {
@@ -352,7 +355,8 @@ fn client_that_leaves_ends_its_stream_and_no_other() {
         }
     });
     let proxy = before(&server, "");
-    let (mut stays, mut leaves) = (proxy.connect(), proxy.connect());
+    let mut stays = proxy.connect();
+    let mut leaves = proxy.connect();
     stays.write(get("/stays").to_bytes());
     leaves.write(get("/left").to_bytes());
     until("it was asked", || server.seen.count() == 2);
@@ -544,10 +548,13 @@ fn body_that_a_server_does_not_read_ends_and_no_other_stream_with_it() {
 
 #[test]
 fn body_that_a_server_does_not_go_on_with_is_reset_and_no_other_stream() {
-    let (go, reset) = (Arc::new(Notify::new()), Signal::default());
-    let (held, seen_reset) = (Arc::clone(&go), reset.clone());
+    let go = Arc::new(Notify::new());
+    let reset = Signal::default();
+    let held = Arc::clone(&go);
+    let seen_reset = reset.clone();
     let server = Fake::http2(&Builder::new(), move |stream: Stream| {
-        let (held, reset) = (Arc::clone(&held), seen_reset.clone());
+        let held = Arc::clone(&held);
+        let reset = seen_reset.clone();
         async move {
             let Stream { mut respond, path, .. } = stream;
             let mut sending = respond.send_response(Response::new(()), false).unwrap();
@@ -568,7 +575,8 @@ fn body_that_a_server_does_not_go_on_with_is_reset_and_no_other_stream() {
     let policy =
         |idle: &str| before_urls(&[&server.url()], &format!("protocol: h2, idle_timeout: {idle}"));
     let proxy = Proxy::start(&policy("1h"));
-    let (mut stays, mut stuck) = (proxy.connect(), proxy.connect());
+    let mut stays = proxy.connect();
+    let mut stuck = proxy.connect();
     stays.write(get("/held").to_bytes());
     assert_eq!(stays.read_head().status, 200);
     proxy.install(&[&policy("200ms")]);

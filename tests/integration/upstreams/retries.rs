@@ -11,7 +11,8 @@ fn closing() -> Upstream {
 #[test]
 fn request_that_was_never_sent_goes_to_another_server() {
     for request in [get("/"), post("/", "hello"), Request::new("PATCH", "/")] {
-        let (dead, upstream) = (Upstream::refusing(), Upstream::start());
+        let dead = Upstream::refusing();
+        let upstream = Upstream::start();
         let proxy = Proxy::start(&before(&[&dead, &upstream], ""));
         // Without a bound: a request that was not sent costs nothing.
         for count in 1..=12 {
@@ -23,7 +24,8 @@ fn request_that_was_never_sent_goes_to_another_server() {
 
 #[test]
 fn repeatable_request_goes_to_another_server() {
-    let (broken, upstream) = (closing(), Upstream::start());
+    let broken = closing();
+    let upstream = Upstream::start();
     let proxy = Proxy::start(&before(&[&broken, &upstream], "balance: round_robin"));
     for _ in 0..3 {
         proxy.get("/").assert_status(200);
@@ -35,7 +37,8 @@ fn repeatable_request_goes_to_another_server() {
 #[test]
 fn request_that_must_not_be_repeated_is_sent_once() {
     for request in [post("/", "x"), post("/", ""), Request::new("PATCH", "/")] {
-        let (broken, upstream) = (closing(), Upstream::start());
+        let broken = closing();
+        let upstream = Upstream::start();
         let proxy = Proxy::start(&before(&[&broken, &upstream], "balance: round_robin"));
         let statuses: Vec<u16> = (0..4).map(|_| proxy.send(request.clone()).status).collect();
         assert_eq!(broken.count() + upstream.count(), 4, "{statuses:?}");
@@ -53,7 +56,8 @@ fn response_that_has_begun_is_not_tried_again() {
             exchange.close();
         })
     };
-    let (one, other) = (broken(), broken());
+    let one = broken();
+    let other = broken();
     let proxy = Proxy::start(&before(&[&one, &other], ""));
     proxy.get("/").assert_status(502);
     assert_eq!(one.count() + other.count(), 1);
@@ -62,14 +66,16 @@ fn response_that_has_begun_is_not_tried_again() {
 #[test]
 fn statuses_that_the_policy_names_are_tried_again() {
     let busy = || Upstream::answering("HTTP/1.1 503 Busy\r\ncontent-length: 4\r\n\r\nbusy");
-    let (one, upstream) = (busy(), Upstream::start());
+    let one = busy();
+    let upstream = Upstream::start();
     let fields = "balance: round_robin, retries: { status: [503] }";
     let proxy = Proxy::start(&before(&[&one, &upstream], fields));
     for _ in 0..3 {
         proxy.get("/").assert_status(200);
     }
     // What comes last is what the client gets.
-    let (one, other) = (busy(), busy());
+    let one = busy();
+    let other = busy();
     let proxy = Proxy::start(&before(&[&one, &other], fields));
     let response = proxy.get("/");
     response.assert_status(503);
@@ -106,7 +112,8 @@ fn server_that_fails_everything_gets_a_fifth_more_at_most() {
 
 #[test]
 fn retried_request_is_charged_once() {
-    let (broken, upstream) = (closing(), Upstream::start());
+    let broken = closing();
+    let upstream = Upstream::start();
     let policy: Policy = before(&[&broken, &upstream], "balance: round_robin").rate("10/hour");
     let proxy = Proxy::start(&policy);
     for used in ["1", "2", "3"] {

@@ -130,9 +130,11 @@ fn address_that_waits_for_more_fills_no_queue_for_others() {
 
 #[test]
 fn connections_that_are_kept_are_shared_out_too() {
-    let (first, second) = (Signal::default(), Signal::default());
+    let first = Signal::default();
+    let second = Signal::default();
     let upstream = {
-        let (first, second) = (first.clone(), second.clone());
+        let first = first.clone();
+        let second = second.clone();
         Upstream::scripted(move |exchange| {
             match exchange.request.target.as_str() {
                 "/first" => first.wait(),

@@ -189,9 +189,11 @@ fn call_that_streams_says_something_when_it_has_something_to_say() {
 #[test]
 fn upload_that_the_server_keeps_waiting_is_not_the_clients_fault() {
     const BYTES: usize = 32 << 20;
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = {
-        let (asked, go) = (asked.clone(), go.clone());
+        let asked = asked.clone();
+        let go = go.clone();
         Upstream::scripted_at_head(move |exchange| {
             if exchange.request.method == "POST" {
                 asked.open();
@@ -218,7 +220,8 @@ fn upload_that_the_server_keeps_waiting_is_not_the_clients_fault() {
 
 #[test]
 fn upload_that_waits_for_a_connection_is_not_asked_for_yet() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::holding_unchanged(&asked, &go);
     let policy = before(&[&upstream], "max_connections: 1, queue: { timeout: 60s }");
     let proxy = Proxy::with_settings(LENIENT, &[&policy]);
@@ -306,7 +309,8 @@ fn stream_of_events_may_be_quiet() {
         })
     };
     let proxy = Proxy::with_settings(STRICT, &[&before(&[&upstream], "")]);
-    let (mut client, mut frames) = (proxy.connect(), Frames::open(proxy.address()));
+    let mut client = proxy.connect();
+    let mut frames = Frames::open(proxy.address());
     client.write(get("/").to_bytes());
     assert_eq!(client.read_head().status, 200);
     assert_eq!(client.read_chunk().unwrap(), b"data: 1\n\n");

@@ -136,8 +136,8 @@ fn script_for_the_most_common_charge_decides_as_the_general_one() {
 
 #[test]
 fn only_the_most_common_charge_is_decided_by_its_own_script() {
-    let (quota, aligned) =
-        (per_hour(10), Quota::FixedWindow(FixedWindow { limit: 10, align: Align::Epoch(HOUR) }));
+    let quota = per_hour(10);
+    let aligned = Quota::FixedWindow(FixedWindow { limit: 10, align: Align::Epoch(HOUR) });
     let common = Charge::new(key(0), &quota, 1);
     assert!(is_most_common(&common));
     for other in [
@@ -282,7 +282,8 @@ fn seed_that_is_over_is_none() {
 fn log_is_carried_with_its_receipts_and_a_long_one_in_a_bounded_call() {
     let mut server = Server::start();
     let quota = SlidingLog { limit: 10_000, window: HOUR };
-    let (mut log, mut now) = (Log::default(), NOW);
+    let mut log = Log::default();
+    let mut now = NOW;
     let mut receipts = Vec::new();
     for _ in 0..7_000 {
         receipts.push(quota.take(&mut log, 1, now));
@@ -399,7 +400,9 @@ fn assert_carried<A: Algorithm<State: StateVariant + Countable>>(
     [ours, theirs]: &Costs,
     (operation, wait): (Operation, i64),
 ) {
-    let (mut state, mut other, mut end) = (A::State::default(), A::State::default(), NOW);
+    let mut state = A::State::default();
+    let mut other = A::State::default();
+    let mut end = NOW;
     let mut now = NOW;
     for (millis, cost) in ours {
         now = now + Duration::from_millis(*millis);
@@ -457,7 +460,8 @@ proptest! {
         entry: u128,
     ) {
         const WINDOW: Duration = Duration::from_secs(6);
-        let (mut server, costs) = (Server::start(), [ours, theirs]);
+        let mut server = Server::start();
+        let costs = [ours, theirs];
         let mut each = |index: u128, quota: &Quota, assert: &dyn Fn(&mut Server, Charge<'_>, Operation)| {
             for (number, operation) in [Operation::Add, Operation::Seed].into_iter().enumerate() {
                 let key = key(entry ^ (10 * number as u128 + index));

@@ -221,7 +221,8 @@ mod tests {
             let report = |(history, roster): (History, Roster)| primary(history, Some(roster));
             let reports: Vec<SelfReport> = histories.into_iter().map(report).collect();
             let prior = |current: usize| PriorState { current: current % reports.len(), ..NEW };
-            let (first, second) = (choose(&reports, prior(one)), choose(&reports, prior(other)));
+            let first = choose(&reports, prior(one));
+            let second = choose(&reports, prior(other));
             prop_assert_eq!(first, second);
         }
 

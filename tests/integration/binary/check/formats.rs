@@ -96,7 +96,8 @@ fn sarif_has_a_rule_a_level_and_a_place_for_each_result() {
         let place = &result["locations"][0]["physicalLocation"];
         let line = place["region"]["startLine"].as_u64();
         let uri = place["artifactLocation"]["uri"].as_str().unwrap();
-        let (rule, level) = (result["ruleId"].as_str().unwrap(), result["level"].as_str().unwrap());
+        let rule = result["ruleId"].as_str().unwrap();
+        let level = result["level"].as_str().unwrap();
         results.push(format!("{level} {rule} {uri} {line:?}"));
     }
     let expected = [

@@ -73,7 +73,8 @@ const WAYS: &[Way] = &[
             symlink("..data/api.yaml", f.join(FILE)).unwrap();
         },
         change: |f, count, text| {
-            let (old, new) = (format!("policies/..{}", count - 1), format!("..{count}"));
+            let old = format!("policies/..{}", count - 1);
+            let new = format!("..{count}");
             fs::create_dir(f.join("policies").join(&new)).unwrap();
             write(&f.join("policies").join(&new).join("api.yaml"), text);
             symlink(&new, f.join("policies/..data_tmp")).unwrap();

@@ -10,7 +10,8 @@ fn used(served: &Served) -> u64 {
 
 #[test]
 fn request_in_flight_ends_as_it_began_and_its_refund_goes_where_it_was_charged() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::holding_unchanged(&asked, &go);
     let served = Served::start(&upstream, ON_REQUEST);
     let policy = served.policy();

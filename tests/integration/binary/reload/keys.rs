@@ -53,8 +53,8 @@ fn changed_key_set_ends_the_tokens_of_keys_that_are_gone() {
     fs::write(file, policy).unwrap();
     let claims = json!({ "iss": ISSUER, "aud": "api", "sub": "42", "exp": 4_000_000_000_u64 });
     let claims = claims.as_object().unwrap();
-    let (old, new) =
-        (old.sign(Some("old"), claims).unwrap(), new.sign(Some("new"), claims).unwrap());
+    let old = old.sign(Some("old"), claims).unwrap();
+    let new = new.sign(Some("new"), claims).unwrap();
     let served = Served::from(folder);
     let status = |token: &str| send(served.address, get("/").token(token)).status;
     assert_eq!((status(&old), status(&new)), (200, 401));
@@ -65,8 +65,9 @@ fn changed_key_set_ends_the_tokens_of_keys_that_are_gone() {
 
 #[test]
 fn changed_authorities_are_those_that_vouch_for_the_issuer() {
-    let (upstream, issuer, stranger) =
-        (Upstream::start(), Authority::start_tls(), Authority::start_tls());
+    let upstream = Upstream::start();
+    let issuer = Authority::start_tls();
+    let stranger = Authority::start_tls();
     let key = IssuerKey::new("a");
     issuer.publish(&[&key]);
     let folder = folder(&upstream, EVENTS);

@@ -45,7 +45,8 @@ fn reloads_without_end_lose_no_request_no_count_and_no_memory() {
     served.folder.write("policies/api.yaml", &policy);
     served.reload().assert_status(200);
     let is_over = AtomicBool::new(false);
-    let (address, over) = (served.address, &is_over);
+    let address = served.address;
+    let over = &is_over;
     thread::scope(|scope| {
         let end = End(&is_over);
         // Each client is a user of its own, and knows what it has used.
@@ -73,11 +74,13 @@ fn reloads_without_end_lose_no_request_no_count_and_no_memory() {
             served.reload().assert_status(200);
         };
         (0..WARM_UP).for_each(reload);
-        let (before, opened) = (resident(&served), descriptors(&served));
+        let before = resident(&served);
+        let opened = descriptors(&served);
         let begun = Instant::now();
         (WARM_UP..WARM_UP + RELOADS).for_each(reload);
         let seconds = begun.elapsed().as_secs_f64();
-        let (after, open) = (resident(&served), descriptors(&served));
+        let after = resident(&served);
+        let open = descriptors(&served);
         drop(end);
         let sent: Vec<u64> = clients.into_iter().map(|client| client.join().unwrap()).collect();
         eprintln!(

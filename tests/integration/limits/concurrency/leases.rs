@@ -10,7 +10,8 @@ use crate::{
 
 #[test]
 fn request_counts_until_the_end_of_its_response() {
-    let (begun, go) = (Signal::default(), Signal::default());
+    let begun = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::streaming(&begun, &go);
     let proxy = proxy(&upstream, ONE);
     let mut stream = begin(&proxy, &get("/").by("alice"));
@@ -192,7 +193,8 @@ fn response_that_the_upstream_breaks_off_ends_a_request_too() {
 
 #[test]
 fn long_stream_counts_for_as_long_as_it_lasts() {
-    let (begun, go) = (Signal::default(), Signal::default());
+    let begun = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::streaming(&begun, &go);
     let proxy = proxy(&upstream, ONE);
     let mut stream = begin(&proxy, &get("/").by("alice"));
@@ -211,7 +213,8 @@ fn long_stream_counts_for_as_long_as_it_lasts() {
 
 #[test]
 fn lease_that_is_not_renewed_ends_in_its_time() {
-    let (begun, go) = (Signal::default(), Signal::default());
+    let begun = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::streaming(&begun, &go);
     let proxy = proxy(&upstream, ONE);
     let mut first = begin(&proxy, &get("/").by("alice"));
@@ -236,7 +239,8 @@ fn lease_that_is_not_renewed_ends_in_its_time() {
 
 #[test]
 fn lease_that_was_renewed_lasts_as_long_as_a_new_one() {
-    let (begun, go) = (Signal::default(), Signal::default());
+    let begun = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::streaming(&begun, &go);
     let proxy = proxy(&upstream, "inflight: { per: caller, concurrent: 1, lease: 1h }");
     let mut stream = begin(&proxy, &get("/").by("alice"));
@@ -250,7 +254,8 @@ fn lease_that_was_renewed_lasts_as_long_as_a_new_one() {
 
 #[test]
 fn clock_that_goes_back_delays_no_request() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::held(&asked, &go);
     let proxy = proxy(&upstream, ONE);
     let mut held = begin(&proxy, &get("/").by("alice"));

@@ -61,7 +61,8 @@ fn charge_whose_reply_is_cut_is_not_sent_again() {
         gremlin.behave();
         wait_until_decided(proxy);
         wait_until_written_back(proxy);
-        let (counted, lost) = (used() - before, lost() - lost_before);
+        let counted = used() - before;
+        let lost = lost() - lost_before;
         // What was lost was admitted here, and perhaps there too.
         assert!(
             (sent..=sent + lost).contains(&counted),
@@ -77,7 +78,8 @@ fn charge_whose_reply_is_cut_is_not_sent_again() {
 fn connection_that_is_cut_between_requests_affects_no_request() {
     let upstream = Upstream::start();
     let wire = Wire::new(&Policy::before(&upstream).rate("1000/hour"));
-    let (mut sent, mut decided) = (0, 0);
+    let mut sent = 0;
+    let mut decided = 0;
     for _ in 0..20 {
         wire.gremlin.cut();
         let response = wire.proxy.get_as("alice");
@@ -98,7 +100,8 @@ fn connection_that_breaks_under_load_loses_only_what_was_on_it() {
     const CUTS: u64 = 6;
     let upstream = Upstream::start();
     let wire = Wire::new(&Policy::before(&upstream).rate("1000000/hour"));
-    let (decided, sent) = (AtomicU64::new(0), AtomicU64::new(0));
+    let decided = AtomicU64::new(0);
+    let sent = AtomicU64::new(0);
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
@@ -119,7 +122,9 @@ fn connection_that_breaks_under_load_loses_only_what_was_on_it() {
     });
     wait_until_decided(&wire.proxy);
     wait_until_written_back(&wire.proxy);
-    let (counted, sent, decided) = (wire.used(), sent.into_inner(), decided.into_inner());
+    let counted = wire.used();
+    let sent = sent.into_inner();
+    let decided = decided.into_inner();
     let [away, lost] = [Unanswered::Away, Unanswered::Lost].map(|why| undecided(&wire.proxy, why));
     eprintln!(
         "of {sent} requests through {CUTS} cuts redis decided {decided} and counted {counted}; \

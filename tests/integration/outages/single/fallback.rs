@@ -57,7 +57,8 @@ fn counts_in_headers(response: &Response) -> Vec<[u64; 3]> {
         let value = value.split(';').find_map(|part| part.strip_prefix(name)).unwrap();
         value.parse().unwrap()
     };
-    let (limit, remaining) = (parameter("ratelimit-policy", "q="), parameter("ratelimit", "r="));
+    let limit = parameter("ratelimit-policy", "q=");
+    let remaining = parameter("ratelimit", "r=");
     counts.push([limit, limit - remaining, remaining]);
     counts
 }

@@ -64,7 +64,8 @@ fn new_caller_passes_and_others_are_counted() {
 
 #[test]
 fn request_in_flight_passes_too() {
-    let (asked, go) = (Signal::default(), Signal::default());
+    let asked = Signal::default();
+    let go = Signal::default();
     let upstream = Upstream::held(&asked, &go);
     let policy =
         Policy::before(&upstream).on_all_routes(&["inflight: { per: caller, concurrent: 1 }"]);
@@ -85,7 +86,8 @@ fn request_in_flight_passes_too() {
 
 #[test]
 fn redis_counts_the_caller_again_and_nothing_is_pending() {
-    let (upstream, redis) = (Upstream::start(), Redis::start());
+    let upstream = Upstream::start();
+    let redis = Redis::start();
     let policy = Policy::before(&upstream).core("rate: 9/hour");
     let proxy = start(&redis, 2, &policy);
     assert_eq!(used_in_redis(&proxy), 1);
@@ -101,7 +103,8 @@ fn redis_counts_the_caller_again_and_nothing_is_pending() {
 
 #[test]
 fn caller_known_to_redis_is_limited_though_there_is_no_room() {
-    let (upstream, redis) = (Upstream::start(), Redis::start());
+    let upstream = Upstream::start();
+    let redis = Redis::start();
     let proxy = start(&redis, 2, &Policy::before(&upstream).core("rate: 5/hour"));
     for used in 1..=4 {
         assert_eq!(used_in_redis(&proxy), used);

@@ -97,7 +97,8 @@ fn charge_whose_reply_is_lost_stays_and_is_counted_as_unknown() {
 
 #[test]
 fn refund_of_what_was_decided_here_reaches_what_redis_took_late() {
-    let (upstream, redis) = (Upstream::as_asked(), Redis::start());
+    let upstream = Upstream::as_asked();
+    let redis = Redis::start();
     let gremlin = Gremlin::before(redis.port());
     let store = format!("redis: {{ url: {} }}, deadline: 500ms", gremlin.url());
     let proxy = Proxy::with_store(&store, &policy(&upstream, "on_store_error: local"));

@@ -57,7 +57,8 @@ fn fleet(redis: &Redis, upstream: &Upstream, algorithm: &str) -> [Member; 2] {
 #[test]
 fn many_outages_grant_one_share() {
     for algorithm in ALGORITHMS {
-        let (upstream, redis) = (Upstream::start(), Redis::start());
+        let upstream = Upstream::start();
+        let redis = Redis::start();
         let fleet = fleet(&redis, &upstream, algorithm);
         let mut admitted = fleet[0].admit(4);
         for _ in 0..3 {
@@ -76,7 +77,8 @@ fn many_outages_grant_one_share() {
 #[test]
 fn proxy_that_was_cut_off_writes_back_what_others_did_not_see() {
     for algorithm in ALGORITHMS {
-        let (upstream, redis) = (Upstream::start(), Redis::start());
+        let upstream = Upstream::start();
+        let redis = Redis::start();
         let [alone, other] = fleet(&redis, &upstream, algorithm);
         assert_eq!(alone.admit(4), 4);
         alone.lose_redis();
@@ -92,7 +94,8 @@ fn proxy_that_was_cut_off_writes_back_what_others_did_not_see() {
 #[test]
 fn pending_charges_are_written_back_without_further_requests() {
     for algorithm in ALGORITHMS {
-        let (upstream, redis) = (Upstream::start(), Redis::start());
+        let upstream = Upstream::start();
+        let redis = Redis::start();
         let [alone, other] = fleet(&redis, &upstream, algorithm);
         alone.lose_redis();
         assert_eq!(alone.admit(3), 3);
@@ -105,7 +108,8 @@ fn pending_charges_are_written_back_without_further_requests() {
 
 #[test]
 fn proxy_that_ends_writes_pending_charges_back_first() {
-    let (upstream, redis) = (Upstream::start(), Redis::start());
+    let upstream = Upstream::start();
+    let redis = Redis::start();
     let [alone, other] = fleet(&redis, &upstream, "fixed_window");
     alone.gremlin.stall();
     for _ in 0..3 {

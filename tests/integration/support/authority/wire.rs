@@ -70,7 +70,8 @@ impl Line {
             let (name, value) = line.split_once(':').expect("a field has a colon");
             (name.to_ascii_lowercase(), value.trim().to_owned())
         };
-        let (method, path) = (method.to_owned(), path.to_owned());
+        let method = method.to_owned();
+        let path = path.to_owned();
         let fields = lines[1..].iter().map(field).collect();
         let mut asked = Asked { method, path, fields, body: String::new() };
         let length = asked.field("content-length").map_or(0, |length| length.parse().unwrap());

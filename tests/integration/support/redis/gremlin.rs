@@ -204,7 +204,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         if shared.admit(&client, &server) {
             let ends = [&client, &server].map(|socket| socket.try_clone().unwrap());
-            let (requests, answers) = (Arc::clone(shared), Arc::clone(shared));
+            let requests = Arc::clone(shared);
+            let answers = Arc::clone(shared);
             pipes.push(thread::spawn(move || pass_requests(client, server, &requests)));
             pipes.push(thread::spawn(move || pass_answers(ends, &answers)));
         }

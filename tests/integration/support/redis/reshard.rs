@@ -24,7 +24,8 @@ impl Cluster {
 
     /// Opens a slot for moving. Its keys are where they were; there will be no new ones.
     pub(crate) fn begin_move(&self, slot: u16, to: usize) -> Move<'_> {
-        let (from, to) = (self.node(self.primary_of(slot)), self.node(to));
+        let from = self.node(self.primary_of(slot));
+        let to = self.node(to);
         let slot = slot.to_string();
         to.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]);
         from.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]);

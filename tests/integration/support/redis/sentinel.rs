@@ -13,7 +13,9 @@ impl Sentinels {
 
     /// Starts so many, and waits until each knows the others. The primary must have a replica.
     pub(crate) fn start(primary: &Redis, count: usize) -> Sentinels {
-        let (name, port, quorum) = (Sentinels::SERVICE, primary.port(), count / 2 + 1);
+        let name = Sentinels::SERVICE;
+        let port = primary.port();
+        let quorum = count / 2 + 1;
         let options = Options::sentinel(&format!(
             "sentinel monitor {name} 127.0.0.1 {port} {quorum}\n\
              sentinel down-after-milliseconds {name} 1000\n\
@@ -32,7 +34,8 @@ impl Sentinels {
 
     /// One that knows no other, and names this primary, by a configuration of this epoch.
     pub(crate) fn alone(primary: &Redis, epoch: u64) -> Sentinels {
-        let (name, port) = (Sentinels::SERVICE, primary.port());
+        let name = Sentinels::SERVICE;
+        let port = primary.port();
         let options = Options::sentinel(&format!(
             "sentinel monitor {name} 127.0.0.1 {port} 1\nsentinel config-epoch {name} {epoch}\n"
         ));

@@ -21,7 +21,8 @@ impl Shards {
     pub(crate) fn settings(&self) -> String {
         let shards = self.primaries.iter().zip(&self.replicas).enumerate();
         let shards = shards.map(|(number, (primary, replica))| {
-            let (primary, replica) = (primary.url(), replica.url());
+            let primary = primary.url();
+            let replica = replica.url();
             format!("{{ name: shard-{number}, primary: {primary}, replicas: [{replica}] }}")
         });
         format!("shards: [{}]", shards.collect::<Vec<_>>().join(", "))

@@ -94,7 +94,8 @@ fn keys_are_fetched_again_around_four_fifths_of_their_lifetime() {
 
 #[test]
 fn a_removed_key_is_gone_after_the_next_fetch() {
-    let (old, new) = (jwk("old"), jwk("new"));
+    let old = jwk("old");
+    let new = jwk("new");
     let mut state = with(&[&old]);
     let first = generation(&state);
     let due = START + time_until_due(&state, START);
@@ -109,7 +110,8 @@ fn a_removed_key_is_gone_after_the_next_fetch() {
 
 #[test]
 fn the_generation_changes_only_with_the_keys() {
-    let (a, b) = (jwk("a"), jwk("b"));
+    let a = jwk("a");
+    let b = jwk("b");
     let mut state = with(&[&a, &b]);
     let first = generation(&state);
     let mut renamed = b.clone();
@@ -137,7 +139,9 @@ fn the_generation_changes_only_with_the_keys() {
 
 #[test]
 fn skipped_keys_are_reported_once() {
-    let (good, bad, worse) = (jwk("a"), json!({ "kty": "none" }), json!(1));
+    let good = jwk("a");
+    let bad = json!({ "kty": "none" });
+    let worse = json!(1);
     let mut state = State::new(TIMING);
     let mut now = START;
     for (keys, expected) in [
@@ -226,7 +230,8 @@ fn backoff_doubles_up_to_a_minute() {
 
 #[test]
 fn fetches_for_unknown_keys_come_once_in_a_cooldown_and_are_shared() {
-    let (a, b) = (jwk("a"), jwk("b"));
+    let a = jwk("a");
+    let b = jwk("b");
     let mut state = with(&[&a]);
     assert_eq!(state.request_refresh(START + 29 * SECOND), Refresh::Refuse, "any fetch counts");
     let now = START + 30 * SECOND;
@@ -310,9 +315,13 @@ proptest! {
     fn prop_every_history_keeps_the_bounds(steps in proptest::collection::vec(step(), 1..200)) {
         let keys = [jwk("a"), jwk("b"), jwk("c")];
         let mut state = State::new(TIMING);
-        let (mut now, mut under_way, mut started) = (START, false, 0);
+        let mut now = START;
+        let mut under_way = false;
+        let mut started = 0;
         // On a clock that never goes back.
-        let (mut elapsed, mut granted, mut fetched_at) = (Duration::ZERO, None, None);
+        let mut elapsed = Duration::ZERO;
+        let mut granted = None;
+        let mut fetched_at = None;
         for step in steps {
             match step {
                 Step::Pass(time) => (now, elapsed) = (now + time, elapsed + time),

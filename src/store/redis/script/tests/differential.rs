@@ -176,7 +176,8 @@ impl History {
             expected.counters.iter().zip(charges).zip(outcomes)
         {
             if let (Some(in_memory), Some(in_redis)) = (expected.receipt, found.receipt) {
-                let (counter, cost) = (*counter, charge.cost);
+                let counter = *counter;
+                let cost = charge.cost;
                 self.taken.push(Taken { counter, cost, in_memory, in_redis });
             }
         }
@@ -306,7 +307,8 @@ impl Numbers {
             }
             AlgorithmKind::SlidingLog => Quota::SlidingLog(SlidingLog { limit, window }),
             AlgorithmKind::TokenBucket => {
-                let (refill, strict) = (self.below(5) as u32, self.below(2) == 0);
+                let refill = self.below(5) as u32;
+                let strict = self.below(2) == 0;
                 let interval = window / (1 + self.below(10) as u32);
                 Quota::TokenBucket(TokenBucket { capacity: limit, refill, interval, strict })
             }
