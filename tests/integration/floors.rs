@@ -7,6 +7,8 @@
 
 /// What the files of `src` name of each other.
 mod imports;
+/// Whether each file is compiled.
+mod modules;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, io::Write, process::Command};
 
 use super::{Folder, assert_exit, text};
-use crate::support::Upstream;
+use crate::{docs::Page, support::Upstream};
 
 /// The commands, as `--help` lists them.
 fn commands(folder: &Folder) -> BTreeSet<String> {
@@ -34,6 +34,27 @@ fn completed_by_bash(script: &[u8], words: &[&str]) -> BTreeSet<String> {
     let output = Command::new("bash").args(["-c", &line]).output().unwrap();
     assert!(output.status.success(), "{output:#?}");
     text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_has_a_description_and_a_place_in_the_docs() {
+    let folder = folder();
+    let list = folder.run(&["--help"]);
+    let pages: String = Page::all().into_iter().map(|page| page.text).collect();
+    for command in commands(&folder) {
+        let of_command = |line: &&str| line.trim_start().starts_with(&format!("{command} "));
+        let line = text(&list.stdout).lines().find(of_command).unwrap_or_default();
+        let description = line.trim_start().strip_prefix(&command).unwrap_or_default().trim();
+        assert!(!description.is_empty(), "`tollgate --help` does not describe {command}");
+        let help = folder.run(&[&command, "--help"]);
+        assert_exit(&help, 0);
+        let help = text(&help.stdout);
+        assert!(!help.starts_with("Usage"), "`tollgate {command} --help` has no description");
+        let is_named = [format!("tollgate {command}"), format!("--release -- {command}")]
+            .iter()
+            .any(|name| pages.contains(name));
+        assert!(is_named, "no page of docs/ names `tollgate {command}`");
+    }
 }
 
 #[test]

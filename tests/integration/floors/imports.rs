@@ -101,7 +101,9 @@ fn read(root: &Path, path: &Path) -> Option<(Vec<String>, Read)> {
         return None;
     }
     let text = fs::read_to_string(path).unwrap();
-    let syntax = syn::parse_file(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    let syntax = syn::parse_file(&text).unwrap_or_else(|error| {
+        panic!("{} is not valid Rust: {error}; remove it if no `mod` declares it", path.display())
+    });
     let mut reader = Reader { module: module.clone(), named: Vec::new(), aliases: BTreeMap::new() };
     reader.visit_file(&syntax);
     let shown = format!("src/{}", relative.display());
