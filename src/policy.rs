@@ -134,7 +134,8 @@ impl Policies {
     }
 }
 
-/// What one policy tells an upstream, no client may tell it by way of another.
+/// Reserves the headers in which one policy sends claims to an upstream under all policies: no client
+/// may write them on the way to the same upstream by another host.
 fn share_own_headers(policies: &mut [Policy]) {
     let own = |policy: &Policy| {
         let all = policies.iter().map(|policy| &policy.identity);
@@ -174,16 +175,16 @@ pub struct Policy {
     pub router: Router,
     /// In the order of the file.
     pub routes: Vec<Route>,
-    /// What clients are told.
+    /// How responses are made.
     pub responses: Responses,
-    /// What pages of other origins may read where a route does not say, and of what is told about
-    /// limits; none: nothing.
+    /// What pages of other origins may read where a route does not say, and of the endpoint of
+    /// standings; none: nothing.
     pub cors: Option<Arc<Cors>>,
     /// Who is charged nothing.
     pub exempt: Listed,
     /// Who is refused.
     pub deny: Listed,
-    /// The limit that stands for all where only one can be told: a position in `limits`.
+    /// The limit to report where a response can report only one: a position in `limits`.
     pub core: Option<usize>,
     /// Requests, and what is to become of them: nothing that requests of clients look at.
     pub tests: Vec<Case>,
@@ -247,7 +248,7 @@ pub struct Route {
     pub response_headers: HeaderEdits,
 }
 
-/// What clients are told.
+/// How responses are made.
 #[derive(Clone, Debug)]
 pub struct Responses {
     /// Which limit headers.
@@ -269,7 +270,7 @@ pub struct Responses {
 }
 
 impl Responses {
-    /// What clients are told that no policy is for.
+    /// How responses to requests without a policy are made.
     pub const DEFAULT: Responses = Responses {
         headers: HeaderProfile::Github,
         denied_status: StatusCode::TOO_MANY_REQUESTS,

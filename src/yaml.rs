@@ -119,8 +119,8 @@ impl Document {
         self.decode_node(&self.root, later, problems)
     }
 
-    /// Decodes one node of this document, as [`Document::decode`] does the root. For settings of
-    /// which only the kind of value tells the type.
+    /// Decodes one node of this document, as [`Document::decode`] does the root. For settings
+    /// whose type depends on the kind of the value.
     pub fn decode_node<T: DeserializeOwned>(
         &self,
         node: &Node,

@@ -31,7 +31,7 @@ pub(super) use self::{
         RawTierTable,
     },
     keywords::{AuthMode, Mode, OnStoreFull, PreflightMode, RefundedCallers, WindowStart},
-    limit::{RawLimit, RawOverride, RawRefund, RawToldCost},
+    limit::{RawLimit, RawOverride, RawRefund, RawReportedCost},
     measure::{RawMeasure, RawRefill},
     responses::{DENIED_STATUSES, RawResponses},
     route::{RawHeaderEdits, RawRoute},

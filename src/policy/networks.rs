@@ -1,4 +1,5 @@
-//! Networks that client addresses are compared with: whence a route is taken, and whom it lets in.
+//! Networks that client addresses are compared with: from which addresses a route is
+//! taken, and which clients it admits.
 
 use std::{fmt, net::IpAddr};
 

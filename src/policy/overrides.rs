@@ -73,7 +73,7 @@ impl Override {
 }
 
 impl fmt::Display for Override {
-    /// For whom it is, as far as people may read it.
+    /// The caller that it is for, as it may be shown to people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let values: Vec<String> = self.of.iter().map(ToString::to_string).collect();
         f.write_str(&values.join(" and "))

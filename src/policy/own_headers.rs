@@ -11,13 +11,13 @@ pub fn is_reserved(name: &str) -> bool {
         || name.starts_with("ratelimit")
 }
 
-/// Names of header fields in which a client's word would pass for this proxy's.
+/// Names of header fields that clients may not send on: upstreams trust them as this proxy's.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct OwnHeaders {
     /// Of claims, under all policies: their upstreams may be the same servers.
-    told: Names,
-    /// Of credentials, under one.
-    shown: Names,
+    claims: Names,
+    /// Of credentials, under one policy.
+    credentials: Names,
 }
 
 impl OwnHeaders {
@@ -26,18 +26,18 @@ impl OwnHeaders {
         rules: &IdentityRules,
         all: impl Iterator<Item = &'p IdentityRules>,
     ) -> OwnHeaders {
-        let told = all.flat_map(|rules| rules.forwarded.names());
-        OwnHeaders { told: Names::of(told), shown: Names::of(rules.sources.headers()) }
+        let claims = all.flat_map(|rules| rules.forwarded.names());
+        OwnHeaders { claims: Names::of(claims), credentials: Names::of(rules.sources.headers()) }
     }
 
-    /// Whether only this proxy tells something in fields of this name, which is in lower case.
-    pub fn are_told(&self, name: &str) -> bool {
-        self.told.contains(name)
+    /// Whether fields of this name, which is in lower case, carry claims.
+    pub fn carry_claims(&self, name: &str) -> bool {
+        self.claims.contains(name)
     }
 
-    /// The same, or that fields of this name carry credentials, which no trailer does.
-    pub fn are_told_or_shown(&self, name: &str) -> bool {
-        self.told.contains(name) || self.shown.contains(name)
+    /// Whether fields of this name, which is in lower case, carry claims or credentials.
+    pub fn carry_claims_or_credentials(&self, name: &str) -> bool {
+        self.claims.contains(name) || self.credentials.contains(name)
     }
 }
 

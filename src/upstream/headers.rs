@@ -64,8 +64,8 @@ pub fn clean_request(headers: &mut HeaderMap, own: &OwnHeaders, forwarding: Forw
     remove_named_by_connection(headers);
     // A credential may go on under its own name, and under no other that servers take for it.
     let is_identity_field = |name: &str, spelled| match spelled {
-        Spelled::Exactly => own.are_told(name),
-        Spelled::Alike => own.are_told_or_shown(name),
+        Spelled::Exactly => own.carry_claims(name),
+        Spelled::Alike => own.carry_claims_or_credentials(name),
     };
     remove_where(headers, |name| ends_here(name, forwarding.trusted_field, is_identity_field));
     headers.reserve(FIELDS_SET);

@@ -3,7 +3,7 @@
 //! credential.
 //!
 //! It goes by the names of keys wherever they stand, since a document with problems may have them in
-//! the wrong place. Where the file is no YAML, nobody knows for sure where a value ends, so rather too
+//! the wrong place. Where the file is no YAML, it is not certain where a value ends, so rather too
 //! much is concealed.
 
 use std::ops::Range;

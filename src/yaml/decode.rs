@@ -73,7 +73,7 @@ struct Session<'a> {
     findings: RefCell<Findings>,
 }
 
-/// What the rounds so far have found. Nodes are told apart by address: the tree stays put, and one
+/// What the rounds so far have found. Nodes are distinguished by address: the tree stays put, and one
 /// place may be in it several times, by way of aliases.
 #[derive(Default)]
 struct Findings {

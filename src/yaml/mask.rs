@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Keys whose values are secrets; ours name a variable or a file, and end in `_env` or `_file`.
 const KEYS: [&str; 5] = ["password", "passwd", "pass", "secret", "digest"];
 
-/// Pieces of a value at least as long as this tell something of it.
+/// Pieces of a value at least as long as this reveal something about it.
 const PIECE: usize = 4;
 
 /// Values longer than this are found inside of words too.
@@ -62,7 +62,7 @@ impl Origins {
 }
 
 /// Whether `text` stands there in a message, in whatever case. A short one that is found by chance
-/// would spoil the message and tell the value: it has to be a word of its own, and one of letters
+/// would spoil the message and reveal the value: it has to be a word of its own, and one of letters
 /// only has to be quoted or listed too, as it may be a word of ours.
 fn stands_at(message: &str, at: usize, text: &str) -> bool {
     let end = at + text.len();
@@ -90,7 +90,7 @@ fn continues(mut characters: impl Iterator<Item = char>) -> bool {
     }
 }
 
-/// Where the secrets of a line are, as far as it tells.
+/// Where the secrets of a line are, as far as it shows them.
 pub(super) fn secrets(line: &str) -> Vec<Range<usize>> {
     let values = KEYS.iter().flat_map(|key| line.match_indices(key)).filter_map(|(at, key)| {
         let rest = line.get(at + key.len()..)?;
@@ -114,10 +114,10 @@ pub(super) fn without(message: &str, line: &str, parts: &[Range<usize>]) -> Stri
         .filter(|text| !text.is_empty())
         .collect();
     let hidden = |piece: &str, text: &str| {
-        // The name of a variable tells nothing of its value.
+        // The name of a variable reveals nothing about its value.
         let is_variable = text.contains(&format!("${{{piece}"));
         let is_part = piece.len() >= PIECE && text.contains(piece) && !is_variable;
-        // A short one that is found by chance would be told by what is missing.
+        // A short one that is found by chance would be revealed by what is missing.
         match piece.strip_suffix(text) {
             _ if is_part => HIDDEN.to_owned(),
             Some(before) if before.is_empty() || before.ends_with(' ') => {

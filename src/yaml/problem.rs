@@ -34,7 +34,7 @@ pub(super) struct Source {
     line_starts: Vec<usize>,
     /// What came from elsewhere, and is shown as it is written.
     origins: Origins,
-    /// What is shown nowhere. None: the text is no YAML, so nobody knows.
+    /// What is never shown. None: the text is no YAML, so this is unknown.
     concealed: Option<Vec<Span>>,
 }
 
@@ -92,8 +92,8 @@ impl Problem {
     /// the environment is masked only where problems are found.
     #[must_use]
     pub fn saying(&self, message: impl Into<String>, help: impl Into<String>) -> Self {
-        let told = Problem::whole_file("", message, help);
-        Problem { message: told.message, help: told.help, ..self.clone() }
+        let reworded = Problem::whole_file("", message, help);
+        Problem { message: reworded.message, help: reworded.help, ..self.clone() }
     }
 
     /// What is wrong.
@@ -198,7 +198,7 @@ impl Source {
         let written = shown.strip_suffix('\r').unwrap_or(shown);
         let place = start - line_start..span.end.saturating_sub(line_start);
         let (masked, quoted) = self.masked_in(written, line_start, &place);
-        let [message, help] = [message, help].map(|told| without(&told, written, &quoted));
+        let [message, help] = [message, help].map(|text| without(&text, written, &quoted));
         // As long as the line itself, so that places in it stay what they are.
         let shown = mask(written, &masked);
         let (before, rest) = shown.split_at(shown.floor_char_boundary(start - line_start));

@@ -44,7 +44,7 @@ impl Compiler<'_> {
         self.claim_path(&raw.value, raw.span)
     }
 
-    /// Where the tier of callers comes from who are told apart by `key`.
+    /// Where the tier of callers that `key` identifies comes from.
     pub(super) fn tier_source(
         &mut self,
         node: &Node,
@@ -101,7 +101,7 @@ impl Compiler<'_> {
         Some(TierSource::Table(TierTable { claim: claim?, entries: entries?, default: default? }))
     }
 
-    /// A claim of a token, or a field of an API key, where callers are told apart by one.
+    /// A claim of a token, or a field of an API key, if callers are identified by one.
     fn tier_claim(&mut self, raw: &Spanned<String>, key: &CallerKey) -> Option<Box<str>> {
         let place = raw.span;
         match raw.value.split_once('.') {

@@ -6,13 +6,13 @@ use super::{Compiler, routes::RouteContext};
 use crate::{
     policy::{
         Allowances, Cost, Limit,
-        file::{LATER, RawLimit, RawRoute, RawToldCost},
+        file::{LATER, RawLimit, RawReportedCost, RawRoute},
     },
     yaml::{Node, Span, Spanned, Value, suggest},
 };
 
-/// The fields of a cost that the response tells; everything else in a mapping is a method.
-const TOLD: [&str; 3] = ["reserve", "from_response_header", "abandoned"];
+/// The fields of a cost that the response reports; everything else in a mapping is a method.
+const BY_RESPONSE: [&str; 3] = ["reserve", "from_response_header", "abandoned"];
 
 impl Compiler<'_> {
     /// What a limit says that a request costs.
@@ -33,8 +33,9 @@ impl Compiler<'_> {
         let Value::Mapping(entries) = &node.value else {
             return Some(Cost { default: self.count(node)?, ..Cost::ONE });
         };
-        let is_told = |(key, _): &(Spanned<String>, Node)| suggest(&key.value, TOLD).is_some();
-        if entries.iter().any(is_told) {
+        let is_by_response =
+            |(key, _): &(Spanned<String>, Node)| suggest(&key.value, BY_RESPONSE).is_some();
+        if entries.iter().any(is_by_response) {
             self.told_cost(node)
         } else {
             self.cost_by_method(entries)
@@ -42,7 +43,7 @@ impl Compiler<'_> {
     }
 
     fn told_cost(&mut self, node: &Node) -> Option<Cost> {
-        let raw: RawToldCost = self.document.decode_node(node, LATER, &mut self.problems)?;
+        let raw: RawReportedCost = self.document.decode_node(node, LATER, &mut self.problems)?;
         let header = self.message_header(&raw.from_response_header);
         let default = match &raw.reserve {
             None => Some(1),
@@ -56,7 +57,7 @@ impl Compiler<'_> {
         Some(Cost { by_method: Vec::new(), default: default?, from_response_header, abandoned })
     }
 
-    /// What is charged where the cost is never told: no less than was reserved, or hanging up would
+    /// What is charged where the cost is never reported: no less than was reserved, or hanging up would
     /// pay.
     fn abandoned(&mut self, node: &Node, reserve: u32) -> Option<u32> {
         let units = self.count(node)?;
@@ -106,8 +107,8 @@ impl Compiler<'_> {
             let Some(limit) = limit.filter(|limit| !limit.counts_leases()) else { continue };
             let units = highest(cost.unwrap_or(&limit.cost), methods);
             self.check_cost_fits(units, limit, place.unwrap_or(name.span), context);
-            let is_told = cost.is_some_and(|cost| cost.from_response_header.is_some());
-            if let (true, Some(_), Some(place)) = (is_told, limit.count_when, place) {
+            let is_by_response = cost.is_some_and(|cost| cost.from_response_header.is_some());
+            if let (true, Some(_), Some(place)) = (is_by_response, limit.count_when, place) {
                 let limit = &limit.name;
                 self.refuse(
                     place,

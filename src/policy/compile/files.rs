@@ -35,7 +35,7 @@ impl Compiler<'_> {
         Some(content)
     }
 
-    /// The same, of one that nobody else should be able to read.
+    /// The same, of a file that no other user should be able to read.
     pub(super) fn read_secret(
         &mut self,
         path: &Spanned<String>,

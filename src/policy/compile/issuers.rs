@@ -227,7 +227,8 @@ impl Compiler<'_> {
     ) -> Option<IssuerKeys> {
         for (name, algorithm) in raw.algorithms.iter().zip(algorithms) {
             if algorithm.is_symmetric() {
-                let message = format!("{algorithm} is for shared secrets, which nobody publishes");
+                let message =
+                    format!("{algorithm} is for shared secrets, which are never published");
                 self.refuse(name.span, message, "list RS*, PS*, ES* or EdDSA");
                 return None;
             }

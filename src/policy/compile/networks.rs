@@ -19,7 +19,7 @@ impl Compiler<'_> {
         Some(AddressRules { allow: allow?, deny: deny? })
     }
 
-    /// The networks that a field lists. A list of none could be taken for all or for nobody, so it
+    /// The networks that a field lists. A list of none could be read as all or as none, so it
     /// is refused.
     pub(super) fn networks_in(
         &mut self,

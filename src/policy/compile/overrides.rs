@@ -19,7 +19,7 @@ struct Written {
     place: Span,
     fields: RawOverride,
     keys: Vec<(Spanned<String>, Node)>,
-    /// Whether a field of it is wrong: it may be the one that says for whom it is.
+    /// Whether a field of it is wrong: it may be the one that names the caller.
     is_faulty: bool,
 }
 
@@ -67,11 +67,11 @@ impl Compiler<'_> {
                 continue;
             };
             if limit.overrides.0.iter().any(|earlier| earlier.of == of) {
-                let (place, whom) = match &fields.caller {
+                let (place, owner) = match &fields.caller {
                     Some(caller) if written.keys.is_empty() => (caller.span, "this caller"),
                     _ => (written.place, "the same"),
                 };
-                let message = format!("a second override of `{}` for {whom}", limit.name);
+                let message = format!("a second override of `{}` for {owner}", limit.name);
                 self.refuse(place, message, "keep one");
             }
             let why = fields.why.value.as_str().into();
@@ -107,7 +107,7 @@ impl Compiler<'_> {
         Some(vec![KeyValue::Caller(caller)])
     }
 
-    /// For whom an override is: a caller, and parts of what the limit counts by.
+    /// What an override is for: a caller, and parts of what the limit counts by.
     fn override_keys(
         &mut self,
         written: &Written,
@@ -133,7 +133,7 @@ impl Compiler<'_> {
         let of = [caller?, all?].concat();
         if of.is_empty() {
             if !written.is_faulty {
-                let help = format!("say for whom: {}", example(per));
+                let help = format!("name the caller: {}", example(per));
                 self.refuse(written.place, "an override for everybody is a limit", help);
             }
             return None;
@@ -227,7 +227,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A network that the limit tells from all others: an address stands for all that is counted
+    /// A network that the limit counts apart from all others: an address stands for all that is counted
     /// with it.
     fn override_network(&mut self, raw: &Spanned<String>, per: &Per) -> Option<IpNet> {
         let network = self.network(raw)?;

@@ -214,7 +214,7 @@ impl Compiler<'_> {
                 self.refuse(raw.span, message, "write one such as websocket");
             } else if matches!(name, "http" | "h2" | "h2c" | "h3" | "tls") {
                 let message = format!("`{}` would carry requests past all limits", raw.value);
-                self.refuse(raw.span, message, "remove it; for HTTP/2 nobody has to switch");
+                self.refuse(raw.span, message, "remove it; HTTP/2 needs no upgrade");
             } else if upgrades.iter().any(|other| **other == *protocol) {
                 self.refuse(raw.span, format!("`{protocol}` appears twice"), "remove one");
             }

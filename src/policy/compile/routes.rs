@@ -1,4 +1,4 @@
-//! Routes: which requests they match, whom they let in, what they charge.
+//! Routes: which requests they match, which clients they admit, what they charge.
 
 use std::{ops::Range, sync::Arc};
 

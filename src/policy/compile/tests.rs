@@ -1,4 +1,4 @@
-//! What policies mean, down to numbers and counter ids. What is wrong with bad ones is told by
+//! What policies mean, down to numbers and counter ids. The messages about bad ones are in
 //! `tests/policies/bad`.
 
 mod edge;
@@ -48,9 +48,9 @@ fn costs_are_by_method_and_one_where_nothing_is_said() {
     assert_eq!(cost(", cost: 5").of(&Method::GET), 5);
     let by_method = cost(", cost: { GET: 0, POST: 7 }");
     assert_eq!([Method::GET, Method::POST, Method::PUT].map(|m| by_method.of(&m)), [0, 7, 1]);
-    let told = cost(", cost: { from_response_header: X-Query-Cost }");
-    assert_eq!(told.default, 1);
-    assert_eq!(told.from_response_header.unwrap(), "x-query-cost");
+    let cost_by_response = cost(", cost: { from_response_header: X-Query-Cost }");
+    assert_eq!(cost_by_response.default, 1);
+    assert_eq!(cost_by_response.from_response_header.unwrap(), "x-query-cost");
     assert_eq!(cost(", cost: { reserve: 0, from_response_header: x-cost }").default, 0);
 }
 

@@ -57,8 +57,8 @@ impl Compiler<'_> {
         Tiers { tiers: raw.names.iter().map(tier).collect(), default }
     }
 
-    /// Reads one value for all tiers, or a mapping from tiers to values. `what` they are is told
-    /// when a tier is left without one.
+    /// Reads one value for all tiers, or a mapping from tiers to values. `what` names them in
+    /// the error about a tier without one.
     pub(super) fn by_tier<T>(
         &mut self,
         node: &Node,

@@ -120,7 +120,7 @@ pub(in crate::policy) struct RawCountWhen {
 /// A cost that the response reports.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "cost section")]
-pub(in crate::policy) struct RawToldCost {
+pub(in crate::policy) struct RawReportedCost {
     /// What is charged until the response arrives. Default: 1.
     #[schemars(with = "Option<shape::Count>")]
     pub(in crate::policy) reserve: Option<Node>,
@@ -172,15 +172,15 @@ pub(in crate::policy) struct RawOverride {
 }
 
 shapes! {
-    /// What a request costs: a number, one by method, or what the response tells.
+    /// What a request costs: a number, one by method, or what the response reports.
     Cost = "cost", |generator| {
-        let told = generator.subschema_for::<RawToldCost>();
+        let reported = generator.subschema_for::<RawReportedCost>();
         json_schema!({
             "anyOf": [
                 count(),
                 {
-                    "description": "What the response tells.",
-                    "$ref": told.get("$ref"),
+                    "description": "What the response reports.",
+                    "$ref": reported.get("$ref"),
                 },
                 {
                     "type": "object",

@@ -121,8 +121,8 @@ mod tests {
         ] {
             for (left, right) in [(left, right), (right, left)] {
                 let overlap = pattern(left).overlap(&pattern(right));
-                let told = overlap.map(|overlap| overlap.to_string());
-                assert_eq!(told.as_deref(), expected, "{left} and {right}");
+                let written = overlap.map(|overlap| overlap.to_string());
+                assert_eq!(written.as_deref(), expected, "{left} and {right}");
             }
         }
     }

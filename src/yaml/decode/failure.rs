@@ -20,7 +20,7 @@ pub(super) enum Failure {
     /// The value cannot be made from what is left of it; the reason has been recorded.
     #[error("incomplete")]
     Hollow,
-    /// Something inside has been recorded and left out: another round will tell.
+    /// An error inside was recorded and its node left out; another round finds the rest.
     #[error("to be decoded again")]
     Again,
 }
@@ -73,7 +73,7 @@ impl Error for Failure {
     }
 }
 
-/// What to call a whole number within `range`; the bounds of 64 bits tell a user nothing.
+/// What to call a whole number within `range`; the bounds of 64 bits do not help a user.
 pub(super) fn whole_number(range: &RangeInclusive<i128>) -> String {
     let start = *range.start();
     let end = *range.end();

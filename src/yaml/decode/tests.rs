@@ -653,7 +653,7 @@ proptest! {
         mistakes in prop::collection::vec(prop::sample::select(vec![
             "{per: caller, rate: 1, strict: 5}",
             "{per: caller, rate: 1, cost: -1}",
-            "{per: nobody, rate: 1}",
+            "{per: nothing, rate: 1}",
             "{per: caller, rate: 1, zzz: 1}",
             "{per: caller}",
             "{rate: 1}",

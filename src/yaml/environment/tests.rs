@@ -203,13 +203,13 @@ fn every_variable_that_is_not_set_is_told_beside_all_other_problems() {
         "a: ${TOLLGATE_UNSET}\nb:\n  - ${TOLLGATE_UNSET_TOO}x${TOLLGATE_UNSET}\nc: 5\nd: 6\n";
     let mut problems = Vec::new();
     let decoded: Option<File> = document(text).decode(&[] as &[Later], &mut problems);
-    let told: Vec<String> = problems
+    let described: Vec<String> = problems
         .iter()
         .map(|problem| format!("{}:{} {}", problem.line(), problem.column(), problem.message()))
         .collect();
     assert!(decoded.is_none());
     assert_eq!(
-        told,
+        described,
         [
             "1:4 environment variable `TOLLGATE_UNSET` is not set",
             "3:5 environment variable `TOLLGATE_UNSET_TOO` is not set",

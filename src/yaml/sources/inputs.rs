@@ -38,7 +38,7 @@ enum State {
     Torn,
 }
 
-/// Of a file that has appeared in a folder, so much tells whether it is still being written.
+/// The properties of a new file that show whether it is still being written.
 const MAX_NEW_FILE_BYTES: u64 = 1 << 20;
 
 impl Inputs {
@@ -86,7 +86,7 @@ impl Inputs {
     }
 
     /// A short name of the policies, the same at every proxy that has the same: 16 hexadecimal
-    /// digits. Of other files it tells nothing, as some hold secrets that could be guessed by it.
+    /// digits. Other files are not in it, as some hold secrets that could be guessed by it.
     pub fn policies_digest(&self) -> String {
         let mut policies = Vec::new();
         for ((path, how), state) in &self.0 {
@@ -240,7 +240,7 @@ mod tests {
             undo(folder.path());
             assert_eq!(inputs.look(), inputs, "{name} undone");
         }
-        fs::write(at("c.swp"), "other names are nobody's business").unwrap();
+        fs::write(at("c.swp"), "other names are not read").unwrap();
         assert_eq!(inputs.look(), inputs);
     }
 

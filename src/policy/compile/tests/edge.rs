@@ -61,12 +61,12 @@ fn servers_have_hosts_ports_and_weights() {
         "servers: [http://API.internal, \"http://[::1]:9001\", { url: http://10.0.0.1:80, weight: 7 }]",
     )
     .servers;
-    let told: Vec<_> = servers
+    let described: Vec<_> = servers
         .iter()
         .map(|own| (&*own.host, own.port, own.weight.get(), own.authority.to_str().unwrap()))
         .collect();
     assert_eq!(
-        told,
+        described,
         [
             ("api.internal", 80, 1, "api.internal"),
             ("::1", 9001, 1, "[::1]:9001"),

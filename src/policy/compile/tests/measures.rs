@@ -100,12 +100,12 @@ fn tiers_have_their_own_numbers_and_the_rest_the_default() {
 #[test]
 fn windows_are_sorted_and_all_but_the_longest_have_names_of_their_own() {
     let core = limit("rate: [5000/hour, 10/second, 100/1500ms, 70/10m]");
-    let told: Vec<(&str, Option<u64>, &str)> = core.rates[1]
+    let rates: Vec<(&str, Option<u64>, &str)> = core.rates[1]
         .iter()
         .map(|window| (&*window.name, window.window_secs, window.limit.to_str().unwrap()))
         .collect();
     assert_eq!(
-        told,
+        rates,
         [
             ("core-1s", Some(1), "10"),
             ("core-1500ms", Some(2), "100"),

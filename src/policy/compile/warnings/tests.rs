@@ -28,33 +28,33 @@ fn warned_with(lines: &str, settings: Option<&Settings>) -> Vec<String> {
         warning
             .holds(NOW, |network| settings.is_some_and(|own| own.may_see_all_clients_in(network)))
     });
-    let told = holding.map(|warning| {
+    let lines = holding.map(|warning| {
         let problem = &warning.problem;
         format!("{}:{} {}", problem.line(), problem.column(), warning.rule.name())
     });
-    told.collect()
+    lines.collect()
 }
 
 /// The rules alone, of a limit with these fields on a route for `path`.
 fn warned_of_limit(fields: &str, path: &str) -> Vec<String> {
-    let told = warned(&format!(
+    let lines = warned(&format!(
         "limits: {{ core: {{ rate: 9/hour, {fields} }} }}\n\
          routes: [{{ match: {{ path: \"{path}\" }}, limits: [core] }}]"
     ));
-    told.into_iter().map(|line| line.split(' ').next_back().unwrap().to_owned()).collect()
+    lines.into_iter().map(|line| line.split(' ').next_back().unwrap().to_owned()).collect()
 }
 
 /// The lines of routes that no request takes, of those with these matches, from line 1.
 fn shadowed(matches: &[&str]) -> Vec<usize> {
     let routes: String =
         matches.iter().map(|own| format!("  - {{ match: {{ {own} }}, limits: [] }}\n")).collect();
-    let told = warned(&format!("routes:\n{routes}"));
-    let line = |told: &String| {
-        let (place, rule) = told.split_once(' ').unwrap();
+    let lines = warned(&format!("routes:\n{routes}"));
+    let line = |line: &String| {
+        let (place, rule) = line.split_once(' ').unwrap();
         assert_eq!(rule, Rule::ShadowedRoute.name());
         place.split(':').next().unwrap().parse::<usize>().unwrap() - 6
     };
-    told.iter().map(line).collect()
+    lines.iter().map(line).collect()
 }
 
 #[test]
@@ -169,8 +169,8 @@ fn override_for_a_caller_of_a_limit_that_counts_by_something_else_is_a_warning()
         )
     };
     for (caller, per) in [("user:1", "client.ip"), ("user:1", "path"), ("user:1", "jwt.org")] {
-        let told = warned(&policy(caller, per));
-        assert_eq!(told, ["8:15 override-not-per-caller"], "{caller} {per}");
+        let lines = warned(&policy(caller, per));
+        assert_eq!(lines, ["8:15 override-not-per-caller"], "{caller} {per}");
     }
     for (caller, per) in [
         ("user:1", "caller"),
@@ -223,14 +223,14 @@ fn limit_by_client_that_stands_beside_on_every_route_bounds_one_by_what_clients_
         ("per: jwt.org", [both, both], "required", &["unverified-key"]),
     ] {
         let [one, other] = lists;
-        let told = warned(&format!(
+        let lines = warned(&format!(
             "limits:\n  core: {{ per: header.x-device, rate: 9/hour }}\n\
              \x20 beside: {{ {beside}, rate: 9/hour }}\n\
              routes:\n  - {{ match: {{ path: /a/* }}, auth: {auth}, limits: {one} }}\n\
              \x20 - {{ match: {{ path: /b/* }}, auth: {auth}, limits: {other} }}"
         ));
         let rules: Vec<&str> =
-            told.iter().map(|line| line.split(' ').next_back().unwrap()).collect();
+            lines.iter().map(|line| line.split(' ').next_back().unwrap()).collect();
         assert_eq!(rules, expected, "{beside} {lists:?} {auth}");
     }
 }

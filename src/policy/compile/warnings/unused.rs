@@ -35,7 +35,7 @@ impl Compiler<'_> {
             [Some(limit.measure()), candidate]
         });
         let tables: Vec<Vec<String>> = of_limits.flatten().flat_map(tiers_of).collect();
-        // Such a table tells tiers that it does not name from the default tier.
+        // Such a table treats tiers that it does not name unlike the default tier.
         let default = policy.identity.tiers.names().nth(policy.identity.tiers.default);
         let sets_default_apart = |table: &Vec<String>| {
             let names = |tier: &str| table.iter().any(|name| name == tier);
