@@ -2,8 +2,8 @@
 //!
 //! Workers write lines into buffers of their own and send full ones, or old ones at each tick, down
 //! one pipe, which drops lines rather than hold up a request. Tokens, queries and header values but
-//! one are not among the fields, so no secret can get in; the one is `User-Agent`, which is left out
-//! where a policy reads credentials from it.
+//! one are not among the fields, so no secret can get in; the one is `User-Agent`, which is left
+//! out where a policy reads credentials from it.
 
 mod entry;
 mod escape;
@@ -90,8 +90,8 @@ impl AccessLog {
 }
 
 impl LogBuffer {
-    /// Starts a line: all fields but those that are known when the response has been sent. None: the
-    /// settings ask for no line about such a request.
+    /// Starts a line: all fields but those that are known when the response has been sent. None:
+    /// the settings ask for no line about such a request.
     pub fn begin(&self, entry: &Entry<'_>) -> Option<Vec<u8>> {
         match self.settings.only {
             Only::Denied if !entry.is_denied() => return None,
@@ -138,7 +138,7 @@ pub struct Tail {
     log: Rc<LogBuffer>,
     line: Vec<u8>,
     started: Instant,
-    /// Bytes of the request's body so far. None: it has no body that anybody reads.
+    /// Bytes of the request's body so far. None: the request has no body that is read.
     received: Option<Rc<Cell<u64>>>,
     /// Bytes of the response's body so far.
     sent: u64,
@@ -146,8 +146,8 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// A line that was begun, of a request that came at `started`, with the count of what is read of
-    /// its body.
+    /// A line that was begun, of a request that came at `started`, with the count of what is read
+    /// of its body.
     pub fn new(
         log: Rc<LogBuffer>,
         line: Vec<u8>,
@@ -158,8 +158,8 @@ impl Tail {
     }
 
     /// Adds the status of a gRPC call, from the head or the trailers of its response; of two, the
-    /// first, for a field that is there twice is none. A refusal `stands_for` the HTTP status that any
-    /// other client would have got.
+    /// first, for a field that is there twice is none. A refusal `stands_for` the HTTP status that
+    /// any other client would have got.
     pub fn add_grpc_status(&mut self, status: u64, stands_for: Option<StatusCode>) {
         if !std::mem::replace(&mut self.has_grpc_status, true) {
             self.add("grpc_status", status);

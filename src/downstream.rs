@@ -1,22 +1,22 @@
 //! What is known of a client's connection, for the rooms that serve its requests.
 //!
-//! The server opens and closes connections, and fills this in; the gate, the upstream and the bodies
-//! of responses read it. So nothing of what serves a request has to know the server.
+//! The server opens and closes connections, and fills this in; the gate, the upstream and the
+//! bodies of responses read it. So nothing of what serves a request has to know the server.
 
 mod admission;
+mod client_chain;
 mod faults;
 mod in_flight;
 mod pace;
 mod peer;
-mod shown;
 mod writing;
 
 pub use self::{
     admission::{Admission, ConnectionPermit, NotAdmitted, client_number},
+    client_chain::ClientChain,
     faults::{Fault, Faults},
     in_flight::InFlight,
     pace::{PART_BYTES, Pace},
     peer::{NotGood, Peer},
-    shown::Shown,
     writing::Writing,
 };

@@ -118,8 +118,8 @@ impl Gate {
         }
     }
 
-    /// The periodic work of a worker: renew leases, sweep counters, close idle connections, hand over
-    /// log lines.
+    /// The periodic work of a worker: renew leases, sweep counters, close idle connections, hand
+    /// over log lines.
     pub fn tick(&self) {
         let now = self.shared().clock.now();
         self.leases.renew(now);
@@ -255,8 +255,8 @@ impl Gate {
         peer.address
     }
 
-    /// Corrects the charges by the reply and makes the response, which finishes the log's line at its
-    /// end.
+    /// Corrects the charges by the reply and makes the response, which finishes the log's line at
+    /// its end.
     fn conclude(
         &self,
         mut guard: RequestGuard<'_, '_>,

@@ -15,10 +15,11 @@
 //!
 //! Beside that path: [`settings`] and [`yaml`] read configuration and report every mistake with its
 //! line; [`warning`] lists what is legal and unwise. [`clock`] is the only place that asks for the
-//! time, [`deadline`] is one timer a worker, [`downstream`] is what is known of a client's connection.
-//! [`pipe`] is output that never blocks a request, [`events`] and [`panics`] write the log of events.
-//! [`preview`] finds out what would happen without charging. [`reload`] puts another configuration in
-//! force under traffic, [`admin`] serves metrics and health, and [`cli`] is the command line.
+//! time, [`deadline`] is one timer a worker, [`downstream`] is what is known of a client's
+//! connection. [`pipe`] is output that never blocks a request, [`events`] and [`panics`] write the
+//! log of events. [`preview`] finds out what would happen without charging. [`reload`] puts another
+//! configuration in force under traffic, [`admin`] serves metrics and health, and [`cli`] is the
+//! command line.
 //!
 //! A room may import only rooms below it: `docs/architecture.md` has the floors, and
 //! `tests/integration/floors.rs` holds them.

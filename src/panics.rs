@@ -1,8 +1,8 @@
 //! Panics: each is logged once, by the code that knows most about it.
 //!
-//! A panic hook runs before anything is unwound. It knows where the panic is and what it says, and not
-//! which request it is about; the code that catches it knows the request, and not the location. So
-//! inside [`catch`] the hook keeps the panic for that code, and elsewhere the hook logs it.
+//! A panic hook runs before anything is unwound. It knows where the panic is and what it says, and
+//! not which request it is about; the code that catches it knows the request, and not the location.
+//! So inside [`catch`] the hook keeps the panic for that code, and elsewhere the hook logs it.
 
 use std::{
     any::Any,

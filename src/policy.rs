@@ -1,7 +1,7 @@
 //! A policy: who is calling, what the limits are, which route charges which. Immutable once loaded.
 //!
-//! A request takes one snapshot of all policies and keeps it to its end. Counters live in the store,
-//! never here.
+//! A request takes one snapshot of all policies and keeps it to its end. Counters live in the
+//! store, never here.
 
 mod allowance;
 mod callers;
@@ -75,9 +75,9 @@ impl Policies {
         allowances.map(|allowance| allowance.quota.longest()).max().unwrap_or_default()
     }
 
-    /// Indexes policies by their hosts, numbers their upstreams and published keys, and protects the upstreams of each
-    /// from what clients write in the headers of any. That no two policies claim the same host is
-    /// checked at load.
+    /// Indexes policies by their hosts, numbers their upstreams and published keys, and protects
+    /// the upstreams of each from what clients write in the headers of any. That no two policies
+    /// claim the same host is checked at load.
     pub fn new(mut policies: Vec<Policy>) -> Self {
         share_own_headers(&mut policies);
         number_upstreams(&mut policies);
@@ -134,8 +134,8 @@ impl Policies {
     }
 }
 
-/// Reserves the headers in which one policy sends claims to an upstream under all policies: no client
-/// may write them on the way to the same upstream by another host.
+/// Reserves the headers in which one policy sends claims to an upstream under all policies: no
+/// client may write them on the way to the same upstream by another host.
 fn share_own_headers(policies: &mut [Policy]) {
     let own = |policy: &Policy| {
         let all = policies.iter().map(|policy| &policy.identity);
@@ -186,7 +186,7 @@ pub struct Policy {
     pub deny: Listed,
     /// The limit to report where a response can report only one: a position in `limits`.
     pub core: Option<usize>,
-    /// Requests, and what is to become of them: nothing that requests of clients look at.
+    /// Requests and the responses expected; requests of clients do not read this.
     pub tests: Vec<Case>,
     /// What is surely not meant, in the order of the file.
     pub warnings: Vec<Warning>,

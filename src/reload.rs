@@ -31,8 +31,8 @@ use std::{
 use tokio::sync::oneshot;
 
 use self::{
-    orders::{Order, Outcome, PendingOrders},
-    quiet::{Quiet, Verdict},
+    orders::{Order, PendingOrders, ReloadResult},
+    quiet::{NextStep, Quiet},
     watch::Watch,
 };
 use crate::{
@@ -220,13 +220,13 @@ impl Reloader {
     fn look(&mut self) {
         self.watch.follow(&self.origin.inputs);
         let now = self.origin.inputs.look();
-        if self.quiet.look(&self.origin.inputs, now) == Verdict::Read {
+        if self.quiet.look(&self.origin.inputs, now) == NextStep::Read {
             let _ = self.reload();
         }
     }
 
     /// Reads everything, and puts it in force if all of it is good and the tests of policies pass.
-    fn reload(&mut self) -> Outcome {
+    fn reload(&mut self) -> ReloadResult {
         // A panic is a mistake of ours, and no reason never to reload again.
         let installed = catch_unwind(AssertUnwindSafe(|| {
             let configuration = self.read()?;

@@ -31,7 +31,8 @@ pub use self::{
     standings::standings,
 };
 
-/// The status in the log of a request whose client had gone before it got a response, as nginx has it.
+/// The status in the log of a request whose client had gone before it got a response, as nginx has
+/// it.
 pub const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 /// The status in the log of a request whose handling failed for a fault of this proxy.

@@ -72,8 +72,8 @@ impl Server {
         listener::bind_tcp(address)
     }
 
-    /// Serves until `shutdown` is ready, then stops accepting, lets requests in flight finish within
-    /// the grace period, and returns.
+    /// Serves until `shutdown` is ready, then stops accepting, lets requests in flight finish
+    /// within the grace period, and returns.
     ///
     /// # Errors
     /// A worker or a listener that cannot be started.

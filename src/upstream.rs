@@ -1,7 +1,7 @@
 //! Forwarding: one request to a server of an upstream, and its response back.
 //!
-//! Each worker has its own connections; workers share the number of connections and the state of the
-//! servers. A request is sent to one server, and retried, mostly at another, if that is safe.
+//! Each worker has its own connections; workers share the number of connections and the state of
+//! the servers. A request is sent to one server, and retried, mostly at another, if that is safe.
 
 mod balance;
 mod body;
@@ -234,11 +234,11 @@ async fn connect_to(
 impl Attempt<'_> {
     /// Makes it.
     ///
-    /// A kept connection may have been closed by the server just now, which is no failure of either.
-    /// If nothing of a response came, the request is sent once more on a connection of which that
-    /// cannot be said, provided that it was never sent or may be sent twice. This is no retry that
-    /// the budget has to bear: it happens at most once a request, and takes an answer on the same
-    /// connection before it.
+    /// A kept connection may have been closed by the server just now, which is no failure of
+    /// either. If nothing of a response came, the request is sent once more on a connection of
+    /// which that cannot be said, provided that it was never sent or may be sent twice. This is no
+    /// retry that the budget has to bear: it happens at most once a request, and takes an answer on
+    /// the same connection before it.
     async fn make(self, request: Request<RequestBody>) -> Result<Response<UpstreamBody>, Failure> {
         let Attempt { connector, upstream, endpoint, client, original } = self;
         let mut loaded = endpoint.load();

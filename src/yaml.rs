@@ -89,8 +89,8 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// As [`Document::parse`]. A variable that is not set is a problem of [`Document::decode`], among
-    /// the others.
+    /// As [`Document::parse`]. A variable that is not set is a problem of [`Document::decode`],
+    /// among the others.
     pub fn parse_with(name: &str, text: &str, sources: &Sources) -> Result<Self, Problem> {
         let mut document = Self::parse(name, text)?;
         let Self { source, root, unfilled, .. } = &mut document;
@@ -109,8 +109,8 @@ impl Document {
     /// What failed is left out of the result where `T` can do without it: an optional field, an
     /// item of a list, an entry of a map. So with problems, a `Some` is good for looking for more
     /// problems and for nothing else; and a name that seems undefined may have been left out.
-    /// `None` means that something failed that `T` cannot do without, or that an environment variable
-    /// is not set: what it would have been is anybody's guess.
+    /// `None` means that something failed that `T` cannot do without, or that an environment
+    /// variable is not set.
     pub fn decode<T: DeserializeOwned>(
         &self,
         later: &[Later],

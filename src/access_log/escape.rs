@@ -41,8 +41,8 @@ impl fmt::Write for Word<'_> {
     }
 }
 
-/// Appends `text`, with `escaped` for what is not plain. Letters of all scripts are; marks that turn
-/// the direction of text around, and whatever else cannot be seen, are not.
+/// Appends `text`, with `escaped` for what is not plain. Letters of all scripts are; marks that
+/// turn the direction of text around, and whatever else cannot be seen, are not.
 fn escape(
     line: &mut Vec<u8>,
     text: &str,
@@ -87,8 +87,8 @@ pub(super) fn push_word(line: &mut Vec<u8>, text: &str) {
     let _ = Word(line).write_str(text);
 }
 
-/// Appends the value of a header as a JSON string of at most so many of its bytes, with `…` where it
-/// was cut.
+/// Appends the value of a header as a JSON string of at most so many of its bytes, with `…` where
+/// it was cut.
 pub(super) fn push_json_header(line: &mut Vec<u8>, value: &[u8], max_bytes: usize) {
     let kept = match value.get(..max_bytes) {
         // Not within a character.

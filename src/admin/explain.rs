@@ -1,4 +1,4 @@
-//! What would become of a request under the policies in force, as `tollgate explain` asks it.
+//! How a request would be handled under the policies in force, for `tollgate explain`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Redis on the admin pages: the state of its servers, whether it decides, and how callers are moved.
+//! Redis on the admin pages: the state of its servers, whether it decides, and how callers are
+//! moved.
 //!
 //! The settings, and the servers that a cluster reports, bound the values of labels.
 

@@ -23,8 +23,8 @@ use crate::clock::Clock;
 ///
 /// Prints every problem with file, line and column, the text that is wrong, and what to write
 /// instead. Without problems, warns about what is surely not meant, and runs the tests inside the
-/// policies: in this process, with nothing charged before, and with a clock of their own. Exits with
-/// 0 if all is well, with 64 if there are problems, with 1 if a test fails.
+/// policies: in this process, with nothing charged before, and with a clock of their own. Exits
+/// with 0 if all is well, with 64 if there are problems, with 1 if a test fails.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// Settings files, policy files, or folders with either. Default: the settings file of

@@ -9,8 +9,8 @@ use super::Failure;
 
 /// Print the completions for a shell
 ///
-/// For bash: `tollgate completions bash > /etc/bash_completion.d/tollgate`. For zsh: write them to a
-/// file named `_tollgate` in a folder of `$fpath`. For fish: write them to
+/// For bash: `tollgate completions bash > /etc/bash_completion.d/tollgate`. For zsh: write them to
+/// a file named `_tollgate` in a folder of `$fpath`. For fish: write them to
 /// `~/.config/fish/completions/tollgate.fish`. They hold from the next shell on.
 #[derive(clap::Args)]
 pub(super) struct Arguments {

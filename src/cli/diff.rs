@@ -99,9 +99,9 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     }
 }
 
-/// Compares by content if all is there. A version that comes from elsewhere, such as from `git show`
-/// on a machine without keys, lacks what its policies name; then names are compared on both sides,
-/// for a name and a content never agree.
+/// Compares by content if all is there. A version that comes from elsewhere, such as from `git
+/// show` on a machine without keys, lacks what its policies name; then names are compared on both
+/// sides, for a name and a content never agree.
 fn compare(old: &Path, new: &Path) -> Result<Comparison, Vec<Problem>> {
     let sources = sources_of(&[old, new])?;
     let (versions, by_name_because) = match Versions::read(old, new, &sources) {

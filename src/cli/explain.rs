@@ -1,4 +1,4 @@
-//! `tollgate explain`: what would become of a request, and why.
+//! `tollgate explain`: how a request would be handled, and why.
 
 mod text;
 

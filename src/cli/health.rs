@@ -42,9 +42,9 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_STATUS_LINE: usize = 1024;
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let addresses = match Asked::by(arguments)? {
-        Asked::Listener(addresses) => addresses,
-        Asked::Admin(address) => {
+    let addresses = match Probe::by(arguments)? {
+        Probe::Listener(addresses) => addresses,
+        Probe::Admin(address) => {
             ask_admin(address)?;
             writeln!(output, "{address} is healthy")?;
             return Ok(());
@@ -63,23 +63,23 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
 }
 
 /// Which question to ask, and where.
-enum Asked {
+enum Probe {
     /// A listener, whether it answers.
     Listener(Vec<SocketAddr>),
     /// The admin listener, whether the proxy takes requests.
     Admin(SocketAddr),
 }
 
-impl Asked {
-    fn by(arguments: &Arguments) -> Result<Asked, Failure> {
+impl Probe {
+    fn by(arguments: &Arguments) -> Result<Probe, Failure> {
         if let Some(address) = &arguments.address {
-            return Ok(Asked::Listener(resolve(address)?));
+            return Ok(Probe::Listener(resolve(address)?));
         }
         let file = &arguments.config;
         let sources = Sources::system();
         let settings = Settings::parse(file, &read_text(file, &sources)?, &sources)?;
         if let Some(admin) = settings.admin {
-            return Ok(Asked::Admin(reachable(admin.address)));
+            return Ok(Probe::Admin(reachable(admin.address)));
         }
         let is_askable = |listener: &&ListenerSettings| {
             listener.tls.is_none()
@@ -91,7 +91,7 @@ impl Asked {
         let address = address.context(
             "the settings name no listener for plain HTTP: add `admin`, which can be asked instead",
         )?;
-        Ok(Asked::Listener(vec![reachable(address)]))
+        Ok(Probe::Listener(vec![reachable(address)]))
     }
 }
 

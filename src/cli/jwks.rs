@@ -16,8 +16,8 @@ const MAX_KEY_FILE_BYTES: u64 = 64 * 1024;
 /// Make a JWK Set of public keys
 ///
 /// Reads public keys and certificates in PEM form, and writes a set for `jwks_file` of a policy, or
-/// for an issuer's `jwks_url`, to standard output. Each key is named by its thumbprint (RFC 7638), and
-/// `tollgate token` writes the same name into tokens. Private keys are refused.
+/// for an issuer's `jwks_url`, to standard output. Each key is named by its thumbprint (RFC 7638),
+/// and `tollgate token` writes the same name into tokens. Private keys are refused.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// PEM files with public keys (RSA, EC P-256 or P-384, Ed25519) or certificates

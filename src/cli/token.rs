@@ -25,9 +25,9 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 /// The token is written to standard output, for use in a shell:
 /// curl -H "Authorization: Bearer $(tollgate token --private-key dev.pem --sub 42)" …
 ///
-/// Issuer, audience and type are those that the policy wants: the one that --policy names, or those of
-/// config/tollgate.yaml or /etc/tollgate/tollgate.yaml. If the policy would refuse the token, the
-/// reason is written to standard error, and the command exits with 1.
+/// Issuer, audience and type are those that the policy wants: the one that --policy names, or those
+/// of config/tollgate.yaml or /etc/tollgate/tollgate.yaml. If the policy would refuse the token,
+/// the reason is written to standard error, and the command exits with 1.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -38,7 +38,8 @@ pub(super) struct Arguments {
     /// Signature algorithm; by default one that the policy allows and the key can do
     #[arg(long, value_name = "ALG")]
     algorithm: Option<Algorithm>,
-    /// Name of the key in the token's header; by default its thumbprint, as `tollgate jwks` writes it
+    /// Name of the key in the token's header; by default its thumbprint, as `tollgate jwks` writes
+    /// it
     #[arg(long)]
     kid: Option<String>,
     /// Who the token is about
@@ -47,13 +48,15 @@ pub(super) struct Arguments {
     /// The claim `plan`, which the example policy takes the tier from
     #[arg(long)]
     plan: Option<String>,
-    /// The issuer, by its name in the policy or by its claim `iss`; by default the policy's only one
+    /// The issuer, by its name in the policy or by its claim `iss`; by default the policy's only
+    /// one
     #[arg(long)]
     issuer: Option<String>,
     /// The claim `aud`; by default the first that the issuer's tokens may be for
     #[arg(long)]
     audience: Option<String>,
-    /// How long it is good, from now; by default 1h, or the policy's `max_lifetime` if that is shorter
+    /// How long it is good, from now; by default 1h, or the policy's `max_lifetime` if that is
+    /// shorter
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     expires_in: Option<Duration>,
     /// Another claim; the value is read as JSON if it is JSON, else as text

@@ -1,9 +1,10 @@
 //! A least average rate at which a client has to send what is asked of it, or to take what it asked
 //! for.
 //!
-//! A pause is bounded by a timeout, but a byte before each timeout would hold a connection for ever.
-//! So the time for which a client was waited for adds up, and bytes make up for it. Time in which
-//! nothing was asked of the client does not count: the upstream may be slow for as long as it likes.
+//! A pause is bounded by a timeout, but a byte before each timeout would hold a connection for
+//! ever. So the time for which a client was waited for adds up, and bytes make up for it. Time in
+//! which nothing was asked of the client does not count: the upstream may be slow for as long as it
+//! likes.
 //!
 //! What bytes make up for is never more than what there was: who has sent much may not pause for
 //! hours after that.

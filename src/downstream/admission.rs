@@ -1,7 +1,8 @@
 //! How many connections there are, of all clients and of each: past the bounds, none is taken on.
 //!
-//! A place is held by a value, so it is given back however the connection ends. Places of an address
-//! are counted only while it has any: the map is as large as there are connections, at most.
+//! A place is held by a value, so it is given back however the connection ends. Places of an
+//! address are counted only while it has any: the map is as large as there are connections, at
+//! most.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -23,8 +24,8 @@ pub struct Admission {
     places: usize,
     places_a_client: u32,
     taken: AtomicUsize,
-    /// By the client's number. The shard follows from a secret hash, so that clients cannot fill one on
-    /// purpose.
+    /// By the client's number. The shard follows from a secret hash, so that clients cannot fill
+    /// one on purpose.
     shards: Box<[Mutex<HashMap<u128, u32>>]>,
     hasher: RandomState,
     faults: Faults,
@@ -58,7 +59,8 @@ impl Admission {
         })
     }
 
-    /// A permit for a connection from `address`; `None` if a PROXY header will give it, or there is none.
+    /// A permit for a connection from `address`; `None` if a PROXY header will give it, or there is
+    /// none.
     ///
     /// # Errors
     /// All places are taken, or all of this client.
@@ -139,8 +141,8 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// The number of a client: its IPv4 address, also in the guise of IPv6, or the network of 64 bits that
-/// an IPv6 client has to itself.
+/// The number of a client: its IPv4 address, also in the guise of IPv6, or the network of 64 bits
+/// that an IPv6 client has to itself.
 pub fn client_number(address: IpAddr) -> u128 {
     match canonical(address) {
         IpAddr::V4(address) => u128::from(u32::from(address)),

@@ -1,5 +1,5 @@
-//! What goes wrong with connections, counted: each kind is a number for those who watch, and at most
-//! a line a second in the log, however many clients do it.
+//! What goes wrong with connections, counted: each kind is a number for those who watch, and at
+//! most a line a second in the log, however many clients do it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,8 +22,8 @@ pub enum Fault {
     SlowReader,
     /// A request's body made no progress, or came too slowly.
     SlowBody,
-    /// An HTTP/2 client kept the connection busy with frames that ask for nothing, or with heads that
-    /// are much larger than what came for them.
+    /// An HTTP/2 client kept the connection busy with frames that ask for nothing, or with heads
+    /// that are much larger than what came for them.
     Flood,
     /// A panic while a request was handled.
     RequestPanic,

@@ -15,8 +15,8 @@ use http::HeaderMap;
 
 use crate::wire::{frames::Frames, head_limits::fields_bytes};
 
-/// Largest part of a response that is given to the protocol engine at once: what a stream holds when
-/// its client stops reading. It is the largest frame that every client takes.
+/// Largest part of a response that is given to the protocol engine at once: what a stream holds
+/// when its client stops reading. It is the largest frame that every client takes.
 pub const PART_BYTES: usize = 16 * 1024;
 
 /// The pace of one response.

@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, header};
 
-use super::Shown;
+use super::ClientChain;
 use crate::{clock::Timestamp, identity::ClientCertificate, settings::ListenerSettings};
 
 /// The other end of a connection.
@@ -16,8 +16,8 @@ pub struct Peer {
     pub address_value: HeaderValue,
     /// Whether it is a trusted proxy.
     pub is_trusted: bool,
-    /// What it has shown in its handshake, if anything.
-    pub shown: Option<Arc<Shown>>,
+    /// The certificates that it sent in its handshake, if any.
+    pub client_chain: Option<Arc<ClientChain>>,
     /// Where it came in.
     pub listener: Arc<ListenerSettings>,
 }
@@ -35,10 +35,10 @@ impl Peer {
     /// # Errors
     /// It was good when the connection was opened, and is not any more.
     pub fn certificate(&self, now: Timestamp) -> Result<Option<&ClientCertificate>, NotGood> {
-        let (Some(shown), Some(tls)) = (&self.shown, &self.listener.tls) else {
+        let (Some(chain), Some(tls)) = (&self.client_chain, &self.listener.tls) else {
             return Ok(None);
         };
-        if shown.is_good(tls, now) { Ok(Some(&shown.certificate)) } else { Err(NotGood) }
+        if chain.is_good(tls, now) { Ok(Some(&chain.certificate)) } else { Err(NotGood) }
     }
 
     /// Whether its connection is encrypted.
@@ -47,7 +47,8 @@ impl Peer {
     }
 }
 
-/// A client's certificate is no longer valid: it was revoked, or its authority is no longer trusted.
+/// A client's certificate is no longer valid: it was revoked, or its authority is no longer
+/// trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the client's certificate is no longer valid")]
 pub struct NotGood;

@@ -35,8 +35,8 @@ pub(crate) enum ChargeRole {
     Shadow,
     /// It is of a candidate rate, which only counts.
     Candidate,
-    /// It is of the bound on refunds of the charge before it. What is taken of that bound stays taken
-    /// if the response's status gives that charge back.
+    /// It is of the bound on refunds of the charge before it. What is taken of that bound stays
+    /// taken if the response's status gives that charge back.
     Refund,
 }
 

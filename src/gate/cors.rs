@@ -1,5 +1,5 @@
-//! Pages of other origins: their browsers' preflight requests, and whether they may read responses of
-//! this proxy.
+//! Pages of other origins: their browsers' preflight requests, and whether they may read responses
+//! of this proxy.
 
 use std::net::IpAddr;
 
@@ -24,9 +24,9 @@ pub(super) struct Preflight<'p> {
     pub(super) action: Action<'p>,
 }
 
-/// The preflight request that this is, if it is one; none: it is a request like any other. So is one
-/// from a page that the route does not allow, and one with a body, which no browser sends: only real
-/// preflight requests may get through without a token.
+/// The preflight request that this is, if it is one; none: it is a request like any other. So is
+/// one from a page that the route does not allow, and one with a body, which no browser sends: only
+/// real preflight requests may get through without a token.
 pub(super) fn preflight<'p>(
     policy: &'p Policy,
     head: &Head<'_>,
@@ -84,7 +84,8 @@ pub(super) fn reader(
             let request = head?.as_route_request(address);
             match asks_for_standings(policy, request) {
                 true => of_standings(policy, request)?,
-                // A request that was refused before routing counts for the route it would have taken.
+                // A request that was refused before routing counts for the route it would have
+                // taken.
                 false => policy.route(request)?.0.cors.as_deref()?,
             }
         }

@@ -1,6 +1,7 @@
-//! Addresses that are charged before their tokens are verified, for all workers: those that have sent
-//! so many bad tokens that their limit was used up, until it has room; those that have sent too many
-//! tokens at once; and, for a minute, those that went away before their token was verified.
+//! Addresses that are charged before their tokens are verified, for all workers: those that have
+//! sent so many bad tokens that their limit was used up, until it has room; those that have sent
+//! too many tokens at once; and, for a minute, those that went away before their token was
+//! verified.
 //!
 //! Tokens that are in the cache of good ones are not looked up here.
 
@@ -35,8 +36,8 @@ const PARTS: usize = 64;
 pub(super) struct Distrust {
     /// Until when each is charged first.
     addresses: Cache<u128, Timestamp>,
-    /// The latest of these times, in microseconds since the epoch: most of the time it has passed, and
-    /// no address needs to be looked up.
+    /// The latest of these times, in microseconds since the epoch: most of the time it has passed,
+    /// and no address needs to be looked up.
     until: AtomicU64,
     /// How many tokens of an address are being verified. No more than requests in flight.
     verifying: [Mutex<HashMap<u128, u32>>; PARTS],
@@ -51,8 +52,8 @@ impl Distrust {
         }
     }
 
-    /// Permits that a token of a request's address is verified, which may take as long as its issuer
-    /// does. None: the address is to be charged first.
+    /// Permits that a token of a request's address is verified, which may take as long as its
+    /// issuer does. None: the address is to be charged first.
     pub(super) fn permit(&self, context: &ChargeContext<'_, '_>) -> Option<VerificationPermit<'_>> {
         let address = key(context);
         if self.contains(address, context.now) {
@@ -112,8 +113,8 @@ impl Drop for VerificationPermit<'_> {
     }
 }
 
-/// A client waits for its token to be verified. If it goes away before, its address is charged first
-/// for a while.
+/// A client waits for its token to be verified. If it goes away before, its address is charged
+/// first for a while.
 pub(super) struct WaitGuard<'w> {
     distrust: &'w Distrust,
     context: &'w ChargeContext<'w, 'w>,

@@ -109,7 +109,8 @@ pub(super) fn sender_of(
         (Some(identity), Balance::Caller) => identity.stable_hash("server"),
         _ => 0,
     };
-    // A trusted proxy that names no client stands for all its clients, and gets no share of its own.
+    // A trusted proxy that names no client stands for all its clients, and gets no share of its
+    // own.
     let is_one_client = !peer.is_trusted || address != peer.address;
     let is_shared = is_one_client && upstream.bounds.shares == Sharing::Address;
     Sender { caller, client: is_shared.then(|| client_number(address)) }

@@ -32,12 +32,12 @@ pub(super) struct Target {
 }
 
 impl<'r> Head<'r> {
-    /// Reads the head's form, and finds the policy for its host, which says what an escaped slash in a
-    /// path stands for.
+    /// Reads the head's form, and finds the policy for its host, which says what an escaped slash
+    /// in a path stands for.
     ///
     /// # Errors
-    /// A [`Rejection`] of a method that is not forwarded, and of an ambiguous or invalid target, host or
-    /// `Connection`.
+    /// A [`Rejection`] of a method that is not forwarded, and of an ambiguous or invalid target,
+    /// host or `Connection`.
     pub(crate) fn read<'p>(
         parts: &'r Parts,
         policies: &'p Policies,
@@ -79,8 +79,8 @@ impl<'r> Head<'r> {
         policy::Request { host: self.host(), path: &self.path, method: self.method, address }
     }
 
-    /// The target of the forwarded request: the path that was matched, as its route rewrites it, and the
-    /// query without a token.
+    /// The target of the forwarded request: the path that was matched, as its route rewrites it,
+    /// and the query without a token.
     pub(super) fn target(&self, sources: &TokenSources, rewrite: &PathRewrite) -> Target {
         let query = self.uri.query().map(|query| sources.strip_query(query));
         let path = rewrite.rewrite(&self.path);

@@ -1,5 +1,5 @@
-//! Warns that an untrusted peer names other clients: most likely it is the operator's own proxy, and all
-//! its clients share one address until it is configured as trusted.
+//! Warns that an untrusted peer names other clients: most likely it is the operator's own proxy,
+//! and all its clients share one address until it is configured as trusted.
 
 use std::net::IpAddr;
 

@@ -1,9 +1,9 @@
 //! What is decided about a request before anything is forwarded: its route, its caller, and what
 //! they are charged.
 //!
-//! Real requests and dry runs take the same way. What a dry run does otherwise is in its [`DryRun`],
-//! which is read in three places: who the caller is, whether a charge is taken, and whether an address
-//! is remembered for its bad tokens.
+//! Real requests and dry runs take the same way. What a dry run does otherwise is in its
+//! [`DryRun`], which is read in three places: who the caller is, whether a charge is taken, and
+//! whether an address is remembered for its bad tokens.
 
 use std::{rc::Rc, sync::Arc};
 

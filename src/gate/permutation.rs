@@ -1,9 +1,9 @@
 //! A permutation of 128-bit numbers that only the holder of its key can follow.
 //!
 //! A Feistel network of four rounds, each with SipHash-1-3 under a key of its own. Four rounds of a
-//! pseudo-random function make a pseudo-random permutation, which resists attackers that may query it
-//! in both directions (Luby and Rackoff, 1988), up to some 2^32 numbers and for a cost of some ten
-//! nanoseconds a round. Being a permutation, it never maps two numbers to one.
+//! pseudo-random function make a pseudo-random permutation, which resists attackers that may query
+//! it in both directions (Luby and Rackoff, 1988), up to some 2^32 numbers and for a cost of some
+//! ten nanoseconds a round. Being a permutation, it never maps two numbers to one.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -1,5 +1,5 @@
-//! What the upstream gets: the request as it came, without the fields that end at this proxy, and with
-//! the caller.
+//! What the upstream gets: the request as it came, without the fields that end at this proxy, and
+//! with the caller.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header, request::Parts};
 

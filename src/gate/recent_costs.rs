@@ -1,5 +1,5 @@
-//! The highest costs that responses have named recently, by route and limit: the charge for a request
-//! whose response's head never comes.
+//! The highest costs that responses have named recently, by route and limit: the charge for a
+//! request whose response's head never comes.
 
 use std::{
     collections::HashMap,

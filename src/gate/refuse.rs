@@ -17,8 +17,8 @@ use crate::{
 const DATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
 
 impl Gate {
-    /// Makes the response to bytes that were no request, and logs it. `line` is their beginning, as far
-    /// as it is known; nothing in it can be relied on.
+    /// Makes the response to bytes that were no request, and logs it. `line` is their beginning, as
+    /// far as it is known; nothing in it can be relied on.
     pub fn refuse(&self, rejection: Rejection, peer: &Peer, line: &[u8]) -> Response<Body> {
         let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
         let request_id = &self.request_ids.fresh();
@@ -52,8 +52,8 @@ impl Gate {
         response.map(|body| body.with_tail(tail))
     }
 
-    /// Makes the response to a request whose handling has just panicked, and logs the panic. The access
-    /// log has the request's line already, unless the panic came before its head was read.
+    /// Makes the response to a request whose handling has just panicked, and logs the panic. The
+    /// access log has the request's line already, unless the panic came before its head was read.
     pub fn fail(&self, peer: &Peer, panic: Panic) -> Response<Body> {
         let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
         let (request_id, response) = match self.panicked.take() {

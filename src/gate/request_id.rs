@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderValue};
 
 use super::{X_REQUEST_ID, permutation::Permutation};
 
-/// A worker's source of request ids: a counter that is enciphered under the worker's own key. A plain
-/// counter would reveal to a client how many requests the others send.
+/// A worker's source of request ids: a counter that is enciphered under the worker's own key. A
+/// plain counter would reveal to a client how many requests the others send.
 pub(super) struct RequestIds {
     cipher: Permutation,
     next: Cell<u64>,

@@ -1,5 +1,5 @@
-//! The response to a judged request: the upstream's, or why there is none, with corrected charges and
-//! limit headers.
+//! The response to a judged request: the upstream's, or why there is none, with corrected charges
+//! and limit headers.
 
 use std::net::IpAddr;
 
@@ -51,8 +51,8 @@ impl Reply {
 }
 
 impl<'r> Audience<'r> {
-    /// The client, at this address, of a judged request. `head` is none if the request's form is not
-    /// sound.
+    /// The client, at this address, of a judged request. `head` is none if the request's form is
+    /// not sound.
     pub(crate) fn of(
         request: &Parts,
         head: Option<&Head<'_>>,
@@ -114,8 +114,8 @@ impl Judge {
         response
     }
 
-    /// Corrects what was charged, now that the response's head is known. `status` is the HTTP status
-    /// that it stands for: gRPC errors all have a 200.
+    /// Corrects what was charged, now that the response's head is known. `status` is the HTTP
+    /// status that it stands for: gRPC errors all have a 200.
     fn settle(
         &self,
         state: &mut RequestState<'_>,
@@ -143,8 +143,8 @@ impl Judge {
     }
 }
 
-/// The standings of a caller that has queried them, on all enforced limits, also on those that the store
-/// could not decide about.
+/// The standings of a caller that has queried them, on all enforced limits, also on those that the
+/// store could not decide about.
 pub(crate) fn standings_of(state: &RequestState<'_>) -> Response<Body> {
     let Some(tally) = &state.tally else { return standings([], None) };
     // A limit of several windows is reported by its last one.

@@ -1,7 +1,7 @@
 //! Whether a client asks if what it has is still current (RFC 9110 section 13.1).
 //!
-//! A response 304 gives back the charge of such requests only: with `If-None-Match: *`, or a date in the
-//! future, a client that has nothing could get a 304 for anything, and would have no limit.
+//! A response 304 gives back the charge of such requests only: with `If-None-Match: *`, or a date
+//! in the future, a client that has nothing could get a 304 for anything, and would have no limit.
 
 use http::{HeaderMap, Method, header};
 use jiff::fmt::rfc2822::DateTimeParser;

@@ -56,8 +56,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// What `configuration` describes, at the time of `clock`, with the counters that were saved, if
-    /// any were.
+    /// What `configuration` describes, at the time of `clock`, with the counters that were saved,
+    /// if any were.
     ///
     /// # Errors
     /// The system has no random numbers to key the counters with, or no thread to fetch keys from.
@@ -135,8 +135,8 @@ impl Shared {
         self.snapshot.load_full()
     }
 
-    /// Puts policies in force, and returns what was in force before. Requests in flight keep what they
-    /// began with.
+    /// Puts policies in force, and returns what was in force before. Requests in flight keep what
+    /// they began with.
     pub fn install(&self, policies: Policies) -> Arc<Snapshot> {
         let snapshot = Snapshot::new(policies, &self.identifier.ring, self.keeper.as_ref());
         self.stores.moving.set_longest(snapshot.policies.longest());

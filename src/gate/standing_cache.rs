@@ -1,9 +1,9 @@
-//! Standings that callers have just queried, kept for a moment: a caller that queries all the time makes
-//! no work for Redis.
+//! Standings that callers have just queried, kept for a moment: a caller that queries all the time
+//! makes no work for Redis.
 //!
-//! A caller causes up to ten queries to the store in a second. After that it gets the latest result, as
-//! long as that is not older than a second and the caller was charged nothing since; or it waits for a
-//! query that is pending. Charges by other processes show a second later.
+//! A caller causes up to ten queries to the store in a second. After that it gets the latest
+//! result, as long as that is not older than a second and the caller was charged nothing since; or
+//! it waits for a query that is pending. Charges by other processes show a second later.
 
 use std::{
     sync::{
@@ -97,8 +97,8 @@ impl StandingCache {
         StandingCache { callers, until: AtomicU64::new(0), store_timeout }
     }
 
-    /// The standings of `caller` on these counters at `now`, or that the store has to be queried. Waits
-    /// for a pending query, but no longer than the store may take.
+    /// The standings of `caller` on these counters at `now`, or that the store has to be queried.
+    /// Waits for a pending query, but no longer than the store may take.
     pub(super) async fn look_up(
         &self,
         caller: u128,

@@ -1,4 +1,5 @@
-//! What a caller gets that queries its standings: from the store, or as the store had it a moment ago.
+//! What a caller gets that queries its standings: from the store, or as the store had it a moment
+//! ago.
 
 use super::{
     built_in_limits::STANDINGS,
@@ -43,8 +44,8 @@ impl Judge {
         Ok(Some(Tally::peeked(plan, decision, now)))
     }
 
-    /// Why the client's address may cause no further query to Redis, if it may not. That is counted in
-    /// the process, since it is there to spare Redis.
+    /// Why the client's address may cause no further query to Redis, if it may not. That is counted
+    /// in the process, since it is there to spare Redis.
     fn deny_query<'p>(
         &self,
         context: &ChargeContext<'_, 'p>,

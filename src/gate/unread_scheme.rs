@@ -1,5 +1,5 @@
-//! Warns that clients use a scheme in `Authorization` that the policy does not list: most likely they
-//! send a credential by it, and are anonymous until the operator adds the scheme.
+//! Warns that clients use a scheme in `Authorization` that the policy does not list: most likely
+//! they send a credential by it, and are anonymous until the operator adds the scheme.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::{
 /// Time between two lines about the same scheme.
 const PAUSE: Duration = Duration::from_secs(3600);
 
-/// How often each scheme is logged; the last is for all unknown ones. A client that makes schemes up
-/// neither fills the log nor keeps the known ones out of it.
+/// How often each scheme is logged; the last is for all unknown ones. A client that makes schemes
+/// up neither fills the log nor keeps the known ones out of it.
 #[derive(Debug)]
 pub struct UnreadSchemes([Throttle; KNOWN_SCHEME_NAMES + 1]);
 
@@ -23,9 +23,9 @@ impl Default for UnreadSchemes {
     }
 }
 
-/// Warns about a request without a token whose `Authorization` is of another scheme: once an hour for
-/// each scheme in the whole process, and never with the value. Not where the policy forwards other
-/// schemes, since its author knows of them.
+/// Warns about a request without a token whose `Authorization` is of another scheme: once an hour
+/// for each scheme in the whole process, and never with the value. Not where the policy forwards
+/// other schemes, since its author knows of them.
 pub(super) fn warn_of_unread_scheme(
     UnreadSchemes(throttles): &UnreadSchemes,
     context: &ChargeContext<'_, '_>,

@@ -11,8 +11,8 @@ static UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
 
 /// The protocol that a request asks to switch to: the first of its list that the route passes on.
 ///
-/// Only a GET without a body counts: what follows any other head would be read in one way by a server
-/// that sees an upgrade in it and in another way by one that does not.
+/// Only a GET without a body counts: what follows any other head would be read in one way by a
+/// server that sees an upgrade in it and in another way by one that does not.
 pub(super) fn requested(request: &Parts, route: &Route) -> Option<HeaderValue> {
     let headers = &request.headers;
     let mut protocols = headers.get_all(header::UPGRADE).iter().peekable();
@@ -28,7 +28,8 @@ pub(super) fn requested(request: &Parts, route: &Route) -> Option<HeaderValue> {
         return None;
     }
     let is_passed_on = |protocol: &&[u8]| {
-        // HTTP/2 is spoken from the first byte of a connection or not at all (RFC 9113 section 3.1).
+        // HTTP/2 is spoken from the first byte of a connection or not at all (RFC 9113 section
+        // 3.1).
         let is_http2 = protocol.starts_with(b"h2");
         let mut passed_on = route.upgrades.iter().map(|own| own.as_bytes());
         !is_http2 && passed_on.any(|own| own.eq_ignore_ascii_case(protocol))

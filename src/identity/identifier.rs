@@ -51,7 +51,8 @@ impl Identifier {
     }
 
     /// Identifies the sender of a request to a route with this `auth`, by the keys of an instant. A
-    /// token that is not cached is costly to verify: `permit` returns permission to do so, which is held meanwhile, or none.
+    /// token that is not cached is costly to verify: `permit` returns permission to do so, which is
+    /// held meanwhile, or none.
     ///
     /// # Errors
     /// [`IdentityError`]; a bad token counts as a missing one only if the policy says so.

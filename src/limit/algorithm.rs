@@ -42,8 +42,8 @@ pub trait Algorithm: Sized {
     fn retry(&self, state: &Self::State, cost: u32, now: Timestamp) -> Retry;
 
     /// Updates the state when this limit denies `cost`. This is all that a denial writes. A state
-    /// that is further ahead of the clock than the tolerated skew is healed here: otherwise every
-    /// read would heal it anew, and the caller would stay blocked until the wrong instant comes. A
+    /// that is further ahead of the clock than the tolerated skew is corrected here: otherwise
+    /// every read would correct it again, and the caller would stay blocked until the wrong instant comes. A
     /// strict bucket starts its interval over.
     fn on_denied(&self, state: &mut Self::State, cost: u32, now: Timestamp);
 

@@ -138,7 +138,8 @@ impl Gcra {
     }
 
     /// The receipt of the latest charge in `level`: the theoretical arrival time, rounded down, and
-    /// what is left to drain at that instant. The remainder that rounding cuts off makes a refund exact.
+    /// what is left to drain at that instant. The remainder that rounding cuts off makes a refund
+    /// exact.
     pub(crate) fn receipt(&self, level: &Level) -> Receipt {
         let limit = u64::from(self.limit);
         let micros = level.level.checked_div(limit).unwrap_or(self.per_unit());

@@ -214,7 +214,7 @@ impl SlidingLog {
     }
 
     /// Moves entries that are ahead of `time` to it.
-    fn heal(&self, log: &mut Log, time: Timestamp) {
+    fn correct_clock(&self, log: &mut Log, time: Timestamp) {
         for entry in log.entries.iter_mut().rev().take_while(|entry| entry.at > time) {
             entry.at = time;
             log.expires = time + self.window;
@@ -256,7 +256,7 @@ impl Algorithm for SlidingLog {
     /// is bounded and nothing counts for too short a time.
     fn take(&self, log: &mut Log, cost: u32, now: Timestamp) -> Receipt {
         let time = self.time(log, now);
-        self.heal(log, time);
+        self.correct_clock(log, time);
         self.forget(log, time);
         self.append(log, cost, time)
     }
@@ -282,7 +282,7 @@ impl Algorithm for SlidingLog {
 
     fn on_denied(&self, log: &mut Log, _cost: u32, now: Timestamp) {
         let time = self.time(log, now);
-        self.heal(log, time);
+        self.correct_clock(log, time);
     }
 
     /// Subtracts it from the charge's own entry. An entry that was moved since, because a clock
@@ -321,7 +321,7 @@ impl Algorithm for SlidingLog {
     /// their numbers. Entries that are newer than all are appended.
     fn add(&self, log: &mut Log, other: &Log, now: Timestamp) {
         let time = self.time(log, now);
-        self.heal(log, time);
+        self.correct_clock(log, time);
         self.forget(log, time);
         for entry in other.entries.iter().filter(|entry| !self.has_left(entry, time)) {
             let position = log.entries.partition_point(|present| present.at < entry.at);
@@ -346,7 +346,7 @@ impl Algorithm for SlidingLog {
         let mut other = other.clone();
         let time = self.time(log, now).max(self.time(&other, now));
         for log in [&mut *log, &mut other] {
-            self.heal(log, time);
+            self.correct_clock(log, time);
             self.forget(log, time);
         }
         let mut joined: VecDeque<Entry> = VecDeque::new();

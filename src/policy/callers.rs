@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use crate::identity::{CallerValue, Identity, ResolvedCaller};
 
 /// A caller as policies write it: `user:42`, `anonymous:192.0.2.1`; with several issuers
-/// `main/user:42`, for the user 42 of another one is somebody else.
+/// `main/user:42`, since user 42 of another issuer is another caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerName {
     /// The kind: the name of an entry of `callers`.

@@ -1,5 +1,5 @@
-//! Tests inside a policy: requests, and what is to become of them. `tollgate check` runs them, and a
-//! proxy runs them, too, before it puts the policy in force.
+//! Tests inside a policy: requests, and the responses expected. `tollgate check` runs them, and
+//! a proxy runs them, too, before it puts the policy in force.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{clock::Timestamp, identity::AssumedToken, yaml::Problem};
 /// and are not to take long.
 pub const MAX_REQUESTS: u64 = 500_000;
 
-/// A request, perhaps sent more than once, and what is to become of the last one.
+/// A request, perhaps sent more than once, and the response expected to the last one.
 #[derive(Debug)]
 pub struct Case {
     /// What it is about, for people.
@@ -27,7 +27,7 @@ pub struct Case {
     pub repeat: u32,
     /// How much time passes between two of these requests.
     pub every: Duration,
-    /// What is to become of the last one.
+    /// The response expected to the last one.
     pub expect: Expect,
 }
 
@@ -59,7 +59,7 @@ pub struct Given {
     pub response: Response<()>,
 }
 
-/// What is to become of a request; what is none does not matter.
+/// The response that a test expects; a field that is none is not compared.
 #[derive(Debug, Default)]
 pub struct Expect {
     /// The status that the client sees.

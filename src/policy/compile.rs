@@ -110,7 +110,7 @@ struct Compiler<'d> {
 
 /// The names in a policy, whatever is wrong with what they name.
 #[derive(Default, Deserialize)]
-struct Written {
+struct WrittenPolicy {
     #[serde(default)]
     upstreams: Entries<Node>,
     #[serde(default)]
@@ -170,7 +170,7 @@ struct WrittenNames<'n> {
     vouching: usize,
 }
 
-impl Written {
+impl WrittenPolicy {
     fn names(&self) -> WrittenNames<'_> {
         fn keys<T>(entries: &Entries<T>) -> Vec<&str> {
             entries.iter().map(|(name, _)| name.as_str()).collect()
@@ -219,7 +219,7 @@ impl Compiler<'_> {
             .collect();
 
         // Sections refer to what was written, sound or not: one mistake is reported once.
-        let written: Written = self.document.decode(&[], &mut Vec::new()).unwrap_or_default();
+        let written: WrittenPolicy = self.document.decode(&[], &mut Vec::new()).unwrap_or_default();
         let names = written.names();
 
         let tiers = self.tiers(raw.tiers.as_ref());

@@ -1,7 +1,8 @@
-//! Whether pages of other origins may read what a route answers (the Fetch standard's CORS protocol).
+//! Whether pages of other origins may read what a route answers (the Fetch standard's CORS
+//! protocol).
 //!
-//! The upstream speaks it for its own responses. What this proxy answers itself would be a riddle to
-//! such a page without these fields: a denial that it may not read looks like a broken network.
+//! The upstream speaks it for its own responses. What this proxy answers itself would be a riddle
+//! to such a page without these fields: a denial that it may not read looks like a broken network.
 
 use std::time::Duration;
 
@@ -12,9 +13,9 @@ use http::{HeaderName, HeaderValue, Method};
 pub struct Cors {
     /// Whose pages.
     pub origins: Origins,
-    /// Whether they may read what was answered to a request with cookies.
+    /// Whether they may read responses to requests with cookies.
     pub credentials: bool,
-    /// What becomes of the request by which a browser asks whether it may send another.
+    /// How a preflight request is handled.
     pub preflight: Preflight,
 }
 
@@ -41,7 +42,7 @@ pub enum OriginPattern {
     },
 }
 
-/// What becomes of a preflight request, which browsers send without credentials.
+/// How a preflight request is handled. Browsers send it without credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preflight {
     /// It is a request like any other.

@@ -65,7 +65,8 @@ pub struct AddressRules {
     pub deny: Networks,
 }
 
-/// Why a route refuses a client address. The message is for the log: clients do not learn the rules.
+/// Why a route refuses a client address. The message is for the log: clients do not learn the
+/// rules.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressRefusal {
     /// This network is denied.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// What becomes of a path on its way to the upstream. Both are whole segments, with a slash at the
+/// How a path is rewritten for the upstream. Both are whole segments, with a slash at the
 /// beginning and none at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathRewrite {

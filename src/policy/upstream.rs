@@ -48,12 +48,13 @@ pub struct Upstream {
     pub resolve_every: Duration,
     /// Headers that only this proxy may set: those of clients are removed.
     pub own_headers: Arc<OwnHeaders>,
-    /// Where it is among the upstreams of all policies: what a running proxy knows about its servers
-    /// is found by this.
+    /// Where it is among the upstreams of all policies: what a running proxy knows about its
+    /// servers is found by this.
     pub position: UpstreamPosition,
 }
 
-/// Where an upstream is among those of all policies. [`Policies::new`](super::Policies::new) gives it.
+/// Where an upstream is among those of all policies. [`Policies::new`](super::Policies::new) gives
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamPosition {
     /// Position of its policy.

@@ -83,7 +83,7 @@ pub struct Difference {
 }
 
 /// The outcome of the requests of a test.
-struct Outcome<'p> {
+struct CaseOutcome<'p> {
     last: Rehearsed<'p>,
     /// How many were not refused.
     admitted: u32,
@@ -135,7 +135,7 @@ impl<'s> Runner<'s> {
         case: &Case,
         rehearsal: &Rehearsal,
         policies: &'p Policies,
-    ) -> Outcome<'p> {
+    ) -> CaseOutcome<'p> {
         let draft = Draft::of(&case.given);
         let answer = &case.given.response;
         let mut admitted = 0;
@@ -146,7 +146,7 @@ impl<'s> Runner<'s> {
         }
         let last = rehearsal.answer(policies, &draft, answer).await;
         admitted += u32::from(last.reason.is_none());
-        Outcome { last, admitted }
+        CaseOutcome { last, admitted }
     }
 
     fn advance(&self, time: Duration) {
@@ -157,7 +157,7 @@ impl<'s> Runner<'s> {
 
 impl Failed {
     /// None: all is as expected.
-    fn of(number: usize, case: &Case, outcome: &Outcome<'_>) -> Option<Failed> {
+    fn of(number: usize, case: &Case, outcome: &CaseOutcome<'_>) -> Option<Failed> {
         let differences = differences(case, outcome);
         let got = &outcome.last;
         if differences.is_empty() {
@@ -201,7 +201,7 @@ fn request(case: &Case, got: &Rehearsed<'_>) -> String {
     format!("{} {} {sender}{times}", given.method, given.target)
 }
 
-fn differences(case: &Case, outcome: &Outcome<'_>) -> Vec<Difference> {
+fn differences(case: &Case, outcome: &CaseOutcome<'_>) -> Vec<Difference> {
     let expect = &case.expect;
     let got = &outcome.last;
     let mut differences = Vec::new();

@@ -82,7 +82,7 @@ pub enum QuestionError {
     System(#[from] std::io::Error),
 }
 
-/// What would become of the request, under the policies that are in force in `shared`.
+/// How the request would be handled under the policies that are in force in `shared`.
 ///
 /// It runs on this thread until it is known, and asks issuers and stores on the way: never call it
 /// where others wait.

@@ -60,7 +60,8 @@ pub struct Rehearsed<'p> {
 }
 
 impl Rehearsal {
-    /// With new counters in the process. `published_keys` are those of the policies that it judges by.
+    /// With new counters in the process. `published_keys` are those of the policies that it judges
+    /// by.
     pub fn with_fresh_counters(shared: &Arc<Shared>, published_keys: &PublishedKeys) -> Rehearsal {
         Rehearsal::over(Arc::clone(shared), Store::start(fresh_stores()), published_keys)
     }
@@ -108,7 +109,7 @@ impl Rehearsal {
         Rehearsed { status: head.status, headers: head.headers, route, identity, denied_by, reason }
     }
 
-    /// What would become of a request, and why. Nothing is charged.
+    /// How a request would be handled, and why. Nothing is charged.
     pub async fn explain(&self, policies: &Policies, draft: &Draft) -> Explanation {
         let now = self.judge.shared.clock.now();
         let dry_run = DryRun { token: draft.token.clone(), is_charged: false };
@@ -189,7 +190,7 @@ impl Rehearsal {
             address,
             address_value: address_value.unwrap_or(NO_ID),
             is_trusted: self.judge.shared.trusted_proxies.contains(address),
-            shown: None,
+            client_chain: None,
             listener: Arc::new(ListenerSettings::plain(SocketAddr::new(address, 0).into())),
         }
     }

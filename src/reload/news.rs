@@ -1,5 +1,5 @@
 //! What is logged about a configuration that is put in force, at the start and with each reload:
-//! what is amiss, and who has another rate than everybody.
+//! what is wrong, and which callers have rates of their own.
 
 use crate::{
     clock::Timestamp,

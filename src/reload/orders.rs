@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::Refused;
 
 /// The outcome of reading: the generation that is in force then, or why the old one still is.
-pub(super) type Outcome = Result<u64, Refused>;
+pub(super) type ReloadResult = Result<u64, Refused>;
 
 /// A message to the reload thread.
 pub(super) enum Order {
@@ -17,7 +17,7 @@ pub(super) enum Order {
     /// Read, whether or not anything has changed.
     Read,
     /// Read and send the outcome, unless its receiver has been dropped.
-    Answer(oneshot::Sender<Outcome>),
+    Answer(oneshot::Sender<ReloadResult>),
     Stop,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct PendingOrders {
     pub(super) to_look: bool,
     pub(super) to_stop: bool,
     to_read: bool,
-    waiting: Vec<oneshot::Sender<Outcome>>,
+    waiting: Vec<oneshot::Sender<ReloadResult>>,
 }
 
 impl PendingOrders {
@@ -51,7 +51,7 @@ impl PendingOrders {
     }
 
     /// Notifies all callers that wait.
-    pub(super) fn answer(self, outcome: &Outcome) {
+    pub(super) fn answer(self, outcome: &ReloadResult) {
         for waiting in self.waiting {
             let _ = waiting.send(outcome.clone());
         }

@@ -1,9 +1,9 @@
 //! Where something would have to happen for a path to lead to another content.
 //!
 //! That is the file itself, the folder that it is in, and the folder of each symbolic link on the
-//! way: a mounted ConfigMap has `policy.yaml -> ..data/policy.yaml` and `..data -> ..2026_11_21`, and
-//! changes by a new `..data`. The file by itself is not enough, as most editors put a new one in its
-//! place; its folder is not either, as a file that is mounted alone changes somewhere else.
+//! way: a mounted ConfigMap has `policy.yaml -> ..data/policy.yaml` and `..data -> ..2026_11_21`,
+//! and changes by a new `..data`. The file by itself is not enough, as most editors put a new one
+//! in its place; its folder is not either, as a file that is mounted alone changes somewhere else.
 //!
 //! In these folders other things happen too: a log grows, counters are saved, an editor swaps. Only
 //! some names in them matter.

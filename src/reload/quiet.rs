@@ -11,7 +11,7 @@ pub(super) struct Quiet {
 
 /// What to do about what was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum NextStep {
     /// Nothing: all is as it was when it was last read.
     Stay,
     /// Look again after a quiet period.
@@ -26,12 +26,12 @@ const MAX_ROUNDS: u32 = 10;
 
 impl Quiet {
     /// What to do if `read` was read last and there is `now`.
-    pub(super) fn look(&mut self, read: &Inputs, now: Inputs) -> Verdict {
+    pub(super) fn look(&mut self, read: &Inputs, now: Inputs) -> NextStep {
         let (verdict, seen) = match self.seen.take() {
-            _ if now == *read => (Verdict::Stay, None),
-            Some((seen, rounds)) if seen == now || rounds >= MAX_ROUNDS => (Verdict::Read, None),
-            Some((_, rounds)) => (Verdict::Wait, Some((now, rounds + 1))),
-            None => (Verdict::Wait, Some((now, 1))),
+            _ if now == *read => (NextStep::Stay, None),
+            Some((seen, rounds)) if seen == now || rounds >= MAX_ROUNDS => (NextStep::Read, None),
+            Some((_, rounds)) => (NextStep::Wait, Some((now, rounds + 1))),
+            None => (NextStep::Wait, Some((now, 1))),
         };
         self.seen = seen;
         verdict
@@ -70,17 +70,17 @@ mod tests {
         let read = see("old");
         let mut quiet = Quiet::default();
         for (content, expected) in [
-            ("old", Verdict::Stay),
-            ("", Verdict::Wait),
-            ("ne", Verdict::Wait),
-            ("new", Verdict::Wait),
-            ("new", Verdict::Read),
-            ("other", Verdict::Wait),
-            ("old", Verdict::Stay),
-            ("other", Verdict::Wait),
+            ("old", NextStep::Stay),
+            ("", NextStep::Wait),
+            ("ne", NextStep::Wait),
+            ("new", NextStep::Wait),
+            ("new", NextStep::Read),
+            ("other", NextStep::Wait),
+            ("old", NextStep::Stay),
+            ("other", NextStep::Wait),
         ] {
             assert_eq!(quiet.look(&read, see(content)), expected, "{content}");
-            assert_eq!(quiet.is_waiting(), expected == Verdict::Wait);
+            assert_eq!(quiet.is_waiting(), expected == NextStep::Wait);
         }
     }
 
@@ -91,7 +91,7 @@ mod tests {
         let read = see("old");
         let mut quiet = Quiet::default();
         let rounds = (0_u32..100)
-            .position(|round| quiet.look(&read, see(&round.to_string())) == Verdict::Read);
+            .position(|round| quiet.look(&read, see(&round.to_string())) == NextStep::Read);
         assert_eq!(rounds, Some(MAX_ROUNDS as usize));
     }
 }

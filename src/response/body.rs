@@ -152,8 +152,8 @@ impl Body {
         self
     }
 
-    /// To a client that gets no more while it does not read what was written: the protocol engine would
-    /// buffer a good deal for it.
+    /// To a client that gets no more while it does not read what was written: the protocol engine
+    /// would buffer a good deal for it.
     #[must_use]
     pub fn written_by(mut self, writing: Rc<Writing>) -> Self {
         self.writing = Some(writing);

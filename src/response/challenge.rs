@@ -27,8 +27,8 @@ impl Rejection {
         })
     }
 
-    /// The parameters of a challenge for a token (RFC 6750 section 3), from fixed texts only; none if
-    /// there is no challenge.
+    /// The parameters of a challenge for a token (RFC 6750 section 3), from fixed texts only; none
+    /// if there is no challenge.
     fn challenge_parameters(&self) -> Option<String> {
         let error = match self {
             Rejection::Identity(error) => error,

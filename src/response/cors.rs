@@ -46,8 +46,8 @@ impl AllowedOrigin {
     }
 }
 
-/// The response to a preflight request with these `headers`, without the origin's fields. A page that
-/// may not send requests gets no permission.
+/// The response to a preflight request with these `headers`, without the origin's fields. A page
+/// that may not send requests gets no permission.
 pub fn preflight_answer(cors: &Cors, headers: &HeaderMap) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;

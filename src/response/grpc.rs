@@ -1,9 +1,9 @@
 //! Errors in gRPC's form: a status in the fields of a response that is nothing but a head
 //! ("Trailers-Only" in gRPC over HTTP/2).
 //!
-//! For HTTP such a response is a success. So only clients whose route has an upstream of HTTP/2 get it,
-//! and charges are corrected by the HTTP status that other clients would have got, which the access
-//! log has too.
+//! For HTTP such a response is a success. So only clients whose route has an upstream of HTTP/2 get
+//! it, and charges are corrected by the HTTP status that other clients would have got, which the
+//! access log has too.
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header, request::Parts,

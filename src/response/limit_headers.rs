@@ -30,8 +30,8 @@ pub struct LimitHeaders {
 }
 
 impl LimitHeaders {
-    /// How `limit` stands. Where the effective limit is not the policy's, such as the share of a proxy
-    /// in fallback mode, the headers have the effective one.
+    /// How `limit` stands. Where the effective limit is not the policy's, such as the share of a
+    /// proxy in fallback mode, the headers have the effective one.
     pub fn new(limit: &Limit, allowance: &Allowance, standing: &Standing) -> Self {
         let is_whole = standing.limit == allowance.quota.capacity();
         LimitHeaders {
@@ -43,8 +43,9 @@ impl LimitHeaders {
         }
     }
 
-    /// For a denial by the primary limit that waiting helps against: nothing remains, and the reset is
-    /// when a retry makes sense. Clients recognise such a denial by that alone, and wait for the reset.
+    /// For a denial by the primary limit that waiting helps against: nothing remains, and the reset
+    /// is when a retry makes sense. Clients recognise such a denial by that alone, and wait for the
+    /// reset.
     #[must_use]
     pub fn exhausted_until(self, retry: Timestamp) -> Self {
         LimitHeaders { remaining: 0.into(), reset: retry.ceil_secs().into(), ..self }
@@ -61,8 +62,8 @@ impl LimitHeaders {
     }
 }
 
-/// When the limit is whole again; with nothing left, when one more request is possible, since clients
-/// wait until then even after a success.
+/// When the limit is whole again; with nothing left, when one more request is possible, since
+/// clients wait until then even after a success.
 pub fn reported_reset(standing: &Standing) -> Timestamp {
     if standing.remaining == 0 { standing.next } else { standing.reset }
 }

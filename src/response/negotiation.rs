@@ -32,8 +32,8 @@ impl Format {
 /// Members of `Accept` that are read; what a browser sends has ten.
 const MAX_MEMBERS: usize = 64;
 
-/// The form of error bodies that a client prefers that does not call gRPC; the policy's, if it has no
-/// preference.
+/// The form of error bodies that a client prefers that does not call gRPC; the policy's, if it has
+/// no preference.
 pub fn preferred_format(request: &Parts, responses: &Responses) -> Format {
     let default = match responses.headers {
         HeaderProfile::Ietf => Format::Problem,
@@ -176,8 +176,8 @@ mod tests {
         fields.iter().map(field).collect()
     }
 
-    /// What is preferred where the default is JSON, and where it is the problem; both are the same if
-    /// the client has a preference.
+    /// What is preferred where the default is JSON, and where it is the problem; both are the same
+    /// if the client has a preference.
     fn both(headers: &HeaderMap) -> (Format, Format) {
         (preferred(headers, Json), preferred(headers, Problem))
     }

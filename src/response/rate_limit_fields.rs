@@ -42,8 +42,8 @@ pub struct RateLimitItem<'n> {
 
 /// Seconds until more is available: until the reset of the other headers. The fields call it `t`.
 ///
-/// A denied client that waits as long as `Retry-After` says has waited long enough for every limit, so
-/// this is never longer.
+/// A denied client that waits as long as `Retry-After` says has waited long enough for every limit,
+/// so this is never longer.
 pub fn reset_seconds(standing: &Standing, now: Timestamp, retry_after: Option<u64>) -> u64 {
     let micros = reported_reset(standing).as_micros().saturating_sub(now.as_micros());
     micros.div_ceil(1_000_000).min(retry_after.unwrap_or(u64::MAX))

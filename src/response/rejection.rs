@@ -56,8 +56,8 @@ pub enum Rejection {
     /// The request has no value of a key that this limit counts by.
     #[error("the request lacks a key that limit {0} counts by")]
     MissingKey(Box<str>),
-    /// The request has several values of a key that this limit counts by, or one that can be read in
-    /// several ways.
+    /// The request has several values of a key that this limit counts by, or one that can be read
+    /// in several ways.
     #[error("the request has an ambiguous value of a key that limit {0} counts by")]
     AmbiguousKey(Box<str>),
     /// The store could not decide.

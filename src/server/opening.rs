@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     deadline::Deadline,
-    downstream::{ConnectionPermit, Fault, NotAdmitted, NotGood, Peer, Shown},
+    downstream::{ClientChain, ConnectionPermit, Fault, NotAdmitted, NotGood, Peer},
     gate::Shared,
     identity::canonical,
     settings::{ALPN_HTTP2, CurrentTls, Epoch, Protocols},
@@ -88,8 +88,8 @@ impl OpeningError {
         OpeningError::Handshake(io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
-    /// Why a client's certificate was not taken, if that has to do with revocation: an operator wants
-    /// to know it, and most of all that a list is out of date.
+    /// Why a client's certificate was not taken, if that has to do with revocation: an operator
+    /// wants to know it, and most of all that a list is out of date.
     pub(super) fn revocation(&self) -> Option<&rustls::Error> {
         use CertificateError::{
             ExpiredRevocationList, ExpiredRevocationListContext, Revoked, UnknownRevocationStatus,
@@ -155,7 +155,7 @@ pub(super) async fn open(
         }
         permit.name(address)?;
     }
-    let mut shown = None;
+    let mut client_chain = None;
     let (stream, protocol) = match &listener.tls {
         None => {
             deadline.set(shared.timeouts.head);
@@ -176,14 +176,14 @@ pub(super) async fn open(
                     // It was checked when the session began.
                     tls.check(chain, now).map_err(OpeningError::of_tls)?;
                 }
-                shown = Some(Arc::new(Shown::read(chain, epoch, now).ok_or(NotGood)?));
+                client_chain = Some(Arc::new(ClientChain::read(chain, epoch, now).ok_or(NotGood)?));
             }
             (Stream::Tls(stream), protocol)
         }
     };
     let address_value =
         HeaderValue::try_from(address.to_string()).map_err(|_| OpeningError::Left)?;
-    let peer = Peer { address, address_value, is_trusted, shown, listener };
+    let peer = Peer { address, address_value, is_trusted, client_chain, listener };
     Ok(Opened { stream, protocol, peer })
 }
 

@@ -74,8 +74,8 @@ enum Closing {
     },
 }
 
-/// How long writing the last response before a close may take, and how long the client may then take
-/// to read it.
+/// How long writing the last response before a close may take, and how long the client may then
+/// take to read it.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Longest beginning of a refused head that is kept, for the log.

@@ -25,8 +25,8 @@ pub struct AdminSettings {
 pub enum ReadyStore {
     /// The proxy is not ready while Redis does not decide.
     Require,
-    /// Nothing: each limit has its own rule for the time when Redis does not decide. All proxies of a
-    /// fleet share a store, and when it is away a load balancer would have no proxy left to send
+    /// Nothing: each limit has its own rule for the time when Redis does not decide. All proxies of
+    /// a fleet share a store, and when it is away a load balancer would have no proxy left to send
     /// to.
     #[default]
     Ignore,

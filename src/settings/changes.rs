@@ -51,9 +51,9 @@ impl Settings {
 }
 
 impl Settings {
-    /// Gives the listeners of `running` whose address is unchanged these certificates and these rules
-    /// for clients' certificates from now on, even if other changes to them wait for a restart.
-    /// Returns the listeners for which this changed something.
+    /// Gives the listeners of `running` whose address is unchanged these certificates and these
+    /// rules for clients' certificates from now on, even if other changes to them wait for a
+    /// restart. Returns the listeners for which this changed something.
     pub fn renew_certificates<'r>(
         &self,
         running: &'r Settings,
@@ -68,8 +68,8 @@ impl Settings {
 }
 
 impl StoreSettings {
-    /// Gives new connections to Redis the passwords and certificates of `newer`, if that is the same
-    /// Redis. Returns whether they changed.
+    /// Gives new connections to Redis the passwords and certificates of `newer`, if that is the
+    /// same Redis. Returns whether they changed.
     pub fn renew_access(&self, newer: &StoreSettings) -> bool {
         let kinds = |store: &StoreSettings| {
             let next = store.next.as_ref().map(|next| next.to.clone());

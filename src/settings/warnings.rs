@@ -51,7 +51,8 @@ impl Checker<'_> {
         self.warn(Rule::PublicAdmin, raw, message, help);
     }
 
-    /// `networks` are those of `raw`, in the same order. They are trusted to state a client's address.
+    /// `networks` are those of `raw`, in the same order. They are trusted to state a client's
+    /// address.
     fn warn_of_trust_in_all(&mut self, raw: &[Spanned<String>], networks: &[IpNet]) {
         let Some((last, version)) = whole_internet(networks) else { return };
         let Some(place) = raw.get(last) else { return };
@@ -81,8 +82,8 @@ impl Settings {
     /// proxy in front of it is not trusted to state their addresses.
     ///
     /// On a loopback address or a Unix socket this is certain. On other addresses it is likely if
-    /// all listeners use plain HTTP, because TLS then ends in front of them. A `network` of a single
-    /// address was most likely chosen with care, and causes no warning.
+    /// all listeners use plain HTTP, because TLS then ends in front of them. A `network` of a
+    /// single address was most likely chosen with care, and causes no warning.
     pub fn may_see_all_clients_in(&self, network: &IpNet) -> bool {
         let ends_tls = self.listeners.iter().any(|listener| listener.tls.is_some());
         let is_whole_network = network.prefix_len() < network.max_prefix_len();

@@ -22,10 +22,10 @@ const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// Denials, by the counter that denied.
 #[derive(Debug)]
-pub(super) struct Memo(Recent<u128, Denial>);
+pub(super) struct Memo(Recent<u128, CachedDenial>);
 
 #[derive(Debug)]
-struct Denial {
+struct CachedDenial {
     charges: SmallVec<[DeniedCharge; 2]>,
     decision: Decision,
     /// By this process' clock.
@@ -87,7 +87,8 @@ impl Memo {
             quota: charge.quota.clone(),
         };
         let charges = charges.iter().map(denied).collect();
-        let denial = Denial { charges, decision: decision.clone(), at: now, until: now + span };
+        let denial =
+            CachedDenial { charges, decision: decision.clone(), at: now, until: now + span };
         self.0.insert(key.entry, denial);
     }
 

@@ -1,9 +1,10 @@
 //! Moves callers from one store to another without granting any of them a fresh window.
 //!
 //! A percentage of callers, always the same ones, is in the next store. In mode `mirror` the next
-//! store is charged too (`mirror`), and its differing decisions are counted. In mode `move` the next
-//! store decides, and takes over a caller's counters from the current store on the caller's first
-//! request. As long as another proxy lets the current store decide, that store is charged too.
+//! store is charged too (`mirror`), and its differing decisions are counted. In mode `move` the
+//! next store decides, and takes over a caller's counters from the current store on the caller's
+//! first request. As long as another proxy lets the current store decide, that store is charged
+//! too.
 
 mod mirror;
 mod plan;
@@ -107,8 +108,8 @@ impl Store {
         charges.iter().all(|charge| self.is_carried(charge))
     }
 
-    /// After a change of the plan, counters are carried over again: their callers may have been back
-    /// in the current store meanwhile, and used it.
+    /// After a change of the plan, counters are carried over again: their callers may have been
+    /// back in the current store meanwhile, and used it.
     fn reset_carried_if_plan_changed(&self) {
         let changes = self.stores.moving.changes();
         let mut records = self.move_records.borrow_mut();

@@ -73,8 +73,8 @@ impl NoRoom {
         }
     }
 
-    /// Whether all callers share the cause, and no client can cause it with values that it chooses. A
-    /// limit may be open only then.
+    /// Whether all callers share the cause, and no client can cause it with values that it chooses.
+    /// A limit may be open only then.
     pub(super) fn is_for_all(self) -> bool {
         match self {
             NoRoom::Full | NoRoom::Addresses | NoRoom::Networks => true,

@@ -34,7 +34,8 @@ impl Store {
             self.raise_to_cached(charge, outcome, decision.now, behind);
         }
         if behind.is_none() {
-            // The primary is away: limits that are decided locally are reported as they are decided.
+            // The primary is away: limits that are decided locally are reported as they are
+            // decided.
             let local = self.peek_locally(charges, now).outcomes;
             for ((charge, outcome), local) in charges.iter().zip(&mut decision.outcomes).zip(local)
             {
@@ -55,8 +56,8 @@ impl Store {
         now: Timestamp,
         behind: Option<Duration>,
     ) {
-        // The cache has only a summary of a log, which keeps all units until the newest one expires.
-        // A replica that has the newest unit has the better count.
+        // The cache has only a summary of a log, which keeps all units until the newest one
+        // expires. A replica that has the newest unit has the better count.
         let is_outdated = |cached: &Count| match (cached.summarized_at(), behind) {
             (Some(newest), Some(behind)) => newest + behind < now,
             (None, _) | (_, None) => false,

@@ -1,8 +1,8 @@
 //! Other proxies that share a Redis with this one. Each proxy announces there every few seconds how
 //! many of its callers are in a next store, and reads the announcements of the others.
 //!
-//! Proxies without a next store announce themselves as well: a proxy that moves callers must know of
-//! them.
+//! Proxies without a next store announce themselves as well: a proxy that moves callers must know
+//! of them.
 
 use std::{
     collections::{HashMap, hash_map::RandomState},
@@ -84,7 +84,8 @@ impl Drop for AnnouncementTurn {
 }
 
 impl Store {
-    /// Announces this proxy in the background: every few seconds, and after each change of the move.
+    /// Announces this proxy in the background: every few seconds, and after each change of the
+    /// move.
     pub(super) fn announce_in_background(self: &Rc<Self>, now: Timestamp) {
         if self.redis().next().is_some()
             && self.stores.peers.take_turn(self.stores.moving.changes())

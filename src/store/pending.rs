@@ -1,15 +1,17 @@
-//! Charges that this process has admitted in fallback mode and that are still to be written to Redis.
+//! Charges that this process has admitted in fallback mode and that are still to be written to
+//! Redis.
 //!
 //! While a store does not answer, limits are decided from this process' share (`fallback`). What is
 //! taken meanwhile is pending: the difference between what the local counter holds and what it held
-//! before. The first request that the store can decide writes it back first; counters that no request
-//! uses are written back in the background (`write_back`). Until the store has reported the counter
-//! again, local decisions go on from the local counter: a second outage grants no second share.
+//! before. The first request that the store can decide writes it back first; counters that no
+//! request uses are written back in the background (`write_back`). Until the store has reported the
+//! counter again, local decisions go on from the local counter: a second outage grants no second
+//! share.
 //!
-//! Nothing is pending for windows that have ended, nor for leases, which end where they were granted.
-//! A write whose reply is late is not repeated until the reply has come or time has run out. A write
-//! whose connection broke is repeated: at worst a caller is charged twice for what it used in one
-//! outage, and no limit admits too much.
+//! Nothing is pending for windows that have ended, nor for leases, which end where they were
+//! granted. A write whose reply is late is not repeated until the reply has come or time has run
+//! out. A write whose connection broke is repeated: at worst a caller is charged twice for what it
+//! used in one outage, and no limit admits too much.
 
 mod write_back;
 
@@ -43,7 +45,8 @@ pub(super) struct PendingCharges {
     ended: Notify,
 }
 
-/// While a worker holds these, it decides locally, and no other worker writes back or drops a counter.
+/// While a worker holds these, it decides locally, and no other worker writes back or drops a
+/// counter.
 #[derive(Debug, Default)]
 pub(super) struct PendingCounters {
     by_entry: HashMap<u128, PendingCounter>,

@@ -1,10 +1,10 @@
 //! Counters in Redis, as one worker uses them: one script call decides all charges of a partition;
 //! later adjustments are sent without waiting for the reply.
 //!
-//! A charge is executed at most once. After a reply that says "not executed" (moved, loading, no such
-//! script) it is sent again while there is time; after a timeout or a broken connection it is not.
-//! When a late reply says that a charge was taken, it is given back, because the request was decided
-//! without it.
+//! A charge is executed at most once. After a reply that says "not executed" (moved, loading, no
+//! such script) it is sent again while there is time; after a timeout or a broken connection it is
+//! not. When a late reply says that a charge was taken, it is given back, because the request was
+//! decided without it.
 
 mod announcements;
 mod batch;
@@ -118,15 +118,15 @@ impl RedisStore {
         self.topology.partition(owner)
     }
 
-    /// The identity of a partition's server, as the latest connection has read it; zero: there was no
-    /// connection yet.
+    /// The identity of a partition's server, as the latest connection has read it; zero: there was
+    /// no connection yet.
     pub(super) fn server(&self, partition: Partition) -> u64 {
         self.topology.primary(partition).map_or(0, |node| node.server_id())
     }
 
     /// Takes all `charges`, which are of one partition, or none, if the partition still has this
-    /// `server`; any server if it is none. What is taken after this has returned, or was dropped, is
-    /// given back.
+    /// `server`; any server if it is none. What is taken after this has returned, or was dropped,
+    /// is given back.
     ///
     /// # Errors
     /// Why there is no reply.
@@ -164,7 +164,8 @@ impl RedisStore {
         script::read_state(charge, &reply).map_err(|error| self.bad_reply(&error))
     }
 
-    /// Adds units that were taken locally to a counter, if its partition still has the given server.
+    /// Adds units that were taken locally to a counter, if its partition still has the given
+    /// server.
     ///
     /// # Errors
     /// Why Redis is not known to have them.

@@ -33,7 +33,8 @@ use crate::{
     settings::StoreKind,
 };
 
-/// Most cached counters whose charges are remembered, so that they can be reseeded in the background.
+/// Most cached counters whose charges are remembered, so that they can be reseeded in the
+/// background.
 const MAX_CHARGES: usize = 65_536;
 
 /// Counters that a worker reseeds in one tick.
@@ -42,8 +43,8 @@ const COUNTERS_PER_TICK: usize = 256;
 /// Partitions that a worker checks for a new server in one tick.
 const PARTITIONS_PER_TICK: usize = 1024;
 
-/// Most pairs of servers that are remembered, and for how long all partitions where the second server
-/// has replaced the first count as one change.
+/// Most pairs of servers that are remembered, and for how long all partitions where the second
+/// server has replaced the first count as one change.
 const MAX_PAIRS: usize = 4096;
 const PAIR_LIFETIME: Duration = Duration::from_secs(60);
 
@@ -51,8 +52,8 @@ const PAIR_LIFETIME: Duration = Duration::from_secs(60);
 pub(super) struct Reseeding {
     /// Counters that are still to be reseeded.
     counters: MemoryStore,
-    /// The identity of the server of each partition, of the current store and of the next one; zero:
-    /// it is not known yet.
+    /// The identity of the server of each partition, of the current store and of the next one;
+    /// zero: it is not known yet.
     servers: [Box<[AtomicU64]>; 2],
     charges: Mutex<RememberedCharges>,
     /// The partition of each store that is checked next.
@@ -152,8 +153,8 @@ impl Reseeding {
 }
 
 impl RememberedCharges {
-    /// Whether it is news that the server `after` has replaced `before`. An identity that was made up
-    /// belongs to one connection and does not come back, so its pairs do not expire.
+    /// Whether it is news that the server `after` has replaced `before`. An identity that was made
+    /// up belongs to one connection and does not come back, so its pairs do not expire.
     fn is_new_pair(&mut self, before: u64, after: u64) -> bool {
         let pair = (before, after);
         let never_expires = is_made_up(before) || is_made_up(after);

@@ -1,9 +1,9 @@
 //! Units that requests in flight have taken from limits that count only some responses.
 //!
 //! Such a unit is taken when the request arrives, and given back if its response does not count. A
-//! caller that is denied only because of these units need not wait for the end of a window: they may
-//! come back with the next response. What is known here is this process' part: units that requests
-//! at other proxies hold are not in it.
+//! caller that is denied only because of these units need not wait for the end of a window: they
+//! may come back with the next response. What is known here is this process' part: units that
+//! requests at other proxies hold are not in it.
 
 use std::{
     collections::HashMap,

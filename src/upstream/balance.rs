@@ -1,8 +1,8 @@
-//! Which server gets a request: pure choices among servers with weights, some of which are not to be
-//! chosen.
+//! Which server gets a request: pure choices among servers with weights, some of which are not to
+//! be chosen.
 //!
-//! Chance, turns and hashes come in as arguments. Servers are positions; `is_eligible` says which of
-//! them may be chosen.
+//! Chance, turns and hashes come in as arguments. Servers are positions; `is_eligible` says which
+//! of them may be chosen.
 
 use std::{
     cell::Cell,
@@ -52,8 +52,8 @@ impl Weights {
         drawn.or_else(|| eligible().last())
     }
 
-    /// Of two different ones that chance draws, the one with the lower load for its weight; the first
-    /// drawn if they are alike.
+    /// Of two different ones that chance draws, the one with the lower load for its weight; the
+    /// first drawn if they are alike.
     pub(super) fn less_loaded(
         &self,
         chances: [u64; 2],
@@ -76,9 +76,9 @@ impl Weights {
         Some(if load(second) < load(first) { second } else { first })
     }
 
-    /// The one that a caller always gets, if it is eligible: the highest of what the caller's hash and
-    /// each one's name come to (weighted rendezvous hashing). Without one that goes away, only its own
-    /// callers get another.
+    /// The one that a caller always gets, if it is eligible: the highest of what the caller's hash
+    /// and each one's name come to (weighted rendezvous hashing). Without one that goes away, only
+    /// its own callers get another.
     pub(super) fn rendezvous(
         &self,
         caller: u128,
@@ -87,8 +87,8 @@ impl Weights {
     ) -> Option<usize> {
         let score = |at: usize| {
             let hash = mix(mix(caller as u64 ^ name(at)) ^ (caller >> 64) as u64);
-            // Exponentially distributed at the rate of the weight: the least of these is each one's as
-            // often as its weight says.
+            // Exponentially distributed at the rate of the weight: the least of these is each one's
+            // as often as its weight says.
             -(1.0 - fraction(hash)).ln() / self.weight(at)
         };
         let eligible = (0..self.sums.len()).filter(|at| is_eligible(*at));
@@ -103,7 +103,8 @@ impl Weights {
 #[derive(Debug, Default)]
 pub(super) struct Schedule(Box<[u32]>);
 
-/// Turns after which a schedule begins again, if not earlier: weights are kept as far as these allow.
+/// Turns after which a schedule begins again, if not earlier: weights are kept as far as these
+/// allow.
 const MAX_TURNS: f64 = 4096.0;
 
 impl Schedule {
@@ -120,7 +121,8 @@ impl Schedule {
         let length: u64 = turns.iter().sum();
         let mut credits = vec![0_i64; count];
         let order = (0..length).map(|_| {
-            // Each endpoint earns its weight; the one with the most credit pays for all and has the turn.
+            // Each endpoint earns its weight; the one with the most credit pays for all and has the
+            // turn.
             for (credit, turns) in credits.iter_mut().zip(&turns) {
                 *credit += turns.cast_signed();
             }
@@ -134,8 +136,8 @@ impl Schedule {
         Schedule(order.collect())
     }
 
-    /// Whose turn it is. Those who are not eligible miss theirs, for everybody: the others keep their
-    /// order and their shares.
+    /// Whose turn it is. Those who are not eligible miss theirs, for everybody: the others keep
+    /// their order and their shares.
     pub(super) fn next(
         &self,
         turn: impl Fn() -> usize,
@@ -153,8 +155,8 @@ impl Schedule {
 
 /// Small whole numbers in the proportion of weights, of which none is below 1 by much.
 fn turns_of(weights: &[f64]) -> Vec<u64> {
-    // Weights that are whole multiples of a fraction, as when a server's is shared by its addresses,
-    // are kept exactly if a small factor makes them whole.
+    // Weights that are whole multiples of a fraction, as when a server's is shared by its
+    // addresses, are kept exactly if a small factor makes them whole.
     let is_whole = |factor: f64| {
         weights.iter().all(|weight| {
             let scaled = weight * factor;

@@ -39,8 +39,8 @@ impl Connectors {
         Connectors { ticker, connectors: RefCell::default() }
     }
 
-    /// The connector of an upstream; created at first use, and kept until the upstream's protocol or
-    /// transport changes.
+    /// The connector of an upstream; created at first use, and kept until the upstream's protocol
+    /// or transport changes.
     pub(super) fn to(&self, destination: Destination<'_>) -> Rc<Connector> {
         let Destination { upstream, group } = destination;
         let mut connectors = self.connectors.borrow_mut();
@@ -63,8 +63,8 @@ impl Connectors {
         connector
     }
 
-    /// Closes connections that have been idle for too long, and drops upstreams that no policy names
-    /// any more.
+    /// Closes connections that have been idle for too long, and drops upstreams that no policy
+    /// names any more.
     pub(super) fn close_idle(&self) {
         for connector in self.connectors.borrow().iter() {
             connector.close_idle();
@@ -80,8 +80,8 @@ impl Connector {
             && self.transport == upstream.transport
     }
 
-    /// The server for the first attempt of a request of `caller`. If the server's name was never looked
-    /// up, waits for that, at most for the connect timeout.
+    /// The server for the first attempt of a request of `caller`. If the server's name was never
+    /// looked up, waits for that, at most for the connect timeout.
     pub(super) async fn first(
         &self,
         caller: u128,
@@ -114,7 +114,8 @@ impl Connector {
     fn close_idle(&self) {
         let mut pools = self.pools.borrow_mut();
         pools.iter().for_each(|pool| pool.close_idle(self.keep_alive.get()));
-        // A dropped pool is created again when needed. Connections in use close with their requests.
+        // A dropped pool is created again when needed. Connections in use close with their
+        // requests.
         pools.retain(|pool| !pool.is_empty() && !pool.endpoint.has_left());
     }
 }

@@ -1,7 +1,7 @@
 //! Where requests go: an upstream of a policy, and the servers that it has at the moment.
 //!
-//! A policy says what an upstream is and never changes. What is known about its servers is kept beside
-//! the policies, and is found by the upstream's position among them.
+//! A policy says what an upstream is and never changes. What is known about its servers is kept
+//! beside the policies, and is found by the upstream's position among them.
 
 use std::sync::Arc;
 

@@ -12,8 +12,8 @@ use crate::policy::{Protocol, Transport, Upstream, UpstreamTls};
 
 /// Makes connections to the servers of one upstream.
 ///
-/// What TLS needs is made once, not for each connection; sessions are resumed, since all copies of a
-/// configuration share what they remember of servers.
+/// What TLS needs is made once, not for each connection; sessions are resumed, since all copies of
+/// a configuration share what they remember of servers.
 pub(super) struct Dialer {
     tls: Option<Tls>,
 }
@@ -108,7 +108,8 @@ impl From<io::Error> for UpstreamError {
     }
 }
 
-/// Whether it is this machine that has too little of something, which says nothing about the server.
+/// Whether it is this machine that has too little of something, which says nothing about the
+/// server.
 fn is_exhaustion(error: &io::Error) -> bool {
     const EXHAUSTED: [Errno; 5] =
         [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::ADDRNOTAVAIL];

@@ -43,8 +43,8 @@ enum State {
     In,
     /// Ejected until then.
     Resting(u64),
-    /// A trial request is in flight. Some trials end without a result, as when the client goes away:
-    /// from that time on another request may be the trial.
+    /// A trial request is in flight. Some trials end without a result, as when the client goes
+    /// away: from that time on another request may be the trial.
     Tried(u64),
 }
 
@@ -133,8 +133,8 @@ impl Record {
 
     /// Records a failure. Returns the time of the ejection that it causes, if any.
     ///
-    /// The caller must hold the group's lock, so that no other server is ejected meanwhile: `is_last`
-    /// returns whether no other is left.
+    /// The caller must hold the group's lock, so that no other server is ejected meanwhile:
+    /// `is_last` returns whether no other is left.
     pub(super) fn fail(
         &self,
         now: Instant,

@@ -26,10 +26,12 @@ pub enum UpstreamError {
     /// No connection was made in time.
     #[error("connecting took too long")]
     ConnectTimeout,
-    /// All connections are in use, and too many requests wait for one, or this one has for too long.
+    /// All connections are in use, and too many requests wait for one, or this one has for too
+    /// long.
     #[error("all connections are in use")]
     Busy,
-    /// The client's address uses its share of the connections, and none of them became free in time.
+    /// The client's address uses its share of the connections, and none of them became free in
+    /// time.
     #[error("the client uses its share of the connections")]
     ShareUsed,
     /// The upstream did not answer in time.

@@ -11,8 +11,8 @@ pub(super) struct Failure {
     pub(super) unsent: Option<Box<Request<RequestBody>>>,
     /// Nothing of a response had come.
     pub(super) is_unanswered: bool,
-    /// The connection was not what it seemed to be when it was taken, if it was kept: the server had
-    /// closed it, or was about to.
+    /// The connection was not what it seemed to be when it was taken, if it was kept: the server
+    /// had closed it, or was about to.
     pub(super) is_stale: bool,
 }
 

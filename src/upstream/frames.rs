@@ -1,8 +1,8 @@
 //! The frames of a server in HTTP/2, counted beside the protocol engine, which keeps interim
 //! responses for as long as they come and does not report them.
 //!
-//! Only heads are counted, over all streams together: each request allows a number of them, and a server
-//! that sends more than all its requests allow is at fault.
+//! Only heads are counted, over all streams together: each request allows a number of them, and a
+//! server that sends more than all its requests allow is at fault.
 
 use super::heads::MAX_INTERIM;
 

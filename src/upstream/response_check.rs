@@ -59,8 +59,8 @@ where
     Ok(response)
 }
 
-/// Whether all Content-Length values are the same digits. The HTTP engine checks them only where a body
-/// is expected.
+/// Whether all Content-Length values are the same digits. The HTTP engine checks them only where a
+/// body is expected.
 fn has_one_length(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::CONTENT_LENGTH).iter().map(HeaderValue::as_bytes);
     let mut lengths =

@@ -1,4 +1,5 @@
-//! When a request is tried again: how often, and at what cost to a server that is in trouble already.
+//! When a request is tried again: how often, and at what cost to a server that is in trouble
+//! already.
 
 use std::{cell::Cell, sync::Arc};
 

@@ -31,8 +31,8 @@ pub enum Stream {
 
 /// A stream that counts what is read from it, and holds the right to be open.
 ///
-/// A request may be repeated only if nothing of a response has come, and hyper does not report interim
-/// responses.
+/// A request may be repeated only if nothing of a response has come, and hyper does not report
+/// interim responses.
 pub(super) struct MeteredStream {
     stream: Take<Stream>,
     traffic: Rc<Traffic>,
@@ -132,8 +132,8 @@ impl Traffic {
         self.heads.set(Some(Heads::default()));
     }
 
-    /// Whether a response in HTTP/1.1 cannot be passed on, or will never begin: there was a bare line
-    /// feed in its head, or so much came before its end, more than was `read_before`.
+    /// Whether a response in HTTP/1.1 cannot be passed on, or will never begin: there was a bare
+    /// line feed in its head, or so much came before its end, more than was `read_before`.
     pub(super) fn is_unsound(&self, read_before: u64) -> bool {
         self.has_bare_line_feed.get()
             || self.heads.get().is_some_and(|heads| {

@@ -1,8 +1,8 @@
 //! Switching to another protocol (RFC 9110 section 7.8): the server's end of it.
 //!
-//! It takes a connection in HTTP/1.1 of the request's own, which is never kept. Nothing but the head
-//! goes out on it before the server has agreed: what the client sends meanwhile waits at the client's
-//! end, and is no part of this if the server declines.
+//! It takes a connection in HTTP/1.1 of the request's own, which is never kept. Nothing but the
+//! head goes out on it before the server has agreed: what the client sends meanwhile waits at the
+//! client's end, and is no part of this if the server declines.
 
 use std::{
     future::{Future, poll_fn},
@@ -109,7 +109,7 @@ impl Upstreams {
                 answer = Some(result);
             }
             match &answer {
-                // The connection has to be done with HTTP before anybody else may have it.
+                // The connection has to be done with HTTP before it is given to the tunnel.
                 Some(Ok(response)) if is_switch(response) && !has_ended => {}
                 Some(_) => return Poll::Ready(()),
                 None if has_ended || traffic.is_unsound(0) => return Poll::Ready(()),

@@ -7,8 +7,8 @@ use std::{
     task::{Context, Waker},
 };
 
-/// The waiting requests. Only the first may take a connection that has become free; when it leaves the
-/// queue, with a connection or without, the next is woken.
+/// The waiting requests. Only the first may take a connection that has become free; when it leaves
+/// the queue, with a connection or without, the next is woken.
 #[derive(Default)]
 pub(super) struct WaitQueue {
     waiters: RefCell<VecDeque<Rc<Waiter>>>,

@@ -1,13 +1,14 @@
 //! The frames of an HTTP/2 connection, counted beside the protocol engine.
 //!
 //! The engine answers whatever it is asked, and some frames ask for work and carry nothing: PING,
-//! SETTINGS, PRIORITY, WINDOW_UPDATE, RST_STREAM, empty DATA. Here each frame costs a part of a budget,
-//! useful traffic and time give some back, and a client that has spent all of it gets GOAWAY with
-//! ENHANCE_YOUR_CALM (RFC 9113 section 10.5). A client that sends requests never comes near: a
-//! hundred control frames a second are free, and each response pays for more than it causes.
+//! SETTINGS, PRIORITY, WINDOW_UPDATE, RST_STREAM, empty DATA. Here each frame costs a part of a
+//! budget, useful traffic and time give some back, and a client that has spent all of it gets
+//! GOAWAY with ENHANCE_YOUR_CALM (RFC 9113 section 10.5). A client that sends requests never comes
+//! near: a hundred control frames a second are free, and each response pays for more than it
+//! causes.
 //!
-//! Only the heads of frames are looked at, 9 bytes each; whether they make sense is for the engine to
-//! say. How large a block of fields became is reported here, see `growth.rs`.
+//! Only the heads of frames are looked at, 9 bytes each; whether they make sense is for the engine
+//! to say. How large a block of fields became is reported here, see `growth.rs`.
 
 use super::growth::Growth;
 
@@ -86,8 +87,8 @@ const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
 
 impl Frames {
-    /// A connection of which nothing was read yet, not even the preface, at this tick. Heads of up to
-    /// `head_bytes` are fine, and so are as many `streams` at once.
+    /// A connection of which nothing was read yet, not even the preface, at this tick. Heads of up
+    /// to `head_bytes` are fine, and so are as many `streams` at once.
     pub fn new(now: u32, head_bytes: u32, streams: u32) -> Self {
         Frames {
             skip: PREFACE_BYTES,

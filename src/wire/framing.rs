@@ -51,7 +51,7 @@ pub struct Framing {
 
 /// What became of the bytes of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
+pub struct Checked {
     /// How many of them may go on: all, but for those of a head that is refused and what follows.
     pub goes_on: usize,
     /// Where among them the newest head begins, if it does not in an earlier read.
@@ -136,7 +136,7 @@ impl Framing {
     }
 
     /// Takes the next bytes of the connection, as many as a read happened to give.
-    pub fn read(&mut self, bytes: &[u8]) -> Taken {
+    pub fn read(&mut self, bytes: &[u8]) -> Checked {
         let mut rest = bytes;
         let mut head = None;
         while !rest.is_empty() {
@@ -158,7 +158,7 @@ impl Framing {
             }
         }
         let held_back = self.refused_head().map(|_| head.unwrap_or(0));
-        Taken { goes_on: held_back.unwrap_or(bytes.len()), head }
+        Checked { goes_on: held_back.unwrap_or(bytes.len()), head }
     }
 
     /// Whether nothing was read of the next message, not even an empty line before it.

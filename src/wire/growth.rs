@@ -1,14 +1,14 @@
 //! How much the heads of an HTTP/2 connection grow when they are decompressed.
 //!
 //! What a client has sent once it names by a single byte after that, and by another one if it is to
-//! be there twice (RFC 7541 section 6.1). So 22 bytes can become a head of 28,000, which goes on to a
-//! server that speaks HTTP/1.1 as it is. Here a connection has room for what its heads are larger
+//! be there twice (RFC 7541 section 6.1). So 22 bytes can become a head of 28,000, which goes on to
+//! a server that speaks HTTP/1.1 as it is. Here a connection has room for what its heads are larger
 //! than what came for them, and is over when there is none left.
 //!
-//! A head that names nothing twice takes no room, however often it is sent: the table of what was sent
-//! before holds 4,096 bytes (section 4.2), so a cookie or a token that comes again is smaller
-//! than what every head may grow by. A ratio could not separate the two, since such a cookie, too, makes
-//! a hundred bytes of one.
+//! A head that names nothing twice takes no room, however often it is sent: the table of what was
+//! sent before holds 4,096 bytes (section 4.2), so a cookie or a token that comes again is smaller
+//! than what every head may grow by. A ratio could not separate the two, since such a cookie, too,
+//! makes a hundred bytes of one.
 
 /// Room for heads to grow.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
-//! Values of a document that are shown nowhere: what a policy puts into the header fields of requests,
-//! for that is where credentials for upstreams stand, and other fields that are called like a
-//! credential.
+//! Values of a document that are shown nowhere: what a policy puts into the header fields of
+//! requests, for that is where credentials for upstreams stand, and other fields that are called
+//! like a credential.
 //!
-//! It goes by the names of keys wherever they stand, since a document with problems may have them in
-//! the wrong place. Where the file is no YAML, it is not certain where a value ends, so rather too
-//! much is concealed.
+//! It goes by the names of keys wherever they stand, since a document with problems may have them
+//! in the wrong place. Where the file is no YAML, it is not certain where a value ends, so rather
+//! too much is concealed.
 
 use std::ops::Range;
 

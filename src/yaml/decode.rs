@@ -73,8 +73,8 @@ struct Session<'a> {
     findings: RefCell<Findings>,
 }
 
-/// What the rounds so far have found. Nodes are distinguished by address: the tree stays put, and one
-/// place may be in it several times, by way of aliases.
+/// What the rounds so far have found. Nodes are distinguished by address: the tree stays put, and
+/// one place may be in it several times, by way of aliases.
 #[derive(Default)]
 struct Findings {
     problems: BTreeSet<Problem>,

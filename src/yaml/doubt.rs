@@ -26,7 +26,8 @@ impl Doubts {
         self.places.contains(&place)
     }
 
-    /// Whether something was left out of the section that is called `name` in the file, or all of it.
+    /// Whether something was left out of the section that is called `name` in the file, or all of
+    /// it.
     pub fn is_in_section(&self, name: &str) -> bool {
         self.sections.contains(name)
     }
@@ -36,8 +37,8 @@ impl Doubts {
         self.lost.contains(name)
     }
 
-    /// Adds what is around `start` in `container`, whose key is at `name`; whether there is anything.
-    /// What lacks a part that it needs is left out of what is around it, too.
+    /// Adds what is around `start` in `container`, whose key is at `name`; whether there is
+    /// anything. What lacks a part that it needs is left out of what is around it, too.
     fn add(&mut self, container: &Node, name: Option<Span>, start: usize) -> bool {
         let is_at = |span: Span| span.start == start;
         let inner: Vec<(Option<Span>, &Node)> = match &container.value {
@@ -62,8 +63,8 @@ impl Doubts {
         is_here || is_below
     }
 
-    /// The fields of a section, and single values in them: what is by tier, lists of words. Items of
-    /// a list stand for themselves.
+    /// The fields of a section, and single values in them: what is by tier, lists of words. Items
+    /// of a list stand for themselves.
     fn add_fields(&mut self, section: &Node) {
         let Value::Mapping(entries) = &section.value else { return };
         for (key, value) in entries {

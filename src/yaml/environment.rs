@@ -2,7 +2,8 @@
 //!
 //! They are filled into the tree, scalar by scalar, when the text has been read: so no value of the
 //! environment can add a key, an item or a comment. A plain scalar gets the kind that its text has
-//! then (`${N}` may be a number); one in quotes stays text, unless a number or true/false is wanted.
+//! then (`${N}` may be a number); one in quotes stays text, unless a number or true/false is
+//! wanted.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,7 @@
 //! Fields that take one of a few keywords.
 //!
-//! An enum lists its keywords once, with the macro `keywords!`. The parser, the JSON Schema and the name that
-//! reports print are made from that list, so they cannot disagree.
+//! An enum lists its keywords once, with the macro `keywords!`. The parser, the JSON Schema and the
+//! name that reports print are made from that list, so they cannot disagree.
 
 use std::{borrow::Cow, marker::PhantomData};
 
@@ -41,8 +41,8 @@ macro_rules! keywords {
 }
 pub(crate) use keywords;
 
-/// A field of a raw struct that takes a keyword of `T`. It keeps the text: [`Document::keyword`] looks
-/// it up later, so that a misspelt keyword does not end decoding and hide problems elsewhere.
+/// A field of a raw struct that takes a keyword of `T`. It keeps the text: [`Document::keyword`]
+/// looks it up later, so that a misspelt keyword does not end decoding and hide problems elsewhere.
 #[derive(Clone, Debug)]
 pub struct Choice<T> {
     text: String,

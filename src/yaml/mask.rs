@@ -143,8 +143,8 @@ pub(super) fn mask_urls(text: &str) -> String {
     mask(text, &users)
 }
 
-/// Whatever comes before an `@` and has a colon in it, as users and their passwords have, also where
-/// the rest is no URL.
+/// Whatever comes before an `@` and has a colon in it, as users and their passwords have, also
+/// where the rest is no URL.
 fn users(text: &str) -> impl Iterator<Item = Range<usize>> {
     let words = text.match_indices('@').filter_map(|(end, _)| {
         let before = text.get(..end)?;

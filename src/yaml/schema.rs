@@ -82,7 +82,7 @@ impl JsonSchema for Node {
 /// What holds for all schemas of ours, this one and those in it.
 fn tidy(schema: &mut Schema) {
     transform_subschemas(&mut tidy, schema);
-    // Widths of integers are no formats that anybody else knows.
+    // Widths of integers are not standard formats.
     schema.remove("format");
     // Messages call sections by several words; not all editors take spaces in references.
     if let Some(Json::String(part)) = schema.get("$ref") {

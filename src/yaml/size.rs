@@ -6,8 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::node::Value;
 
-/// The shape of a size in a JSON Schema. The raw field is a [`super::Node`], since it may be a number
-/// or a text.
+/// The shape of a size in a JSON Schema. The raw field is a [`super::Node`], since it may be a
+/// number or a text.
 pub struct Size;
 
 impl JsonSchema for Size {

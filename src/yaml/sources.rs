@@ -1,8 +1,8 @@
 //! Where files and environment variables are read from.
 //!
 //! Policies name key files and variables. Reading them through this one value lets the demo and the
-//! tests lay their own over the system's, keeps compiling a policy free of hidden inputs, and lets a
-//! reload know what a configuration was made of.
+//! tests lay their own over the system's, keeps compiling a policy free of hidden inputs, and lets
+//! a reload know what a configuration was made of.
 
 mod inputs;
 
@@ -22,7 +22,7 @@ pub struct Sources {
     variables: HashMap<String, String>,
     /// Whether what keys, certificates and secrets are made of is left alone.
     by_name: bool,
-    /// What was read of the system's files, if anybody wants to know.
+    /// What was read of the system's files, if that is recorded.
     record: Option<Arc<Mutex<Inputs>>>,
 }
 
@@ -59,8 +59,8 @@ impl Sources {
         self.by_name
     }
 
-    /// The same, remembering from here on what is read of the system's files. Variables of a process
-    /// do not change.
+    /// The same, remembering from here on what is read of the system's files. Variables of a
+    /// process do not change.
     #[must_use]
     pub fn recording(&self) -> Self {
         Sources { record: Some(Arc::default()), ..self.clone() }
@@ -87,8 +87,8 @@ impl Sources {
         content
     }
 
-    /// The files of a folder whose names end so, in the order of their names. Those whose names begin
-    /// with a dot are left out.
+    /// The files of a folder whose names end so, in the order of their names. Those whose names
+    /// begin with a dot are left out.
     ///
     /// # Errors
     /// What the system says: there is no such folder, or it is a file.

@@ -38,7 +38,8 @@ fn plain(word: &str) -> Option<String> {
     (word.len() <= LONGEST).then(|| word.to_ascii_lowercase().replace('-', "_"))
 }
 
-/// The rank of `candidate`: the number of mistakes, or after all of those, a common beginning or end.
+/// The rank of `candidate`: the number of mistakes, or after all of those, a common beginning or
+/// end.
 fn mistakes(word: &str, candidate: &str) -> Option<usize> {
     let length = word.chars().count();
     let allowed = if length <= 3 { 1 } else { 2 };

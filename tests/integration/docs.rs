@@ -1,4 +1,5 @@
-//! README and docs/: what the pages say about files and fields is true, and their links lead somewhere.
+//! README and docs/: what the pages say about files and fields is true, and their links lead
+//! somewhere.
 //!
 //! The commands of the pages are run by the tests of the program (`binary/commands.rs`).
 

@@ -12,7 +12,7 @@ use super::{
 use crate::{cli::Exit, preview::cases::Difference};
 
 #[derive(Serialize)]
-struct Written<'r> {
+struct JsonReport<'r> {
     problems: Vec<Finding>,
     warnings: Vec<Finding>,
     settings: Vec<WrittenSettings<'r>>,
@@ -85,7 +85,7 @@ pub(super) fn write(report: &Report, output: &mut dyn Write) -> anyhow::Result<(
         failed_tests: report.failed_tests(),
         exit_code: report.exit().map_or(0, Exit::code),
     };
-    let written = Written {
+    let written = JsonReport {
         problems,
         warnings,
         settings: settings.map(WrittenSettings::of).collect(),

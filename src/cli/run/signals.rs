@@ -55,8 +55,8 @@ impl Signals {
 }
 
 impl Caught {
-    /// Catches signals from here on; SIGHUP if the configuration came from files. To be called inside
-    /// of a runtime.
+    /// Catches signals from here on; SIGHUP if the configuration came from files. To be called
+    /// inside of a runtime.
     pub(super) fn catch(origin: Option<&Origin>) -> io::Result<Caught> {
         Ok(Caught {
             terminate: signal(SignalKind::terminate())?,

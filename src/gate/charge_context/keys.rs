@@ -103,8 +103,8 @@ impl KeyBuilder<'_, '_, '_> {
         Some((owner, entry))
     }
 
-    /// Who can make up new counters: of several parts, the origin of the one that is easiest to make
-    /// up.
+    /// Who can make up new counters: of several parts, the origin of the one that is easiest to
+    /// make up.
     pub(in crate::gate) fn origin(&self, open: OpenParts) -> Origin {
         let origins = self.per.parts.iter().map(|part| self.origin_of(part, open));
         origins.max().unwrap_or(Origin::Verified)
@@ -132,8 +132,8 @@ impl KeyBuilder<'_, '_, '_> {
         }
     }
 
-    /// Who has made up a counter: a verified caller, or else the address. A verified caller does not
-    /// pay for others at its address.
+    /// Who has made up a counter: a verified caller, or else the address. A verified caller does
+    /// not pay for others at its address.
     fn client(&self) -> u128 {
         match &self.identity.caller {
             Some(caller) if !matches!(caller.value, CallerValue::Address(_)) => caller.hash,
@@ -180,8 +180,8 @@ impl KeyBuilder<'_, '_, '_> {
     }
 }
 
-/// What a part of a key's hash is, so that no value of one kind is taken for another. Counters in Redis
-/// and in snapshots are named by these: a tag is never changed or used again.
+/// What a part of a key's hash is, so that no value of one kind is taken for another. Counters in
+/// Redis and in snapshots are named by these: a tag is never changed or used again.
 #[repr(u8)]
 enum Tag {
     Caller = b'c',
@@ -198,8 +198,8 @@ enum Tag {
     Cookie = b'k',
 }
 
-/// Whether a request has more than one value of what `limit` counts by: servers may read one of them,
-/// and counters another.
+/// Whether a request has more than one value of what `limit` counts by: servers may read one of
+/// them, and counters another.
 pub(in crate::gate) fn is_ambiguous(limit: &Limit, headers: &HeaderMap) -> bool {
     limit.per.parts.iter().any(|part| match part {
         KeyPart::Header(name) => headers.get_all(name).iter().nth(1).is_some(),
@@ -251,8 +251,8 @@ fn without_final_slash(path: &str) -> &[u8] {
     path.strip_suffix('/').unwrap_or(path).as_bytes()
 }
 
-/// A claim that can be counted by: text, number or truth value, not empty, or a list of one of these.
-/// The kind is part of it, so that `"1"` and `1` differ.
+/// A claim that can be counted by: text, number or truth value, not empty, or a list of one of
+/// these. The kind is part of it, so that `"1"` and `1` differ.
 fn scalar(value: &serde_json::Value) -> Option<String> {
     match counted_claim(value) {
         serde_json::Value::String(text) if text.is_empty() => None,

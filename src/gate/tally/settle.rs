@@ -35,8 +35,8 @@ impl Tally<'_> {
     /// Corrects what was charged, before the response's head leaves, so that its limit headers have
     /// the numbers after that. Returns whether anything was corrected.
     ///
-    /// Every charge is corrected once, in one direction, which uses up its receipt. From then on the
-    /// charge has the cost that it came to, which goes into the log.
+    /// Every charge is corrected once, in one direction, which uses up its receipt. From then on
+    /// the charge has the cost that it came to, which goes into the log.
     pub(in crate::gate) fn settle(
         &mut self,
         store: &Rc<Store>,
@@ -128,8 +128,8 @@ impl DecidedCharge<'_, '_> {
         header.filter(|_| self.is_taken() && !is_lease)
     }
 
-    /// The cost that the response names, which is remembered; or the cost of a request that the client
-    /// has broken off. None: the response names none.
+    /// The cost that the response names, which is remembered; or the cost of a request that the
+    /// client has broken off. None: the response names none.
     fn final_cost(&self, response: ResponseFacts<'_>, shared: &Shared) -> Option<u32> {
         let header = self.cost_header()?;
         let now = shared.clock.now();
@@ -178,7 +178,8 @@ impl DecidedCharge<'_, '_> {
     }
 }
 
-/// Whether to take more or to give back, and how much, of what was `charged` and has come to `cost`.
+/// Whether to take more or to give back, and how much, of what was `charged` and has come to
+/// `cost`.
 pub(in crate::gate) fn adjustment(
     charged: u32,
     cost: u32,

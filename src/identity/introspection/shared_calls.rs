@@ -37,9 +37,9 @@ pub(super) struct TokenQuery<'q> {
 }
 
 impl SharedCalls {
-    /// The result of the running call for this token, if there is one, or else of `call`. A call runs
-    /// on the fetcher's thread, so that it continues for the other requests if the request that began
-    /// it ends. A call ends when no request waits for its result any more.
+    /// The result of the running call for this token, if there is one, or else of `call`. A call
+    /// runs on the fetcher's thread, so that it continues for the other requests if the request
+    /// that began it ends. A call ends when no request waits for its result any more.
     pub(super) async fn share<F>(
         &self,
         fetcher: &Fetcher,

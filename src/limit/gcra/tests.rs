@@ -154,7 +154,8 @@ fn cell(max_burst: u32, count: u32, period: u64) -> Gcra {
     gcra(count, Duration::from_secs(period), max_burst + 1)
 }
 
-/// The fields of a CL.THROTTLE reply: limited, limit, remaining, time until a retry and until the reset.
+/// The fields of a CL.THROTTLE reply: limited, limit, remaining, time until a retry and until the
+/// reset.
 fn throttle(
     gcra: &Gcra,
     state: &mut Level,

@@ -9,8 +9,8 @@ use crate::limit::{MAX_SKEW, tolerated_skew};
 
 /// The bound that an algorithm promises to the upstream that it protects.
 pub(crate) trait Bounded: Subject {
-    /// The most units that it admits in a time span, whatever came before, by a clock that never goes
-    /// back.
+    /// The most units that it admits in a time span, whatever came before, by a clock that never
+    /// goes back.
     fn most(&self, span: Duration) -> u64;
 
     /// The window that decides how far apart clocks may be.

@@ -1,4 +1,5 @@
-//! The random requests that a property sends to a key, and the instants at which it reads the state.
+//! The random requests that a property sends to a key, and the instants at which it reads the
+//! state.
 
 use std::time::Duration;
 
@@ -73,7 +74,8 @@ impl History {
         self.steps.iter().map(|step| Step { forced: false, ..*step }).collect()
     }
 
-    /// Instants at which to read a state: those in its standing, those next to them, and the probes.
+    /// Instants at which to read a state: those in its standing, those next to them, and the
+    /// probes.
     pub(crate) fn instants<S: Subject>(
         &self,
         subject: &S,

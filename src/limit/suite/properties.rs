@@ -273,7 +273,8 @@ pub(crate) fn prop_changed_limit_applies_at_once_and_changed_back_restores<S: Su
     Ok(())
 }
 
-/// Charges are counted in the same way under a limit and under a higher one. Strict buckets do not have this property.
+/// Charges are counted in the same way under a limit and under a higher one. Strict buckets do not
+/// have this property.
 pub(crate) fn prop_states_do_not_know_the_limit<S: Subject>(
     subject: &S,
     history: &History,

@@ -239,8 +239,8 @@ fn reduce(bucket: &TokenBucket, state: &mut Bucket, cost: u32, now: Timestamp) -
     before
 }
 
-/// RL.* empties a bucket that has less than a request needs; here such a request is denied and takes
-/// nothing. So the two agree until row 13, whose request is the first that needs too much.
+/// RL.* empties a bucket that has less than a request needs; here such a request is denied and
+/// takes nothing. So the two agree until row 13, whose request is the first that needs too much.
 #[test]
 fn smyte_sequence_with_nothing_taken_by_denied_requests() {
     let mut state = Bucket::default();

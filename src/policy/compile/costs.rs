@@ -57,8 +57,8 @@ impl Compiler<'_> {
         Some(Cost { by_method: Vec::new(), default: default?, from_response_header, abandoned })
     }
 
-    /// What is charged where the cost is never reported: no less than was reserved, or hanging up would
-    /// pay.
+    /// What is charged where the cost is never reported: no less than was reserved, or hanging up
+    /// would pay.
     fn abandoned(&mut self, node: &Node, reserve: u32) -> Option<u32> {
         let units = self.count(node)?;
         if units < reserve {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// An override as it is written: its fields, and by names of their own what it is for.
-struct Written {
+struct WrittenOverride {
     place: Span,
     fields: RawOverride,
     keys: Vec<(Spanned<String>, Node)>,
@@ -81,7 +81,7 @@ impl Compiler<'_> {
     }
 
     /// Takes apart what serde could not: names of keys are not known beforehand.
-    fn written_override(&mut self, node: &Node) -> Option<Written> {
+    fn written_override(&mut self, node: &Node) -> Option<WrittenOverride> {
         let (keys, fields) = match &node.value {
             Value::Mapping(entries) => entries.iter().cloned().partition(|(key, _)| is_key(key)),
             _ => (Vec::new(), Vec::new()),
@@ -93,7 +93,7 @@ impl Compiler<'_> {
         let before = self.problems.len();
         let fields = self.document.decode_node(&rest, LATER, &mut self.problems)?;
         let is_faulty = self.problems.len() > before;
-        Some(Written { place: node.span, fields, keys, is_faulty })
+        Some(WrittenOverride { place: node.span, fields, keys, is_faulty })
     }
 
     fn override_caller(
@@ -110,7 +110,7 @@ impl Compiler<'_> {
     /// What an override is for: a caller, and parts of what the limit counts by.
     fn override_keys(
         &mut self,
-        written: &Written,
+        written: &WrittenOverride,
         per: &Per,
         raw: &RawPolicy,
         names: &WrittenNames<'_>,
@@ -144,7 +144,7 @@ impl Compiler<'_> {
     /// Whose word claims are: what two issuers say alike is not the same.
     fn override_issuer(
         &mut self,
-        written: &Written,
+        written: &WrittenOverride,
         names: &WrittenNames<'_>,
     ) -> Option<Option<usize>> {
         let claim = written.keys.iter().find(|(key, _)| is_claim(key));
@@ -227,8 +227,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// A network that the limit counts apart from all others: an address stands for all that is counted
-    /// with it.
+    /// A network that the limit counts apart from all others: an address stands for all that is
+    /// counted with it.
     fn override_network(&mut self, raw: &Spanned<String>, per: &Per) -> Option<IpNet> {
         let network = self.network(raw)?;
         let counted = match network {
@@ -259,7 +259,7 @@ impl Compiler<'_> {
 
     fn override_allowances(
         &mut self,
-        written: &Written,
+        written: &WrittenOverride,
         raw: &RawPolicy,
         tiers: &Tiers,
         refunds: Option<u8>,

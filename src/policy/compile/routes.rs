@@ -311,7 +311,7 @@ impl Compiler<'_> {
         let by_token = has(|key| matches!(key, CallerKey::Claim(_)));
         let by_key = has(|key| matches!(key, CallerKey::ApiKey(_)));
         for (route, raw) in routes.iter().zip(&raw.routes.value) {
-            // A limit that denies who has no caller has said what becomes of them.
+            // A limit that denies requests without a caller is explicit about them.
             let needs_caller = route.limits.iter().filter_map(|at| limits.get(*at)).any(|limit| {
                 limit.per.parts.contains(&KeyPart::Caller)
                     && limit.per.on_missing == OnMissing::Skip

@@ -24,7 +24,7 @@ const MAX_PEM_BYTES: u64 = 1024 * 1024;
 const CERTIFICATES: &str = "name a file with CERTIFICATE blocks in PEM form";
 
 /// A certificate and those between it and its authority, and its key.
-type Shown = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+type CertificateAndKey = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 impl Compiler<'_> {
     pub(super) fn transport(
@@ -136,7 +136,7 @@ impl Compiler<'_> {
         &mut self,
         raw: &RawUpstreamTls,
         fingerprint: &mut Fingerprint,
-    ) -> Option<Option<Shown>> {
+    ) -> Option<Option<CertificateAndKey>> {
         let (certificate_file, key_file) = match (&raw.certificate_file, &raw.key_file) {
             (None, None) => return Some(None),
             (Some(certificate_file), Some(key_file)) => (certificate_file, key_file),
@@ -212,7 +212,10 @@ impl Compiler<'_> {
 }
 
 /// TLS 1.2 and 1.3.
-fn client_config(roots: Arc<RootCertStore>, shown: Option<Shown>) -> Result<ClientConfig, Error> {
+fn client_config(
+    roots: Arc<RootCertStore>,
+    shown: Option<CertificateAndKey>,
+) -> Result<ClientConfig, Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?

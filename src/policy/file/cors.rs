@@ -11,7 +11,7 @@ use crate::yaml::{Choice, Spanned};
 #[serde(deny_unknown_fields, rename = "cors section")]
 pub(in crate::policy) struct RawCors {
     /// Whose pages, as browsers write it: `https://app.example.com`, `https://*.example.com` for
-    /// all below, or `*` alone for everybody's.
+    /// all below, or `*` alone for all origins.
     #[schemars(length(min = 1))]
     #[schemars(extend("examples" = [["https://app.example.com"]]))]
     pub(in crate::policy) origins: Spanned<Vec<Spanned<String>>>,

@@ -1,6 +1,6 @@
 //! What fields that take several shapes look like, for the JSON Schema. `compile` decides; this
-//! says it again, as far as a schema can. A shape that names a raw struct of a file which needs other
-//! shapes is declared in that file.
+//! says it again, as far as a schema can. A shape that names a raw struct of a file which needs
+//! other shapes is declared in that file.
 
 use schemars::{Schema, json_schema};
 use serde_json::{Value, json};

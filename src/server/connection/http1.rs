@@ -96,8 +96,8 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
             match (exchange.in_flight.get(), framing.borrow().phase()) {
                 // Its next request may be on the way.
                 (0, Phase::Idle) if !linger.is_zero() => deadline.set_at_most(linger),
-                // Half of it is here, of which the engine knows nothing yet: the answer says that it
-                // is the last, and there is a deadline for the rest.
+                // Half of it is here, of which the engine knows nothing yet: the answer says that
+                // it is the last, and there is a deadline for the rest.
                 (0, Phase::Head) => {}
                 _ => connection.as_mut().graceful_shutdown(),
             }

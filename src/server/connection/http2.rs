@@ -136,7 +136,8 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
 }
 
 /// Largest list of fields that the engine decodes. It is larger than a head may be, so that a head
-/// which is too large gets a response of ours: the engine's has neither a body nor a line in the log.
+/// which is too large gets a response of ours: the engine's has neither a body nor a line in the
+/// log.
 fn list_bytes(limits: &Limits) -> u32 {
     let head = limits.head.head_bytes + limits.head.fields * LIST_OVERHEAD;
     let head = u32::try_from(head).unwrap_or(u32::MAX);

@@ -18,7 +18,8 @@ pub(super) struct ReadRate {
 }
 
 impl ReadRate {
-    /// Bytes begin to wait for the client, which has read `bytes` in all. Returns how long they may.
+    /// Bytes begin to wait for the client, which has read `bytes` in all. Returns how long they
+    /// may.
     pub(super) fn begin_to_wait(&mut self, now: u32, bytes: u64, timeouts: &Timeouts) -> Duration {
         self.end_to_wait(now, bytes, timeouts);
         self.since = Some(now);

@@ -32,8 +32,8 @@ pub(super) struct Reader<'c> {
 }
 
 impl Step {
-    /// Changes to `next` and sets its deadline; `idle` is how long a connection of this protocol may
-    /// wait for its next request.
+    /// Changes to `next` and sets its deadline; `idle` is how long a connection of this protocol
+    /// may wait for its next request.
     pub(super) fn go_on_to(&mut self, next: Step, reader: Reader<'_>, idle: Duration) {
         let Reader { read_rate, writing, deadline, timeouts } = reader;
         let now = deadline.ticker().now();

@@ -15,8 +15,8 @@ use crate::{
     panics::{self, Panic},
 };
 
-/// Runs a stream until it ends, or its client has granted nothing for too long, or too little for the
-/// time that it took; then the stream is dropped, which resets it.
+/// Runs a stream until it ends, or its client has granted nothing for too long, or too little for
+/// the time that it took; then the stream is dropped, which resets it.
 pub(super) async fn run(
     stream: impl Future<Output = ()>,
     pace: Rc<Pace>,

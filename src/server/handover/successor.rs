@@ -69,8 +69,9 @@ impl Handover {
         Ok(Handover { path, socket: socket.into(), file })
     }
 
-    /// Hands `sockets` over to each process that requests them, until one serves; `save` is called before, and
-    /// what it keeps is what the next process may begin with. To be called inside of a runtime.
+    /// Hands `sockets` over to each process that requests them, until one serves; `save` is called
+    /// before, and what it keeps is what the next process may begin with. To be called inside of a
+    /// runtime.
     ///
     /// # Errors
     /// It cannot be begun. A process that asks and then does not serve is no error.

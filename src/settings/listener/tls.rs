@@ -172,8 +172,8 @@ impl CurrentTls {
         let mut config = ServerConfig::clone(&newer.config);
         // What is spoken on the listener changes with a restart.
         config.alpn_protocols.clone_from(&running.config.alpn_protocols);
-        // A resumed session skips the check of the client's certificate: when the rules of that check
-        // change, no earlier session is resumed.
+        // A resumed session skips the check of the client's certificate: when the rules of that
+        // check change, no earlier session is resumed.
         if !renewed.clients {
             config.ticketer = Arc::clone(&running.config.ticketer);
             config.session_storage = Arc::clone(&running.config.session_storage);

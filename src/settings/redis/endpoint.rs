@@ -107,8 +107,8 @@ impl Endpoint {
         }
     }
 
-    /// The server at another address, with the same scheme and login. A sentinel names servers, which
-    /// do not know the sentinel's own user: so the login of a sentinel is left out.
+    /// The server at another address, with the same scheme and login. A sentinel names servers,
+    /// which do not know the sentinel's own user: so the login of a sentinel is left out.
     #[must_use]
     pub fn at(&self, host: &str, port: u16) -> Endpoint {
         let login = match self.role {

@@ -37,8 +37,8 @@ pub(super) const TAG_BITS: u32 = 16;
 
 /// States by key.
 ///
-/// A key is the output of a pseudo-random function under a secret: no client can choose keys that lie
-/// close together. Keys that do are found all the same, but not fast.
+/// A key is the output of a pseudo-random function under a secret: no client can choose keys that
+/// lie close together. Keys that do are found all the same, but not fast.
 ///
 /// The first [`TAG_BITS`] bits of a key do not distinguish it from others: they are a tag, which
 /// stays as
@@ -63,17 +63,17 @@ struct Segment<S>([Slot<S>; SEGMENT]);
 
 /// An entry, or room for one.
 struct Slot<S> {
-    place: Place,
+    place: SortKey,
     state: S,
 }
 
 /// A key as a place in the order of entries.
 ///
-/// The low half comes first: shards are distinguished by the high bits of their owners, which the keys
-/// of one shard may therefore have in common. The tag comes last, so that a key is found whatever its
-/// tag.
+/// The low half comes first: shards are distinguished by the high bits of their owners, which the
+/// keys of one shard may therefore have in common. The tag comes last, so that a key is found
+/// whatever its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct SortKey {
     low: u64,
     high: u64,
 }
@@ -81,8 +81,8 @@ struct Place {
 impl<S: State> Table<S> {
     /// An empty table, which allocates nothing.
     ///
-    /// `stagger`, from 0 to 1, shifts its sizes by that part of a step: tables that fill at one rate
-    /// then neither grow all at once nor are all at their emptiest at once.
+    /// `stagger`, from 0 to 1, shifts its sizes by that part of a step: tables that fill at one
+    /// rate then neither grow all at once nor are all at their emptiest at once.
     pub(super) fn new(stagger: f64) -> Self {
         let size = FIRST_HOMES * GROWTH.powf(stagger - 1.0);
         Table { slots: Slots(Vec::new()), homes: 0, size, len: 0 }
@@ -101,21 +101,21 @@ impl<S: State> Table<S> {
 
     /// The state of `key`.
     pub(super) fn find(&self, key: u128) -> Option<&S> {
-        let place = Place::of(key);
+        let place = SortKey::of(key);
         let slot = self.slots.get(self.position(place))?;
         slot.place.is_same_key(place).then_some(&slot.state)
     }
 
     /// The state of `key`, to be changed.
     pub(super) fn find_mut(&mut self, key: u128) -> Option<&mut S> {
-        let place = Place::of(key);
+        let place = SortKey::of(key);
         let slot = self.slots.get_mut(self.position(place))?;
         slot.place.is_same_key(place).then_some(&mut slot.state)
     }
 
     /// The state of `key`, a default one if it had none; true if it had none. There always is one.
     pub(super) fn entry(&mut self, key: u128) -> Option<(&mut S, bool)> {
-        let place = Place::of(key);
+        let place = SortKey::of(key);
         let mut at = self.position(place);
         let is_new = self.slots.get(at).is_none_or(|slot| !slot.place.is_same_key(place));
         if is_new {
@@ -129,10 +129,10 @@ impl<S: State> Table<S> {
         Some((&mut slot.state, is_new))
     }
 
-    /// Removes `key`, and returns its tag; none if it had no state. Those behind it move up, as far as
-    /// their homes let them.
+    /// Removes `key`, and returns its tag; none if it had no state. Those behind it move up, as far
+    /// as their homes let them.
     pub(super) fn remove(&mut self, key: u128) -> Option<u16> {
-        let place = Place::of(key);
+        let place = SortKey::of(key);
         let mut at = self.position(place);
         let slot = self.slots.get_mut(at).filter(|slot| slot.place.is_same_key(place))?;
         let tag = mem::replace(slot, Slot::free()).place.tag();
@@ -148,8 +148,8 @@ impl<S: State> Table<S> {
         Some(tag)
     }
 
-    /// Forgets what is over, gives memory back when few entries are left, and passes `dropped` the tag
-    /// of each that went.
+    /// Forgets what is over, gives memory back when few entries are left, and passes `dropped` the
+    /// tag of each that went.
     pub(super) fn sweep(&mut self, now: Timestamp, mut dropped: impl FnMut(u16)) {
         // Before this slot all entries are where they belong; from it to `at` all slots are free.
         let mut settled = 0;
@@ -199,7 +199,7 @@ impl<S: State> Table<S> {
             let Some((there, is_new)) = other.entry(key) else { continue };
             *there = state.clone();
             if !is_new {
-                twice.push(Place::of(key).tag());
+                twice.push(SortKey::of(key).tag());
             }
         }
     }
@@ -211,7 +211,7 @@ impl<S: State> Table<S> {
     }
 
     /// Where `place` is, or would be inserted.
-    fn position(&self, place: Place) -> usize {
+    fn position(&self, place: SortKey) -> usize {
         let place = place.without_tag();
         let mut at = place.home(self.homes);
         while let Some(slots) = self.slots.rest_of_segment(at) {
@@ -240,8 +240,9 @@ impl<S: State> Table<S> {
         self.len += 1;
     }
 
-    /// Moves all entries to where they belong when there are so many homes. Segments that are emptied
-    /// on the way are used again: a table takes no more memory while it grows than afterwards.
+    /// Moves all entries to where they belong when there are so many homes. Segments that are
+    /// emptied on the way are used again: a table takes no more memory while it grows than
+    /// afterwards.
     fn resize(&mut self, size: f64) {
         self.size = size;
         self.homes = size as usize;
@@ -286,7 +287,7 @@ fn fits(len: usize, homes: usize) -> bool {
 ///
 /// A few slots are compared at once, so that the lines they lie in are fetched at once: one after
 /// the other, each would be waited for.
-fn first_not_less<S>(slots: &[Slot<S>], place: Place) -> Option<usize> {
+fn first_not_less<S>(slots: &[Slot<S>], place: SortKey) -> Option<usize> {
     let less = |slot: &&Slot<S>| slot.place.low < place.low;
     let counts =
         slots.as_chunks::<STRIDE>().0.iter().map(|slots| slots.iter().filter(less).count());
@@ -351,22 +352,22 @@ impl<S: State> Segment<S> {
 
 impl<S: State> Slot<S> {
     fn free() -> Self {
-        Slot { place: Place::FREE, state: S::default() }
+        Slot { place: SortKey::FREE, state: S::default() }
     }
 
     fn is_free(&self) -> bool {
-        self.place == Place::FREE
+        self.place == SortKey::FREE
     }
 }
 
-impl Place {
+impl SortKey {
     /// Behind all others, so that a search ends here.
-    const FREE: Place = Place { low: u64::MAX, high: u64::MAX };
+    const FREE: SortKey = SortKey { low: u64::MAX, high: u64::MAX };
 
     /// The place of a key. The last key is taken for the one before it.
-    fn of(key: u128) -> Place {
+    fn of(key: u128) -> SortKey {
         let key = key.min(u128::MAX - 1);
-        Place { low: key as u64, high: ((key >> 64) as u64).rotate_left(TAG_BITS) }
+        SortKey { low: key as u64, high: ((key >> 64) as u64).rotate_left(TAG_BITS) }
     }
 
     fn key(self) -> u128 {
@@ -378,12 +379,12 @@ impl Place {
     }
 
     /// Where the entries of this key begin, whatever their tags.
-    fn without_tag(self) -> Place {
-        Place { high: self.high >> TAG_BITS << TAG_BITS, ..self }
+    fn without_tag(self) -> SortKey {
+        SortKey { high: self.high >> TAG_BITS << TAG_BITS, ..self }
     }
 
-    fn is_same_key(self, other: Place) -> bool {
-        self.without_tag() == other.without_tag() && self != Place::FREE
+    fn is_same_key(self, other: SortKey) -> bool {
+        self.without_tag() == other.without_tag() && self != SortKey::FREE
     }
 
     /// The slot it would have if all were free.

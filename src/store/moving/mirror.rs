@@ -190,8 +190,8 @@ impl Store {
         }
     }
 
-    /// Remembers the mirror's receipt of a charge by the receipt of the store that decided. What was
-    /// given back in that store before the mirror had replied is given back in the mirror now.
+    /// Remembers the mirror's receipt of a charge by the receipt of the store that decided. What
+    /// was given back in that store before the mirror had replied is given back in the mirror now.
     fn pair(
         &self,
         mirror: Mirror,

@@ -36,9 +36,9 @@ struct Write {
 }
 
 impl Store {
-    /// Writes the pending charges of these counters to the store that is about to decide them. Charges
-    /// that are pending for another store are written in the background: this request need not wait
-    /// for that store.
+    /// Writes the pending charges of these counters to the store that is about to decide them.
+    /// Charges that are pending for another store are written in the background: this request need
+    /// not wait for that store.
     ///
     /// # Errors
     /// The store is not known to have them in time.

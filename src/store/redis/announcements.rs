@@ -1,5 +1,5 @@
-//! The announcements of proxies that share this Redis, in a hash called `<prefix>:proxies`. No counter
-//! has that name: a counter's name has a brace after the colon.
+//! The announcements of proxies that share this Redis, in a hash called `<prefix>:proxies`. No
+//! counter has that name: a counter's name has a brace after the colon.
 //!
 //! Each shard has the whole hash, so proxies know of each other as long as one shard answers.
 

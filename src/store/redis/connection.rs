@@ -166,8 +166,8 @@ async fn serve(
 }
 
 impl Node {
-    /// Probes until the server responds as fast as a decision needs. A server that does not is marked
-    /// as doubtful, so that no request has to wait for it first.
+    /// Probes until the server responds as fast as a decision needs. A server that does not is
+    /// marked as doubtful, so that no request has to wait for it first.
     ///
     /// # Errors
     /// It does not answer, or is not ready.

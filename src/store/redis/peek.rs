@@ -1,10 +1,10 @@
-//! Reads how limits stand without charging them: from a replica that is not far behind, else from the
-//! primary.
+//! Reads how limits stand without charging them: from a replica that is not far behind, else from
+//! the primary.
 //!
-//! A replica saves the primary work, and need not be waited for: when it does not answer at once, the
-//! primary is queried as well, and the first answer counts. To query both each time would save the
-//! primary nothing. To query only replicas that have answered lately would make callers wait from the
-//! moment a replica hangs until that is noticed.
+//! A replica saves the primary work, and need not be waited for: when it does not answer at once,
+//! the primary is queried as well, and the first answer counts. To query both each time would save
+//! the primary nothing. To query only replicas that have answered lately would make callers wait
+//! from the moment a replica hangs until that is noticed.
 
 use std::{pin::pin, rc::Rc, time::Duration};
 
@@ -24,8 +24,8 @@ use crate::{
     store::{Unanswered, call_time::CallTime},
 };
 
-/// How long a replica has before the primary is queried too: a part of the time that is left, and at
-/// most.
+/// How long a replica has before the primary is queried too: a part of the time that is left, and
+/// at most.
 const HEAD_START_PART: u32 = 8;
 const LONGEST_HEAD_START: Duration = Duration::from_millis(2);
 
@@ -45,8 +45,8 @@ pub(in crate::store) enum PeekReply {
 }
 
 impl RedisStore {
-    /// Reads how the limits of `charges` stand, which are of one partition; perhaps not by the latest
-    /// count.
+    /// Reads how the limits of `charges` stand, which are of one partition; perhaps not by the
+    /// latest count.
     ///
     /// # Errors
     /// Why there is no reply.

@@ -101,11 +101,11 @@ impl UpstreamBody {
 
     /// Closes what cannot: the server has failed in the middle of its answer.
     ///
-    /// The server part drops what it has not sent yet when it gets the error. So the error is returned
-    /// at the next poll only: by then the client has the head and the body so far.
+    /// The server part drops what it has not sent yet when it gets the error. So the error is
+    /// returned at the next poll only: by then the client has the head and the body so far.
     fn break_off(&mut self, error: UpstreamBodyError, context: &Context<'_>) {
-        // A body of unknown length, such as a stream of events, may be quiet for as long as it likes; and
-        // a client that breaks off its own body breaks the exchange.
+        // A body of unknown length, such as a stream of events, may be quiet for as long as it
+        // likes; and a client that breaks off its own body breaks the exchange.
         let is_quiet = matches!(error, UpstreamBodyError::Timeout)
             && self.incoming.size_hint().exact().is_none();
         let is_clients_fault = self.client_has_failed || self.source.client_has_failed();

@@ -28,8 +28,8 @@ use crate::{
 pub struct Endpoint {
     /// Where it is.
     pub address: SocketAddr,
-    /// The server that it is an address of. Its weight is as it was at first: a change of that is the
-    /// group's affair.
+    /// The server that it is an address of. Its weight is as it was at first: a change of that is
+    /// the group's affair.
     pub server: Server,
     /// What callers are hashed with: the same at every proxy.
     pub(in crate::upstream) name: u64,
@@ -40,8 +40,8 @@ pub struct Endpoint {
     pub(in crate::upstream) slots: Arc<Slots>,
     /// What clients use of it.
     pub(in crate::upstream) shares: Arc<ClientShares>,
-    /// Requests that it ever got, and those that are over: in flight is what is between. So both are
-    /// known for the price of one.
+    /// Requests that it ever got, and those that are over: in flight is what is between. So both
+    /// are known for the price of one.
     begun: AtomicU64,
     ended: AtomicU64,
     failed: AtomicU64,
@@ -93,8 +93,8 @@ impl Endpoint {
         }
     }
 
-    /// It has failed a request: no connection, no response in time, a broken or unsound response, or
-    /// one whose status counts as a failure.
+    /// It has failed a request: no connection, no response in time, a broken or unsound response,
+    /// or one whose status counts as a failure.
     pub fn fail(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         if let Some(group) = self.group.upgrade() {
@@ -140,8 +140,8 @@ impl Endpoint {
         self.health.is_good() && self.record.eligibility(now) != Eligibility::Ejected
     }
 
-    /// Has it get a request for which it was chosen. False if it was to be tried, and another request
-    /// does that.
+    /// Has it get a request for which it was chosen. False if it was to be tried, and another
+    /// request does that.
     pub(in crate::upstream) fn admit(&self, now: Instant, ejection: Option<&Ejection>) -> bool {
         ejection.is_none_or(|rules| self.record.try_out(now, rules))
     }

@@ -1,5 +1,5 @@
-//! The endpoints of an upstream at one moment, and how one is chosen. Immutable: each endpoint keeps
-//! its own changing state, and a change of the endpoints makes a new set.
+//! The endpoints of an upstream at one moment, and how one is chosen. Immutable: each endpoint
+//! keeps its own changing state, and a change of the endpoints makes a new set.
 
 use std::{
     cell::Cell,
@@ -50,9 +50,9 @@ impl EndpointSet {
 
     /// The endpoint for a request at the instant `now`; `turn` counts the turns of round robin.
     ///
-    /// Ejected endpoints get none, and endpoints that have failed this request get it only if no other
-    /// is left. If all are ejected, none counts as ejected: only a request can show that an endpoint
-    /// has recovered.
+    /// Ejected endpoints get none, and endpoints that have failed this request get it only if no
+    /// other is left. If all are ejected, none counts as ejected: only a request can show that an
+    /// endpoint has recovered.
     pub(in crate::upstream) fn choose(
         &self,
         choice: Choice<'_>,

@@ -58,8 +58,8 @@ fn is_dropped(name: &str, trusted: Option<ForwardedField>) -> bool {
     }
 }
 
-/// Whether proxies and content delivery networks send the client's address, or how it connected, in a
-/// field of this name, or servers read that from it.
+/// Whether proxies and content delivery networks send the client's address, or how it connected, in
+/// a field of this name, or servers read that from it.
 pub(super) fn is_of_a_proxy(name: &str) -> bool {
     matches!(
         name,
@@ -100,8 +100,8 @@ enum Variable {
     Plain,
     /// That of a name with `-`: such a server would take `x_tollgate_tier` for ours.
     Ambiguous,
-    /// In some servers, which make an underscore of all but letters and digits, that of this name. Such
-    /// names are in use: S3 has `x-amz-meta-a.b`.
+    /// In some servers, which make an underscore of all but letters and digits, that of this name.
+    /// Such names are in use: S3 has `x-amz-meta-a.b`.
     Like(String),
 }
 

@@ -1,8 +1,8 @@
 //! One request over one HTTP/1.1 connection.
 //!
 //! A connection has no task of its own: the request that waits for its response drives it, and the
-//! response's body drives it on until it is finished and the connection can be kept. That saves a task switch
-//! each way, and dropping a request drops its connection with it.
+//! response's body drives it on until it is finished and the connection can be kept. That saves a
+//! task switch each way, and dropping a request drops its connection with it.
 
 use std::{
     cell::Cell,
@@ -159,8 +159,8 @@ impl Connection {
     /// be used again.
     pub(in crate::upstream) fn release(mut self) {
         self.deadline.clear();
-        // Lets hyper see the end of the message and drop this task's waker: else the next request on the
-        // connection would wake this task.
+        // Lets hyper see the end of the message and drop this task's waker: else the next request
+        // on the connection would wake this task.
         self.body = None;
         if !self.is_closed()
             && self.sender.is_ready()
@@ -174,8 +174,8 @@ impl Connection {
 
 static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// How long the connection of a response may be kept: as the policy says, and a second less than the
-/// server does, who would close it under the next request.
+/// How long the connection of a response may be kept: as the policy says, and a second less than
+/// the server does, who would close it under the next request.
 fn keep_alive(response: &Response<Incoming>, upstream: &Upstream) -> Duration {
     match response.headers().get(&KEEP_ALIVE).and_then(promised) {
         Some(promised) => upstream.keep_alive.min(promised.saturating_sub(SAFETY)),

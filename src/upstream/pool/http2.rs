@@ -84,8 +84,8 @@ pub(in crate::upstream) struct OpenStream {
 }
 
 impl Connection {
-    /// Opens HTTP/2 on a new stream. Returns once the server has sent its SETTINGS: before that it is
-    /// not known how many requests it accepts, or whether it is an HTTP/2 server at all.
+    /// Opens HTTP/2 on a new stream. Returns once the server has sent its SETTINGS: before that it
+    /// is not known how many requests it accepts, or whether it is an HTTP/2 server at all.
     pub(in crate::upstream) async fn new(
         stream: Stream,
         slot: Slot,
@@ -141,9 +141,9 @@ impl Connection {
 
     /// Retires a connection on which an abandoned body is stuck.
     ///
-    /// hyper does not poll a body while the server takes nothing of it, and so never learns that the
-    /// request is over. The stream would stay open for ever, and the bytes received on it would fill the
-    /// window that all streams share.
+    /// hyper does not poll a body while the server takes nothing of it, and so never learns that
+    /// the request is over. The stream would stay open for ever, and the bytes received on it would
+    /// fill the window that all streams share.
     pub(in crate::upstream) fn retire_if_stuck(&self, now: u32) {
         let mut abandoned = self.abandoned.borrow_mut();
         abandoned.retain(|(body, _)| body.strong_count() > 0);
@@ -233,9 +233,9 @@ impl Permit {
                 (body.blame(error), unsent.map(Box::new), is_stale)
             }
             None => {
-                // A connection on which nothing at all arrives is dead, though it was not closed: the
-                // next requests should not wait as long to find that out. While the client's body is
-                // awaited, this cannot be known.
+                // A connection on which nothing at all arrives is dead, though it was not closed:
+                // the next requests should not wait as long to find that out. While the client's
+                // body is awaited, this cannot be known.
                 if connection.traffic.bytes_read() == read_before && !body.is_waiting() {
                     connection.retire();
                 }

@@ -61,7 +61,8 @@ pub(super) fn check_target(target: &[u8]) -> Result<(), Violation> {
     }
 }
 
-/// A field's name and value, neither with anything in it that a server might take for something else.
+/// A field's name and value, neither with anything in it that a server might take for something
+/// else.
 pub(super) fn split_field(text: &[u8]) -> Result<(&[u8], &[u8]), Violation> {
     match split_token(text) {
         (name @ [_, ..], [b':', value @ ..]) => match has_control(value) {
@@ -86,8 +87,8 @@ fn bad_name(text: &[u8]) -> Violation {
     }
 }
 
-/// Whether there is a control other than a tab. Without an early exit the compiler checks many bytes
-/// at a time.
+/// Whether there is a control other than a tab. Without an early exit the compiler checks many
+/// bytes at a time.
 fn has_control(value: &[u8]) -> bool {
     let is_control = |byte: u8| (byte < b' ' && byte != b'\t') || byte == 0x7f;
     value.iter().fold(false, |any, &byte| any | is_control(byte))
@@ -107,8 +108,9 @@ pub(super) fn content_length(value: &[u8]) -> Result<Length, Violation> {
 }
 
 /// RFC 9112 6.3: a request whose last coding is not chunked has no length, and that MUST be a 400.
-/// Only past that is 6.1's 501 for codings that we do not know. One that was to say that there is none
-/// left no doubt of the length while it was defined (RFC 2616 3.6), and is merely not known any more.
+/// Only past that is 6.1's 501 for codings that we do not know. One that was to say that there is
+/// none left no doubt of the length while it was defined (RFC 2616 3.6), and is merely not known
+/// any more.
 pub(super) fn check_coding(value: &[u8]) -> Result<(), Violation> {
     let chunked = |coding: &[u8]| trim(coding).eq_ignore_ascii_case(b"chunked");
     let mut codings = value.rsplit(|&byte| byte == b',');

@@ -224,7 +224,7 @@ fn refused_head_is_held_back_and_all_before_it_goes_on() {
     {
         let mut framing = Framing::new(LIMITS);
         let taken = framing.read(format!("{before}{bad}").as_bytes());
-        assert_eq!(taken, Taken { goes_on: before.len(), head: Some(before.len()) });
+        assert_eq!(taken, Checked { goes_on: before.len(), head: Some(before.len()) });
         assert_eq!(framing.refused_head(), Some(Violation::SpaceBeforeColon));
         assert_eq!(framing.read(b"anything").goes_on, 0);
         // A body that is refused goes on: its request was passed on, and gets the refusal.
@@ -237,7 +237,7 @@ fn refused_head_is_held_back_and_all_before_it_goes_on() {
     }
     let mut framing = Framing::new(LIMITS);
     assert_eq!(framing.read(b"GET / HTTP/1.1\r\nx").goes_on, 17);
-    assert_eq!(framing.read(b" : y\r\n\r\n"), Taken { goes_on: 0, head: None });
+    assert_eq!(framing.read(b" : y\r\n\r\n"), Checked { goes_on: 0, head: None });
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Dot segments in disguise: text that is a name to us and to every server that decodes once, and a
 //! way up to a server that decodes again, repairs bad UTF-8 or folds look-alike characters.
 //!
-//! No real file has such a name, so such a path is refused. Anything else that is encoded twice goes on
-//! as it is: `group%252Fproject` names one thing, with or without dots in it.
+//! No real file has such a name, so such a path is refused. Anything else that is encoded twice
+//! goes on as it is: `group%252Fproject` names one thing, with or without dots in it.
 
 use super::TargetError;
 

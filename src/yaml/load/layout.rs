@@ -1,5 +1,5 @@
-//! Indentation and brackets as a reader sees them: where a mistake in them is, which is often before
-//! the place at which the library gives up, and how to mend it.
+//! Indentation and brackets as a reader sees them: where a mistake in them is, which is often
+//! before the place at which the library gives up, and how to mend it.
 
 use crate::yaml::node::Span;
 
@@ -21,8 +21,8 @@ struct SourceLine<'t> {
 /// How far back lines are looked at: enough for any section, and bounded for a hostile file.
 const MOST_LINES: usize = 2_000;
 
-/// The mistake behind an error at `at` that the library describes by `reason`, if it is one of those
-/// that are known here.
+/// The mistake behind an error at `at` that the library describes by `reason`, if it is one of
+/// those that are known here.
 pub(super) fn fault(text: &str, at: usize, reason: &str) -> Option<LayoutError> {
     conflict(text, at)
         .or_else(|| tab(text, at, reason))
@@ -76,7 +76,8 @@ fn tab(text: &str, at: usize, reason: &str) -> Option<LayoutError> {
     None
 }
 
-/// A quote that goes on over the end of its line, up to a quote that was meant to begin another text.
+/// A quote that goes on over the end of its line, up to a quote that was meant to begin another
+/// text.
 fn open_quote(text: &str, at: usize) -> Option<LayoutError> {
     let before = brackets_and_quotes(text.get(..line_at(text, at)?.start)?);
     let (start, quote) = before.long_quotes.last().copied().filter(|_| !before.open.is_empty())?;

@@ -1,7 +1,8 @@
 //! What a configuration was made of: each file and folder that was read, and what was in it.
 //!
-//! Reading is a function of its inputs, so as long as they look the same, reading again has the same
-//! result, good or bad. What could not be read is an input too: that it is there now is a change.
+//! Reading is a function of its inputs, so as long as they look the same, reading again has the
+//! same result, good or bad. What could not be read is an input too: that it is there now is a
+//! change.
 
 use std::{
     collections::BTreeMap,
@@ -23,8 +24,9 @@ enum InputKind {
     Folder { endings: Endings },
 }
 
-/// How the names of the files end that are wanted of a folder. Names that begin with a dot are never
-/// wanted, as `ls` does not show them: they are locks, swap files and metadata of other programs.
+/// How the names of the files end that are wanted of a folder. Names that begin with a dot are
+/// never wanted, as `ls` does not show them: they are locks, swap files and metadata of other
+/// programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endings(pub &'static [&'static str]);
 
@@ -42,7 +44,8 @@ enum State {
 const MAX_NEW_FILE_BYTES: u64 = 1 << 20;
 
 impl Inputs {
-    /// The same files and folders as they are now, with the files that have appeared in the folders.
+    /// The same files and folders as they are now, with the files that have appeared in the
+    /// folders.
     #[must_use]
     pub fn look(&self) -> Inputs {
         let mut now = Inputs::default();
@@ -64,8 +67,8 @@ impl Inputs {
         now
     }
 
-    /// The same files and folders with nothing known of what is in them, so that they look otherwise
-    /// now whatever there is.
+    /// The same files and folders with nothing known of what is in them, so that they look
+    /// otherwise now whatever there is.
     #[must_use]
     pub fn torn(mut self) -> Inputs {
         self.0.values_mut().for_each(|state| *state = State::Torn);

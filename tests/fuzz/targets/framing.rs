@@ -1,5 +1,5 @@
-//! Any bytes on an HTTP/1 connection: cutting them anywhere changes no verdict, and of a stream that
-//! the framing check finds nothing wrong with, the HTTP library sees the same requests.
+//! Any bytes on an HTTP/1 connection: cutting them anywhere changes no verdict, and of a stream
+//! that the framing check finds nothing wrong with, the HTTP library sees the same requests.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any bytes as a PROXY header: what was decided about the first of them is not changed by those that
-//! follow, and never more than the bound is waited for or taken.
+//! Any bytes as a PROXY header: what was decided about the first of them is not changed by those
+//! that follow, and never more than the bound is waited for or taken.
 
 #![no_main]
 

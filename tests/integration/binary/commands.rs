@@ -27,7 +27,8 @@ const ADDRESS: &str = "127.0.0.1:8080";
 const GUIDE_PAGE: &str = "docs/operations.md";
 const GUIDE_TITLE: &str = "Serving your own API";
 
-/// Sections whose commands another test runs, or none, and why. The whole page, if the section is empty.
+/// Sections whose commands another test runs, or none, and why. The whole page, if the section is
+/// empty.
 const RUN_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("docs/key-rotation.md", "", "key_rotation.rs follows it"),
     ("docs/outages.md", "Drills", "they take minutes: tests/run.sh runs the short one"),
@@ -51,9 +52,9 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("cargo deny", "the gate runs it where it is installed"),
 ];
 
-/// Commands that the pages name without their output, and how they are run in a folder with `config/`,
-/// beside a proxy that serves it: ADMIN is the address of its admin listener, LISTENER that of its
-/// clients.
+/// Commands that the pages name without their output, and how they are run in a folder with
+/// `config/`, beside a proxy that serves it: ADMIN is the address of its admin listener, LISTENER
+/// that of its clients.
 const NAMED: &[(&str, &str)] = &[
     ("tollgate COMMAND --help", "tollgate token --help"),
     ("tollgate check", "tollgate check"),
@@ -196,8 +197,8 @@ pub(super) fn section(markdown: &str, title: &str) -> String {
     rest.split("\n## ").next().unwrap().to_owned()
 }
 
-/// A folder with a copy of `config/`, the program as `tollgate` in the path and where a release build
-/// puts it, and the changed policy that a page compares with.
+/// A folder with a copy of `config/`, the program as `tollgate` in the path and where a release
+/// build puts it, and the changed policy that a page compares with.
 pub(super) fn folder() -> Folder {
     let folder = Folder(TempDir::new().unwrap());
     let at = |name: &str| folder.path().join(name);

@@ -1,9 +1,10 @@
 //! The reference tables in docs/: each field of both schemas is in one, with its default.
 //!
-//! A table is a part of the reference if it has a column `default`. The first cell of its head names the
-//! section by its path: `policy` and `settings` for the files themselves, `limits.<name>.refund` for a
-//! map's value, `routes[].match` for a list's item. Several sections may share a table. The first cell
-//! of a row names fields of the section or, if the head names none, fields by their whole paths.
+//! A table is a part of the reference if it has a column `default`. The first cell of its head
+//! names the section by its path: `policy` and `settings` for the files themselves,
+//! `limits.<name>.refund` for a map's value, `routes[].match` for a list's item. Several sections
+//! may share a table. The first cell of a row names fields of the section or, if the head names
+//! none, fields by their whole paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Every file of source is compiled: a module that no other file declares is silently left out, with
-//! its tests.
+//! Every file of source is compiled: a module that no other file declares is silently left out,
+//! with its tests.
 
 use std::{
     collections::BTreeSet,

@@ -46,7 +46,8 @@ fn place_is_given_back_however_a_connection_ends() {
     let upstream = Upstream::start();
     let proxy = proxy(&upstream, "connections: 100");
     for _ in 0..10 {
-        // Silent, in the middle of a head, refused, answered, HTTP/2 that ends well and that does not.
+        // Silent, in the middle of a head, refused, answered, HTTP/2 that ends well and that does
+        // not.
         drop(proxy.connect());
         proxy.connect().write("GET / HT");
         proxy.connect().write("x : y\r\n");

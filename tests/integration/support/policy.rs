@@ -1,5 +1,5 @@
-//! Policies in front of a fake upstream. Each section has a default, so that a test writes only what
-//! it is about.
+//! Policies in front of a fake upstream. Each section has a default, so that a test writes only
+//! what it is about.
 
 use std::fmt;
 

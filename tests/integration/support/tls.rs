@@ -58,8 +58,8 @@ impl Signer {
         self.folder.path().join(file).to_str().unwrap().to_owned()
     }
 
-    /// Makes `file`.pem and `file`.key for these names, in place of what they were, and says them as
-    /// settings do.
+    /// Makes `file`.pem and `file`.key for these names, in place of what they were, and says them
+    /// as settings do.
     pub(crate) fn sign(&self, file: &str, names: &[&str]) -> String {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let key = KeyPair::generate().unwrap();

@@ -96,8 +96,8 @@ impl Upstream {
         Upstream { address, seen, acceptor: Some(acceptor) }
     }
 
-    /// Opens `asked` when `/held` was asked for, and answers that with 304 when `go` is open; answers
-    /// everything else with 200 at once.
+    /// Opens `asked` when `/held` was asked for, and answers that with 304 when `go` is open;
+    /// answers everything else with 200 at once.
     pub(crate) fn holding_unchanged(asked: &Signal, go: &Signal) -> Upstream {
         let asked = asked.clone();
         let go = go.clone();
@@ -149,8 +149,8 @@ impl Upstream {
         })
     }
 
-    /// Agrees to switch to whatever protocol it is asked for, and sends back what it gets until that
-    /// ends. Answers everything else with 200.
+    /// Agrees to switch to whatever protocol it is asked for, and sends back what it gets until
+    /// that ends. Answers everything else with 200.
     pub(crate) fn echoing() -> Upstream {
         Upstream::scripted(|exchange| match exchange.request.fields.one("upgrade") {
             Some(protocol) => {

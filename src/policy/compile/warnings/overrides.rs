@@ -37,7 +37,8 @@ impl Compiler<'_> {
     }
 }
 
-/// Whether a counter of the limit is one caller's: it counts per caller, or by what names the caller.
+/// Whether a counter of the limit is one caller's: it counts per caller, or by what names the
+/// caller.
 fn counts_by_caller(limit: &Limit, own: &Override, raw: &RawPolicy) -> bool {
     let kind = own.of.iter().find_map(|value| match value {
         KeyValue::Caller(name) => Some(&*name.kind),

@@ -251,23 +251,23 @@ proptest! {
     #[test]
     fn prop_table_agrees_with_a_map(stagger in 0.0..1.0, steps in steps()) {
         let mut table = Table::<Window>::new(stagger);
-        let mut map = BTreeMap::<Place, Window>::new();
+        let mut map = BTreeMap::<SortKey, Window>::new();
         let mut now = 0;
         for step in steps {
             match step {
                 Step::Enter(key, secs) => {
-                    let old = map.insert(Place::of(key), ends_at(now + secs));
+                    let old = map.insert(SortKey::of(key), ends_at(now + secs));
                     let (window, is_new) = table.entry(key).unwrap();
                     prop_assert_eq!((*window, is_new), (old.unwrap_or_default(), old.is_none()));
                     *window = ends_at(now + secs);
                 }
                 Step::Find(key) => {
-                    let known = map.get(&Place::of(key)).copied();
+                    let known = map.get(&SortKey::of(key)).copied();
                     prop_assert_eq!(table.find(key).copied(), known);
                     prop_assert_eq!(table.find_mut(key).copied(), known);
                 }
                 Step::Remove(key) => {
-                    let known = map.remove(&Place::of(key)).is_some();
+                    let known = map.remove(&SortKey::of(key)).is_some();
                     prop_assert_eq!(table.remove(key).is_some(), known);
                 }
                 Step::Sweep(secs) => {

@@ -2,7 +2,8 @@
 //!
 //! The part in braces determines the slot, so all counters of an owner share one. It is half of the
 //! owner's hash. Two owners are unlikely to have the same half, and this would do no harm, because
-//! the entry by itself is unique for each counter. Both are base64url, so that no name has another brace or a control character.
+//! the entry by itself is unique for each counter. Both are base64url, so that no name has another
+//! brace or a control character.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use smallvec::SmallVec;

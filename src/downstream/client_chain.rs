@@ -15,7 +15,7 @@ use crate::{
 
 /// A certificate that a client has shown.
 #[derive(Debug)]
-pub struct Shown {
+pub struct ClientChain {
     /// What it says of the client.
     pub certificate: ClientCertificate,
     /// The certificate itself, and those between it and its authority.
@@ -24,18 +24,18 @@ pub struct Shown {
     checked: AtomicU64,
 }
 
-impl Shown {
+impl ClientChain {
     /// One that was found good by the rules of `epoch`. None: its time is over.
-    pub fn read(chain: &[CertificateDer<'_>], epoch: Epoch, now: Timestamp) -> Option<Shown> {
-        Some(Shown {
+    pub fn read(chain: &[CertificateDer<'_>], epoch: Epoch, now: Timestamp) -> Option<ClientChain> {
+        Some(ClientChain {
             certificate: ClientCertificate::read(chain.first()?, now)?,
             chain: chain.iter().map(|certificate| certificate.clone().into_owned()).collect(),
             checked: AtomicU64::new(epoch),
         })
     }
 
-    /// Whether it is good by the rules that are in force. To ask costs next to nothing while these are
-    /// the same.
+    /// Whether it is good by the rules that are in force. To ask costs next to nothing while these
+    /// are the same.
     pub fn is_good(&self, tls: &CurrentTls, now: Timestamp) -> bool {
         if self.checked.load(Ordering::Relaxed) == tls.epoch() {
             return true;
