@@ -65,6 +65,7 @@ fn broken_policy_changes_nothing_and_is_reported_everywhere_until_it_is_mended()
 
     served.folder.write("policies/api.yaml", &with_limit(&policy, 2000));
     served.wait_for_limit(2000, "the mended policy is taken");
+    served.running.wait_for_event("configuration reloaded");
     let status = served.status();
     assert_eq!((&status["generation"], &status["refused"]), (&2.into(), &().into()));
     assert_ne!(status["digest"], digest);
