@@ -15,9 +15,10 @@ mod failure;
 mod frames;
 mod group;
 mod headers;
-mod heads;
 mod health;
+mod http1;
 mod keeper;
+mod outbound;
 mod pool;
 mod report;
 mod resolve;
@@ -28,18 +29,19 @@ mod stream;
 mod upgrade;
 mod wait_queue;
 
-use std::{rc::Rc, sync::Arc};
+use std::{cell::RefCell, rc::Rc, sync::Arc};
 
-use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts};
-use hyper::body::Incoming;
+use bytes::BytesMut;
+use http::{Response, StatusCode, request::Parts};
 
 use self::{
     body::Source,
     connector::{Connector, Connectors},
     failure::Failure,
+    outbound::{Original, Outbound},
     pool::{Acquired, Carrier, Pool},
     response_check::without_content,
-    retry::{Cost, Original, Tries},
+    retry::{Cost, Tries},
 };
 use crate::{
     deadline::Ticker,
@@ -47,13 +49,14 @@ use crate::{
 };
 
 pub use self::{
-    body::{ClientBody, RequestBody, RequestBodyError, UpstreamBody},
+    body::{ClientBody, RequestBody, UpstreamBody},
     destination::{Destination, UpstreamGroups},
-    error::{UpstreamBodyError, UpstreamError},
+    error::{ExchangeError, RequestBodyError, UpstreamBodyError, UpstreamError},
     group::{Choice, Endpoint, Group, Loaded},
     headers::{
         ConnectionNamesProtectedField, Forwarding, check_connection, clean_request, clean_response,
     },
+    http1::ChunkError,
     keeper::Keeper,
     report::{EndpointReport, EndpointState, ServerReport, UpstreamReport},
     slots::{Slot, Slots},
@@ -61,12 +64,12 @@ pub use self::{
     upgrade::{DeclinedBody, Switch, Switched},
 };
 
-static CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
-
 /// A worker's connections to all upstreams.
 pub struct Upstreams {
     connectors: Connectors,
     ticker: Rc<Ticker>,
+    /// Where heads of requests are written.
+    heads: RefCell<BytesMut>,
 }
 
 /// The caller and the client of a request, as hashes for balancing and for fair shares.
@@ -104,12 +107,13 @@ struct Attempt<'r> {
 }
 
 /// A response's head, and what the rest comes from.
-type Received = (Response<Incoming>, Source);
+type Received = (Response<()>, Source);
 
 impl Upstreams {
     /// No connections yet.
     pub fn new(ticker: Rc<Ticker>) -> Self {
-        Upstreams { connectors: Connectors::new(Rc::clone(&ticker)), ticker }
+        let connectors = Connectors::new(Rc::clone(&ticker));
+        Upstreams { connectors, ticker, heads: RefCell::default() }
     }
 
     /// Closes connections that have been idle for too long.
@@ -128,19 +132,15 @@ impl Upstreams {
         &self,
         destination: Destination<'_>,
         Sender { caller, client }: Sender,
-        (mut parts, body): (Parts, ClientBody),
+        head: Parts,
+        body: ClientBody,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
         let upstream = destination.upstream;
-        let body = RequestBody::new(body, upstream);
-        if !body.is_empty() && !parts.headers.contains_key(header::CONTENT_LENGTH) {
-            // hyper would take a GET for one without a body.
-            parts.headers.insert(header::TRANSFER_ENCODING, CHUNKED.clone());
-        }
         let connector = self.connectors.to(destination);
         connector.budget.earn(&upstream.retries);
         let mut tries = Tries::new(&upstream.retries);
-        let mut request = Request::from_parts(parts, body);
-        let original = Original::of_repeatable(&request);
+        let (mut request, original) =
+            Outbound::new(head, body, upstream, &mut self.heads.borrow_mut());
         let original = original.as_ref();
         let mut endpoint = connector.first(caller, upstream).await?;
         loop {
@@ -160,7 +160,7 @@ impl Upstreams {
                         endpoint.fail();
                     }
                     match (unsent, original.filter(|_| is_unanswered)) {
-                        (Some(request), _) => (Err(error), *request, Cost::NeverSent),
+                        (Some(request), _) => (Err(error), request, Cost::NeverSent),
                         (None, Some(original)) => (Err(error), original.again(), Cost::Sent),
                         (None, None) => return Err(error),
                     }
@@ -239,7 +239,7 @@ impl Attempt<'_> {
     /// which that cannot be said, provided that it was never sent or may be sent twice. This is no
     /// retry that the budget has to bear: it happens at most once a request, and takes an answer on
     /// the same connection before it.
-    async fn make(self, request: Request<RequestBody>) -> Result<Response<UpstreamBody>, Failure> {
+    async fn make(self, request: Outbound) -> Result<Response<UpstreamBody>, Failure<Outbound>> {
         let Attempt { connector, upstream, endpoint, client, original } = self;
         let mut loaded = endpoint.load();
         let pool = connector.pool(endpoint);
@@ -260,15 +260,15 @@ impl Attempt<'_> {
             Ok(received) => received,
             Err(failure) if is_kept && failure.is_stale => {
                 let copy = original.filter(|_| failure.is_unanswered).map(Original::again);
-                match failure.unsent.map(|unsent| *unsent).or(copy) {
+                match failure.unsent.or(copy) {
                     Some(request) => Box::pin(self.make_anew(&pool, request)).await?,
                     None => return Err(Failure { unsent: None, ..failure }),
                 }
             }
             Err(failure) => return Err(failure),
         };
-        let response =
-            response.map(|body| UpstreamBody::new(body, source, loaded, upstream.idle_timeout));
+        let body = UpstreamBody::new(source, loaded, upstream.idle_timeout);
+        let response = response.map(|()| body);
         match response.status() {
             StatusCode::RESET_CONTENT => without_content(response).await.map_err(Failure::sent),
             _ => Ok(response),
@@ -279,8 +279,8 @@ impl Attempt<'_> {
     async fn make_anew(
         self,
         pool: &Rc<Pool>,
-        request: Request<RequestBody>,
-    ) -> Result<Received, Failure> {
+        request: Outbound,
+    ) -> Result<Received, Failure<Outbound>> {
         let acquired = match pool.acquire_new(self.upstream).await {
             Ok(acquired) => acquired,
             Err(error) => return Err(Failure::unsent(error, request)),
@@ -294,19 +294,27 @@ impl Attempt<'_> {
 
 async fn exchange(
     carrier: Carrier,
-    request: Request<RequestBody>,
+    request: Outbound,
     upstream: &Upstream,
-) -> Result<Received, Failure> {
-    Ok(match carrier {
-        Carrier::Http1(connection) => {
-            let (response, connection) = connection.exchange(request, upstream).await?;
-            (response, Source::Http1(connection))
+) -> Result<Received, Failure<Outbound>> {
+    match (carrier, request) {
+        (Carrier::Http1(connection), Outbound::Http1(message)) => {
+            let (response, connection) = connection
+                .exchange(message, upstream)
+                .await
+                .map_err(|failure| failure.map(Outbound::Http1))?;
+            Ok((response, Source::Http1(connection)))
         }
-        Carrier::Http2(permit) => {
-            let (response, stream) = Box::pin(permit.exchange(request, upstream)).await?;
-            (response, Source::Http2(stream))
+        (Carrier::Http2(permit), Outbound::Http2(request)) => {
+            let (response, stream) = Box::pin(permit.exchange(*request, upstream))
+                .await
+                .map_err(|failure| failure.map(Outbound::Http2))?;
+            let (head, incoming) = response.into_parts();
+            Ok((Response::from_parts(head, ()), Source::Http2(incoming, stream)))
         }
-    })
+        // A pool has connections of its upstream's protocol.
+        (_, request) => Err(Failure::unsent(UpstreamError::Unsound, request)),
+    }
 }
 
 /// Counts a response as a success or a failure of its server.

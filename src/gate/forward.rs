@@ -68,7 +68,7 @@ pub(super) async fn exchange(
     let Outgoing { sender, head, body, started } = outgoing;
     let response = match body {
         Some(body) => {
-            let response = upstreams.forward(destination, sender, (head, body)).await;
+            let response = upstreams.forward(destination, sender, head, body).await;
             response.map(|response| from_upstream(response.map(Body::upstream)))
         }
         None => upstreams.switch(destination, sender, head).await.map(switched),

@@ -10,6 +10,6 @@ pub(super) use self::{
     response::Source,
 };
 pub use self::{
-    request::{ClientBody, RequestBody, RequestBodyError},
+    request::{ClientBody, RequestBody},
     response::UpstreamBody,
 };

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use super::http1::ChunkError;
+
 /// Why there is no response from the upstream.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
@@ -39,14 +41,14 @@ pub enum UpstreamError {
     ResponseTimeout,
     /// The connection broke, or what came was no HTTP.
     #[error("exchange failed: {0}")]
-    Exchange(#[source] hyper::Error),
+    Exchange(#[source] ExchangeError),
     /// The response is ambiguous, switches to a protocol that was not asked for, has a body where
     /// there can be none or a status that no client knows, or never begins for all that is sent.
     #[error("unsound response")]
     Unsound,
     /// The client's body broke off or was malformed.
     #[error("request body failed: {0}")]
-    RequestBody(#[source] hyper::Error),
+    RequestBody(#[source] RequestBodyError),
     /// The client's body is larger than its route takes.
     #[error("request body too large")]
     RequestBodyTooLarge,
@@ -63,8 +65,51 @@ pub enum UpstreamError {
 pub enum UpstreamBodyError {
     /// The connection failed.
     #[error(transparent)]
-    Connection(#[from] hyper::Error),
+    Connection(#[from] ExchangeError),
     /// Nothing came for too long.
     #[error("response body made no progress")]
     Timeout,
+}
+
+/// Why an exchange with a server has failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ExchangeError {
+    /// The connection broke.
+    #[error("the connection failed: {0}")]
+    Io(#[source] io::Error),
+    /// There was no response.
+    #[error("the server closed the connection without a response")]
+    Closed,
+    /// There was only a part of the body.
+    #[error("the server closed the connection before the end of its response")]
+    Incomplete,
+    /// What came is no head in HTTP/1.1.
+    #[error("the response is not valid HTTP/1.1: {0}")]
+    Head(#[source] httparse::Error),
+    /// The chunks of a body are malformed.
+    #[error("the body of the response is not valid: {0}")]
+    Chunk(#[source] ChunkError),
+    /// The client's body broke off while the response was on its way.
+    #[error("request body failed: {0}")]
+    RequestBody(#[source] RequestBodyError),
+    /// An exchange in HTTP/2 failed.
+    #[error(transparent)]
+    Http2(#[from] hyper::Error),
+}
+
+/// Why a request's body breaks off.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestBodyError {
+    /// The client's connection failed, or what came is no body.
+    #[error(transparent)]
+    Client(#[from] hyper::Error),
+    /// It is larger than its route takes.
+    #[error("the body is too large")]
+    TooLarge,
+    /// It is not as long as its head says.
+    #[error("the body is not as long as its content-length says")]
+    Length,
+    /// The exchange that it was part of is over.
+    #[error("the rest of the body is not needed")]
+    Abandoned,
 }

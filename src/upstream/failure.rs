@@ -1,14 +1,12 @@
 //! An attempt that failed, and what that leaves to be tried.
 
-use http::Request;
+use super::UpstreamError;
 
-use super::{RequestBody, UpstreamError};
-
-/// What became of an attempt.
-pub(super) struct Failure {
+/// What became of an attempt to send a request `R`.
+pub(super) struct Failure<R> {
     pub(super) error: UpstreamError,
     /// The request, if it was never sent, or the server has said that it did not look at it.
-    pub(super) unsent: Option<Box<Request<RequestBody>>>,
+    pub(super) unsent: Option<R>,
     /// Nothing of a response had come.
     pub(super) is_unanswered: bool,
     /// The connection was not what it seemed to be when it was taken, if it was kept: the server
@@ -16,14 +14,20 @@ pub(super) struct Failure {
     pub(super) is_stale: bool,
 }
 
-impl Failure {
+impl<R> Failure<R> {
     /// The request was sent, and a response has begun.
-    pub(super) fn sent(error: UpstreamError) -> Failure {
+    pub(super) fn sent(error: UpstreamError) -> Failure<R> {
         Failure { error, unsent: None, is_unanswered: false, is_stale: false }
     }
 
     /// The request was not even sent.
-    pub(super) fn unsent(error: UpstreamError, request: Request<RequestBody>) -> Failure {
-        Failure { error, unsent: Some(Box::new(request)), is_unanswered: true, is_stale: false }
+    pub(super) fn unsent(error: UpstreamError, request: R) -> Failure<R> {
+        Failure { error, unsent: Some(request), is_unanswered: true, is_stale: false }
+    }
+
+    /// The same of a request in another form.
+    pub(super) fn map<S>(self, form: impl FnOnce(R) -> S) -> Failure<S> {
+        let Failure { error, unsent, is_unanswered, is_stale } = self;
+        Failure { error, unsent: unsent.map(form), is_unanswered, is_stale }
     }
 }

@@ -4,7 +4,7 @@
 //! Only heads are counted, over all streams together: each request allows a number of them, and a
 //! server that sends more than all its requests allow is at fault.
 
-use super::heads::MAX_INTERIM;
+use super::http1::MAX_INTERIM;
 
 /// Streams of one connection, if the server allows more.
 pub(super) const MAX_STREAMS: usize = 100;
@@ -31,12 +31,14 @@ const A_REQUEST: u32 = MAX_INTERIM + 1;
 const AT_REST: u32 = MAX_STREAMS as u32;
 const MOST: u32 = AT_REST + A_REQUEST * MAX_STREAMS as u32;
 
-impl Frames {
+impl Default for Frames {
     /// A connection of which nothing was read yet.
-    pub(super) fn new() -> Self {
+    fn default() -> Self {
         Frames { skip: 0, head: [0; HEAD_BYTES], filled: 0, room: AT_REST }
     }
+}
 
+impl Frames {
     /// A request is about to be sent.
     pub(super) fn expect_response(&mut self) {
         self.room = self.room.saturating_add(A_REQUEST).min(MOST);
@@ -102,8 +104,8 @@ mod tests {
     #[test]
     fn heads_beyond_what_was_asked_for_are_a_storm() {
         for size in [1, 7, 9, 10, 1000] {
-            assert_eq!(most(Frames::new(), size), 100);
-            let mut frames = Frames::new();
+            assert_eq!(most(Frames::default(), size), 100);
+            let mut frames = Frames::default();
             frames.expect_response();
             assert_eq!(most(frames, size), 133);
         }
@@ -111,7 +113,7 @@ mod tests {
 
     #[test]
     fn room_is_not_saved_up() {
-        let mut frames = Frames::new();
+        let mut frames = Frames::default();
         (0..10_000).for_each(|_| frames.expect_response());
         assert_eq!(frames.room, 100 + 33 * 100);
         frames.rest();
@@ -120,7 +122,7 @@ mod tests {
 
     #[test]
     fn last_frames_of_streams_are_free() {
-        let mut frames = Frames::new();
+        let mut frames = Frames::default();
         let last = frame(HEADERS, 0x4 | END_STREAM, 5);
         assert!((0..10_000).all(|_| frames.read(&last)));
     }

@@ -4,7 +4,6 @@
 //! Connections in HTTP/1.1 are a stack, the warmest on top. A request that finds one there touches
 //! nothing that is shared with other threads but a counter that says whether a request waits.
 
-pub(super) mod http1;
 pub(super) mod http2;
 mod share;
 
@@ -24,6 +23,7 @@ use super::{
     Endpoint, UpstreamError,
     dial::Dialer,
     frames::MAX_STREAMS,
+    http1,
     slots::{Claimant, PoolId, Slot, SlotOutcome, Slots, Ticket},
     wait_queue::WaitQueue,
 };
@@ -53,14 +53,14 @@ pub(super) struct Pool {
 }
 
 struct Idle {
-    connection: http1::Connection,
+    connection: Box<http1::Connection>,
     /// The tick at which it is closed.
     until: u32,
 }
 
 /// What a request can be sent with.
 pub(super) enum Carrier {
-    Http1(http1::Connection),
+    Http1(Box<http1::Connection>),
     Http2(http2::Permit),
 }
 
@@ -235,7 +235,9 @@ impl Pool {
         match self.protocol {
             Protocol::Http1 => {
                 let stream = dialer.dial(&self.endpoint, Protocol::Http1, upstream).await?;
-                let connection = http1::Connection::new(stream, slot, self).await?;
+                let deadline = self.ticker.deadline();
+                let pool = Rc::downgrade(self);
+                let connection = http1::Connection::new(stream, slot, deadline, pool);
                 Ok(Carrier::Http1(connection))
             }
             Protocol::Http2 => {
@@ -255,8 +257,8 @@ impl Pool {
     }
 
     /// A connection that is there and can take a request. Whether one in HTTP/1.1 is still open
-    /// shows when it is used: hyper reads before it writes, and gives a request back that it did
-    /// not write.
+    /// shows when it is used: a connection that was closed is noticed before
+    /// anything is written.
     fn free(self: &Rc<Self>) -> Option<Carrier> {
         match self.protocol {
             Protocol::Http1 => {
@@ -280,7 +282,11 @@ impl Pool {
 
     /// Keeps an unused HTTP/1.1 connection for at most `keep_alive`, unless a request of another
     /// worker waits for one.
-    pub(in crate::upstream) fn keep(&self, connection: http1::Connection, keep_alive: Duration) {
+    pub(in crate::upstream) fn keep(
+        &self,
+        connection: Box<http1::Connection>,
+        keep_alive: Duration,
+    ) {
         let slots = &self.endpoint.slots;
         let ticks = u32::try_from(keep_alive.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX);
         let is_unwanted = ticks == 0

@@ -3,10 +3,9 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use http::{HeaderMap, Method, Request, Uri};
 use smallvec::SmallVec;
 
-use super::{Endpoint, RequestBody, UpstreamError};
+use super::{Endpoint, UpstreamError};
 use crate::{deadline::TICK, policy::Retries};
 
 /// What all requests of a worker to one upstream may spend on being tried again.
@@ -25,13 +24,6 @@ pub(super) struct Tries {
     /// The servers that have failed it.
     pub(super) tried: SmallVec<[Arc<Endpoint>; 2]>,
     left: u8,
-}
-
-/// A request's head, for sending it again.
-pub(super) struct Original {
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
 }
 
 /// What a failed try has cost the server.
@@ -151,39 +143,6 @@ impl UpstreamError {
                 | UpstreamError::ConnectTimeout
                 | UpstreamError::ResponseTimeout
         )
-    }
-}
-
-impl Original {
-    pub(super) fn of(request: &Request<RequestBody>) -> Original {
-        Original {
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            headers: request.headers().clone(),
-        }
-    }
-
-    /// Of a request that may be sent twice: its method is idempotent (RFC 9110 section 9.2.2), and
-    /// there is no body to lose.
-    pub(super) fn of_repeatable(request: &Request<RequestBody>) -> Option<Original> {
-        const IDEMPOTENT: [Method; 5] =
-            [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE];
-        let is_repeatable = request.body().is_empty() && IDEMPOTENT.contains(request.method());
-        is_repeatable.then(|| Original::of(request))
-    }
-
-    /// The request again, without a body.
-    pub(super) fn again(&self) -> Request<RequestBody> {
-        self.with(RequestBody::empty())
-    }
-
-    /// The request again, with this body.
-    pub(super) fn with(&self, body: RequestBody) -> Request<RequestBody> {
-        let mut request = Request::new(body);
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = self.headers.clone();
-        request
     }
 }
 

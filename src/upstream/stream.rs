@@ -1,4 +1,4 @@
-//! A socket to a server, in TLS or as it is, that counts what comes from it.
+//! A socket to a server, in TLS or as it is, and what is counted of it in HTTP/2.
 
 use std::{
     cell::{Cell, RefCell},
@@ -14,11 +14,7 @@ use tokio::{
 };
 use tokio_rustls::client::TlsStream;
 
-use super::{
-    frames::Frames,
-    heads::{HeadProgress, Heads, MAX_INTERIM},
-    slots::Slot,
-};
+use super::{frames::Frames, slots::Slot};
 
 /// A connection to a server, ready for a protocol of whichever kind.
 #[derive(Debug)]
@@ -29,7 +25,7 @@ pub enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A stream that counts what is read from it, and holds the right to be open.
+/// A stream in HTTP/2: it counts what is read from it, can be cut, and holds the right to be open.
 ///
 /// A request may be repeated only if nothing of a response has come, and hyper does not report
 /// interim responses.
@@ -44,48 +40,22 @@ pub(super) struct MeteredStream {
 #[derive(Default)]
 pub(super) struct Traffic {
     read: Cell<u64>,
-    /// The heads since a request was sent in HTTP/1.1; none once its response has begun.
-    heads: Cell<Option<Heads>>,
-    has_bare_line_feed: Cell<bool>,
     is_closed: Cell<bool>,
     /// Woken by the first byte, and by the end.
     waker: RefCell<Option<Waker>>,
-    severable: Option<Severable>,
-    is_cut: Cell<bool>,
-    is_storm: Cell<bool>,
-}
-
-/// What is known about a stream that many use, in HTTP/2, and that can be cut.
-struct Severable {
     /// Who reads.
     reader: RefCell<Option<Waker>>,
     frames: RefCell<Frames>,
+    is_cut: Cell<bool>,
+    is_storm: Cell<bool>,
 }
-
-/// Bytes that may come before a response's head is complete: interim responses and the head.
-const MAX_INTERIM_BYTES: u64 = 128 * 1024;
 
 /// What is read at once. What a client does not read stays here, and what it lies in with it.
 const READ_BYTES: u64 = 16 * 1024;
 
 impl MeteredStream {
     pub(super) fn new(stream: Stream, slot: Slot) -> (MeteredStream, Rc<Traffic>) {
-        MeteredStream::with(stream, slot, Traffic::default())
-    }
-
-    /// One that speaks HTTP/2 and can be cut.
-    pub(super) fn severable(stream: Stream, slot: Slot) -> (MeteredStream, Rc<Traffic>) {
-        let severable =
-            Severable { reader: RefCell::default(), frames: RefCell::new(Frames::new()) };
-        MeteredStream::with(
-            stream,
-            slot,
-            Traffic { severable: Some(severable), ..Traffic::default() },
-        )
-    }
-
-    fn with(stream: Stream, slot: Slot, traffic: Traffic) -> (MeteredStream, Rc<Traffic>) {
-        let traffic = Rc::new(traffic);
+        let traffic = Rc::<Traffic>::default();
         let stream = stream.take(READ_BYTES);
         (MeteredStream { stream, traffic: Rc::clone(&traffic), _slot: slot }, traffic)
     }
@@ -121,34 +91,19 @@ impl Traffic {
     /// Makes reads of the stream fail.
     pub(super) fn cut(&self) {
         self.is_cut.set(true);
-        let reader = self.severable.as_ref().and_then(|severable| severable.reader.take());
-        if let Some(reader) = reader {
+        if let Some(reader) = self.reader.take() {
             reader.wake();
         }
     }
 
-    /// A request in HTTP/1.1 is about to be sent.
-    pub(super) fn await_head(&self) {
-        self.heads.set(Some(Heads::default()));
-    }
-
-    /// Whether a response in HTTP/1.1 cannot be passed on, or will never begin: there was a bare
-    /// line feed in its head, or so much came before its end, more than was `read_before`.
-    pub(super) fn is_unsound(&self, read_before: u64) -> bool {
-        self.has_bare_line_feed.get()
-            || self.heads.get().is_some_and(|heads| {
-                heads.interim() > MAX_INTERIM || self.read.get() - read_before > MAX_INTERIM_BYTES
-            })
-    }
-
     /// A request in HTTP/2 is about to be sent.
     pub(super) fn expect_response(&self) {
-        self.with_frames(Frames::expect_response);
+        self.frames.borrow_mut().expect_response();
     }
 
     /// No stream is in use any more.
     pub(super) fn rest(&self) {
-        self.with_frames(Frames::rest);
+        self.frames.borrow_mut().rest();
     }
 
     /// Whether it was cut for a storm of interim responses in HTTP/2.
@@ -156,32 +111,8 @@ impl Traffic {
         self.is_storm.get()
     }
 
-    fn with_frames(&self, change: impl FnOnce(&mut Frames)) {
-        if let Some(severable) = &self.severable {
-            change(&mut severable.frames.borrow_mut());
-        }
-    }
-
-    fn follow_heads(&self, bytes: &[u8], mut heads: Heads) {
-        let is_over = match heads.read(bytes) {
-            HeadProgress::Incomplete => false,
-            // A storm is still one where the response comes with the last of it.
-            HeadProgress::Done => heads.interim() <= MAX_INTERIM,
-            HeadProgress::BareLineFeed => {
-                self.has_bare_line_feed.set(true);
-                true
-            }
-        };
-        self.heads.set(Some(heads).filter(|_| !is_over));
-    }
-
     fn count(&self, bytes: &[u8]) {
-        if let Some(heads) = self.heads.get() {
-            self.follow_heads(bytes, heads);
-        }
-        if let Some(severable) = &self.severable
-            && !severable.frames.borrow_mut().read(bytes)
-        {
+        if !self.frames.borrow_mut().read(bytes) {
             self.is_storm.set(true);
         }
         let before = self.read.replace(self.read.get() + bytes.len() as u64);
@@ -203,15 +134,14 @@ impl AsyncRead for MeteredStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Some(severable) = &self.traffic.severable {
-            if self.traffic.is_cut.get() || self.traffic.is_storm.get() {
-                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-            }
-            let mut reader = severable.reader.borrow_mut();
-            if !reader.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-                *reader = Some(context.waker().clone());
-            }
+        if self.traffic.is_cut.get() || self.traffic.is_storm.get() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
+        let mut reader = self.traffic.reader.borrow_mut();
+        if !reader.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *reader = Some(context.waker().clone());
+        }
+        drop(reader);
         let before = buffer.filled().len();
         self.stream.set_limit(READ_BYTES);
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);

@@ -5,32 +5,27 @@
 //! client's end, and is no part of this if the server declines.
 
 use std::{
-    future::{Future, poll_fn},
     io,
-    pin::{Pin, pin},
+    pin::Pin,
+    rc::Weak,
     sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
+    task::{Context, Poll},
 };
 
-use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::Empty;
-use hyper::{body::Incoming, client::conn::http1};
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    Destination, Loaded, OwnConnection, Sender, UpstreamBodyError, UpstreamError, Upstreams,
-    pool::http1::builder,
+    Destination, Loaded, OwnConnection, Sender, Slot, Stream, UpstreamBody, UpstreamBodyError,
+    UpstreamError, Upstreams,
+    body::Source,
+    http1::{Connection, Message, write_head},
     record_health,
-    response_check::{is_unsound, without_content},
-    stream::MeteredStream,
+    response_check::without_content,
 };
-use crate::{deadline::Deadline, policy::Upstream};
-
-type Driver = http1::Connection<TokioIo<MeteredStream>, Empty<Bytes>>;
+use crate::policy::Upstream;
 
 /// What a server makes of a request to switch.
 pub enum Switch {
@@ -43,18 +38,13 @@ pub enum Switch {
 /// A connection that has left HTTP. What the server has sent since is read first.
 pub struct Switched {
     early: Bytes,
-    stream: MeteredStream,
+    stream: Stream,
+    _slot: Slot,
     _loaded: Loaded,
 }
 
-/// The body of an answer that declines. It drives the connection that it comes from, and closes it.
-pub struct DeclinedBody {
-    incoming: Incoming,
-    driver: Option<Box<Driver>>,
-    deadline: Deadline,
-    idle_timeout: Duration,
-    _loaded: Loaded,
-}
+/// The body of an answer that declines. Its connection is closed with it.
+pub struct DeclinedBody(UpstreamBody);
 
 impl Upstreams {
     /// Asks a server to switch to the protocol that the head's `Upgrade` names, and waits for its
@@ -89,73 +79,36 @@ impl Upstreams {
     ) -> Result<Switch, UpstreamError> {
         let asked = head.headers.get(header::UPGRADE).cloned();
         let OwnConnection { stream, slot, loaded, .. } = connection;
-        let (stream, traffic) = MeteredStream::new(stream, slot);
-        let (mut sender, driver) =
-            builder().handshake(TokioIo::new(stream)).await.map_err(UpstreamError::Exchange)?;
-        let mut driver = Box::new(driver);
-        let deadline = self.ticker.deadline();
-        deadline.set(upstream.response_timeout);
-        traffic.await_head();
-        let request = Request::from_parts(head, Empty::new());
-        let mut sending = pin!(sender.send_request(request));
-        let mut answer = None;
-        poll_fn(|context| {
-            let has_ended = Pin::new(&mut driver).poll(context).is_ready();
-            // The connection is what produces the answer, in this same task: no waker is needed.
-            let mut quiet = Context::from_waker(Waker::noop());
-            if answer.is_none()
-                && let Poll::Ready(result) = sending.as_mut().poll(&mut quiet)
-            {
-                answer = Some(result);
+        let mut written = BytesMut::new();
+        write_head(&head, &mut written);
+        let message = Message {
+            head: written.freeze(),
+            body: None,
+            length: None,
+            sent: None,
+            is_head: head.method == Method::HEAD,
+            may_switch: true,
+        };
+        // It belongs to no pool, so that it is closed after its only response.
+        let connection = Connection::new(stream, slot, self.ticker.deadline(), Weak::new());
+        let (response, connection) =
+            connection.exchange(message, upstream).await.map_err(|failure| failure.error)?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let named = response.headers().get(header::UPGRADE);
+            if !is_same(named, asked.as_ref()) {
+                return Err(UpstreamError::Unsound);
             }
-            match &answer {
-                // The connection has to be done with HTTP before it is given to the tunnel.
-                Some(Ok(response)) if is_switch(response) && !has_ended => {}
-                Some(_) => return Poll::Ready(()),
-                None if has_ended || traffic.is_unsound(0) => return Poll::Ready(()),
-                None => {}
-            }
-            if deadline.poll_passed(context) { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        match answer {
-            Some(Ok(_)) if traffic.is_unsound(0) => Err(UpstreamError::Unsound),
-            Some(Ok(response)) if is_switch(&response) => {
-                let named = response.headers().get(header::UPGRADE);
-                if deadline.has_passed() || !is_same(named, asked.as_ref()) {
-                    return Err(UpstreamError::Unsound);
-                }
-                let http1::Parts { io, read_buf: early, .. } = driver.into_parts();
-                let switched = Switched { early, stream: io.into_inner(), _loaded: loaded };
-                Ok(Switch::Agreed(response.map(drop), switched))
-            }
-            Some(Ok(response)) if is_unsound(&response) => Err(UpstreamError::Unsound),
-            Some(Ok(response)) => {
-                deadline.set(upstream.idle_timeout);
-                let idle_timeout = upstream.idle_timeout;
-                let driver = Some(driver);
-                let body = |incoming| DeclinedBody {
-                    incoming,
-                    driver,
-                    deadline,
-                    idle_timeout,
-                    _loaded: loaded,
-                };
-                let response = response.map(body);
-                Ok(Switch::Declined(match response.status() {
-                    StatusCode::RESET_CONTENT => without_content(response).await?,
-                    _ => response,
-                }))
-            }
-            Some(Err(error)) => Err(UpstreamError::Exchange(error)),
-            None if deadline.has_passed() => Err(UpstreamError::ResponseTimeout),
-            None => Err(UpstreamError::Unsound),
+            let (stream, slot, early) = connection.into_parts();
+            let switched = Switched { early, stream, _slot: slot, _loaded: loaded };
+            return Ok(Switch::Agreed(response, switched));
         }
+        let body = UpstreamBody::new(Source::Http1(connection), loaded, upstream.idle_timeout);
+        let response = response.map(|()| DeclinedBody(body));
+        Ok(Switch::Declined(match response.status() {
+            StatusCode::RESET_CONTENT => without_content(response).await?,
+            _ => response,
+        }))
     }
-}
-
-fn is_switch<B>(response: &Response<B>) -> bool {
-    response.status() == StatusCode::SWITCHING_PROTOCOLS
 }
 
 /// Whether a server switches to what it was asked for, and nothing else.
@@ -206,39 +159,20 @@ impl Body for DeclinedBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
-        let body = self.get_mut();
-        let mut quiet = Context::from_waker(Waker::noop());
-        let mut polled = Pin::new(&mut body.incoming).poll_frame(&mut quiet);
-        if polled.is_pending() {
-            if let Some(driver) = &mut body.driver
-                && Pin::new(driver).poll(context).is_ready()
-            {
-                body.driver = None;
-            }
-            polled = Pin::new(&mut body.incoming).poll_frame(&mut quiet);
-        }
-        match &polled {
-            Poll::Pending if body.deadline.poll_passed(context) => {
-                body.driver = None;
-                return Poll::Ready(Some(Err(UpstreamBodyError::Timeout)));
-            }
-            Poll::Pending => {}
-            Poll::Ready(Some(Ok(_))) => body.deadline.set(body.idle_timeout),
-            Poll::Ready(_) => body.driver = None,
-        }
         // A client that asked for another protocol cannot be sent trailers.
         let without_trailers = |frame: Frame<Bytes>| match frame.into_data() {
             Ok(data) => Frame::data(data),
             Err(_) => Frame::data(Bytes::new()),
         };
-        polled.map(|frame| frame.map(|frame| frame.map(without_trailers).map_err(Into::into)))
+        let polled = Pin::new(&mut self.get_mut().0).poll_frame(context);
+        polled.map(|frame| frame.map(|frame| frame.map(without_trailers)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.0.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        self.0.size_hint()
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     deadline::{Arrears, Deadline, Ticker},
     downstream::Pace,
     policy::{OwnHeaders, Upstream},
-    upstream::UpstreamError,
+    upstream::{RequestBodyError, UpstreamError},
 };
 
 /// A client's body, as it comes.
@@ -187,8 +187,8 @@ impl BodyState {
     pub(in crate::upstream) fn blame(&self, error: hyper::Error) -> UpstreamError {
         match (self.too_large.get(), self.failed.get()) {
             (true, _) => UpstreamError::RequestBodyTooLarge,
-            (false, true) => UpstreamError::RequestBody(error),
-            (false, false) => UpstreamError::Exchange(error),
+            (false, true) => UpstreamError::RequestBody(error.into()),
+            (false, false) => UpstreamError::Exchange(error.into()),
         }
     }
 
@@ -199,20 +199,6 @@ impl BodyState {
             reader.wake();
         }
     }
-}
-
-/// Why a request's body breaks off.
-#[derive(Debug, thiserror::Error)]
-pub enum RequestBodyError {
-    /// The client's connection failed, or what came is no body.
-    #[error(transparent)]
-    Client(#[from] hyper::Error),
-    /// It is larger than its route takes.
-    #[error("the body is too large")]
-    TooLarge,
-    /// The exchange that it was part of is over.
-    #[error("the rest of the body is not needed")]
-    Abandoned,
 }
 
 impl RequestBody {
@@ -274,11 +260,6 @@ impl RequestBody {
 
     pub(in crate::upstream) fn state(&self) -> Rc<BodyState> {
         Rc::clone(&self.state)
-    }
-
-    /// Whether there is nothing to send.
-    pub(in crate::upstream) fn is_empty(&self) -> bool {
-        self.is_end_stream()
     }
 }
 

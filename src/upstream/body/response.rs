@@ -3,7 +3,7 @@
 use std::{
     mem,
     pin::Pin,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -14,21 +14,15 @@ use hyper::body::Incoming;
 use super::trailers::{is_of_a_head, with_trailers};
 use crate::{
     deadline::Deadline,
-    upstream::{
-        Loaded, UpstreamBodyError,
-        pool::{http1, http2},
-    },
+    upstream::{ExchangeError, Loaded, UpstreamBodyError, http1, pool::http2},
 };
 
 /// An upstream's body on its way to the client. It gives back what it comes from at its end.
 pub struct UpstreamBody {
-    incoming: Incoming,
     source: Source,
     /// The server's request, counted until the body has ended.
     loaded: Option<Loaded>,
     idle_timeout: Duration,
-    /// The connection has ended because the client has broken off its own body.
-    client_has_failed: bool,
     /// What it is about to break off with, once what has come before is on its way.
     broken: Option<UpstreamBodyError>,
 }
@@ -36,19 +30,21 @@ pub struct UpstreamBody {
 /// What a body comes from.
 pub(in crate::upstream) enum Source {
     /// A connection, which the body drives.
-    Http1(http1::Connection),
+    Http1(Box<http1::Connection>),
     /// A stream of a connection, which drives itself.
-    Http2(http2::OpenStream),
+    Http2(Incoming, http2::OpenStream),
     /// There is no more to come.
     Ended,
+    /// The body broke off.
+    Broken,
 }
 
 impl Source {
     fn deadline(&self) -> Option<&Deadline> {
         match self {
             Source::Http1(connection) => Some(&connection.deadline),
-            Source::Http2(stream) => Some(&stream.deadline),
-            Source::Ended => None,
+            Source::Http2(_, stream) => Some(&stream.deadline),
+            Source::Ended | Source::Broken => None,
         }
     }
 
@@ -56,37 +52,61 @@ impl Source {
     fn client_has_failed(&self) -> bool {
         match self {
             Source::Http1(connection) => connection.client_has_failed(),
-            Source::Http2(stream) => stream.client_has_failed(),
-            Source::Ended => false,
+            Source::Http2(_, stream) => stream.client_has_failed(),
+            Source::Ended | Source::Broken => false,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        match self {
+            Source::Http1(connection) => connection.is_body_over(),
+            Source::Http2(incoming, _) => incoming.is_end_stream(),
+            Source::Ended => true,
+            Source::Broken => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Source::Http1(connection) => connection.size_hint(),
+            Source::Http2(incoming, _) => incoming.size_hint(),
+            Source::Ended => SizeHint::with_exact(0),
+            Source::Broken => SizeHint::default(),
+        }
+    }
+
+    fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
+        match self {
+            Source::Http1(connection) => connection.poll_frame(context),
+            Source::Http2(incoming, _) => {
+                let polled = Pin::new(incoming).poll_frame(context);
+                polled.map_err(|error| ExchangeError::Http2(error).into())
+            }
+            Source::Ended | Source::Broken => Poll::Ready(None),
         }
     }
 }
 
 impl UpstreamBody {
     pub(in crate::upstream) fn new(
-        incoming: Incoming,
         source: Source,
         loaded: Loaded,
         idle_timeout: Duration,
-    ) -> Self {
+    ) -> UpstreamBody {
         if let Some(deadline) = source.deadline() {
             deadline.set(idle_timeout);
         }
         let loaded = Some(loaded);
-        let mut body = UpstreamBody {
-            incoming,
-            source,
-            loaded,
-            idle_timeout,
-            client_has_failed: false,
-            broken: None,
-        };
+        let mut body = UpstreamBody { source, loaded, idle_timeout, broken: None };
         body.finish_at_end();
         body
     }
 
     fn finish_at_end(&mut self) {
-        if self.incoming.is_end_stream() {
+        if self.source.is_over() {
             self.finish();
         }
     }
@@ -107,36 +127,14 @@ impl UpstreamBody {
         // A body of unknown length, such as a stream of events, may be quiet for as long as it
         // likes; and a client that breaks off its own body breaks the exchange.
         let is_quiet = matches!(error, UpstreamBodyError::Timeout)
-            && self.incoming.size_hint().exact().is_none();
-        let is_clients_fault = self.client_has_failed || self.source.client_has_failed();
-        let is_servers_fault = !is_quiet && !is_clients_fault;
-        self.source = Source::Ended;
+            && self.source.size_hint().exact().is_none();
+        let is_servers_fault = !is_quiet && !self.source.client_has_failed();
+        self.source = Source::Broken;
         if let Some(loaded) = self.loaded.take().filter(|_| is_servers_fault) {
             loaded.endpoint().fail();
         }
         self.broken = Some(error);
         context.waker().wake_by_ref();
-    }
-
-    /// The next frame, driving the connection if it is not there yet.
-    fn poll_incoming(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        if let Source::Http2(_) = self.source {
-            return Pin::new(&mut self.incoming).poll_frame(context);
-        }
-        // The frame is produced by the connection, in this task: see `http1::Connection::exchange`.
-        let mut without_waker = Context::from_waker(Waker::noop());
-        let polled = Pin::new(&mut self.incoming).poll_frame(&mut without_waker);
-        let (Poll::Pending, Source::Http1(connection)) = (&polled, &mut self.source) else {
-            return polled;
-        };
-        if connection.poll_drive(context).is_ready() {
-            self.client_has_failed = connection.client_has_failed();
-            self.source = Source::Ended;
-        }
-        Pin::new(&mut self.incoming).poll_frame(&mut without_waker)
     }
 }
 
@@ -152,10 +150,10 @@ impl Body for UpstreamBody {
         if let Some(error) = body.broken.take() {
             return Poll::Ready(Some(Err(error)));
         }
-        let frame = match body.poll_incoming(context) {
+        let frame = match body.source.poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => frame,
             Poll::Ready(Some(Err(error))) => {
-                body.break_off(error.into(), context);
+                body.break_off(error, context);
                 return Poll::Pending;
             }
             Poll::Ready(None) => {
@@ -181,10 +179,10 @@ impl Body for UpstreamBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.broken.is_none() && self.incoming.is_end_stream()
+        self.source.is_over()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        self.source.size_hint()
     }
 }

@@ -26,8 +26,8 @@ use crate::{
         body::{BodyState, Timing},
         failure::Failure,
         frames::MAX_STREAMS,
+        outbound::Head,
         response_check::is_unsound,
-        retry::Original,
         slots::Slot,
         stream::{MeteredStream, Traffic},
     },
@@ -90,7 +90,7 @@ impl Connection {
         stream: Stream,
         slot: Slot,
     ) -> Result<Rc<Connection>, UpstreamError> {
-        let (stream, traffic) = MeteredStream::severable(stream, slot);
+        let (stream, traffic) = MeteredStream::new(stream, slot);
         let (sender, driver) = http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
@@ -101,7 +101,7 @@ impl Connection {
             .keep_alive_timeout(PING_TIMEOUT)
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(UpstreamError::Exchange)?;
+            .map_err(|error| UpstreamError::Exchange(error.into()))?;
         poll_fn(|context| traffic.poll_first(context)).await;
         if traffic.is_closed() {
             return Err(UpstreamError::Connect(std::io::Error::other("it speaks no HTTP/2")));
@@ -190,11 +190,11 @@ impl Permit {
         self,
         mut request: Request<RequestBody>,
         upstream: &Upstream,
-    ) -> Result<(Response<Incoming>, OpenStream), Failure> {
+    ) -> Result<(Response<Incoming>, OpenStream), Failure<Box<Request<RequestBody>>>> {
         let connection = Rc::clone(&self.connection);
         let deadline = Rc::new(self.pool.ticker.deadline());
         address(&mut request, &self.pool.endpoint, upstream);
-        let original = Original::of(&request);
+        let head = Head::of(&request);
         let body = request.body_mut().attach_stream(Timing::new(&deadline, upstream));
         let stream = OpenStream { deadline, body: Rc::clone(&body), permit: self };
         let read_before = connection.traffic.bytes_read();
@@ -225,7 +225,7 @@ impl Permit {
                 let is_untaken = untaken.is_some();
                 let refusal = Refusal::of(&error);
                 let unread = || refusal.and_then(|_| RequestBody::unread(&body));
-                let unsent = untaken.or_else(|| unread().map(|body| original.with(body)));
+                let unsent = untaken.or_else(|| unread().map(|body| head.with(body)));
                 let is_stale = is_untaken || refusal == Some(Refusal::Leaving);
                 if is_stale {
                     connection.retire();

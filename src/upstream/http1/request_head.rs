@@ -1,0 +1,43 @@
+//! The head of a request, as it is written.
+
+use bytes::BytesMut;
+use http::request::Parts;
+
+/// Appends a head in HTTP/1.1. Names and values were checked when they were made, so that none has a
+/// line's end in it.
+pub(in crate::upstream) fn write_head(head: &Parts, buffer: &mut BytesMut) {
+    let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+    let bytes: usize =
+        head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    buffer.reserve(head.method.as_str().len() + target.len() + bytes + 16);
+    for text in [head.method.as_str(), " ", target, " HTTP/1.1\r\n"] {
+        buffer.extend_from_slice(text.as_bytes());
+    }
+    for (name, value) in &head.headers {
+        buffer.extend_from_slice(name.as_str().as_bytes());
+        buffer.extend_from_slice(b": ");
+        buffer.extend_from_slice(value.as_bytes());
+        buffer.extend_from_slice(b"\r\n");
+    }
+    buffer.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, Request};
+
+    use super::*;
+
+    #[test]
+    fn head_has_a_line_for_each_field() {
+        let mut request = Request::post("/a?b=c").body(()).unwrap();
+        for value in ["1", "2"] {
+            request.headers_mut().append("x-a", HeaderValue::from_static(value));
+        }
+        request.headers_mut().append("host", HeaderValue::from_static("h"));
+        let mut written = BytesMut::new();
+        write_head(&request.into_parts().0, &mut written);
+        let lines = "POST /a?b=c HTTP/1.1\r\nx-a: 1\r\nx-a: 2\r\nhost: h\r\n\r\n";
+        assert_eq!(str::from_utf8(&written).unwrap(), lines);
+    }
+}
