@@ -95,7 +95,7 @@ impl Upstreams {
             connection.exchange(message, upstream).await.map_err(|failure| failure.error)?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let named = response.headers().get(header::UPGRADE);
-            if !is_same(named, asked.as_ref()) {
+            if !connection.is_sent() || !is_same(named, asked.as_ref()) {
                 return Err(UpstreamError::Unsound);
             }
             let (stream, slot, early) = connection.into_parts();

@@ -34,7 +34,7 @@ pub(super) fn may_be_a_trailer(name: &HeaderName, own: &OwnHeaders) -> bool {
 /// authentication or limits (RFC 9110 section 6.5.1). A client that merges trailers into the header
 /// would be misled.
 pub(super) fn is_of_a_head(name: &HeaderName) -> bool {
-    const FORBIDDEN: [HeaderName; 16] = [
+    const FORBIDDEN: [HeaderName; 17] = [
         header::AUTHORIZATION,
         header::CACHE_CONTROL,
         header::CONNECTION,
@@ -44,6 +44,7 @@ pub(super) fn is_of_a_head(name: &HeaderName) -> bool {
         header::CONTENT_TYPE,
         header::COOKIE,
         header::HOST,
+        header::MAX_FORWARDS,
         header::PROXY_AUTHORIZATION,
         header::SET_COOKIE,
         header::TE,

@@ -53,6 +53,8 @@ pub(in crate::upstream) struct Connection {
     is_persistent: bool,
     /// How long it may be kept unused.
     keep_alive: Duration,
+    /// The latest request was not sent whole, and the rest will not be.
+    send_has_failed: bool,
     /// The client has broken off the body of the latest request.
     client_has_failed: bool,
     /// Not its owner: unused connections are the pool's.
@@ -110,6 +112,7 @@ impl Connection {
             body: BodyLength::NONE,
             is_persistent: false,
             keep_alive: Duration::ZERO,
+            send_has_failed: false,
             client_has_failed: false,
             pool,
         })
@@ -135,6 +138,7 @@ impl Connection {
         }
         let body_state = body.as_ref().map(|body| body.state());
         self.sending = Sending::new(head, body, length);
+        self.send_has_failed = false;
         self.client_has_failed = false;
         self.deadline.set(upstream.response_timeout);
         let expected = Expected { is_head, may_switch };
@@ -148,7 +152,7 @@ impl Connection {
                     state.set_answered();
                 }
                 self.body = length;
-                self.is_persistent = is_persistent;
+                self.is_persistent = is_persistent && !self.send_has_failed;
                 self.keep_alive = keep_alive(&response, upstream);
                 return Ok((response, self));
             }
@@ -207,6 +211,7 @@ impl Connection {
             Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
             Poll::Ready(Err(error)) => {
                 self.client_has_failed = matches!(error, SendError::Body(_));
+                self.send_has_failed = true;
                 self.sending.abandon();
                 self.is_persistent = false;
                 Err(error)
@@ -253,6 +258,11 @@ impl Connection {
                 Err(error) => return Poll::Ready(Some(Err(ExchangeError::Io(error).into()))),
             }
         }
+    }
+
+    /// Whether all of the request was sent.
+    pub(in crate::upstream) fn is_sent(&self) -> bool {
+        self.sending.is_over() && !self.send_has_failed
     }
 
     /// Whether all of the response was read.

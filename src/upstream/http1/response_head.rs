@@ -16,6 +16,8 @@ const MAX_INTERIM_BYTES: usize = 128 * 1024;
 /// Interim responses (1xx) to one request that are taken for something else than an attack.
 pub(in crate::upstream) const MAX_INTERIM: u32 = 32;
 const MAX_FIELDS: usize = 256;
+/// What every head begins with.
+const VERSION: &[u8] = b"HTTP/1.";
 /// The last status code of a defined class (RFC 9110 section 15).
 const LAST_STATUS: u16 = 599;
 
@@ -107,6 +109,11 @@ impl HeadReader {
             }
         }
         self.scanned = read.len();
+        // A server that speaks something else may never send an empty line.
+        let begin = read.get(..VERSION.len()).unwrap_or(read);
+        if !VERSION.starts_with(begin) && begin != b"\r" {
+            return Err(HeadError::Malformed(httparse::Error::Version));
+        }
         let is_endless = self.interim_bytes + self.scanned > MAX_INTERIM_BYTES;
         if self.scanned > MAX_HEAD_BYTES || is_endless {
             return Err(HeadError::Unsound);
@@ -167,9 +174,12 @@ fn parse(head: &Bytes, expected: Expected) -> Result<ResponseHead, HeadError> {
         response.extensions_mut().insert(reason);
     }
     let length = framing.body_length(status, is_http10, expected)?;
-    let is_persistent = !framing.closes
-        && (!is_http10 || framing.keeps)
-        && !matches!(length, BodyLength::UntilClose);
+    // What comes after such a head (RFC 9110 section 8.6) would be its body for one reader, and the
+    // next response for another.
+    let is_ambiguous = status == StatusCode::NO_CONTENT && framing.declares_content();
+    let is_kept = if is_http10 { framing.keeps } else { true };
+    let ends_with_connection = matches!(length, BodyLength::UntilClose);
+    let is_persistent = is_kept && !framing.closes && !is_ambiguous && !ends_with_connection;
     Ok(ResponseHead { response, length, is_persistent })
 }
 
@@ -196,6 +206,10 @@ impl Framing {
         Ok(())
     }
 
+    fn declares_content(&self) -> bool {
+        self.has_transfer_coding || self.length.is_some_and(|(length, _)| length > 0)
+    }
+
     /// How long the body is. A length that is given twice, and a transfer coding that was not asked
     /// for, are errors even where there is no body.
     fn body_length(
@@ -206,6 +220,9 @@ impl Framing {
     ) -> Result<BodyLength, HeadError> {
         let is_unsound = !self.is_chunked || self.length.is_some() || is_http10;
         if self.has_transfer_coding && is_unsound {
+            return Err(HeadError::Unsound);
+        }
+        if status.is_informational() && self.declares_content() {
             return Err(HeadError::Unsound);
         }
         let has_none = status.is_informational()

@@ -27,6 +27,8 @@ pub(super) struct Sending {
     /// None: nothing of the body is left to be taken from the client.
     body: Option<Box<RequestBody>>,
     length: Length,
+    /// Nothing that was written waits in the stream: TLS takes more than it can send at once.
+    is_flushed: bool,
 }
 
 /// How the body is framed (RFC 9112 section 6).
@@ -59,6 +61,7 @@ impl Sending {
             None => Length::Chunked,
         };
         Sending {
+            is_flushed: head.is_empty(),
             head,
             framed: BytesMut::new(),
             data: Bytes::new(),
@@ -70,7 +73,7 @@ impl Sending {
 
     /// Whether all of it was sent.
     pub(super) fn is_over(&self) -> bool {
-        self.body.is_none() && self.is_written()
+        self.body.is_none() && self.is_written() && self.is_flushed
     }
 
     fn is_written(&self) -> bool {
@@ -94,13 +97,14 @@ impl Sending {
         loop {
             // The beginning of a body that is there goes out with the head. No more is taken from
             // the client than the server takes.
-            let has_room = self.data.is_empty()
-                && self.tail.is_empty()
-                && self.framed.len() < MAX_COPIED_BYTES;
+            let has_room = self.framed.is_empty() && self.data.is_empty() && self.tail.is_empty();
             let is_more = !has_room || self.poll_body(context)?;
             ready!(self.poll_write(context, stream)).map_err(SendError::Connection)?;
             if self.body.is_none() {
-                return Pin::new(stream).poll_flush(context).map_err(SendError::Connection);
+                ready!(Pin::new(stream).poll_flush(context)).map_err(SendError::Connection)?;
+                // Lets go of the buffers, too: the connection may be kept for long.
+                *self = Sending::nothing();
+                return Poll::Ready(Ok(()));
             }
             if !is_more {
                 ready!(Pin::new(stream).poll_flush(context)).map_err(SendError::Connection)?;
@@ -241,7 +245,53 @@ fn write_size(buffer: &mut BytesMut, size: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
+
+    /// A stream that takes everything, and has it sent only at a later flush.
+    #[derive(Default)]
+    struct Slow {
+        written: Vec<u8>,
+        flushes: usize,
+    }
+
+    impl AsyncWrite for Slow {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _context: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.written.extend_from_slice(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(
+            mut self: Pin<&mut Self>,
+            _context: &mut Context<'_>,
+        ) -> Poll<io::Result<()>> {
+            self.flushes += 1;
+            if self.flushes < 3 { Poll::Pending } else { Poll::Ready(Ok(())) }
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn request_is_flushed_until_it_is_sent() {
+        let mut stream = Slow::default();
+        let mut sending = Sending::new(Bytes::from_static(b"GET / HTTP/1.1\r\n\r\n"), None, None);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..2 {
+            assert!(sending.poll(&mut context, &mut stream).is_pending());
+            assert!(!sending.is_over(), "it was written, and is not sent");
+        }
+        assert!(sending.poll(&mut context, &mut stream).is_ready());
+        assert!(sending.is_over());
+        assert_eq!(stream.written, b"GET / HTTP/1.1\r\n\r\n");
+    }
 
     #[test]
     fn size_of_a_chunk_is_hexadecimal() {
