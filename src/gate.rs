@@ -57,7 +57,7 @@ use self::{
         DeniedBy, LoggedRequest, RequestGuard, RequestLine, ResponseNote, UnjudgedGuard,
     },
     request_id::RequestIds,
-    request_state::{Action, Judgement, RequestState},
+    request_state::{Action, RequestState},
     respond::{Audience, Reply, standings_of},
 };
 use crate::{
@@ -182,40 +182,34 @@ impl Gate {
             panicked: &self.panicked,
         };
 
-        // From here on the client may go away during a wait. What only judging needs ends with the
-        // block: it takes no room in the future while the upstream is waited for.
-        let (mut guard, action, audience) = {
-            let unjudged = UnjudgedGuard::new(line);
-            let (judgement, head) = match head {
-                Err(rejection) => (RequestState::default().refuse(rejection), None),
-                Ok((head, policy)) => {
-                    let judgement = match peer.listener.redirect {
-                        Some(elsewhere) => RequestState::default().then(redirect(&head, elsewhere)),
-                        None => {
-                            let now = arrival.now;
-                            let dry_run = None;
-                            let published_keys = &snapshot.keys;
-                            let input = JudgeInput {
-                                head: &head,
-                                policy,
-                                client,
-                                published_keys,
-                                now,
-                                dry_run,
-                            };
-                            self.judge.judge(input).await
-                        }
-                    };
-                    (judgement, Some(head))
-                }
-            };
-            let Judgement { state, action } = judgement;
-            let audience = Audience::of(&parts, head.as_ref(), &state, request_id, address);
-            let tally = state.tally.as_ref();
-            let leases = tally.and_then(|tally| self.leases.hold(tally.granted(), arrival.now));
-            let line = unjudged.into_line();
-            (RequestGuard::new(line, state, leases, &self.abandoned), action, audience)
+        // From here on the client may go away during a wait.
+        let unjudged = UnjudgedGuard::new(line);
+        let mut state = RequestState::default();
+        let (action, audience) = match head {
+            Err(rejection) => {
+                let audience = Audience::of(&parts, None, &state, request_id, address);
+                (Action::Refuse(rejection), audience)
+            }
+            Ok((head, policy)) => {
+                let action = match peer.listener.redirect {
+                    Some(elsewhere) => redirect(&head, elsewhere),
+                    None => {
+                        let now = arrival.now;
+                        let dry_run = None;
+                        let published_keys = &snapshot.keys;
+                        let head = &head;
+                        let input =
+                            JudgeInput { head, policy, client, published_keys, now, dry_run };
+                        self.judge.judge(input, &mut state).await
+                    }
+                };
+                (action, Audience::of(&parts, Some(&head), &state, request_id, address))
+            }
         };
+        let tally = state.tally.as_ref();
+        let leases = tally.and_then(|tally| self.leases.hold(tally.granted(), arrival.now));
+        let line = unjudged.into_line();
+        let mut guard = RequestGuard::new(line, state, leases, &self.abandoned);
 
         let reply = match action {
             Action::Forward(forward) => match snapshot.groups.destination(forward.upstream) {

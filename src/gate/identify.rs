@@ -5,10 +5,7 @@
 //! its limit is charged before any such work is done for it.
 
 use super::{
-    charge_context::ChargeContext,
-    judge::{Judge, Refused},
-    tally::Tally,
-    unread_scheme::warn_of_unread_scheme,
+    charge_context::ChargeContext, judge::Judge, tally::Tally, unread_scheme::warn_of_unread_scheme,
 };
 use crate::{
     identity::{Auth, CredentialError, Identity, IdentityError},
@@ -19,11 +16,12 @@ impl Judge {
     /// Identifies the caller.
     ///
     /// # Errors
-    /// Why the caller is not known, and what the address was charged for it.
+    /// Why the caller is not known; `tally` says what the address was charged for it.
     pub(super) async fn identify<'p>(
         &self,
         context: ChargeContext<'_, 'p>,
-    ) -> Result<Identity<'p>, Refused<'p>> {
+        tally: &mut Option<Tally<'p>>,
+    ) -> Result<Identity<'p>, Rejection> {
         let distrust = &self.shared.distrust;
         let wait = distrust.guard_wait(&context);
         let found = self.find_caller(context, || distrust.permit(&context)).await;
@@ -35,12 +33,14 @@ impl Judge {
                 }
                 Ok(identity)
             }
-            Err(IdentityError::TooManyBadTokens) => self.identify_untrusted(context).await,
+            Err(IdentityError::TooManyBadTokens) => {
+                Box::pin(self.identify_untrusted(context, tally)).await
+            }
             Err(error) => {
                 if error == IdentityError::Missing {
                     warn_of_unread_scheme(&self.shared.unread_schemes, &context);
                 }
-                Err(self.charge_address(context, error).await)
+                Err(Box::pin(self.charge_address(context, error, tally)).await)
             }
         }
     }
@@ -50,34 +50,29 @@ impl Judge {
     async fn identify_untrusted<'p>(
         &self,
         context: ChargeContext<'_, 'p>,
-    ) -> Result<Identity<'p>, Refused<'p>> {
+        tally: &mut Option<Tally<'p>>,
+    ) -> Result<Identity<'p>, Rejection> {
         let ChargeContext { identifier, policy, client, now, .. } = context;
         let payer = identifier.payer(&policy.identity, context.auth(), client);
         let plan = match &payer.caller {
             Some(_) => context.plan(&payer)?,
             None => context.plan_by_address(&payer),
         };
-        let tally = match self.charge(plan, context, &payer).await {
-            Ok(tally) => tally,
-            Err(refused) => {
-                self.distrust(&context, refused.tally.as_ref());
-                return Err(refused);
-            }
-        };
+        if let Err(rejection) = self.charge(plan, context, &payer, tally).await {
+            self.distrust(&context, tally.as_ref());
+            return Err(rejection);
+        }
         let distrust = &self.shared.distrust;
         distrust.forget(&context);
         let wait = distrust.guard_wait(&context);
         let found = self.find_caller(context, || Some(())).await;
         wait.end();
-        let is_clients_fault = found.as_ref().is_err_and(is_clients_fault);
-        let tally = match tally {
-            Some(tally) if !is_clients_fault => {
-                tally.give_back(&self.store, now);
-                None
-            }
-            tally => tally,
-        };
-        found.map_err(|error| Refused { tally, rejection: error.into() })
+        if !found.as_ref().is_err_and(is_clients_fault)
+            && let Some(tally) = tally.take()
+        {
+            tally.give_back(&self.store, now);
+        }
+        Ok(found?)
     }
 
     /// Remembers the address of a request with a bad token that was denied, until the time in
@@ -130,23 +125,24 @@ impl Judge {
     /// Charges a request whose caller could not be identified, where the route has a limit by
     /// address (or, without a route, the policy). Only the address is charged, because a claimed
     /// identity is not verified and its owner must not pay. Without a charge, guessing tokens would
-    /// be free.
+    /// be free. Returns why the request is refused.
     async fn charge_address<'p>(
         &self,
         context: ChargeContext<'_, 'p>,
         error: IdentityError,
-    ) -> Refused<'p> {
+        tally: &mut Option<Tally<'p>>,
+    ) -> Rejection {
         if !is_clients_fault(&error) {
-            return Rejection::from(error).into();
+            return error.into();
         }
         let rules = &context.policy.identity;
         let unidentified = self.shared.identifier.unidentified(rules, context.client.address);
         let plan = context.plan_by_address(&unidentified);
-        match self.charge(plan, context, &unidentified).await {
-            Ok(tally) => Refused { tally, rejection: Rejection::Identity(error) },
-            Err(refused) => {
-                self.distrust(&context, refused.tally.as_ref());
-                refused
+        match self.charge(plan, context, &unidentified, tally).await {
+            Ok(()) => Rejection::Identity(error),
+            Err(rejection) => {
+                self.distrust(&context, tally.as_ref());
+                rejection
             }
         }
     }

@@ -17,7 +17,7 @@ use super::{
     dry_run::DryRun,
     foresee::foresee,
     head::{Head, asks_for_standings},
-    request_state::{Action, Forward, Judgement, RequestState},
+    request_state::{Action, Forward, RequestState},
     revalidation::is_revalidation,
     tally::Tally,
 };
@@ -51,126 +51,104 @@ pub(crate) struct JudgeInput<'r, 'p> {
     pub(crate) dry_run: Option<&'r DryRun>,
 }
 
-/// Why a request is refused, and what it was charged all the same.
-pub(super) struct Refused<'p> {
-    pub(super) tally: Option<Tally<'p>>,
-    pub(super) rejection: Rejection,
-}
-
-/// What charging a request came to. Without a tally, nothing was to be charged.
-pub(super) type Charged<'p> = Result<Option<Tally<'p>>, Refused<'p>>;
-
-impl From<Rejection> for Refused<'_> {
-    /// Nothing was charged.
-    fn from(rejection: Rejection) -> Self {
-        Refused { tally: None, rejection }
-    }
-}
-
 impl Judge {
     pub(crate) fn new(shared: Arc<Shared>, store: Rc<Store>) -> Judge {
         Judge { shared, store }
     }
 
-    /// Route, identity, limits: all that is decided before anything is forwarded.
-    pub(crate) async fn judge<'p>(&self, input: JudgeInput<'_, 'p>) -> Judgement<'p> {
+    /// Route, identity, limits: all that is decided before anything is forwarded. What is found out
+    /// on the way is put into `state`, which also holds what a refused request was charged.
+    pub(crate) async fn judge<'p>(
+        &self,
+        input: JudgeInput<'_, 'p>,
+        state: &mut RequestState<'p>,
+    ) -> Action<'p> {
+        self.decide(input, state).await.unwrap_or_else(Action::Refuse)
+    }
+
+    async fn decide<'p>(
+        &self,
+        input: JudgeInput<'_, 'p>,
+        state: &mut RequestState<'p>,
+    ) -> Result<Action<'p>, Rejection> {
         let JudgeInput { head, policy, client, published_keys, now, dry_run } = input;
         if head.form == Form::Asterisk {
-            return RequestState::default().then(Action::Options);
+            return Ok(Action::Options);
         }
-        let Some(policy) = policy else {
-            return RequestState::default().refuse(Rejection::NoRoute);
-        };
-        let is_revalidation = is_revalidation(head.method, client.headers, now);
-        let state =
-            RequestState { policy: Some(policy), is_revalidation, ..RequestState::default() };
+        let policy = policy.ok_or(Rejection::NoRoute)?;
+        state.policy = Some(policy);
+        state.is_revalidation = is_revalidation(head.method, client.headers, now);
         if policy.deny.contains_address(client.address) {
-            return state.refuse(Rejection::Denied);
+            return Err(Rejection::Denied);
         }
         if let Some(preflight) = preflight(policy, head, client) {
-            return self.judge_preflight(preflight, input, state).await;
+            return Box::pin(self.judge_preflight(preflight, policy, input, state)).await;
         }
         let request = head.as_route_request(client.address);
         let destination = match asks_for_standings(policy, request) {
             true => None,
-            false => match policy.route(request) {
-                Some(destination) => Some(destination),
-                None => return state.refuse(Rejection::NoRoute),
-            },
+            false => Some(policy.route(request).ok_or(Rejection::NoRoute)?),
         };
         let route = destination.map(|(route, _)| route);
-        let state = RequestState { route, ..state };
-        // Like the policy's deny list, it costs the client nothing: there is nothing to guess.
-        if let Some(Err(refusal)) = route.map(|route| route.addresses.admit(client.address)) {
-            return state.refuse(refusal);
-        }
-        // A body that is too large is refused before the caller is identified or charged.
-        if let Some(max_bytes) = route.and_then(|route| route.max_body)
-            && declared_bytes(client.headers) > max_bytes
-        {
-            return state.refuse(Rejection::BodyTooLarge);
+        state.route = route;
+        if let Some(route) = route {
+            // Like the policy's deny list, it costs the client nothing: there is nothing to guess.
+            route.addresses.admit(client.address)?;
+            // A body that is too large is refused before the caller is identified or charged.
+            if route.max_body.is_some_and(|most| declared_bytes(client.headers) > most) {
+                return Err(Rejection::BodyTooLarge);
+            }
         }
 
         let identifier = &self.shared.identifier;
         let context =
             ChargeContext { identifier, policy, route, head, client, published_keys, now, dry_run };
-        if let Err(rejection) = context.check_fields() {
-            return state.refuse(rejection);
+        context.check_fields()?;
+        let RequestState { identity, tally, .. } = state;
+        let identity = identity.insert(self.identify(context, tally).await?);
+        if policy.deny.contains(identity) {
+            return Err(Rejection::Denied);
         }
-        let identity = match self.identify(context).await {
-            Ok(identity) => identity,
-            Err(Refused { tally, rejection }) => {
-                return RequestState { tally, ..state }.refuse(rejection);
-            }
+        let Some((route, upstream)) = destination else {
+            // Boxed, as all that few requests wait for: it takes no room in the future of the others.
+            Box::pin(self.look_up(context, identity, tally)).await?;
+            return Ok(Action::Standings);
         };
-        if policy.deny.contains(&identity) {
-            return RequestState { identity: Some(identity), ..state }.refuse(Rejection::Denied);
-        }
-        let charged = match destination {
-            Some(_) => self.charge_caller(context, &identity).await,
-            None => self.look_up(context, &identity).await,
-        };
-        let identity = Some(identity);
-        match charged {
-            Err(Refused { tally, rejection }) => {
-                RequestState { identity, tally, ..state }.refuse(rejection)
-            }
-            Ok(tally) => {
-                let action = match destination {
-                    Some((route, upstream)) => {
-                        let target = head.target(&policy.identity.sources, &route.rewrite);
-                        Action::Forward(Forward { upstream, target })
-                    }
-                    None => Action::Standings,
-                };
-                RequestState { identity, tally, ..state }.then(action)
-            }
-        }
+        self.charge_caller(context, identity, tally).await?;
+        let target = head.target(&policy.identity.sources, &route.rewrite);
+        Ok(Action::Forward(Forward { upstream, target }))
     }
 
     /// The same for a browser's preflight request.
     async fn judge_preflight<'p>(
         &self,
         preflight: Preflight<'p>,
+        policy: &'p Policy,
         input: JudgeInput<'_, 'p>,
-        state: RequestState<'p>,
-    ) -> Judgement<'p> {
+        state: &mut RequestState<'p>,
+    ) -> Result<Action<'p>, Rejection> {
         let Preflight { route, cors, action } = preflight;
         let JudgeInput { head, client, published_keys, now, dry_run, .. } = input;
-        let state = RequestState { route, cors: Some(cors), ..state };
-        if let Some(Err(refusal)) = route.map(|route| route.addresses.admit(client.address)) {
-            return state.refuse(refusal);
+        state.route = route;
+        state.cors = Some(cors);
+        if let Some(route) = route {
+            route.addresses.admit(client.address)?;
         }
-        let (Some(policy), Action::Forward(_)) = (state.policy, &action) else {
-            return state.then(action);
-        };
-        let identifier = &self.shared.identifier;
-        let context =
-            ChargeContext { identifier, policy, route, head, client, published_keys, now, dry_run };
-        match self.charge_preflight(context).await {
-            Ok(tally) => RequestState { tally, ..state }.then(action),
-            Err(Refused { tally, rejection }) => RequestState { tally, ..state }.refuse(rejection),
+        if let Action::Forward(_) = &action {
+            let identifier = &self.shared.identifier;
+            let context = ChargeContext {
+                identifier,
+                policy,
+                route,
+                head,
+                client,
+                published_keys,
+                now,
+                dry_run,
+            };
+            self.charge_preflight(context, &mut state.tally).await?;
         }
+        Ok(action)
     }
 
     /// Charges an identified caller what its route's limits say.
@@ -178,52 +156,52 @@ impl Judge {
         &self,
         context: ChargeContext<'_, 'p>,
         identity: &Identity<'_>,
-    ) -> Charged<'p> {
+        tally: &mut Option<Tally<'p>>,
+    ) -> Result<(), Rejection> {
         let plan = context.plan(identity)?;
-        let tally = match self.charge(plan, context, identity).await {
-            Ok(tally) => tally,
-            Err(refused) => {
-                if identity.has_bad_token {
-                    self.distrust(&context, refused.tally.as_ref());
-                }
-                return Err(refused);
-            }
-        };
+        let charged = self.charge(plan, context, identity, tally).await;
+        if charged.is_err() && identity.has_bad_token {
+            self.distrust(&context, tally.as_ref());
+        }
+        charged?;
         // After the charge: a caller pays for the response that says which scope it lacks.
         match context.lacks_scope(identity) {
-            Some(scopes) => Err(Refused { tally, rejection: Rejection::Scope(scopes.into()) }),
-            None => Ok(tally),
+            Some(scopes) => Err(Rejection::Scope(scopes.into())),
+            None => Ok(()),
         }
     }
 
-    /// Takes all charges or none.
+    /// Takes all charges or none. Without charges, `tally` stays as it is.
+    ///
+    /// # Errors
+    /// Why the request is denied; `tally` says what it was denied by.
     pub(super) async fn charge<'p>(
         &self,
         plan: ChargePlan<'p>,
         context: ChargeContext<'_, 'p>,
         identity: &Identity<'_>,
-    ) -> Charged<'p> {
+        tally: &mut Option<Tally<'p>>,
+    ) -> Result<(), Rejection> {
         if plan.charges.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
         let tally = match context.is_charged() {
             true => {
-                let decision = self.store.charge(&plan.charges, context.now).await;
-                let decision = decision.map_err(Rejection::from)?;
+                let decision = self.store.charge(&plan.charges, context.now).await?;
                 if decision.verdict == Verdict::Allow {
                     self.note_change(context.policy, identity, context.now);
                 }
-                Tally::charged(plan, decision, context.now, self.store.unsettled())
+                tally.insert(Tally::charged(plan, decision, context.now, self.store.unsettled()))
             }
             false => {
                 let peeked = self.store.peek(&plan.charges, context.now).await;
                 let decision = foresee(&plan.charges, peeked);
-                Tally::peeked(plan, decision, context.now)
+                tally.insert(Tally::peeked(plan, decision, context.now))
             }
         };
         match tally.denial(identity, context.now, context.policy.responses.jitter) {
-            Some(rejection) => Err(Refused { tally: Some(tally), rejection }),
-            None => Ok(Some(tally)),
+            Some(rejection) => Err(rejection),
+            None => Ok(()),
         }
     }
 }

@@ -3,17 +3,19 @@
 //! `client.ip` or, where none of these bounds the address as such, by a built-in limit.
 
 use super::{
-    built_in_limits::PREFLIGHTS,
-    charge_context::ChargeContext,
-    charge_plan::PlannedLimit,
-    judge::{Charged, Judge},
+    built_in_limits::PREFLIGHTS, charge_context::ChargeContext, charge_plan::PlannedLimit,
+    judge::Judge, tally::Tally,
 };
-use crate::policy::KeyPart;
+use crate::{policy::KeyPart, response::Rejection};
 
 impl Judge {
     /// Charges a preflight request that is to be forwarded. The tally is for the client: it has
     /// none if only the built-in limit was charged and had room.
-    pub(super) async fn charge_preflight<'p>(&self, context: ChargeContext<'_, 'p>) -> Charged<'p> {
+    pub(super) async fn charge_preflight<'p>(
+        &self,
+        context: ChargeContext<'_, 'p>,
+        tally: &mut Option<Tally<'p>>,
+    ) -> Result<(), Rejection> {
         let ChargeContext { identifier, policy, client, .. } = context;
         let unidentified = identifier.unidentified(&policy.identity, client.address);
         let mut plan = context.plan_by_address(&unidentified);
@@ -21,8 +23,11 @@ impl Judge {
         if !plan.limits.iter().any(bounds_address) && !policy.exempt.contains(&unidentified) {
             PREFLIGHTS.add_to(&mut plan, &context, &unidentified);
         }
-        let tally = self.charge(plan, context, &unidentified).await?;
-        Ok(tally.filter(|_| has_limits))
+        self.charge(plan, context, &unidentified, tally).await?;
+        if !has_limits {
+            *tally = None;
+        }
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is known about a request once it was judged, and what is to be done with it.
+//! What is known about a request while it is judged and after, and what is to be done with it.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::{
     response::{Format, Rejection},
 };
 
-/// What is known about a request.
+/// What is known about a request. It is filled in place as the request is judged.
 #[derive(Default)]
 pub(crate) struct RequestState<'p> {
     pub(crate) policy: Option<&'p Policy>,
@@ -22,12 +22,6 @@ pub(crate) struct RequestState<'p> {
     pub(crate) tally: Option<Tally<'p>>,
     /// Whether the client asks if what it has is still current.
     pub(super) is_revalidation: bool,
-}
-
-/// A request that was judged.
-pub(crate) struct Judgement<'p> {
-    pub(crate) state: RequestState<'p>,
-    pub(crate) action: Action<'p>,
 }
 
 /// What is to be done with a request.
@@ -51,16 +45,6 @@ pub(crate) struct Forward<'p> {
 }
 
 impl<'p> RequestState<'p> {
-    /// The judgement that this is to be done.
-    pub(super) fn then(self, action: Action<'p>) -> Judgement<'p> {
-        Judgement { state: self, action }
-    }
-
-    /// The judgement that the request is refused.
-    pub(crate) fn refuse(self, rejection: impl Into<Rejection>) -> Judgement<'p> {
-        self.then(Action::Refuse(rejection.into()))
-    }
-
     /// The limits that an error body names, if its format does.
     pub(super) fn violated(&self, format: Format) -> Vec<&str> {
         match (format, &self.tally) {

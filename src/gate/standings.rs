@@ -2,17 +2,14 @@
 //! ago.
 
 use super::{
-    built_in_limits::STANDINGS,
-    charge_context::ChargeContext,
-    charge_plan::ChargePlan,
-    judge::{Charged, Judge, Refused},
-    standing_cache::Lookup,
-    tally::Tally,
+    built_in_limits::STANDINGS, charge_context::ChargeContext, charge_plan::ChargePlan,
+    judge::Judge, standing_cache::Lookup, tally::Tally,
 };
 use crate::{
     clock::Timestamp,
     identity::{Identity, Prefixes},
     policy::Policy,
+    response::Rejection,
 };
 
 impl Judge {
@@ -21,47 +18,59 @@ impl Judge {
         &self,
         context: ChargeContext<'_, 'p>,
         identity: &Identity<'_>,
-    ) -> Charged<'p> {
+        tally: &mut Option<Tally<'p>>,
+    ) -> Result<(), Rejection> {
         let plan = context.plan_for_standings(identity);
         let now = context.now;
         // Counters in the process are cheaper to read than to cache.
         if context.dry_run.is_some() || !self.shared.stores.settings().is_shared() {
             let decision = self.store.peek(&plan.charges, now).await;
-            return Ok(Some(Tally::peeked(plan, decision, now)));
+            *tally = Some(Tally::peeked(plan, decision, now));
+            return Ok(());
         }
         let caller = self.cache_key(context.policy, identity);
         let decision = match self.shared.standing_cache.look_up(caller, &plan.charges, now).await {
             Lookup::Cached(decision) => decision,
             Lookup::Query(query) => {
-                if let Some(refused) = self.deny_query(&context, identity) {
-                    return Err(refused);
-                }
+                self.admit_query(&context, identity, tally)?;
                 let decision = self.store.peek(&plan.charges, now).await;
                 query.finish(&plan.charges, &decision);
                 decision
             }
         };
-        Ok(Some(Tally::peeked(plan, decision, now)))
+        *tally = Some(Tally::peeked(plan, decision, now));
+        Ok(())
     }
 
-    /// Why the client's address may cause no further query to Redis, if it may not. That is counted
-    /// in the process, since it is there to spare Redis.
-    fn deny_query<'p>(
+    /// Whether the client's address may cause one more query to Redis. That is counted in the
+    /// process, since it is there to spare Redis.
+    ///
+    /// # Errors
+    /// Why it may not; `tally` says what it was denied by.
+    fn admit_query<'p>(
         &self,
         context: &ChargeContext<'_, 'p>,
         identity: &Identity<'_>,
-    ) -> Option<Refused<'p>> {
+        tally: &mut Option<Tally<'p>>,
+    ) -> Result<(), Rejection> {
         if context.policy.exempt.contains(identity) {
-            return None;
+            return Ok(());
         }
         let mut plan = ChargePlan::default();
         STANDINGS.add_to(&mut plan, context, identity);
         let now = context.now;
         // Without room for another counter the query goes on: it is not this client's fault.
-        let decision = self.shared.stores.memory.charge(&plan.charges, now).ok()?;
-        let tally = Tally::charged(plan, decision, now, self.store.unsettled());
-        let rejection = tally.denial(identity, now, context.policy.responses.jitter)?;
-        Some(Refused { tally: Some(tally), rejection })
+        let Ok(decision) = self.shared.stores.memory.charge(&plan.charges, now) else {
+            return Ok(());
+        };
+        let charged = Tally::charged(plan, decision, now, self.store.unsettled());
+        match charged.denial(identity, now, context.policy.responses.jitter) {
+            Some(rejection) => {
+                *tally = Some(charged);
+                Err(rejection)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Notes that a caller's standings are not those in the cache any more.

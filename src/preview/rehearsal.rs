@@ -24,7 +24,7 @@ use crate::{
         head::Head,
         judge::{Judge, JudgeInput},
         redirect::redirection,
-        request_state::{Action, Judgement, RequestState},
+        request_state::{Action, RequestState},
         respond::{Audience, Reply, standings_of},
         shared::fresh_stores,
     },
@@ -147,15 +147,16 @@ impl Rehearsal {
             headers: &parts.headers,
             query: parts.uri.query(),
         };
-        let Judgement { state, action } = match Head::read(parts, policies) {
+        let mut state = RequestState::default();
+        let action = match Head::read(parts, policies) {
             Ok((head, policy)) => {
                 let dry_run = Some(dry_run);
                 let published_keys = &self.published_keys;
                 let input =
                     JudgeInput { head: &head, policy, client, published_keys, now, dry_run };
-                self.judge.judge(input).await
+                self.judge.judge(input, &mut state).await
             }
-            Err(rejection) => RequestState::default().refuse(rejection),
+            Err(rejection) => Action::Refuse(rejection),
         };
         let outcome = match action {
             Action::Forward(forward) => {
