@@ -12,6 +12,8 @@
 mod body_length;
 mod chunked;
 mod connection;
+#[cfg(test)]
+mod differential;
 mod request_head;
 mod response_head;
 mod sending;
