@@ -23,6 +23,9 @@ pub enum Stream {
     Plain(TcpStream),
     /// In TLS, whose state is many times larger.
     Tls(Box<TlsStream<TcpStream>>),
+    /// In memory.
+    #[cfg(test)]
+    Memory(tokio::io::DuplexStream),
 }
 
 /// A stream in HTTP/2: it counts what is read from it, can be cut, and holds the right to be open.
@@ -193,6 +196,8 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
             Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+            #[cfg(test)]
+            Stream::Memory(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
 }
@@ -206,6 +211,8 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
             Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+            #[cfg(test)]
+            Stream::Memory(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
@@ -217,6 +224,8 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
             Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            #[cfg(test)]
+            Stream::Memory(stream) => Pin::new(stream).poll_write_vectored(context, slices),
         }
     }
 
@@ -224,6 +233,8 @@ impl AsyncWrite for Stream {
         match self {
             Stream::Plain(stream) => stream.is_write_vectored(),
             Stream::Tls(stream) => stream.is_write_vectored(),
+            #[cfg(test)]
+            Stream::Memory(stream) => stream.is_write_vectored(),
         }
     }
 
@@ -231,6 +242,8 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
+            #[cfg(test)]
+            Stream::Memory(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
@@ -238,6 +251,8 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+            #[cfg(test)]
+            Stream::Memory(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

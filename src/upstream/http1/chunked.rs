@@ -81,12 +81,11 @@ impl Chunked {
         loop {
             match self.phase {
                 Phase::Size => {
-                    let Some(end) = memchr(b'\n', read) else {
-                        return match read.len() > MAX_LINE_BYTES {
-                            true => Err(ChunkError::Size),
-                            false => Ok(Chunk::Incomplete),
-                        };
-                    };
+                    let end = memchr(b'\n', read);
+                    if end.unwrap_or(read.len()) > MAX_LINE_BYTES {
+                        return Err(ChunkError::Size);
+                    }
+                    let Some(end) = end else { return Ok(Chunk::Incomplete) };
                     let line = read.get(..end).and_then(|line| line.strip_suffix(b"\r"));
                     let size = self.size(line.ok_or(ChunkError::End)?)?;
                     read.advance(end + 1);
@@ -171,7 +170,13 @@ impl Chunked {
 fn end_of_trailers(read: &[u8], mut line: usize) -> Result<Result<usize, usize>, ChunkError> {
     while let Some(length) = read.get(line..).and_then(|rest| memchr(b'\n', rest)) {
         match read.get(line..line + length) {
-            Some(b"\r") => return Ok(Ok(line + length + 1)),
+            Some(b"\r") => {
+                let end = line + length + 1;
+                return match end > MAX_TRAILER_BYTES {
+                    true => Err(ChunkError::Trailers),
+                    false => Ok(Ok(end)),
+                };
+            }
             Some([.., b'\r']) => line += length + 1,
             _ => return Err(ChunkError::Trailers),
         }
@@ -294,8 +299,17 @@ mod tests {
             (format!("0\r\n{}", long("a: b\r\n", 2 * MAX_TRAILER_BYTES)), ChunkError::Trailers),
             (format!("0\r\na: {}", long("b", 2 * MAX_TRAILER_BYTES)), ChunkError::Trailers),
             (format!("0\r\n{}\r\n", "a: b\r\n".repeat(MAX_TRAILERS + 1)), ChunkError::Trailers),
+            (format!("1;{}\r\na\r\n0\r\n\r\n", long("a", MAX_LINE_BYTES)), ChunkError::Size),
+            (format!("0\r\na: {}\r\n\r\n", long("b", MAX_TRAILER_BYTES)), ChunkError::Trailers),
         ] {
-            assert_eq!(read(text.as_bytes(), 1000).unwrap_err(), expected);
+            for size in [1, 1000, text.len()] {
+                let shown = &text[..20];
+                assert_eq!(
+                    read(text.as_bytes(), size).unwrap_err(),
+                    expected,
+                    "{shown:?} by {size}"
+                );
+            }
         }
     }
 }

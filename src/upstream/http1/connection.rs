@@ -294,16 +294,22 @@ impl Connection {
     /// the response.
     pub(in crate::upstream) fn release(mut self: Box<Self>) {
         self.deadline.clear();
-        let is_sound = self.is_persistent
+        if self.may_be_kept()
+            && let Some(pool) = self.pool.upgrade()
+        {
+            let keep_alive = self.keep_alive;
+            pool.keep(self, keep_alive);
+        }
+    }
+
+    /// Whether another request may be sent on it.
+    pub(super) fn may_be_kept(&mut self) -> bool {
+        self.is_persistent
             && self.sending.is_over()
             && self.body.is_over()
             // This replaces the waker of the task that has read, too: else what comes for the next
             // request would wake the task of this one.
-            && !self.is_closed();
-        if is_sound && let Some(pool) = self.pool.upgrade() {
-            let keep_alive = self.keep_alive;
-            pool.keep(self, keep_alive);
-        }
+            && !self.is_closed()
     }
 
     /// The connection after a switch to another protocol, and what has come of that already.

@@ -70,7 +70,7 @@ impl HeadReader {
     ) -> Result<Option<ResponseHead>, HeadError> {
         loop {
             let Some(end) = self.end_of_head(read)? else { return Ok(None) };
-            if end > MAX_HEAD_BYTES {
+            if self.is_too_large(end) {
                 return Err(HeadError::Unsound);
             }
             let head = read.split_to(end).freeze();
@@ -114,11 +114,15 @@ impl HeadReader {
         if !VERSION.starts_with(begin) && begin != b"\r" {
             return Err(HeadError::Malformed(httparse::Error::Version));
         }
-        let is_endless = self.interim_bytes + self.scanned > MAX_INTERIM_BYTES;
-        if self.scanned > MAX_HEAD_BYTES || is_endless {
+        if self.is_too_large(self.scanned) {
             return Err(HeadError::Unsound);
         }
         Ok(None)
+    }
+
+    /// Whether a head has too many bytes, alone or with those before it.
+    fn is_too_large(&self, bytes: usize) -> bool {
+        bytes > MAX_HEAD_BYTES || self.interim_bytes + bytes > MAX_INTERIM_BYTES
     }
 
     /// So many bytes were taken out of what was read.

@@ -138,16 +138,18 @@ fn heads_are_bounded() {
         (long(200_000), "malformed"),
         ("\r\n".repeat(100_000), "unsound"),
     ] {
-        let found = match read_by(&text, 8192, Expected::default()) {
-            Ok(Some((head, left))) => {
-                let BodyLength::Bytes(length) = head.length else { panic!("a length") };
-                format!("{} {length} kept {left}", head.response.status().as_u16())
-            }
-            Ok(None) => "incomplete".into(),
-            Err(HeadError::Malformed(_)) => "malformed".into(),
-            Err(HeadError::Unsound) => "unsound".into(),
-        };
-        assert_eq!(found, expected, "{} bytes", text.len());
+        for size in [8192, text.len()] {
+            let found = match read_by(&text, size, Expected::default()) {
+                Ok(Some((head, left))) => {
+                    let BodyLength::Bytes(length) = head.length else { panic!("a length") };
+                    format!("{} {length} kept {left}", head.response.status().as_u16())
+                }
+                Ok(None) => "incomplete".into(),
+                Err(HeadError::Malformed(_)) => "malformed".into(),
+                Err(HeadError::Unsound) => "unsound".into(),
+            };
+            assert_eq!(found, expected, "{} bytes by {size}", text.len());
+        }
     }
 }
 
