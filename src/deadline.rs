@@ -92,6 +92,12 @@ impl Ticker {
         Deadline { timer, ticker: Rc::clone(self) }
     }
 
+    /// Deadlines that there are.
+    #[cfg(test)]
+    pub(crate) fn deadlines(&self) -> usize {
+        self.timers.borrow().iter().filter(|timer| timer.strong_count() > 0).count()
+    }
+
     /// Ticks since the worker started.
     pub fn now(&self) -> u32 {
         self.now.get()

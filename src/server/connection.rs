@@ -94,7 +94,8 @@ async fn serve_opened(
     });
     match protocol {
         Protocol::Http1 => http1::serve(socket, exchange, deadline).await,
-        Protocol::Http2 => http2::serve(socket, exchange, deadline).await,
+        // On the heap, as it would be a part of every connection's task otherwise.
+        Protocol::Http2 => Box::pin(http2::serve(socket, exchange, deadline)).await,
     }
 }
 

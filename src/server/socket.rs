@@ -53,6 +53,8 @@ enum Check {
         framing: Rc<RefCell<Framing>>,
         /// Requests that the engine has handed on.
         dispatched: Rc<Cell<u64>>,
+        /// Whether the engine has asked for bytes that have not come.
+        is_awaited: Rc<Cell<bool>>,
         /// The first line of a head that is not complete or was refused, as much of it as there
         /// was.
         line: Vec<u8>,
@@ -102,8 +104,25 @@ impl Socket {
     }
 
     /// Has every byte pass `framing` first; `dispatched` counts the requests that were handed on.
-    pub(super) fn check_http1(&mut self, framing: Rc<RefCell<Framing>>, dispatched: Rc<Cell<u64>>) {
-        self.check = Check::Http1 { framing, dispatched, line: Vec::new() };
+    /// What is returned says whether the engine has asked for bytes that have not come.
+    pub(super) fn check_http1(
+        &mut self,
+        framing: Rc<RefCell<Framing>>,
+        dispatched: Rc<Cell<u64>>,
+    ) -> Rc<Cell<bool>> {
+        let is_awaited = Rc::new(Cell::new(false));
+        let shared = Rc::clone(&is_awaited);
+        self.check = Check::Http1 { framing, dispatched, is_awaited, line: Vec::new() };
+        shared
+    }
+
+    /// Ready when more has come than was read, be it bytes, the end or an error. What is left to
+    /// be written is written meanwhile.
+    pub(super) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match Pin::new(&mut self.stream).poll_flush(context) {
+            Poll::Ready(Err(_)) => Poll::Ready(()),
+            Poll::Ready(Ok(())) | Poll::Pending => self.stream.poll_readable(context),
+        }
     }
 
     /// Lets everything pass from here on: it is no HTTP any more.
@@ -141,7 +160,7 @@ impl Socket {
                 self.begin_goodbye(fault)?;
                 Ok(Passed::Nothing)
             }
-            Check::Http1 { framing, dispatched, line } => {
+            Check::Http1 { framing, dispatched, line, .. } => {
                 let mut framing = framing.borrow_mut();
                 let taken = framing.read(read);
                 let is_refused = framing.refused_head().is_some();
@@ -271,7 +290,11 @@ impl AsyncRead for Socket {
                 return socket.poll_held(buffer);
             }
             let before = buffer.filled().len();
-            ready!(Pin::new(&mut socket.stream).poll_read(context, buffer))?;
+            let read = Pin::new(&mut socket.stream).poll_read(context, buffer);
+            if let Check::Http1 { is_awaited, .. } = &socket.check {
+                is_awaited.set(read.is_pending());
+            }
+            ready!(read)?;
             socket.has_ended = buffer.filled().len() == before;
             match socket.pass(buffer, before)? {
                 Passed::On => return Poll::Ready(Ok(())),

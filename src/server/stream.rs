@@ -57,12 +57,34 @@ impl Transport {
         self.replay.splice(..0, bytes.iter().copied());
     }
 
+    /// Ready when a read would not wait, be it for bytes, the end or an error.
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.replay.is_empty() {
+            return Poll::Ready(());
+        }
+        match &self.socket {
+            TransportSocket::Tcp(socket) => socket.poll_read_ready(context).map(drop),
+            TransportSocket::Unix(socket) => socket.poll_read_ready(context).map(drop),
+        }
+    }
+
     fn take_replay(&mut self, buffer: &mut ReadBuf<'_>) {
         let length = self.replay.len().min(buffer.remaining());
         buffer.put_slice(self.replay.get(..length).unwrap_or_default());
         self.replay.drain(..length);
         if self.replay.is_empty() {
             self.replay = Vec::new();
+        }
+    }
+}
+
+impl Stream {
+    /// Ready when more has come, be it bytes, the end or an error. All that came before has to be
+    /// read: what TLS has decrypted already is not seen here.
+    pub(super) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Stream::Plain(transport) => transport.poll_readable(context),
+            Stream::Tls(stream) => stream.get_ref().0.poll_readable(context),
         }
     }
 }

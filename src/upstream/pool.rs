@@ -319,12 +319,14 @@ impl Pool {
     }
 
     /// Closes connections that were not used for as long as they are kept, and those that the
-    /// server has closed.
+    /// server has closed. The others give their buffers back: a busy one needs a new one for each
+    /// tick at most.
     pub(super) fn close_idle(&self, keep_alive: Duration) {
         let now = self.ticker.now();
         let is_due = |idle: &mut Idle| now >= idle.until || idle.connection.is_closed();
         let mut idle = self.idle.borrow_mut();
         let closed: Vec<Idle> = idle.extract_if(.., |idle| is_due(idle)).collect();
+        idle.iter_mut().for_each(|idle| idle.connection.give_buffer_back());
         drop(idle);
         drop(closed);
         let ticks = u32::try_from(keep_alive.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX);

@@ -162,7 +162,7 @@ impl Framing {
     }
 
     /// Whether nothing was read of the next message, not even an empty line before it.
-    fn is_between(&self) -> bool {
+    pub fn is_between(&self) -> bool {
         matches!(self.expect, Expect::Line(Line::Request))
             && self.partial.is_empty()
             && self.message.bytes == 0

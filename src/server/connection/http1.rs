@@ -3,6 +3,9 @@
 //! A head that the framing check refuses is held back from the protocol engine, which would answer
 //! some of them in words of its own. When all that came before is answered, the connection is taken
 //! from the engine, and the refusal is sent here.
+//!
+//! An idle connection is taken from the engine, too: its buffers are several times as large as all
+//! that is left then. There is another engine when something comes.
 
 use std::{
     cell::RefCell,
@@ -11,6 +14,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::Poll,
+    time::Duration,
 };
 
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -25,7 +29,7 @@ use super::{
     step::{Reader, Step},
 };
 use crate::{
-    deadline::Deadline,
+    deadline::{Deadline, TICK},
     downstream::Fault,
     response::Rejection,
     server::socket::{CLOSE_TIMEOUT, Socket},
@@ -33,6 +37,9 @@ use crate::{
     wire::framing::{Framing, Phase},
 };
 
+/// How long a connection is idle before its buffers are given back. To make them again takes an
+/// eighth of the instructions of a request, which busy connections are to be spared.
+const REST_AFTER: Duration = TICK.saturating_mul(2);
 /// Least room for what is read and written. The engine has one bound for both.
 const MIN_BUFFER_BYTES: usize = 40 * 1024;
 /// What the engine reads beyond a head that is as large as it may be.
@@ -52,12 +59,14 @@ enum Ended {
     Refused(Rejection),
     /// Time has run out in this step.
     Late(Step),
+    /// It was idle for a while, and the engine has nothing in its buffers: they are given back.
+    Resting,
 }
 
 pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: Deadline) {
     let limits = exchange.gate.shared().limits.head;
     let framing = Rc::new(RefCell::new(Framing::new(limits)));
-    socket.check_http1(Rc::clone(&framing), Rc::clone(&exchange.served));
+    let is_awaited = socket.check_http1(Rc::clone(&framing), Rc::clone(&exchange.served));
     let writing = socket.writing();
     let ticker = Rc::clone(deadline.ticker());
     let service = service_fn(|request: Request<_>| {
@@ -82,79 +91,118 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     if limits.fields > USUAL_FIELDS {
         builder.max_headers(limits.fields);
     }
-    let mut connection = builder.serve_connection(TokioIo::new(socket), service);
 
     let timeouts = &exchange.gate.shared().timeouts;
     let mut step = Step::Head { number: 0 };
     let mut read_rate = ReadRate::default();
     let mut is_draining = false;
-    let ended = poll_fn(|context| {
-        let mut connection = Pin::new(&mut connection);
-        if let Some(linger) = deadline.ticker().linger()
-            && !std::mem::replace(&mut is_draining, true)
-        {
-            match (exchange.in_flight.get(), framing.borrow().phase()) {
-                // Its next request may be on the way.
-                (0, Phase::Idle) if !linger.is_zero() => deadline.set_at_most(linger),
-                // Half of it is here, of which the engine knows nothing yet: the answer says that
-                // it is the last, and there is a deadline for the rest.
-                (0, Phase::Head) => {}
-                _ => connection.as_mut().graceful_shutdown(),
-            }
-        }
-        match connection.poll(context) {
-            Poll::Ready(Ok(())) => return Poll::Ready(Ended::Closed),
-            Poll::Ready(Err(_)) => return Poll::Ready(Ended::Broken),
-            Poll::Pending => {}
-        }
-        let framing = framing.borrow();
-        let number = exchange.served.get();
-        let next = match (writing.stalled(), exchange.in_flight.get(), framing.phase()) {
-            _ if writing.is_lingering() => Step::Lingering,
-            (Some(stall), _, _) => Step::Stalled(stall),
-            (None, 0, Phase::Idle) => Step::Idle { served: number },
-            (None, 0, _) => match framing.refused_head() {
-                Some(violation) if number == framing.heads() => {
-                    return Poll::Ready(Ended::Refused(violation.into()));
-                }
-                _ => Step::Head { number },
-            },
-            (None, _, _) => Step::Busy,
-        };
-        if next != step {
-            let idle = deadline.ticker().linger().unwrap_or(timeouts.keep_alive);
-            let read_rate = &mut read_rate;
-            let reader = Reader { read_rate, writing: &writing, deadline: &deadline, timeouts };
-            step.go_on_to(next, reader, idle);
-        }
-        if !deadline.poll_passed(context) {
-            return Poll::Pending;
-        }
-        Poll::Ready(match (step, framing.phase()) {
-            (Step::Head { .. }, Phase::Head) => Ended::Refused(Rejection::HeadTimeout),
-            _ => Ended::Late(step),
-        })
-    });
-    let ended = ended.await;
-    if let (Ended::Closed, Some(tunnel)) = (&ended, exchange.tunnel.take()) {
-        let http1::Parts { io, read_buf, .. } = connection.into_parts();
-        let tunnel = tunnel.run(io.into_inner(), read_buf, deadline, timeouts.tunnel_idle);
-        return Box::pin(tunnel).await;
-    }
     let faults = exchange.gate.shared().admission.faults();
-    match ended {
-        Ended::Closed | Ended::Broken => {}
-        Ended::Late(Step::Stalled(_)) => faults.count(Fault::SlowReader),
-        Ended::Late(Step::Head { .. } | Step::Idle { served: 0 }) => faults.count(Fault::SlowHead),
-        Ended::Late(_) => {}
-        Ended::Refused(rejection) => {
-            if let Rejection::HeadTimeout = rejection {
-                faults.count(Fault::SlowHead);
+    loop {
+        let mut connection = builder.serve_connection(TokioIo::new(socket), &service);
+        let rest = ticker.deadline();
+        rest.set(REST_AFTER);
+        let ended = poll_fn(|context| {
+            let mut connection = Pin::new(&mut connection);
+            if let Some(linger) = deadline.ticker().linger()
+                && !std::mem::replace(&mut is_draining, true)
+            {
+                match (exchange.in_flight.get(), framing.borrow().phase()) {
+                    // Its next request may be on the way.
+                    (0, Phase::Idle) if !linger.is_zero() => deadline.set_at_most(linger),
+                    // Half of it is here, of which the engine knows nothing yet: the answer says
+                    // that it is the last, and there is a deadline for the rest.
+                    (0, Phase::Head) => {}
+                    _ => connection.as_mut().graceful_shutdown(),
+                }
             }
-            let socket = connection.into_parts().io.into_inner();
-            let _ = timeout(CLOSE_TIMEOUT, refuse(socket, &exchange, rejection)).await;
+            match connection.poll(context) {
+                Poll::Ready(Ok(())) => return Poll::Ready(Ended::Closed),
+                Poll::Ready(Err(_)) => return Poll::Ready(Ended::Broken),
+                Poll::Pending => {}
+            }
+            let framing = framing.borrow();
+            let number = exchange.served.get();
+            let next = match (writing.stalled(), exchange.in_flight.get(), framing.phase()) {
+                _ if writing.is_lingering() => Step::Lingering,
+                (Some(stall), _, _) => Step::Stalled(stall),
+                (None, 0, Phase::Idle) => Step::Idle { served: number },
+                (None, 0, _) => match framing.refused_head() {
+                    Some(violation) if number == framing.heads() => {
+                        return Poll::Ready(Ended::Refused(violation.into()));
+                    }
+                    _ => Step::Head { number },
+                },
+                (None, _, _) => Step::Busy,
+            };
+            if next != step {
+                let idle = deadline.ticker().linger().unwrap_or(timeouts.keep_alive);
+                let read_rate = &mut read_rate;
+                let reader = Reader { read_rate, writing: &writing, deadline: &deadline, timeouts };
+                step.go_on_to(next, reader, idle);
+                match step {
+                    Step::Idle { .. } => rest.set(REST_AFTER),
+                    // One that has passed would wake the connection at each tick.
+                    _ => rest.clear(),
+                }
+            }
+            // The engine has nothing in its buffers: what it has written was taken, or the client
+            // would stall; what came was handed on whole, and it asks for the first byte of a head.
+            let is_at_rest = matches!(step, Step::Idle { .. })
+                && is_awaited.get()
+                && framing.is_between()
+                && framing.heads() == number;
+            if is_at_rest && rest.poll_passed(context) {
+                return Poll::Ready(Ended::Resting);
+            }
+            if !deadline.poll_passed(context) {
+                return Poll::Pending;
+            }
+            Poll::Ready(match (step, framing.phase()) {
+                (Step::Head { .. }, Phase::Head) => Ended::Refused(Rejection::HeadTimeout),
+                _ => Ended::Late(step),
+            })
+        });
+        let ended = ended.await;
+        drop(rest);
+        match ended {
+            Ended::Resting => {}
+            Ended::Closed => {
+                let Some(tunnel) = exchange.tunnel.take() else { return };
+                let http1::Parts { io, read_buf, .. } = connection.into_parts();
+                let tunnel = tunnel.run(io.into_inner(), read_buf, deadline, timeouts.tunnel_idle);
+                return Box::pin(tunnel).await;
+            }
+            Ended::Broken => return,
+            Ended::Late(Step::Stalled(_)) => return faults.count(Fault::SlowReader),
+            Ended::Late(Step::Head { .. } | Step::Idle { served: 0 }) => {
+                return faults.count(Fault::SlowHead);
+            }
+            Ended::Late(_) => return,
+            Ended::Refused(rejection) => {
+                if let Rejection::HeadTimeout = rejection {
+                    faults.count(Fault::SlowHead);
+                }
+                let socket = connection.into_parts().io.into_inner();
+                let refusing = Box::pin(refuse(socket, &exchange, rejection));
+                let _ = timeout(CLOSE_TIMEOUT, refusing).await;
+                return;
+            }
         }
+        socket = connection.into_parts().io.into_inner();
+        wait_without_engine(&mut socket, &deadline, is_draining).await;
     }
+}
+
+/// Waits until something has come, the deadline has passed, or a drain begins that was not noticed
+/// yet. The next engine sees to it as the one before would have done.
+async fn wait_without_engine(socket: &mut Socket, deadline: &Deadline, is_draining: bool) {
+    poll_fn(|context| {
+        let is_over = socket.poll_readable(context).is_ready()
+            || deadline.poll_passed(context)
+            || deadline.ticker().is_draining() != is_draining;
+        if is_over { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
 
 /// Sends the refusal of a request, and closes the connection.
@@ -187,3 +235,6 @@ fn write_head(response: &Response<()>, length: usize) -> Vec<u8> {
     head.extend_from_slice(format!("content-length: {length}\r\n\r\n").as_bytes());
     head
 }
+
+#[cfg(test)]
+mod tests;

@@ -312,6 +312,13 @@ impl Connection {
             && !self.is_closed()
     }
 
+    /// Lets go of the buffer for what is read, if nothing is in it.
+    pub(in crate::upstream) fn give_buffer_back(&mut self) {
+        if self.read.is_empty() {
+            self.read = BytesMut::new();
+        }
+    }
+
     /// The connection after a switch to another protocol, and what has come of that already.
     pub(in crate::upstream) fn into_parts(self) -> (Stream, Slot, Bytes) {
         (self.stream, self.slot, self.read.freeze())
