@@ -77,6 +77,15 @@ quietly() {
     return "$status"
 }
 
+# Installs Debian packages, as root or through sudo.
+apt_install() {
+    local as_root=()
+    if [ "$(id -u)" -ne 0 ]; then as_root=(sudo); fi
+    quietly "${as_root[@]}" apt-get update -qq &&
+        quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "$@"
+}
+
 duration() {
     printf '%3d:%02d' "$(($1 / 60))" "$(($1 % 60))"
 }

@@ -77,14 +77,6 @@ install_packages() {
     part "apt-get install ${missing[*]}" apt_install "${missing[@]}"
 }
 
-apt_install() {
-    local as_root=()
-    if [ "$(id -u)" -ne 0 ]; then as_root=(sudo); fi
-    quietly "${as_root[@]}" apt-get update -qq &&
-        quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-            apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "$@"
-}
-
 # Pinned versions that are there already cost no network.
 install_python_packages() {
     "$venv/bin/python" -c 'import pip' 2>/dev/null ||
