@@ -269,7 +269,7 @@ impl Gate {
         let denied = rejection.and_then(DeniedBy::of);
         let http_status = rejection.map(|rejection| rejection.status(guard.state.responses()));
         let note = ResponseNote { error, denied, upstream_time };
-        let response = self.judge.respond(reply, &mut guard.state, audience);
+        let mut response = self.judge.respond(reply, &mut guard.state, audience);
         let leases = guard.leases.take();
         let mut tail = guard.begin_line(response.status().as_u16(), &note);
         if audience.format == Format::Grpc
@@ -278,6 +278,9 @@ impl Gate {
         {
             tail.add_grpc_status(status, http_status);
         }
-        response.map(|body| body.with_tail(tail).with_leases(leases))
+        let body = response.body_mut();
+        body.set_tail(tail);
+        body.set_leases(leases);
+        response
     }
 }

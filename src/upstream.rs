@@ -270,7 +270,9 @@ impl Attempt<'_> {
         let body = UpstreamBody::new(source, loaded, upstream.idle_timeout);
         let response = response.map(|()| body);
         match response.status() {
-            StatusCode::RESET_CONTENT => without_content(response).await.map_err(Failure::sent),
+            StatusCode::RESET_CONTENT => {
+                Box::pin(without_content(response)).await.map_err(Failure::sent)
+            }
             _ => Ok(response),
         }
     }

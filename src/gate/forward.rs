@@ -71,7 +71,7 @@ pub(super) async fn exchange(
             let response = upstreams.forward(destination, sender, head, body).await;
             response.map(|response| from_upstream(response.map(Body::upstream)))
         }
-        None => upstreams.switch(destination, sender, head).await.map(switched),
+        None => Box::pin(upstreams.switch(destination, sender, head)).await.map(switched),
     };
     let upstream_time = started.map(|started| started.elapsed());
     TimedReply { reply: reply(response, destination.upstream), upstream_time }

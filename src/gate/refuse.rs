@@ -23,7 +23,7 @@ impl Gate {
         let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
         let request_id = &self.request_ids.fresh();
         let error = rejection.to_string();
-        let response = last_response(rejection, request_id, arrival);
+        let mut response = last_response(rejection, request_id, arrival);
         let status = response.status().as_u16();
         let (method, path) = method_and_path(line);
         let tail = self.log.as_ref().and_then(|log| {
@@ -49,7 +49,8 @@ impl Gate {
             })?;
             Some(Tail::new(log.clone(), line, arrival.started, None))
         });
-        response.map(|body| body.with_tail(tail))
+        response.body_mut().set_tail(tail);
+        response
     }
 
     /// Makes the response to a request whose handling has just panicked, and logs the panic. The

@@ -33,7 +33,7 @@ pub struct EndedTunnel {
 pub struct Body {
     content: Content,
     /// The access log's line.
-    tail: Option<Tail>,
+    tail: Option<Box<Tail>>,
     /// The request's leases on limits of requests in flight.
     leases: Option<HeldLeases>,
     /// Trailers that are not for the client.
@@ -41,7 +41,7 @@ pub struct Body {
     /// Counts the request until the body has ended or was given up.
     in_flight: Option<InFlight>,
     /// Of an HTTP/2 stream, which sends a body in small parts.
-    paced: Option<Paced>,
+    paced: Option<Box<Paced>>,
     /// Of an HTTP/1 connection: whether its client reads what is written.
     writing: Option<Rc<Writing>>,
 }
@@ -119,11 +119,9 @@ impl Body {
         }
     }
 
-    /// With a log line to finish at its end.
-    #[must_use]
-    pub fn with_tail(mut self, tail: Option<Tail>) -> Self {
-        self.tail = tail;
-        self
+    /// Has it finish a log line at its end.
+    pub fn set_tail(&mut self, tail: Option<Tail>) {
+        self.tail = tail.map(Box::new);
     }
 
     /// Keeps a field from the client that its upstream may send as a trailer.
@@ -131,33 +129,25 @@ impl Body {
         self.hidden.push(name.clone());
     }
 
-    /// With leases to hold until its end.
-    #[must_use]
-    pub fn with_leases(mut self, leases: Option<HeldLeases>) -> Self {
+    /// Has it hold leases until its end.
+    pub fn set_leases(&mut self, leases: Option<HeldLeases>) {
         self.leases = leases;
-        self
     }
 
-    /// With a count to be kept until its end.
-    #[must_use]
-    pub fn in_flight(mut self, in_flight: InFlight) -> Self {
+    /// Has it hold a count until its end.
+    pub fn set_in_flight(&mut self, in_flight: InFlight) {
         self.in_flight = Some(in_flight);
-        self
     }
 
-    /// At the pace of a stream's client, in parts no larger than a stream may buffer.
-    #[must_use]
-    pub fn at_pace(mut self, pace: Rc<Pace>) -> Self {
-        self.paced = Some(Paced { pace, rest: Bytes::new() });
-        self
+    /// Has it go at the pace of a stream's client, in parts no larger than a stream may buffer.
+    pub fn set_pace(&mut self, pace: Rc<Pace>) {
+        self.paced = Some(Box::new(Paced { pace, rest: Bytes::new() }));
     }
 
-    /// To a client that gets no more while it does not read what was written: the protocol engine
-    /// would buffer a good deal for it.
-    #[must_use]
-    pub fn written_by(mut self, writing: Rc<Writing>) -> Self {
+    /// Has it go to a client that gets no more while it does not read what was written: the
+    /// protocol engine would buffer a good deal for it.
+    pub fn set_writing(&mut self, writing: Rc<Writing>) {
         self.writing = Some(writing);
-        self
     }
 
     fn end(&mut self) {
@@ -277,7 +267,7 @@ impl HttpBody for Body {
         if body.writing.as_ref().is_some_and(|writing| writing.stalled().is_some()) {
             return Poll::Pending;
         }
-        if let Some(part) = body.paced.as_mut().and_then(Paced::next_part) {
+        if let Some(part) = body.paced.as_mut().and_then(|paced| paced.next_part()) {
             return Poll::Ready(Some(Ok(part)));
         }
         let polled = body.poll_content(context);

@@ -138,25 +138,27 @@ impl Exchange {
             panics::catch(|| handling.as_mut().poll(context))
                 .unwrap_or_else(|panic| Poll::Ready(self.internal_error(panic)))
         });
-        let mut response = response.await.map(|body| match pace {
-            ClientPace::Http1(writing) => body.in_flight(in_flight).written_by(writing),
-            ClientPace::Http2(pace) => body.in_flight(in_flight).at_pace(pace),
-        });
+        let mut response = response.await;
+        let body = response.body_mut();
+        body.set_in_flight(in_flight);
+        match pace {
+            ClientPace::Http1(writing) => body.set_writing(writing),
+            ClientPace::Http2(pace) => body.set_pace(pace),
+        }
         self.peer.mark(response.headers_mut());
         Ok(response)
     }
 
     /// Keeps what the connection is to become, if this response has it leave HTTP.
-    fn keep_tunnel(&self, mut response: Response<Body>) -> Response<Body> {
+    fn keep_tunnel(&self, response: &mut Response<Body>) {
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return response;
+            return;
         }
-        let Some(server) = response.body_mut().take_switched() else { return response };
-        let (head, body) = response.into_parts();
-        let protocol = head.headers.get(header::UPGRADE).map(HeaderValue::as_bytes);
+        let Some(server) = response.body_mut().take_switched() else { return };
+        let body = std::mem::replace(response.body_mut(), Body::empty());
+        let protocol = response.headers().get(header::UPGRADE).map(HeaderValue::as_bytes);
         let is_websocket = protocol.is_some_and(|it| it.eq_ignore_ascii_case(b"websocket"));
         self.tunnel.set(Some(Box::new(Tunnel { server, body, is_websocket })));
-        Response::from_parts(head, Body::empty())
     }
 
     /// The response to a request whose handling panicked.

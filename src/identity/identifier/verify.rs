@@ -51,7 +51,8 @@ impl Identifier {
             Some(known) => known?,
             None => {
                 let _permit = permit().ok_or(IdentityError::TooManyBadTokens)?;
-                self.verify_and_cache(rules, presented, cache_key).await?
+                // Boxed: most tokens are known, and take no room for this in their futures.
+                Box::pin(self.verify_and_cache(rules, presented, cache_key)).await?
             }
         };
         match accepted.contains(known.token.issuer) {

@@ -77,9 +77,9 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         let writing = Rc::clone(&writing);
         let request = request.map(ClientBody::from);
         async move {
-            let response =
-                Rc::clone(&exchange).respond(request, verdict, ClientPace::Http1(writing)).await?;
-            let mut response = exchange.keep_tunnel(response);
+            let pace = ClientPace::Http1(writing);
+            let mut response = Rc::clone(&exchange).respond(request, verdict, pace).await?;
+            exchange.keep_tunnel(&mut response);
             if ticker.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().insert(header::CONNECTION, CLOSE.clone());
             }

@@ -16,6 +16,8 @@ const MAX_INTERIM_BYTES: usize = 128 * 1024;
 /// Interim responses (1xx) to one request that are taken for something else than an attack.
 pub(in crate::upstream) const MAX_INTERIM: u32 = 32;
 const MAX_FIELDS: usize = 256;
+/// Fields that most responses gain on their way to the client: room for them is made at once.
+const FIELDS_GAINED: usize = 8;
 /// What every head begins with.
 const VERSION: &[u8] = b"HTTP/1.";
 /// The last status code of a defined class (RFC 9110 section 15).
@@ -158,7 +160,7 @@ fn parse(head: &Bytes, expected: Expected) -> Result<ResponseHead, HeadError> {
     let status = status.filter(|status| status.as_u16() <= LAST_STATUS);
     let status = status.ok_or(HeadError::Unsound)?;
     let mut framing = Framing::default();
-    let mut headers = HeaderMap::with_capacity(parsed.headers.len());
+    let mut headers = HeaderMap::with_capacity(parsed.headers.len() + FIELDS_GAINED);
     for field in &*parsed.headers {
         let name = HeaderName::from_bytes(field.name.as_bytes());
         let value = HeaderValue::from_maybe_shared(head.slice_ref(field.value));
