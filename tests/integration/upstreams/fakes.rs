@@ -20,6 +20,7 @@ use rustls::{
     HandshakeKind, RootCertStore, ServerConfig, crypto::aws_lc_rs, pki_types::PrivateKeyDer,
     server::WebPkiClientVerifier,
 };
+use socket2::SockRef;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -27,6 +28,8 @@ use tokio::{
     sync::oneshot,
 };
 use tokio_rustls::TlsAcceptor;
+
+use crate::support::Signal;
 
 /// An authority of its own, a server's certificate for some names, and a client's.
 pub(super) struct Certificates {
@@ -199,6 +202,39 @@ impl Fake {
                 let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
                 let _ = stream.write_all(answer).await;
                 let _ = stream.shutdown().await;
+            })
+        })
+    }
+
+    /// Reads nothing of a request in HTTP/1.1 and TLS before `go` is open. Opens `accepted` when
+    /// a connection is there, and answers with the length and the checksum of the body.
+    pub(super) fn tls_that_waits(acceptor: TlsAcceptor, accepted: &Signal, go: &Signal) -> Fake {
+        let (accepted, go) = (accepted.clone(), go.clone());
+        Fake::start(move |stream, seen| {
+            let (acceptor, accepted, go) = (acceptor.clone(), accepted.clone(), go.clone());
+            Box::pin(async move {
+                // Little room: the proxy has to wait for more.
+                SockRef::from(&stream).set_recv_buffer_size(128 * 1024).unwrap();
+                let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                accepted.open();
+                go.wait();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.unwrap());
+                }
+                seen.requests.lock().unwrap().push(Request::new(()));
+                let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+                let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+                let mut body = vec![0; length.unwrap().parse().unwrap()];
+                stream.read_exact(&mut body).await.unwrap();
+                let sum =
+                    format!("{} {}", body.len(), crc16::State::<crc16::XMODEM>::calculate(&body));
+                let answer =
+                    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{sum}", sum.len());
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                stream.flush().await.unwrap();
+                // The proxy closes it.
+                let _ = stream.read_u8().await;
             })
         })
     }

@@ -7,7 +7,7 @@ use super::{
     before_urls,
     fakes::{Certificates, Fake},
 };
-use crate::support::Proxy;
+use crate::support::{Proxy, Signal, post};
 
 fn trusting(certificates: &Certificates, more: &str) -> String {
     format!("tls: {{ ca_file: \"{}\"{more} }}", certificates.path("ca.pem"))
@@ -101,4 +101,27 @@ fn handshake_that_hangs_is_a_504() {
     let url = format!("https://{}", listener.local_addr().unwrap());
     let fields = format!("{}, connect_timeout: 200ms", trusting(&certificates, ""));
     Proxy::start(&before_urls(&[&url], &fields)).get("/").assert_status(504);
+}
+
+/// TLS takes more than its socket does. What waits in it has to be sent once the server makes room.
+#[test]
+fn upload_arrives_whole_at_a_server_that_reads_late() {
+    let certificates = Certificates::of(&["127.0.0.1"]);
+    let (accepted, go) = (Signal::default(), Signal::default());
+    let server = Fake::tls_that_waits(certificates.acceptor(&["http/1.1"]), &accepted, &go);
+    let proxy = Proxy::start(&before_urls(&[&server.https_url()], &trusting(&certificates, "")));
+    let body: Vec<u8> =
+        (0..16 * 1024 * 1024_u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
+    let sum = crc16::State::<crc16::XMODEM>::calculate(&body);
+    let expected = format!("{} {sum}", body.len());
+    let request = post("/", body).to_bytes();
+    let mut client = proxy.connect();
+    let (begin, rest) = request.split_at(1024 * 1024);
+    client.write(begin);
+    accepted.wait();
+    go.open();
+    client.write(rest);
+    let answered = client.read();
+    answered.assert_status(200);
+    assert_eq!(answered.text(), expected);
 }
