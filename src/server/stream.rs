@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    mem::MaybeUninit,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -35,6 +36,10 @@ enum TransportSocket {
 /// What the system takes of what cannot be sent yet: for clients that read slowly it would buffer
 /// megabytes each.
 const UNSENT_BYTES: u32 = 128 * 1024;
+
+/// The most bytes that are gathered from several slices into one: to copy a head and a small body
+/// costs less than to have the system walk over both.
+const GATHERED_BYTES: usize = 4 * 1024;
 
 impl Transport {
     /// Makes an accepted socket this runtime's own.
@@ -129,7 +134,15 @@ impl AsyncWrite for Transport {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        each!(&mut self.get_mut().socket, TransportSocket::{Tcp, Unix}, socket => socket.poll_write_vectored(context, slices))
+        let transport = self.get_mut();
+        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+        if bytes <= GATHERED_BYTES {
+            let mut room = [const { MaybeUninit::uninit() }; GATHERED_BYTES];
+            let mut gathered = ReadBuf::uninit(&mut room);
+            slices.iter().for_each(|slice| gathered.put_slice(slice));
+            return Pin::new(transport).poll_write(context, gathered.filled());
+        }
+        each!(&mut transport.socket, TransportSocket::{Tcp, Unix}, socket => socket.poll_write_vectored(context, slices))
     }
 
     fn is_write_vectored(&self) -> bool {
