@@ -16,7 +16,7 @@ mod frames;
 mod group;
 mod headers;
 mod health;
-mod http1;
+pub mod http1;
 mod keeper;
 mod outbound;
 mod pool;

@@ -18,9 +18,15 @@ mod request_head;
 mod response_head;
 mod sending;
 
-pub use self::chunked::ChunkError;
-pub(super) use self::response_head::MAX_INTERIM;
 pub(super) use self::{
     connection::{Connection, Message},
+    response_head::MAX_INTERIM,
+};
+// The rest is public for the fuzz targets: neither reads nor writes a socket by itself.
+pub use self::{
+    body_length::{BodyLength, BodyPart},
+    chunked::{ChunkError, Chunked},
     request_head::write_head,
+    response_head::{Expected, HeadError, HeadReader, ResponseHead},
+    sending::{SendError, Sending},
 };

@@ -8,7 +8,7 @@ use super::chunked::{Chunk, ChunkError, Chunked, take_at_most};
 
 /// What is still to come of a body.
 #[derive(Debug)]
-pub(in crate::upstream) enum BodyLength {
+pub enum BodyLength {
     /// So many bytes.
     Bytes(u64),
     /// Chunks.
@@ -19,7 +19,7 @@ pub(in crate::upstream) enum BodyLength {
 
 /// What a read of a body gives.
 #[derive(Debug)]
-pub(super) enum BodyPart {
+pub enum BodyPart {
     /// Data, at least a byte of it.
     Data(Bytes),
     /// Trailers, after which nothing comes.
@@ -34,7 +34,7 @@ impl BodyLength {
     pub(super) const NONE: BodyLength = BodyLength::Bytes(0);
 
     /// Whether all of it was read.
-    pub(super) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         match self {
             BodyLength::Bytes(left) => *left == 0,
             BodyLength::Chunked(chunked) => chunked.is_over(),
@@ -54,7 +54,7 @@ impl BodyLength {
     ///
     /// # Errors
     /// The chunks are malformed.
-    pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<BodyPart, ChunkError> {
+    pub fn take(&mut self, read: &mut BytesMut) -> Result<BodyPart, ChunkError> {
         match self {
             BodyLength::Bytes(0) => Ok(BodyPart::End),
             BodyLength::Bytes(left) => {

@@ -25,7 +25,7 @@ const LAST_STATUS: u16 = 599;
 
 /// Reads the heads that come for one request: interim responses, and the response's own.
 #[derive(Debug, Default)]
-pub(super) struct HeadReader {
+pub struct HeadReader {
     /// Where the line begins whose end was not read yet.
     line: usize,
     /// Bytes that were looked at.
@@ -38,16 +38,18 @@ pub(super) struct HeadReader {
 
 /// A response's head, and what it says about the message.
 #[derive(Debug)]
-pub(super) struct ResponseHead {
-    pub(super) response: Response<()>,
-    pub(super) length: BodyLength,
+pub struct ResponseHead {
+    /// The head.
+    pub response: Response<()>,
+    /// How long the body is.
+    pub length: BodyLength,
     /// Whether the server keeps the connection open after the body.
-    pub(super) is_persistent: bool,
+    pub is_persistent: bool,
 }
 
 /// Why a head cannot be passed on.
 #[derive(Debug)]
-pub(super) enum HeadError {
+pub enum HeadError {
     /// It is no head in HTTP/1.1.
     Malformed(httparse::Error),
     /// Two readers could understand it differently, or nothing comes of all that is sent.
@@ -56,16 +58,19 @@ pub(super) enum HeadError {
 
 /// The request that a response is for, as far as the response depends on it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Expected {
+pub struct Expected {
     /// The response has no body, whatever its head says.
-    pub(super) is_head: bool,
+    pub is_head: bool,
     /// The server may switch to another protocol.
-    pub(super) may_switch: bool,
+    pub may_switch: bool,
 }
 
 impl HeadReader {
     /// Takes the response's head out of what was read; none if it is not complete yet.
-    pub(super) fn take(
+    ///
+    /// # Errors
+    /// It cannot be passed on.
+    pub fn take(
         &mut self,
         read: &mut BytesMut,
         expected: Expected,

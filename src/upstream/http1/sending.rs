@@ -16,8 +16,8 @@ use crate::upstream::{RequestBody, RequestBodyError};
 /// Data of a body that is copied behind its framing: one write is cheaper than two pieces of one.
 const MAX_COPIED_BYTES: usize = 2 * 1024;
 
-/// A request on its way.
-pub(super) struct Sending {
+/// A request on its way, with a body.
+pub struct Sending<B = RequestBody> {
     head: Bytes,
     /// Framing of the body, and data that is small.
     framed: BytesMut,
@@ -25,7 +25,7 @@ pub(super) struct Sending {
     /// Framing after the data.
     tail: Bytes,
     /// None: nothing of the body is left to be taken from the client.
-    body: Option<Box<RequestBody>>,
+    body: Option<Box<B>>,
     length: Length,
     /// Nothing that was written waits in the stream: TLS takes more than it can send at once.
     is_flushed: bool,
@@ -41,21 +41,21 @@ enum Length {
 
 /// Why a request was not sent whole.
 #[derive(Debug)]
-pub(super) enum SendError {
+pub enum SendError {
     /// The server takes no more.
     Connection(io::Error),
     /// The client's body broke off.
     Body(RequestBodyError),
 }
 
-impl Sending {
+impl<B: Body<Data = Bytes, Error = RequestBodyError> + Unpin> Sending<B> {
     /// Nothing is to be sent.
-    pub(super) fn nothing() -> Sending {
+    pub(super) fn nothing() -> Self {
         Sending::new(Bytes::new(), None, None)
     }
 
     /// A request with this head. A body is chunked unless its length is in the head.
-    pub(super) fn new(head: Bytes, body: Option<Box<RequestBody>>, length: Option<u64>) -> Sending {
+    pub fn new(head: Bytes, body: Option<Box<B>>, length: Option<u64>) -> Self {
         let length = match length {
             Some(bytes) => Length::Bytes(bytes),
             None => Length::Chunked,
@@ -72,7 +72,7 @@ impl Sending {
     }
 
     /// Whether all of it was sent.
-    pub(super) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.body.is_none() && self.is_written() && self.is_flushed
     }
 
@@ -89,7 +89,10 @@ impl Sending {
     }
 
     /// Sends as much as can be.
-    pub(super) fn poll<S: AsyncWrite + Unpin>(
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing more can be sent.
+    pub fn poll<S: AsyncWrite + Unpin>(
         &mut self,
         context: &mut Context<'_>,
         stream: &mut S,
@@ -282,7 +285,8 @@ mod tests {
     #[test]
     fn request_is_flushed_until_it_is_sent() {
         let mut stream = Slow::default();
-        let mut sending = Sending::new(Bytes::from_static(b"GET / HTTP/1.1\r\n\r\n"), None, None);
+        let mut sending: Sending =
+            Sending::new(Bytes::from_static(b"GET / HTTP/1.1\r\n\r\n"), None, None);
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..2 {
             assert!(sending.poll(&mut context, &mut stream).is_pending());

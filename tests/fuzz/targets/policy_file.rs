@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use tollgate::{
     policy::{Policies, Request, load},
     yaml::Sources,
-    target::{EncodedSlash, normalize_path},
+    wire::target::{EncodedSlash, normalize_path},
 };
 
 const PATHS: [&str; 6] =

@@ -14,10 +14,11 @@ use libfuzzer_sys::fuzz_target;
 use tollgate::{
     clock::{Clock, Timestamp},
     gate::Shared,
+    identity::PublishedKeys,
     preview::{Draft, Explanation, Prospect, Rehearsal},
     policy::{Policies, load},
     yaml::Sources,
-    target::{EncodedSlash, normalize_path},
+    wire::target::{EncodedSlash, normalize_path},
 };
 
 const POLICY: &str = include_str!("../policy.yaml");
@@ -86,7 +87,7 @@ fn explain(draft: &Draft) -> Explanation {
             let shared = Arc::new(Shared::rehearsing(None, clock).expect("threads"));
             let mut runtime = tokio::runtime::Builder::new_current_thread();
             let runtime = runtime.enable_all().build_local(Default::default()).expect("a runtime");
-            let rehearsal = runtime.block_on(async { Rehearsal::with_fresh_counters(&shared) });
+            let rehearsal = runtime.block_on(async { Rehearsal::with_fresh_counters(&shared, &PublishedKeys::default()) });
             (runtime, rehearsal)
         };
     }

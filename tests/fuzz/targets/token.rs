@@ -8,7 +8,15 @@ use std::{net::IpAddr, path::Path, sync::LazyLock};
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
-use tollgate::{clock::{Clock, Timestamp}, gate::Shared, identity::{Algorithm, Client, SigningKey, AcceptedIssuers, Auth}, policy::{Policy, load}, yaml::Sources};
+use tollgate::{
+    clock::{Clock, Timestamp},
+    gate::Shared,
+    identity::{
+        AcceptedIssuers, Algorithm, Auth, Client, CurrentKeys, PublishedKeys, SigningKey,
+    },
+    policy::{Policy, load},
+    yaml::Sources,
+};
 
 const SECRET: &str = "a secret of more than 32 bytes, is it not";
 
@@ -76,7 +84,9 @@ fn is_identified_by(token: &[u8]) -> bool {
     let client = Client { address, headers: &headers, query: None, certificate: None };
     let auth = Auth::Required(AcceptedIssuers::All);
     let now = Timestamp::from_secs(1_790_000_000);
+    let published = PublishedKeys::default();
+    let keys = CurrentKeys { published: &published, now };
     let permit = || Some(());
-    let identified = shared.identifier.identify(&policy.identity, &auth, client, now, permit);
+    let identified = shared.identifier.identify(&policy.identity, &auth, client, keys, permit);
     runtime.block_on(identified).is_ok_and(|identity| identity.caller.is_some())
 }
