@@ -95,7 +95,7 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// How much clients may send and hold.
     pub limits: Limits,
-    /// The admin listener for operators. None: there is none.
+    /// The admin listener for operators, if there is one.
     pub admin: Option<AdminSettings>,
     /// How changes of files are noticed.
     pub reload: ReloadSettings,

@@ -67,8 +67,8 @@ fn of_standings<'p>(policy: &'p Policy, request: policy::Request<'_>) -> Option<
     policy.cors.as_deref().or_else(of_route)
 }
 
-/// The origin of the page that sends a request, if it may read a response of this proxy. `head` is
-/// none of a request whose form is not sound.
+/// The origin of the page that sends a request, if it may read a response of this proxy. Without a
+/// `head`, the request's form is not sound.
 pub(super) fn reader(
     state: &RequestState<'_>,
     head: Option<&Head<'_>>,

@@ -51,8 +51,8 @@ impl Reply {
 }
 
 impl<'r> Audience<'r> {
-    /// The client, at this address, of a judged request. `head` is none if the request's form is
-    /// not sound.
+    /// The client, at this address, of a judged request. Without a `head`, its form is not
+    /// sound.
     pub(crate) fn of(
         request: &Parts,
         head: Option<&Head<'_>>,

@@ -59,7 +59,7 @@ pub struct Given {
     pub response: Response<()>,
 }
 
-/// The response that a test expects; a field that is none is not compared.
+/// The response that a test expects; a field without a value is not compared.
 #[derive(Debug, Default)]
 pub struct Expect {
     /// The status that the client sees.

@@ -41,8 +41,8 @@ impl OwnHeaders {
     }
 }
 
-/// A few names. Each field of each request is looked for among them, and is none of them most of
-/// the time: its length alone says so.
+/// A few names. Each field of each request is looked for among them, mostly in vain: its length
+/// alone says so.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Names {
     names: Vec<HeaderName>,

@@ -125,7 +125,7 @@ impl RedisStore {
     }
 
     /// Takes all `charges`, which are of one partition, or none, if the partition still has this
-    /// `server`; any server if it is none. What is taken after this has returned, or was dropped,
+    /// `server`; without one, any server. What is taken after this has returned, or was dropped,
     /// is given back.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! All upstreams of the policies in force, and the thread that looks after their servers: it looks
-//! up names and asks for health. There is none while there is nothing of that to do.
+//! up names and asks for health. It exists only while it has something to do.
 
 use std::{
     collections::BTreeMap,

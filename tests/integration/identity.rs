@@ -11,7 +11,7 @@ mod hostile;
 mod places;
 mod schemes;
 mod scopes;
-mod told;
+mod upstream_headers;
 
 use serde_json::json;
 

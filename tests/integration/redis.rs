@@ -2,8 +2,8 @@
 
 mod access;
 mod newcomers;
+mod reported;
 mod secret;
 mod servers;
 mod sharing;
 mod skew;
-mod told;

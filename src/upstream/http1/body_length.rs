@@ -79,7 +79,7 @@ impl BodyPart {
         if data.is_empty() { BodyPart::Incomplete } else { BodyPart::Data(data) }
     }
 
-    /// The frame that it is; none if it is none.
+    /// As a frame, if it is one.
     pub(super) fn into_frame(self) -> Option<Frame<Bytes>> {
         match self {
             BodyPart::Data(data) => Some(Frame::data(data)),

@@ -65,7 +65,7 @@ pub(in crate::upstream) struct Connection {
 pub(in crate::upstream) struct Message {
     /// The head, as it is written.
     pub(in crate::upstream) head: Bytes,
-    /// None: there is none.
+    /// The body, if it has one.
     pub(in crate::upstream) body: Option<Box<RequestBody>>,
     /// How long the head says that the body is; none: it is chunked.
     pub(in crate::upstream) length: Option<u64>,

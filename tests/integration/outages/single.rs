@@ -8,8 +8,8 @@ mod emptied;
 mod fallback;
 mod full;
 mod late;
-mod owed;
 mod recovery;
+mod written_back;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
