@@ -52,7 +52,7 @@ fn fallback_value(decider: DecidedBy) -> HeaderValue {
     })
 }
 
-fn limit_headers(tally: &Tally<'_>) -> Option<LimitHeaders> {
+fn limit_headers<'p>(tally: &Tally<'p>) -> Option<LimitHeaders<'p>> {
     let reported = tally.reported()?;
     let planned = reported.planned;
     let standing = reported.standing();

@@ -178,9 +178,11 @@ impl TokenSources {
 
     /// Removes all tokens and API keys, valid or not, from a request to the upstream.
     pub fn strip(&self, headers: &mut HeaderMap) {
-        match self.in_authorization(headers) {
-            Ok(None) => self.strip_others(headers),
-            Ok(Some(_)) | Err(_) => drop(headers.remove(header::AUTHORIZATION)),
+        // Only a field without a credential for this proxy may go on.
+        if self.other_schemes == OtherSchemes::Drop
+            || !matches!(self.in_authorization(headers), Ok(None))
+        {
+            headers.remove(header::AUTHORIZATION);
         }
         for name in self.header.iter().chain(&self.api_key) {
             headers.remove(name);

@@ -20,26 +20,30 @@ const EXPOSED: &str = "Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, \
                        RateLimit-Policy, X-Tollgate-Denied-By, X-Tollgate-Shadow, X-Request-Id";
 
 /// The five `x-ratelimit-*` headers of one limit: all of them or none.
-#[derive(Clone, Debug)]
-pub struct LimitHeaders {
-    limit: HeaderValue,
-    remaining: HeaderValue,
-    used: HeaderValue,
-    reset: HeaderValue,
-    resource: HeaderValue,
+#[derive(Clone, Copy, Debug)]
+pub struct LimitHeaders<'p> {
+    /// The policy's limit, as it is written. None: another is in force.
+    written_limit: Option<&'p HeaderValue>,
+    limit: u32,
+    remaining: u32,
+    used: u32,
+    /// Seconds since 1970.
+    reset: u64,
+    resource: &'p HeaderValue,
 }
 
-impl LimitHeaders {
+impl<'p> LimitHeaders<'p> {
     /// How `limit` stands. Where the effective limit is not the policy's, such as the share of a
     /// proxy in fallback mode, the headers have the effective one.
-    pub fn new(limit: &Limit, allowance: &Allowance, standing: &Standing) -> Self {
+    pub fn new(limit: &'p Limit, allowance: &'p Allowance, standing: &Standing) -> Self {
         let is_whole = standing.limit == allowance.quota.capacity();
         LimitHeaders {
-            limit: if is_whole { allowance.limit.clone() } else { standing.limit.into() },
-            remaining: standing.remaining.into(),
-            used: standing.used.into(),
-            reset: reported_reset(standing).ceil_secs().into(),
-            resource: limit.resource.clone(),
+            written_limit: is_whole.then_some(&allowance.limit),
+            limit: standing.limit,
+            remaining: standing.remaining,
+            used: standing.used,
+            reset: reported_reset(standing).ceil_secs(),
+            resource: &limit.resource,
         }
     }
 
@@ -48,18 +52,25 @@ impl LimitHeaders {
     /// reset.
     #[must_use]
     pub fn exhausted_until(self, retry: Timestamp) -> Self {
-        LimitHeaders { remaining: 0.into(), reset: retry.ceil_secs().into(), ..self }
+        LimitHeaders { remaining: 0, reset: retry.ceil_secs(), ..self }
     }
 
     /// Puts them on a response, from which the upstream's own were removed.
     pub fn stamp(self, headers: &mut HeaderMap) {
         headers.reserve(FIELDS_STAMPED);
-        headers.append(X_RATELIMIT_LIMIT.clone(), self.limit);
-        headers.append(X_RATELIMIT_REMAINING.clone(), self.remaining);
-        headers.append(X_RATELIMIT_USED.clone(), self.used);
-        headers.append(X_RATELIMIT_RESET.clone(), self.reset);
-        headers.append(X_RATELIMIT_RESOURCE.clone(), self.resource);
+        let limit = self.written_limit.cloned().unwrap_or_else(|| number(self.limit));
+        headers.append(X_RATELIMIT_LIMIT.clone(), limit);
+        headers.append(X_RATELIMIT_REMAINING.clone(), number(self.remaining));
+        headers.append(X_RATELIMIT_USED.clone(), number(self.used));
+        headers.append(X_RATELIMIT_RESET.clone(), number(self.reset));
+        headers.append(X_RATELIMIT_RESOURCE.clone(), self.resource.clone());
     }
+}
+
+/// A number as a field's value, in one allocation; `HeaderValue::from` makes two.
+fn number(number: impl itoa::Integer) -> HeaderValue {
+    let mut digits = itoa::Buffer::new();
+    HeaderValue::from_str(digits.format(number)).unwrap_or(HeaderValue::from_static("0"))
 }
 
 /// When the limit is whole again; with nothing left, when one more request is possible, since
