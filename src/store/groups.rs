@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use self::reservation::Reservation;
 use super::{
-    Backend, Store, StoreError, Unanswered,
+    Backend, Store, StoreError, Stores, Unanswered,
     call_time::CallTime,
     redis::{Partition, RedisStore, Reply},
 };
@@ -70,7 +70,8 @@ impl Store {
         let groups = self.groups(charges, |owner| self.decider(owner));
         let decision = match groups.as_slice() {
             [group] => self.charge_group(group, charges, time).await?,
-            _ => self.charge_several(groups, charges, time).await?,
+            // Boxed, as other rare waits are: the future of a charge stays small.
+            _ => Box::pin(self.charge_several(groups, charges, time)).await?,
         };
         self.mirror(charges, &decision, now);
         Ok(decision)
@@ -137,7 +138,7 @@ impl Store {
     ) -> Result<Decision, StoreError> {
         let reply = match self.backend(group.decided_by) {
             Some(Backend::Memory(memory)) => {
-                match self.prepare(charges, group.decided_by, time).await {
+                match Box::pin(self.prepare(charges, group.decided_by, time)).await {
                     Ok(()) => {
                         self.return_to_memory(charges, time.now);
                         let decision = self.charge_in_process(memory, charges, time.now);
@@ -173,7 +174,9 @@ impl Store {
         let Some(partition) = group.partition else { return Err(Unanswered::Away) };
         let mut server = self.current_server(redis, to, partition);
         loop {
-            self.prepare(charges, to, time).await?;
+            if !self.is_prepared(to) {
+                Box::pin(self.prepare(charges, to, time)).await?;
+            }
             let reply = redis.charge(charges, time, Some(server)).await;
             if reply.as_ref().err() != Some(&Unanswered::Away) {
                 return reply;
@@ -185,6 +188,13 @@ impl Store {
             }
             server = latest;
         }
+    }
+
+    /// Whether a store has all units of all counters: there is nothing to carry over, to reseed or
+    /// to write back. It mostly has.
+    fn is_prepared(&self, to: DecidedBy) -> bool {
+        let Stores { reseeding, pending, .. } = &*self.stores;
+        to == DecidedBy::Current && !reseeding.counters().is_in_use() && pending.is_empty()
     }
 
     /// Makes sure that a store has all units of these counters: those that another store counted

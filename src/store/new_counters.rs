@@ -129,9 +129,19 @@ impl Store {
                 Stance::Observe => refused.push(position),
             }
         }
-        if refused.is_empty() {
-            return self.charge_groups(charges, now).await;
+        match refused.is_empty() {
+            true => self.charge_groups(charges, now).await,
+            false => Box::pin(self.charge_others(charges, &refused, now)).await,
         }
+    }
+
+    /// Takes all `charges` or none, except the `refused` ones, which are left out.
+    async fn charge_others(
+        self: &Rc<Self>,
+        charges: &[Charge<'_>],
+        refused: &[usize],
+        now: Timestamp,
+    ) -> Result<Decision, StoreError> {
         let is_admitted = |(position, _): &(usize, &Charge<'_>)| !refused.contains(position);
         let admitted: SmallVec<[Charge<'_>; 2]> =
             charges.iter().enumerate().filter(is_admitted).map(|(_, charge)| *charge).collect();

@@ -83,7 +83,8 @@ impl PendingCharges {
         self.count.load(Ordering::Relaxed)
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether no counter has.
+    pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 

@@ -51,8 +51,12 @@ impl MemoryStore {
         let charges = std::slice::from_ref(charge);
         let mut shards = self.lock(charges);
         // Only the holders of leases can name them.
-        if charge.quota.holds_leases() || self.make_room(charges.iter(), &mut shards, now).is_err()
-        {
+        if charge.quota.holds_leases() {
+            return false;
+        }
+        // Mostly the counter is there: then it is cheaper to find that out than to look for room.
+        let is_known = shards.of(charge).is_ok_and(|shard| shard.knows(charge));
+        if !is_known && self.make_room(charges.iter(), &mut shards, now).is_err() {
             return false;
         }
         let Ok(shard) = shards.of(charge) else { return false };

@@ -108,7 +108,7 @@ impl RedisStore {
                 Err(CallError::Timeout) => return Err(Unanswered::Timeout),
                 Err(CallError::Lost) => return Err(Unanswered::Lost),
             };
-            attempt = self.after_refusal(attempt, partition, &error, &options).await?;
+            attempt = Box::pin(self.after_refusal(attempt, partition, &error, &options)).await?;
         }
     }
 

@@ -34,8 +34,8 @@ impl<'p, 'c> SentCharges<'p, 'c> {
     /// Records the outcome of the call.
     pub(super) fn finish(mut self, reply: Result<Value, Unanswered>) -> Result<Value, Unanswered> {
         // Only after a timeout may the reply still come.
-        self.is_known = reply != Err(Unanswered::Timeout);
-        if reply == Err(Unanswered::Lost) {
+        self.is_known = !matches!(reply, Err(Unanswered::Timeout));
+        if let Err(Unanswered::Lost) = reply {
             self.store.counts.count_unknown(self.charges.len());
         }
         reply

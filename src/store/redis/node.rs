@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::Either;
 use redis::{Cmd, Value};
 use tokio::{
     sync::Notify,
@@ -22,7 +23,7 @@ use tokio::{
 };
 
 use super::{
-    call::{CallError, QueuedCall, RedisCall},
+    call::{CallError, QueuedCall, RedisCall, ReplyFuture},
     server::Server,
     skew::ServerClock,
 };
@@ -230,15 +231,21 @@ impl Node {
     ///
     /// # Errors
     /// See [`CallError`].
-    pub(super) async fn call(
+    pub(super) fn call(
         &self,
         request: impl Into<RedisCall>,
         deadline: Instant,
-    ) -> Result<Value, CallError> {
-        if self.is_doubted() && !self.recovers_within_grace(deadline).await {
-            return Err(CallError::Away);
+    ) -> impl Future<Output = Result<Value, CallError>> {
+        let request = request.into();
+        if !self.is_doubted() {
+            return Either::Left(self.send(request, deadline));
         }
-        self.send(request.into(), deadline).await
+        Either::Right(Box::pin(async move {
+            match self.recovers_within_grace(deadline).await {
+                true => self.send(request, deadline).await,
+                false => Err(CallError::Away),
+            }
+        }))
     }
 
     /// Executes a command that no request waits for: a server in doubt is given all the time there
@@ -257,37 +264,49 @@ impl Node {
         self.send(request.into(), deadline).await
     }
 
-    async fn send(&self, request: RedisCall, deadline: Instant) -> Result<Value, CallError> {
-        if self.calls.get() >= MAX_CALLS {
-            return Err(CallError::Busy);
-        }
+    /// Puts a call into the queue at once, so that the future of its reply need not hold it.
+    fn send(
+        &self,
+        request: RedisCall,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Value, CallError>> {
         let called = Instant::now();
         let is_charge = request.late_reply.is_some();
-        let (queued, reply) = QueuedCall::new(request);
-        self.enqueue(queued);
-        match timeout_at(deadline, reply).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(_dropped)) => Err(CallError::Lost),
-            Err(_elapsed) => {
-                // A call that had little time says little about the server. Neither does a thread
-                // that was too busy to look: the reply may have come.
-                let is_busy = deadline.elapsed() >= self.decision_timeout / 2;
-                if called.elapsed() >= self.decision_timeout / 2 && !is_busy {
-                    // Probes in the background determine whether it is more than a pause.
-                    if is_charge && self.reachability.get() == Reachability::Open {
-                        self.server.count_unanswered_charge();
-                    }
-                    self.doubt();
+        let has_room = self.calls.get() < MAX_CALLS;
+        let reply = has_room.then(|| self.enqueue(request));
+        async move {
+            let Some(reply) = reply else { return Err(CallError::Busy) };
+            match timeout_at(deadline, reply).await {
+                Ok(Ok(result)) => result,
+                Ok(Err(_dropped)) => Err(CallError::Lost),
+                Err(_elapsed) => {
+                    self.note_timeout(called, deadline, is_charge);
+                    Err(CallError::Timeout)
                 }
-                Err(CallError::Timeout)
             }
         }
     }
 
-    fn enqueue(&self, queued: QueuedCall) {
+    /// A call that was made at `called` got no reply before its deadline.
+    fn note_timeout(&self, called: Instant, deadline: Instant, is_charge: bool) {
+        // A call that had little time says little about the server. Neither does a thread that was
+        // too busy to look: the reply may have come.
+        let is_busy = deadline.elapsed() >= self.decision_timeout / 2;
+        if called.elapsed() >= self.decision_timeout / 2 && !is_busy {
+            // Probes in the background determine whether it is more than a pause.
+            if is_charge && self.reachability.get() == Reachability::Open {
+                self.server.count_unanswered_charge();
+            }
+            self.doubt();
+        }
+    }
+
+    fn enqueue(&self, request: RedisCall) -> ReplyFuture {
+        let (queued, reply) = QueuedCall::new(request);
         self.queue.borrow_mut().push_back(queued);
         self.calls.set(self.calls.get() + 1);
         self.queued.notify_one();
+        reply
     }
 
     /// Whether a script, by its hash, is sent on this connection for the first time. It is sent

@@ -19,7 +19,7 @@ mod shard;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     rc::{Rc, Weak},
     sync::Arc,
     time::Duration,
@@ -74,7 +74,7 @@ pub(super) struct Topology {
     nodes: RefCell<HashMap<(Endpoint, Purpose), Rc<Node>>>,
     placement: Placement,
     /// The primary of each partition that was looked up; cleared whenever one may have changed.
-    looked_up: RefCell<HashMap<Partition, Rc<Node>>>,
+    looked_up: RefCell<BTreeMap<Partition, Rc<Node>>>,
     /// Notified when a review is needed.
     trouble: Rc<Notify>,
     /// How often another server became primary.

@@ -30,8 +30,8 @@ impl Argument {
         let parameters = algorithm::parameters(charge.quota, near);
         self.0.push(charge.quota.kind().number());
         self.0.push(u8::from(charge.stance == Stance::Enforce));
-        self.0.extend(charge.cost.to_le_bytes());
-        self.0.extend(parameters.limit.to_le_bytes());
+        self.0.extend_from_slice(&charge.cost.to_le_bytes());
+        self.0.extend_from_slice(&parameters.limit.to_le_bytes());
         self.push(parameters.span);
         self.push(parameters.x);
         self.push(parameters.y);
@@ -39,7 +39,7 @@ impl Argument {
 
     /// Appends a number.
     pub(super) fn push(&mut self, number: f64) {
-        self.0.extend(number.to_le_bytes());
+        self.0.extend_from_slice(&number.to_le_bytes());
     }
 
     /// Its bytes.

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// One call can decide all charges of a partition: a single server, a shard or a cluster slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::store) struct Partition(u16);
 
 impl Partition {
