@@ -107,18 +107,7 @@ enum Variable {
 
 fn variable(name: &str) -> Variable {
     // Names are in lower case.
-    const PLAIN: u128 = {
-        let mut plain = 1_u128 << b'-';
-        let mut byte = 0;
-        while byte < 128_u8 {
-            if byte.is_ascii_lowercase() || byte.is_ascii_digit() {
-                plain |= 1 << byte;
-            }
-            byte += 1;
-        }
-        plain
-    };
-    if name.bytes().all(|byte| PLAIN >> (byte & 0x7f) & 1 == 1) {
+    if name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'-' | b'0'..=b'9')) {
         return Variable::Plain;
     }
     match name.contains('_') {
