@@ -9,6 +9,8 @@
 //! twice on one port fails instead of splitting the traffic in silence.
 
 mod connection;
+mod engine_socket;
+mod gathered;
 pub mod handover;
 mod listener;
 mod opening;

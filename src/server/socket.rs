@@ -16,7 +16,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::stream::Stream;
+use super::{gathered::Gathered, stream::Stream};
 use crate::{
     deadline::Ticker,
     downstream::Writing,
@@ -38,6 +38,8 @@ pub(super) struct Socket {
     stream: Stream,
     check: Check,
     writing: Rc<Writing>,
+    /// What the HTTP/2 engine has written since `poll_send`; no other protocol's bytes.
+    gathered: Gathered,
     /// The bytes of a refused head and after it. If the connection leaves HTTP before the refusal
     /// is sent, they are passed on: they were no head.
     held: Vec<u8>,
@@ -97,6 +99,7 @@ impl Socket {
             stream,
             check,
             writing: Rc::default(),
+            gathered: Gathered::default(),
             held: Vec::new(),
             closing,
             has_ended: false,
@@ -133,6 +136,13 @@ impl Socket {
     /// Has every frame counted.
     pub(super) fn check_http2(&mut self, frames: Rc<RefCell<Frames>>, ticker: Rc<Ticker>) {
         self.check = Check::Http2 { frames, ticker };
+    }
+
+    /// Sends what the HTTP/2 engine has written. To be called when the engine has nothing more to
+    /// do: it flushes after each frame of data, which sends nothing.
+    pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.gathered.poll_send(context, &mut self.stream, &self.writing))?;
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     /// How the writes to the client go.
@@ -205,7 +215,9 @@ impl Socket {
         if self.writing.is_blocked() {
             return Err(io::Error::other(fault));
         }
-        self.closing = Closing::Finishing(frames.borrow().goodbye(fault).to_vec());
+        let mut last = self.gathered.take();
+        last.extend_from_slice(&frames.borrow().goodbye(fault));
+        self.closing = Closing::Finishing(last);
         Ok(())
     }
 
@@ -317,6 +329,9 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if let Check::Http2 { .. } = self.check {
+            return self.poll_write_vectored(context, &[io::IoSlice::new(bytes)]);
+        }
         if !matches!(self.closing, Closing::No) {
             return Poll::Ready(Ok(bytes.len()));
         }
@@ -326,15 +341,19 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if !matches!(self.closing, Closing::No) {
+        let Socket { stream, check, writing, gathered, closing, .. } = self.get_mut();
+        if !matches!(closing, Closing::No) {
             return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
         }
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.writing.note(&written);
+        if let Check::Http2 { .. } = check {
+            return gathered.poll_write(context, slices, stream, writing);
+        }
+        let written = Pin::new(stream).poll_write_vectored(context, slices);
+        writing.note(&written);
         written
     }
 
@@ -343,7 +362,11 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        match self.check {
+            // `poll_send` does it.
+            Check::Http2 { .. } => Poll::Ready(Ok(())),
+            Check::None | Check::Http1 { .. } => Pin::new(&mut self.stream).poll_flush(context),
+        }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -353,7 +376,7 @@ impl AsyncWrite for Socket {
             return Pin::new(&mut socket.stream).poll_shutdown(context);
         }
         if let Closing::No = socket.closing {
-            socket.closing = Closing::Finishing(Vec::new());
+            socket.closing = Closing::Finishing(socket.gathered.take());
         }
         socket.poll_close(context)
     }

@@ -23,7 +23,10 @@ use crate::{
     deadline::{Deadline, Ticker},
     downstream::{Fault, Pace},
     gate::Gate,
-    server::socket::{CLOSE_TIMEOUT, Socket},
+    server::{
+        engine_socket::EngineSocket,
+        socket::{CLOSE_TIMEOUT, Socket},
+    },
     settings::Limits,
     upstream::ClientBody,
     wire::{
@@ -60,7 +63,9 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         paced.borrow_mut().take_fields(head_bytes(&request));
         let pace = Rc::new(Pace::new(&paced));
         begun.set(Some(Rc::clone(&pace)));
-        async move {
+        // On the heap at once: the engine, the executor and the runtime hand it on by value, each
+        // with a copy of all that it may ever hold.
+        Box::pin(async move {
             let (head, body) = request.into_parts();
             let limits = &exchange.gate.shared().limits;
             let verdict = limits.head.check(&head, limits.http2.header_list as usize);
@@ -69,9 +74,10 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
             // Closing is not for one stream to ask for (RFC 9113 section 8.2.2).
             response.headers_mut().remove(header::CONNECTION);
             Ok::<_, Infallible>(response)
-        }
+        })
     });
     let limits = &limits.http2;
+    let socket = Rc::new(RefCell::new(socket));
     let mut connection = http2::Builder::new(executor)
         .max_concurrent_streams(limits.streams)
         .initial_stream_window_size(limits.stream_window)
@@ -80,7 +86,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         .max_header_list_size(list_bytes)
         .max_pending_accept_reset_streams(limits.resets)
         .max_local_error_reset_streams(limits.local_resets)
-        .serve_connection(TokioIo::new(socket), service);
+        .serve_connection(TokioIo::new(EngineSocket(Rc::clone(&socket))), service);
 
     let timeouts = &exchange.gate.shared().timeouts;
     let mut step = Step::Busy;
@@ -95,6 +101,10 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
             }
         }
         if connection.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        // All streams that had something to say have said it.
+        if let Poll::Ready(Err(_)) = socket.borrow_mut().poll_send(context) {
             return Poll::Ready(None);
         }
         let served = exchange.served.get();
