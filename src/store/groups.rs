@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use self::reservation::Reservation;
 use super::{
-    Backend, Store, StoreError, Stores, Unanswered,
+    Backend, Store, StoreError, Unanswered,
     call_time::CallTime,
     redis::{Partition, RedisStore, Reply},
 };
@@ -193,8 +193,9 @@ impl Store {
     /// Whether a store has all units of all counters: there is nothing to carry over, to reseed or
     /// to write back. It mostly has.
     fn is_prepared(&self, to: DecidedBy) -> bool {
-        let Stores { reseeding, pending, .. } = &*self.stores;
-        to == DecidedBy::Current && !reseeding.counters().is_in_use() && pending.is_empty()
+        let stores = &self.stores;
+        let is_reseeded = !stores.reseeding.counters().is_in_use();
+        to == DecidedBy::Current && is_reseeded && stores.pending.is_empty()
     }
 
     /// Makes sure that a store has all units of these counters: those that another store counted

@@ -51,7 +51,6 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("systemctl restart tollgate", "it needs systemd"),
     ("cargo deny", "the gate runs it where it is installed"),
     ("tests/bench/instructions.sh", "it needs callgrind and minutes: the gate runs it"),
-    ("tests/bench/instructions.sh --keep", "the same, and it writes figures that are kept"),
 ];
 
 /// Commands that the pages name without their output, and how they are run in a folder with
