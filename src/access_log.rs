@@ -10,17 +10,12 @@ mod escape;
 mod json;
 mod text;
 
-use std::{
-    cell::{Cell, RefCell},
-    io::Write,
-    rc::Rc,
-    time::{Duration, Instant},
-};
+use std::{cell::RefCell, io::Write, rc::Rc, time::Duration};
 
 use http::StatusCode;
 
 use self::{json::write_json, text::write_text};
-use crate::pipe::Pipe;
+use crate::{metrics::Totals, pipe::Pipe};
 
 pub use self::entry::{Decision, Denied, Entry, LimitStanding, Mode};
 
@@ -137,24 +132,13 @@ impl Drop for LogBuffer {
 pub struct Tail {
     log: Rc<LogBuffer>,
     line: Vec<u8>,
-    started: Instant,
-    /// Bytes of the request's body so far. None: the request has no body that is read.
-    received: Option<Rc<Cell<u64>>>,
-    /// Bytes of the response's body so far.
-    sent: u64,
     has_grpc_status: bool,
 }
 
 impl Tail {
-    /// A line that was begun, of a request that came at `started`, with the count of what is read
-    /// of its body.
-    pub fn new(
-        log: Rc<LogBuffer>,
-        line: Vec<u8>,
-        started: Instant,
-        received: Option<Rc<Cell<u64>>>,
-    ) -> Self {
-        Tail { log, line, started, received, sent: 0, has_grpc_status: false }
+    /// A line that was begun.
+    pub fn new(log: Rc<LogBuffer>, line: Vec<u8>) -> Self {
+        Tail { log, line, has_grpc_status: false }
     }
 
     /// Adds the status of a gRPC call, from the head or the trailers of its response; of two, the
@@ -175,24 +159,11 @@ impl Tail {
         self.add("down", down);
     }
 
-    /// Counts bytes of the response's body.
-    pub fn count_sent(&mut self, bytes: usize) {
-        self.sent += bytes as u64;
-    }
-
-    /// Takes back the count of bytes that were not sent after all.
-    pub fn discount(&mut self, bytes: usize) {
-        self.sent = self.sent.saturating_sub(bytes as u64);
-    }
-
-    /// The response ended, or was broken off.
-    pub fn end(mut self, is_complete: bool) {
-        let received = self.received.as_ref().map_or(0, |received| received.get());
-        let total = self.started.elapsed();
-        let ending = Ending { received, sent: self.sent, total, is_complete };
+    /// The response ended, or was broken off (`is_complete` is false).
+    pub fn end(mut self, totals: Totals, is_complete: bool) {
         match self.log.settings.format {
-            Format::Text => text::end(&mut self.line, &ending),
-            Format::Json => json::end(&mut self.line, &ending),
+            Format::Text => text::end(&mut self.line, totals, is_complete),
+            Format::Json => json::end(&mut self.line, totals, is_complete),
         }
         self.log.add(self.line);
     }
@@ -204,17 +175,6 @@ impl Tail {
             Format::Json => write!(self.line, ",\"{name}\":{number}"),
         };
     }
-}
-
-/// What is known when the response has ended.
-struct Ending {
-    /// Bytes of the request's body.
-    received: u64,
-    /// Bytes of the response's body.
-    sent: u64,
-    total: Duration,
-    /// The response was not broken off.
-    is_complete: bool,
 }
 
 /// Milliseconds with three decimals.

@@ -9,6 +9,7 @@ mod exposition;
 mod guard;
 mod metrics;
 mod page;
+mod requests;
 mod status;
 mod stores;
 mod upstreams;
@@ -34,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::{net::TcpStream, sync::oneshot, task::AbortHandle, time::timeout};
 
-use self::page::Page;
+use self::{exposition::TextFormat, page::Page};
 use crate::{
     clock::Timestamp,
     gate::Shared,
@@ -244,7 +245,8 @@ impl Context {
             Page::Ready => self.ready(),
             Page::Status => json_response(StatusCode::OK, &Status::of(self)),
             Page::Metrics => {
-                response(StatusCode::OK, exposition::CONTENT_TYPE, metrics::text(self))
+                let format = TextFormat::wanted(&parts.headers);
+                response(StatusCode::OK, format.content_type(), metrics::text(self, format))
             }
             Page::Reload => self.reload().await,
             Page::Explain => self.explain(&sent).await,

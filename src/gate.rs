@@ -11,6 +11,7 @@ mod built_in_limits;
 pub(crate) mod charge_context;
 pub(crate) mod charge_plan;
 mod cors;
+mod counting;
 mod distrust;
 pub(crate) mod dry_run;
 mod foresee;
@@ -32,6 +33,7 @@ mod request_id;
 pub(crate) mod request_state;
 pub(crate) mod respond;
 mod revalidation;
+mod series;
 pub(crate) mod shared;
 mod snapshot;
 mod stamp;
@@ -42,12 +44,19 @@ pub(crate) mod unfit_claims;
 mod unread_scheme;
 mod upgrade;
 
-use std::{cell::Cell, net::IpAddr, rc::Rc, sync::Arc, time::Instant};
+use std::{
+    cell::{Cell, RefCell},
+    net::IpAddr,
+    rc::Rc,
+    sync::Arc,
+    time::Instant,
+};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 
 use self::{
     abandoned::Abandoned,
+    counting::count_decisions,
     forward::{Inbound, Outgoing, TimedReply, sender_of},
     head::Head,
     ignored_chain::warn_of_ignored_chain,
@@ -59,14 +68,16 @@ use self::{
     request_id::RequestIds,
     request_state::{Action, RequestState},
     respond::{Audience, Reply, standings_of},
+    series::WorkerSeries,
 };
 use crate::{
     access_log::LogBuffer,
     clock::Timestamp,
     downstream::{Fault, Peer},
     identity::{Client, address_behind},
-    policy::Protocol,
-    response::{Body, Format, Rejection, grpc_status, options_asterisk, preflight_answer},
+    metrics::{MethodLabel, PolicySeries, RequestMeter},
+    policy::{Policy, Protocol},
+    response::{Account, Body, Format, Rejection, grpc_status, options_asterisk, preflight_answer},
     store::{LeaseBook, Store},
     upstream::{ClientBody, UpstreamError, Upstreams},
     wire::Violation,
@@ -74,6 +85,7 @@ use crate::{
 
 pub use self::{
     refunds::Refunds,
+    series::{LimitTotal, PolicyTotal, RouteTotal, SeriesBook},
     shared::{NoRandomness, Shared},
     snapshot::Snapshot,
     unread_scheme::UnreadSchemes,
@@ -84,6 +96,10 @@ static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// A worker's pipeline.
 pub struct Gate {
     judge: Judge,
+    /// The worker's number, which no other worker has at the time.
+    worker: usize,
+    /// Its counters for the policies in force. None: it has had no request yet.
+    series: RefCell<Option<WorkerSeries>>,
     upstreams: Rc<Upstreams>,
     leases: Rc<LeaseBook>,
     abandoned: Rc<Abandoned>,
@@ -104,13 +120,21 @@ struct Arrival {
 
 impl Gate {
     /// A pipeline over what is shared, with a worker's own connections and log buffer. It starts
-    /// local tasks of this thread if counters are in Redis.
-    pub fn new(shared: Arc<Shared>, upstreams: Upstreams, log: Option<LogBuffer>) -> Self {
+    /// local tasks of this thread if counters are in Redis. `worker` is the worker's number: of two
+    /// pipelines with one number, only one may be in use at a time.
+    pub fn new(
+        worker: usize,
+        shared: Arc<Shared>,
+        upstreams: Upstreams,
+        log: Option<LogBuffer>,
+    ) -> Self {
         let store = Store::start(Arc::clone(&shared.stores));
         Gate {
             leases: LeaseBook::new(Rc::clone(&store), shared.clock.clone()),
             abandoned: Abandoned::new(Arc::clone(&shared), Rc::clone(&store)),
             judge: Judge::new(shared, store),
+            worker,
+            series: RefCell::default(),
             upstreams: Rc::new(upstreams),
             log: log.map(Rc::new),
             request_ids: RequestIds::default(),
@@ -175,7 +199,11 @@ impl Gate {
         let head = head.and_then(|head| certificate.map(|_| head).map_err(Rejection::from));
         let known = head.as_ref().ok().map(|(head, _)| head);
         let logged = self.log.is_some().then(|| LoggedRequest::of(&parts, known, address));
+        let policy = head.as_ref().ok().and_then(|(_, policy)| *policy);
+        let series = self.series(&snapshot, policy);
+        let method = MethodLabel::of(&parts.method);
         let line = RequestLine {
+            meter: RequestMeter::begin(series, method, arrival.started),
             log: self.log.as_ref().zip(logged),
             request_id,
             arrival,
@@ -209,6 +237,9 @@ impl Gate {
         let tally = state.tally.as_ref();
         let leases = tally.and_then(|tally| self.leases.hold(tally.granted(), arrival.now));
         let line = unjudged.into_line();
+        if let Some(line) = &line {
+            count_decisions(line.meter.series(), &state, &action);
+        }
         let mut guard = RequestGuard::new(line, state, leases, &self.abandoned);
 
         let reply = match action {
@@ -224,7 +255,7 @@ impl Gate {
                         sender: sender_of(&guard.state, upstream, inbound),
                         head: parts,
                         body: (!is_upgrade).then(|| guard.client_body(body, may_be_slow)),
-                        started: self.log.as_ref().map(|_| Instant::now()),
+                        started: Instant::now(),
                     };
                     guard.send(&self.upstreams, &snapshot, destination, outgoing).await
                 }
@@ -236,7 +267,16 @@ impl Gate {
             Action::Preflight(cors) => Reply::Made(preflight_answer(cors, &parts.headers)).into(),
             Action::Refuse(rejection) => Reply::Refused(rejection).into(),
         };
-        self.conclude(guard, reply, &audience)
+        self.conclude(guard, reply, arrival, &audience)
+    }
+
+    /// The worker's counters of a policy of this snapshot; none: of requests that no policy is for.
+    fn series(&self, snapshot: &Snapshot, policy: Option<&Policy>) -> Rc<PolicySeries> {
+        let mut series = self.series.borrow_mut();
+        let current = series.take().filter(|own| own.generation() == snapshot.generation);
+        let current =
+            current.unwrap_or_else(|| self.shared().series.of_worker(self.worker, snapshot));
+        Rc::clone(series.insert(current).policy(policy))
     }
 
     /// The address of the client: the peer's, or the one that a trusted peer names.
@@ -255,6 +295,7 @@ impl Gate {
         &self,
         mut guard: RequestGuard<'_, '_>,
         reply: TimedReply,
+        arrival: Arrival,
         audience: &Audience<'_>,
     ) -> Response<Body> {
         let TimedReply { reply, upstream_time } = reply;
@@ -264,22 +305,31 @@ impl Gate {
         {
             self.shared().admission.faults().count(Fault::SlowBody);
         }
+        let RequestGuard { state, line, .. } = &mut guard;
+        let series = line.as_ref().map(|line| line.meter.series());
+        if let Some(series) = series {
+            let upstream_time = upstream_time.unwrap_or_default();
+            let added = arrival.started.elapsed().saturating_sub(upstream_time);
+            series.own.added.record(added);
+        }
         let rejection = reply.rejection().filter(|_| self.log.is_some());
         let error = rejection.map(ToString::to_string);
         let denied = rejection.and_then(DeniedBy::of);
-        let http_status = rejection.map(|rejection| rejection.status(guard.state.responses()));
+        let http_status = rejection.map(|rejection| rejection.status(state.responses()));
         let note = ResponseNote { error, denied, upstream_time };
-        let mut response = self.judge.respond(reply, &mut guard.state, audience);
+        let mut response = self.judge.respond(reply, state, audience, series);
         let leases = guard.leases.take();
-        let mut tail = guard.begin_line(response.status().as_u16(), &note);
+        let mut account = guard.account(response.status().as_u16(), &note);
         if audience.format == Format::Grpc
-            && let Some(tail) = &mut tail
+            && let Some(tail) = account.as_mut().and_then(Account::tail_mut)
             && let Some(status) = grpc_status(response.headers())
         {
             tail.add_grpc_status(status, http_status);
         }
         let body = response.body_mut();
-        body.set_tail(tail);
+        if let Some(account) = account {
+            body.set_account(account);
+        }
         body.set_leases(leases);
         response
     }

@@ -9,6 +9,7 @@ mod address;
 mod api_keys;
 mod assumed_token;
 mod auth;
+mod auth_result;
 mod cache;
 mod caller;
 mod caller_text;
@@ -46,6 +47,7 @@ pub use self::{
     api_keys::{ApiKey, ApiKeyError, ApiKeys, MAX_API_KEYS_BYTES, MintError, MintedKey, NewKey},
     assumed_token::{AssumedToken, AssumedTokenError},
     auth::{AcceptedIssuers, Auth},
+    auth_result::AuthResult,
     cache::{TokenCache, TokenCacheKey},
     caller::{Caller, CallerKey, CallerValue, ResolvedCaller},
     certificate::{CertificateName, ClientCertificate},

@@ -16,7 +16,7 @@
 //! Beside that path: [`settings`] and [`yaml`] read configuration and report every mistake with its
 //! line; [`warning`] lists what is legal and unwise. [`clock`] is the only place that asks for the
 //! time, [`deadline`] is one timer a worker, [`downstream`] is what is known of a client's
-//! connection. [`pipe`] is output that never blocks a request, [`events`] and [`panics`] write the
+//! connection. [`metrics`] is what each worker counts for itself. [`pipe`] is output that never blocks a request, [`events`] and [`panics`] write the
 //! log of events. [`preview`] finds out what would happen without charging. [`reload`] puts another
 //! configuration in force under traffic, [`admin`] serves metrics and health, and [`cli`] is the
 //! command line.
@@ -34,6 +34,7 @@ pub mod events;
 pub mod gate;
 pub mod identity;
 pub mod limit;
+pub mod metrics;
 pub mod panics;
 pub mod pipe;
 pub mod policy;

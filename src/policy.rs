@@ -21,7 +21,7 @@ mod upstream;
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
-use http::{HeaderName, StatusCode};
+use http::{HeaderName, Method, StatusCode};
 
 use crate::{
     identity::{Auth, IdentityRules, Issuer, PublishedKeys, Scheme},
@@ -75,12 +75,12 @@ impl Policies {
         allowances.map(|allowance| allowance.quota.longest()).max().unwrap_or_default()
     }
 
-    /// Indexes policies by their hosts, numbers their upstreams and published keys, and protects
+    /// Indexes policies by their hosts, numbers them, their parts and published keys, and protects
     /// the upstreams of each from what clients write in the headers of any. That no two policies
     /// claim the same host is checked at load.
     pub fn new(mut policies: Vec<Policy>) -> Self {
         share_own_headers(&mut policies);
-        number_upstreams(&mut policies);
+        number_parts(&mut policies);
         PublishedKeys::number(policies.iter_mut().flat_map(|policy| &mut policy.identity.issuers));
         let mut all = Policies::default();
         for (index, policy) in policies.iter().enumerate() {
@@ -149,11 +149,15 @@ fn share_own_headers(policies: &mut [Policy]) {
     }
 }
 
-fn number_upstreams(policies: &mut [Policy]) {
+/// Gives policies, upstreams, routes and limits their positions.
+fn number_parts(policies: &mut [Policy]) {
     for (policy, own) in policies.iter_mut().enumerate() {
+        own.position = policy;
         for (upstream, own) in own.upstreams.iter_mut().enumerate() {
             own.position = UpstreamPosition { policy, upstream };
         }
+        own.routes.iter_mut().enumerate().for_each(|(route, own)| own.position = route);
+        own.limits.iter_mut().enumerate().for_each(|(limit, own)| own.position = limit);
     }
 }
 
@@ -161,6 +165,8 @@ fn number_upstreams(policies: &mut [Policy]) {
 pub struct Policy {
     /// The file's name without its ending; part of every counter's key.
     pub name: Box<str>,
+    /// Its position among all policies.
+    pub position: usize,
     /// Hosts it is for; empty: every host that no other policy names.
     pub hosts: Vec<HostPattern>,
     /// Where requests go.
@@ -220,8 +226,14 @@ impl Policy {
 pub struct Route {
     /// The path pattern as written: what logs call the route.
     pub name: Box<str>,
+    /// What metrics call the route: the name that the policy gives it, else the path pattern.
+    pub label: Box<str>,
+    /// Its position among the routes of its policy.
+    pub position: usize,
     /// The path pattern, for its parameters.
     pub path: PathPattern,
+    /// The methods that it takes; empty: all.
+    pub methods: Vec<Method>,
     /// Which client addresses it lets in.
     pub addresses: AddressRules,
     /// Whether a caller must show a token.

@@ -1,5 +1,6 @@
 //! Responses of this proxy: the only room that knows status codes, bodies and limit headers.
 
+mod account;
 mod body;
 mod challenge;
 mod cors;
@@ -18,6 +19,7 @@ mod standings;
 mod status;
 
 pub use self::{
+    account::Account,
     body::{Body, EndedTunnel},
     cors::{AllowedOrigin, preflight_answer},
     denied_for::DenialReason,

@@ -3,10 +3,11 @@
 use std::io::Write as _;
 
 use super::{
-    Ending, Millis,
+    Millis,
     entry::{Entry, LimitStanding},
     escape::{push_json, push_json_header, push_json_text},
 };
+use crate::metrics::Totals;
 
 /// Room for most lines.
 const LINE_BYTES: usize = 1024;
@@ -55,9 +56,9 @@ pub(super) fn write_json(entry: &Entry<'_>) -> Vec<u8> {
 }
 
 /// Ends a line: the bytes of both bodies, and how long it took.
-pub(super) fn end(line: &mut Vec<u8>, ending: &Ending) {
-    let Ending { received, sent, total, is_complete } = *ending;
-    let total = Millis(total);
+pub(super) fn end(line: &mut Vec<u8>, totals: Totals, is_complete: bool) {
+    let Totals { received, sent, time } = totals;
+    let total = Millis(time);
     let _ = write!(
         line,
         ",\"request_bytes\":{received},\"response_bytes\":{sent},\"total_ms\":{total}"

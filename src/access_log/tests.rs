@@ -27,8 +27,7 @@ fn logged_by(settings: AccessLogSettings, entry: &Entry<'_>, finish: impl FnOnce
     let log = AccessLog::new(settings, pipe.clone());
     let buffer = Rc::new(log.buffer());
     if let Some(line) = buffer.begin(entry) {
-        let received = Some(Rc::new(Cell::new(7)));
-        finish(Tail::new(Rc::clone(&buffer), line, Instant::now(), received));
+        finish(Tail::new(Rc::clone(&buffer), line));
     }
     buffer.flush();
     assert!(pipe.flush(Duration::from_secs(10)));
@@ -36,12 +35,11 @@ fn logged_by(settings: AccessLogSettings, entry: &Entry<'_>, finish: impl FnOnce
     String::from_utf8(receiver.into_iter().flatten().collect()).unwrap()
 }
 
+const TOTALS: Totals = Totals { received: 7, sent: 12, time: Duration::from_millis(3) };
+
 fn logged(format: Format, entry: &Entry<'_>) -> String {
     let settings = AccessLogSettings { format, only: Only::All };
-    logged_by(settings, entry, |mut tail| {
-        tail.count_sent(12);
-        tail.end(true);
-    })
+    logged_by(settings, entry, |tail| tail.end(TOTALS, true))
 }
 
 fn json(entry: &Entry<'_>) -> Value {
@@ -109,10 +107,9 @@ fn full_entry<'e>() -> Entry<'e> {
 }
 
 fn finish_with_everything(mut tail: Tail) {
-    tail.count_sent(12);
     tail.add_grpc_status(8, Some(StatusCode::TOO_MANY_REQUESTS));
     tail.add_tunnel(1, 2);
-    tail.end(false);
+    tail.end(TOTALS, false);
 }
 
 /// Lines without how long they took, which differs.
@@ -174,7 +171,9 @@ fn log_of_denials_has_no_other_lines() {
         (Only::Denied, Entry { would_deny: Some("core"), ..entry(&42) }, 1),
     ] {
         for format in [Format::Text, Format::Json] {
-            let log = logged_by(AccessLogSettings { format, only }, &entry, |tail| tail.end(true));
+            let log = logged_by(AccessLogSettings { format, only }, &entry, |tail| {
+                tail.end(TOTALS, true)
+            });
             assert_eq!(log.lines().count(), expected, "{log}");
         }
     }
@@ -225,7 +224,7 @@ fn grpc_status_is_logged_once() {
     let line = logged_by(settings, &entry(&42), |mut tail| {
         tail.add_grpc_status(8, None);
         tail.add_grpc_status(0, None);
-        tail.end(true);
+        tail.end(TOTALS, true);
     });
     assert!(line.contains(",\"grpc_status\":8,") && line.matches("grpc_status").count() == 1);
 }

@@ -3,10 +3,11 @@
 use std::{fmt::Write as _, io::Write as _};
 
 use super::{
-    Ending, Millis,
+    Millis,
     entry::{Denied, Entry, LimitStanding},
     escape::{Word, push_json, push_word},
 };
+use crate::metrics::Totals;
 
 /// Room for most lines.
 const LINE_BYTES: usize = 384;
@@ -60,13 +61,13 @@ pub(super) fn write_text(entry: &Entry<'_>) -> Vec<u8> {
 }
 
 /// Ends a line: the bytes of both bodies, where there are any, and how long it took.
-pub(super) fn end(line: &mut Vec<u8>, ending: &Ending) {
-    let Ending { received, sent, total, is_complete } = *ending;
+pub(super) fn end(line: &mut Vec<u8>, totals: Totals, is_complete: bool) {
+    let Totals { received, sent, time } = totals;
     for (name, bytes) in [("in", received), ("out", sent)] {
         if bytes > 0 {
             let _ = write!(line, " {name}={bytes}");
         }
     }
-    let _ = write!(line, " total={}ms", Millis(total));
+    let _ = write!(line, " total={}ms", Millis(time));
     line.extend_from_slice(if is_complete { b"\n" } else { b" aborted\n" });
 }

@@ -1,4 +1,4 @@
-//! Prometheus' text format: families of metrics, one after the other.
+//! Prometheus' text format 0.0.4 and OpenMetrics 1.0: families of metrics, one after the other.
 
 use std::{
     borrow::Cow,
@@ -6,57 +6,153 @@ use std::{
     time::Duration,
 };
 
-/// The type of the text.
-pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+use http::{HeaderMap, header};
+
+use crate::metrics::HistogramTotal;
+
+/// The format of the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum TextFormat {
+    /// Prometheus' own.
+    #[default]
+    Prometheus,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+}
 
 /// What the values of a metric do: they only grow, or go up and down.
 #[derive(Clone, Copy)]
 pub(super) enum MetricKind {
     Counter,
     Gauge,
+    Histogram,
 }
 
 /// The text of all metrics so far.
 #[derive(Default)]
 pub(super) struct Exposition {
+    format: TextFormat,
     text: String,
     /// The family that samples belong to.
     name: &'static str,
+    /// Samples so far.
+    series: usize,
+}
+
+impl TextFormat {
+    /// The format that a request wants: OpenMetrics if `Accept` names it and does not prefer plain
+    /// text.
+    pub(super) fn wanted(headers: &HeaderMap) -> TextFormat {
+        let accepted = headers.get_all(header::ACCEPT).iter();
+        let ranges =
+            accepted.filter_map(|value| value.to_str().ok()).flat_map(|all| all.split(','));
+        let (mut open_metrics, mut plain) = (0, 0);
+        for range in ranges {
+            let mut parts = range.split(';').map(str::trim);
+            let media_type = parts.next().unwrap_or_default();
+            let weight = parts
+                .find_map(|part| part.strip_prefix("q="))
+                .map_or(1.0, |weight| weight.parse::<f32>().unwrap_or(0.0));
+            // In thousandths, as RFC 9110 section 12.4.2 writes weights.
+            let weight = (weight * 1000.0) as u32;
+            if media_type.eq_ignore_ascii_case("application/openmetrics-text") {
+                open_metrics = weight.max(open_metrics);
+            } else if media_type.eq_ignore_ascii_case("text/plain") {
+                plain = weight.max(plain);
+            }
+        }
+        match open_metrics > 0 && open_metrics >= plain {
+            true => TextFormat::OpenMetrics,
+            false => TextFormat::Prometheus,
+        }
+    }
+
+    /// The text's type.
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            TextFormat::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            TextFormat::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
 }
 
 impl Exposition {
+    /// No metrics yet.
+    pub(super) fn new(format: TextFormat) -> Exposition {
+        Exposition { format, ..Exposition::default() }
+    }
+
+    /// How many samples there are so far.
+    pub(super) fn series(&self) -> usize {
+        self.series
+    }
+
     /// The whole text.
-    pub(super) fn finish(self) -> String {
+    pub(super) fn finish(mut self) -> String {
+        if self.format == TextFormat::OpenMetrics {
+            self.text.push_str("# EOF\n");
+        }
         self.text
     }
 
     /// Begins a family; `help` is a sentence for people.
     pub(super) fn family(&mut self, name: &'static str, kind: MetricKind, help: &str) {
+        // OpenMetrics calls a counter's family by its name without `_total`.
+        let family = match (self.format, kind) {
+            (TextFormat::OpenMetrics, MetricKind::Counter) => {
+                name.strip_suffix("_total").unwrap_or(name)
+            }
+            _ => name,
+        };
         let kind = match kind {
             MetricKind::Counter => "counter",
             MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         self.name = name;
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        let _ = writeln!(self.text, "# HELP {family} {help}\n# TYPE {family} {kind}");
     }
 
     /// A number of the family.
     pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: u64) {
-        self.line(labels, format_args!("{value}"));
+        self.line("", labels, format_args!("{value}"));
     }
 
     /// The same where it is not whole, or may be negative.
     pub(super) fn sample_real(&mut self, labels: &[(&str, &str)], value: f64) {
-        self.line(labels, format_args!("{value}"));
+        self.line("", labels, format_args!("{value}"));
     }
 
     /// A time of the family, in seconds.
     pub(super) fn sample_time(&mut self, labels: &[(&str, &str)], time: Duration) {
-        self.line(labels, format_args!("{:.3}", time.as_secs_f64()));
+        self.line("", labels, format_args!("{:.3}", time.as_secs_f64()));
     }
 
-    fn line(&mut self, labels: &[(&str, &str)], value: fmt::Arguments<'_>) {
+    /// A histogram of the family.
+    pub(super) fn histogram(&mut self, labels: &[(&str, &str)], total: &HistogramTotal) {
+        let HistogramTotal { cumulative, count, sum } = total;
+        let bounds = cumulative.iter().map(|(bound, below)| (self.bound(*bound), *below));
+        let bounds: Vec<_> = bounds.chain([("+Inf".to_owned(), *count)]).collect();
+        for (bound, below) in bounds {
+            let labels = [labels, &[("le", bound.as_str())]].concat();
+            self.line("_bucket", &labels, format_args!("{below}"));
+        }
+        self.line("_sum", labels, format_args!("{sum}"));
+        self.line("_count", labels, format_args!("{count}"));
+    }
+
+    /// A bound as a label: OpenMetrics wants `1.0`, where Prometheus writes `1`.
+    fn bound(&self, bound: f64) -> String {
+        match self.format {
+            TextFormat::OpenMetrics => format!("{bound:?}"),
+            TextFormat::Prometheus => bound.to_string(),
+        }
+    }
+
+    fn line(&mut self, suffix: &str, labels: &[(&str, &str)], value: fmt::Arguments<'_>) {
+        self.series += 1;
         self.text.push_str(self.name);
+        self.text.push_str(suffix);
         for (at, (label, word)) in labels.iter().enumerate() {
             let word = escaped(word);
             let _ = write!(self.text, "{}{label}=\"{word}\"", if at == 0 { '{' } else { ',' });
@@ -75,6 +171,8 @@ fn escaped(word: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     #[test]
@@ -83,5 +181,56 @@ mod tests {
         text.family("x", MetricKind::Gauge, "X.");
         text.sample(&[("a", "plain"), ("b", "\\ \" \n")], 1);
         assert!(text.text.ends_with("\nx{a=\"plain\",b=\"\\\\ \\\" \\n\"} 1\n"), "{}", text.text);
+    }
+
+    #[test]
+    fn both_formats_write_counters_and_histograms_in_their_own_way() {
+        let total = HistogramTotal { cumulative: vec![(0.5, 1), (1.0, 1)], count: 2, sum: 3.25 };
+        let written = |format| {
+            let mut text = Exposition::new(format);
+            text.family("a_total", MetricKind::Counter, "A.");
+            text.sample(&[], 1);
+            text.family("b_seconds", MetricKind::Histogram, "B.");
+            text.histogram(&[("c", "d")], &total);
+            assert_eq!(text.series(), 6);
+            text.finish()
+        };
+        let buckets = "b_seconds_bucket{c=\"d\",le=\"0.5\"} 1\n";
+        assert_eq!(
+            written(TextFormat::Prometheus),
+            format!(
+                "# HELP a_total A.\n# TYPE a_total counter\na_total 1\n# HELP b_seconds B.\n# TYPE \
+                 b_seconds histogram\n{buckets}b_seconds_bucket{{c=\"d\",le=\"1\"}} 1\nb_seconds_bucket\
+                 {{c=\"d\",le=\"+Inf\"}} 2\nb_seconds_sum{{c=\"d\"}} 3.25\nb_seconds_count{{c=\"d\"}} 2\n"
+            )
+        );
+        assert_eq!(
+            written(TextFormat::OpenMetrics),
+            format!(
+                "# HELP a A.\n# TYPE a counter\na_total 1\n# HELP b_seconds B.\n# TYPE b_seconds \
+                 histogram\n{buckets}b_seconds_bucket{{c=\"d\",le=\"1.0\"}} 1\nb_seconds_bucket\
+                 {{c=\"d\",le=\"+Inf\"}} 2\nb_seconds_sum{{c=\"d\"}} 3.25\nb_seconds_count{{c=\"d\"}} 2\n\
+                 # EOF\n"
+            )
+        );
+    }
+
+    #[test]
+    fn format_is_the_one_that_is_preferred() {
+        let open =
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3";
+        for (accept, expected) in [
+            ("", TextFormat::Prometheus),
+            ("*/*", TextFormat::Prometheus),
+            ("text/plain", TextFormat::Prometheus),
+            (open, TextFormat::OpenMetrics),
+            ("application/openmetrics-text", TextFormat::OpenMetrics),
+            ("application/openmetrics-text; q=0", TextFormat::Prometheus),
+            ("application/openmetrics-text;q=0.2, text/plain", TextFormat::Prometheus),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+            assert_eq!(TextFormat::wanted(&headers), expected, "{accept}");
+        }
     }
 }

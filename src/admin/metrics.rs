@@ -1,9 +1,9 @@
-//! `GET /metrics`: numbers for Prometheus, in its text format.
+//! `GET /metrics`: numbers for Prometheus.
 
 use super::{
     Context,
-    exposition::{Exposition, MetricKind},
-    stores, upstreams,
+    exposition::{Exposition, MetricKind, TextFormat},
+    requests, stores, upstreams,
 };
 use crate::{
     clock::Timestamp,
@@ -13,10 +13,19 @@ use crate::{
 };
 
 /// All numbers as text.
-pub(super) fn text(context: &Context) -> String {
+pub(super) fn text(context: &Context, format: TextFormat) -> String {
+    all(context, format).finish()
+}
+
+/// How many series there are.
+pub(super) fn series(context: &Context) -> usize {
+    all(context, TextFormat::default()).series()
+}
+
+fn all(context: &Context, format: TextFormat) -> Exposition {
     let report = context.state.report();
     let counts = &context.shared.stores.counts;
-    let mut text = Exposition::default();
+    let mut text = Exposition::new(format);
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     text.family("tollgate_build_info", MetricKind::Gauge, "The version of the program.");
     text.sample(&version, 1);
@@ -25,6 +34,7 @@ pub(super) fn text(context: &Context) -> String {
     text.family("tollgate_ready", MetricKind::Gauge, "Whether new requests should come.");
     text.sample(&[], u64::from(context.reasons_not_ready().is_empty()));
 
+    requests::write_metrics(&mut text, &context.shared);
     let admission = &context.shared.admission;
     text.family("tollgate_connections", MetricKind::Gauge, "Connections of clients.");
     text.sample(&[], admission.connections() as u64);
@@ -144,7 +154,7 @@ pub(super) fn text(context: &Context) -> String {
     let help = "Those of them whose latest fetch failed.";
     text.family("tollgate_remote_keys_failing", MetricKind::Gauge, help);
     text.sample(&[], failing as u64);
-    text.finish()
+    text
 }
 
 fn seconds(instant: Timestamp) -> u64 {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Phase, RedisStatus, UpstreamStatus, upstreams};
+use super::{Context, Phase, RedisStatus, UpstreamStatus, metrics, upstreams};
 use crate::{
     clock::Timestamp,
     identity::RemoteStatus,
@@ -35,6 +35,9 @@ pub struct Status {
     pub refused: Option<RefusedReload>,
     /// Sections of the settings file that differ from what is in force until a restart.
     pub needs_restart: Vec<String>,
+    /// How many series `/metrics` has.
+    #[serde(default)]
+    pub metric_series: usize,
     /// The policies in force.
     pub policies: Vec<PolicyStatus>,
     /// Where counters are.
@@ -192,6 +195,7 @@ impl Status {
                 problems: refused.problems,
                 more: refused.more,
             }),
+            metric_series: metrics::series(context),
             needs_restart: report.needs_restart.into_iter().map(str::to_owned).collect(),
             policies: snapshot.policies.iter().map(PolicyStatus::of).collect(),
             store: StoreStatus::of(&context.shared.stores, context.shared.clock.now()),

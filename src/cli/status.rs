@@ -64,6 +64,7 @@ fn write_summary(output: &mut dyn Write, status: &Status) -> std::io::Result<()>
     writeln!(output, "configuration: generation {generation} ({digest}), since {loaded}")?;
     let reloads = &status.reloads;
     writeln!(output, "reloads: {} done, {} refused", reloads.done, reloads.failed)?;
+    writeln!(output, "metrics: {} series", status.metric_series)?;
     for PolicyStatus { name, hosts, limits, routes } in &status.policies {
         let hosts = if hosts.is_empty() { "all hosts".into() } else { hosts.join(", ") };
         let limits = counted(*limits, "limit");

@@ -19,12 +19,14 @@ use http::HeaderMap;
 use super::{
     Shared,
     awaited_cost::AwaitedCosts,
+    counting::count_adjustment,
     forward::{DetachedExchange, TimedReply},
     respond::Reply,
     tally::{Tally, adjustment, cost_in},
 };
 use crate::{
     limit::Charge,
+    metrics::PolicySeries,
     store::{HeldLeases, Store},
 };
 
@@ -65,13 +67,14 @@ impl Abandoned {
         exchange: DetachedExchange,
         tally: &Tally<'_>,
         route: &str,
+        series: &PolicySeries,
         leases: Option<HeldLeases>,
     ) {
         // A connection that this proxy cuts is not the client's doing.
         if self.is_over.get() {
             return;
         }
-        let costs = tally.awaited_costs(route, &self.shared);
+        let costs = tally.awaited_costs(route, &self.shared, series);
         if self.awaited.borrow().len() >= MAX_REQUESTS {
             return self.charge(&costs, None);
         }
@@ -114,6 +117,9 @@ impl Abandoned {
             let outcome = &awaited.outcome;
             if let Some((adjustment, cost)) = adjustment(charge.cost, cost, outcome.receipt) {
                 let settling = Charge { cost, ..charge };
+                if let Some(counters) = &awaited.counters {
+                    count_adjustment(counters, adjustment, cost);
+                }
                 self.store.settle(&settling, outcome, adjustment, now);
             }
         }

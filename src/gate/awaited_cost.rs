@@ -1,11 +1,14 @@
 //! A charge whose cost the head of the response is to name.
 
+use std::sync::Arc;
+
 use http::HeaderName;
 use smallvec::SmallVec;
 
 use super::recent_costs::CostSource;
 use crate::{
     limit::{Charge, Outcome, OwnedCharge},
+    metrics::LimitCounters,
     policy::Cost,
 };
 
@@ -18,6 +21,8 @@ pub(super) struct AwaitedCost {
     pub(super) source: CostSource,
     /// Units to charge if no head comes.
     pub(super) units_without_head: u32,
+    /// Where the units of its limit are counted; none: with another window of the limit.
+    pub(super) counters: Option<Arc<LimitCounters>>,
 }
 
 /// All such charges of a request.

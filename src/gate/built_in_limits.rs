@@ -45,6 +45,7 @@ impl BuiltInLimit {
         let none = Statuses::default();
         let limit = Limit {
             name: name.into(),
+            position: usize::MAX,
             resource: HeaderValue::from_static(name),
             per,
             rates: Vec::new(),

@@ -50,7 +50,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
     /// # Errors
     /// [`Rejection::MissingKey`] if the request lacks what a limit counts by and may not.
     pub(super) fn plan(&self, identity: &Identity<'_>) -> Result<ChargePlan<'p>, Rejection> {
-        let mut plan = ChargePlan::default();
+        let mut plan = ChargePlan::of_tier(identity.tier);
         for limit in self.limits(identity) {
             self.add_limit(limit, identity, &mut plan)?;
         }
@@ -60,7 +60,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
     /// Only the charges of limits by address. Where the request lacks a key of such a limit, that
     /// one is not charged.
     pub(super) fn plan_by_address(&self, identity: &Identity<'_>) -> ChargePlan<'p> {
-        let mut plan = ChargePlan::default();
+        let mut plan = ChargePlan::of_tier(identity.tier);
         for limit in self.limits(identity).filter(|limit| limit.is_by_address()) {
             let _ = self.add_limit(limit, identity, &mut plan);
         }
@@ -70,7 +70,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
     /// The charges of every limit whose standing can be reported to a caller without a route. A
     /// missing key denies no such query.
     pub(super) fn plan_for_standings(&self, identity: &Identity<'_>) -> ChargePlan<'p> {
-        let mut plan = ChargePlan::default();
+        let mut plan = ChargePlan::of_tier(identity.tier);
         for limit in self.limits(identity) {
             let _ = self.add_limit(limit, identity, &mut plan);
         }

@@ -10,6 +10,8 @@ use crate::{
 /// The charges of a request, and the limits that they are for, in the same order.
 #[derive(Default)]
 pub(crate) struct ChargePlan<'p> {
+    /// The position of the tier that they are for.
+    pub(super) tier: usize,
     pub(crate) limits: SmallVec<[PlannedLimit<'p>; 2]>,
     pub(crate) charges: SmallVec<[Charge<'p>; 2]>,
 }
@@ -55,6 +57,11 @@ impl ChargeRole {
 }
 
 impl<'p> ChargePlan<'p> {
+    /// No charges yet of a caller of this tier.
+    pub(super) fn of_tier(tier: usize) -> Self {
+        ChargePlan { tier, ..ChargePlan::default() }
+    }
+
     /// Adds a charge and what it is for.
     pub(super) fn add(&mut self, planned: PlannedLimit<'p>, charge: Charge<'p>) {
         self.limits.push(planned);

@@ -35,8 +35,8 @@ pub(super) struct Outgoing {
     pub(super) head: Parts,
     /// None: the request asks to switch to another protocol.
     pub(super) body: Option<ClientBody>,
-    /// When it was ready to go. None: there is no log to measure for.
-    pub(super) started: Option<Instant>,
+    /// When it was ready to go.
+    pub(super) started: Instant,
 }
 
 /// An exchange with an upstream that can go on without the client's connection.
@@ -49,7 +49,7 @@ pub(super) struct DetachedExchange {
 /// What a client gets, and how long the upstream took for it.
 pub(super) struct TimedReply {
     pub(super) reply: Reply,
-    /// None: no upstream was involved, or there is no log to measure for.
+    /// None: no upstream was involved.
     pub(super) upstream_time: Option<Duration>,
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn exchange(
         }
         None => Box::pin(upstreams.switch(destination, sender, head)).await.map(switched),
     };
-    let upstream_time = started.map(|started| started.elapsed());
+    let upstream_time = Some(started.elapsed());
     TimedReply { reply: reply(response, destination.upstream), upstream_time }
 }
 

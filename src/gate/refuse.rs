@@ -2,15 +2,16 @@
 
 use std::time::Instant;
 
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, Method, Response, header};
 
 use super::{Arrival, Gate, X_REQUEST_ID};
 use crate::{
     access_log::{Entry, Tail},
     downstream::Peer,
+    metrics::{MethodLabel, RequestMeter},
     panics::Panic,
     policy::Responses,
-    response::{Body, ErrorDetails, Format, Rejection},
+    response::{Account, Body, ErrorDetails, Format, Rejection},
 };
 
 /// How HTTP writes a date (RFC 9110 section 5.6.7).
@@ -47,9 +48,13 @@ impl Gate {
                 user_agent: None,
                 upstream: None,
             })?;
-            Some(Tail::new(log.clone(), line, arrival.started, None))
+            Some(Tail::new(log.clone(), line))
         });
-        response.body_mut().set_tail(tail);
+        let series = self.series(&self.shared().snapshot(), None);
+        let method = Method::from_bytes(method.as_bytes());
+        let method = method.as_ref().map_or(MethodLabel::OTHER, MethodLabel::of);
+        let meter = RequestMeter::begin(series, method, arrival.started);
+        response.body_mut().set_account(Account::new(meter, None, status, tail));
         response
     }
 

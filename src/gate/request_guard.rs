@@ -19,13 +19,17 @@ use super::{
 };
 use crate::{
     access_log::{Decision, Denied, Entry, LimitStanding, LogBuffer, Mode, Tail},
-    response::{CLIENT_CLOSED_REQUEST, DenialReason, INTERNAL_ERROR, Rejection, reported_reset},
+    metrics::{PolicySeries, RequestMeter},
+    response::{
+        Account, CLIENT_CLOSED_REQUEST, DenialReason, INTERNAL_ERROR, Rejection, reported_reset,
+    },
     store::HeldLeases,
     upstream::{ClientBody, Destination, Upstreams},
 };
 
-/// The access log's line about a request, and what it takes to write it.
+/// What is written down of a request: its numbers, and its line in the access log.
 pub(super) struct RequestLine<'g> {
+    pub(super) meter: RequestMeter,
     /// None: there is no access log.
     pub(super) log: Option<(&'g Rc<LogBuffer>, LoggedRequest)>,
     pub(super) request_id: &'g HeaderValue,
@@ -41,8 +45,6 @@ pub(super) struct LoggedRequest {
     path: String,
     address: IpAddr,
     user_agent: Option<HeaderValue>,
-    /// Bytes of the body so far. None: there is no body, or it is not read.
-    received: Option<Rc<Cell<u64>>>,
 }
 
 /// What became of a request, for the log.
@@ -69,12 +71,7 @@ impl LoggedRequest {
         };
         let method = parts.method.clone();
         let user_agent = parts.headers.get(USER_AGENT).cloned();
-        LoggedRequest { method, host, path, address, user_agent, received: None }
-    }
-
-    /// A count of the body's bytes, for the code that reads it.
-    fn count_body(&mut self) -> Rc<Cell<u64>> {
-        Rc::clone(self.received.insert(Rc::default()))
+        LoggedRequest { method, host, path, address, user_agent }
     }
 }
 
@@ -116,7 +113,7 @@ impl<'g> UnjudgedGuard<'g> {
 
 impl Drop for UnjudgedGuard<'_> {
     fn drop(&mut self) {
-        if let Some(line) = &self.line {
+        if let Some(line) = self.line.take() {
             line.end_early(&RequestState::default());
         }
     }
@@ -130,7 +127,7 @@ pub(super) struct RequestGuard<'g, 'p> {
     /// What the request holds of limits on requests in flight.
     pub(super) leases: Option<HeldLeases>,
     /// None: the line was already begun.
-    line: Option<RequestLine<'g>>,
+    pub(super) line: Option<RequestLine<'g>>,
     /// The exchange with the upstream that is waited for, if its response names the cost.
     exchange: Option<DetachedExchange>,
     /// Runs the exchange to its end if the client goes away.
@@ -147,12 +144,10 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
         RequestGuard { state, leases, line, exchange: None, abandoned }
     }
 
-    /// The request's body as it goes to the upstream: with the bound of its route, and counted for
-    /// the log.
+    /// The request's body as it goes to the upstream: with the bound of its route, and counted.
     pub(super) fn client_body(&mut self, body: ClientBody, may_be_slow: bool) -> ClientBody {
-        let log = self.line.as_mut().and_then(|line| line.log.as_mut());
-        let counted = log.filter(|_| !body.incoming.is_end_stream());
-        let received = counted.map(|(_, logged)| logged.count_body());
+        let counted = self.line.as_mut().filter(|_| !body.incoming.is_end_stream());
+        let received = counted.map(|line| line.meter.count_body());
         ClientBody { max_bytes: self.state.max_body(), received, may_be_slow, ..body }
     }
 
@@ -175,18 +170,18 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
         reply
     }
 
-    /// Writes the line, except for what is known only when the response has ended.
-    pub(super) fn begin_line(mut self, status: u16, note: &ResponseNote) -> Option<Tail> {
-        self.line.take()?.write(&self.state, status, note)
+    /// Writes everything down except for what is known only when the response has ended.
+    pub(super) fn account(mut self, status: u16, note: &ResponseNote) -> Option<Account> {
+        Some(self.line.take()?.account(&self.state, status, note))
     }
 
     /// Has the exchange go on, if the upstream has the request and the client has gone.
-    fn abandon(&mut self) {
+    fn abandon(&mut self, series: &PolicySeries) {
         let Some(exchange) = self.exchange.take().filter(|exchange| exchange.is_sent.get()) else {
             return;
         };
         if let (Some(tally), Some(route)) = (&self.state.tally, self.state.route) {
-            self.abandoned.follow(exchange, tally, &route.name, self.leases.take());
+            self.abandoned.follow(exchange, tally, &route.name, series, self.leases.take());
         }
     }
 }
@@ -195,7 +190,7 @@ impl Drop for RequestGuard<'_, '_> {
     fn drop(&mut self) {
         let Some(line) = self.line.take() else { return };
         if !std::thread::panicking() {
-            self.abandon();
+            self.abandon(line.meter.series());
         }
         line.end_early(&self.state);
     }
@@ -203,7 +198,7 @@ impl Drop for RequestGuard<'_, '_> {
 
 impl RequestLine<'_> {
     /// Writes the line of a request whose client has gone, or whose handling panics.
-    fn end_early(&self, state: &RequestState<'_>) {
+    fn end_early(self, state: &RequestState<'_>) {
         let (status, error) = match std::thread::panicking() {
             true => {
                 self.panicked.set(Some(self.request_id.clone()));
@@ -212,9 +207,12 @@ impl RequestLine<'_> {
             false => (CLIENT_CLOSED_REQUEST, None),
         };
         let note = ResponseNote { error, ..ResponseNote::default() };
-        if let Some(tail) = self.write(state, status, &note) {
-            tail.end(false);
-        }
+        self.account(state, status, &note).end(false);
+    }
+
+    fn account(self, state: &RequestState<'_>, status: u16, note: &ResponseNote) -> Account {
+        let tail = self.write(state, status, note);
+        Account::new(self.meter, state.route.map(|route| route.position), status, tail)
     }
 
     fn write(&self, state: &RequestState<'_>, status: u16, note: &ResponseNote) -> Option<Tail> {
@@ -252,7 +250,7 @@ impl RequestLine<'_> {
             user_agent: user_agent.map(HeaderValue::as_bytes),
             upstream: note.upstream_time,
         })?;
-        Some(Tail::new(Rc::clone(log), line, self.arrival.started, logged.received.clone()))
+        Some(Tail::new(Rc::clone(log), line))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderValue, Response, StatusCode, request::Parts};
+use http::{HeaderValue, Response, request::Parts};
 
 use super::{
     X_REQUEST_ID,
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     limit::Standing,
+    metrics::PolicySeries,
     response::{
         AllowedOrigin, Body, ErrorDetails, Format, Rejection, expose, is_grpc_call,
         preferred_format, standings,
@@ -70,12 +71,13 @@ impl<'r> Audience<'r> {
 }
 
 impl Judge {
-    /// The response to a judged request.
+    /// The response to a judged request. None for `series`: the request is not counted.
     pub(crate) fn respond(
         &self,
         reply: Reply,
         state: &mut RequestState<'_>,
         audience: &Audience<'_>,
+        series: Option<&PolicySeries>,
     ) -> Response<Body> {
         let &Audience { format, request_id, .. } = audience;
         let is_forwarded = matches!(reply, Reply::Forwarded(_));
@@ -91,7 +93,18 @@ impl Judge {
                 (rejection.into_response(state.responses(), &details), status)
             }
         };
-        self.settle(state, &response, status, is_broken_off);
+        let facts = ResponseFacts {
+            status,
+            headers: response.headers(),
+            route: state.route.map_or("", |route| &*route.name),
+            is_authenticated: state
+                .identity
+                .as_ref()
+                .is_some_and(|identity| identity.token.is_some()),
+            is_revalidation: state.is_revalidation,
+            is_broken_off,
+        };
+        self.settle(state, facts, series);
         if let (Some(policy), Some(route)) = (state.policy, state.route) {
             // What a request has cost is between the upstream and this proxy.
             for name in policy.cost_headers(route) {
@@ -114,28 +127,15 @@ impl Judge {
         response
     }
 
-    /// Corrects what was charged, now that the response's head is known. `status` is the HTTP
-    /// status that it stands for: gRPC errors all have a 200.
+    /// Corrects what was charged, now that the response's head is known.
     fn settle(
         &self,
         state: &mut RequestState<'_>,
-        response: &Response<Body>,
-        status: StatusCode,
-        is_broken_off: bool,
+        response: ResponseFacts<'_>,
+        series: Option<&PolicySeries>,
     ) {
         let Some(tally) = &mut state.tally else { return };
-        let facts = ResponseFacts {
-            status,
-            headers: response.headers(),
-            route: state.route.map_or("", |route| &*route.name),
-            is_authenticated: state
-                .identity
-                .as_ref()
-                .is_some_and(|identity| identity.token.is_some()),
-            is_revalidation: state.is_revalidation,
-            is_broken_off,
-        };
-        if tally.settle(&self.store, facts, &self.shared)
+        if tally.settle(&self.store, response, &self.shared, series)
             && let (Some(policy), Some(identity)) = (state.policy, &state.identity)
         {
             self.note_change(policy, identity, self.shared.clock.now());

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 
 use super::{
     Snapshot, UnreadSchemes, distrust::Distrust, recent_costs::RecentCosts, refunds::Refunds,
-    standing_cache::StandingCache,
+    series::SeriesBook, standing_cache::StandingCache,
 };
 use crate::{
     clock::{Clock, Throttle, Timestamp},
@@ -49,6 +49,8 @@ pub struct Shared {
     pub recent_costs: RecentCosts,
     /// Counts of charges that were given back.
     pub refunds: Refunds,
+    /// What workers count of requests.
+    pub series: SeriesBook,
     /// Addresses that are charged before their tokens are verified.
     pub(super) distrust: Distrust,
     /// Standings of callers that have just queried them.
@@ -85,6 +87,7 @@ impl Shared {
             admission: Admission::new(&settings.limits),
             recent_costs: RecentCosts::default(),
             refunds: Refunds::default(),
+            series: SeriesBook::default(),
             distrust: Distrust::new(),
             standing_cache,
         };
@@ -125,6 +128,7 @@ impl Shared {
             admission: Admission::new(&Limits::default()),
             recent_costs: RecentCosts::default(),
             refunds: Refunds::default(),
+            series: SeriesBook::default(),
             distrust: Distrust::new(),
             standing_cache: StandingCache::new(Duration::ZERO),
         }
@@ -138,7 +142,9 @@ impl Shared {
     /// Puts policies in force, and returns what was in force before. Requests in flight keep what
     /// they began with.
     pub fn install(&self, policies: Policies) -> Arc<Snapshot> {
-        let snapshot = Snapshot::new(policies, &self.identifier.ring, self.keeper.as_ref());
+        let generation = self.series.enter(&policies);
+        let snapshot =
+            Snapshot::new(generation, policies, &self.identifier.ring, self.keeper.as_ref());
         self.stores.moving.set_longest(snapshot.policies.longest());
         self.snapshot.swap(Arc::new(snapshot))
     }

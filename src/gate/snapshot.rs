@@ -10,6 +10,8 @@ use crate::{
 /// The policies in force, and what a running proxy keeps for them.
 #[derive(Default)]
 pub struct Snapshot {
+    /// Which installation this is: 1 at the start; 0: nothing was installed yet.
+    pub(super) generation: u64,
     /// The policies.
     pub policies: Policies,
     /// The keys that their issuers publish.
@@ -21,10 +23,15 @@ pub struct Snapshot {
 impl Snapshot {
     /// Has the keys of the policies' issuers fetched, and finds the servers of their upstreams.
     /// Without a keeper nothing is forwarded.
-    pub(super) fn new(policies: Policies, ring: &KeyRing, keeper: Option<&Keeper>) -> Snapshot {
+    pub(super) fn new(
+        generation: u64,
+        policies: Policies,
+        ring: &KeyRing,
+        keeper: Option<&Keeper>,
+    ) -> Snapshot {
         let keys = PublishedKeys::adopt(policies.issuers(), ring);
         let groups = keeper.map(|keeper| keeper.adopt(&policies)).unwrap_or_default();
-        Snapshot { policies, keys, groups }
+        Snapshot { generation, policies, keys, groups }
     }
 
     /// The upstream at this position, and its servers.

@@ -21,6 +21,8 @@ pub(super) use self::settle::{ResponseFacts, adjustment, cost_in};
 pub(crate) struct Tally<'p> {
     plan: ChargePlan<'p>,
     outcomes: Outcomes,
+    /// Whether the request was to be charged.
+    is_charge: bool,
     /// Whether the response may still correct what was charged.
     is_open: bool,
     /// When the store decided, by its own clock.
@@ -58,7 +60,7 @@ impl<'p> Tally<'p> {
         unsettled: &Arc<Unsettled>,
     ) -> Self {
         let is_open = decision.verdict == Verdict::Allow;
-        let mut tally = Tally { is_open, ..Tally::peeked(plan, decision, now) };
+        let mut tally = Tally { is_charge: true, is_open, ..Tally::peeked(plan, decision, now) };
         match is_open {
             true => tally.hold_unsettled(unsettled),
             false => tally.hasten_retries(unsettled),
@@ -95,7 +97,19 @@ impl<'p> Tally<'p> {
     pub(super) fn peeked(plan: ChargePlan<'p>, decision: Decision, now: Timestamp) -> Self {
         let Decision { outcomes, now: decided, .. } = decision;
         let unsettled = SmallVec::new();
-        Tally { plan, outcomes, is_open: false, decided, begun: now, unsettled }
+        let is_charge = false;
+        let is_open = false;
+        Tally { plan, outcomes, is_charge, is_open, decided, begun: now, unsettled }
+    }
+
+    /// Whether the request was to be charged, not only to be told how it stands.
+    pub(super) fn is_charge(&self) -> bool {
+        self.is_charge
+    }
+
+    /// The position of the tier that is charged.
+    pub(super) fn tier(&self) -> usize {
+        self.plan.tier
     }
 
     /// The time of the store's clock when this process' clock has `now`.
@@ -121,7 +135,8 @@ impl<'p> Tally<'p> {
         self.all().filter(is_decided).filter(|own| own.planned.role != ChargeRole::Refund)
     }
 
-    fn all(&self) -> impl Iterator<Item = DecidedCharge<'_, 'p>> {
+    /// All charges in order, also those on bounds of refunds and those that were not decided.
+    pub(super) fn all(&self) -> impl Iterator<Item = DecidedCharge<'_, 'p>> {
         let planned = self.plan.limits.iter().zip(&self.plan.charges);
         planned.zip(&self.outcomes).map(|((planned, charge), outcome)| DecidedCharge {
             planned,

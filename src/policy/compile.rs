@@ -267,6 +267,7 @@ impl Compiler<'_> {
             self.check_callers(&raw, &routes, &limits, &identity);
         }
         let mut policy = Policy {
+            position: 0,
             name: self.name.clone(),
             hosts,
             upstreams,

@@ -15,6 +15,8 @@ use crate::{
 pub struct Limit {
     /// Its name, which clients see as `x-ratelimit-resource`.
     pub name: Box<str>,
+    /// Its position among the limits of its policy; none of those: `usize::MAX`.
+    pub position: usize,
     /// The name as a header value.
     pub resource: HeaderValue,
     /// What a counter is kept for.

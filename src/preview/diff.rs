@@ -139,6 +139,7 @@ impl PolicyDifference {
         // part is the section that compares it.
         let Policy {
             name: _,          // presence
+            position: _,      // changes nothing
             hosts: _,         // `hosts`, over all policies
             upstreams: _,     // upstreams
             identity: _,      // identity

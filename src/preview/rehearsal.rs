@@ -103,7 +103,7 @@ impl Rehearsal {
         let found = found.as_ref().map(|(head, _)| head);
         let address = self.client_address(draft);
         let audience = Audience::of(&draft.head, found, &state, &no_id, address);
-        let response = self.judge.respond(reply, &mut state, &audience);
+        let response = self.judge.respond(reply, &mut state, &audience, None);
         let (head, _) = response.into_parts();
         let RequestState { route, identity, .. } = state;
         Rehearsed { status: head.status, headers: head.headers, route, identity, denied_by, reason }

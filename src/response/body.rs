@@ -10,9 +10,8 @@ use bytes::Bytes;
 use http::HeaderName;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::grpc::grpc_status;
+use super::{Account, grpc::grpc_status};
 use crate::{
-    access_log::Tail,
     downstream::{InFlight, Pace, Writing},
     store::HeldLeases,
     upstream::{DeclinedBody, Switched, UpstreamBody, UpstreamBodyError},
@@ -32,8 +31,8 @@ pub struct EndedTunnel {
 /// A response's body, and what is to be done once it has ended.
 pub struct Body {
     content: Content,
-    /// The access log's line.
-    tail: Option<Box<Tail>>,
+    /// What is written down at the end.
+    account: Option<Box<Account>>,
     /// The request's leases on limits of requests in flight.
     leases: Option<HeldLeases>,
     /// Trailers that are not for the client.
@@ -99,7 +98,8 @@ impl Body {
 
     /// The tunnel that the connection has become has ended.
     pub fn end_tunnel(mut self, tunnel: EndedTunnel) {
-        if let Some(tail) = &mut self.tail {
+        let account = self.account.as_mut();
+        if let Some(tail) = account.and_then(|account| account.tail_mut()) {
             tail.add_tunnel(tunnel.bytes_up, tunnel.bytes_down);
         }
         if tunnel.is_complete {
@@ -110,7 +110,7 @@ impl Body {
     fn new(content: Content) -> Self {
         Body {
             content,
-            tail: None,
+            account: None,
             leases: None,
             hidden: Vec::new(),
             in_flight: None,
@@ -119,9 +119,9 @@ impl Body {
         }
     }
 
-    /// Has it finish a log line at its end.
-    pub fn set_tail(&mut self, tail: Option<Tail>) {
-        self.tail = tail.map(Box::new);
+    /// Has it end the request's account at its end.
+    pub fn set_account(&mut self, account: Account) {
+        self.account = Some(Box::new(account));
     }
 
     /// Keeps a field from the client that its upstream may send as a trailer.
@@ -157,8 +157,8 @@ impl Body {
         self.content = Content::Ended;
         self.leases = None;
         self.in_flight = None;
-        if let Some(tail) = self.tail.take() {
-            tail.end(true);
+        if let Some(account) = self.account.take() {
+            account.end(true);
         }
     }
 }
@@ -177,8 +177,8 @@ impl Body {
         match &polled {
             Poll::Ready(None) => self.end(),
             Poll::Ready(Some(Ok(frame))) => {
-                if let (Some(tail), Some(data)) = (&mut self.tail, frame.data_ref()) {
-                    tail.count_sent(data.len());
+                if let (Some(account), Some(data)) = (&mut self.account, frame.data_ref()) {
+                    account.count_sent(data.len());
                 }
             }
             Poll::Ready(Some(Err(_))) => {}
@@ -191,7 +191,8 @@ impl Body {
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && let Some(trailers) = frame.trailers_ref()
         {
-            if let Some(tail) = &mut self.tail
+            let account = self.account.as_mut();
+            if let Some(tail) = account.and_then(|account| account.tail_mut())
                 && let Some(status) = grpc_status(trailers)
             {
                 tail.add_grpc_status(status, None);
@@ -247,9 +248,9 @@ impl Drop for Body {
         // The engine does not poll a body further once it knows that it has ended.
         if self.is_end_stream() || is_unpolled {
             self.end();
-        } else if let Some(mut tail) = self.tail.take() {
-            tail.discount(self.rest());
-            tail.end(false);
+        } else if let Some(mut account) = self.account.take() {
+            account.discount(self.rest());
+            account.end(false);
         }
     }
 }

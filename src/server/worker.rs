@@ -62,7 +62,7 @@ impl Worker {
                 match runtime_builder() {
                     Ok(runtime) => {
                         let shared = Arc::clone(&shared);
-                        runtime.block_on(serve(&mut inbox, shared, log.as_ref()));
+                        runtime.block_on(serve(index, &mut inbox, shared, log.as_ref()));
                         // Does not wait for name lookups that still run on threads of their own.
                         return runtime.shutdown_background();
                     }
@@ -159,15 +159,15 @@ impl Drop for ConnectionCount {
     }
 }
 
-async fn serve(inbox: &mut Inbox, shared: Arc<Shared>, log: Option<&AccessLog>) {
+async fn serve(index: usize, inbox: &mut Inbox, shared: Arc<Shared>, log: Option<&AccessLog>) {
     let Inbox { commands, connections, leave: kept } = inbox;
     let Timeouts { request_body, request_body_rate, .. } = shared.timeouts;
     let ticker = Rc::new(Ticker::new(request_body, request_body_rate));
     if let Some(leave) = *kept {
         ticker.drain(leave);
     }
-    let gate =
-        Rc::new(Gate::new(shared, Upstreams::new(Rc::clone(&ticker)), log.map(AccessLog::buffer)));
+    let upstreams = Upstreams::new(Rc::clone(&ticker));
+    let gate = Rc::new(Gate::new(index, shared, upstreams, log.map(AccessLog::buffer)));
     gate.ready().await;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

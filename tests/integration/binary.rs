@@ -18,6 +18,7 @@ mod ignored_chain;
 mod key;
 mod key_rotation;
 mod literal_secrets;
+mod metrics;
 mod moving;
 mod packaging;
 mod rehearsals;

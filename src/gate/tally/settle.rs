@@ -10,15 +10,18 @@ use crate::{
     gate::{
         Shared,
         awaited_cost::{AwaitedCost, AwaitedCosts, units_without_head},
+        counting::count_adjustment,
         recent_costs::CostSource,
     },
     limit::{Charge, Receipt},
+    metrics::PolicySeries,
     store::{Adjustment, Store},
 };
 
 /// What decides about the costs of a request once there is a response.
 #[derive(Clone, Copy)]
 pub(in crate::gate) struct ResponseFacts<'r> {
+    /// The HTTP status that the response stands for: gRPC errors all have a 200.
     pub(in crate::gate) status: StatusCode,
     pub(in crate::gate) headers: &'r HeaderMap,
     /// The name of the request's route.
@@ -36,22 +39,29 @@ impl Tally<'_> {
     /// the numbers after that. Returns whether anything was corrected.
     ///
     /// Every charge is corrected once, in one direction, which uses up its receipt. From then on
-    /// the charge has the cost that it came to, which goes into the log.
+    /// the charge has the cost that it came to, which goes into the log. None for `series`: the
+    /// request is not counted.
     pub(in crate::gate) fn settle(
         &mut self,
         store: &Rc<Store>,
         response: ResponseFacts<'_>,
         shared: &Shared,
+        series: Option<&PolicySeries>,
     ) -> bool {
         let mut is_corrected = false;
         if !self.is_open {
             return is_corrected;
         }
+        let tier = self.plan.tier;
+        // The latest limit whose first window was seen.
+        let mut counted: Option<(usize, ChargeRole)> = None;
         let planned = self.plan.limits.iter().zip(&mut self.plan.charges);
         let mut all = planned.zip(&mut self.outcomes).peekable();
         while let Some(((planned, charge), outcome)) = all.next() {
             let bound = all.next_if(|((planned, _), _)| planned.role == ChargeRole::Refund);
             let own = DecidedCharge { planned, charge, outcome };
+            let limit = (planned.limit.position, planned.role);
+            let is_first = counted.replace(limit) != Some(limit);
             let is_due = own.is_refund_due(response);
             let has_room = bound.as_ref().is_none_or(|(_, bound)| bound.receipt.is_some());
             match (is_due && charge.takes(), has_room) {
@@ -68,6 +78,10 @@ impl Tally<'_> {
                 store.settle(of_refunds, bound, unused, shared.clock.now());
             }
             let Some((adjustment, cost)) = correction else { continue };
+            if is_first && let Some(counters) = series.and_then(|series| own.counters(series, tier))
+            {
+                count_adjustment(counters, adjustment, cost);
+            }
             let settling = Charge { cost, ..*charge };
             let settled = store.settle(&settling, outcome, adjustment, shared.clock.now());
             charge.cost = match adjustment {
@@ -87,22 +101,32 @@ impl Tally<'_> {
     }
 
     /// The charges whose cost the response's head is to name, on the route of this name.
-    pub(in crate::gate) fn awaited_costs(&self, route: &str, shared: &Shared) -> AwaitedCosts {
+    pub(in crate::gate) fn awaited_costs(
+        &self,
+        route: &str,
+        shared: &Shared,
+        series: &PolicySeries,
+    ) -> AwaitedCosts {
         if !self.is_open {
             return AwaitedCosts::new();
         }
         let now = shared.clock.now();
-        let awaited = |own: DecidedCharge<'_, '_>| {
-            let header = own.cost_header()?.clone();
-            Some(AwaitedCost {
+        let mut awaited = AwaitedCosts::new();
+        let mut latest: Option<DecidedCharge<'_, '_>> = None;
+        for own in self.charges() {
+            let is_first = latest.is_none_or(|latest| !own.is_of_same_limit(&latest));
+            latest = Some(own);
+            let Some(header) = own.cost_header() else { continue };
+            awaited.push(AwaitedCost {
                 charge: own.charge.into(),
                 outcome: *own.outcome,
-                header,
+                header: header.clone(),
                 source: CostSource::new(own.planned.allowance.id, route),
                 units_without_head: own.cost_without_head(route, shared, now),
-            })
-        };
-        self.charges().filter_map(awaited).collect()
+                counters: own.counters(series, self.plan.tier).filter(|_| is_first).cloned(),
+            });
+        }
+        awaited
     }
 
     /// Gives everything back, of a request that was charged without need.

@@ -56,6 +56,7 @@ impl Compiler<'_> {
         let full = self.when_full(raw.on_store_full.as_ref());
         Some(Limit {
             name: name.value.as_str().into(),
+            position: 0,
             resource: HeaderValue::from_str(&name.value).ok()?,
             per: per?,
             open: OpenParts::default(),

@@ -110,16 +110,20 @@ impl Compiler<'_> {
         let matcher = Matcher {
             hosts: host.into_iter().collect(),
             path: path.clone(),
-            methods,
+            methods: methods.clone(),
             from: from?.unwrap_or_default(),
         };
         let name = route.matcher.path.value.as_str().into();
+        let label = self.route_label(route);
         let auth = auth?;
         let upstream = upstream?;
         let cost = cost?;
         let route = Route {
             name,
+            label: label?,
+            position: 0,
             path,
+            methods,
             addresses: addresses?,
             auth,
             scopes,
@@ -134,6 +138,19 @@ impl Compiler<'_> {
             response_headers,
         };
         Some((matcher, route))
+    }
+
+    /// What metrics and traces call the route.
+    fn route_label(&mut self, raw: &RawRoute) -> Option<Box<str>> {
+        let Some(name) = &raw.name else { return Some(raw.matcher.path.value.as_str().into()) };
+        let is_plain = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+        if name.value.starts_with('_') || !name.value.bytes().all(is_plain) {
+            let message = format!("`{}` is not a name for a route", name.value);
+            let help = "write letters, digits and signs of ASCII, not beginning with `_`";
+            self.refuse(name.span, message, help);
+            return None;
+        }
+        Some(name.value.as_str().into())
     }
 
     /// Scopes as tokens write them (RFC 6749 section 3.3).

@@ -14,6 +14,10 @@ pub(in crate::policy) struct RawRoute {
     #[serde(rename = "match")]
     #[schemars(extend("examples" = [{ "path": "/**" }]))]
     pub(in crate::policy) matcher: RawMatch,
+    /// What metrics call the route. Left out: its path.
+    #[schemars(length(min = 1, max = 64))]
+    #[schemars(extend("examples" = ["search"]))]
+    pub(in crate::policy) name: Option<Spanned<String>>,
     /// Client addresses and networks that it admits: `[10.0.0.0/8, 192.0.2.1]`. All others are
     /// refused with 403. Left out: all are admitted.
     #[schemars(length(min = 1))]

@@ -204,6 +204,9 @@ fn fields(route: &Route, policy: &Policy) -> [(&'static str, String); 11] {
     // Named one by one, so that a new field cannot be forgotten here.
     let Route {
         name: _,             // routes are found by it
+        label: _,            // changes no request
+        position: _,         // the samples
+        methods: _,          // the samples
         path: _,             // the samples
         request_headers: _,  // `edited_headers`
         response_headers: _, // `edited_headers`

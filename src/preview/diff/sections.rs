@@ -239,6 +239,7 @@ fn limit_fields(limit: &Limit) -> [(&'static str, String); 7] {
     // Named one by one, so that a new field cannot be forgotten here.
     let Limit {
         name: _,      // the same: limits are found by it
+        position: _,  // changes nothing
         resource: _,  // the name
         open: _,      // follows from the routes
         rates: _,     // windows

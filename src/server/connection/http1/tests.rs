@@ -76,7 +76,7 @@ impl Kept {
         let upstreams = Upstreams::new(Rc::new(Ticker::new(Duration::MAX, None)));
         let listener = ListenerSettings::plain(ListenAddress::Tcp(address));
         let exchange = Rc::new(Exchange {
-            gate: Rc::new(Gate::new(shared, upstreams, None)),
+            gate: Rc::new(Gate::new(0, shared, upstreams, None)),
             peer: Peer {
                 address: IpAddr::V4(Ipv4Addr::LOCALHOST),
                 address_value: HeaderValue::from_static("127.0.0.1"),
