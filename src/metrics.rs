@@ -11,6 +11,7 @@ mod meter;
 mod method;
 mod policy;
 mod route;
+mod shards;
 
 pub use self::{
     count::Count,
@@ -20,4 +21,5 @@ pub use self::{
     method::MethodLabel,
     policy::{ADDED_SECONDS, LimitSeries, PolicyCounters, PolicySeries},
     route::{REQUEST_SECONDS, RequestTotal, RouteCounters},
+    shards::Shards,
 };

@@ -3,6 +3,7 @@
 //! Each worker has its own connections; workers share the number of connections and the state of
 //! the servers. A request is sent to one server, and retried, mostly at another, if that is safe.
 
+mod answers;
 mod balance;
 mod body;
 mod client_shares;
@@ -29,7 +30,7 @@ mod stream;
 mod upgrade;
 mod wait_queue;
 
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Instant};
 
 use bytes::BytesMut;
 use http::{Response, StatusCode, request::Parts};
@@ -49,6 +50,7 @@ use crate::{
 };
 
 pub use self::{
+    answers::{AnswerCounts, UpstreamTotal},
     body::{ClientBody, RequestBody, UpstreamBody},
     destination::{Destination, UpstreamGroups},
     error::{ExchangeError, RequestBodyError, UpstreamBodyError, UpstreamError},
@@ -146,7 +148,11 @@ impl Upstreams {
         loop {
             let attempt =
                 Attempt { connector: &connector, upstream, endpoint: &endpoint, client, original };
-            let (result, again, cost) = match attempt.make(request).await {
+            let begun = Instant::now();
+            let made = attempt.make(request).await;
+            connector.counters.duration.record(begun.elapsed());
+            endpoint.answers.count(made.as_ref().ok().map(Response::status));
+            let (result, again, cost) = match made {
                 Ok(response) => {
                     let status = response.status();
                     record_health(&endpoint, status, upstream);
@@ -178,6 +184,7 @@ impl Upstreams {
             if is_vain || !tries.again(&next, cost, &connector.budget, tick) {
                 return result;
             }
+            connector.counters.retries.increment();
             (request, endpoint) = (again, next);
         }
     }
@@ -201,6 +208,7 @@ impl Upstreams {
                 Ok(connection) => return Ok(connection),
                 Err(error) => error,
             };
+            endpoint.answers.count(None);
             if error.is_servers_fault() {
                 endpoint.fail();
             }
@@ -212,6 +220,7 @@ impl Upstreams {
             if is_vain || !tries.again(&next, Cost::NeverSent, &connector.budget, tick) {
                 return Err(error);
             }
+            connector.counters.retries.increment();
             endpoint = next;
         }
     }

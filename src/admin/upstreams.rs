@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::exposition::{Exposition, MetricKind};
 use crate::{
     gate::Shared,
-    upstream::{EndpointReport, EndpointState, Keeper, ServerReport, UpstreamReport},
+    upstream::{AnswerCounts, EndpointReport, EndpointState, Keeper, ServerReport, UpstreamReport},
 };
 
 /// An upstream of a policy in force.
@@ -55,7 +55,7 @@ pub(super) fn all(shared: &Shared) -> Vec<UpstreamReport> {
 pub(super) fn write_metrics(text: &mut Exposition, shared: &Shared) {
     let upstreams = all(shared);
     let each = |text: &mut Exposition, number: &dyn Fn(&ServerReport) -> u64| {
-        for UpstreamReport { policy, upstream, servers } in &upstreams {
+        for UpstreamReport { policy, upstream, servers, .. } in &upstreams {
             for report in servers {
                 let server = report.server.as_str();
                 let labels = [("policy", &**policy), ("upstream", &**upstream), ("server", server)];
@@ -63,9 +63,34 @@ pub(super) fn write_metrics(text: &mut Exposition, shared: &Shared) {
             }
         }
     };
-    let help = "Requests that servers got, retries included.";
+    let help = "Requests that servers got, retries included, by the class of the response's status; `error`: there was no response.";
     text.family("tollgate_upstream_requests_total", MetricKind::Counter, help);
-    each(text, &|server| server.requests);
+    for UpstreamReport { policy, upstream, servers, .. } in &upstreams {
+        for ServerReport { server, answers, .. } in servers {
+            for (code, number) in AnswerCounts::NAMES.into_iter().zip(answers) {
+                let labels = [
+                    ("policy", &**policy),
+                    ("upstream", &**upstream),
+                    ("server", server),
+                    ("code", code),
+                ];
+                text.sample(&labels, *number);
+            }
+        }
+    }
+    let help = "From sending a request to a server to the head of its response.";
+    text.family("tollgate_upstream_request_duration_seconds", MetricKind::Histogram, help);
+    for UpstreamReport { policy, upstream, total, .. } in &upstreams {
+        text.histogram(&[("policy", policy), ("upstream", upstream)], &total.duration);
+    }
+    let help = "Attempts after the first one of a request.";
+    text.family("tollgate_upstream_retries_total", MetricKind::Counter, help);
+    for UpstreamReport { policy, upstream, total, .. } in &upstreams {
+        text.sample(&[("policy", policy), ("upstream", upstream)], total.retries);
+    }
+    let help = "How often an address of a server was left out because it had failed requests.";
+    text.family("tollgate_upstream_ejections_total", MetricKind::Counter, help);
+    each(text, &|server| server.ejections);
     let help = "Requests that servers failed.";
     text.family("tollgate_upstream_failures_total", MetricKind::Counter, help);
     each(text, &|server| server.failures);
@@ -108,7 +133,7 @@ impl From<UpstreamReport> for UpstreamStatus {
 
 impl From<ServerReport> for ServerStatus {
     fn from(report: ServerReport) -> Self {
-        let ServerReport { server, requests, failures, endpoints } = report;
+        let ServerReport { server, requests, failures, endpoints, .. } = report;
         let addresses = endpoints.iter().map(Into::into).collect();
         ServerStatus { server, addresses, requests, failures }
     }

@@ -8,7 +8,8 @@ use std::{
 };
 
 use super::{
-    Choice, Destination, Endpoint, Group, UpstreamError, dial::Dialer, pool::Pool, retry::Budget,
+    Choice, Destination, Endpoint, Group, UpstreamError, answers::UpstreamCounters, dial::Dialer,
+    pool::Pool, retry::Budget,
 };
 use crate::{
     deadline::Ticker,
@@ -29,6 +30,8 @@ pub(super) struct Connector {
     protocol: Protocol,
     pub(super) dialer: Dialer,
     pub(super) budget: Budget,
+    /// What this worker counts of the upstream.
+    pub(super) counters: Arc<UpstreamCounters>,
     keep_alive: Cell<Duration>,
     ticker: Rc<Ticker>,
     pools: RefCell<Vec<Rc<Pool>>>,
@@ -55,6 +58,7 @@ impl Connectors {
             protocol: upstream.protocol,
             dialer: Dialer::new(upstream),
             budget: Budget::new(),
+            counters: group.take_counters(),
             keep_alive: Cell::new(upstream.keep_alive),
             ticker: Rc::clone(&self.ticker),
             pools: RefCell::default(),

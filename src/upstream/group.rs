@@ -20,11 +20,15 @@ use tokio::{sync::watch, time::timeout};
 pub use self::endpoint::{Endpoint, Loaded};
 use self::endpoint_set::EndpointSet;
 use super::{
+    answers::{UpstreamCounters, UpstreamTotal},
     health::{Probe, ProbeError},
     report::{EndpointReport, ServerReport},
     resolve::Lookups,
 };
-use crate::policy::{Server, Upstream};
+use crate::{
+    metrics::Shards,
+    policy::{Server, Upstream},
+};
 
 /// The servers of an upstream.
 #[derive(Debug)]
@@ -43,6 +47,8 @@ pub struct Group {
     is_retired: AtomicBool,
     /// Held by who leaves a server out: no two may be the last one's end at once.
     judging: Mutex<()>,
+    /// What workers count.
+    counters: Shards<UpstreamCounters>,
 }
 
 /// What a server is chosen by.
@@ -70,6 +76,8 @@ struct Listing {
     /// Of endpoints that are no more: what is counted of a server never goes down.
     requests: u64,
     failures: u64,
+    ejections: u64,
+    answers: [u64; 6],
 }
 
 impl Group {
@@ -88,6 +96,7 @@ impl Group {
             is_settled: watch::Sender::default(),
             is_retired: AtomicBool::new(false),
             judging: Mutex::default(),
+            counters: Shards::default(),
         });
         group.update(upstream);
         group
@@ -272,9 +281,20 @@ impl Group {
         let _judging = self.judging.lock().unwrap_or_else(PoisonError::into_inner);
         let left_out = endpoint.record.fail(now, rules, || !endpoint_set.has_another(endpoint));
         if let Some(time) = left_out {
+            endpoint.count_ejection();
             let time = humantime::format_duration(time);
             tracing::warn!(upstream = %self.label, server = %endpoint.server, address = %endpoint.address, %time, "a server is left out: it has failed requests");
         }
+    }
+
+    /// Counters for a worker of its own.
+    pub(super) fn take_counters(&self) -> Arc<UpstreamCounters> {
+        self.counters.take()
+    }
+
+    /// What workers have counted.
+    pub(super) fn total(&self) -> UpstreamTotal {
+        self.counters.read(|all| UpstreamTotal::of(all.iter().map(|own| &**own)))
     }
 
     /// How its servers are.
@@ -284,6 +304,8 @@ impl Group {
             server: listing.server.to_string(),
             requests: listing.requests + listing.sum(Endpoint::requests),
             failures: listing.failures + listing.sum(Endpoint::failures),
+            ejections: listing.ejections + listing.sum(Endpoint::ejections),
+            answers: listing.all_answers(),
             endpoints: listing
                 .endpoints
                 .iter()
@@ -328,6 +350,8 @@ impl Listing {
             endpoints: endpoint.into_iter().collect(),
             requests: 0,
             failures: 0,
+            ejections: 0,
+            answers: [0; 6],
         }
     }
 
@@ -348,15 +372,27 @@ impl Listing {
         for gone in &known {
             self.requests += gone.requests();
             self.failures += gone.failures();
+            self.ejections += gone.ejections();
+            add(&mut self.answers, gone.answers.get());
             gone.leave();
         }
         tracing::info!(upstream = %group.label, server = %self.server, ?addresses, "a server's addresses have changed");
         true
     }
 
+    fn all_answers(&self) -> [u64; 6] {
+        let mut all = self.answers;
+        self.endpoints.iter().for_each(|endpoint| add(&mut all, endpoint.answers.get()));
+        all
+    }
+
     fn sum(&self, number: impl Fn(&Endpoint) -> u64) -> u64 {
         self.endpoints.iter().map(|endpoint| number(endpoint)).sum()
     }
+}
+
+fn add(all: &mut [u64; 6], some: [u64; 6]) {
+    all.iter_mut().zip(some).for_each(|(sum, number)| *sum += number);
 }
 
 /// Whether it is the same server, whatever its weight.

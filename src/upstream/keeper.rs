@@ -105,7 +105,7 @@ impl Keeper {
         let report = |((policy, upstream), group): (&(Box<str>, Box<str>), &Arc<Group>)| {
             let policy = policy.clone();
             let upstream = upstream.clone();
-            UpstreamReport { policy, upstream, servers: group.report(now) }
+            UpstreamReport { policy, upstream, total: group.total(), servers: group.report(now) }
         };
         self.kept.groups().iter().map(report).collect()
     }

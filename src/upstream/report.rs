@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Instant};
 
-use super::{Endpoint, ejection::Eligibility};
+use super::{Endpoint, answers::UpstreamTotal, ejection::Eligibility};
 
 /// An upstream of a policy.
 #[derive(Clone, Debug)]
@@ -11,6 +11,8 @@ pub struct UpstreamReport {
     pub policy: Box<str>,
     /// The upstream's name in the policy.
     pub upstream: Box<str>,
+    /// What was counted of its requests.
+    pub total: UpstreamTotal,
     /// In the order of the policy.
     pub servers: Vec<ServerReport>,
 }
@@ -24,6 +26,10 @@ pub struct ServerReport {
     pub requests: u64,
     /// Requests of these that failed.
     pub failures: u64,
+    /// How often one of its addresses was left out because it had failed requests.
+    pub ejections: u64,
+    /// Its answers, in the order of [`AnswerCounts::NAMES`](super::AnswerCounts::NAMES).
+    pub answers: [u64; 6],
     /// The addresses that its name resolves to now.
     pub endpoints: Vec<EndpointReport>,
 }

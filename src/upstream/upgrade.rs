@@ -62,6 +62,12 @@ impl Upstreams {
         let connection = self.connect(destination, sender).await?;
         let endpoint = Arc::clone(&connection.endpoint);
         let answer = self.ask(connection, head, upstream).await;
+        let status = match &answer {
+            Ok(Switch::Agreed(response, _)) => Some(response.status()),
+            Ok(Switch::Declined(response)) => Some(response.status()),
+            Err(_) => None,
+        };
+        endpoint.answers.count(status);
         match &answer {
             Ok(Switch::Agreed(..)) => endpoint.succeed(),
             Ok(Switch::Declined(response)) => record_health(&endpoint, response.status(), upstream),

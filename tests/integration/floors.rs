@@ -62,7 +62,7 @@ const FLOORS: &[Room] = &[
            holds: "the counters; it knows charges, not routes or requests" },
     Room { name: "downstream", below: &["clock", "identity", "settings", "wire"],
            holds: "what is known of a client's connection" },
-    Room { name: "upstream", below: &["deadline", "downstream", "identity", "policy"],
+    Room { name: "upstream", below: &["deadline", "downstream", "identity", "metrics", "policy"],
            holds: "the servers that requests are forwarded to, and their state" },
     Room { name: "response", below: &["access_log", "clock", "downstream", "identity", "limit", "metrics", "policy", "store", "upstream", "wire"],
            holds: "the only place that knows status codes and limit headers" },

@@ -16,6 +16,7 @@ use super::Group;
 use crate::{
     policy::{Ejection, Server},
     upstream::{
+        AnswerCounts,
         client_shares::{ClientShares, Share},
         ejection::{Eligibility, Record},
         health::Health,
@@ -45,6 +46,9 @@ pub struct Endpoint {
     begun: AtomicU64,
     ended: AtomicU64,
     failed: AtomicU64,
+    ejected: AtomicU64,
+    /// What it has answered.
+    pub(in crate::upstream) answers: AnswerCounts,
     has_left: AtomicBool,
 }
 
@@ -74,6 +78,8 @@ impl Endpoint {
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            ejected: AtomicU64::new(0),
+            answers: AnswerCounts::default(),
             has_left: AtomicBool::new(false),
         })
     }
@@ -128,6 +134,16 @@ impl Endpoint {
     /// Requests that it ever failed.
     pub fn failures(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
+    }
+
+    /// It is left out because it has failed requests.
+    pub(in crate::upstream) fn count_ejection(&self) {
+        self.ejected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often it was left out because it had failed requests.
+    pub(in crate::upstream) fn ejections(&self) -> u64 {
+        self.ejected.load(Ordering::Relaxed)
     }
 
     /// Whether it is as a server should be, without a look at a clock.

@@ -181,6 +181,42 @@ fn refunds_and_named_costs_are_counted_as_units() {
 }
 
 #[test]
+fn answers_retries_and_ejections_of_servers_are_counted() {
+    let upstream = Upstream::answering("HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n");
+    let other = Upstream::start();
+    let servers = "api: { servers: [\"UPSTREAM\", \"OTHER\"], retries: { attempts: 1, status: [503] }, \
+                   ejection: { failures: 1, status: [503] } }";
+    let policy = POLICY
+        .replace("api: { servers: [\"UPSTREAM\"] }", servers)
+        .replace("OTHER", &other.url())
+        .replace("5/hour", "50/hour");
+    let (_folder, _running, address, admin) = serve_policy(&upstream, &policy);
+    let statuses: Vec<u16> = (0..10).map(|_| status(address, get("/search/a"))).collect();
+    assert_eq!(statuses, [200; 10]);
+    let series = |family: &str, server: &Upstream, label: &str| {
+        let url = server.url();
+        let server = url.trim_start_matches("http://");
+        format!(r#"{family}{{policy="api",upstream="api",server="{server}"{label}}}"#)
+    };
+    let requests = "tollgate_upstream_requests_total";
+    let ejections = "tollgate_upstream_ejections_total";
+    let upstream_only = r#"{policy="api",upstream="api"}"#;
+    assert_values(
+        admin,
+        &[
+            (&series(requests, &upstream, ",code=\"5xx\""), 1.0),
+            (&series(requests, &upstream, ",code=\"2xx\""), 0.0),
+            (&series(requests, &other, ",code=\"2xx\""), 10.0),
+            (&series(requests, &other, ",code=\"error\""), 0.0),
+            (&series(ejections, &upstream, ""), 1.0),
+            (&series(ejections, &other, ""), 0.0),
+            (&format!("tollgate_upstream_retries_total{upstream_only}"), 1.0),
+            (&format!("tollgate_upstream_request_duration_seconds_count{upstream_only}"), 11.0),
+        ],
+    );
+}
+
+#[test]
 fn what_never_was_a_request_of_a_policy_is_counted_too() {
     let upstream = Upstream::start();
     let (_folder, _running, address, admin) = serve_policy(&upstream, POLICY);
