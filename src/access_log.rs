@@ -77,6 +77,11 @@ impl AccessLog {
         AccessLog { settings, pipe }
     }
 
+    /// How many lines were dropped because the output was read too slowly.
+    pub fn dropped(&self) -> u64 {
+        self.pipe.dropped()
+    }
+
     /// A buffer for one worker.
     pub fn buffer(&self) -> LogBuffer {
         let pipe = self.pipe.clone();

@@ -9,6 +9,7 @@ mod exposition;
 mod guard;
 mod metrics;
 mod page;
+mod process;
 mod requests;
 mod status;
 mod stores;
@@ -37,6 +38,7 @@ use tokio::{net::TcpStream, sync::oneshot, task::AbortHandle, time::timeout};
 
 use self::{exposition::TextFormat, page::Page};
 use crate::{
+    access_log::AccessLog,
     clock::Timestamp,
     gate::Shared,
     identity::RemoteStatus,
@@ -57,6 +59,8 @@ pub struct Context {
     pub shared: Arc<Shared>,
     /// How the configuration came to be what it is.
     pub state: Arc<ReloadState>,
+    /// The access log, if there is one.
+    pub access_log: Option<AccessLog>,
     /// Reads the configuration, if it came from files.
     pub reload: Option<ReloadHandle>,
     /// What the process is in the middle of.

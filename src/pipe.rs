@@ -16,7 +16,10 @@ use std::{
 #[derive(Clone)]
 pub struct Pipe {
     sender: SyncSender<Piece>,
+    /// Lines that were dropped and not told of yet.
     dropped: Arc<AtomicU64>,
+    /// Lines that were ever dropped.
+    total: Arc<AtomicU64>,
 }
 
 enum Piece {
@@ -54,14 +57,20 @@ impl Pipe {
                 }
             }
         });
-        Pipe { sender, dropped }
+        Pipe { sender, dropped, total: Arc::default() }
     }
 
     /// Sends a piece of so many lines, or drops it if there is no room.
     pub fn send(&self, piece: Vec<u8>, lines: u64) {
         if self.sender.try_send(Piece::Lines(piece)).is_err() {
             self.dropped.fetch_add(lines, Ordering::Relaxed);
+            self.total.fetch_add(lines, Ordering::Relaxed);
         }
+    }
+
+    /// How many lines were dropped so far.
+    pub fn dropped(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
     }
 
     /// Waits until what was sent is written, but no longer than `limit`. Returns whether it is.
@@ -149,6 +158,7 @@ mod tests {
         assert!(pipe.flush(Duration::from_secs(10)));
         let lines = written.lock().unwrap().len() as u64 / 2;
         assert_eq!(lines + lost.load(Ordering::Relaxed), 2 * MAX_PIECES as u64);
+        assert_eq!(pipe.dropped(), lost.load(Ordering::Relaxed));
         assert!(lines < 2 * MAX_PIECES as u64);
     }
 }

@@ -8,6 +8,7 @@
 mod cache;
 mod call_time;
 mod counts;
+mod decisions;
 mod degradation;
 mod fallback;
 mod groups;
@@ -44,6 +45,7 @@ use tokio::time::{Instant, sleep};
 
 use self::{
     call_time::CallTime,
+    decisions::DecisionCounts,
     memo::Memo,
     moving::MoveRecords,
     redis::{RedisStore, SharedByWorkers},
@@ -56,6 +58,7 @@ use crate::{
 
 pub use self::{
     counts::Counts,
+    decisions::Decider,
     degradation::Degradation,
     leases::{GrantedLease, HeldLeases, LeaseBook},
     memory::MemoryStore,
@@ -97,6 +100,8 @@ pub struct Store {
     current: Backend,
     next: Option<Backend>,
     memo: RefCell<Memo>,
+    /// Who decided about this worker's requests.
+    decisions: Arc<DecisionCounts>,
     move_records: RefCell<MoveRecords>,
     /// By how many microseconds Redis' clock was last ahead of this process' clock.
     ahead: Cell<i64>,
@@ -139,6 +144,7 @@ impl Store {
         let next = stores.settings.next.as_ref();
         let next = next.map(|moving| backend(&moving.to, &stores.next_servers));
         let store = Rc::new(Store {
+            decisions: stores.decisions.take(),
             stores,
             current,
             next,
@@ -165,7 +171,11 @@ impl Store {
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
         let decision = match (&self.current, &self.next) {
-            (Backend::Memory(memory), None) => self.charge_in_process(memory, charges, now),
+            (Backend::Memory(memory), None) => {
+                let decision = self.charge_in_process(memory, charges, now);
+                self.count_decision(&decision);
+                decision
+            }
             _ => self.charge_shared(charges, now).await,
         };
         if let Err(StoreError::NoRoom(reason)) = &decision {
@@ -181,10 +191,13 @@ impl Store {
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
         if let Some(decision) = self.memo.borrow_mut().recall(charges, now) {
+            self.decisions.count(Decider::Memo);
             return Ok(decision);
         }
         // Boxed, because the callers' futures contain this one and are moved several times.
-        let decision = Box::pin(self.charge_admitted(charges, now)).await?;
+        let decision = Box::pin(self.charge_admitted(charges, now)).await;
+        self.count_decision(&decision);
+        let decision = decision?;
         let mut memo = self.memo.borrow_mut();
         match decision.verdict {
             Verdict::Deny => memo.remember(charges, &decision, now),

@@ -3,13 +3,14 @@
 use super::{
     Context,
     exposition::{Exposition, MetricKind, TextFormat},
-    requests, stores, upstreams,
+    process, requests, stores, upstreams,
 };
 use crate::{
+    access_log::AccessLog,
     clock::Timestamp,
     downstream::Fault,
     events::Unwritten,
-    store::{NoRoom, Unanswered},
+    store::{Decider, NoRoom, Unanswered},
 };
 
 /// All numbers as text.
@@ -83,6 +84,15 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     let help = "Charges left out because there was no room for their counters, of limits that are open then.";
     text.family("tollgate_store_uncounted_total", MetricKind::Counter, help);
     text.sample(&[], counts.uncounted());
+    let help = "Lines of the access log that were dropped because the output was read too slowly.";
+    text.family("tollgate_access_log_dropped_total", MetricKind::Counter, help);
+    text.sample(&[], context.access_log.as_ref().map_or(0, AccessLog::dropped));
+
+    let help = "Requests by who decided about their charges.";
+    text.family("tollgate_store_decisions_total", MetricKind::Counter, help);
+    for (decider, number) in Decider::ALL.into_iter().zip(context.shared.stores.decisions()) {
+        text.sample(&[("by", decider.name())], number);
+    }
     let help = "Decisions that Redis did not make, by reason.";
     text.family("tollgate_store_unanswered_total", MetricKind::Counter, help);
     for reason in Unanswered::ALL {
@@ -154,6 +164,7 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     let help = "Those of them whose latest fetch failed.";
     text.family("tollgate_remote_keys_failing", MetricKind::Gauge, help);
     text.sample(&[], failing as u64);
+    process::write_metrics(&mut text);
     text
 }
 

@@ -46,7 +46,7 @@ impl RedisStatus {
 
     fn of(store: &str, report: ServerReport, now: Timestamp) -> RedisStatus {
         let since = report.began(now).to_string();
-        let ServerReport { server, role, health, lasted: _, last_error, refusal, link } = report;
+        let ServerReport { server, role, health, last_error, refusal, link, .. } = report;
         let (follows, lag) = match link {
             ReplicaLink::Unknown => (None, None),
             ReplicaLink::Up(lag) => (Some(true), Some(lag.as_secs_f64())),
@@ -118,6 +118,12 @@ pub(super) fn write_metrics(text: &mut Exposition, stores: &Stores, now: Timesta
     let help = "When a server last began to answer, or to be away.";
     text.family("tollgate_store_server_changed_timestamp_seconds", MetricKind::Gauge, help);
     each(text, &|report| report.began(now).as_micros() / 1_000_000);
+
+    let help = "From handing a call to a server to its reply.";
+    text.family("tollgate_store_call_duration_seconds", MetricKind::Histogram, help);
+    for (store, report) in &reports {
+        text.histogram(&[("store", store), ("server", &report.server)], &report.calls);
+    }
 
     let help = "Whether a replica replicates its primary.";
     text.family("tollgate_store_replica_follows", MetricKind::Gauge, help);

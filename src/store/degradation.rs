@@ -6,7 +6,7 @@ use super::{ServerHealth, ServerReport, ServerRole, Servers, Stores};
 use crate::settings::StoreKind;
 
 /// Why Redis does not decide about some callers, or about any caller.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Degradation {
     /// A server that takes charges is away, was never reached, or is in doubt.
     Server(ServerReport),

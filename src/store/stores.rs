@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::{
-    Counts, MemoryStore, Move, Servers, Skew, StoreSettings, Unsettled, headroom::Headrooms,
-    new_counters::NewCounters, peers::Peers, pending::PendingCharges, redis::Clocks,
-    reseeding::Reseeding,
+    Counts, Decider, MemoryStore, Move, Servers, Skew, StoreSettings, Unsettled,
+    decisions::DecisionCounts, headroom::Headrooms, new_counters::NewCounters, peers::Peers,
+    pending::PendingCharges, redis::Clocks, reseeding::Reseeding,
 };
 use crate::{
     clock::Clock,
     limit::{Hashing, KeptSecret, KeyHasher, SecretStatus},
+    metrics::Shards,
 };
 
 /// What all workers share of the stores.
@@ -25,6 +26,8 @@ pub struct Stores {
     pub(super) secret: Option<Arc<KeptSecret>>,
     /// Which callers are moved to the next store, if there is one.
     pub moving: Move,
+    /// Who decided about requests, by worker.
+    pub(super) decisions: Shards<DecisionCounts>,
     /// Totals for metrics and for the status page.
     pub counts: Arc<Counts>,
     /// Units that responses may still give back, of limits that count only some responses.
@@ -58,6 +61,7 @@ impl Stores {
         let secret = redis_keeps_secret.then(|| Arc::new(KeptSecret::new(memory.key_secret())));
         let reseeding = Reseeding::new(memory.beside(), &settings);
         Stores {
+            decisions: Shards::default(),
             reseeding,
             cache: memory.beside(),
             local: memory.beside(),
@@ -113,5 +117,12 @@ impl Stores {
     /// Whether a response has a header that says that it was decided in fallback mode.
     pub fn reports_fallback(&self) -> bool {
         self.settings.reports_fallback
+    }
+
+    /// How many requests were decided by each of [`Decider::ALL`], in their order.
+    pub fn decisions(&self) -> [u64; Decider::ALL.len()] {
+        self.decisions.read(|all| {
+            Decider::ALL.map(|decider| all.iter().map(|own| own.of(decider).get()).sum())
+        })
     }
 }

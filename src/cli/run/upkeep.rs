@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::{
+    access_log::AccessLog,
     admin::{Admin, Context, Phase, PhaseCell},
     gate::Shared,
     reload::{Origin, Reload, ReloadHandle, ReloadState},
@@ -29,6 +30,7 @@ impl Upkeep {
         origin: Option<Origin>,
         listener: Option<TcpListener>,
         ready_store: ReadyStore,
+        access_log: Option<AccessLog>,
     ) -> io::Result<Upkeep> {
         let started = shared.clock.now();
         let digest = origin.as_ref().map(|origin| origin.inputs.policies_digest());
@@ -40,6 +42,7 @@ impl Upkeep {
         let context = Context {
             shared: Arc::clone(shared),
             state,
+            access_log,
             reload: reload.as_ref().map(Reload::handle),
             phase: Arc::clone(&phase),
             started,

@@ -24,7 +24,7 @@ use tokio::{
 
 use super::{
     call::{CallError, QueuedCall, RedisCall, ReplyFuture},
-    server::Server,
+    server::{CallTimes, Server},
     skew::ServerClock,
 };
 use crate::settings::{Endpoint, RedisSettings};
@@ -60,6 +60,8 @@ pub(super) struct Node {
     pub(super) decision_timeout: Duration,
     /// Its health, shared by all workers.
     pub(super) server: Arc<Server>,
+    /// How long its replies took on the connection of this worker.
+    times: Arc<CallTimes>,
     /// Its state on the connection of this worker.
     reachability: Cell<Reachability>,
     queue: RefCell<VecDeque<QueuedCall>>,
@@ -125,6 +127,7 @@ impl Node {
             clock,
             greeting,
             decision_timeout,
+            times: server.calls.take(),
             server,
             // Calls may wait for the first connection, since it is not known yet whether it will
             // succeed.
@@ -277,7 +280,10 @@ impl Node {
         async move {
             let Some(reply) = reply else { return Err(CallError::Busy) };
             match timeout_at(deadline, reply).await {
-                Ok(Ok(result)) => result,
+                Ok(Ok(result)) => {
+                    self.times.0.record(called.elapsed());
+                    result
+                }
                 Ok(Err(_dropped)) => Err(CallError::Lost),
                 Err(_elapsed) => {
                     self.note_timeout(called, deadline, is_charge);

@@ -23,7 +23,10 @@ use super::{
     replication_marks::ReplicationMarks,
     server_report::{ReplicaLink, ServerHealth, ServerReport, ServerRole},
 };
-use crate::settings::Endpoint;
+use crate::{
+    metrics::{Histogram, Shards},
+    settings::Endpoint,
+};
 
 /// Characters of a reason that are kept.
 const MAX_REASON: usize = 200;
@@ -53,6 +56,23 @@ pub(super) struct Server {
     has_refused: AtomicBool,
     /// How many charges put it in doubt since it last took one.
     unanswered_charges: AtomicU32,
+    /// How long its replies took, by worker.
+    pub(super) calls: Shards<CallTimes>,
+}
+
+/// How long replies took that a worker waited for.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct CallTimes(pub(super) Histogram<11>);
+
+/// Upper bounds of them, in seconds.
+static CALL_SECONDS: [f64; 11] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1];
+
+impl Default for CallTimes {
+    fn default() -> Self {
+        CallTimes(Histogram::new(&CALL_SECONDS))
+    }
 }
 
 struct Status {
@@ -89,6 +109,7 @@ impl Server {
             changed: Notify::new(),
             recoveries: AtomicU32::new(0),
             has_refused: AtomicBool::new(false),
+            calls: Shards::default(),
             unanswered_charges: AtomicU32::new(0),
         }
     }
@@ -269,6 +290,9 @@ impl Server {
             last_error: status.last_error.clone(),
             refusal: refusal.map(|(_, message)| message.clone()),
             link: status.link,
+            calls: self
+                .calls
+                .read(|all| Histogram::total(&CALL_SECONDS, all.iter().map(|own| &own.0))),
         }
     }
 

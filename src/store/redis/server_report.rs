@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::metrics::HistogramTotal;
+
 /// The health of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServerHealth {
@@ -42,7 +44,7 @@ pub enum ReplicaLink {
 }
 
 /// The state of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ServerReport {
     /// Its host and port, and its database unless that is 0.
     pub server: String,
@@ -58,6 +60,8 @@ pub struct ServerReport {
     pub refusal: Option<String>,
     /// How far it is behind its primary.
     pub link: ReplicaLink,
+    /// How long its replies took that requests and the work behind them waited for.
+    pub calls: HistogramTotal,
 }
 
 impl ServerHealth {

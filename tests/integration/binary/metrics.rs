@@ -143,6 +143,8 @@ fn requests_and_decisions_are_those_that_clients_saw() {
         (units("core", "pro", "charged"), 2.0),
         (units("trial", "free", "charged"), 2.0),
         (units("later", "free", "charged"), 2.0),
+        (r#"tollgate_store_decisions_total{by="memory"}"#.into(), 11.0),
+        ("tollgate_access_log_dropped_total".into(), 0.0),
         (r#"tollgate_auth_total{policy="api",result="none"}"#.into(), 9.0),
         (r#"tollgate_auth_total{policy="api",result="jwt"}"#.into(), 2.0),
         (r#"tollgate_auth_total{policy="api",result="missing"}"#.into(), 1.0),

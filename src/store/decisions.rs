@@ -1,0 +1,98 @@
+//! Who has decided about requests, for metrics.
+
+use super::{Backend, Store, StoreError};
+use crate::{
+    limit::{DecidedBy, Decision},
+    metrics::Count,
+};
+
+/// Who decided about the charges of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decider {
+    /// The process, whose counters these are.
+    Memory,
+    /// Redis.
+    Redis,
+    /// The worker, which remembers that Redis has denied the same until some time.
+    Memo,
+    /// The process in place of Redis, for a part at least: `on_store_error: local`.
+    Local,
+    /// No store, for a part at least: `on_store_error: open`.
+    Open,
+    /// No store, and a limit fails closed: `on_store_error: closed`.
+    Closed,
+}
+
+/// What a worker counts.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct DecisionCounts([Count; Decider::ALL.len()]);
+
+impl Decider {
+    /// All of them.
+    pub const ALL: [Decider; 6] = [
+        Decider::Memory,
+        Decider::Redis,
+        Decider::Memo,
+        Decider::Local,
+        Decider::Open,
+        Decider::Closed,
+    ];
+
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Decider::Memory => "memory",
+            Decider::Redis => "redis",
+            Decider::Memo => "memo",
+            Decider::Local => "local",
+            Decider::Open => "open",
+            Decider::Closed => "closed",
+        }
+    }
+}
+
+impl DecisionCounts {
+    pub(super) fn count(&self, decider: Decider) {
+        self.of(decider).increment();
+    }
+
+    pub(super) fn of(&self, decider: Decider) -> &Count {
+        let [memory, redis, memo, local, open, closed] = &self.0;
+        match decider {
+            Decider::Memory => memory,
+            Decider::Redis => redis,
+            Decider::Memo => memo,
+            Decider::Local => local,
+            Decider::Open => open,
+            Decider::Closed => closed,
+        }
+    }
+}
+
+impl Store {
+    /// Counts what came of charges that were not decided by the memo, nor by the process alone.
+    pub(super) fn count_decision(&self, decision: &Result<Decision, StoreError>) {
+        let decider = match decision {
+            Ok(decision) => self.decider_of(decision),
+            Err(StoreError::Unanswered(_)) => Decider::Closed,
+            // The process has no room: `Counts` has these.
+            Err(StoreError::NoRoom(_)) => return,
+        };
+        self.decisions.count(decider);
+    }
+
+    fn decider_of(&self, decision: &Decision) -> Decider {
+        let has = |decider| decision.outcomes.iter().any(|outcome| outcome.decided_by == decider);
+        let of_backend = |backend: &Backend| match backend {
+            Backend::Memory(_) => Decider::Memory,
+            Backend::Redis(_) => Decider::Redis,
+        };
+        match &self.next {
+            _ if has(DecidedBy::Local) => Decider::Local,
+            _ if has(DecidedBy::NoStore) => Decider::Open,
+            Some(next) if has(DecidedBy::Next) => of_backend(next),
+            _ => of_backend(&self.current),
+        }
+    }
+}
