@@ -60,6 +60,8 @@ install_packages() {
     command -v redis-server >/dev/null || missing+=(redis-server)
     command -v openssl >/dev/null || missing+=(openssl)
     command -v h2load >/dev/null || missing+=(nghttp2-client)
+    # promtool, and the server that scrapes; whose recommendations are a web server's.
+    command -v promtool >/dev/null || missing+=(prometheus)
     # It judges the units without running them.
     command -v systemd-analyze >/dev/null || missing+=(systemd)
     # The service reloads with /bin/kill, and systemd-analyze looks whether it is there.
@@ -134,7 +136,7 @@ black_box() {
         tests/tokens/libraries.py tests/tokens/issuers.py tests/tokens/attacks.py
         tests/edge/transports.py tests/edge/load.py tests/edge/sockets.py tests/edge/rpc.py
         tests/edge/bodies.py tests/edge/slow.py tests/edge/floods.py tests/edge/faults.py
-        tests/edge/restarts.py tests/deploy/systemd.py tests/compose/run.py)
+        tests/edge/restarts.py tests/observe/prometheus.py tests/deploy/systemd.py tests/compose/run.py)
     for script in "${scripts[@]}"; do
         part "$script" run_script "$script" --tollgate "$binary" || true
     done
