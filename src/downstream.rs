@@ -6,6 +6,7 @@
 mod admission;
 mod client_chain;
 mod faults;
+mod handshakes;
 mod in_flight;
 mod pace;
 mod peer;
@@ -15,6 +16,7 @@ pub use self::{
     admission::{Admission, ConnectionPermit, NotAdmitted, client_number},
     client_chain::ClientChain,
     faults::{Fault, Faults},
+    handshakes::{Handshake, HandshakeFailure, Handshakes},
     in_flight::InFlight,
     pace::{PART_BYTES, Pace},
     peer::{NotGood, Peer},

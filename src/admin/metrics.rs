@@ -8,7 +8,7 @@ use super::{
 use crate::{
     access_log::AccessLog,
     clock::Timestamp,
-    downstream::Fault,
+    downstream::{Fault, Handshake, HandshakeFailure},
     events::Unwritten,
     store::{Decider, NoRoom, Unanswered},
 };
@@ -43,6 +43,22 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     text.family("tollgate_connection_faults_total", MetricKind::Counter, help);
     for fault in Fault::ALL {
         text.sample(&[("fault", fault.name())], admission.faults().total(fault));
+    }
+
+    let help =
+        "TLS handshakes with clients, by version and by whether an earlier session was resumed.";
+    text.family("tollgate_tls_handshakes_total", MetricKind::Counter, help);
+    for (version, is_tls13) in [("1.2", false), ("1.3", true)] {
+        for (kind, is_resumed) in [("full", false), ("resumed", true)] {
+            let number = admission.handshakes().total(Handshake::Done { is_tls13, is_resumed });
+            text.sample(&[("version", version), ("kind", kind)], number);
+        }
+    }
+    let help = "TLS handshakes with clients that failed, by reason.";
+    text.family("tollgate_tls_handshake_failures_total", MetricKind::Counter, help);
+    for reason in HandshakeFailure::ALL {
+        let number = admission.handshakes().total(Handshake::Failed(reason));
+        text.sample(&[("reason", reason.name())], number);
     }
 
     text.family(

@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use super::{Fault, Faults};
+use super::{Fault, Faults, Handshakes};
 use crate::{identity::canonical, settings::Limits};
 
 /// Counts connections, for all listeners and workers together.
@@ -29,6 +29,7 @@ pub struct Admission {
     shards: Box<[Mutex<HashMap<u128, u32>>]>,
     hasher: RandomState,
     faults: Faults,
+    handshakes: Handshakes,
 }
 
 /// A connection's place, until it is dropped.
@@ -56,6 +57,7 @@ impl Admission {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
             faults: Faults::default(),
+            handshakes: Handshakes::default(),
         })
     }
 
@@ -88,6 +90,11 @@ impl Admission {
     /// What went wrong with connections so far.
     pub fn faults(&self) -> &Faults {
         &self.faults
+    }
+
+    /// How TLS handshakes ended.
+    pub fn handshakes(&self) -> &Handshakes {
+        &self.handshakes
     }
 
     fn shard(&self, client: u128) -> Option<MutexGuard<'_, HashMap<u128, u32>>> {

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     deadline::Ticker,
-    downstream::{ConnectionPermit, Fault, InFlight, Pace, Peer, Writing},
+    downstream::{ConnectionPermit, Fault, Handshake, InFlight, Pace, Peer, Writing},
     gate::Gate,
     panics::{self, Panic},
     response::Body,
@@ -74,6 +74,9 @@ async fn serve_opened(
         match open(accepted, permit, gate.shared(), &deadline).await {
             Ok(opened) => opened,
             Err(error) => {
+                if let Some(reason) = error.failed_handshake() {
+                    gate.shared().admission.handshakes().count(Handshake::Failed(reason));
+                }
                 if let Some(fault) = error.fault().filter(|_| !ticker.is_draining()) {
                     gate.shared().admission.faults().count(fault);
                 }

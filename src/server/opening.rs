@@ -13,7 +13,7 @@ use std::{
 
 use bytes::BufMut;
 use http::HeaderValue;
-use rustls::{CertificateError, HandshakeKind};
+use rustls::{CertificateError, HandshakeKind, ProtocolVersion};
 use tokio::io::AsyncReadExt;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
@@ -24,7 +24,10 @@ use super::{
 };
 use crate::{
     deadline::Deadline,
-    downstream::{ClientChain, ConnectionPermit, Fault, NotAdmitted, NotGood, Peer},
+    downstream::{
+        ClientChain, ConnectionPermit, Fault, Handshake, HandshakeFailure, NotAdmitted, NotGood,
+        Peer,
+    },
     gate::Shared,
     identity::canonical,
     settings::{ALPN_HTTP2, CurrentTls, Epoch, Protocols},
@@ -109,6 +112,19 @@ impl OpeningError {
         is_about_it.then_some(error)
     }
 
+    /// The failed handshake that it is counted as, if it is one.
+    pub(super) fn failed_handshake(&self) -> Option<HandshakeFailure> {
+        match self {
+            OpeningError::TooSlow(Opening::Handshake) => Some(HandshakeFailure::Timeout),
+            OpeningError::Certificate(_) => Some(HandshakeFailure::ClientCertificate),
+            OpeningError::Handshake(error) => {
+                let error = error.get_ref().and_then(|error| error.downcast_ref());
+                Some(error.map_or(HandshakeFailure::Other, HandshakeFailure::of))
+            }
+            _ => None,
+        }
+    }
+
     /// The fault that it is counted as, if any: a client that just leaves is at no fault.
     pub(super) fn fault(&self) -> Option<Fault> {
         match self {
@@ -178,6 +194,10 @@ pub(super) async fn open(
                 }
                 client_chain = Some(Arc::new(ClientChain::read(chain, epoch, now).ok_or(NotGood)?));
             }
+            let is_tls13 = connection.protocol_version() == Some(ProtocolVersion::TLSv1_3);
+            let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
+            let handshake = Handshake::Done { is_tls13, is_resumed };
+            shared.admission.handshakes().count(handshake);
             (Stream::Tls(stream), protocol)
         }
     };

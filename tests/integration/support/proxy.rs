@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tollgate::{
     access_log::AccessLog,
     clock::{Clock, Timestamp},
-    downstream::Faults,
+    downstream::{Faults, Handshakes},
     gate::{Refunds, Shared},
     pipe::Pipe,
     policy::{Policies, load},
@@ -231,6 +231,11 @@ impl Proxy {
     /// What went wrong with connections.
     pub(crate) fn faults(&self) -> &Faults {
         self.shared.admission.faults()
+    }
+
+    /// How TLS handshakes ended.
+    pub(crate) fn handshakes(&self) -> &Handshakes {
+        self.shared.admission.handshakes()
     }
 
     /// Connections that there are.

@@ -6,10 +6,11 @@ use std::{
 };
 
 use rustls::{HandshakeKind, version};
+use tollgate::downstream::{Handshake, HandshakeFailure};
 use x509_parser::prelude::FromDer;
 
 use super::{listener, proxy};
-use crate::support::{Policy, Proxy, Signer, Upstream, dial, last_request};
+use crate::support::{Policy, Proxy, Signer, Upstream, dial, eventually, last_request};
 
 /// The first DNS name of the certificate that a client got which asked for `name`.
 fn shown(proxy: &Proxy, signer: &Signer, name: &str) -> String {
@@ -198,5 +199,39 @@ mod anything {
         fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
             aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
         }
+    }
+}
+
+#[test]
+fn handshakes_are_counted_by_how_they_ended() {
+    let signer = Signer::new();
+    let upstream = Upstream::start();
+    let proxy = proxy(&signer, &upstream);
+    let client = signer.client_of(&version::TLS13);
+    for _ in 0..2 {
+        let mut stream = dial(proxy.address(), &client, "api.example.com").unwrap();
+        last_request(&mut stream, "/", "").unwrap();
+    }
+    let older = signer.client_of(&version::TLS12);
+    let mut stream = dial(proxy.address(), &older, "api.example.com").unwrap();
+    last_request(&mut stream, "/", "").unwrap();
+    let stranger = Signer::new().client(&[]);
+    assert!(dial(proxy.address(), &stranger, "api.example.com").is_err());
+    let mut socket = TcpStream::connect(proxy.address()).unwrap();
+    socket.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let _ = socket.read_to_end(&mut Vec::new());
+
+    let done = |is_tls13, is_resumed| Handshake::Done { is_tls13, is_resumed };
+    for (handshake, expected) in [
+        (done(true, false), 1),
+        (done(true, true), 1),
+        (done(false, false), 1),
+        (done(false, true), 0),
+        (Handshake::Failed(HandshakeFailure::Alert), 1),
+        (Handshake::Failed(HandshakeFailure::Malformed), 1),
+        (Handshake::Failed(HandshakeFailure::Timeout), 0),
+    ] {
+        let is_so = || (proxy.handshakes().total(handshake) == expected).then_some(());
+        eventually(&format!("{handshake:?} is counted {expected} times"), is_so);
     }
 }
