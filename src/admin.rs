@@ -4,6 +4,7 @@
 //! It has a thread of its own, so that admin requests and traffic do not slow each other down. It
 //! has no passwords: it belongs on a loopback address or in a network of its own.
 
+mod callers;
 mod explain;
 mod exposition;
 mod guard;
@@ -36,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::{net::TcpStream, sync::oneshot, task::AbortHandle, time::timeout};
 
-use self::{exposition::TextFormat, page::Page};
+use self::{callers::Asker, exposition::TextFormat, page::Page};
 use crate::{
     access_log::AccessLog,
     clock::Timestamp,
@@ -205,7 +206,9 @@ fn make_room(guests: &mut Vec<Guest>) -> bool {
 }
 
 async fn serve(stream: TcpStream, context: Arc<Context>, has_asked: Arc<AtomicBool>) {
-    let service = service_fn(|request| {
+    let asker = Asker { peer: stream.peer_addr().ok(), token: None };
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(asker.clone());
         has_asked.store(true, Ordering::Relaxed);
         let context = Arc::clone(&context);
         async move { Ok::<_, Infallible>(context.answer(request).await) }
@@ -223,7 +226,7 @@ async fn serve(stream: TcpStream, context: Arc<Context>, has_asked: Arc<AtomicBo
 
 impl Context {
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         if let Err(suspicion) = guard::check(&parts.method, &parts.uri, &parts.headers) {
             return message(StatusCode::FORBIDDEN, &suspicion.to_string());
         }
@@ -254,6 +257,11 @@ impl Context {
             }
             Page::Reload => self.reload().await,
             Page::Explain => self.explain(&sent).await,
+            Page::Caller => self.caller(&parts.uri).await,
+            Page::ResetCaller => {
+                let asker = parts.extensions.remove::<Asker>().unwrap_or_default();
+                self.reset_caller(&parts.uri, asker, &sent).await
+            }
         }
     }
 

@@ -10,8 +10,10 @@ mod explain;
 mod health;
 mod jwks;
 mod key;
+mod look;
 mod man;
 mod reload;
+mod reset;
 mod run;
 mod schema;
 mod status;
@@ -48,6 +50,8 @@ enum Command {
     Health(health::Arguments),
     Status(status::Arguments),
     Reload(reload::Arguments),
+    Look(look::Arguments),
+    Reset(reset::Arguments),
     Token(Box<token::Arguments>),
     Schema(schema::Arguments),
     Key(Box<key::Arguments>),
@@ -128,6 +132,8 @@ pub fn run(
         Command::Health(arguments) => health::run(&arguments, output),
         Command::Status(arguments) => status::run(&arguments, output),
         Command::Reload(arguments) => reload::run(&arguments, output),
+        Command::Look(arguments) => look::run(&arguments, output),
+        Command::Reset(arguments) => reset::run(&arguments, output),
         Command::Token(arguments) => token::run(&arguments, output),
         Command::Schema(arguments) => schema::run(&arguments, output),
         Command::Key(arguments) => key::run(&arguments, output),

@@ -61,7 +61,7 @@ pub use self::{
     error::IdentityError,
     fetch::{Endpoint, EndpointError, FetchError, Fetcher},
     forwarded::ForwardedClaims,
-    identifier::{Client, Identifier},
+    identifier::{CallerByName, Client, Identifier, NameError},
     introspection::{IntrospectionError, IntrospectionResponse, Introspector},
     issuer::{Issuer, IssuerKeys, KeyHints},
     jwt::VerifiedToken,

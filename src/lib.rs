@@ -16,8 +16,9 @@
 //! Beside that path: [`settings`] and [`yaml`] read configuration and report every mistake with its
 //! line; [`warning`] lists what is legal and unwise. [`clock`] is the only place that asks for the
 //! time, [`deadline`] is one timer a worker, [`downstream`] is what is known of a client's
-//! connection. [`metrics`] is what each worker counts for itself. [`pipe`] is output that never blocks a request, [`events`] and [`panics`] write the
-//! log of events. [`preview`] finds out what would happen without charging. [`reload`] puts another
+//! connection. [`metrics`] is what each worker counts for itself. [`pipe`] is output that never
+//! blocks a request, [`events`] and [`panics`] write the log of events. [`preview`] finds out what
+//! would happen without charging, [`callers`] the counters of one caller. [`reload`] puts another
 //! configuration in force under traffic, [`admin`] serves metrics and health, and [`cli`] is the
 //! command line.
 //!
@@ -26,6 +27,7 @@
 
 pub mod access_log;
 pub mod admin;
+pub mod callers;
 pub mod cli;
 pub mod clock;
 pub mod deadline;

@@ -26,6 +26,7 @@ mod pending;
 mod recent;
 mod redis;
 mod reseeding;
+mod resets;
 mod rivals;
 mod saver;
 mod secret;
@@ -48,7 +49,7 @@ use self::{
     decisions::DecisionCounts,
     memo::Memo,
     moving::MoveRecords,
-    redis::{RedisStore, SharedByWorkers},
+    redis::{PeekSource, RedisStore, SharedByWorkers},
 };
 use crate::{
     clock::Timestamp,
@@ -65,6 +66,7 @@ pub use self::{
     moving::{Move, Obstacle},
     no_room::NoRoom,
     redis::{ReplicaLink, ServerHealth, ServerReport, ServerRole, Servers, Skew},
+    resets::NotReset,
     rivals::{Rival, Rivals},
     saver::{SaveHandle, SnapshotSaver, restore},
     stores::Stores,
@@ -190,7 +192,8 @@ impl Store {
         charges: &[Charge<'_>],
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
-        if let Some(decision) = self.memo.borrow_mut().recall(charges, now) {
+        let generation = self.stores.resets.generation();
+        if let Some(decision) = self.memo.borrow_mut().recall(charges, generation, now) {
             self.decisions.count(Decider::Memo);
             return Ok(decision);
         }
@@ -200,6 +203,8 @@ impl Store {
         let decision = decision?;
         let mut memo = self.memo.borrow_mut();
         match decision.verdict {
+            // One of the counters may have been reset since it was denied.
+            Verdict::Deny if generation != self.stores.resets.generation() => {}
             Verdict::Deny => memo.remember(charges, &decision, now),
             // A remembered denial of these counters is out of date now.
             Verdict::Allow => charges.iter().for_each(|charge| memo.forget(charge.key)),
@@ -211,10 +216,24 @@ impl Store {
     /// The standing of the limits of `charges`, without a charge. It may be slightly out of date.
     /// An unknown standing is marked [`DecidedBy::NoStore`].
     pub async fn peek(self: &Rc<Self>, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+        self.peek_from(PeekSource::Any, charges, now).await
+    }
+
+    /// The same by the latest count, if the server that decides answers.
+    pub async fn look(self: &Rc<Self>, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+        self.peek_from(PeekSource::Primary, charges, now).await
+    }
+
+    async fn peek_from(
+        self: &Rc<Self>,
+        source: PeekSource,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Decision {
         if let (Backend::Memory(memory), None) = (&self.current, &self.next) {
             return memory.peek(charges, now);
         }
-        Box::pin(self.peek_groups(charges, now)).await
+        Box::pin(self.peek_groups(source, charges, now)).await
     }
 
     /// Corrects a charge after its decision. Returns the new standing of its limit; none if it is
@@ -263,11 +282,12 @@ impl Store {
     }
 
     /// Does the periodic work: drops expired counters in the process, checks the secret that Redis
-    /// keeps, announces this proxy to others, restores counters that a server has lost, and writes
+    /// keeps, announces this proxy to others, reads what they have reset, restores counters that a server has lost, and writes
     /// pending charges.
     pub fn tick(self: &Rc<Self>, now: Timestamp) {
         self.check_secret(now);
         self.announce_in_background(now);
+        self.read_resets_in_background();
         self.stores.memory.sweep(now);
         let Stores { cache, local, reseeding, .. } = &*self.stores;
         for of_redis in [cache, local, reseeding.counters()] {

@@ -2,6 +2,8 @@
 
 use http::Method;
 
+use super::callers::CallerPath;
+
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Page {
@@ -11,6 +13,8 @@ pub(super) enum Page {
     Metrics,
     Reload,
     Explain,
+    Caller,
+    ResetCaller,
 }
 
 impl Page {
@@ -23,15 +27,18 @@ impl Page {
             "/metrics" => Some(Page::Metrics),
             "/reload" => Some(Page::Reload),
             "/explain" => Some(Page::Explain),
-            _ => None,
+            _ => Some(match CallerPath::of(path)? {
+                CallerPath::Look(_) => Page::Caller,
+                CallerPath::Reset(_) => Page::ResetCaller,
+            }),
         }
     }
 
     /// How it is asked for, as an `Allow` field.
     pub(super) fn allow(self) -> &'static str {
         match self {
-            Page::Health | Page::Ready | Page::Status | Page::Metrics => "GET, HEAD",
-            Page::Reload | Page::Explain => "POST",
+            Page::Health | Page::Ready | Page::Status | Page::Metrics | Page::Caller => "GET, HEAD",
+            Page::Reload | Page::Explain | Page::ResetCaller => "POST",
         }
     }
 

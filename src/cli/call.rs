@@ -99,6 +99,25 @@ pub(super) fn call(
     result
 }
 
+/// Why the listener did not do what it was asked for, in its own words.
+pub(super) fn refusal(status: StatusCode, body: &[u8]) -> anyhow::Error {
+    let answer: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    match answer.get("message").and_then(serde_json::Value::as_str) {
+        Some(message) => anyhow!("{message}"),
+        None => anyhow!("the answer is {status}"),
+    }
+}
+
+/// A text as one segment of a path, or as a value in a query.
+pub(super) fn encoded(text: &str) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(byte);
+    let encode = |byte: u8| match is_plain(&byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}
+
 async fn ask(
     address: SocketAddr,
     request: Request<Full<Bytes>>,
@@ -122,6 +141,17 @@ async fn ask(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_encoded_as_one_segment() {
+        for (name, expected) in [
+            ("user:42", "user:42"),
+            ("main/user:a b", "main%2Fuser:a%20b"),
+            ("user:é?&=%", "user:%C3%A9%3F%26%3D%25"),
+        ] {
+            assert_eq!(encoded(name), expected);
+        }
+    }
 
     #[test]
     fn listener_on_all_addresses_is_asked_by_loopback() {

@@ -112,6 +112,7 @@ pub(super) fn serve(
     let keeper = snapshot
         .map(|snapshot| SnapshotSaver::start(store, snapshot.file, snapshot.every, Clock::System))
         .transpose()?;
+    keeper.iter().for_each(|keeper| shared.stores.save_by(keeper.handle()));
     let mut upkeep = Upkeep::start(&shared, origin, admin, ready_store, access_log.clone())?;
     let reported = Arc::clone(&shared);
     let server = Server { shared, listeners, workers, access_log, drain };

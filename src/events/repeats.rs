@@ -36,7 +36,8 @@ const SUMMARY_PAUSE: Duration = Duration::from_secs(10);
 const MAX_KINDS: usize = 1000;
 
 /// What an operator does, file by file and line by line, is logged in full.
-const WHOLE: [&str; 3] = ["tollgate::reload", "tollgate::policy::diff", "tollgate::cli"];
+const WHOLE: [&str; 4] =
+    ["tollgate::reload", "tollgate::policy::diff", "tollgate::cli", "tollgate::admin::callers"];
 
 /// The target of the events that report what was left out.
 const TALLY: &str = "tollgate::events";

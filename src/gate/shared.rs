@@ -139,6 +139,11 @@ impl Shared {
         self.snapshot.load_full()
     }
 
+    /// Drops standings that callers have just queried: counters were reset.
+    pub fn forget_standings(&self) {
+        self.standing_cache.forget_all();
+    }
+
     /// Puts policies in force, and returns what was in force before. Requests in flight keep what
     /// they began with.
     pub fn install(&self, policies: Policies) -> Arc<Snapshot> {

@@ -128,6 +128,13 @@ impl StandingCache {
         now.as_micros() >= self.until.load(Ordering::Relaxed)
     }
 
+    /// Forgets all results, but not how often callers have queried.
+    pub(super) fn forget_all(&self) {
+        for (_, known) in self.callers.iter() {
+            known.send_modify(|state| state.changed = Some(Instant::now()));
+        }
+    }
+
     /// Notes that a caller was charged: cached results are out of date.
     pub(super) fn note_change(&self, caller: u128) {
         if let Some(known) = self.callers.get(&caller) {

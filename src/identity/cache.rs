@@ -11,10 +11,11 @@ use aws_lc_rs::digest::{SHA256, digest};
 use quick_cache::{Weighter, sync::Cache};
 
 use super::{
+    caller::{CallerValue, ResolvedCaller},
     credential::{Credential, CredentialKind},
     error::IdentityError,
     known_token::KnownToken,
-    rules::RulesId,
+    rules::{IdentityRules, RulesId},
     token_error::{MAX_TOKEN_BYTES, TokenError},
 };
 use crate::clock::Timestamp;
@@ -109,6 +110,26 @@ impl TokenCache {
         let weight = ENTRY_BYTES.saturating_add(token.bytes.saturating_mul(MEMORY_PER_BYTE));
         let weight = u32::try_from(weight).unwrap_or(u32::MAX);
         self.verified.insert(digest, Entry { token: Arc::clone(token), weight });
+    }
+
+    /// The tier of a caller by the latest of its tokens that are cached. It looks at all of them:
+    /// people ask for it, requests do not.
+    pub(super) fn tier_of(
+        &self,
+        rules: &IdentityRules,
+        caller: &ResolvedCaller<'_>,
+    ) -> Option<usize> {
+        let CallerValue::Claim(value) = &caller.value else { return None };
+        let tokens = self.verified.iter().filter(|(key, _)| key.rules == rules.id);
+        let tokens = tokens.filter_map(|(_, Entry { token, .. })| {
+            let named = token.named.as_ref()?;
+            let kind = rules.callers.get(named.rule).map(|rule| &*rule.name);
+            let is_same = named.value == *value
+                && kind == Some(caller.kind)
+                && Some(token.token.issuer) == caller.issuer;
+            is_same.then(|| (token.token.expires_at(), named.tier))
+        });
+        tokens.max_by_key(|(expires, _)| *expires).map(|(_, tier)| tier)
     }
 
     /// A token that was rejected. The caller checks whether the rejection still applies.

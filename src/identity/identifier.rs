@@ -3,6 +3,7 @@
 //! The credentials are verified in [`verify`]; this file finds the caller and the tier that they
 //! name.
 
+mod by_name;
 mod verify;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -10,6 +11,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue};
 
+pub use self::by_name::{CallerByName, NameError};
 use self::verify::PresentedCredential;
 use super::{
     AssumedToken, Caller, CallerKey, CallerValue, Claims, ClientCertificate, CurrentKeys, Identity,
@@ -220,13 +222,12 @@ impl Identifier {
             });
         let (rule, caller, claim, value) = claims.next().ok_or(IdentityError::NoCaller)?;
         let text = caller_value(value).ok_or(IdentityError::NoCaller)?;
-        let parts = [(b'u', issuer.as_bytes()), (b'c', claim.as_bytes()), (b'v', text.as_bytes())];
         // Read first: if the secret is replaced meanwhile, the hash is computed again at the next
         // use.
         let hashed_under = self.hasher.version();
         Ok(Some(NamedCaller {
             rule,
-            hash: self.hasher.hash(parts),
+            hash: hash_claim(&self.hasher, issuer, claim, text.as_bytes()),
             hashed_under,
             value: HeaderValue::from_bytes(text.as_bytes()).map_err(|_| IdentityError::NoCaller)?,
             tier: tier(rules, &caller.tier, Some(&token.claims)),
@@ -314,6 +315,11 @@ impl Identifier {
         };
         Some((position, identity))
     }
+}
+
+/// Keyed hash of a caller that a claim names: what two issuers say alike is not the same.
+fn hash_claim(hasher: &Hashing, issuer: &str, claim: &str, value: &[u8]) -> u128 {
+    hasher.hash([(b'u', issuer.as_bytes()), (b'c', claim.as_bytes()), (b'v', value)])
 }
 
 /// The rule that names callers by their address, and its position.

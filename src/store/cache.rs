@@ -22,12 +22,22 @@ impl Store {
         self.stores.cache.count(charge).or_else(to_reseed)
     }
 
-    /// Caches a reply of Redis that arrived at `now` by this process' clock.
-    pub(super) fn update_cache(&self, charges: &[Charge<'_>], reply: &Reply, now: Timestamp) {
+    /// Caches a reply of Redis that arrived at `now` by this process' clock, unless counters were
+    /// reset since the call was made, when resets had this `generation`.
+    pub(super) fn update_cache(
+        &self,
+        charges: &[Charge<'_>],
+        reply: &Reply,
+        generation: u64,
+        now: Timestamp,
+    ) {
         let ahead = reply.decision.now.as_micros() as i64 - now.as_micros() as i64;
         self.ahead.set(ahead);
+        let is_current = generation == self.stores.resets.generation();
         for (charge, count) in charges.iter().zip(&reply.counts) {
-            if self.may_cache(charge) && self.stores.cache.adopt(charge, count, reply.decision.now)
+            if is_current
+                && self.may_cache(charge)
+                && self.stores.cache.adopt(charge, count, reply.decision.now)
             {
                 self.stores.reseeding.remember(charge);
             }

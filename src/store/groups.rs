@@ -20,7 +20,7 @@ use self::reservation::Reservation;
 use super::{
     Backend, Store, StoreError, Unanswered,
     call_time::CallTime,
-    redis::{Partition, RedisStore, Reply},
+    redis::{Partition, PeekSource, RedisStore, Reply},
 };
 use crate::{
     clock::Timestamp,
@@ -136,6 +136,7 @@ impl Store {
         charges: &[Charge<'_>],
         time: CallTime,
     ) -> Result<Decision, StoreError> {
+        let generation = self.stores.resets.generation();
         let reply = match self.backend(group.decided_by) {
             Some(Backend::Memory(memory)) => {
                 match Box::pin(self.prepare(charges, group.decided_by, time)).await {
@@ -152,7 +153,7 @@ impl Store {
         };
         match reply {
             Ok(reply) => {
-                self.update_cache(charges, &reply, time.now);
+                self.update_cache(charges, &reply, generation, time.now);
                 Ok(group.attribute(reply.decision))
             }
             Err(reason) => {
@@ -236,12 +237,13 @@ impl Store {
     /// The standing of the limits of `charges`.
     pub(super) async fn peek_groups(
         self: &Rc<Self>,
+        source: PeekSource,
         charges: &[Charge<'_>],
         now: Timestamp,
     ) -> Decision {
         let time = CallTime { now, deadline: Instant::now() + self.stores.settings.deadline };
         let groups = self.groups(charges, |owner| self.decider(owner));
-        let peeking = groups.iter().map(|group| self.peek_group(group, charges, time));
+        let peeking = groups.iter().map(|group| self.peek_group(source, group, charges, time));
         let peeked = join_all(peeking).await;
         let mut decision = unknown(charges, now);
         for (group, peeked) in groups.iter().zip(peeked) {
@@ -253,11 +255,13 @@ impl Store {
     /// The standing of the limits of one group.
     async fn peek_group(
         self: &Rc<Self>,
+        source: PeekSource,
         group: &ChargeGroup,
         all: &[Charge<'_>],
         time: CallTime,
     ) -> Decision {
         let charges = group.charges(all);
+        let generation = self.stores.resets.generation();
         let ready = self.prepare(&charges, group.decided_by, time).await;
         let peeked = match (ready, self.backend(group.decided_by)) {
             (Ok(()), Some(Backend::Memory(memory))) => {
@@ -265,8 +269,8 @@ impl Store {
                 Ok(memory.peek(&charges, time.now))
             }
             (Ok(()), Some(Backend::Redis(redis))) => {
-                let reply = redis.peek(&charges, time).await;
-                reply.map(|reply| self.resolve_peek(&charges, reply, time.now))
+                let reply = redis.peek(&charges, time, source).await;
+                reply.map(|reply| self.resolve_peek(&charges, reply, generation, time.now))
             }
             (Ok(()), None) => Err(Unanswered::Away),
             (Err(error), _) => Err(error),

@@ -18,7 +18,7 @@ use std::{
 use super::recent::Recent;
 use crate::{
     clock::Timestamp,
-    limit::{Charge, DecidedBy, Decision, Stance, Standing},
+    limit::{Charge, DecidedBy, Decision, Key, Stance, Standing},
 };
 
 /// Most counters that are remembered. One that is not remembered counts as unused.
@@ -100,6 +100,16 @@ impl Headrooms {
         }
     }
 
+    /// Drops what stores have reported about counters that were reset.
+    pub(super) fn forget(&self, keys: &[Key]) {
+        let mut headrooms = self.lock();
+        for key in keys {
+            if let Some(room) = headrooms.get_mut(&key.entry) {
+                room.last_reply = None;
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Recent<u128, Headroom>> {
         self.by_entry.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,9 +151,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::limit::{
-        Align, FixedWindow, Key, LimitId, Outcome, Quota, Retry, TokenBucket, Verdict,
-    };
+    use crate::limit::{Align, FixedWindow, LimitId, Outcome, Quota, Retry, TokenBucket, Verdict};
 
     const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
     const HOUR: Duration = Duration::from_secs(3600);

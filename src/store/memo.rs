@@ -22,7 +22,11 @@ const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// Denials, by the counter that denied.
 #[derive(Debug)]
-pub(super) struct Memo(Recent<u128, CachedDenial>);
+pub(super) struct Memo {
+    denials: Recent<u128, CachedDenial>,
+    /// When counters were last reset, as `Resets::generation` counts it.
+    generation: u64,
+}
 
 #[derive(Debug)]
 struct CachedDenial {
@@ -45,17 +49,26 @@ struct DeniedCharge {
 
 impl Default for Memo {
     fn default() -> Self {
-        Memo(Recent::new(CAPACITY))
+        Memo { denials: Recent::new(CAPACITY), generation: 0 }
     }
 }
 
 impl Memo {
-    /// The denial of the same request, if it is still valid.
-    pub(super) fn recall(&mut self, charges: &[Charge<'_>], now: Timestamp) -> Option<Decision> {
-        if self.0.is_empty() {
+    /// The denial of the same request, if it is still valid. When counters were reset since, all
+    /// denials are forgotten: they are of the last second, and resets are rare.
+    pub(super) fn recall(
+        &mut self,
+        charges: &[Charge<'_>],
+        generation: u64,
+        now: Timestamp,
+    ) -> Option<Decision> {
+        if self.generation != generation {
+            *self = Memo { generation, ..Memo::default() };
+        }
+        if self.denials.is_empty() {
             return None;
         }
-        let denial = charges.iter().find_map(|charge| self.0.get(&charge.key.entry))?;
+        let denial = charges.iter().find_map(|charge| self.denials.get(&charge.key.entry))?;
         let is_same = |(denied, charge): (&DeniedCharge, &Charge<'_>)| {
             denied.entry == charge.key.entry
                 && denied.cost == charge.cost
@@ -89,12 +102,12 @@ impl Memo {
         let charges = charges.iter().map(denied).collect();
         let denial =
             CachedDenial { charges, decision: decision.clone(), at: now, until: now + span };
-        self.0.insert(key.entry, denial);
+        self.denials.insert(key.entry, denial);
     }
 
     /// Forgets the denials of a counter, to which something was given back.
     pub(super) fn forget(&mut self, key: Key) {
-        self.0.remove(&key.entry);
+        self.denials.remove(&key.entry);
     }
 }
 

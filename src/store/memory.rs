@@ -222,7 +222,8 @@ impl MemoryStore {
     /// Locks the shards of all owners, each once and in ascending order: two requests never wait
     /// for each other.
     fn lock(&self, charges: &[Charge<'_>]) -> LockedShards<'_> {
-        let mut wanted: SmallVec<[usize; 4]> = charges.iter().map(shard_of).collect();
+        let mut wanted: SmallVec<[usize; 4]> =
+            charges.iter().map(|charge| shard_of(charge.key.owner)).collect();
         wanted.sort_unstable();
         wanted.dedup();
         let locked = wanted
@@ -307,10 +308,10 @@ fn stagger(index: usize) -> f64 {
     index as f64 / SHARDS as f64
 }
 
-/// The shard of a charge's owner. The owner is the output of a pseudo-random function: any of its
+/// The shard of an owner. The owner is the output of a pseudo-random function: any of its
 /// bits are a good hash.
-fn shard_of(charge: &Charge<'_>) -> usize {
-    (charge.key.owner >> (u128::BITS - SHARDS.trailing_zeros())) as usize
+fn shard_of(owner: u128) -> usize {
+    (owner >> (u128::BITS - SHARDS.trailing_zeros())) as usize
 }
 
 /// The shards that a request holds, by index.
@@ -319,7 +320,7 @@ struct LockedShards<'s>(SmallVec<[(usize, MutexGuard<'s, Shard>); 2]>);
 impl LockedShards<'_> {
     /// The shard of a charge, which is one of those for which they were locked.
     fn of(&mut self, charge: &Charge<'_>) -> Result<&mut Shard, StoreError> {
-        let index = shard_of(charge);
+        let index = shard_of(charge.key.owner);
         let shard = self.0.iter_mut().find(|(locked, _)| *locked == index);
         shard.map(|(_, shard)| &mut **shard).ok_or(StoreError::NoRoom(NoRoom::Full))
     }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use self::mirror::Mirror;
 use super::{Backend, Store, Unanswered, call_time::CallTime, recent::Recent};
-use crate::limit::{Charge, DecidedBy, Receipt};
+use crate::limit::{AnyState, Charge, DecidedBy, Receipt};
 
 pub(super) use self::plan::{Announcement, MoveState};
 pub use self::plan::{Move, Obstacle};
@@ -82,10 +82,8 @@ impl Store {
                 carried.push(false);
                 continue;
             }
-            let state = match &self.current {
-                Backend::Memory(memory) => memory.state(charge),
-                Backend::Redis(redis) => redis.state(charge, time).await?,
-            };
+            self.learn_resets(time.deadline).await;
+            let state = self.current_state(charge, time).await?;
             // This state is already without the units that were given back until now.
             self.move_records.borrow_mut().early.remove(&(Mirror::Next, charge.key.entry));
             carried.push(match (state, &self.next) {
@@ -100,6 +98,26 @@ impl Store {
             self.move_records.borrow_mut().carried.insert(charge.key.entry, ());
         }
         Ok(carried)
+    }
+
+    /// What a counter holds in the current store, and still does if it was reset while that was
+    /// read.
+    async fn current_state(
+        &self,
+        charge: &Charge<'_>,
+        time: CallTime,
+    ) -> Result<Option<AnyState>, Unanswered> {
+        let redis = match &self.current {
+            Backend::Memory(memory) => return Ok(memory.state(charge)),
+            Backend::Redis(redis) => redis,
+        };
+        loop {
+            let generation = self.stores.resets.generation();
+            let state = redis.state(charge, time).await?;
+            if generation == self.stores.resets.generation() {
+                return Ok(state);
+            }
+        }
     }
 
     /// Whether all of these counters are known to be carried over.

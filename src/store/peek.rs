@@ -13,22 +13,24 @@ use crate::{
 };
 
 impl Store {
-    /// The standing of `charges`, from a reply of Redis and from what this process knows.
+    /// The standing of `charges`, from a reply of Redis and from what this process knows. The call
+    /// was made when resets had this `generation`.
     pub(super) fn resolve_peek(
         &self,
         charges: &[Charge<'_>],
         peeked: PeekReply,
+        generation: u64,
         now: Timestamp,
     ) -> Decision {
         let (reply, behind) = match peeked {
             PeekReply::Primary(reply) => {
-                self.raise_cache(charges, &reply);
+                self.raise_cache(charges, &reply, generation);
                 return reply.decision;
             }
             PeekReply::Replica { reply, behind } => (reply, Some(behind)),
             PeekReply::StaleReplica(reply) => (reply, None),
         };
-        self.raise_cache(charges, &reply);
+        self.raise_cache(charges, &reply, generation);
         let Reply { mut decision, .. } = reply;
         for (charge, outcome) in charges.iter().zip(&mut decision.outcomes) {
             self.raise_to_cached(charge, outcome, decision.now, behind);
@@ -74,7 +76,10 @@ impl Store {
 
     /// Caches counts that are higher than the cached ones, so that a caller never reads a lower
     /// count from another replica afterwards. Only the reply to a charge lowers a cached count.
-    fn raise_cache(&self, charges: &[Charge<'_>], reply: &Reply) {
+    fn raise_cache(&self, charges: &[Charge<'_>], reply: &Reply, generation: u64) {
+        if generation != self.stores.resets.generation() {
+            return;
+        }
         let outcomes = charges.iter().zip(&reply.decision.outcomes).zip(&reply.counts);
         for ((charge, outcome), count) in outcomes {
             if outcome.standing.used > 0 {

@@ -17,6 +17,7 @@ mod peek;
 mod refusal;
 mod replica_lag;
 mod replication_marks;
+mod resets;
 mod script;
 mod secret;
 mod server;
@@ -47,8 +48,14 @@ use crate::{
 };
 
 pub(super) use self::{
-    announcements::ProxyAnnouncement, call::LateReply, peek::PeekReply, script::Reply,
-    secret::NoSecret, server_id::is_made_up, skew::Clocks, topology::Partition,
+    announcements::ProxyAnnouncement,
+    call::LateReply,
+    peek::{PeekReply, PeekSource},
+    script::Reply,
+    secret::NoSecret,
+    server_id::is_made_up,
+    skew::Clocks,
+    topology::Partition,
 };
 pub use self::{
     server_report::{ReplicaLink, ServerHealth, ServerReport, ServerRole},

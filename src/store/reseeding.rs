@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
-    limit::{AnyState, Charge, DecidedBy, OwnedCharge},
+    limit::{AnyState, Charge, DecidedBy, Key, OwnedCharge},
     settings::StoreKind,
 };
 
@@ -102,6 +102,11 @@ impl Reseeding {
     /// Remembers the charge of a counter that was cached.
     pub(super) fn remember(&self, charge: &Charge<'_>) {
         self.lock().cached.insert(charge.key.entry, charge.into());
+    }
+
+    /// Forgets the charge of a counter that was reset.
+    pub(super) fn forget(&self, key: Key) {
+        self.lock().cached.remove(&key.entry);
     }
 
     fn servers(&self, decided_by: DecidedBy) -> &[AtomicU64] {
@@ -199,16 +204,20 @@ impl Store {
             return Ok(());
         }
         let Some(Backend::Redis(redis)) = self.backend(to) else { return Ok(()) };
+        self.learn_resets(time.deadline).await;
         for charge in charges.iter().filter(|charge| !is_lease(charge)) {
+            let generation = self.stores.resets.generation();
             let Some(state) = reseeding.counters().state(charge) else { continue };
             // A reply of the old server may have come since.
             let later = self.stores.cache.state(charge);
             for state in later.iter().chain([&state]) {
                 self.reseed_counter(redis, charge, state, time).await?;
             }
-            // It is cached as before, until the next reply.
-            self.stores.cache.seed(charge, &state, self.local_time(time.now));
-            reseeding.remember(charge);
+            // It is cached as before, until the next reply, unless it was reset meanwhile.
+            if generation == self.stores.resets.generation() {
+                self.stores.cache.seed(charge, &state, self.local_time(time.now));
+                reseeding.remember(charge);
+            }
             reseeding.counters().remove(charge);
         }
         Ok(())

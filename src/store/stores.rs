@@ -1,15 +1,19 @@
 //! What all workers share of the stores.
 
-use std::sync::Arc;
+use std::{
+    collections::hash_map::RandomState,
+    hash::{BuildHasher, Hasher},
+    sync::{Arc, OnceLock},
+};
 
 use super::{
-    Counts, Decider, MemoryStore, Move, Servers, Skew, StoreSettings, Unsettled,
+    Counts, Decider, MemoryStore, Move, SaveHandle, Servers, Skew, StoreSettings, Unsettled,
     decisions::DecisionCounts, headroom::Headrooms, new_counters::NewCounters, peers::Peers,
-    pending::PendingCharges, redis::Clocks, reseeding::Reseeding,
+    pending::PendingCharges, redis::Clocks, reseeding::Reseeding, resets::Resets,
 };
 use crate::{
     clock::Clock,
-    limit::{Hashing, KeptSecret, KeyHasher, SecretStatus},
+    limit::{Hashing, KeptSecret, Key, KeyHasher, SecretStatus},
     metrics::Shards,
 };
 
@@ -48,6 +52,10 @@ pub struct Stores {
     pub(super) peers: Peers,
     /// Counters that a restarted or replaced server may have lost.
     pub(super) reseeding: Reseeding,
+    /// Saves the counters in the process.
+    saver: OnceLock<SaveHandle>,
+    /// Counters that were reset lately.
+    pub(super) resets: Resets,
 }
 
 impl Stores {
@@ -78,6 +86,21 @@ impl Stores {
             headrooms,
             clocks: Arc::new(Clocks::new(clock)),
             peers: Peers::default(),
+            saver: OnceLock::new(),
+            resets: Resets::new(RandomState::new().build_hasher().finish()),
+        }
+    }
+
+    /// Has counters in the process saved by this saver where they must outlive a crash.
+    pub fn save_by(&self, saver: SaveHandle) {
+        // There is one saver in a process.
+        let _ = self.saver.set(saver);
+    }
+
+    /// Saves the counters in the process, if they are saved at all, and returns when that is done.
+    pub fn save(&self) {
+        if let Some(saver) = self.saver.get() {
+            saver.save();
         }
     }
 
@@ -124,5 +147,22 @@ impl Stores {
         self.decisions.read(|all| {
             Decider::ALL.map(|decider| all.iter().map(|own| own.of(decider).get()).sum())
         })
+    }
+
+    /// Drops all that this process remembers of these counters, and those that it keeps itself.
+    pub(super) fn forget(&self, keys: &[Key]) {
+        // The lock makes other workers wait that decide locally or copy a counter.
+        let mut pending = self.pending.lock();
+        for key in keys {
+            for store in [&self.cache, &self.local, self.reseeding.counters(), &*self.memory] {
+                if store.is_in_use() {
+                    store.remove_key(*key);
+                }
+            }
+            self.pending.discard(&mut pending, key.entry);
+            self.reseeding.forget(*key);
+        }
+        self.headrooms.forget(keys);
+        self.resets.begin_generation();
     }
 }

@@ -2,6 +2,7 @@
 
 mod access_log;
 mod admin;
+mod callers;
 mod certificates;
 mod check;
 mod commands;

@@ -70,13 +70,15 @@ const FLOORS: &[Room] = &[
            holds: "the life of a request, and nothing else" },
     Room { name: "preview", below: &["clock", "downstream", "gate", "identity", "limit", "policy", "response", "settings", "store", "upstream", "wire", "yaml"],
            holds: "what would happen: diff, explain and the tests of policies, without charging" },
+    Room { name: "callers", below: &["clock", "gate", "identity", "limit", "policy", "preview", "settings", "store"],
+           holds: "the counters of one caller by its name: how they stand, and resetting them" },
     Room { name: "server", below: &["access_log", "deadline", "downstream", "gate", "identity", "panics", "response", "settings", "upstream", "wire"],
            holds: "listeners, workers and connections" },
     Room { name: "reload", below: &["clock", "gate", "policy", "preview", "settings", "warning", "yaml"],
            holds: "another configuration put in force under traffic" },
-    Room { name: "admin", below: &["access_log", "clock", "downstream", "events", "gate", "identity", "metrics", "policy", "preview", "reload", "settings", "store", "upstream", "yaml"],
+    Room { name: "admin", below: &["access_log", "callers", "clock", "downstream", "events", "gate", "identity", "metrics", "policy", "preview", "reload", "settings", "store", "upstream", "yaml"],
            holds: "metrics, health and inspection" },
-    Room { name: "cli", below: &["access_log", "admin", "clock", "events", "gate", "identity", "pipe", "policy", "preview", "reload", "server", "settings", "store", "warning", "yaml"],
+    Room { name: "cli", below: &["access_log", "admin", "callers", "clock", "events", "gate", "identity", "pipe", "policy", "preview", "reload", "server", "settings", "store", "warning", "yaml"],
            holds: "the commands, a file each" },
 ];
 

@@ -29,6 +29,9 @@ mod limits;
 /// What `diff` reports about a change of policies, and what the change does.
 mod diff;
 
+/// The limits of one caller: how they stand, and resetting them.
+mod callers;
+
 /// What clients get: limit headers, denials, errors.
 mod headers;
 

@@ -30,4 +30,5 @@ mod clocks;
 mod counting;
 mod histories;
 mod parallel;
+mod resets;
 mod subject;

@@ -1,11 +1,16 @@
 //! Counters that are copied from or to another store.
 
 use super::{
-    MemoryStore, lock, room::tag, shard::Shard, tables::with_table, tagged_key::tagged_key,
+    MemoryStore, lock,
+    room::tag,
+    shard::Shard,
+    shard_of,
+    tables::{for_each_table, with_table},
+    tagged_key::tagged_key,
 };
 use crate::{
     clock::Timestamp,
-    limit::{Algorithm, AnyState, Charge, Count, Countable, StateVariant},
+    limit::{Algorithm, AnyState, Charge, Count, Countable, Key, StateVariant},
 };
 
 impl MemoryStore {
@@ -104,6 +109,15 @@ impl MemoryStore {
         if let Some(tag) = removed {
             shard.count_gone(tag, &self.room);
         }
+    }
+
+    /// Removes a counter of whichever algorithm.
+    pub(in crate::store) fn remove_key(&self, key: Key) {
+        let Some(shard) = self.shards.get(shard_of(key.owner)) else { return };
+        let shard = &mut *lock(shard);
+        let mut removed = Vec::new();
+        for_each_table!(&mut shard.tables, (_kind, table) => removed.extend(table.remove(key.entry)));
+        removed.into_iter().for_each(|tag| shard.count_gone(tag, &self.room));
     }
 
     /// Merges `other`, which counts the same charges, into the counter. Returns whether it counts

@@ -128,6 +128,7 @@ impl Store {
             }
             _ => 0,
         };
+        self.learn_resets(time.deadline).await;
         // The counter must be complete before the pending charges are added to it.
         self.complete(&[charge], write.to, time).await?;
         match self.backend(write.to) {

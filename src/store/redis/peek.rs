@@ -29,6 +29,16 @@ use crate::{
 const HEAD_START_PART: u32 = 8;
 const LONGEST_HEAD_START: Duration = Duration::from_millis(2);
 
+/// Which server is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum PeekSource {
+    /// A replica that is not far behind, or the primary.
+    Any,
+    /// The primary, and a replica only if it does not answer: a reset, or a charge of a moment ago,
+    /// is seen.
+    Primary,
+}
+
 /// The standings of limits, by the kind of server that returned them.
 pub(in crate::store) enum PeekReply {
     /// The server that takes charges.
@@ -54,6 +64,7 @@ impl RedisStore {
         &self,
         charges: &[Charge<'_>],
         time: CallTime,
+        source: PeekSource,
     ) -> Result<PeekReply, Unanswered> {
         let Some(first) = charges.first() else { return Err(Unanswered::BadReply) };
         self.require_secret()?;
@@ -65,7 +76,11 @@ impl RedisStore {
             charges: charges.iter().map(|charge| Charge { cost: 0, ..*charge }).collect(),
             deadline: time.deadline,
         };
-        let error = match self.first_reply(&query).await {
+        let reply = match source {
+            PeekSource::Any => self.first_reply(&query).await,
+            PeekSource::Primary => self.read_primary(&query).await,
+        };
+        let error = match reply {
             Err(error) => error,
             reply => return reply,
         };

@@ -18,13 +18,15 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use redis::Cmd;
 use smallvec::SmallVec;
 
 pub(in crate::store) use self::reply::Reply;
 use self::{
     argument::{Argument, instant, number},
-    key::{KeyName, key_name},
+    key::{KeyName, key_name, reset_marker},
     operation::Operation,
     source::Script,
 };
@@ -34,7 +36,7 @@ pub(super) use self::{
 };
 use crate::{
     clock::Timestamp,
-    limit::{Align, AnyState, Charge, Quota, Receipt, Stance},
+    limit::{Align, AnyState, Charge, Key, Quota, Receipt, Stance},
     store::Adjustment,
 };
 
@@ -127,6 +129,19 @@ pub(super) fn add(
     Call::with_state(Operation::Add, prefix, charge, state, time)
 }
 
+/// The command that deletes counters, which are of one owner, and lets nobody copy an earlier count
+/// into them for `guard`.
+pub(super) fn reset(prefix: &str, keys: &[Key], guard: Duration) -> Cmd {
+    let mut command = redis::cmd("EVAL");
+    command.arg(include_str!("script/reset.lua")).arg(2 * keys.len());
+    for key in keys {
+        command.arg(key_name(prefix, *key).as_slice());
+        command.arg(reset_marker(prefix, *key).as_slice());
+    }
+    command.arg(guard.as_millis() as u64);
+    command
+}
+
 /// The charge without its cost.
 fn free<'p>(charge: &Charge<'p>) -> Charge<'p> {
     Charge { cost: 0, ..*charge }
@@ -172,6 +187,7 @@ impl Call {
     ) -> Option<Call> {
         let numbers = algorithm::encode(charge.quota, state)?;
         let mut call = Call::new(operation, prefix, &[free(charge)], time);
+        call.keys.push(reset_marker(prefix, charge.key));
         for each in numbers {
             call.argument.push(number(each.min(NEVER)));
         }

@@ -48,6 +48,13 @@ fn any_history_is_decided_as_in_the_process(home: &Home) {
                 subject.settle(&charge, outcome, adjustment(kind, &charge, outcome));
             }
         }
+        if below(10) == 0 {
+            both.iter().for_each(|subject| subject.reset(&charges));
+            // What was taken before is given back to no window.
+            let is_reset =
+                |taken: &Charge<'_>| charges.iter().any(|charge| charge.key == taken.key);
+            taken.retain(|(charge, _)| !is_reset(charge));
+        }
         if actual.verdict == Verdict::Deny {
             // A proxy may remember a denial for so long, and report it as it was then.
             pass_time(&both, SECOND);

@@ -84,12 +84,7 @@ impl Home {
     /// The same for one of so many proxies.
     pub(super) fn open_one_of(&self, instances: usize) -> Subject {
         let start = || stores(&format!("{}, instances: {instances}", self.settings));
-        let stores = self.stores.clone().unwrap_or_else(start);
-        let (jobs, work) = unbounded_channel();
-        let worker = Some(thread::spawn(move || run_worker(stores, work)));
-        let subject = Subject { jobs: Some(jobs), worker, now: Cell::new(START) };
-        subject.wait_until_connected();
-        subject
+        Subject::start(self.stores.clone().unwrap_or_else(start))
     }
 }
 
@@ -104,6 +99,7 @@ fn stores(settings: &str) -> Arc<Stores> {
 
 /// The store, as one worker of a proxy has it, and a clock that only the test moves.
 pub(super) struct Subject {
+    stores: Arc<Stores>,
     /// None: the worker has nothing more to do.
     jobs: Option<UnboundedSender<Job>>,
     worker: Option<JoinHandle<()>>,
@@ -135,6 +131,52 @@ fn run_worker(stores: Arc<Stores>, mut work: UnboundedReceiver<Job>) {
 }
 
 impl Subject {
+    fn start(stores: Arc<Stores>) -> Subject {
+        let (jobs, work) = unbounded_channel();
+        let own = Arc::clone(&stores);
+        let worker = Some(thread::spawn(move || run_worker(own, work)));
+        let subject = Subject { stores, jobs: Some(jobs), worker, now: Cell::new(START) };
+        subject.wait_until_connected();
+        subject
+    }
+
+    /// Another worker of the same proxy.
+    pub(super) fn other_worker(&self) -> Subject {
+        Subject::start(Arc::clone(&self.stores))
+    }
+
+    /// Resets the counters of these charges.
+    pub(super) fn reset(&self, charges: &[Charge<'_>]) {
+        let keys: Vec<Key> = charges.iter().map(|charge| charge.key).collect();
+        self.run(async move |store| store.reset(&keys).await.unwrap());
+    }
+
+    /// Does a worker's periodic work until `is_done`.
+    pub(super) fn tick_until(&self, is_done: impl Fn() -> bool) {
+        let now = self.now();
+        for _ in 0..2 * PATIENCE.as_millis() / 20 {
+            if is_done() {
+                return;
+            }
+            self.run(async move |store| {
+                store.tick(now);
+                sleep(Duration::from_millis(20)).await;
+            });
+        }
+        panic!("it was not done");
+    }
+
+    /// How limits stand by the latest count, for people who ask.
+    pub(super) fn look(&self, charges: &[Charge<'_>]) -> Vec<Standing> {
+        let charges = owned(charges);
+        let now = self.now();
+        let decision = self.run(async move |store| {
+            let charges: Vec<_> = charges.iter().map(OwnedCharge::charge).collect();
+            store.look(&charges, now).await
+        });
+        decision.outcomes.iter().map(|outcome| outcome.standing).collect()
+    }
+
     pub(super) fn charge(&self, charges: &[Charge<'_>]) -> Decision {
         let charges = owned(charges);
         let now = self.now();

@@ -15,6 +15,7 @@ use std::{
 use tokio::sync::oneshot;
 use tollgate::{
     access_log::AccessLog,
+    callers::{self, CallerError, CallerQuery, PolicyReport},
     clock::{Clock, Timestamp},
     downstream::{Faults, Handshakes},
     gate::{Refunds, Shared},
@@ -221,6 +222,23 @@ impl Proxy {
     /// Its stores, for what they have counted and who is moved between them.
     pub(crate) fn stores(&self) -> &Arc<Stores> {
         &self.stores
+    }
+
+    /// How the limits of a caller stand, as `tollgate look` shows it.
+    pub(crate) fn look(&self, caller: &str) -> Result<PolicyReport, CallerError> {
+        let query = CallerQuery { caller: caller.into(), ..CallerQuery::default() };
+        callers::look(&self.shared, &query).map(|mut report| report.policies.remove(0))
+    }
+
+    /// Resets the limits of a caller, as `tollgate reset` does.
+    pub(crate) fn reset(&self, caller: &str) {
+        self.try_reset(caller).unwrap();
+    }
+
+    /// The same, if it can be done.
+    pub(crate) fn try_reset(&self, caller: &str) -> Result<(), CallerError> {
+        let query = CallerQuery { caller: caller.into(), ..CallerQuery::default() };
+        callers::reset(&self.shared, &query).map(drop)
     }
 
     /// What it has given back.

@@ -1,6 +1,10 @@
 -- Adds what was taken elsewhere while this server was out of reach, whether or not it fits.
 --
--- KEYS[1]: the counter. ARGV[1] ends with the numbers of that state.
+-- KEYS: the counter, and the marker that it was reset lately: then nothing is added, since the
+-- units may be from before. ARGV[1] ends with the numbers of that state.
+if call('EXISTS', KEYS[2]) == 1 then
+  return 0
+end
 local c = charge_on(1)
 local algorithm = algorithms[c.kind]
 algorithm.load(c)

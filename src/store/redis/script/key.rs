@@ -40,6 +40,14 @@ pub(super) fn key_name(prefix: &str, key: Key) -> KeyName {
     name
 }
 
+/// The name of the marker that a counter was reset lately, in the counter's slot: its name with an
+/// exclamation mark, which no counter's name has.
+pub(super) fn reset_marker(prefix: &str, key: Key) -> KeyName {
+    let mut name = key_name(prefix, key);
+    name.push(b'!');
+    name
+}
+
 fn halves(number: u128) -> [[u8; 8]; 2] {
     [(number >> 64) as u64, number as u64].map(u64::to_be_bytes)
 }

@@ -1,7 +1,10 @@
 -- Merges a counter's state from elsewhere, which counts the same charges.
 --
--- KEYS[1]: the counter. ARGV[1] ends with the numbers of the other state.
--- Returns whether it counts more now.
+-- KEYS: the counter, and the marker that it was reset lately: then nothing is merged. ARGV[1] ends
+-- with the numbers of the other state. Returns whether it counts more now.
+if call('EXISTS', KEYS[2]) == 1 then
+  return 0
+end
 local c = charge_on(1)
 local algorithm = algorithms[c.kind]
 algorithm.load(c)

@@ -208,7 +208,10 @@ impl Redis {
     pub(crate) fn counters(&self) -> Vec<String> {
         let mut names: Vec<String> = self.ask(&["KEYS", "*"]);
         let is_counter = |name: &str| {
-            ![":key-secret", ":proxies", ":roster"].iter().any(|it| name.ends_with(it))
+            // A marker of a reset ends with an exclamation mark.
+            ![":key-secret", ":proxies", ":roster", ":resets", "!"]
+                .iter()
+                .any(|it| name.ends_with(it))
         };
         names.retain(|name| is_counter(name));
         names

@@ -1,0 +1,144 @@
+//! The counters of one caller, found by its name: how they stand, and resetting them.
+//!
+//! Only limits that are counted by the caller alone are here. Which counters a caller has of a limit
+//! that counts by something else as well, such as a path, cannot be known from its name.
+
+mod found;
+mod report;
+
+use std::sync::Arc;
+
+pub use self::report::{
+    CallerReport, LimitReport, OverrideReport, PolicyReport, ResetReport, SharedLimit, WindowReport,
+};
+use self::{
+    found::{OwnCounters, find},
+    report::Answer,
+};
+use crate::{
+    gate::Shared,
+    identity::NameError,
+    limit::Charge,
+    store::{NotReset, Store},
+};
+
+/// Which counters are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallerQuery {
+    /// Whose: `user:42`, `main/user:42` where several issuers have users, or `client.ip:192.0.2.1`.
+    pub caller: String,
+    /// Of which policy; none: of all.
+    pub policy: Option<String>,
+    /// Of which limit; none: of all.
+    pub limit: Option<String>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum CallerError {
+    /// The name is not that of a caller.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// No policy is called so.
+    #[error("no policy is called `{policy}`: there are {known}")]
+    Policy {
+        /// The name.
+        policy: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// No limit is called so.
+    #[error("no limit is called `{limit}`: those that count by `{caller}` alone are {known}")]
+    Limit {
+        /// The name.
+        limit: String,
+        /// Whose counters are asked for.
+        caller: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// A limit counts by something else.
+    #[error(
+        "limit `{limit}` counts by {per}: only limits that count by `{caller}` alone can be looked \
+         up; they are {known}"
+    )]
+    NotAlone {
+        /// The limit.
+        limit: String,
+        /// What it counts by.
+        per: String,
+        /// Whose counters are asked for.
+        caller: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// There is nothing to reset.
+    #[error("no limit counts by `{0}` alone")]
+    NoLimits(String),
+    /// Some counters may not be reset.
+    #[error("{0}: some counters may not be reset; try again")]
+    NotReset(#[from] NotReset),
+    /// The system does not let it.
+    #[error("cannot query the store: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// How the limits of a caller stand. It changes nothing, and opens no window.
+///
+/// It runs on this thread until it is known, and queries stores on the way: never call it where
+/// others wait.
+///
+/// # Errors
+/// [`CallerError`].
+pub fn look(shared: &Arc<Shared>, query: &CallerQuery) -> Result<CallerReport, CallerError> {
+    let snapshot = shared.snapshot();
+    with_store(shared, async |store| {
+        let found = find(&shared.identifier, &snapshot.policies, query)?;
+        let now = shared.clock.now();
+        let rows: Vec<_> = found.iter().flat_map(|own| own.rows(now)).collect();
+        let charges: Vec<Charge<'_>> = rows.iter().map(|row| row.charge).collect();
+        let decision = store.look(&charges, now).await;
+        Ok(report::of(&found, &Answer { rows: &rows, decision, now }, shared.stores.settings()))
+    })
+}
+
+/// Resets the counters of a caller, in all stores and on all proxies that share a Redis.
+///
+/// It runs on this thread, as [`look`] does.
+///
+/// # Errors
+/// [`CallerError`]; of [`CallerError::NotReset`], some counters may be reset.
+pub fn reset(shared: &Arc<Shared>, query: &CallerQuery) -> Result<ResetReport, CallerError> {
+    let snapshot = shared.snapshot();
+    let report = with_store(shared, async |store| {
+        let found = find(&shared.identifier, &snapshot.policies, query)?;
+        let mut keys: Vec<_> = found.iter().flat_map(OwnCounters::keys).collect();
+        if keys.is_empty() {
+            return Err(CallerError::NoLimits(query.caller.clone()));
+        }
+        keys.sort_unstable_by_key(|key| key.entry);
+        keys.dedup();
+        store.reset(&keys).await?;
+        Ok(ResetReport::of(&found))
+    })?;
+    shared.forget_standings();
+    // A crash must not bring the counters back.
+    shared.stores.save();
+    Ok(report)
+}
+
+/// Runs `work` over the counters that the proxy has, with connections of its own.
+fn with_store<T>(
+    shared: &Arc<Shared>,
+    work: impl AsyncFnOnce(&std::rc::Rc<Store>) -> Result<T, CallerError>,
+) -> Result<T, CallerError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(Default::default())?;
+    runtime.block_on(async {
+        let store = Store::start(Arc::clone(&shared.stores));
+        // The secret must be known before a caller's counters can be named.
+        store.ready(shared.clock.now()).await;
+        work(&store).await
+    })
+}

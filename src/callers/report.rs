@@ -1,0 +1,219 @@
+//! What is told about a caller's counters, for people and for machines.
+
+use serde::{Deserialize, Serialize};
+
+use super::found::{OwnCounters, Row, per_in_words};
+use crate::{
+    clock::Timestamp,
+    limit::{DecidedBy, Decision, Outcome},
+    policy::{Enforcement, Limit, Policy},
+    preview::diff::words,
+    settings::{StoreKind, StoreSettings},
+};
+
+/// How the limits of a caller stand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallerReport {
+    /// The instant by the clock of the store.
+    pub time: String,
+    /// One for each policy that knows the caller.
+    pub policies: Vec<PolicyReport>,
+}
+
+/// How the limits of a caller stand under one policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyReport {
+    /// The policy.
+    pub policy: String,
+    /// The caller, as this policy names it.
+    pub caller: String,
+    /// Who vouches for it.
+    pub issuer: Option<String>,
+    /// Its tier; none: it is not known, and windows of every tier are shown.
+    pub tier: Option<String>,
+    /// `exempt` or `deny`, if it is in that list of the policy.
+    pub listed: Option<String>,
+    /// The limits that count by it alone.
+    pub limits: Vec<LimitReport>,
+    /// Limits that count by something else as well, and are not shown.
+    pub shared: Vec<SharedLimit>,
+}
+
+/// How a limit stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitReport {
+    /// Its name.
+    pub limit: String,
+    /// `enforced`, `shadow`, or `enforced for 10% of callers`.
+    pub mode: String,
+    /// The override that is in force for the caller.
+    pub r#override: Option<OverrideReport>,
+    /// Its windows; none: it is unlimited.
+    pub windows: Vec<WindowReport>,
+}
+
+/// An override.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverrideReport {
+    /// When it ends; none: it has no end.
+    pub until: Option<String>,
+    /// The reason that the policy gives.
+    pub why: String,
+}
+
+/// How a window stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowReport {
+    /// What it is called where each window has a name.
+    pub name: String,
+    /// The tier whose rate it has; none: it is an override's, or all tiers have the same.
+    pub tier: Option<String>,
+    /// How much, and how that is counted: `5000/hour`.
+    pub rate: String,
+    /// Whether the rate is only tried out.
+    pub is_candidate: bool,
+    /// Units that are used.
+    pub used: u32,
+    /// Units that can be used.
+    pub max: u32,
+    /// Units that are left.
+    pub remaining: u32,
+    /// When all are there again; none: no window is open, or it ends with requests in flight.
+    pub reset: Option<String>,
+    /// Who answered: `memory`, `redis`, `next_memory` or `next_redis` for the store that callers are
+    /// moved to, `local` for this proxy's share while the store does not answer, `none` if what was
+    /// last known is shown.
+    pub answered_by: String,
+}
+
+/// A limit that counts by more than the caller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedLimit {
+    /// Its name.
+    pub limit: String,
+    /// What it counts by: `caller and path`.
+    pub per: String,
+}
+
+/// What was reset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResetReport {
+    /// The limits, as `policy/limit`.
+    pub limits: Vec<String>,
+    /// The caller, as the first of the policies names it.
+    pub caller: String,
+}
+
+impl ResetReport {
+    pub(super) fn of(found: &[OwnCounters<'_>]) -> ResetReport {
+        let named = |own: &OwnCounters<'_>| {
+            let policy = own.policy.name.clone();
+            let limits = own.limits.iter();
+            limits.map(move |limit| format!("{policy}/{}", limit.name)).collect::<Vec<_>>()
+        };
+        ResetReport {
+            limits: found.iter().flat_map(named).collect(),
+            caller: found.first().map(|own| own.who.name()).unwrap_or_default(),
+        }
+    }
+}
+
+/// What stores have said.
+pub(super) struct Answer<'a, 'p> {
+    /// What they were asked about.
+    pub(super) rows: &'a [Row<'p>],
+    /// An outcome for each row.
+    pub(super) decision: Decision,
+    /// When they were asked, by this process' clock.
+    pub(super) now: Timestamp,
+}
+
+/// What is told.
+pub(super) fn of(
+    found: &[OwnCounters<'_>],
+    answer: &Answer<'_, '_>,
+    settings: &StoreSettings,
+) -> CallerReport {
+    let Answer { rows, decision, now } = answer;
+    let outcomes: Vec<(&Row<'_>, &Outcome)> = rows.iter().zip(&decision.outcomes).collect();
+    let policies = found.iter().map(|own| PolicyReport {
+        policy: own.policy.name.to_string(),
+        caller: own.who.name(),
+        issuer: own.issuer(),
+        tier: own.who.tier().and_then(|tier| tier_name(own.policy, tier)),
+        listed: own.listed_as().map(str::to_owned),
+        limits: own
+            .limits
+            .iter()
+            .map(|limit| {
+                let is_own = |(row, _): &&(&Row<'_>, &Outcome)| std::ptr::eq(row.limit, *limit);
+                LimitReport {
+                    limit: limit.name.to_string(),
+                    mode: mode(limit),
+                    r#override: own.override_of(limit, *now).map(|own| OverrideReport {
+                        until: own.until.map(|until| until.to_string()),
+                        why: own.why.to_string(),
+                    }),
+                    windows: outcomes
+                        .iter()
+                        .filter(is_own)
+                        .map(|(row, outcome)| window(own, row, outcome, decision, settings))
+                        .collect(),
+                }
+            })
+            .collect(),
+        shared: own
+            .shared
+            .iter()
+            .map(|limit| SharedLimit { limit: limit.name.to_string(), per: per_in_words(limit) })
+            .collect(),
+    });
+    CallerReport { time: decision.now.to_string(), policies: policies.collect() }
+}
+
+fn window(
+    own: &OwnCounters<'_>,
+    row: &Row<'_>,
+    outcome: &Outcome,
+    decision: &Decision,
+    settings: &StoreSettings,
+) -> WindowReport {
+    let standing = outcome.standing;
+    let is_open =
+        standing.used > 0 && standing.reset > decision.now && !row.charge.quota.holds_leases();
+    WindowReport {
+        name: row.allowance.name.to_string(),
+        tier: row.tier.and_then(|tier| tier_name(own.policy, tier)),
+        rate: words::quota(row.charge.quota),
+        is_candidate: row.is_candidate,
+        used: standing.used,
+        max: standing.limit,
+        remaining: standing.remaining,
+        reset: is_open.then(|| standing.reset.to_string()),
+        answered_by: answered_by(outcome.decided_by, settings).to_owned(),
+    }
+}
+
+fn answered_by(decided_by: DecidedBy, settings: &StoreSettings) -> &'static str {
+    let next = settings.next.as_ref().map(|moving| &moving.to);
+    match (decided_by, &settings.current, next) {
+        (DecidedBy::Current, StoreKind::Memory, _) => "memory",
+        (DecidedBy::Current, StoreKind::Redis(_), _) => "redis",
+        (DecidedBy::Next, _, Some(StoreKind::Memory)) => "next_memory",
+        (DecidedBy::Next, _, _) => "next_redis",
+        (DecidedBy::Local, _, _) => "local",
+        (DecidedBy::NoStore, _, _) => "none",
+    }
+}
+
+fn mode(limit: &Limit) -> String {
+    match limit.enforcement {
+        Enforcement::AllCallers => "enforced".into(),
+        Enforcement::Shadow => "shadow".into(),
+        Enforcement::Percent(percent) => format!("enforced for {percent}% of callers"),
+    }
+}
+
+fn tier_name(policy: &Policy, tier: usize) -> Option<String> {
+    policy.identity.tiers.get(tier).map(|tier| tier.name.to_string())
+}

@@ -1,0 +1,135 @@
+//! `tollgate look`: how the limits of a caller stand on a running proxy.
+
+use std::io::{self, Write};
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+
+use super::{
+    Failure,
+    call::{CALL_TIMEOUT, Where, call, encoded, refusal},
+    reload::read,
+};
+use crate::callers::{CallerReport, LimitReport, PolicyReport, WindowReport};
+
+/// Show how the limits of a caller stand
+///
+/// Queries the admin listener of a running proxy for the limits that count by this caller alone:
+/// how much of each window is used, and which override applies. Nothing is charged, and no window
+/// begins.
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    place: Where,
+    #[command(flatten)]
+    whose: Whose,
+    /// Show everything, as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Whose counters.
+#[derive(clap::Args)]
+pub(super) struct Whose {
+    /// The caller as policies and the log name it: user:42, or main/user:42 where several issuers
+    /// have users; client.ip:192.0.2.1 for limits by address
+    pub(super) caller: String,
+    /// Only this limit
+    #[arg(long, value_name = "NAME")]
+    pub(super) limit: Option<String>,
+    /// Only this policy
+    #[arg(long, value_name = "NAME")]
+    pub(super) policy: Option<String>,
+}
+
+impl Whose {
+    /// Its path on the admin listener.
+    pub(super) fn path(&self) -> String {
+        format!("/callers/{}", encoded(&self.caller))
+    }
+}
+
+pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
+    let Arguments { place, whose, json } = arguments;
+    let mut path = whose.path();
+    let parameters = [("limit", &whose.limit), ("policy", &whose.policy)];
+    let given = parameters.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    for (at, (name, value)) in given.enumerate() {
+        let mark = if at == 0 { '?' } else { '&' };
+        path = format!("{path}{mark}{name}={}", encoded(value));
+    }
+    let (status, body) = call(&place.addresses()?, Method::GET, &path, Bytes::new(), CALL_TIMEOUT)?;
+    if status != StatusCode::OK {
+        return Err(refusal(status, &body).into());
+    }
+    let report: CallerReport = read(&body)?;
+    match json {
+        true => output.write_all(&body)?,
+        false => write_report(output, &report)?,
+    }
+    Ok(())
+}
+
+fn write_report(output: &mut dyn Write, report: &CallerReport) -> io::Result<()> {
+    for (at, policy) in report.policies.iter().enumerate() {
+        if at > 0 {
+            writeln!(output)?;
+        }
+        write_policy(output, policy)?;
+    }
+    Ok(())
+}
+
+fn write_policy(output: &mut dyn Write, report: &PolicyReport) -> io::Result<()> {
+    let PolicyReport { policy, caller, issuer, tier, listed, limits, shared } = report;
+    write!(output, "{caller}, policy {policy}")?;
+    if let Some(issuer) = issuer {
+        write!(output, ", issuer {issuer}")?;
+    }
+    match tier {
+        Some(tier) => writeln!(output, ", tier {tier}")?,
+        None => writeln!(output, ", tier not known: the windows of every tier are shown")?,
+    }
+    match listed.as_deref() {
+        Some("deny") => writeln!(output, "  refused: it is in the list `deny`")?,
+        Some(_) => writeln!(output, "  charged nothing: it is in the list `exempt`")?,
+        None => {}
+    }
+    limits.iter().try_for_each(|limit| write_limit(output, limit))?;
+    for limit in shared {
+        writeln!(output, "  {}: not shown, it counts by {}", limit.limit, limit.per)?;
+    }
+    if limits.is_empty() && shared.is_empty() {
+        writeln!(output, "  no limit counts by it")?;
+    }
+    Ok(())
+}
+
+fn write_limit(output: &mut dyn Write, report: &LimitReport) -> io::Result<()> {
+    let LimitReport { limit, mode, r#override, windows } = report;
+    let mode = if mode == "enforced" { String::new() } else { format!(", {mode}") };
+    writeln!(output, "  {limit}{mode}{}", if windows.is_empty() { ": unlimited" } else { "" })?;
+    if let Some(own) = r#override {
+        let until = own.until.as_ref().map(|until| format!(" until {until}")).unwrap_or_default();
+        writeln!(output, "    an override{until}: {}", own.why)?;
+    }
+    windows.iter().try_for_each(|window| write_window(output, window))
+}
+
+fn write_window(output: &mut dyn Write, window: &WindowReport) -> io::Result<()> {
+    let WindowReport { tier, rate, is_candidate, used, max, remaining, .. } = window;
+    write!(output, "    {rate}")?;
+    if let Some(tier) = tier {
+        write!(output, " ({tier}{})", if *is_candidate { ", candidate" } else { "" })?;
+    }
+    write!(output, ": {used} of {max} used, {remaining} left")?;
+    if let Some(reset) = &window.reset {
+        write!(output, ", reset {reset}")?;
+    }
+    match window.answered_by.as_str() {
+        "memory" | "redis" => writeln!(output),
+        "next_memory" | "next_redis" => writeln!(output, ", by the next store"),
+        "local" => writeln!(output, ", by this proxy's share: the store does not answer"),
+        _ => writeln!(output, ", as last known: the store does not answer"),
+    }
+}

@@ -1,0 +1,42 @@
+//! `tollgate reset`: makes the limits of a caller as never used on a running proxy.
+
+use std::io::Write;
+
+use http::{Method, StatusCode};
+use serde_json::json;
+
+use super::{
+    Failure,
+    call::{CALL_TIMEOUT, Where, call, refusal},
+    look::Whose,
+    reload::read,
+};
+use crate::callers::ResetReport;
+
+/// Reset the limits of a caller
+///
+/// Has a running proxy make all windows of the limits that count by this caller alone as never
+/// used. The next request sees it; on other proxies that share a Redis, within a second. The proxy
+/// logs who reset what, and why.
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    place: Where,
+    #[command(flatten)]
+    whose: Whose,
+    /// The reason, for the log
+    #[arg(long, value_name = "TEXT")]
+    why: String,
+}
+
+pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
+    let Arguments { place, whose, why } = arguments;
+    let path = format!("{}/reset", whose.path());
+    let order = json!({ "policy": whose.policy, "limit": whose.limit, "why": why }).to_string();
+    let (status, body) = call(&place.addresses()?, Method::POST, &path, order, CALL_TIMEOUT)?;
+    if status != StatusCode::OK {
+        return Err(refusal(status, &body).into());
+    }
+    let ResetReport { caller, limits } = read(&body)?;
+    Ok(writeln!(output, "reset {caller}: {}", limits.join(", "))?)
+}

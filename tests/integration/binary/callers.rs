@@ -1,0 +1,210 @@
+//! `tollgate look` and `tollgate reset`, and the same over HTTP: who may ask for what, what is
+//! told, and the line in the log.
+
+use std::net::SocketAddr;
+
+use super::{Folder, Running, assert_exit, send, text};
+use crate::support::{Request, Upstream, get, post};
+
+fn serve(folder: &Folder) -> (Running, SocketAddr, String) {
+    let (mut running, address) = Running::serve(folder);
+    let line = running.wait_for_event("admin listener is open");
+    let admin = line.split("admin listener is open").nth(1).unwrap();
+    let admin = admin.split("address").nth(1).unwrap().trim_matches(|c: char| !c.is_ascii_digit());
+    (running, address, admin.to_owned())
+}
+
+fn folder(upstream: &Upstream, settings: &str) -> Folder {
+    Folder::with_settings(upstream, &format!("admin: {{ address: 127.0.0.1:0 }}\n{settings}"))
+}
+
+fn use_up(address: SocketAddr, token: &str) {
+    for _ in 0..10 {
+        send(address, get("/").token(token)).assert_status(200);
+    }
+    send(address, get("/").token(token)).assert_status(429);
+}
+
+fn local(request: Request) -> Request {
+    request.host("localhost")
+}
+
+#[test]
+fn denied_caller_is_looked_at_and_reset() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream, "");
+    let (mut running, address, admin) = serve(&folder);
+    let token = folder.token(&["--sub", "42"]);
+    use_up(address, &token);
+
+    let looked = folder.run(&["look", "user:42", "--limit", "core", "--admin", &admin]);
+    assert_exit(&looked, 0);
+    let said = text(&looked.stdout);
+    let expected = "user:42, policy api, issuer https://id.example.com/, tier free\n  core\n    10/hour (free): 10 of 10 used, 0 left, reset ";
+    assert!(said.starts_with(expected), "{said}");
+
+    let reset = folder.run(&["reset", "user:42", "--why", "ticket 7", "--admin", &admin]);
+    assert_exit(&reset, 0);
+    assert_eq!(text(&reset.stdout), "reset user:42: api/core\n");
+    let line = running.wait_for_event("counters of a caller were reset");
+    for part in [
+        "by=\"127.0.0.1:",
+        "token=\"none\"",
+        "caller=\"user:42\"",
+        "limits=\"api/core\"",
+        "why=\"ticket 7\"",
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    let passed = send(address, get("/").token(&token));
+    passed.assert_status(200);
+    assert_eq!(passed.number("x-ratelimit-used"), 1);
+
+    let json = folder.run(&["look", "user:42", "--json", "--admin", &admin]);
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let window = &report["policies"][0]["limits"][0]["windows"][0];
+    assert_eq!((&window["used"], &window["answered_by"]), (&1.into(), &"memory".into()));
+}
+
+#[test]
+fn http_answers_in_json_and_says_what_to_do_about_mistakes() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream, "");
+    let (_running, address, admin) = serve(&folder);
+    let admin: SocketAddr = admin.parse().unwrap();
+    let token = folder.token(&["--sub", "a/b é"]);
+    send(address, get("/").token(&token)).assert_status(200);
+
+    let looked = send(admin, local(get("/callers/user%3Aa%2Fb%20%C3%A9?policy=api&limit=core")));
+    looked.assert_status(200).assert_field("content-type", "application/json");
+    let report = looked.json();
+    assert_eq!(report["policies"][0]["caller"], "user:a/b é");
+    assert_eq!(report["policies"][0]["limits"][0]["windows"][0]["used"], 1);
+    let order = r#"{ "limit": "core", "policy": "api", "why": "a test" }"#;
+    let reset = send(admin, local(post("/callers/user%3Aa%2Fb%20%C3%A9/reset", order)));
+    reset.assert_status(200);
+    assert_eq!(reset.json()["limits"][0], "api/core");
+    assert_eq!(send(address, get("/").token(&token)).number("x-ratelimit-used"), 1);
+
+    let why = r#"{ "why": "a test" }"#;
+    let said = |request, status| {
+        let response = send(admin, local(request));
+        response.assert_status(status);
+        response.json()["message"].as_str().unwrap().to_owned()
+    };
+    for (request, status, expected) in [
+        (get("/callers/robot:1"), 422, "no entry of `callers` is called `robot`: there are user"),
+        (
+            get("/callers/user%zz"),
+            400,
+            "write the caller percent-encoded, as in /callers/user%3A42",
+        ),
+        (
+            get("/callers/user:1?limit=nix"),
+            404,
+            "no limit is called `nix`: those that count by `user:1` alone are core",
+        ),
+        (get("/callers/user:1?policy=nix"), 404, "no policy is called `nix`: there are api"),
+        (get("/callers/user:1?limits=core"), 400, "the only parameters are `limit` and `policy`"),
+        (
+            post("/callers/user:1/reset", r#"{ "limit": "nix", "why": "x" }"#),
+            404,
+            "no limit is called `nix`: those that count by `user:1` alone are core",
+        ),
+        (
+            post("/callers/client.ip:192.0.2.1/reset", why),
+            422,
+            "no limit counts by `client.ip:192.0.2.1` alone",
+        ),
+        (
+            post("/callers/client.ip:192.0.2.1/reset", r#"{ "limit": "core", "why": "x" }"#),
+            422,
+            "limit `core` counts by caller: only limits that count by `client.ip:192.0.2.1` alone can be looked up; they are none",
+        ),
+        (
+            post("/callers/user:1/reset", r#"{ "why": " " }"#),
+            400,
+            "`why` must say why, in one line of at most 500 characters",
+        ),
+        (
+            post("/callers/user:1/reset", r#"{ "why": "a\nb" }"#),
+            400,
+            "`why` must say why, in one line of at most 500 characters",
+        ),
+    ] {
+        assert_eq!(said(request, status), expected);
+    }
+    for order in ["", "{}", r#"{ "why": "x", "limits": [] }"#] {
+        let message = said(post("/callers/user:1/reset", order), 400);
+        assert!(message.starts_with("send JSON such as "), "{message}");
+    }
+    send(admin, local(get("/callers/user:1/reset")))
+        .assert_status(405)
+        .assert_field("allow", "POST");
+    send(admin, local(post("/callers/user:1", why))).assert_status(405);
+    send(admin, local(get("/callers/"))).assert_status(404);
+    // A page in a browser cannot reset anything.
+    let page = local(post("/callers/user:1/reset", why)).field("origin", "http://localhost");
+    send(admin, page).assert_status(403);
+}
+
+#[test]
+fn mistakes_are_told_on_the_command_line() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream, "");
+    let (_running, _, admin) = serve(&folder);
+    for (arguments, expected) in [
+        (&["look", "robot:1"][..], "no entry of `callers` is called `robot`: there are user"),
+        (&["look", "user:1", "--limit", "a b"], "no limit is called `a b`"),
+        (&["reset", "user:1", "--why", ""], "`why` must say why"),
+        (
+            &["reset", "user:1", "--why", "x", "--policy", "nix"],
+            "no policy is called `nix`: there are api",
+        ),
+    ] {
+        let output = folder.run(&[arguments, &["--admin", &admin]].concat());
+        assert_exit(&output, 1);
+        assert!(text(&output.stderr).contains(expected), "{arguments:?}: {output:?}");
+    }
+    let output = folder.run(&["reset", "user:1", "--admin", &admin]);
+    assert_exit(&output, 64);
+    assert!(text(&output.stderr).contains("--why <TEXT>"), "{output:?}");
+}
+
+#[test]
+fn every_reset_is_logged_however_many_there_are() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream, "log: { format: json }");
+    let (mut running, _, admin) = serve(&folder);
+    let admin: SocketAddr = admin.parse().unwrap();
+    for number in 0..30 {
+        let order = format!("{{ \"why\": \"ticket {number}\\\" x=1\" }}");
+        send(admin, local(post("/callers/user:1/reset", order))).assert_status(200);
+        let line = running.wait_for_event("counters of a caller were reset");
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(event["fields"]["why"], format!("ticket {number}\" x=1"));
+    }
+}
+
+#[test]
+fn reset_outlives_a_crash() {
+    let upstream = Upstream::start();
+    let folder = folder(
+        &upstream,
+        "store: { memory: { snapshot: { file: counters.snapshot, every: 1h } } }",
+    );
+    let token = folder.token(&["--sub", "42"]);
+    let (running, address, _) = serve(&folder);
+    use_up(address, &token);
+    running.signal("TERM");
+    assert_exit(&running.finish(), 0);
+
+    let (running, address, admin) = serve(&folder);
+    send(address, get("/").token(&token)).assert_status(429);
+    assert_exit(&folder.run(&["reset", "user:42", "--why", "x", "--admin", &admin]), 0);
+    running.signal("KILL");
+    drop(running.finish());
+
+    let (_running, address, _) = serve(&folder);
+    assert_eq!(send(address, get("/").token(&token)).number("x-ratelimit-used"), 1);
+}
