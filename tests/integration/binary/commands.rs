@@ -57,6 +57,13 @@ const NOT_RUN: &[(&str, &str)] = &[
 /// `config/`, beside a proxy that serves it: ADMIN is the address of its admin listener, LISTENER
 /// that of its clients.
 const NAMED: &[(&str, &str)] = &[
+    ("tollgate look", "tollgate look user:42 --admin ADMIN"),
+    ("tollgate look user:42", "tollgate look user:42 --admin ADMIN"),
+    ("tollgate reset", "tollgate reset user:42 --why 'ticket 7' --admin ADMIN"),
+    (
+        "tollgate reset user:42 --why \"ticket 7\"",
+        "tollgate reset user:42 --why \"ticket 7\" --admin ADMIN",
+    ),
     ("tollgate COMMAND --help", "tollgate token --help"),
     ("tollgate check", "tollgate check"),
     (
