@@ -18,9 +18,12 @@ mod table;
 mod tables;
 mod tagged_key;
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+use std::{
+    hint::black_box,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use smallvec::SmallVec;
@@ -220,7 +223,8 @@ impl MemoryStore {
     }
 
     /// Locks the shards of all owners, each once and in ascending order: two requests never wait
-    /// for each other.
+    /// for each other. If there are several counters, it reads the memory of all of them before one
+    /// is needed.
     fn lock(&self, charges: &[Charge<'_>]) -> LockedShards<'_> {
         let mut wanted: SmallVec<[usize; 4]> =
             charges.iter().map(|charge| shard_of(charge.key.owner)).collect();
@@ -230,7 +234,11 @@ impl MemoryStore {
             .into_iter()
             .filter_map(|index| Some((index, lock(self.shards.get(index)?))))
             .collect();
-        LockedShards(locked)
+        let mut locked = LockedShards(locked);
+        if charges.len() > 1 {
+            locked.touch(charges);
+        }
+        locked
     }
 
     /// Makes room for the counters that `charges` need, by sweeping if there is none.
@@ -323,6 +331,13 @@ impl LockedShards<'_> {
         let index = shard_of(charge.key.owner);
         let shard = self.0.iter_mut().find(|(locked, _)| *locked == index);
         shard.map(|(_, shard)| &mut **shard).ok_or(StoreError::NoRoom(NoRoom::Full))
+    }
+
+    /// Reads the memory of the charges' counters. With millions of counters each is a miss of the
+    /// processor's cache, and all are waited for at once.
+    fn touch(&mut self, charges: &[Charge<'_>]) {
+        let read = |charge| self.of(charge).map_or(0, |shard| shard.touch(charge));
+        black_box(charges.iter().map(read).fold(0, u64::wrapping_add));
     }
 
     /// Sweeps those that were not swept recently.

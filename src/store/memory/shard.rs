@@ -40,6 +40,15 @@ impl Shard {
         })
     }
 
+    /// Reads the memory of a charge's counter before it is needed, as in [`Table::touch`].
+    ///
+    /// [`Table::touch`]: super::table::Table::touch
+    pub(super) fn touch(&mut self, charge: &Charge<'_>) -> u64 {
+        with_table!(self.tables, charge.quota, (_algorithm, table) => {
+            table.touch(charge.key.entry)
+        })
+    }
+
     pub(super) fn len(&self) -> usize {
         self.tables.len()
     }
