@@ -82,8 +82,14 @@ impl Store {
                 carried.push(false);
                 continue;
             }
+            // The read comes first: what is awaited before it gives this request's own mirrored
+            // charge the time to be counted there as well.
+            let generation = self.stores.resets.generation();
+            let mut state = self.current_state(charge, time).await?;
             self.learn_resets(time.deadline).await;
-            let state = self.current_state(charge, time).await?;
+            if generation != self.stores.resets.generation() {
+                state = self.current_state(charge, time).await?;
+            }
             // This state is already without the units that were given back until now.
             self.move_records.borrow_mut().early.remove(&(Mirror::Next, charge.key.entry));
             carried.push(match (state, &self.next) {
