@@ -1,50 +1,53 @@
 //! The admin listener: how the proxy is, for people, orchestrators and Prometheus, and the way to
 //! have it read its configuration.
 //!
-//! It has a thread of its own, so that admin requests and traffic do not slow each other down. It
-//! has no passwords: it belongs on a loopback address or in a network of its own.
+//! It has a thread of its own, so that admin requests and traffic do not slow each other down. What
+//! it answers is a table of endpoints (`endpoint.rs`); before that, a request passes the guard
+//! against pages of other origins (`guard.rs`) and the check of its token (`access.rs`).
 
+mod access;
+mod asked;
 mod callers;
+mod endpoint;
 mod explain;
 mod exposition;
+mod failures;
 mod guard;
+mod guests;
 mod metrics;
-mod page;
+mod openapi;
 mod process;
+mod reception;
 mod requests;
 mod status;
 mod stores;
 mod upstreams;
 
 use std::{
-    convert::Infallible,
     io,
-    net::TcpListener,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU8, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     thread::JoinHandle,
-    time::Duration,
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body_util::Full;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-use tokio::{net::TcpStream, sync::oneshot, task::AbortHandle, time::timeout};
+use tokio::sync::oneshot;
 
-use self::{callers::Asker, exposition::TextFormat, page::Page};
+use self::{asked::Asked, endpoint::Page, exposition::TextFormat, reception::Reception};
 use crate::{
     access_log::AccessLog,
     clock::Timestamp,
     gate::Shared,
     identity::RemoteStatus,
     reload::{Refused, ReloadHandle, ReloadState},
-    settings::ReadyStore,
+    server::Listener,
+    settings::{AdminSettings, ReadyStore},
 };
 
 pub use self::status::{
@@ -73,7 +76,7 @@ pub struct Context {
 }
 
 /// What the process is in the middle of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// It does not take requests yet.
@@ -84,8 +87,33 @@ pub enum Phase {
     Draining,
 }
 
+/// That the process runs.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+pub struct Health {
+    /// `ok`.
+    pub status: String,
+    /// Whether the latest configuration is in force: `ok`, or `failed` if it was refused.
+    pub reload: String,
+}
+
+/// A configuration was read again, and is in force.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+pub struct Reloaded {
+    /// Which configuration it is: one more with each reload.
+    pub generation: u64,
+    /// Why callers that are to be moved to another store are not moved yet.
+    pub move_waits_for: Option<String>,
+}
+
+/// A sentence for people: why there is no other answer.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+pub struct Message {
+    /// The sentence.
+    pub message: String,
+}
+
 /// Whether new requests should come.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Readiness {
     /// What the process is in the middle of.
     pub status: Phase,
@@ -104,17 +132,6 @@ pub struct Admin {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Connections at once; one more takes the place of one that has not asked yet.
-const MAX_CONNECTIONS: usize = 32;
-/// How long a request's head may take, and all of a connection, which is one request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
-const MAX_FIELDS: usize = 64;
-const MAX_BUFFER_BYTES: usize = 16 * 1024;
-const MAX_BODY_BYTES: usize = 64 * 1024;
-/// How long accepting pauses when it fails: there may be descriptors again then.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
 impl PhaseCell {
     /// The present phase.
     pub fn get(&self) -> Phase {
@@ -132,17 +149,24 @@ impl PhaseCell {
 }
 
 impl Admin {
-    /// Answers who asks at `listener`, which does not block.
+    /// Answers who asks at `listener`, by these settings.
     ///
     /// # Errors
     /// The thread or its runtime cannot be started.
-    pub fn start(listener: TcpListener, context: Context) -> io::Result<Admin> {
+    pub fn start(
+        listener: Listener,
+        settings: &AdminSettings,
+        context: Context,
+    ) -> io::Result<Admin> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let reception = Arc::new(Reception::new(settings, context));
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("admin".into()).spawn(move || {
+            // Whole, for its file goes after the socket is closed.
+            let listener = listener;
             runtime.block_on(async {
                 tokio::select! {
-                    () = accept(listener, Arc::new(context)) => {}
+                    () = guests::receive(listener.socket, reception) => {}
                     _ = stopped => {}
                 }
             });
@@ -161,107 +185,24 @@ impl Drop for Admin {
     }
 }
 
-async fn accept(listener: TcpListener, context: Arc<Context>) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "the admin listener cannot be used"),
-    };
-    let mut guests: Vec<Guest> = Vec::with_capacity(MAX_CONNECTIONS);
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                guests.retain(|guest| !guest.task.is_finished());
-                if guests.len() < MAX_CONNECTIONS || make_room(&mut guests) {
-                    guests.push(Guest::receive(stream, &context));
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept at the admin listener");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-/// A connection.
-struct Guest {
-    task: AbortHandle,
-    /// Whether its request has been read.
-    has_asked: Arc<AtomicBool>,
-}
-
-impl Guest {
-    fn receive(stream: TcpStream, context: &Arc<Context>) -> Guest {
-        let has_asked = Arc::new(AtomicBool::new(false));
-        let serving = serve(stream, Arc::clone(context), Arc::clone(&has_asked));
-        let task = tokio::spawn(async move { drop(timeout(CONNECTION_TIMEOUT, serving).await) });
-        Guest { task: task.abort_handle(), has_asked }
-    }
-}
-
-/// Closes the connection that has been silent longest, so that idle clients cannot lock others out.
-fn make_room(guests: &mut Vec<Guest>) -> bool {
-    let silent = guests.iter().position(|guest| !guest.has_asked.load(Ordering::Relaxed));
-    silent.map(|at| guests.remove(at).task.abort()).is_some()
-}
-
-async fn serve(stream: TcpStream, context: Arc<Context>, has_asked: Arc<AtomicBool>) {
-    let asker = Asker { peer: stream.peer_addr().ok(), token: None };
-    let service = service_fn(|mut request: Request<Incoming>| {
-        request.extensions_mut().insert(asker.clone());
-        has_asked.store(true, Ordering::Relaxed);
-        let context = Arc::clone(&context);
-        async move { Ok::<_, Infallible>(context.answer(request).await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .keep_alive(false)
-        .max_headers(MAX_FIELDS)
-        .max_buf_size(MAX_BUFFER_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
-    // Who goes away without the answer does not want it.
-    let _ = connection.await;
-}
-
 impl Context {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let (mut parts, body) = request.into_parts();
-        if let Err(suspicion) = guard::check(&parts.method, &parts.uri, &parts.headers) {
-            return message(StatusCode::FORBIDDEN, &suspicion.to_string());
-        }
-        let Some(page) = Page::at(parts.uri.path()) else {
-            return message(StatusCode::NOT_FOUND, "there is nothing here");
-        };
-        if !page.allows(&parts.method) {
-            let text = format!("ask by {}", page.allow());
-            let mut response = message(StatusCode::METHOD_NOT_ALLOWED, &text);
-            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(page.allow()));
-            return response;
-        }
-        let sent = match parts.method == Method::POST {
-            true => read(body).await,
-            false => Ok(Bytes::new()),
-        };
-        let sent = match sent {
-            Ok(sent) => sent,
-            Err(response) => return response,
-        };
+    /// What is at an endpoint, for a request that may ask for it.
+    async fn page(&self, page: Page, asked: &Asked) -> Response<Full<Bytes>> {
         match page {
             Page::Health => self.health(),
-            Page::Ready => self.ready(),
+            Page::Ready => self.ready(asked.may_read),
             Page::Status => json_response(StatusCode::OK, &Status::of(self)),
             Page::Metrics => {
-                let format = TextFormat::wanted(&parts.headers);
+                let format = TextFormat::wanted(&asked.headers);
                 response(StatusCode::OK, format.content_type(), metrics::text(self, format))
             }
-            Page::Reload => self.reload().await,
-            Page::Explain => self.explain(&sent).await,
-            Page::Caller => self.caller(&parts.uri).await,
-            Page::ResetCaller => {
-                let asker = parts.extensions.remove::<Asker>().unwrap_or_default();
-                self.reset_caller(&parts.uri, asker, &sent).await
+            Page::Description => {
+                response(StatusCode::OK, "application/json", openapi::DESCRIPTION.clone())
             }
+            Page::Reload => self.reload().await,
+            Page::Explain => self.explain(&asked.body).await,
+            Page::Caller => self.caller(asked).await,
+            Page::ResetCaller => self.reset_caller(asked).await,
         }
     }
 
@@ -273,11 +214,15 @@ impl Context {
     /// The process lives: a bad configuration file is no reason to start it anew.
     fn health(&self) -> Response<Full<Bytes>> {
         let reload = if self.state.report().refused.is_some() { "failed" } else { "ok" };
-        json_response(StatusCode::OK, &json!({ "status": "ok", "reload": reload }))
+        json_response(StatusCode::OK, &Health { status: "ok".into(), reload: reload.into() })
     }
 
-    fn ready(&self) -> Response<Full<Bytes>> {
-        let reasons = self.reasons_not_ready();
+    /// Reasons name servers, which are only for those who may read.
+    fn ready(&self, may_read: bool) -> Response<Full<Bytes>> {
+        let mut reasons = self.reasons_not_ready();
+        if !may_read && self.phase.get() == Phase::Serving && !reasons.is_empty() {
+            reasons = vec!["redis does not decide about some callers: see /status".into()];
+        }
         let status = match reasons.is_empty() {
             true => StatusCode::OK,
             false => StatusCode::SERVICE_UNAVAILABLE,
@@ -309,8 +254,8 @@ impl Context {
             Ok(Ok(generation)) => {
                 let waits_for = self.shared.stores.moving.obstacle();
                 let waits_for = waits_for.map(|obstacle| obstacle.to_string());
-                let report = json!({ "generation": generation, "move_waits_for": waits_for });
-                json_response(StatusCode::OK, &report)
+                let reloaded = Reloaded { generation, move_waits_for: waits_for };
+                json_response(StatusCode::OK, &reloaded)
             }
             Ok(Err(Refused { at, problems, more })) => {
                 let refused = RefusedReload { at: at.to_string(), problems, more };
@@ -321,20 +266,8 @@ impl Context {
     }
 }
 
-/// The body of a request.
-async fn read(body: Incoming) -> Result<Bytes, Response<Full<Bytes>>> {
-    match Limited::new(body, MAX_BODY_BYTES).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let text = format!("send at most {MAX_BODY_BYTES} bytes");
-            Err(message(StatusCode::PAYLOAD_TOO_LARGE, &text))
-        }
-        Err(_) => Err(message(StatusCode::BAD_REQUEST, "the body cannot be read")),
-    }
-}
-
 fn message(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
-    json_response(status, &json!({ "message": text }))
+    json_response(status, &Message { message: text.to_owned() })
 }
 
 fn json_response(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {
@@ -346,9 +279,6 @@ fn json_response(status: StatusCode, value: &impl Serialize) -> Response<Full<By
 fn response(status: StatusCode, content_type: &'static str, text: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(text));
     *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }

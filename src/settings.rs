@@ -38,7 +38,10 @@ use crate::{
 };
 
 pub use self::{
-    admin::{AdminSettings, ReadyStore, admin_address},
+    admin::{
+        AdminPlace, AdminSettings, CurrentTokens, MAX_TOKEN_FILE_BYTES, Permission, ReadyStore,
+        admin_place, token_in,
+    },
     configuration::{Configuration, read_policies, read_policies_of, read_text},
     limits::{Http2Limits, Limits},
     listener::{

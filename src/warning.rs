@@ -148,7 +148,7 @@ impl Rule {
             Rule::WholeInternet => "Every address is exempt, or trusted.",
             Rule::ExemptBalancer => "All clients may appear to come from an exempt network.",
             Rule::PublicAdmin => {
-                "The admin listener, which has no password, is on a public address."
+                "The admin listener, which needs no token, is on a public address."
             }
             Rule::MissingKeySecret => {
                 "Redis stores the secret that hashes the callers' names in its keys."

@@ -131,7 +131,7 @@ black_box() {
     local binary="$target/$folder/tollgate"
     # The image gets the binary that is there; tests/compose/run.py by hand runs the Dockerfile too.
     export TOLLGATE_IMAGE_BINARY="$binary"
-    local scripts=(tests/schema/check.py tests/httpbin/compare.py
+    local scripts=(tests/schema/check.py tests/schema/admin.py tests/httpbin/compare.py
         tests/clients/pygithub/limits.py tests/clients/pygithub/waits.py "$octokit/limits.mjs"
         tests/tokens/libraries.py tests/tokens/issuers.py tests/tokens/attacks.py
         tests/edge/transports.py tests/edge/load.py tests/edge/sockets.py tests/edge/rpc.py

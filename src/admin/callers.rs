@@ -1,15 +1,19 @@
 //! The counters of one caller: `GET /callers/{name}` tells how they stand, and
 //! `POST /callers/{name}/reset` resets them. The name is percent-encoded: `user%3A42`, `user:42`.
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use bytes::Bytes;
-use http::{Response, StatusCode, Uri};
+use http::{Response, StatusCode};
 use http_body_util::Full;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Context, json_response, message};
-use crate::callers::{CallerError, CallerQuery, ResetReport, look, reset};
+use super::{Context, asked::Asked, json_response, message};
+use crate::{
+    callers::{CallerError, CallerQuery, ResetReport, look, reset},
+    settings::Permission,
+};
 
 /// What paths begin with.
 const FOLDER: &str = "/callers/";
@@ -20,67 +24,38 @@ const RESET: &str = "/reset";
 /// The longest reason.
 const MAX_WHY_CHARS: usize = 500;
 
-/// Who sends a request to the admin listener, as the audit lines name it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Asker {
-    /// Where the connection comes from; none: that is not known.
-    pub(super) peer: Option<SocketAddr>,
-    /// The name of its token, if it has shown one.
-    pub(super) token: Option<String>,
+/// Who asked for a reset, as the audit line names it.
+struct Asker {
+    peer: IpAddr,
+    /// What its token allows; none: no token was needed.
+    token: Option<Permission>,
 }
 
-impl fmt::Display for Asker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.peer {
-            Some(peer) => peer.fmt(f),
-            None => f.write_str("unknown"),
-        }
-    }
-}
-
-/// What a path below `/callers/` asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallerPath<'p> {
-    /// How the counters of the caller with this name, which is encoded, stand.
-    Look(&'p str),
-    /// To reset them.
-    Reset(&'p str),
-}
-
-impl<'p> CallerPath<'p> {
-    /// None: the path is not below `/callers/`, or has no name.
-    pub(super) fn of(path: &'p str) -> Option<CallerPath<'p>> {
-        let name = path.strip_prefix(FOLDER).filter(|name| !name.is_empty())?;
-        match name.strip_suffix(RESET) {
-            Some("") => None,
-            Some(name) => Some(CallerPath::Reset(name)),
-            None => Some(CallerPath::Look(name)),
-        }
-    }
-
-    /// The name; none: its encoding is wrong.
-    fn name(self) -> Option<String> {
-        let (CallerPath::Look(name) | CallerPath::Reset(name)) = self;
-        decoded(name)
-    }
-}
-
-/// The body of a reset.
-#[derive(Deserialize)]
+/// A reset that is asked for.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ResetOrder {
+pub(super) struct ResetOrder {
+    /// Only the limits of this policy.
     policy: Option<String>,
+    /// Only this limit.
     limit: Option<String>,
+    /// The reason, for the log: one line.
+    #[schemars(length(min = 1, max = 500))]
     why: String,
+}
+
+/// The name in a path, which is percent-encoded there. None: its encoding is wrong.
+fn caller_in(path: &str) -> Option<String> {
+    let name = path.strip_prefix(FOLDER)?;
+    decoded(name.strip_suffix(RESET).unwrap_or(name))
 }
 
 impl Context {
     /// How the counters of a caller stand.
-    pub(super) async fn caller(&self, uri: &Uri) -> Response<Full<Bytes>> {
-        let name = CallerPath::of(uri.path()).and_then(CallerPath::name);
-        let Some(caller) = name else { return bad_name() };
+    pub(super) async fn caller(&self, asked: &Asked) -> Response<Full<Bytes>> {
+        let Some(caller) = caller_in(asked.uri.path()) else { return bad_name() };
         let mut query = CallerQuery { caller, ..CallerQuery::default() };
-        let parameters = uri.query().unwrap_or_default();
+        let parameters = asked.uri.query().unwrap_or_default();
         for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
             match &*name {
                 "limit" => query.limit = Some(value.into_owned()),
@@ -100,15 +75,10 @@ impl Context {
     }
 
     /// Resets the counters of a caller, and logs who did it.
-    pub(super) async fn reset_caller(
-        &self,
-        uri: &Uri,
-        asker: Asker,
-        order: &[u8],
-    ) -> Response<Full<Bytes>> {
-        let name = CallerPath::of(uri.path()).and_then(CallerPath::name);
-        let Some(caller) = name else { return bad_name() };
-        let order: ResetOrder = match serde_json::from_slice(order) {
+    pub(super) async fn reset_caller(&self, asked: &Asked) -> Response<Full<Bytes>> {
+        let Some(caller) = caller_in(asked.uri.path()) else { return bad_name() };
+        let asker = Asker { peer: asked.peer, token: asked.token };
+        let order: ResetOrder = match serde_json::from_slice(&asked.body) {
             Ok(order) => order,
             Err(error) => {
                 let text = format!(
@@ -145,8 +115,12 @@ impl Context {
 
 /// The audit line of a reset. Lines of this file are never left out (`events/repeats.rs`).
 fn log(asker: &Asker, query: &CallerQuery, why: &str, result: &Result<ResetReport, CallerError>) {
-    let by = asker.to_string();
-    let token = asker.token.as_deref().unwrap_or("none");
+    let by = asker.peer.to_string();
+    let token = match asker.token {
+        Some(Permission::Read) => "read",
+        Some(Permission::Write) => "write",
+        None => "none",
+    };
     match result {
         Ok(report) => {
             let limits = report.limits.join(", ");
@@ -204,18 +178,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_has_the_name_and_whether_it_is_to_be_reset() {
+    fn path_has_the_name() {
         for (path, expected) in [
-            ("/callers/user:42", Some(CallerPath::Look("user:42"))),
-            ("/callers/user%3A42/reset", Some(CallerPath::Reset("user%3A42"))),
-            ("/callers/main/user:42/reset", Some(CallerPath::Reset("main/user:42"))),
-            ("/callers/user:a%2Freset", Some(CallerPath::Look("user:a%2Freset"))),
-            ("/callers/", None),
-            ("/callers", None),
-            ("/callers//reset", None),
-            ("/status", None),
+            ("/callers/user:42", Some("user:42")),
+            ("/callers/user%3A42/reset", Some("user:42")),
+            ("/callers/main%2Fuser:42/reset", Some("main/user:42")),
+            ("/callers/user:a%2Freset", Some("user:a/reset")),
+            ("/callers/user:%2", None),
         ] {
-            assert_eq!(CallerPath::of(path), expected, "{path}");
+            assert_eq!(caller_in(path).as_deref(), expected, "{path}");
         }
     }
 

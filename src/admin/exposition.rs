@@ -68,7 +68,7 @@ impl TextFormat {
     }
 
     /// The text's type.
-    pub(super) fn content_type(self) -> &'static str {
+    pub(super) const fn content_type(self) -> &'static str {
         match self {
             TextFormat::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
             TextFormat::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",

@@ -1,38 +1,118 @@
-//! Refuses requests to the admin listener that a web page may have sent. The listener has no
-//! passwords: it trusts every client that can connect, and so a page in the browser of such a
-//! client must not be able to use it.
+//! Refuses requests to the admin listener that a web page of another origin may have sent. A page
+//! in the browser of a client that can connect here must be able neither to read nor to act, with a
+//! token or without.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use http::{HeaderMap, Method, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Suspicion {
-    /// A page of another site may have its name lead here (DNS rebinding); an address cannot be
-    /// made to, nor a name without a dot, as containers have them: no site is called so.
-    #[error("ask for this by an IP address or a name without a dot, such as localhost")]
-    Name,
-    /// Only a browser says on behalf of which page it asks.
-    #[error("a page in a browser must not ask for this")]
+    /// A page of another site may have its name lead here (DNS rebinding). It cannot have an
+    /// address lead elsewhere, but may be at another service behind the same one.
+    #[error("ask by this listener's own address or localhost, or add the host to `admin.hosts`")]
+    Host,
+    /// A browser says that a page of another origin has it ask.
+    #[error("a page of another origin must not ask for this")]
     Origin,
+    /// What a form, or a script that has not asked whether it may, can send too.
+    #[error("send `x-tollgate-action: 1` or `content-type: application/json` with a POST")]
+    Form,
 }
 
-/// Refuses what a page in a browser might have sent.
-pub(super) fn check(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Suspicion> {
-    let mut hosts = headers.get_all(header::HOST).iter();
-    let host = match (uri.host(), hosts.next(), hosts.next()) {
-        (Some(host), _, None) => Some(host),
-        (None, Some(host), None) => host.to_str().ok().map(without_port),
-        (None, None, None) | (_, _, Some(_)) => None,
+/// The names by which this listener may be asked.
+pub(super) struct Hosts {
+    /// In lower case, beside those that are always good.
+    pub(super) listed: Vec<String>,
+}
+
+/// A header that says that a request is meant to act; its value does not matter. Forms cannot send
+/// it, and a browser lets scripts of another origin send it only if this listener says so, which it
+/// never does.
+pub(super) static ACTION: HeaderName = HeaderName::from_static("x-tollgate-action");
+
+static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+impl Hosts {
+    /// Refuses what a page of another origin might have sent. `own` is the address at which the
+    /// client has connected, if it has one.
+    pub(super) fn check(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        own: Option<IpAddr>,
+    ) -> Result<(), Suspicion> {
+        let authority = authority(uri, headers).ok_or(Suspicion::Host)?;
+        if !self.has(without_port(authority), own) {
+            return Err(Suspicion::Host);
+        }
+        let is_harmless = |site: &HeaderValue| site == "same-origin" || site == "none";
+        if !headers.get_all(&SEC_FETCH_SITE).iter().all(is_harmless) {
+            return Err(Suspicion::Origin);
+        }
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        match origins.all(|origin| is_origin_of(origin, authority)) {
+            true => Ok(()),
+            false => Err(Suspicion::Origin),
+        }
+    }
+
+    fn has(&self, host: &str, own: Option<IpAddr>) -> bool {
+        let host = host.to_ascii_lowercase();
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let address: Option<IpAddr> = match bare {
+            Some(ipv6) => ipv6.parse().ok().filter(IpAddr::is_ipv6),
+            None => host.parse().ok().filter(IpAddr::is_ipv4),
+        };
+        let address = address.map(|address| address.to_canonical());
+        let is_listed = |listed: &String| match listed.parse::<IpAddr>() {
+            Ok(listed) => address == Some(listed.to_canonical()),
+            Err(_) => *listed == host,
+        };
+        host == "localhost"
+            || address.is_some_and(|address| address.is_loopback())
+            || address.is_some() && address == own.map(|own| own.to_canonical())
+            || self.listed.iter().any(is_listed)
+    }
+}
+
+/// Refuses a request to act that a form could have sent.
+pub(super) fn check_action(headers: &HeaderMap) -> Result<(), Suspicion> {
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+    let is_json = match (types.next(), types.next()) {
+        (Some(only), None) => is_json(only),
+        _ => false,
     };
-    if !host.is_some_and(is_local) {
-        return Err(Suspicion::Name);
+    match is_json || headers.contains_key(&ACTION) {
+        true => Ok(()),
+        false => Err(Suspicion::Form),
     }
-    if *method == Method::POST && headers.contains_key(header::ORIGIN) {
-        return Err(Suspicion::Origin);
+}
+
+/// What comes before the parameters says what it is: forms may send `text/plain; application/json`.
+fn is_json(content_type: &HeaderValue) -> bool {
+    let text = content_type.to_str().unwrap_or_default();
+    let kind = text.split(';').next().unwrap_or_default();
+    kind.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// What is asked: the target's authority, if it has one, or else the only `Host`.
+fn authority<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Option<&'r str> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    match (uri.authority(), hosts.next(), hosts.next()) {
+        (Some(authority), _, None) => Some(authority.as_str()),
+        (None, Some(host), None) => host.to_str().ok(),
+        (None, None, None) | (_, _, Some(_)) => None,
     }
-    Ok(())
+}
+
+/// Whether it is the origin of pages that come from `authority`. By TLS too: a proxy in front of
+/// this listener may offer it.
+fn is_origin_of(origin: &HeaderValue, authority: &str) -> bool {
+    let origin = origin.to_str().unwrap_or_default();
+    let origin = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    origin.is_some_and(|origin| origin.eq_ignore_ascii_case(authority))
 }
 
 /// `127.0.0.1:9901` and `[::1]:9901` without the port.
@@ -43,74 +123,136 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-fn is_local(host: &str) -> bool {
-    let ipv6 = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let is_label = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    match ipv6 {
-        Some(ipv6) => ipv6.parse::<Ipv6Addr>().is_ok(),
-        None => {
-            let is_name = !host.is_empty() && host.bytes().all(is_label);
-            is_name || host.parse::<Ipv4Addr>().is_ok()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
-    fn checked(uri: &str, hosts: &[&'static str]) -> Result<(), Suspicion> {
-        let mut headers = HeaderMap::new();
-        for host in hosts {
-            headers.append(header::HOST, HeaderValue::from_static(host));
-        }
-        check(&Method::GET, &uri.parse().unwrap(), &headers)
+    fn hosts() -> Hosts {
+        Hosts { listed: vec!["tollgate".into(), "admin.example".into(), "192.0.2.9".into()] }
+    }
+
+    fn fields(fields: &[(HeaderName, &'static str)]) -> HeaderMap {
+        let fields = fields.iter();
+        fields.map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).fold(
+            HeaderMap::new(),
+            |mut headers, (name, value)| {
+                headers.append(name, value);
+                headers
+            },
+        )
+    }
+
+    fn checked(uri: &str, of: &[(HeaderName, &'static str)]) -> Result<(), Suspicion> {
+        let own = "10.1.2.3".parse().ok();
+        hosts().check(&uri.parse().unwrap(), &fields(of), own)
     }
 
     #[test]
-    fn only_addresses_and_names_without_a_dot_are_hosts() {
+    fn loopback_the_own_address_and_listed_hosts_may_be_asked() {
         for host in [
             "127.0.0.1",
-            "10.1.2.3:9901",
+            "127.0.0.1:9901",
+            "127.9.9.9",
             "[::1]:9901",
             "[::1]",
+            "[::ffff:127.0.0.1]",
             "localhost:1",
             "LOCALHOST",
+            "10.1.2.3:9901",
+            "10.1.2.3",
             "tollgate:9901",
-            "tollgate_1",
+            "Admin.Example",
+            "192.0.2.9:80",
         ] {
-            assert_eq!(checked("/status", &[host]), Ok(()), "{host}");
+            assert_eq!(checked("/status", &[(header::HOST, host)]), Ok(()), "{host}");
         }
         for host in [
             "evil.example",
             "localhost.evil.example:80",
             "127.0.0.1.evil.example",
+            "admin.example.evil.example",
+            "localhost.",
+            "other",
+            "10.1.2.4:9901",
+            "192.0.2.8",
+            "0.0.0.0",
+            "[::]",
+            "::1",
+            "[127.0.0.1]",
+            "2130706433",
             "",
             "[::1",
             "a.",
+            "evil.example@127.0.0.1",
         ] {
-            assert_eq!(checked("/status", &[host]), Err(Suspicion::Name), "{host}");
+            let asked = checked("/status", &[(header::HOST, host)]);
+            assert_eq!(asked, Err(Suspicion::Host), "{host}");
         }
-        assert_eq!(checked("/status", &[]), Err(Suspicion::Name));
-        assert_eq!(checked("/status", &["127.0.0.1", "127.0.0.1"]), Err(Suspicion::Name));
+        assert_eq!(checked("/status", &[]), Err(Suspicion::Host));
+        let twice = [(header::HOST, "127.0.0.1"), (header::HOST, "127.0.0.1")];
+        assert_eq!(checked("/status", &twice), Err(Suspicion::Host));
     }
 
     #[test]
     fn target_with_a_host_counts_more_than_the_field() {
-        assert_eq!(checked("http://127.0.0.1/status", &["evil.example"]), Ok(()));
-        assert_eq!(checked("http://evil.example/", &["127.0.0.1"]), Err(Suspicion::Name));
+        let evil = [(header::HOST, "evil.example")];
+        assert_eq!(checked("http://127.0.0.1/status", &evil), Ok(()));
+        let local = [(header::HOST, "127.0.0.1")];
+        assert_eq!(checked("http://evil.example/", &local), Err(Suspicion::Host));
+        assert_eq!(checked("http://a@127.0.0.1/", &local), Err(Suspicion::Host));
     }
 
     #[test]
-    fn pages_may_not_post() {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::HOST, HeaderValue::from_static("localhost"));
-        let uri = Uri::from_static("/reload");
-        assert_eq!(check(&Method::POST, &uri, &headers), Ok(()));
-        headers.insert(header::ORIGIN, HeaderValue::from_static("http://localhost"));
-        assert_eq!(check(&Method::POST, &uri, &headers), Err(Suspicion::Origin));
-        assert_eq!(check(&Method::GET, &uri, &headers), Ok(()));
+    fn only_pages_of_its_own_may_ask() {
+        let at = |more: &[(HeaderName, &'static str)]| {
+            checked("/status", &[&[(header::HOST, "localhost:9901")], more].concat())
+        };
+        for site in ["same-origin", "none"] {
+            assert_eq!(at(&[(SEC_FETCH_SITE.clone(), site)]), Ok(()), "{site}");
+        }
+        for site in ["cross-site", "same-site", "", "same-origin, cross-site"] {
+            let asked = at(&[(SEC_FETCH_SITE.clone(), site)]);
+            assert_eq!(asked, Err(Suspicion::Origin), "{site}");
+        }
+        let two = [(SEC_FETCH_SITE.clone(), "same-origin"), (SEC_FETCH_SITE.clone(), "cross-site")];
+        assert_eq!(at(&two), Err(Suspicion::Origin));
+        for origin in ["http://localhost:9901", "https://localhost:9901"] {
+            assert_eq!(at(&[(header::ORIGIN, origin)]), Ok(()), "{origin}");
+        }
+        for origin in [
+            "http://localhost",
+            "http://localhost:9902",
+            "http://evil.example",
+            "http://127.0.0.1:9901",
+            "null",
+            "",
+            "localhost:9901",
+            "http://localhost:9901.evil.example",
+        ] {
+            let asked = at(&[(header::ORIGIN, origin)]);
+            assert_eq!(asked, Err(Suspicion::Origin), "{origin}");
+        }
+    }
+
+    #[test]
+    fn forms_cannot_act() {
+        let json = "application/json; charset=utf-8";
+        for good in [(ACTION.clone(), "1"), (ACTION.clone(), ""), (header::CONTENT_TYPE, json)] {
+            assert_eq!(check_action(&fields(&[good])), Ok(()));
+        }
+        assert_eq!(check_action(&fields(&[])), Err(Suspicion::Form));
+        for form in [
+            "application/x-www-form-urlencoded",
+            "multipart/form-data; boundary=x",
+            "text/plain",
+            "text/plain; application/json",
+            "application/jsonp",
+            "",
+        ] {
+            let asked = check_action(&fields(&[(header::CONTENT_TYPE, form)]));
+            assert_eq!(asked, Err(Suspicion::Form), "{form}");
+        }
+        let two = [(header::CONTENT_TYPE, "text/plain"), (header::CONTENT_TYPE, json)];
+        assert_eq!(check_action(&fields(&two)), Err(Suspicion::Form));
     }
 }

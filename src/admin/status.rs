@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Phase, RedisStatus, UpstreamStatus, metrics, upstreams};
@@ -15,7 +16,7 @@ use crate::{
 };
 
 /// The whole status. Written by a proxy, and read by `tollgate status`.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Status {
     /// Of the program.
     pub version: String,
@@ -49,7 +50,7 @@ pub struct Status {
 }
 
 /// How often the configuration was read anew.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Reloads {
     /// And was put in force.
     pub done: u64,
@@ -58,7 +59,7 @@ pub struct Reloads {
 }
 
 /// A reload that was refused.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct RefusedReload {
     /// When.
     pub at: String,
@@ -69,7 +70,7 @@ pub struct RefusedReload {
 }
 
 /// A policy in force.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct PolicyStatus {
     /// Its name.
     pub name: String,
@@ -82,7 +83,7 @@ pub struct PolicyStatus {
 }
 
 /// Where counters are, and what happened there.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct StoreStatus {
     /// `memory` or `redis`.
     pub current: String,
@@ -140,7 +141,7 @@ pub struct StoreStatus {
 }
 
 /// The skew between the proxy's clock and a Redis server's clock.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct ClockStatus {
     /// The server.
     pub server: String,
@@ -153,7 +154,7 @@ pub struct ClockStatus {
 }
 
 /// A second primary of a shard: what it takes is lost.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct RivalStatus {
     /// Where it is.
     pub server: String,
@@ -164,7 +165,7 @@ pub struct RivalStatus {
 }
 
 /// Keys that are fetched from an issuer.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct RemoteKeysStatus {
     /// Where they come from.
     pub url: String,

@@ -3,6 +3,7 @@
 //!
 //! The settings, and the servers that a cluster reports, bound the values of labels.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::exposition::{Exposition, MetricKind};
@@ -14,7 +15,7 @@ use crate::{
 };
 
 /// A server of a store in Redis.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct RedisStatus {
     /// The store that it belongs to: `current`, or `next`.
     pub store: String,

@@ -3,6 +3,7 @@
 //! What metrics are labelled by is bounded by the policies: servers, not the addresses that their
 //! names have from time to time.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::exposition::{Exposition, MetricKind};
@@ -12,7 +13,7 @@ use crate::{
 };
 
 /// An upstream of a policy in force.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct UpstreamStatus {
     /// The name of the policy.
     pub policy: String,
@@ -23,7 +24,7 @@ pub struct UpstreamStatus {
 }
 
 /// A server of an upstream.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct ServerStatus {
     /// Its name or address, with its port.
     pub server: String,
@@ -36,7 +37,7 @@ pub struct ServerStatus {
 }
 
 /// One address of a server.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct EndpointStatus {
     /// The address, with the port.
     pub address: String,

@@ -1,5 +1,6 @@
 //! What is told about a caller's counters, for people and for machines.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::found::{OwnCounters, Row, per_in_words};
@@ -12,7 +13,7 @@ use crate::{
 };
 
 /// How the limits of a caller stand.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CallerReport {
     /// The instant by the clock of the store.
     pub time: String,
@@ -21,7 +22,7 @@ pub struct CallerReport {
 }
 
 /// How the limits of a caller stand under one policy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyReport {
     /// The policy.
     pub policy: String,
@@ -40,7 +41,7 @@ pub struct PolicyReport {
 }
 
 /// How a limit stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitReport {
     /// Its name.
     pub limit: String,
@@ -53,7 +54,7 @@ pub struct LimitReport {
 }
 
 /// An override.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OverrideReport {
     /// When it ends; none: it has no end.
     pub until: Option<String>,
@@ -62,7 +63,7 @@ pub struct OverrideReport {
 }
 
 /// How a window stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WindowReport {
     /// What it is called where each window has a name.
     pub name: String,
@@ -87,7 +88,7 @@ pub struct WindowReport {
 }
 
 /// A limit that counts by more than the caller.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SharedLimit {
     /// Its name.
     pub limit: String,
@@ -96,7 +97,7 @@ pub struct SharedLimit {
 }
 
 /// What was reset.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResetReport {
     /// The limits, as `policy/limit`.
     pub limits: Vec<String>,

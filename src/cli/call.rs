@@ -13,10 +13,20 @@ use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, UnixStream},
+    time::timeout,
+};
 
 use super::Failure;
-use crate::{settings::admin_address, yaml::Sources};
+use crate::{
+    admin::Message,
+    settings::{
+        AdminPlace, ListenAddress, MAX_TOKEN_FILE_BYTES, Permission, Secret, admin_place, token_in,
+    },
+    yaml::Sources,
+};
 
 /// How long a call that needs little work may take in all.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,29 +35,160 @@ const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// Where to ask.
 #[derive(clap::Args)]
 pub(super) struct Where {
-    /// The settings that the proxy runs with: its admin listener is asked
+    /// The settings that the proxy runs with: its admin listener is asked, with a token of the
+    /// files that they name
     #[arg(long, value_name = "FILE", default_value = "config/tollgate.yaml")]
     config: PathBuf,
-    /// Ask here instead, and do not read the settings
+    /// Ask here instead, and do not read the settings; or at unix:PATH
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<String>,
+    #[command(flatten)]
+    token: TokenFile,
 }
 
+/// Which token to send.
+#[derive(clap::Args)]
+pub(super) struct TokenFile {
+    /// A file with the token of the admin listener. Left out: the file that the variable
+    /// TOLLGATE_ADMIN_TOKEN_FILE names
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+/// An admin listener to ask.
+pub(super) struct Target {
+    /// To be tried in this order.
+    addresses: Vec<ListenAddress>,
+    token: Option<Secret>,
+}
+
+/// What names the file with the token, where no option does.
+const TOKEN_FILE_VARIABLE: &str = "TOLLGATE_ADMIN_TOKEN_FILE";
+
 impl Where {
-    /// Addresses to try, in this order.
-    pub(super) fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
-        match &self.admin {
-            Some(address) => Ok(resolve(address)?),
-            None => Ok(vec![admin_of(&self.config)?]),
+    /// The listener, with a token that allows `permission`, if there is one.
+    pub(super) fn target(&self, permission: Permission) -> Result<Target, Failure> {
+        if let Some(address) = &self.admin {
+            return Ok(Target::at(address, &self.token)?);
         }
+        let place = admin_of(&self.config)?;
+        let token = match self.token.read()? {
+            Some(token) => Some(token),
+            None => token_of(&place, permission)?,
+        };
+        let address = match place.address {
+            ListenAddress::Tcp(address) => reachable(address).into(),
+            unix @ ListenAddress::Unix(_) => unix,
+        };
+        Ok(Target { addresses: vec![address], token })
     }
 }
 
-fn admin_of(file: &Path) -> Result<SocketAddr, Failure> {
-    let address = admin_address(file, &Sources::system())?;
+impl TokenFile {
+    /// Whether an option names it.
+    pub(super) fn is_named(&self) -> bool {
+        self.token_file.is_some()
+    }
+
+    fn read(&self) -> anyhow::Result<Option<Secret>> {
+        let variable = || Sources::system().variable(TOKEN_FILE_VARIABLE).map(PathBuf::from);
+        let file = self.token_file.clone().or_else(variable);
+        file.map(|file| read_token(&file)).transpose()
+    }
+}
+
+impl Target {
+    /// The listener at `HOST:PORT` or `unix:PATH`.
+    pub(super) fn at(address: &str, token: &TokenFile) -> anyhow::Result<Target> {
+        let addresses = match address.strip_prefix("unix:") {
+            Some(path) => vec![ListenAddress::Unix(path.into())],
+            None => resolve(address)?.into_iter().map(ListenAddress::from).collect(),
+        };
+        Ok(Target { addresses, token: token.read()? })
+    }
+
+    /// One that is asked what anybody may ask.
+    pub(super) fn without_token(address: ListenAddress) -> Target {
+        Target { addresses: vec![address], token: None }
+    }
+
+    /// Sends a request to the first address that answers, each within `time_limit`. `body` is JSON,
+    /// or empty.
+    pub(super) fn call(
+        &self,
+        method: &Method,
+        path: &str,
+        body: impl Into<Bytes>,
+        time_limit: Duration,
+    ) -> anyhow::Result<(StatusCode, Bytes)> {
+        let body = Full::new(body.into());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut result = Err(anyhow!("no address"));
+        for address in &self.addresses {
+            let host = address.tcp().map_or("localhost".to_owned(), |address| address.to_string());
+            let mut request = Request::builder()
+                .method(method.clone())
+                .uri(path)
+                .header(header::HOST, host)
+                // Without it a request to act counts as one of a form.
+                .header(header::CONTENT_TYPE, "application/json");
+            if let Some(token) = &self.token {
+                request = request.header(header::AUTHORIZATION, bearer(token));
+            }
+            let request = request.body(body.clone())?;
+            let asking = ask(address, request);
+            let asked = runtime.block_on(async { timeout(time_limit, asking).await });
+            result = asked
+                .unwrap_or_else(|_| Err(anyhow!("it did not answer in time")))
+                .with_context(|| format!("cannot ask {address}"));
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+}
+
+/// Why an answer is not the one that was asked for, in the listener's words.
+pub(super) fn refusal(status: StatusCode, body: &[u8]) -> anyhow::Error {
+    let message: Option<Message> = serde_json::from_slice(body).ok();
+    let why = message.map(|body| format!(": {}", body.message)).unwrap_or_default();
+    let help = match status {
+        StatusCode::UNAUTHORIZED => {
+            format!("; name a file with it by --token-file or {TOKEN_FILE_VARIABLE}")
+        }
+        _ => String::new(),
+    };
+    anyhow!("the answer is {}{why}{help}", status.as_u16())
+}
+
+fn bearer(token: &Secret) -> String {
+    format!("Bearer {}", token.reveal())
+}
+
+fn admin_of(file: &Path) -> Result<AdminPlace, Failure> {
+    let place = admin_place(file, &Sources::system())?;
     let missing =
         || anyhow!("{} names no admin listener: add `admin: {{ address: … }}`", file.display());
-    Ok(reachable(address.ok_or_else(missing)?))
+    Ok(place.ok_or_else(missing)?)
+}
+
+/// The token of the files that settings name: that to act only if it is needed, or the only one.
+fn token_of(place: &AdminPlace, permission: Permission) -> anyhow::Result<Option<Secret>> {
+    let AdminPlace { read_token_file: read, write_token_file: write, .. } = place;
+    let file = match permission {
+        Permission::Read => read.as_ref().or(write.as_ref()),
+        Permission::Write => write.as_ref().or(read.as_ref()),
+    };
+    file.map(|file| read_token(file)).transpose()
+}
+
+fn read_token(file: &Path) -> anyhow::Result<Secret> {
+    let content = Sources::system()
+        .read(file, MAX_TOKEN_FILE_BYTES)
+        .with_context(|| format!("cannot read the token in {}", file.display()))?;
+    let token = token_in(&content).map_err(|why| anyhow!("{} {why}", file.display()))?;
+    Ok(Secret::new(token))
 }
 
 pub(super) fn resolve(address: &str) -> anyhow::Result<Vec<SocketAddr>> {
@@ -70,44 +211,6 @@ pub(super) fn reachable(listener: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Sends a request to the first of `addresses` that answers, each within `time_limit`.
-pub(super) fn call(
-    addresses: &[SocketAddr],
-    method: Method,
-    path: &str,
-    body: impl Into<Bytes>,
-    time_limit: Duration,
-) -> anyhow::Result<(StatusCode, Bytes)> {
-    let body = Full::new(body.into());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut result = Err(anyhow!("no address"));
-    for address in addresses {
-        let request = Request::builder()
-            .method(method.clone())
-            .uri(path)
-            .header(header::HOST, address.to_string())
-            .body(body.clone())?;
-        let asking = ask(*address, request);
-        let asked = runtime.block_on(async { timeout(time_limit, asking).await });
-        result = asked
-            .unwrap_or_else(|_| Err(anyhow!("it did not answer in time")))
-            .with_context(|| format!("cannot ask {address}"));
-        if result.is_ok() {
-            break;
-        }
-    }
-    result
-}
-
-/// Why the listener did not do what it was asked for, in its own words.
-pub(super) fn refusal(status: StatusCode, body: &[u8]) -> anyhow::Error {
-    let answer: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    match answer.get("message").and_then(serde_json::Value::as_str) {
-        Some(message) => anyhow!("{message}"),
-        None => anyhow!("the answer is {status}"),
-    }
-}
-
 /// A text as one segment of a path, or as a value in a query.
 pub(super) fn encoded(text: &str) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(byte);
@@ -119,10 +222,19 @@ pub(super) fn encoded(text: &str) -> String {
 }
 
 async fn ask(
-    address: SocketAddr,
+    address: &ListenAddress,
     request: Request<Full<Bytes>>,
 ) -> anyhow::Result<(StatusCode, Bytes)> {
-    let stream = TcpStream::connect(address).await?;
+    match address {
+        ListenAddress::Tcp(address) => exchange(TcpStream::connect(address).await?, request).await,
+        ListenAddress::Unix(path) => exchange(UnixStream::connect(path).await?, request).await,
+    }
+}
+
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    request: Request<Full<Bytes>>,
+) -> anyhow::Result<(StatusCode, Bytes)> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let answer = async move {
         let (parts, body) = sender.send_request(request).await?.into_parts();

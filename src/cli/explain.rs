@@ -4,13 +4,13 @@ mod text;
 
 use std::{io::Write, net::IpAddr, path::PathBuf, sync::Arc};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value};
 
 use super::{
     Failure,
-    call::{CALL_TIMEOUT, call, resolve},
+    call::{CALL_TIMEOUT, Target, TokenFile, refusal},
     configured::{Configured, sources_of},
 };
 use crate::{
@@ -41,6 +41,8 @@ pub(super) struct Arguments {
     /// Ask the proxy whose admin listener is there
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "config")]
     admin: Option<String>,
+    #[command(flatten)]
+    admin_token: TokenFile,
     #[command(flatten)]
     credential: Credential,
     /// The address that the request comes from; 127.0.0.1
@@ -73,9 +75,13 @@ struct Credential {
 }
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
+    if arguments.admin.is_none() && arguments.admin_token.is_named() {
+        let text = "--token-file is for the token of --admin: write a caller's with --token\n";
+        return Err(Failure::Usage(text.into()));
+    }
     let question = question(arguments);
     let explanation = match &arguments.admin {
-        Some(address) => ask(address, &question)?,
+        Some(address) => ask(address, &arguments.admin_token, &question)?,
         None => find_out(arguments, &question)?,
     };
     match arguments.json {
@@ -112,16 +118,14 @@ fn find_out(arguments: &Arguments, question: &Question) -> Result<Explanation, F
 }
 
 /// Of a running proxy.
-fn ask(address: &str, question: &Question) -> anyhow::Result<Explanation> {
+fn ask(address: &str, token: &TokenFile, question: &Question) -> anyhow::Result<Explanation> {
     let question = serde_json::to_vec(question)?;
-    let (status, body) =
-        call(&resolve(address)?, Method::POST, "/explain", question, CALL_TIMEOUT)?;
+    let target = Target::at(address, token)?;
+    let (status, body) = target.call(&Method::POST, "/explain", question, CALL_TIMEOUT)?;
     if status == StatusCode::OK {
         return serde_json::from_slice(&body).context("its answer cannot be read");
     }
-    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let message = answer.get("message").and_then(Value::as_str).unwrap_or_default();
-    Err(anyhow!("{address} answers {}: {message}", status.as_u16()))
+    Err(refusal(status, &body).context(format!("{address} does not explain this")))
 }
 
 fn parse_header(text: &str) -> Result<(String, String), String> {

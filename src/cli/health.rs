@@ -14,11 +14,11 @@ use http::Method;
 
 use super::{
     Failure,
-    call::{call, reachable, resolve},
+    call::{Target, reachable, resolve},
 };
 use crate::{
     admin::Readiness,
-    settings::{ListenerSettings, Settings, read_text},
+    settings::{ListenAddress, ListenerSettings, Settings, read_text},
     yaml::Sources,
 };
 
@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let addresses = match Probe::by(arguments)? {
         Probe::Listener(addresses) => addresses,
         Probe::Admin(address) => {
-            ask_admin(address)?;
+            ask_admin(&address)?;
             writeln!(output, "{address} is healthy")?;
             return Ok(());
         }
@@ -67,7 +67,7 @@ enum Probe {
     /// A listener, whether it answers.
     Listener(Vec<SocketAddr>),
     /// The admin listener, whether the proxy takes requests.
-    Admin(SocketAddr),
+    Admin(ListenAddress),
 }
 
 impl Probe {
@@ -79,7 +79,10 @@ impl Probe {
         let sources = Sources::system();
         let settings = Settings::parse(file, &read_text(file, &sources)?, &sources)?;
         if let Some(admin) = settings.admin {
-            return Ok(Probe::Admin(reachable(admin.address)));
+            return Ok(Probe::Admin(match admin.address {
+                ListenAddress::Tcp(address) => reachable(address).into(),
+                unix @ ListenAddress::Unix(_) => unix,
+            }));
         }
         let is_askable = |listener: &&ListenerSettings| {
             listener.tls.is_none()
@@ -96,8 +99,9 @@ impl Probe {
 }
 
 /// Who drains takes no new requests, and is to get none.
-fn ask_admin(address: SocketAddr) -> anyhow::Result<()> {
-    let (status, body) = call(&[address], Method::GET, "/readyz", Bytes::new(), TIMEOUT)?;
+fn ask_admin(address: &ListenAddress) -> anyhow::Result<()> {
+    let target = Target::without_token(address.clone());
+    let (status, body) = target.call(&Method::GET, "/readyz", Bytes::new(), TIMEOUT)?;
     if !status.is_success() {
         // Another program may answer there.
         let readiness: Option<Readiness> = serde_json::from_slice(&body).ok();

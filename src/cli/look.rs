@@ -7,10 +7,13 @@ use http::{Method, StatusCode};
 
 use super::{
     Failure,
-    call::{CALL_TIMEOUT, Where, call, encoded, refusal},
+    call::{CALL_TIMEOUT, Where, encoded, refusal},
     reload::read,
 };
-use crate::callers::{CallerReport, LimitReport, PolicyReport, WindowReport};
+use crate::{
+    callers::{CallerReport, LimitReport, PolicyReport, WindowReport},
+    settings::Permission,
+};
 
 /// Show how the limits of a caller stand
 ///
@@ -58,7 +61,8 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
         let mark = if at == 0 { '?' } else { '&' };
         path = format!("{path}{mark}{name}={}", encoded(value));
     }
-    let (status, body) = call(&place.addresses()?, Method::GET, &path, Bytes::new(), CALL_TIMEOUT)?;
+    let target = place.target(Permission::Read)?;
+    let (status, body) = target.call(&Method::GET, &path, Bytes::new(), CALL_TIMEOUT)?;
     if status != StatusCode::OK {
         return Err(refusal(status, &body).into());
     }

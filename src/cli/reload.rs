@@ -9,9 +9,12 @@ use serde::Deserialize;
 
 use super::{
     Failure,
-    call::{Where, call},
+    call::{Where, refusal},
 };
-use crate::admin::RefusedReload;
+use crate::{
+    admin::{RefusedReload, Reloaded},
+    settings::Permission,
+};
 
 /// Have a running proxy read its configuration
 ///
@@ -26,24 +29,12 @@ pub(super) struct Arguments {
 /// How long a reload may take. Reading many files, and again those that change meanwhile, is slow.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-#[derive(Deserialize)]
-struct Done {
-    generation: u64,
-    /// Why callers that are to be moved are not moved yet.
-    move_waits_for: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Message {
-    message: String,
-}
-
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let addresses = arguments.place.addresses()?;
-    let (status, body) = call(&addresses, Method::POST, "/reload", Bytes::new(), TIMEOUT)?;
+    let target = arguments.place.target(Permission::Write)?;
+    let (status, body) = target.call(&Method::POST, "/reload", Bytes::new(), TIMEOUT)?;
     match status {
         StatusCode::OK => {
-            let Done { generation, move_waits_for } = read(&body)?;
+            let Reloaded { generation, move_waits_for } = read(&body)?;
             writeln!(output, "reloaded: generation {generation} is in force")?;
             if let Some(obstacle) = move_waits_for {
                 writeln!(output, "callers are mirrored, and not moved yet: {obstacle}")?;
@@ -54,10 +45,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
             write_problems(output, &read(&body)?)?;
             Err(anyhow!("not reloaded: what was in force stays").into())
         }
-        status => {
-            let message: Result<Message, _> = serde_json::from_slice(&body);
-            Err(anyhow!("{}", message.map_or(status.to_string(), |body| body.message)).into())
-        }
+        status => Err(refusal(status, &body).into()),
     }
 }
 

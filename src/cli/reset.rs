@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::{
     Failure,
-    call::{CALL_TIMEOUT, Where, call, refusal},
+    call::{CALL_TIMEOUT, Where, refusal},
     look::Whose,
     reload::read,
 };
-use crate::callers::ResetReport;
+use crate::{callers::ResetReport, settings::Permission};
 
 /// Reset the limits of a caller
 ///
@@ -33,7 +33,8 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let Arguments { place, whose, why } = arguments;
     let path = format!("{}/reset", whose.path());
     let order = json!({ "policy": whose.policy, "limit": whose.limit, "why": why }).to_string();
-    let (status, body) = call(&place.addresses()?, Method::POST, &path, order, CALL_TIMEOUT)?;
+    let target = place.target(Permission::Write)?;
+    let (status, body) = target.call(&Method::POST, &path, order, CALL_TIMEOUT)?;
     if status != StatusCode::OK {
         return Err(refusal(status, &body).into());
     }

@@ -106,14 +106,14 @@ pub(super) fn serve(
     });
     let access_log = settings.access_log.map(|own| AccessLog::new(own, pipe.clone()));
     let snapshot = settings.store.snapshot.clone();
-    let ready_store = settings.admin.map(|admin| admin.ready_store).unwrap_or_default();
+    let admin = admin.zip(settings.admin.clone());
     let shared = Arc::new(Shared::new(configuration, Clock::System).context("cannot start")?);
     let store = Arc::clone(&shared.stores.memory);
     let keeper = snapshot
         .map(|snapshot| SnapshotSaver::start(store, snapshot.file, snapshot.every, Clock::System))
         .transpose()?;
     keeper.iter().for_each(|keeper| shared.stores.save_by(keeper.handle()));
-    let mut upkeep = Upkeep::start(&shared, origin, admin, ready_store, access_log.clone())?;
+    let mut upkeep = Upkeep::start(&shared, origin, admin, access_log.clone())?;
     let reported = Arc::clone(&shared);
     let server = Server { shared, listeners, workers, access_log, drain };
 

@@ -3,19 +3,22 @@
 
 use std::io::Write;
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 
 use super::{
     Failure,
-    call::{CALL_TIMEOUT, Where, call},
+    call::{CALL_TIMEOUT, Where, refusal},
     counted,
     reload::{read, write_problems},
 };
-use crate::admin::{
-    EndpointStatus, Phase, PolicyStatus, RedisStatus, RemoteKeysStatus, RivalStatus, Status,
-    StoreStatus, UpstreamStatus,
+use crate::{
+    admin::{
+        EndpointStatus, Phase, PolicyStatus, RedisStatus, RemoteKeysStatus, RivalStatus, Status,
+        StoreStatus, UpstreamStatus,
+    },
+    settings::Permission,
 };
 
 /// Show the status of a running proxy
@@ -33,10 +36,10 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let addresses = arguments.place.addresses()?;
-    let (answered, body) = call(&addresses, Method::GET, "/status", Bytes::new(), CALL_TIMEOUT)?;
+    let target = arguments.place.target(Permission::Read)?;
+    let (answered, body) = target.call(&Method::GET, "/status", Bytes::new(), CALL_TIMEOUT)?;
     if answered != StatusCode::OK {
-        return Err(anyhow!("the answer is {answered}").into());
+        return Err(refusal(answered, &body).into());
     }
     let status: Status = read(&body)?;
     match arguments.json {

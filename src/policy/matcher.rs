@@ -11,6 +11,7 @@ mod overlap;
 use std::{collections::HashMap, net::IpAddr};
 
 use http::Method;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Networks;
@@ -222,7 +223,7 @@ pub struct Matcher {
 }
 
 /// What a route matches requests by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RoutePart {
     /// The host.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -18,7 +19,7 @@ use crate::{
 };
 
 /// The description of a request. Not `Debug`: it holds a token, or a key.
-#[derive(Clone, Default, Deserialize, Serialize)]
+#[derive(Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
     /// Its method.

@@ -11,6 +11,7 @@ mod prospect;
 use std::net::IpAddr;
 
 use http::request::Parts;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
@@ -29,7 +30,7 @@ use crate::{
 };
 
 /// How a request is handled, and why.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
     /// The request, as it was understood.
     pub request: Understood,
@@ -48,7 +49,7 @@ pub struct Explanation {
 }
 
 /// A request, as it was understood.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Understood {
     /// Its method.
     pub method: String,
@@ -61,7 +62,7 @@ pub struct Understood {
 }
 
 /// The policy that decides.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChosenPolicy {
     /// Its name.
     pub name: String,
@@ -70,7 +71,7 @@ pub struct ChosenPolicy {
 }
 
 /// A route that a request does not take.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PassedRoute {
     /// Its path pattern.
     pub route: String,
@@ -79,7 +80,7 @@ pub struct PassedRoute {
 }
 
 /// The route that a request takes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TakenRoute {
     /// Its path pattern.
     pub route: String,

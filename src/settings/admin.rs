@@ -1,21 +1,39 @@
 //! Settings of the admin listener: status, metrics and reload for operators.
 
-use std::{net::SocketAddr, path::Path};
+mod place;
+#[cfg(test)]
+mod tests;
+mod tokens;
 
-use schemars::JsonSchema;
+use std::{
+    borrow::Cow,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::{
-    Checker,
-    configuration::{entry, read_text},
-};
-use crate::yaml::{Choice, Document, Problem, Sources, Spanned, Value, keywords};
+use super::{Checker, ListenAddress};
+use crate::yaml::{Choice, Keyword, Node, Spanned, Value, keywords};
 
-/// The admin listener for operators, and its readiness rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub use self::{
+    place::{AdminPlace, admin_place},
+    tokens::{CurrentTokens, MAX_TOKEN_FILE_BYTES, Permission, token_in},
+};
+
+/// The admin listener for operators, who may use it, and its readiness rule.
+#[derive(Clone, Debug, PartialEq)]
 pub struct AdminSettings {
     /// Where it listens.
-    pub address: SocketAddr,
+    pub address: ListenAddress,
+    /// Who may connect to a Unix socket, as its file's mode.
+    pub mode: u32,
+    /// The names and addresses by which clients may ask, beside those of loopback and its own, in
+    /// lower case.
+    pub hosts: Vec<String>,
+    /// The tokens that clients need. None: they need none.
+    pub tokens: Option<Arc<CurrentTokens>>,
     /// What the store has to do with whether the proxy is ready.
     pub ready_store: ReadyStore,
 }
@@ -38,14 +56,67 @@ keywords! { ReadyStore { Require = "require", Ignore = "ignore" } }
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "admin section")]
 pub(super) struct RawAdmin {
-    /// The address of the admin listener: an IP address and a port, `127.0.0.1:9901`.
-    /// It has no password: restrict who can reach it.
+    /// The address of the admin listener: an IP address and a port, `127.0.0.1:9901`, or a Unix
+    /// socket, `unix:/run/tollgate/admin.sock`. One that other machines reach needs `auth`.
     #[schemars(extend("examples" = ["127.0.0.1:9901"]))]
-    pub(super) address: Spanned<String>,
+    address: Spanned<String>,
+    /// Who may connect to a Unix socket, as an octal file mode. Default: "0600".
+    #[schemars(regex(pattern = "^0?[0-7]{3}$"))]
+    #[schemars(extend("examples" = ["0660"]))]
+    mode: Option<Spanned<String>>,
+    /// Names and addresses by which clients may ask (the `Host` of a request), beside loopback and
+    /// the listener's own address. Left out: no others.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["tollgate.internal"]]))]
+    hosts: Vec<Spanned<String>>,
+    /// Files with the tokens that clients need; or `off`: they need none. May be left out on
+    /// loopback and for a Unix socket, where it then is `off`.
+    #[schemars(with = "Option<AuthShape>")]
+    #[schemars(extend("examples" = [{ "write_token_file": "secrets/admin-write-token" }]))]
+    auth: Option<Node>,
     /// When `/readyz` says that the proxy is ready.
     #[serde(default)]
     #[schemars(extend("examples" = [{ "store": "require" }]))]
     ready: RawReady,
+}
+
+/// Files with the tokens that clients of the admin listener need: at least one of them.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "auth section")]
+struct RawAuth {
+    /// A file with the token to read: status and metrics. Left out: reading needs the other one.
+    #[schemars(extend("examples" = ["secrets/admin-read-token"]))]
+    read_token_file: Option<Spanned<String>>,
+    /// A file with the token to read and to act: reload. Left out: nobody can act.
+    #[schemars(extend("examples" = ["secrets/admin-write-token"]))]
+    write_token_file: Option<Spanned<String>>,
+}
+
+/// The word in place of files with tokens.
+#[derive(Clone, Copy)]
+enum NoAuth {
+    Off,
+}
+
+keywords! { NoAuth { Off = "off" } }
+
+/// How `auth` is written, for the JSON Schema.
+struct AuthShape;
+
+impl JsonSchema for AuthShape {
+    fn schema_name() -> Cow<'static, str> {
+        "auth".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let section = generator.subschema_for::<RawAuth>();
+        json_schema!({
+            "anyOf": [
+                generator.subschema_for::<Choice<NoAuth>>(),
+                { "description": "Files with tokens.", "$ref": section.get("$ref") },
+            ],
+        })
+    }
 }
 
 /// When the proxy is ready to take requests.
@@ -58,29 +129,78 @@ struct RawReady {
     store: Option<Spanned<Choice<ReadyStore>>>,
 }
 
+/// Only this user: whoever can connect to a Unix socket may act, unless there are tokens.
+const DEFAULT_MODE: u32 = 0o600;
+
 impl Checker<'_> {
     pub(super) fn admin(&mut self, raw: Option<&RawAdmin>) -> Option<AdminSettings> {
-        let RawAdmin { address: raw, ready } = raw?;
-        let ready_store = ready.store.as_ref().and_then(|raw| self.keyword(raw));
-        let address = self.address(raw)?;
-        self.warn_of_public_admin(raw, address);
-        Some(AdminSettings { address, ready_store: ready_store.unwrap_or_default() })
+        let raw = raw?;
+        let ready_store = raw.ready.store.as_ref().and_then(|raw| self.keyword(raw));
+        let address = self.listen_address(&raw.address);
+        if let (Some(ListenAddress::Tcp(_)), Some(mode)) = (&address, &raw.mode) {
+            self.refuse(mode, "only a Unix socket has this", "remove it");
+        }
+        let mode = raw.mode.as_ref().map_or(DEFAULT_MODE, |raw| self.mode(raw));
+        let hosts = raw.hosts.iter().filter_map(|raw| self.admin_host(raw)).collect();
+        let tokens = match &raw.auth {
+            Some(node) => self.admin_auth(node),
+            None => None,
+        };
+        let address = address?;
+        match &raw.auth {
+            None if !address.is_local() => self.refuse(
+                &raw.address,
+                "other machines reach this address, and the admin listener has no `auth`",
+                "write `auth: { read_token_file: …, write_token_file: … }`, or an address such as \
+                 127.0.0.1:9901, or `auth: off` if the network keeps others away",
+            ),
+            _ => self.warn_of_public_admin(&raw.address, &address, tokens.is_some()),
+        }
+        let ready_store = ready_store.unwrap_or_default();
+        Some(AdminSettings { address, mode, hosts, tokens, ready_store })
     }
-}
 
-/// The address of the admin listener from a settings file, which may have other mistakes: a command
-/// that queries a running proxy about its settings must work without valid settings.
-///
-/// # Errors
-/// The file cannot be read, or is no YAML.
-pub fn admin_address(file: &Path, sources: &Sources) -> Result<Option<SocketAddr>, Vec<Problem>> {
-    let text = read_text(file, sources)?;
-    let document = Document::parse_with(&file.display().to_string(), &text, sources)
-        .map_err(|problem| vec![problem])?;
-    let admin = entry(&document.root().value, "admin");
-    let address = admin.and_then(|admin| entry(&admin.value, "address"));
-    Ok(match address.map(|address| &address.value) {
-        Some(Value::String(address)) => address.parse().ok(),
-        _ => None,
-    })
+    /// A host without a port, in lower case.
+    fn admin_host(&mut self, raw: &Spanned<String>) -> Option<String> {
+        let host = raw.value.to_ascii_lowercase();
+        let of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let is_name = !host.is_empty() && host.bytes().all(of_name);
+        if is_name || host.parse::<IpAddr>().is_ok() {
+            return Some(host);
+        }
+        let help = match host.parse::<SocketAddr>().is_ok() || host.rsplit_once(':').is_some() {
+            true => "write it without a port and without http://: tollgate.internal",
+            false => "write a name or an address: tollgate.internal, 10.0.0.7",
+        };
+        self.refuse(raw, format!("`{}` is not a host", raw.value), help);
+        None
+    }
+
+    /// None: clients need no token, or what is written has a mistake.
+    fn admin_auth(&mut self, node: &Node) -> Option<Arc<CurrentTokens>> {
+        if let Value::String(text) = &node.value {
+            if NoAuth::from_keyword(text).is_none() {
+                let place = Spanned { value: (), span: node.span };
+                // Not quoted: it may be a token.
+                let help = "write files with tokens, { write_token_file: … }, or off";
+                self.refuse(&place, "neither files with tokens nor `off`", help);
+            }
+            return None;
+        }
+        let problems = self.problems.len();
+        let raw: RawAuth = self.document.decode_node(node, &[], self.problems)?;
+        match &raw {
+            RawAuth { read_token_file: None, write_token_file: None } => {
+                // A misspelt field is reported already.
+                if self.problems.len() == problems {
+                    let place = Spanned { value: (), span: node.span };
+                    let help =
+                        "add `write_token_file`, `read_token_file` or both, or write `auth: off`";
+                    self.refuse(&place, "no file with a token", help);
+                }
+                None
+            }
+            files => Some(self.admin_tokens(files)),
+        }
+    }
 }

@@ -67,6 +67,18 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// Gives the admin listener of `running` these tokens from now on, if both have some. Returns
+    /// whether they changed.
+    pub fn renew_admin_tokens(&self, running: &Settings) -> bool {
+        let tokens = |settings: &Settings| settings.admin.as_ref()?.tokens.clone();
+        match (tokens(self), tokens(running)) {
+            (Some(newer), Some(running)) => running.replace_by(&newer),
+            _ => false,
+        }
+    }
+}
+
 impl StoreSettings {
     /// Gives new connections to Redis the passwords and certificates of `newer`, if that is the
     /// same Redis. Returns whether they changed.

@@ -171,6 +171,11 @@ impl ListenAddress {
             ListenAddress::Unix(_) => None,
         }
     }
+
+    /// Whether only this machine reaches it.
+    pub fn is_local(&self) -> bool {
+        self.tcp().is_none_or(|address| address.ip().to_canonical().is_loopback())
+    }
 }
 
 impl fmt::Display for ListenAddress {
@@ -179,6 +184,14 @@ impl fmt::Display for ListenAddress {
             ListenAddress::Tcp(address) => address.fmt(f),
             ListenAddress::Unix(path) => write!(f, "{UNIX}{}", path.display()),
         }
+    }
+}
+
+/// An address as a settings file has it; paths in it start from the folder of `file`.
+pub(super) fn parse_address(text: &str, file: &Path) -> Option<ListenAddress> {
+    match text.strip_prefix(UNIX) {
+        Some(path) => Some(ListenAddress::Unix(beside(file, path))),
+        None => text.parse().ok().map(ListenAddress::Tcp),
     }
 }
 
@@ -265,7 +278,7 @@ impl Checker<'_> {
         })
     }
 
-    fn listen_address(&mut self, raw: &Spanned<String>) -> Option<ListenAddress> {
+    pub(super) fn listen_address(&mut self, raw: &Spanned<String>) -> Option<ListenAddress> {
         if let Some(path) = raw.value.strip_prefix(UNIX) {
             return self.socket_path(raw, path).map(ListenAddress::Unix);
         }
@@ -311,7 +324,7 @@ impl Checker<'_> {
         TrustedProxies::new(networks, ForwardedField::default())
     }
 
-    fn mode(&mut self, raw: &Spanned<String>) -> u32 {
+    pub(super) fn mode(&mut self, raw: &Spanned<String>) -> u32 {
         let mode = u32::from_str_radix(&raw.value, 8).ok().filter(|mode| *mode <= 0o777);
         if mode.is_none() {
             let message = format!("`{}` is not a file mode", raw.value);

@@ -1,6 +1,6 @@
 //! Warnings about settings that are valid, but most likely not intended.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
 
@@ -38,16 +38,22 @@ impl Checker<'_> {
         self.warnings.push(Warning::new(rule, self.document.problem(place.span, message, help)));
     }
 
-    /// The admin listener shows callers and reloads, and needs no password.
-    pub(super) fn warn_of_public_admin(&mut self, raw: &Spanned<String>, address: SocketAddr) {
+    /// The admin listener shows callers and reloads.
+    pub(super) fn warn_of_public_admin(
+        &mut self,
+        raw: &Spanned<String>,
+        address: &ListenAddress,
+        has_tokens: bool,
+    ) {
+        let Some(address) = address.tcp().filter(|_| !has_tokens) else { return };
         let ip = address.ip().to_canonical();
         let whose = match ip.is_unspecified() {
             true => "every address of this machine",
             false if is_private(ip) => return,
             false => "a public address",
         };
-        let message = format!("the admin listener has no password, and is on {whose}");
-        let help = "write 127.0.0.1 or an address of a private network";
+        let message = format!("the admin listener needs no token, and is on {whose}");
+        let help = "write `auth` with files of tokens, or an address of a private network";
         self.warn(Rule::PublicAdmin, raw, message, help);
     }
 
@@ -139,11 +145,11 @@ mod tests {
     #[test]
     fn admin_on_a_public_address_is_a_warning() {
         for public in ["0.0.0.0", "[::]", "192.0.2.7", "[2001:db8::1]", "[::ffff:8.8.8.8]"] {
-            let warnings = warned(&format!("admin: {{ address: \"{public}:9901\" }}"));
+            let warnings = warned(&format!("admin: {{ address: \"{public}:9901\", auth: off }}"));
             assert_eq!(warnings, ["3:19 public-admin"], "{public}");
         }
         for private in ["127.0.0.1", "[::1]", "10.0.0.1", "192.168.1.1", "[fd00::1]"] {
-            let warnings = warned(&format!("admin: {{ address: \"{private}:9901\" }}"));
+            let warnings = warned(&format!("admin: {{ address: \"{private}:9901\", auth: off }}"));
             assert_eq!(warnings, [""; 0], "{private}");
         }
     }

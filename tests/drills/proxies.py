@@ -105,7 +105,8 @@ class Proxy:
         """Status and body of the admin listener."""
         connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=PATIENCE_SECONDS)
         with contextlib.closing(connection):
-            connection.request(method, path)
+            # Without this header a request to act counts as one of a web page.
+            connection.request(method, path, headers={"x-tollgate-action": "1"})
             response = connection.getresponse()
             return response.status, response.read().decode()
 

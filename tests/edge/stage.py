@@ -47,6 +47,8 @@ class Plan:
     listeners: list = field(default_factory=lambda: [{}])
     # More of the settings.
     settings: dict = field(default_factory=dict)
+    # More of the admin section.
+    admin: dict = field(default_factory=dict)
     files: dict = field(default_factory=dict)
 
     def policy_text(self):
@@ -119,7 +121,7 @@ def proxy(binary, plan, tally):
         settings = {
             "version": 1,
             "listeners": listeners,
-            "admin": {"address": f"127.0.0.1:{admin}"},
+            "admin": {"address": f"127.0.0.1:{admin}"} | plan.admin,
             "access_log": {"format": "off"},
         }
         settings |= json.loads(json.dumps(plan.settings).replace("FOLDER", str(folder)))

@@ -2,6 +2,7 @@
 
 mod access_log;
 mod admin;
+mod admin_access;
 mod callers;
 mod certificates;
 mod check;

@@ -1,21 +1,21 @@
 //! Where this process gets its listening sockets from, and where they go.
 
-use std::{net::TcpListener, path::Path};
+use std::path::Path;
 
 use anyhow::Context;
 
 use crate::{
     server::{
-        Listener, Server,
+        Listener,
         handover::{Handover, HandoverError, Inherited, Predecessor, SharedSocket},
     },
-    settings::{ListenAddress, Settings},
+    settings::{ListenerSettings, Settings},
 };
 
 /// Open sockets, and the processes before and after this one.
 pub(super) struct Sockets {
     pub(super) listeners: Vec<Listener>,
-    pub(super) admin: Option<TcpListener>,
+    pub(super) admin: Option<Listener>,
     /// Who serves until this process does.
     pub(super) predecessor: Option<Predecessor>,
     pub(super) succession: Option<Succession>,
@@ -38,22 +38,16 @@ impl Sockets {
             opened.with_context(|| format!("cannot listen on {}", listener.address))
         });
         let listeners = listeners.collect::<anyhow::Result<Vec<_>>>()?;
-        let address = settings.admin.map(|admin| admin.address);
-        let admin = address.map(|address| {
-            let socket = match inherited.take(&ListenAddress::Tcp(address))? {
-                Some(socket) => Ok(TcpListener::from(socket)),
-                None => Server::bind(address),
-            };
-            socket.with_context(|| format!("cannot listen on {address}"))
+        let admin = settings.admin.as_ref().map(|admin| {
+            let plain = ListenerSettings::plain(admin.address.clone());
+            let opened = inherited.listener(&ListenerSettings { mode: admin.mode, ..plain });
+            opened.with_context(|| format!("cannot listen on {}", admin.address))
         });
         let admin = admin.transpose()?;
         let succession = path.map(|path| {
             let handover = Handover::open(path, &mut inherited).with_context(|| at(path))?;
-            let mut sockets: Vec<SharedSocket> =
-                listeners.iter().map(Listener::share).collect::<Result<_, _>>()?;
-            if let (Some(address), Some(socket)) = (address, &admin) {
-                sockets.push((ListenAddress::Tcp(address), socket.try_clone()?.into()));
-            }
+            let all = listeners.iter().chain(&admin);
+            let sockets: Vec<SharedSocket> = all.map(Listener::share).collect::<Result<_, _>>()?;
             Ok::<_, anyhow::Error>(Succession { handover, sockets })
         });
         let succession = succession.transpose()?;

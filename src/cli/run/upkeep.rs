@@ -1,35 +1,33 @@
 //! The work beside the traffic: following the files, and the admin listener.
 
-use std::{
-    io,
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
-};
+use std::{io, sync::Arc};
 
 use crate::{
     access_log::AccessLog,
     admin::{Admin, Context, Phase, PhaseCell},
     gate::Shared,
     reload::{Origin, Reload, ReloadHandle, ReloadState},
-    settings::ReadyStore,
+    server::Listener,
+    settings::{AdminSettings, ListenAddress},
 };
 
 /// Both, until this is dropped.
 pub(super) struct Upkeep {
     pub(super) phase: Arc<PhaseCell>,
     // Before the reload, which it asks.
-    admin: Option<(SocketAddr, Admin)>,
+    admin: Option<(ListenAddress, Admin)>,
+    /// Whether clients of the admin listener need no token.
+    is_open: bool,
     reload: Option<Reload>,
 }
 
 impl Upkeep {
-    /// Follows the files of `origin`, if there are any, and answers at `listener`, if there is one.
-    /// `ready_store` says whether the process is ready while the store is away.
+    /// Follows the files of `origin`, if there are any, and answers at the admin listener, if there
+    /// is one.
     pub(super) fn start(
         shared: &Arc<Shared>,
         origin: Option<Origin>,
-        listener: Option<TcpListener>,
-        ready_store: ReadyStore,
+        admin: Option<(Listener, AdminSettings)>,
         access_log: Option<AccessLog>,
     ) -> io::Result<Upkeep> {
         let started = shared.clock.now();
@@ -39,20 +37,21 @@ impl Upkeep {
             .map(|origin| Reload::start(origin, Arc::clone(shared), Arc::clone(&state)))
             .transpose()?;
         let phase = Arc::<PhaseCell>::default();
-        let context = Context {
-            shared: Arc::clone(shared),
-            state,
-            access_log,
-            reload: reload.as_ref().map(Reload::handle),
-            phase: Arc::clone(&phase),
-            started,
-            ready_store,
+        let is_open = admin.as_ref().is_some_and(|(_, settings)| settings.tokens.is_none());
+        let start = |(listener, settings): (Listener, AdminSettings)| {
+            let context = Context {
+                shared: Arc::clone(shared),
+                state,
+                access_log,
+                reload: reload.as_ref().map(Reload::handle),
+                phase: Arc::clone(&phase),
+                started,
+                ready_store: settings.ready_store,
+            };
+            Ok::<_, io::Error>((listener.address()?, Admin::start(listener, &settings, context)?))
         };
-        let admin = match listener {
-            Some(listener) => Some((listener.local_addr()?, Admin::start(listener, context)?)),
-            None => None,
-        };
-        Ok(Upkeep { phase, admin, reload })
+        let admin = admin.map(start).transpose()?;
+        Ok(Upkeep { phase, admin, is_open, reload })
     }
 
     /// Asks for reloads, if there is anything to read.
@@ -71,10 +70,10 @@ impl Upkeep {
         self.phase.set(Phase::Serving);
         let Some((address, _)) = &self.admin else { return };
         tracing::info!(%address, "admin listener is open");
-        if !address.ip().is_loopback() {
+        if self.is_open && !address.is_local() {
             tracing::warn!(
                 %address,
-                "the admin listener has no passwords: restrict network access to it"
+                "the admin listener needs no token: restrict network access to it"
             );
         }
     }

@@ -1,6 +1,7 @@
 //! The limits that a request meets: what they count by, how much, and how they stand.
 
 use ipnet::IpNet;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
 };
 
 /// A limit that applies to a request, or might have.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FoundLimit {
     /// Its name.
     pub name: String,
@@ -38,7 +39,7 @@ pub struct FoundLimit {
 }
 
 /// How much, in one window.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FoundWindow {
     /// What it is called where each window has a name.
     pub name: String,
@@ -53,7 +54,7 @@ pub struct FoundWindow {
 }
 
 /// How a window stands.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FoundStanding {
     /// Units that can be used.
     pub limit: u32,

@@ -1,6 +1,7 @@
 //! What would happen to a request in the end.
 
 use http::{HeaderMap, header, request::Parts};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
 };
 
 /// What would happen to a request.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum Prospect {
     /// It goes on to an upstream.

@@ -29,6 +29,11 @@ fn local(request: Request) -> Request {
     request.host("localhost")
 }
 
+/// A request to act. Without its type it would count as one of a form.
+fn act(target: &str, body: impl Into<Vec<u8>>) -> Request {
+    post(target, body).field("content-type", "application/json")
+}
+
 #[test]
 fn denied_caller_is_looked_at_and_reset() {
     let upstream = Upstream::start();
@@ -48,7 +53,7 @@ fn denied_caller_is_looked_at_and_reset() {
     assert_eq!(text(&reset.stdout), "reset user:42: api/core\n");
     let line = running.wait_for_event("counters of a caller were reset");
     for part in [
-        "by=\"127.0.0.1:",
+        "by=\"127.0.0.1\"",
         "token=\"none\"",
         "caller=\"user:42\"",
         "limits=\"api/core\"",
@@ -81,7 +86,7 @@ fn http_answers_in_json_and_says_what_to_do_about_mistakes() {
     assert_eq!(report["policies"][0]["caller"], "user:a/b é");
     assert_eq!(report["policies"][0]["limits"][0]["windows"][0]["used"], 1);
     let order = r#"{ "limit": "core", "policy": "api", "why": "a test" }"#;
-    let reset = send(admin, local(post("/callers/user%3Aa%2Fb%20%C3%A9/reset", order)));
+    let reset = send(admin, local(act("/callers/user%3Aa%2Fb%20%C3%A9/reset", order)));
     reset.assert_status(200);
     assert_eq!(reset.json()["limits"][0], "api/core");
     assert_eq!(send(address, get("/").token(&token)).number("x-ratelimit-used"), 1);
@@ -107,27 +112,27 @@ fn http_answers_in_json_and_says_what_to_do_about_mistakes() {
         (get("/callers/user:1?policy=nix"), 404, "no policy is called `nix`: there are api"),
         (get("/callers/user:1?limits=core"), 400, "the only parameters are `limit` and `policy`"),
         (
-            post("/callers/user:1/reset", r#"{ "limit": "nix", "why": "x" }"#),
+            act("/callers/user:1/reset", r#"{ "limit": "nix", "why": "x" }"#),
             404,
             "no limit is called `nix`: those that count by `user:1` alone are core",
         ),
         (
-            post("/callers/client.ip:192.0.2.1/reset", why),
+            act("/callers/client.ip:192.0.2.1/reset", why),
             422,
             "no limit counts by `client.ip:192.0.2.1` alone",
         ),
         (
-            post("/callers/client.ip:192.0.2.1/reset", r#"{ "limit": "core", "why": "x" }"#),
+            act("/callers/client.ip:192.0.2.1/reset", r#"{ "limit": "core", "why": "x" }"#),
             422,
             "limit `core` counts by caller: only limits that count by `client.ip:192.0.2.1` alone can be looked up; they are none",
         ),
         (
-            post("/callers/user:1/reset", r#"{ "why": " " }"#),
+            act("/callers/user:1/reset", r#"{ "why": " " }"#),
             400,
             "`why` must say why, in one line of at most 500 characters",
         ),
         (
-            post("/callers/user:1/reset", r#"{ "why": "a\nb" }"#),
+            act("/callers/user:1/reset", r#"{ "why": "a\nb" }"#),
             400,
             "`why` must say why, in one line of at most 500 characters",
         ),
@@ -135,16 +140,16 @@ fn http_answers_in_json_and_says_what_to_do_about_mistakes() {
         assert_eq!(said(request, status), expected);
     }
     for order in ["", "{}", r#"{ "why": "x", "limits": [] }"#] {
-        let message = said(post("/callers/user:1/reset", order), 400);
+        let message = said(act("/callers/user:1/reset", order), 400);
         assert!(message.starts_with("send JSON such as "), "{message}");
     }
     send(admin, local(get("/callers/user:1/reset")))
         .assert_status(405)
         .assert_field("allow", "POST");
-    send(admin, local(post("/callers/user:1", why))).assert_status(405);
+    send(admin, local(act("/callers/user:1", why))).assert_status(405);
     send(admin, local(get("/callers/"))).assert_status(404);
     // A page in a browser cannot reset anything.
-    let page = local(post("/callers/user:1/reset", why)).field("origin", "http://localhost");
+    let page = local(act("/callers/user:1/reset", why)).field("origin", "http://localhost");
     send(admin, page).assert_status(403);
 }
 
@@ -179,7 +184,7 @@ fn every_reset_is_logged_however_many_there_are() {
     let admin: SocketAddr = admin.parse().unwrap();
     for number in 0..30 {
         let order = format!("{{ \"why\": \"ticket {number}\\\" x=1\" }}");
-        send(admin, local(post("/callers/user:1/reset", order))).assert_status(200);
+        send(admin, local(act("/callers/user:1/reset", order))).assert_status(200);
         let line = running.wait_for_event("counters of a caller were reset");
         let event: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(event["fields"]["why"], format!("ticket {number}\" x=1"));

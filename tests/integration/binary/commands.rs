@@ -81,6 +81,7 @@ const NAMED: &[(&str, &str)] = &[
     ("tollgate health", "tollgate health --address LISTENER"),
     ("tollgate reload", "tollgate reload --admin ADMIN"),
     ("tollgate status", "tollgate status --admin ADMIN"),
+    ("openssl rand -hex 32", "openssl rand -hex 32"),
     ("tollgate schema policy", "tollgate schema policy"),
     ("tollgate schema settings", "tollgate schema settings"),
     ("tollgate key --append", "tollgate key --id ci --append keys.yaml"),

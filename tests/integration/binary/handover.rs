@@ -159,6 +159,20 @@ fn counters_and_the_admin_listener_go_along() {
 }
 
 #[test]
+fn admin_socket_stays_while_the_old_process_ends() {
+    let settings = format!("{HANDOVER}\nadmin: {{ address: \"unix:admin.sock\" }}");
+    let (_upstream, folder) = folder(&settings);
+    let (old, _) = Running::serve(&folder);
+    let (mut new, _) = Running::serve(&folder);
+    new.wait_for_event("took over");
+    assert_exit(&old.finish(), 0);
+    assert_exit(&folder.run(&["status", "--admin", "unix:admin.sock"]), 0);
+    new.signal("TERM");
+    assert_exit(&new.finish(), 0);
+    assert!(!folder.path().join("admin.sock").exists());
+}
+
+#[test]
 fn readiness_is_answered_by_the_new_process_only() {
     let asked = Signal::default();
     let go = Signal::default();

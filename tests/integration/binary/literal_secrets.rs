@@ -71,7 +71,7 @@ fn log_status_and_reload_show_none() {
     for route in [BROKEN[0], BROKEN[6], BROKEN[16], BROKEN[19]] {
         folder.write("policies/api.yaml", &policy(&upstream.url(), route));
         let local = |request: crate::support::Request| send(admin, request.host("127.0.0.1"));
-        printed += &local(post("/reload", "")).text();
+        printed += &local(post("/reload", "").field("x-tollgate-action", "1")).text();
         printed += &local(get("/status")).text();
         for command in ["status", "reload"] {
             let output = folder.run(&[command, "--admin", &admin.to_string()]);

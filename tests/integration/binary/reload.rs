@@ -73,7 +73,7 @@ impl Served {
 
     /// Has it read everything now.
     fn reload(&self) -> Response {
-        self.ask_admin(post("/reload", ""))
+        self.ask_admin(post("/reload", "").field("x-tollgate-action", "1"))
     }
 
     fn policy(&self) -> String {

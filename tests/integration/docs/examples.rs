@@ -64,6 +64,8 @@ fn sources() -> Sources {
         .with_file("site.key", read("site.key"))
         .with_file("clients.pem", read("ca.pem"))
         .with_file("clients.crl", revoked)
+        .with_file("secrets/admin-read-token", "a-token-to-read-with\n")
+        .with_file("secrets/admin-write-token", "a-token-to-act-with\n")
         .with_file("/run/credentials/tollgate.tls.pem", read("site.pem"))
         .with_file("/run/credentials/tollgate.tls.key", read("site.key"))
 }

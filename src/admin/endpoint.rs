@@ -1,0 +1,347 @@
+//! What can be asked for: a table of endpoints. Requests are answered by it, and `/openapi.json`
+//! describes it, so that the two cannot differ.
+
+use http::Method;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value};
+
+use super::{
+    Health, Message, Readiness, RefusedReload, Reloaded, Status, callers::ResetOrder,
+    exposition::TextFormat,
+};
+use crate::{
+    callers::{CallerReport, ResetReport},
+    preview::{Explanation, explain::Question},
+    settings::Permission,
+};
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Page {
+    Health,
+    Ready,
+    Status,
+    Metrics,
+    Description,
+    Reload,
+    Explain,
+    Caller,
+    ResetCaller,
+}
+
+/// A path, and what is to be had there by one method.
+pub(super) struct Endpoint {
+    pub(super) page: Page,
+    pub(super) verb: Verb,
+    /// A segment in braces stands for any: `/callers/{name}`.
+    pub(super) path: &'static str,
+    /// What a token must allow. None: anybody may ask.
+    pub(super) needs: Option<Permission>,
+    /// A sentence for people.
+    pub(super) summary: &'static str,
+    /// Of the path, which has them in braces, and of the query.
+    pub(super) parameters: &'static [Parameter],
+    /// What is sent, if anything is: JSON.
+    pub(super) takes: Option<SchemaOf>,
+    /// What is answered when no check before refuses the request.
+    pub(super) answers: &'static [Answer],
+}
+
+/// How it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    /// Looks. `HEAD` does too.
+    Get,
+    /// Acts, or takes what is sent.
+    Post,
+}
+
+/// A word that the client chooses.
+pub(super) struct Parameter {
+    pub(super) name: &'static str,
+    /// A sentence for people.
+    pub(super) summary: &'static str,
+}
+
+/// One of the ways in which it is answered.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    /// A sentence for people.
+    pub(super) summary: &'static str,
+    /// By which the client chooses, if there are several.
+    pub(super) content_types: &'static [&'static str],
+    pub(super) schema: SchemaOf,
+}
+
+/// The schema of a type; parts of it that have a name are kept by the generator.
+pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+const JSON: &[&str] = &["application/json"];
+
+/// Every endpoint, in the order in which they are described.
+///
+/// The two that orchestrators ask need no token: probes of Kubernetes, Docker and load balancers
+/// have none to send, and what they learn is no more than a connection to the proxy shows.
+pub(super) static ENDPOINTS: &[Endpoint] = &[
+    Endpoint {
+        page: Page::Health,
+        verb: Verb::Get,
+        path: "/healthz",
+        needs: None,
+        summary: "Whether the process runs.",
+        parameters: &[],
+        takes: None,
+        answers: &[json(200, "It does.", SchemaGenerator::subschema_for::<Health>)],
+    },
+    Endpoint {
+        page: Page::Ready,
+        verb: Verb::Get,
+        path: "/readyz",
+        needs: None,
+        summary: "Whether new requests should come.",
+        parameters: &[],
+        takes: None,
+        answers: &[
+            json(200, "They should.", SchemaGenerator::subschema_for::<Readiness>),
+            json(503, "They should go elsewhere.", SchemaGenerator::subschema_for::<Readiness>),
+        ],
+    },
+    Endpoint {
+        page: Page::Status,
+        verb: Verb::Get,
+        path: "/status",
+        needs: Some(Permission::Read),
+        summary: "The configuration in force, problems of a refused one, upstreams, keys and stores.",
+        parameters: &[],
+        takes: None,
+        answers: &[json(200, "The status.", SchemaGenerator::subschema_for::<Status>)],
+    },
+    Endpoint {
+        page: Page::Metrics,
+        verb: Verb::Get,
+        path: "/metrics",
+        needs: Some(Permission::Read),
+        summary: "Metrics for Prometheus.",
+        parameters: &[],
+        takes: None,
+        answers: &[Answer {
+            status: 200,
+            summary: "All metrics.",
+            content_types: &[
+                TextFormat::Prometheus.content_type(),
+                TextFormat::OpenMetrics.content_type(),
+            ],
+            schema: SchemaGenerator::subschema_for::<String>,
+        }],
+    },
+    Endpoint {
+        page: Page::Description,
+        verb: Verb::Get,
+        path: "/openapi.json",
+        needs: Some(Permission::Read),
+        summary: "This description, in OpenAPI 3.1.",
+        parameters: &[],
+        takes: None,
+        answers: &[json(
+            200,
+            "The description.",
+            SchemaGenerator::subschema_for::<Map<String, Value>>,
+        )],
+    },
+    Endpoint {
+        page: Page::Reload,
+        verb: Verb::Post,
+        path: "/reload",
+        needs: Some(Permission::Write),
+        summary: "Reads the configuration again, and puts it in force if it is good.",
+        parameters: &[],
+        takes: None,
+        answers: &[
+            json(200, "It is in force.", SchemaGenerator::subschema_for::<Reloaded>),
+            json(
+                409,
+                "The configuration came from no files.",
+                SchemaGenerator::subschema_for::<Message>,
+            ),
+            json(
+                422,
+                "It is refused: what was in force stays.",
+                SchemaGenerator::subschema_for::<RefusedReload>,
+            ),
+            json(503, "The process is about to end.", SchemaGenerator::subschema_for::<Message>),
+        ],
+    },
+    Endpoint {
+        page: Page::Explain,
+        verb: Verb::Post,
+        path: "/explain",
+        // It changes nothing: a request is judged as a dry run.
+        needs: Some(Permission::Read),
+        summary: "How a request would be handled, and why. Nothing is charged or forwarded.",
+        parameters: &[],
+        takes: Some(SchemaGenerator::subschema_for::<Question>),
+        answers: &[
+            json(200, "The explanation.", SchemaGenerator::subschema_for::<Explanation>),
+            json(
+                422,
+                "There is no such request, or it is not clear which policy is meant.",
+                SchemaGenerator::subschema_for::<Message>,
+            ),
+            json(500, "It cannot be explained.", SchemaGenerator::subschema_for::<Message>),
+        ],
+    },
+    Endpoint {
+        page: Page::Caller,
+        verb: Verb::Get,
+        path: "/callers/{name}",
+        needs: Some(Permission::Read),
+        summary: "How the limits of one caller stand. Nothing is charged.",
+        parameters: &[
+            CALLER,
+            Parameter { name: "limit", summary: "Only this limit." },
+            Parameter { name: "policy", summary: "Only this policy." },
+        ],
+        takes: None,
+        answers: &[
+            json(200, "How they stand.", SchemaGenerator::subschema_for::<CallerReport>),
+            json(400, "A parameter is wrong.", SchemaGenerator::subschema_for::<Message>),
+            NO_SUCH_LIMIT,
+            NO_SUCH_CALLER,
+            json(500, "It cannot be looked up.", SchemaGenerator::subschema_for::<Message>),
+        ],
+    },
+    Endpoint {
+        page: Page::ResetCaller,
+        verb: Verb::Post,
+        path: "/callers/{name}/reset",
+        needs: Some(Permission::Write),
+        summary: "Makes the limits of one caller as never used.",
+        parameters: &[CALLER],
+        takes: Some(SchemaGenerator::subschema_for::<ResetOrder>),
+        answers: &[
+            json(200, "They are.", SchemaGenerator::subschema_for::<ResetReport>),
+            json(400, "What was sent is wrong.", SchemaGenerator::subschema_for::<Message>),
+            NO_SUCH_LIMIT,
+            NO_SUCH_CALLER,
+            json(503, "Redis does not answer.", SchemaGenerator::subschema_for::<Message>),
+            json(500, "They cannot be reset.", SchemaGenerator::subschema_for::<Message>),
+        ],
+    },
+];
+
+const CALLER: Parameter = Parameter {
+    name: "name",
+    summary: "The caller as the log names it, percent-encoded: `user:42`.",
+};
+
+const NO_SUCH_LIMIT: Answer =
+    json(404, "There is no such limit or policy.", SchemaGenerator::subschema_for::<Message>);
+
+const NO_SUCH_CALLER: Answer = json(
+    422,
+    "The name is not that of a caller, or no limit counts by it alone.",
+    SchemaGenerator::subschema_for::<Message>,
+);
+
+const fn json(status: u16, summary: &'static str, schema: SchemaOf) -> Answer {
+    Answer { status, summary, content_types: JSON, schema }
+}
+
+impl Endpoint {
+    /// The endpoints of a path, one for each method.
+    pub(super) fn at(path: &str) -> Vec<&'static Endpoint> {
+        ENDPOINTS.iter().filter(|endpoint| fits(endpoint.path, path)).collect()
+    }
+}
+
+impl Verb {
+    /// The methods, as an `Allow` field has them.
+    pub(super) fn methods(self) -> &'static str {
+        match self {
+            Verb::Get => "GET, HEAD",
+            Verb::Post => "POST",
+        }
+    }
+
+    /// Its name in a description.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Verb::Get => "get",
+            Verb::Post => "post",
+        }
+    }
+
+    pub(super) fn is_asked_by(self, method: &Method) -> bool {
+        match self {
+            Verb::Get => matches!(*method, Method::GET | Method::HEAD),
+            Verb::Post => *method == Method::POST,
+        }
+    }
+}
+
+/// Whether a path is one that the template stands for.
+fn fits(template: &str, path: &str) -> bool {
+    let mut segments = path.split('/');
+    let all = template.split('/').all(|wanted| {
+        segments.next().is_some_and(|segment| match is_parameter(wanted) {
+            true => !segment.is_empty(),
+            false => wanted == segment,
+        })
+    });
+    all && segments.next().is_none()
+}
+
+/// Whether a segment of a template stands for any.
+fn is_parameter(segment: &str) -> bool {
+    segment.starts_with('{')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn segment_in_braces_stands_for_any() {
+        for (template, path, expected) in [
+            ("/status", "/status", true),
+            ("/status", "/status/", false),
+            ("/status", "/statu", false),
+            ("/callers/{name}", "/callers/user:42", true),
+            ("/callers/{name}", "/callers/", false),
+            ("/callers/{name}", "/callers", false),
+            ("/callers/{name}", "/callers/a/reset", false),
+            ("/callers/{name}/reset", "/callers/a/reset", true),
+            ("/callers/{name}/reset", "/callers/a/b/reset", false),
+        ] {
+            assert_eq!(fits(template, path), expected, "{template} {path}");
+        }
+    }
+
+    #[test]
+    fn each_endpoint_is_there_once_and_names_the_parameters_of_its_path() {
+        let mut seen = HashSet::new();
+        for endpoint in ENDPOINTS {
+            assert!(seen.insert((endpoint.path, endpoint.verb.name())), "{}", endpoint.path);
+            assert_eq!(
+                Endpoint::at(endpoint.path).iter().filter(|it| it.verb == endpoint.verb).count(),
+                1
+            );
+            for segment in endpoint.path.split('/').filter(|segment| is_parameter(segment)) {
+                let name = segment.trim_matches(['{', '}']);
+                let is_named = endpoint.parameters.iter().any(|it| it.name == name);
+                assert!(is_named, "{}: {name}", endpoint.path);
+            }
+        }
+    }
+
+    /// Who acts needs the token for it. What is sent to be explained changes nothing.
+    #[test]
+    fn acting_needs_the_token_to_act() {
+        for endpoint in ENDPOINTS.iter().filter(|endpoint| endpoint.page != Page::Explain) {
+            let is_write = endpoint.needs == Some(Permission::Write);
+            assert_eq!(endpoint.verb == Verb::Post, is_write, "{}", endpoint.path);
+        }
+    }
+}

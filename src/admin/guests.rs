@@ -1,0 +1,146 @@
+//! Connections to the admin listener. Each has one request, and they are bounded in number, time
+//! and bytes: who is slow keeps no others out.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
+    task::AbortHandle,
+    time::timeout,
+};
+
+use super::reception::{Ends, Reception};
+use crate::server::ListenerSocket;
+
+/// Connections at once; one more takes the place of one that has not asked yet.
+const MAX_CONNECTIONS: usize = 32;
+/// How long a request's head may take, and all of a connection, which is one request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_FIELDS: usize = 64;
+const MAX_BUFFER_BYTES: usize = 16 * 1024;
+/// How long accepting pauses when it fails: there may be descriptors again then.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers who comes in at `socket`, until this is dropped.
+pub(super) async fn receive(socket: ListenerSocket, reception: Arc<Reception>) {
+    let door = match Door::open(socket) {
+        Ok(door) => door,
+        Err(error) => return tracing::error!(%error, "the admin listener cannot be used"),
+    };
+    let mut guests: Vec<Guest> = Vec::with_capacity(MAX_CONNECTIONS);
+    loop {
+        match door.accept().await {
+            Ok((stream, ends)) => {
+                guests.retain(|guest| !guest.task.is_finished());
+                if guests.len() < MAX_CONNECTIONS || make_room(&mut guests) {
+                    guests.push(Guest::receive(stream, ends, &reception));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept at the admin listener");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// The socket, as this runtime's.
+enum Door {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Door {
+    fn open(socket: ListenerSocket) -> io::Result<Door> {
+        Ok(match socket {
+            ListenerSocket::Tcp(socket) => Door::Tcp(TcpListener::from_std(socket)?),
+            ListenerSocket::Unix(socket) => Door::Unix(UnixListener::from_std(socket)?),
+        })
+    }
+
+    async fn accept(&self) -> io::Result<(Stream, Ends)> {
+        match self {
+            Door::Tcp(socket) => {
+                let (stream, peer) = socket.accept().await?;
+                let own = stream.local_addr().ok().map(|address| address.ip());
+                Ok((Stream::Tcp(stream), Ends { peer: peer.ip(), own }))
+            }
+            Door::Unix(socket) => {
+                let (stream, _) = socket.accept().await?;
+                let ends = Ends { peer: Ipv4Addr::LOCALHOST.into(), own: None };
+                Ok((Stream::Unix(stream), ends))
+            }
+        }
+    }
+}
+
+/// A connection.
+struct Guest {
+    task: AbortHandle,
+    /// Whether its request has been read.
+    has_asked: Arc<AtomicBool>,
+}
+
+impl Guest {
+    fn receive(stream: Stream, ends: Ends, reception: &Arc<Reception>) -> Guest {
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let visit =
+            Visit { reception: Arc::clone(reception), ends, has_asked: Arc::clone(&has_asked) };
+        let task = tokio::spawn(async move {
+            let _ = match stream {
+                Stream::Tcp(stream) => timeout(CONNECTION_TIMEOUT, visit.serve(stream)).await,
+                Stream::Unix(stream) => timeout(CONNECTION_TIMEOUT, visit.serve(stream)).await,
+            };
+        });
+        Guest { task: task.abort_handle(), has_asked }
+    }
+}
+
+/// Closes the connection that has been silent longest, so that idle clients cannot lock others out.
+fn make_room(guests: &mut Vec<Guest>) -> bool {
+    let silent = guests.iter().position(|guest| !guest.has_asked.load(Ordering::Relaxed));
+    silent.map(|at| guests.remove(at).task.abort()).is_some()
+}
+
+/// What the task of a connection has.
+struct Visit {
+    reception: Arc<Reception>,
+    ends: Ends,
+    has_asked: Arc<AtomicBool>,
+}
+
+impl Visit {
+    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
+        let service = service_fn(async |request| {
+            self.has_asked.store(true, Ordering::Relaxed);
+            Ok::<_, Infallible>(self.reception.answer(request, self.ends).await)
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .keep_alive(false)
+            .max_headers(MAX_FIELDS)
+            .max_buf_size(MAX_BUFFER_BYTES)
+            .serve_connection(TokioIo::new(stream), service);
+        // Who goes away without the answer does not want it.
+        let _ = connection.await;
+    }
+}

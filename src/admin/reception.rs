@@ -1,0 +1,178 @@
+//! Who is let in: the checks before an endpoint sees a request, in this order. First where it comes
+//! from, which costs least and tells a foreign page nothing; then whether there is such an
+//! endpoint; then the token; and only then is a body read.
+
+use std::{net::IpAddr, time::Instant};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header, request::Parts};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+
+use super::{
+    Context,
+    access::{Access, Refusal},
+    asked::Asked,
+    endpoint::{Endpoint, Verb},
+    guard::{Hosts, Suspicion, check_action},
+    message,
+};
+use crate::settings::{AdminSettings, Permission};
+
+/// What the listener reports on, and who may ask about it.
+pub(super) struct Reception {
+    context: Context,
+    hosts: Hosts,
+    access: Access,
+}
+
+/// Where a connection comes from, and where it has come in.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    /// The client's address. All clients of a Unix socket have that of loopback.
+    pub(super) peer: IpAddr,
+    /// The address of this machine that the client has connected to, unless it is a Unix socket.
+    pub(super) own: Option<IpAddr>,
+}
+
+type Answer = Response<Full<Bytes>>;
+
+/// Why a request gets no further.
+#[derive(Debug)]
+enum Refused {
+    /// A page of another origin may have sent it.
+    Suspicion(Suspicion),
+    NoEndpoint,
+    /// The endpoints of the path are asked by these methods.
+    Method(String),
+    /// The token is not there, or does not allow it.
+    Token(Refusal),
+    BodyTooLarge,
+    BodyUnreadable,
+}
+
+/// The longest body of a request that is read.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+
+static RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+impl Reception {
+    pub(super) fn new(settings: &AdminSettings, context: Context) -> Reception {
+        let hosts = Hosts { listed: settings.hosts.clone() };
+        let access = Access::new(settings.tokens.clone());
+        Reception { context, hosts, access }
+    }
+
+    pub(super) async fn answer(&self, request: Request<Incoming>, ends: Ends) -> Answer {
+        let mut answer = match self.admit(request, ends).await {
+            Ok((endpoint, asked)) => self.context.page(endpoint.page, &asked).await,
+            Err(refused) => refused.into(),
+        };
+        // And no header that lets pages of other origins read it.
+        let headers = answer.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(&RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
+        answer
+    }
+
+    /// The endpoint that is asked, with what it needs of the request.
+    async fn admit(
+        &self,
+        request: Request<Incoming>,
+        ends: Ends,
+    ) -> Result<(&'static Endpoint, Asked), Refused> {
+        let (parts, body) = request.into_parts();
+        self.hosts.check(&parts.uri, &parts.headers, ends.own).map_err(Refused::Suspicion)?;
+        let endpoint = find(&parts)?;
+        if endpoint.verb == Verb::Post {
+            check_action(&parts.headers).map_err(Refused::Suspicion)?;
+        }
+        if let Some(needed) = endpoint.needs {
+            let checked = self.access.check(needed, &parts.headers, ends.peer, Instant::now());
+            if checked == Err(Refusal::WrongToken) {
+                tracing::warn!(peer = %ends.peer, "a wrong token was sent to the admin listener");
+            }
+            checked.map_err(Refused::Token)?;
+        }
+        let body = match endpoint.verb {
+            Verb::Get => Bytes::new(),
+            Verb::Post => read(body).await?,
+        };
+        if endpoint.needs == Some(Permission::Write) {
+            let (peer, path) = (ends.peer, parts.uri.path());
+            tracing::info!(%peer, path, "asked to act at the admin listener");
+        }
+        let may_read = endpoint.needs.is_some() || !self.access.has_tokens();
+        let token = endpoint.needs.filter(|_| self.access.has_tokens());
+        let Parts { uri, headers, .. } = parts;
+        Ok((endpoint, Asked { uri, headers, peer: ends.peer, token, body, may_read }))
+    }
+}
+
+fn find(parts: &Parts) -> Result<&'static Endpoint, Refused> {
+    let there = Endpoint::at(parts.uri.path());
+    if there.is_empty() {
+        return Err(Refused::NoEndpoint);
+    }
+    let asked = there.iter().find(|endpoint| endpoint.verb.is_asked_by(&parts.method));
+    asked.copied().ok_or_else(|| {
+        let methods: Vec<&str> = there.iter().map(|endpoint| endpoint.verb.methods()).collect();
+        Refused::Method(methods.join(", "))
+    })
+}
+
+/// The body of a request.
+async fn read(body: Incoming) -> Result<Bytes, Refused> {
+    match Limited::new(body, MAX_BODY_BYTES).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Refused::BodyTooLarge),
+        Err(_) => Err(Refused::BodyUnreadable),
+    }
+}
+
+impl From<Refused> for Answer {
+    fn from(refused: Refused) -> Answer {
+        match refused {
+            Refused::Suspicion(why) => message(StatusCode::FORBIDDEN, &why.to_string()),
+            Refused::NoEndpoint => message(StatusCode::NOT_FOUND, "there is nothing here"),
+            Refused::Method(methods) => {
+                let text = format!("ask by {methods}");
+                let answer = message(StatusCode::METHOD_NOT_ALLOWED, &text);
+                with_field(answer, header::ALLOW, &methods)
+            }
+            Refused::Token(refusal) => refusal.into(),
+            Refused::BodyTooLarge => {
+                let text = format!("send at most {MAX_BODY_BYTES} bytes");
+                message(StatusCode::PAYLOAD_TOO_LARGE, &text)
+            }
+            Refused::BodyUnreadable => message(StatusCode::BAD_REQUEST, "the body cannot be read"),
+        }
+    }
+}
+
+/// With the fields of RFC 6750, section 3.
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Answer {
+        let (status, name, value) = match refusal {
+            Refusal::NoToken => (StatusCode::UNAUTHORIZED, header::WWW_AUTHENTICATE, "Bearer"),
+            Refusal::WrongToken => {
+                let value = "Bearer error=\"invalid_token\"";
+                (StatusCode::UNAUTHORIZED, header::WWW_AUTHENTICATE, value)
+            }
+            Refusal::OnlyReads => {
+                let value = "Bearer error=\"insufficient_scope\"";
+                (StatusCode::FORBIDDEN, header::WWW_AUTHENTICATE, value)
+            }
+            Refusal::TooManyTries => (StatusCode::TOO_MANY_REQUESTS, header::RETRY_AFTER, "1"),
+        };
+        with_field(message(status, &refusal.to_string()), name, value)
+    }
+}
+
+fn with_field(mut answer: Answer, name: HeaderName, value: &str) -> Answer {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        answer.headers_mut().insert(name, value);
+    }
+    answer
+}
