@@ -47,7 +47,7 @@ pub enum NotReset {
     #[error("redis does not answer")]
     Away,
     /// A server refused, with this message.
-    #[error("redis refused: {0}")]
+    #[error("redis refused: {0} (docs/stores.md lists the rights that a reset needs)")]
     Refused(String),
 }
 
@@ -239,6 +239,10 @@ impl Store {
                 }
                 Err(error) => {
                     let is_refusal = matches!(error, NotReset::Refused(_));
+                    if is_refusal {
+                        // To ask again before each copy would only delay requests.
+                        lock(&resets.read).succeeded = Some(begun);
+                    }
                     if is_refusal && !resets.has_warned.swap(true, Ordering::Relaxed) {
                         tracing::warn!(
                             %error,

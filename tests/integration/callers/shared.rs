@@ -178,3 +178,40 @@ fn proxy_whose_redis_is_away_decides_by_no_count_from_before_the_reset() {
         assert_eq!(error, "redis does not answer: some counters may not be reset; try again");
     }
 }
+
+#[test]
+fn user_without_the_rights_to_reset_is_told_and_all_else_works() {
+    let upstream = Upstream::start();
+    let [first, second] = [(); 2].map(|()| Redis::start());
+    let grant = |redis: &Redis, words: &[&str]| {
+        redis.command(&[&["ACL", "SETUSER", "default"], words].concat());
+    };
+    for redis in [&first, &second] {
+        grant(redis, &["-del", "-exists", "-zrange", "-zadd", "-zremrangebyrank"]);
+    }
+    let fleet = movers(&in_redis(&first), &in_redis(&second), &upstream);
+    let fleet = fleet.each_ref();
+    use_up(&fleet, 1);
+    let refused = || {
+        let error = fleet[0].try_reset("user:42").unwrap_err().to_string();
+        let ending = "(docs/stores.md lists the rights that a reset needs): some counters may not \
+                      be reset; try again";
+        assert!(error.starts_with("redis refused: ") && error.ends_with(ending), "{error}");
+    };
+    refused();
+    // Callers can be moved, with their counts.
+    set(&fleet, 100, MoveMode::MoveNow);
+    for proxy in fleet {
+        proxy.advance(SECOND);
+        proxy.get_as("42").assert_status(429).assert_no_field("x-tollgate-store");
+    }
+    grant(&first, &["+del", "+zadd", "+zremrangebyrank"]);
+    refused();
+    grant(&second, &["+del"]);
+    refused();
+    // Those who may not read the list forget their denials all the same.
+    grant(&second, &["+zadd", "+zremrangebyrank"]);
+    fleet[0].reset("user:42");
+    fleet.iter().for_each(|proxy| proxy.advance(SECOND));
+    assert_fresh(&fleet);
+}

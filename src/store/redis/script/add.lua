@@ -2,7 +2,7 @@
 --
 -- KEYS: the counter, and the marker that it was reset lately: then nothing is added, since the
 -- units may be from before. ARGV[1] ends with the numbers of that state.
-if call('EXISTS', KEYS[2]) == 1 then
+if call('GET', KEYS[2]) then
   return 0
 end
 local c = charge_on(1)

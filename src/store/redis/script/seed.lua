@@ -2,7 +2,7 @@
 --
 -- KEYS: the counter, and the marker that it was reset lately: then nothing is merged. ARGV[1] ends
 -- with the numbers of the other state. Returns whether it counts more now.
-if call('EXISTS', KEYS[2]) == 1 then
+if call('GET', KEYS[2]) then
   return 0
 end
 local c = charge_on(1)
