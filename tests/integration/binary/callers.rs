@@ -148,9 +148,11 @@ fn http_answers_in_json_and_says_what_to_do_about_mistakes() {
         .assert_field("allow", "POST");
     send(admin, local(act("/callers/user:1", why))).assert_status(405);
     send(admin, local(get("/callers/"))).assert_status(404);
-    // A page in a browser cannot reset anything.
-    let page = local(act("/callers/user:1/reset", why)).field("origin", "http://localhost");
-    send(admin, page).assert_status(403);
+    // A page of another origin cannot reset anything.
+    for origin in ["http://localhost:1", "https://evil.example", "null"] {
+        let page = local(act("/callers/user:1/reset", why)).field("origin", origin);
+        send(admin, page).assert_status(403);
+    }
 }
 
 #[test]
