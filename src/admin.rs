@@ -17,6 +17,7 @@ mod guests;
 mod metrics;
 mod openapi;
 mod process;
+mod ranking;
 mod reception;
 mod requests;
 mod status;
@@ -201,6 +202,8 @@ impl Context {
             }
             Page::Reload => self.reload().await,
             Page::Explain => self.explain(&asked.body).await,
+            Page::TopCallers => self.top_callers(asked),
+            Page::Denials => self.latest_denials(asked),
             Page::Caller => self.caller(asked).await,
             Page::ResetCaller => self.reset_caller(asked).await,
         }

@@ -1,13 +1,17 @@
-//! The counters of one caller, found by its name: how they stand, and resetting them.
+//! The counters of one caller, found by its name: how they stand, and resetting them. And which
+//! callers use limits most, and were denied last.
 //!
-//! Only limits that are counted by the caller alone are here. Which counters a caller has of a limit
+//! Of one caller, only limits that are counted by the caller alone are here. Which counters a caller has of a limit
 //! that counts by something else as well, such as a path, cannot be known from its name.
 
+mod denied;
 mod found;
 mod report;
+pub mod top;
 
 use std::sync::Arc;
 
+pub use self::denied::{DenialReport, DenialsReport, denials};
 pub use self::report::{
     CallerReport, LimitReport, OverrideReport, PolicyReport, ResetReport, SharedLimit, WindowReport,
 };

@@ -17,7 +17,9 @@ mod reset;
 mod run;
 mod schema;
 mod status;
+mod table;
 mod token;
+mod top;
 
 use std::{
     ffi::OsString,
@@ -50,6 +52,7 @@ enum Command {
     Health(health::Arguments),
     Status(status::Arguments),
     Reload(reload::Arguments),
+    Top(top::Arguments),
     Look(look::Arguments),
     Reset(reset::Arguments),
     Token(Box<token::Arguments>),
@@ -132,6 +135,7 @@ pub fn run(
         Command::Health(arguments) => health::run(&arguments, output),
         Command::Status(arguments) => status::run(&arguments, output),
         Command::Reload(arguments) => reload::run(&arguments, output),
+        Command::Top(arguments) => top::run(&arguments, output),
         Command::Look(arguments) => look::run(&arguments, output),
         Command::Reset(arguments) => reset::run(&arguments, output),
         Command::Token(arguments) => token::run(&arguments, output),

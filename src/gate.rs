@@ -12,6 +12,7 @@ pub(crate) mod charge_context;
 pub(crate) mod charge_plan;
 mod cors;
 mod counting;
+mod denials;
 mod distrust;
 pub(crate) mod dry_run;
 mod foresee;
@@ -57,6 +58,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use self::{
     abandoned::Abandoned,
     counting::count_decisions,
+    denials::{DenialNotes, DeniedRequest},
     forward::{Inbound, Outgoing, TimedReply, sender_of},
     head::Head,
     ignored_chain::warn_of_ignored_chain,
@@ -84,6 +86,7 @@ use crate::{
 };
 
 pub use self::{
+    denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS},
     refunds::Refunds,
     series::{LimitTotal, PolicyTotal, RouteTotal, SeriesBook},
     shared::{NoRandomness, Shared},
@@ -105,6 +108,7 @@ pub struct Gate {
     abandoned: Rc<Abandoned>,
     log: Option<Rc<LogBuffer>>,
     request_ids: RequestIds,
+    denials: DenialNotes,
     /// The id of a request whose handling panicked, until its client gets a response.
     panicked: Cell<Option<HeaderValue>>,
 }
@@ -132,6 +136,7 @@ impl Gate {
         Gate {
             leases: LeaseBook::new(Rc::clone(&store), shared.clock.clone()),
             abandoned: Abandoned::new(Arc::clone(&shared), Rc::clone(&store)),
+            denials: shared.denials.notes(),
             judge: Judge::new(shared, store),
             worker,
             series: RefCell::default(),
@@ -238,7 +243,16 @@ impl Gate {
         let leases = tally.and_then(|tally| self.leases.hold(tally.granted(), arrival.now));
         let line = unjudged.into_line();
         if let Some(line) = &line {
-            count_decisions(line.meter.series(), &state, &action);
+            let now = arrival.now;
+            count_decisions(line.meter.series(), &state, &action, address, now);
+            let denied = DeniedRequest {
+                parts: &parts,
+                state: &state,
+                action: &action,
+                address,
+                request_id,
+            };
+            self.shared().denials.note(&self.denials, &denied, now);
         }
         let mut guard = RequestGuard::new(line, state, leases, &self.abandoned);
 

@@ -42,7 +42,7 @@ use crate::limit::KeyHasher;
 pub use self::{
     address::{
         ForwardedField, Prefixes, TrustedProxies, address_behind, canonical, canonical_network,
-        client_address,
+        client_address, counted_address,
     },
     api_keys::{ApiKey, ApiKeyError, ApiKeys, MAX_API_KEYS_BYTES, MintError, MintedKey, NewKey},
     assumed_token::{AssumedToken, AssumedTokenError},

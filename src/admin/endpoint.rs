@@ -10,7 +10,7 @@ use super::{
     exposition::TextFormat,
 };
 use crate::{
-    callers::{CallerReport, ResetReport},
+    callers::{CallerReport, DenialsReport, ResetReport, top::TopReport},
     preview::{Explanation, explain::Question},
     settings::Permission,
 };
@@ -25,6 +25,8 @@ pub(super) enum Page {
     Description,
     Reload,
     Explain,
+    TopCallers,
+    Denials,
     Caller,
     ResetCaller,
 }
@@ -191,16 +193,54 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
         ],
     },
     Endpoint {
+        page: Page::TopCallers,
+        verb: Verb::Get,
+        path: "/callers",
+        needs: Some(Permission::Read),
+        summary: "The callers that use limits most, with error bounds. It is about this proxy only.",
+        parameters: &[
+            Parameter { name: "by", summary: "`units`, which is usual, or `denials`." },
+            ONLY_LIMIT,
+            ONLY_POLICY,
+            Parameter { name: "minutes", summary: "Of how many minutes: 1 to 60, usually 10." },
+            Parameter { name: "top", summary: "How many callers: 1 to 1000, usually 20." },
+        ],
+        takes: None,
+        answers: &[
+            json(200, "The callers.", SchemaGenerator::subschema_for::<TopReport>),
+            json(400, "A parameter is wrong.", SchemaGenerator::subschema_for::<Message>),
+            NO_SUCH_LIMIT,
+        ],
+    },
+    Endpoint {
+        page: Page::Denials,
+        verb: Verb::Get,
+        path: "/denials",
+        needs: Some(Permission::Read),
+        summary: "The latest requests that were denied, or would have been, on this proxy.",
+        parameters: &[
+            Parameter {
+                name: "after",
+                summary: "Only what comes after the denial of this number.",
+            },
+            Parameter { name: "caller", summary: "Only this caller, as the log names it." },
+            ONLY_LIMIT,
+            ONLY_POLICY,
+            Parameter { name: "top", summary: "How many: 1 to 1024, usually 100." },
+        ],
+        takes: None,
+        answers: &[
+            json(200, "The denials.", SchemaGenerator::subschema_for::<DenialsReport>),
+            json(400, "A parameter is wrong.", SchemaGenerator::subschema_for::<Message>),
+        ],
+    },
+    Endpoint {
         page: Page::Caller,
         verb: Verb::Get,
         path: "/callers/{name}",
         needs: Some(Permission::Read),
         summary: "How the limits of one caller stand. Nothing is charged.",
-        parameters: &[
-            CALLER,
-            Parameter { name: "limit", summary: "Only this limit." },
-            Parameter { name: "policy", summary: "Only this policy." },
-        ],
+        parameters: &[CALLER, ONLY_LIMIT, ONLY_POLICY],
         takes: None,
         answers: &[
             json(200, "How they stand.", SchemaGenerator::subschema_for::<CallerReport>),
@@ -233,6 +273,10 @@ const CALLER: Parameter = Parameter {
     name: "name",
     summary: "The caller as the log names it, percent-encoded: `user:42`.",
 };
+
+const ONLY_LIMIT: Parameter = Parameter { name: "limit", summary: "Only this limit." };
+
+const ONLY_POLICY: Parameter = Parameter { name: "policy", summary: "Only this policy." };
 
 const NO_SUCH_LIMIT: Answer =
     json(404, "There is no such limit or policy.", SchemaGenerator::subschema_for::<Message>);
@@ -297,51 +341,4 @@ fn is_parameter(segment: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn segment_in_braces_stands_for_any() {
-        for (template, path, expected) in [
-            ("/status", "/status", true),
-            ("/status", "/status/", false),
-            ("/status", "/statu", false),
-            ("/callers/{name}", "/callers/user:42", true),
-            ("/callers/{name}", "/callers/", false),
-            ("/callers/{name}", "/callers", false),
-            ("/callers/{name}", "/callers/a/reset", false),
-            ("/callers/{name}/reset", "/callers/a/reset", true),
-            ("/callers/{name}/reset", "/callers/a/b/reset", false),
-        ] {
-            assert_eq!(fits(template, path), expected, "{template} {path}");
-        }
-    }
-
-    #[test]
-    fn each_endpoint_is_there_once_and_names_the_parameters_of_its_path() {
-        let mut seen = HashSet::new();
-        for endpoint in ENDPOINTS {
-            assert!(seen.insert((endpoint.path, endpoint.verb.name())), "{}", endpoint.path);
-            assert_eq!(
-                Endpoint::at(endpoint.path).iter().filter(|it| it.verb == endpoint.verb).count(),
-                1
-            );
-            for segment in endpoint.path.split('/').filter(|segment| is_parameter(segment)) {
-                let name = segment.trim_matches(['{', '}']);
-                let is_named = endpoint.parameters.iter().any(|it| it.name == name);
-                assert!(is_named, "{}: {name}", endpoint.path);
-            }
-        }
-    }
-
-    /// Who acts needs the token for it. What is sent to be explained changes nothing.
-    #[test]
-    fn acting_needs_the_token_to_act() {
-        for endpoint in ENDPOINTS.iter().filter(|endpoint| endpoint.page != Page::Explain) {
-            let is_write = endpoint.needs == Some(Permission::Write);
-            assert_eq!(endpoint.verb == Verb::Post, is_write, "{}", endpoint.path);
-        }
-    }
-}
+mod tests;

@@ -19,14 +19,13 @@ use http::HeaderMap;
 use super::{
     Shared,
     awaited_cost::AwaitedCosts,
-    counting::count_adjustment,
+    counting::{CountedSender, count_adjustment},
     forward::{DetachedExchange, TimedReply},
     respond::Reply,
     tally::{Tally, adjustment, cost_in},
 };
 use crate::{
     limit::Charge,
-    metrics::PolicySeries,
     store::{HeldLeases, Store},
 };
 
@@ -67,14 +66,14 @@ impl Abandoned {
         exchange: DetachedExchange,
         tally: &Tally<'_>,
         route: &str,
-        series: &PolicySeries,
+        sender: &CountedSender<'_>,
         leases: Option<HeldLeases>,
     ) {
         // A connection that this proxy cuts is not the client's doing.
         if self.is_over.get() {
             return;
         }
-        let costs = tally.awaited_costs(route, &self.shared, series);
+        let costs = tally.awaited_costs(route, &self.shared, sender);
         if self.awaited.borrow().len() >= MAX_REQUESTS {
             return self.charge(&costs, None);
         }
@@ -119,6 +118,9 @@ impl Abandoned {
                 let settling = Charge { cost, ..charge };
                 if let Some(counters) = &awaited.counters {
                     count_adjustment(counters, adjustment, cost);
+                }
+                if let Some(late) = &awaited.late {
+                    late.note(adjustment, cost, now);
                 }
                 self.store.settle(&settling, outcome, adjustment, now);
             }

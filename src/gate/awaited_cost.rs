@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::HeaderName;
 use smallvec::SmallVec;
 
-use super::recent_costs::CostSource;
+use super::{counting::LateUnits, recent_costs::CostSource};
 use crate::{
     limit::{Charge, Outcome, OwnedCharge},
     metrics::LimitCounters,
@@ -23,6 +23,8 @@ pub(super) struct AwaitedCost {
     pub(super) units_without_head: u32,
     /// Where the units of its limit are counted; none: with another window of the limit.
     pub(super) counters: Option<Arc<LimitCounters>>,
+    /// Where the caller is noted that has used them; none: with another window, or nowhere.
+    pub(super) late: Option<LateUnits>,
 }
 
 /// All such charges of a request.

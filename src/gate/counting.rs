@@ -3,24 +3,67 @@
 //! A limit of several windows decides once about a request, and takes units once: those of its
 //! first window.
 
+use std::{fmt::Write, net::IpAddr, sync::Arc};
+
 use super::{
     charge_plan::ChargeRole,
     request_state::{Action, RequestState},
     tally::{DecidedCharge, Tally},
 };
 use crate::{
-    identity::AuthResult,
-    limit::DecidedBy,
+    clock::Timestamp,
+    identity::{AuthResult, Identity, IdentityRules, Prefixes, ResolvedCaller, counted_address},
+    limit::{DecidedBy, Scope},
     metrics::{LimitCounters, LimitDecision, PolicySeries},
+    policy::{Per, Policy},
     response::Rejection,
+    sketch::{Sighting, WorkerSketch},
     store::Adjustment,
 };
 
-/// Counts what the judge has decided.
+/// What names an address that a limit counts by.
+const CLIENT_IP: &str = "client.ip";
+
+/// Where a request is counted, and who has sent it.
+#[derive(Clone, Copy)]
+pub(super) struct CountedSender<'c> {
+    pub(super) series: &'c PolicySeries,
+    /// None: there is no policy for the request.
+    pub(super) rules: Option<&'c IdentityRules>,
+    pub(super) caller: Option<&'c ResolvedCaller<'c>>,
+    /// None: it is not known any more.
+    pub(super) address: Option<IpAddr>,
+}
+
+/// What is noted of a limit's caller.
+pub(super) struct Noted {
+    /// Units that it has used.
+    pub(super) units: u32,
+    pub(super) decision: LimitDecision,
+    pub(super) now: Timestamp,
+}
+
+/// Whose counter a charge is on.
+enum CallerName<'c> {
+    Caller(&'c ResolvedCaller<'c>, &'c IdentityRules),
+    Address(IpAddr, &'c Per),
+}
+
+/// Where units are noted that a caller turns out to have used after its request has gone.
+pub(super) struct LateUnits {
+    sketch: Arc<WorkerSketch>,
+    key: Option<u64>,
+    tier: u16,
+    name: String,
+}
+
+/// Counts what the judge has decided about a request from `address`.
 pub(super) fn count_decisions(
     series: &PolicySeries,
     state: &RequestState<'_>,
     action: &Action<'_>,
+    address: IpAddr,
+    now: Timestamp,
 ) {
     let auth = auth_result(state, action);
     if let Some(count) = auth.and_then(|result| series.own.auth.get(result.position())) {
@@ -28,7 +71,10 @@ pub(super) fn count_decisions(
     }
     let tally = state.tally.as_ref().filter(|tally| tally.is_charge());
     if let Some(tally) = tally {
-        count_charges(series, tally);
+        let sender = CountedSender::of(series, state.policy, state.identity.as_ref());
+        // Also of a request whose sender could not be identified.
+        let sender = CountedSender { address: Some(address), ..sender };
+        count_charges(&sender, tally, now);
     }
     if tally.is_some() || matches!(action, Action::Forward(_)) {
         count_skipped(series, state);
@@ -53,7 +99,8 @@ fn auth_result(state: &RequestState<'_>, action: &Action<'_>) -> Option<AuthResu
     }
 }
 
-fn count_charges(series: &PolicySeries, tally: &Tally<'_>) {
+fn count_charges(sender: &CountedSender<'_>, tally: &Tally<'_>, now: Timestamp) {
+    let series = sender.series;
     let is_charge = |own: &DecidedCharge<'_, '_>| own.planned.role != ChargeRole::Refund;
     let mut all = tally.all().filter(is_charge).peekable();
     while let Some(first) = all.next() {
@@ -62,8 +109,108 @@ fn count_charges(series: &PolicySeries, tally: &Tally<'_>) {
         while let Some(window) = all.next_if(|own| own.is_of_same_limit(&first)) {
             decision = worse(decision, window.decision());
         }
+        let units = tally.cost_of(&first);
         counters.count(decision);
-        counters.charged.add(tally.cost_of(&first).into());
+        counters.charged.add(units.into());
+        sender.note(&first, tally.tier(), Noted { units, decision, now });
+    }
+}
+
+impl<'c> CountedSender<'c> {
+    pub(super) fn of(
+        series: &'c PolicySeries,
+        policy: Option<&'c Policy>,
+        identity: Option<&'c Identity<'_>>,
+    ) -> Self {
+        CountedSender {
+            series,
+            rules: policy.map(|policy| &policy.identity),
+            caller: identity.and_then(|identity| identity.caller.as_ref()),
+            address: identity.map(|identity| identity.address),
+        }
+    }
+
+    /// Notes what a limit has decided, with the caller whose counter it is. What rates that are
+    /// tried out decide is not noted.
+    pub(super) fn note(
+        &self,
+        own: &DecidedCharge<'_, '_>,
+        tier: usize,
+        Noted { units, decision, now }: Noted,
+    ) {
+        let limit = own.planned.limit;
+        let is_noted = own.planned.role != ChargeRole::Candidate && decision != LimitDecision::Skip;
+        let Some(sketch) = self.series.callers(limit.position).filter(|_| is_noted) else { return };
+        let key = owner(own);
+        let name = self.name(own);
+        let seen = Sighting {
+            key: name.is_some().then_some(key),
+            tier: self.series.tier_number(tier),
+            units: units.into(),
+            is_denied: matches!(decision, LimitDecision::Deny | LimitDecision::WouldDeny),
+            is_near: decision == LimitDecision::Near,
+        };
+        let write = |to: &mut String| name.iter().for_each(|name| name.write(to));
+        sketch.note(now, &seen, &write);
+    }
+
+    /// Where to note units of a charge that become known when the request has gone.
+    pub(super) fn late_units(&self, own: &DecidedCharge<'_, '_>, tier: usize) -> Option<LateUnits> {
+        let limit = own.planned.limit;
+        let series = self.series.limits.get(limit.position)?;
+        let sketch =
+            series.callers.as_ref().filter(|_| own.planned.role != ChargeRole::Candidate)?;
+        let mut name = String::new();
+        let key = self.name(own).map(|own_name| {
+            own_name.write(&mut name);
+            owner(own)
+        });
+        let tier = self.series.tier_number(tier);
+        Some(LateUnits { sketch: Arc::clone(sketch), key, tier, name })
+    }
+
+    /// Whose counter a charge is on. None: that is not known any more.
+    fn name<'n>(&self, own: &DecidedCharge<'n, '_>) -> Option<CallerName<'n>>
+    where
+        'c: 'n,
+    {
+        match own.charge.scope {
+            Scope::Caller => Some(CallerName::Caller(self.caller?, self.rules?)),
+            Scope::Address => Some(CallerName::Address(self.address?, &own.planned.limit.per)),
+            Scope::Shared => None,
+        }
+    }
+}
+
+/// What sketches know a caller by: half of a keyed hash, which is enough to tell a few hundred
+/// callers apart.
+fn owner(own: &DecidedCharge<'_, '_>) -> u64 {
+    own.charge.key.owner as u64
+}
+
+impl CallerName<'_> {
+    /// As `tollgate look` takes it.
+    fn write(&self, to: &mut String) {
+        match self {
+            CallerName::Caller(caller, rules) => caller.write_name(rules, to),
+            CallerName::Address(address, per) => {
+                let prefixes = Prefixes { ipv4: per.ipv4_prefix, ipv6: per.ipv6_prefix };
+                // Writing to a `String` never fails.
+                let _ = write!(to, "{CLIENT_IP}:{}", counted_address(*address, prefixes));
+            }
+        }
+    }
+}
+
+impl LateUnits {
+    /// Notes what the response has cost more.
+    pub(super) fn note(&self, adjustment: Adjustment, units: u32, now: Timestamp) {
+        let LateUnits { sketch, key, tier, name } = self;
+        if let Adjustment::Take = adjustment {
+            let units = units.into();
+            let seen = Sighting { key: *key, tier: *tier, units, is_denied: false, is_near: false };
+            sketch.note(now, &seen, &|to| to.push_str(name));
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use super::{
     Arrival, Snapshot,
     abandoned::Abandoned,
     charge_plan::ChargeRole,
+    counting::CountedSender,
     forward::{DetachedExchange, Outgoing, TimedReply, detached, exchange},
     head::Head,
     request_state::RequestState,
@@ -181,7 +182,9 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
             return;
         };
         if let (Some(tally), Some(route)) = (&self.state.tally, self.state.route) {
-            self.abandoned.follow(exchange, tally, &route.name, series, self.leases.take());
+            let identity = self.state.identity.as_ref();
+            let sender = CountedSender::of(series, self.state.policy, identity);
+            self.abandoned.follow(exchange, tally, &route.name, &sender, self.leases.take());
         }
     }
 }

@@ -9,6 +9,7 @@ use super::{
     X_REQUEST_ID,
     charge_plan::ChargeRole,
     cors,
+    counting::CountedSender,
     head::Head,
     judge::Judge,
     request_state::RequestState,
@@ -134,9 +135,11 @@ impl Judge {
         response: ResponseFacts<'_>,
         series: Option<&PolicySeries>,
     ) {
-        let Some(tally) = &mut state.tally else { return };
-        if tally.settle(&self.store, response, &self.shared, series)
-            && let (Some(policy), Some(identity)) = (state.policy, &state.identity)
+        let RequestState { tally: Some(tally), policy, identity, .. } = state else { return };
+        let identity = identity.as_ref();
+        let sender = series.map(|series| CountedSender::of(series, *policy, identity));
+        if tally.settle(&self.store, response, &self.shared, sender.as_ref())
+            && let (Some(policy), Some(identity)) = (*policy, identity)
         {
             self.note_change(policy, identity, self.shared.clock.now());
         }

@@ -15,11 +15,13 @@ use std::{
 use super::Snapshot;
 use crate::{
     identity::AuthResult,
+    limit::Scope,
     metrics::{
         ADDED_SECONDS, Histogram, HistogramTotal, LimitCounters, LimitDecision, LimitSeries,
         MethodLabel, PolicyCounters, PolicySeries, REQUEST_SECONDS, RequestTotal, RouteCounters,
     },
-    policy::{Policies, Policy},
+    policy::{Limit, Policies, Policy},
+    sketch::{CallerBook, LimitRef},
 };
 
 /// What stands in for the name of a policy or a route where there is none.
@@ -29,6 +31,8 @@ const NO_NAME: &str = "_none";
 #[derive(Default)]
 pub struct SeriesBook {
     policies: Mutex<BTreeMap<Box<str>, PolicyNames>>,
+    /// The callers of limits that count by caller or address.
+    pub callers: CallerBook,
     /// How often names were entered.
     generation: AtomicU64,
 }
@@ -122,6 +126,7 @@ impl SeriesBook {
     /// Enters the names of policies, so that their numbers are shown as 0 from now on. Returns the
     /// generation of these policies: no others have the same.
     pub(super) fn enter(&self, policies: &Policies) -> u64 {
+        self.callers.enter(policies.iter().flat_map(limits_by_caller));
         let mut names = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
         names.entry(NO_NAME.into()).or_default();
         for policy in policies.iter() {
@@ -148,7 +153,8 @@ impl SeriesBook {
         let mut names = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
         let mut series_of = |policy: Option<&Policy>| {
             let name = policy.map_or(NO_NAME, |policy| &policy.name);
-            Rc::new(names.entry(name.into()).or_default().of_worker(worker, policy))
+            let own = names.entry(name.into()).or_default().of_worker(worker, policy);
+            Rc::new(self.with_callers(own, worker, policy))
         };
         WorkerSeries {
             generation: *generation,
@@ -157,11 +163,40 @@ impl SeriesBook {
         }
     }
 
+    /// The same, with the places where callers are noted.
+    fn with_callers(
+        &self,
+        own: PolicySeries,
+        worker: usize,
+        policy: Option<&Policy>,
+    ) -> PolicySeries {
+        let Some(policy) = policy else { return own };
+        let mut own = own;
+        for (limit, series) in policy.limits.iter().zip(&mut own.limits) {
+            series.callers = self.callers.of_worker(worker, &limit_ref(policy, limit));
+        }
+        let tiers = policy.identity.tiers.names();
+        PolicySeries {
+            tier_numbers: tiers.map(|tier| self.callers.tier_number(tier)).collect(),
+            ..own
+        }
+    }
+
     /// What was counted so far.
     pub fn totals(&self) -> Vec<PolicyTotal> {
         let names = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
         names.iter().map(|(policy, names)| names.total(policy)).collect()
     }
+}
+
+/// The limits whose counters belong to a caller or an address each.
+fn limits_by_caller(policy: &Policy) -> impl Iterator<Item = LimitRef> {
+    let by_caller = policy.limits.iter().filter(|limit| limit.scope() != Scope::Shared);
+    by_caller.map(|limit| limit_ref(policy, limit))
+}
+
+fn limit_ref(policy: &Policy, limit: &Limit) -> LimitRef {
+    LimitRef { policy: policy.name.clone(), limit: limit.name.clone() }
 }
 
 /// The names of each limit and its candidate rates, with each tier.
@@ -187,7 +222,8 @@ impl PolicyNames {
         };
         let no_route = route(NO_NAME);
         let Some(policy) = policy else {
-            return PolicySeries { own, routes: Vec::new(), no_route, limits: Vec::new() };
+            let (routes, limits, tier_numbers) = (Vec::new(), Vec::new(), Vec::new());
+            return PolicySeries { own, routes, no_route, limits, tier_numbers };
         };
         let routes = policy.routes.iter().map(|own| route(&own.label)).collect();
         let mut by_tier = |limit: &str| -> Vec<Arc<LimitCounters>> {
@@ -204,8 +240,9 @@ impl PolicyNames {
                 true => Vec::new(),
                 false => by_tier(&candidate_name(&limit.name)),
             },
+            callers: None,
         });
-        PolicySeries { own, routes, no_route, limits: limits.collect() }
+        PolicySeries { own, routes, no_route, limits: limits.collect(), tier_numbers: Vec::new() }
     }
 
     fn total(&self, policy: &str) -> PolicyTotal {

@@ -5,8 +5,8 @@ use std::{io, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 
 use super::{
-    Snapshot, UnreadSchemes, distrust::Distrust, recent_costs::RecentCosts, refunds::Refunds,
-    series::SeriesBook, standing_cache::StandingCache,
+    Snapshot, UnreadSchemes, denials::Denials, distrust::Distrust, recent_costs::RecentCosts,
+    refunds::Refunds, series::SeriesBook, standing_cache::StandingCache,
 };
 use crate::{
     clock::{Clock, Throttle, Timestamp},
@@ -51,6 +51,8 @@ pub struct Shared {
     pub refunds: Refunds,
     /// What workers count of requests.
     pub series: SeriesBook,
+    /// The latest denials.
+    pub denials: Denials,
     /// Addresses that are charged before their tokens are verified.
     pub(super) distrust: Distrust,
     /// Standings of callers that have just queried them.
@@ -88,6 +90,7 @@ impl Shared {
             recent_costs: RecentCosts::default(),
             refunds: Refunds::default(),
             series: SeriesBook::default(),
+            denials: Denials::default(),
             distrust: Distrust::new(),
             standing_cache,
         };
@@ -129,6 +132,7 @@ impl Shared {
             recent_costs: RecentCosts::default(),
             refunds: Refunds::default(),
             series: SeriesBook::default(),
+            denials: Denials::default(),
             distrust: Distrust::new(),
             standing_cache: StandingCache::new(Duration::ZERO),
         }

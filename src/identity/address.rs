@@ -133,6 +133,12 @@ pub(super) fn prefix(ip: IpAddr, prefixes: Prefixes) -> IpNet {
     IpNet::new(ip, length).unwrap_or_else(|_| IpNet::from(ip)).trunc()
 }
 
+/// The address that stands for all of a client in the names of counters: for IPv6 mostly the first
+/// of its network.
+pub fn counted_address(ip: IpAddr, prefixes: Prefixes) -> IpAddr {
+    prefix(ip, prefixes).addr()
+}
+
 /// The IPv4 network for one that is mapped into IPv6 (`::ffff:10.0.0.0/104`), since addresses are
 /// compared in canonical form.
 pub fn canonical_network(network: IpNet) -> IpNet {

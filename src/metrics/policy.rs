@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Count, Histogram, LimitCounters, RouteCounters};
+use crate::sketch::WorkerSketch;
 
 /// Upper bounds of the time that the proxy itself takes for a request, in seconds.
 pub static ADDED_SECONDS: [f64; 11] =
@@ -50,6 +51,8 @@ pub struct PolicySeries {
     pub no_route: Arc<RouteCounters>,
     /// Those of each limit, by its position.
     pub limits: Vec<LimitSeries>,
+    /// The numbers that its tiers have in sketches of callers, by position.
+    pub tier_numbers: Vec<u16>,
 }
 
 /// A worker's counters of one limit, by the position of a tier.
@@ -59,12 +62,24 @@ pub struct LimitSeries {
     pub rates: Vec<Arc<LimitCounters>>,
     /// Those of the candidate rates; empty: there are none.
     pub candidate: Vec<Arc<LimitCounters>>,
+    /// Its callers; none: it is not counted by caller or address.
+    pub callers: Option<Arc<WorkerSketch>>,
 }
 
 impl PolicySeries {
     /// The counters of the route at this position; none: of requests that take no route.
     pub fn route(&self, position: Option<usize>) -> &RouteCounters {
         position.and_then(|position| self.routes.get(position)).unwrap_or(&self.no_route)
+    }
+
+    /// Where the callers of the limit at this position are noted, if they are.
+    pub fn callers(&self, position: usize) -> Option<&WorkerSketch> {
+        self.limits.get(position)?.callers.as_deref()
+    }
+
+    /// The number that the tier at this position has in sketches of callers.
+    pub fn tier_number(&self, tier: usize) -> u16 {
+        self.tier_numbers.get(tier).copied().unwrap_or_default()
     }
 
     /// The counters of the limit at this position for the tier at another.
@@ -74,7 +89,7 @@ impl PolicySeries {
         tier: usize,
         is_candidate: bool,
     ) -> Option<&Arc<LimitCounters>> {
-        let LimitSeries { rates, candidate } = self.limits.get(position)?;
+        let LimitSeries { rates, candidate, .. } = self.limits.get(position)?;
         if is_candidate { candidate } else { rates }.get(tier)
     }
 }

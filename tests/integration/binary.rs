@@ -23,6 +23,7 @@ mod literal_secrets;
 mod metrics;
 mod moving;
 mod packaging;
+mod ranking;
 mod rehearsals;
 mod reload;
 mod restart;

@@ -1,6 +1,7 @@
 //! The limits of one caller: looking at them changes nothing, and after a reset they are as never
 //! used, on every proxy and in every store.
 
+mod ranked;
 mod shared;
 
 use serde_json::json;

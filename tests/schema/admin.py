@@ -147,6 +147,20 @@ def explain(judge):
         judge.tally.record(f"explaining {more}", [] if got == status else [got])
 
 
+def rank(judge):
+    """Questions about many callers, good and bad."""
+    for path, query, status in [
+        ("/callers", "?by=denials&limit=core&policy=main&minutes=60&top=5", 200),
+        ("/callers", "?by=cost", 400),
+        ("/callers", "?minutes=0", 400),
+        ("/callers", "?limit=none", 404),
+        ("/denials", "?after=1&caller=user:42&limit=core&policy=main&top=20", 200),
+        ("/denials", "?top=0", 400),
+    ]:
+        got = judge.hold("GET", path, READ, query=query)
+        judge.tally.record(f"asking {path}{query}", [] if got == status else [got])
+
+
 def look_and_reset(judge):
     """Callers that there are and are not, and limits."""
     for query, name, status in [
@@ -194,6 +208,7 @@ def check(binary, tally, server):
         ask_everything(judge)
         explain(judge)
         look_and_reset(judge)
+        rank(judge)
         (on.folder / "policies" / "main.yaml").write_text("version: 2\n")
         refused = judge.hold("POST", "/reload", WRITE, ACTION)
         tally.record("a bad policy is refused", [] if refused == 422 else [refused])

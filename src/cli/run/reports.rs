@@ -17,6 +17,8 @@ pub(super) async fn keep_reporting(shared: &Shared, events: &Events) -> Infallib
         ticks.tick().await;
         report(shared);
         events.log_left_out();
+        // Here, so that neither a request nor an idle hour has to do it.
+        shared.series.callers.tidy(shared.clock.now());
     }
 }
 

@@ -10,11 +10,11 @@ use crate::{
     gate::{
         Shared,
         awaited_cost::{AwaitedCost, AwaitedCosts, units_without_head},
-        counting::count_adjustment,
+        counting::{CountedSender, Noted, count_adjustment},
         recent_costs::CostSource,
     },
     limit::{Charge, Receipt},
-    metrics::PolicySeries,
+    metrics::LimitDecision,
     store::{Adjustment, Store},
 };
 
@@ -39,14 +39,14 @@ impl Tally<'_> {
     /// the numbers after that. Returns whether anything was corrected.
     ///
     /// Every charge is corrected once, in one direction, which uses up its receipt. From then on
-    /// the charge has the cost that it came to, which goes into the log. None for `series`: the
+    /// the charge has the cost that it came to, which goes into the log. None for `sender`: the
     /// request is not counted.
     pub(in crate::gate) fn settle(
         &mut self,
         store: &Rc<Store>,
         response: ResponseFacts<'_>,
         shared: &Shared,
-        series: Option<&PolicySeries>,
+        sender: Option<&CountedSender<'_>>,
     ) -> bool {
         let mut is_corrected = false;
         if !self.is_open {
@@ -78,9 +78,15 @@ impl Tally<'_> {
                 store.settle(of_refunds, bound, unused, shared.clock.now());
             }
             let Some((adjustment, cost)) = correction else { continue };
-            if is_first && let Some(counters) = series.and_then(|series| own.counters(series, tier))
-            {
-                count_adjustment(counters, adjustment, cost);
+            if let Some(sender) = sender.filter(|_| is_first) {
+                if let Some(counters) = own.counters(sender.series, tier) {
+                    count_adjustment(counters, adjustment, cost);
+                }
+                // What is given back stays noted: a sketch can only grow.
+                if let Adjustment::Take = adjustment {
+                    let (decision, now) = (LimitDecision::Allow, shared.clock.now());
+                    sender.note(&own, tier, Noted { units: cost, decision, now });
+                }
             }
             let settling = Charge { cost, ..*charge };
             let settled = store.settle(&settling, outcome, adjustment, shared.clock.now());
@@ -105,11 +111,12 @@ impl Tally<'_> {
         &self,
         route: &str,
         shared: &Shared,
-        series: &PolicySeries,
+        sender: &CountedSender<'_>,
     ) -> AwaitedCosts {
         if !self.is_open {
             return AwaitedCosts::new();
         }
+        let (series, tier) = (sender.series, self.plan.tier);
         let now = shared.clock.now();
         let mut awaited = AwaitedCosts::new();
         let mut latest: Option<DecidedCharge<'_, '_>> = None;
@@ -123,7 +130,8 @@ impl Tally<'_> {
                 header: header.clone(),
                 source: CostSource::new(own.planned.allowance.id, route),
                 units_without_head: own.cost_without_head(route, shared, now),
-                counters: own.counters(series, self.plan.tier).filter(|_| is_first).cloned(),
+                counters: own.counters(series, tier).filter(|_| is_first).cloned(),
+                late: sender.late_units(&own, tier).filter(|_| is_first),
             });
         }
         awaited

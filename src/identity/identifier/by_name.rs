@@ -1,6 +1,8 @@
 //! Callers by their names in words, as policies and logs write them: `user:42`. Of such a caller,
 //! what its requests would show is not known; only its counters, and mostly its tier, can be found.
 
+use std::fmt::Write;
+
 use http::HeaderValue;
 
 use super::{Identifier, by_address, hash_claim};
@@ -136,6 +138,22 @@ impl Identifier {
             hash: self.hash_address(address, prefixes),
         };
         Ok(CallerByName { caller, tier: Some(super::tier(rules, &rule.tier, None)) })
+    }
+}
+
+impl ResolvedCaller<'_> {
+    /// Writes the name by which [`Identifier::by_name`] finds the caller: `user:42`, with the issuer
+    /// before it where several have users.
+    pub fn write_name(&self, rules: &IdentityRules, to: &mut String) {
+        let named = self.issuer.filter(|issuer| *issuer != rules.api_keys_position());
+        if let Some(issuer) = named.filter(|_| rules.api_keys_position() > 1) {
+            to.push_str(issuer_name(rules, issuer).unwrap_or_default());
+            to.push('/');
+        }
+        to.push_str(self.kind);
+        to.push(':');
+        // Writing to a `String` never fails.
+        let _ = write!(to, "{}", self.value);
     }
 }
 

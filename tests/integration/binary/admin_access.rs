@@ -432,8 +432,10 @@ fn description_names_every_endpoint_and_how_it_answers() {
     assert_eq!(
         seen,
         [
+            "get /callers",
             "get /callers/{name}",
             "post /callers/{name}/reset",
+            "get /denials",
             "post /explain",
             "get /healthz",
             "get /metrics",

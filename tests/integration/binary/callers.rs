@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::{Folder, Running, assert_exit, send, text};
 use crate::support::{Request, Upstream, get, post};
 
-fn serve(folder: &Folder) -> (Running, SocketAddr, String) {
+pub(super) fn serve(folder: &Folder) -> (Running, SocketAddr, String) {
     let (mut running, address) = Running::serve(folder);
     let line = running.wait_for_event("admin listener is open");
     let admin = line.split("admin listener is open").nth(1).unwrap();
@@ -14,18 +14,18 @@ fn serve(folder: &Folder) -> (Running, SocketAddr, String) {
     (running, address, admin.to_owned())
 }
 
-fn folder(upstream: &Upstream, settings: &str) -> Folder {
+pub(super) fn folder(upstream: &Upstream, settings: &str) -> Folder {
     Folder::with_settings(upstream, &format!("admin: {{ address: 127.0.0.1:0 }}\n{settings}"))
 }
 
-fn use_up(address: SocketAddr, token: &str) {
+pub(super) fn use_up(address: SocketAddr, token: &str) {
     for _ in 0..10 {
         send(address, get("/").token(token)).assert_status(200);
     }
     send(address, get("/").token(token)).assert_status(429);
 }
 
-fn local(request: Request) -> Request {
+pub(super) fn local(request: Request) -> Request {
     request.host("localhost")
 }
 

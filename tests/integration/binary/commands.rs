@@ -81,6 +81,11 @@ const NAMED: &[(&str, &str)] = &[
     ("tollgate health", "tollgate health --address LISTENER"),
     ("tollgate reload", "tollgate reload --admin ADMIN"),
     ("tollgate status", "tollgate status --admin ADMIN"),
+    ("tollgate top", "tollgate top --admin ADMIN"),
+    (
+        "tollgate top --limit core --by denials",
+        "tollgate top --limit core --by denials --admin ADMIN",
+    ),
     ("openssl rand -hex 32", "openssl rand -hex 32"),
     ("tollgate schema policy", "tollgate schema policy"),
     ("tollgate schema settings", "tollgate schema settings"),

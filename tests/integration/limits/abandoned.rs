@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tollgate::callers::top::RankBy;
+
 use crate::support::{
     HOUR, Policy, Proxy, Redis, Request, Signal, Upstream, eventually, get, http2_given_up, token,
 };
@@ -59,6 +61,8 @@ fn cost_is_charged_though_the_client_has_hung_up() {
         assert_eq!(proxy.used("alice", "core"), 4, "{measure}");
         go.open();
         wait_for_use(&proxy, 20, measure);
+        let top = proxy.top(RankBy::Units, 1).callers;
+        assert_eq!((&*top[0].name, top[0].count), ("user:alice", 20), "{measure}");
     }
 }
 

@@ -15,10 +15,13 @@ use std::{
 use tokio::sync::oneshot;
 use tollgate::{
     access_log::AccessLog,
-    callers::{self, CallerError, CallerQuery, PolicyReport},
+    callers::{
+        self, CallerError, CallerQuery, DenialReport, PolicyReport,
+        top::{RankBy, TopQuery, TopReport, top},
+    },
     clock::{Clock, Timestamp},
     downstream::{Faults, Handshakes},
-    gate::{Refunds, Shared},
+    gate::{DenialFilter, Refunds, Shared},
     pipe::Pipe,
     policy::{Policies, load},
     server::{Listener, Server, Stopped},
@@ -239,6 +242,17 @@ impl Proxy {
     pub(crate) fn try_reset(&self, caller: &str) -> Result<(), CallerError> {
         let query = CallerQuery { caller: caller.into(), ..CallerQuery::default() };
         callers::reset(&self.shared, &query).map(drop)
+    }
+
+    /// Who has used limits most in these minutes, as `tollgate top` shows it.
+    pub(crate) fn top(&self, by: RankBy, minutes: u64) -> TopReport {
+        let query = TopQuery { by, minutes, ..TopQuery::default() };
+        top(&self.shared, &query, self.shared.clock.now()).unwrap()
+    }
+
+    /// The latest denials, as the admin listener tells them.
+    pub(crate) fn denials(&self) -> Vec<DenialReport> {
+        callers::denials(&self.shared, 0, &DenialFilter::default(), usize::MAX).denials
     }
 
     /// What it has given back.

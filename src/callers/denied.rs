@@ -1,0 +1,79 @@
+//! The latest denials, as they are told.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::gate::{DenialEntry, DenialFilter, FoundDenials, Shared};
+
+/// The latest denials.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DenialsReport {
+    /// The denials, the oldest first.
+    pub denials: Vec<DenialReport>,
+    /// The number of the latest denial of all: ask with `after` for those that come next.
+    pub latest: u64,
+    /// Denials since the start that are not kept, since there were too many at once.
+    pub left_out: u64,
+}
+
+/// A request that was denied, or would have been.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DenialReport {
+    /// Its number: one more than that of the one before it.
+    pub seq: u64,
+    /// When the request came.
+    pub time: String,
+    /// Its caller, as `tollgate look` takes it. None: it could not be identified.
+    pub caller: Option<String>,
+    /// The client's address.
+    pub address: String,
+    /// The policy.
+    pub policy: Option<String>,
+    /// The limits, if it was for limits; a comma between them.
+    pub limit: Option<String>,
+    /// Why: `limit`, `deny`, `auth`, `scope`, `missing_key` or `store`.
+    pub reason: String,
+    /// The caller's tier.
+    pub tier: Option<String>,
+    /// The request's method.
+    pub method: String,
+    /// Its path, without the query, cut after 256 bytes.
+    pub path: String,
+    /// Its id, as the log and the response have it.
+    pub request_id: String,
+    /// `deny`, or `would_deny` if the limits only count.
+    pub decision: String,
+    /// The status of the response. None: the request went on.
+    pub status: Option<u16>,
+}
+
+/// The latest `most` denials that fit, of those that came after the one with the number `after`.
+pub fn denials(shared: &Shared, after: u64, filter: &DenialFilter, most: usize) -> DenialsReport {
+    let FoundDenials { entries, latest, left_out } = shared.denials.after(after, filter, most);
+    DenialsReport {
+        denials: entries.iter().map(|entry| (&**entry).into()).collect(),
+        latest,
+        left_out,
+    }
+}
+
+impl From<&DenialEntry> for DenialReport {
+    fn from(entry: &DenialEntry) -> Self {
+        let decision = if entry.status.is_some() { "deny" } else { "would_deny" };
+        DenialReport {
+            seq: entry.seq,
+            time: entry.time.to_string(),
+            caller: entry.caller.clone(),
+            address: entry.address.to_string(),
+            policy: entry.policy.as_deref().map(String::from),
+            limit: entry.limit.clone(),
+            reason: entry.reason.to_owned(),
+            tier: entry.tier.as_deref().map(String::from),
+            method: entry.method.clone(),
+            path: entry.path.clone(),
+            request_id: entry.request_id.clone(),
+            decision: decision.to_owned(),
+            status: entry.status,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The callers that use limits most, of this proxy.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    clock::Timestamp,
+    gate::Shared,
+    sketch::{KEPT_MINUTES, LimitRef, Measure},
+};
+
+/// What callers are ranked by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RankBy {
+    /// Units that they were charged, before refunds.
+    #[default]
+    Units,
+    /// Requests that were denied, or would have been if the limit were enforced.
+    Denials,
+}
+
+/// Which callers are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopQuery {
+    /// What they are ranked by.
+    pub by: RankBy,
+    /// Of which policy; none: of all.
+    pub policy: Option<String>,
+    /// Of which limit; none: of all.
+    pub limit: Option<String>,
+    /// Of how many minutes, 1 to 60. The last one is the one that has begun.
+    pub minutes: u64,
+    /// How many callers at most.
+    pub top: usize,
+}
+
+/// The callers that use limits most.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TopReport {
+    /// When it was asked.
+    pub time: String,
+    /// What they are ranked by.
+    pub by: RankBy,
+    /// Minutes that are counted. The last one is the one that has begun.
+    pub minutes: u64,
+    /// The callers, those with the highest counts first.
+    pub callers: Vec<TopCaller>,
+    /// The limits that were asked about.
+    pub limits: Vec<TopLimit>,
+}
+
+/// A caller of a limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TopCaller {
+    /// Its name, as `tollgate look` takes it.
+    pub name: String,
+    /// The policy.
+    pub policy: String,
+    /// The limit.
+    pub limit: String,
+    /// The tier that it had last.
+    pub tier: Option<String>,
+    /// Units or denials: at most this many.
+    pub count: u64,
+    /// By how much the count may be too high: the true one is at least `count - error`.
+    pub error: u64,
+}
+
+/// A limit whose callers are ranked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TopLimit {
+    /// The policy.
+    pub policy: String,
+    /// The limit.
+    pub limit: String,
+    /// Units or denials of all callers. It is exact.
+    pub total: u64,
+    /// The most that a caller has who is not in the list.
+    pub unlisted: u64,
+    /// About how many callers have used more than 80 %, by tier. Tiers without any are left out.
+    pub near: Vec<NearCallers>,
+}
+
+/// How many callers of a tier have used more than 80 % of a limit, or were denied by it: about, as
+/// it is counted in a table of fixed size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NearCallers {
+    /// The tier.
+    pub tier: String,
+    /// In the minute that has begun.
+    pub this_minute: u64,
+    /// In the minute before.
+    pub last_minute: u64,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TopError {
+    /// No limit is called so.
+    #[error("no limit is called `{asked}`: those that count by caller or address are {known}")]
+    NoSuchLimit {
+        /// What was asked for: `core`, or `api/core`.
+        asked: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// More minutes than are kept, or none.
+    #[error("ask for 1 to 60 minutes")]
+    Minutes,
+}
+
+impl Default for TopQuery {
+    fn default() -> Self {
+        TopQuery { by: RankBy::Units, policy: None, limit: None, minutes: 10, top: 20 }
+    }
+}
+
+/// The callers that use limits most, at `now`.
+///
+/// # Errors
+/// [`TopError`].
+pub fn top(shared: &Shared, query: &TopQuery, now: Timestamp) -> Result<TopReport, TopError> {
+    if !(1..=KEPT_MINUTES).contains(&query.minutes) {
+        return Err(TopError::Minutes);
+    }
+    let book = &shared.series.callers;
+    let all = book.limits();
+    let is_asked = |own: &&LimitRef| {
+        query.policy.as_ref().is_none_or(|policy| *own.policy == **policy)
+            && query.limit.as_ref().is_none_or(|limit| *own.limit == **limit)
+    };
+    let asked: Vec<&LimitRef> = all.iter().filter(is_asked).collect();
+    if asked.is_empty() && (query.policy.is_some() || query.limit.is_some()) {
+        return Err(no_such_limit(query, &all));
+    }
+    let measure = match query.by {
+        RankBy::Units => Measure::Units,
+        RankBy::Denials => Measure::Denials,
+    };
+    let mut callers = Vec::new();
+    let mut limits = Vec::new();
+    for limit in asked {
+        let Some(mut summary) = book.summary(limit, measure, query.minutes, now) else { continue };
+        summary.keep(query.top);
+        let [policy, name] = [&limit.policy, &limit.limit].map(|name| name.to_string());
+        limits.push(TopLimit {
+            policy: policy.clone(),
+            limit: name.clone(),
+            total: summary.total,
+            unlisted: summary.unlisted,
+            near: near(shared, limit, now),
+        });
+        callers.extend(summary.entries.into_iter().map(|entry| TopCaller {
+            name: entry.name.to_string(),
+            policy: policy.clone(),
+            limit: name.clone(),
+            tier: book.tier_name(entry.tier).map(String::from),
+            count: entry.most,
+            error: entry.most - entry.least,
+        }));
+    }
+    callers.sort_by_key(|caller| std::cmp::Reverse(caller.count));
+    callers.truncate(query.top);
+    Ok(TopReport { time: now.to_string(), by: query.by, minutes: query.minutes, callers, limits })
+}
+
+fn near(shared: &Shared, limit: &LimitRef, now: Timestamp) -> Vec<NearCallers> {
+    let near = shared.series.callers.near(limit, now).into_iter();
+    let near = near.map(|own| NearCallers {
+        tier: own.tier.into(),
+        this_minute: own.this_minute,
+        last_minute: own.last_minute,
+    });
+    near.collect()
+}
+
+fn no_such_limit(query: &TopQuery, all: &[LimitRef]) -> TopError {
+    let asked = [&query.policy, &query.limit].map(|name| name.as_deref().unwrap_or("*")).join("/");
+    let known: Vec<String> =
+        all.iter().map(|own| format!("{}/{}", own.policy, own.limit)).collect();
+    let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+    TopError::NoSuchLimit { asked, known }
+}

@@ -1,0 +1,120 @@
+//! `tollgate top`, and `/callers` and `/denials` on the admin listener: who uses most, and who was
+//! denied last.
+
+use std::net::SocketAddr;
+
+use super::{
+    assert_exit,
+    callers::{folder, local, serve, use_up},
+    send, text,
+};
+use crate::support::{Upstream, get};
+
+#[test]
+fn callers_are_ranked_by_units_and_by_denials() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream, "");
+    let (_running, address, admin) = serve(&folder);
+    use_up(address, &folder.token(&["--sub", "42"]));
+    for _ in 0..2 {
+        send(address, get("/").token(&folder.token(&["--sub", "7"]))).assert_status(200);
+    }
+
+    let ranked = folder.run(&["top", "--limit", "core", "--admin", &admin]);
+    assert_exit(&ranked, 0);
+    let said = text(&ranked.stdout);
+    let expected = "\
+caller   limit     tier  units  at least
+user:42  api/core  free  10     10
+user:7   api/core  free  2      2
+api/core: 12 units in 10 minutes
+  callers of tier free past 80 %: ";
+    assert!(said.starts_with(expected), "{said}");
+
+    let denied = folder.run(&["top", "--by", "denials", "--minutes", "60", "--admin", &admin]);
+    assert_exit(&denied, 0);
+    let said = text(&denied.stdout);
+    assert!(said.contains("user:42  api/core  free  1        1\n"), "{said}");
+    assert!(!said.contains("user:7"), "{said}");
+
+    let json = folder.run(&["top", "--top", "1", "--json", "--admin", &admin]);
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(report["callers"].as_array().unwrap().len(), 1);
+    let limit = &report["limits"][0];
+    assert_eq!((&limit["total"], &limit["unlisted"]), (&12.into(), &2.into()));
+    let near = &limit["near"][0];
+    let seen = ["this_minute", "last_minute"].map(|minute| near[minute].as_u64().unwrap());
+    assert!(seen.contains(&1), "{report}");
+}
+
+#[test]
+fn requests_that_were_denied_last_are_told() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream, "");
+    let (_running, address, admin) = serve(&folder);
+    let admin: SocketAddr = admin.parse().unwrap();
+    let token = folder.token(&["--sub", "42"]);
+    use_up(address, &token);
+    send(address, get("/").token("nonsense")).assert_status(401);
+    let again = send(address, get("/some/path?key=secret").token(&token));
+
+    let report = send(admin, local(get("/denials"))).json();
+    let denials = report["denials"].as_array().unwrap();
+    let reasons: Vec<_> = denials.iter().map(|denial| denial["reason"].as_str().unwrap()).collect();
+    assert_eq!(reasons, ["limit", "auth", "limit"]);
+    assert_eq!((&report["latest"], &report["left_out"]), (&3.into(), &0.into()));
+    let last = &denials[2];
+    for (field, expected) in [
+        ("caller", "user:42"),
+        ("address", "127.0.0.1"),
+        ("policy", "api"),
+        ("limit", "core"),
+        ("tier", "free"),
+        ("method", "GET"),
+        ("path", "/some/path"),
+        ("request_id", again.fields.one("x-request-id").unwrap()),
+        ("decision", "deny"),
+    ] {
+        assert_eq!(last[field], expected, "{field}");
+    }
+    assert_eq!((&last["seq"], &last["status"]), (&3.into(), &429.into()));
+    assert!(denials[1]["caller"].is_null(), "{report}");
+
+    let numbers = |query: &str| {
+        let found = send(admin, local(get(&format!("/denials?{query}")))).json();
+        let found = found["denials"].as_array().unwrap().iter();
+        found.map(|denial| denial["seq"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers("caller=user:42"), [1, 3]);
+    assert_eq!(numbers("caller=user:42&top=1"), [3]);
+    assert_eq!(numbers("after=1"), [2, 3]);
+    assert_eq!(numbers("limit=core&after=1"), [3]);
+    assert_eq!(numbers("caller=client.ip:127.0.0.1&limit=search"), [0; 0]);
+}
+
+#[test]
+fn mistakes_in_questions_are_named() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream, "");
+    let (_running, _, admin) = serve(&folder);
+    let at: SocketAddr = admin.parse().unwrap();
+    for (target, status, expected) in [
+        ("/callers?by=cost", 400, "`by` is `units` or `denials`"),
+        ("/callers?minutes=61", 400, "ask for 1 to 60 minutes"),
+        (
+            "/callers?limit=nix",
+            404,
+            "no limit is called `*/nix`: those that count by caller or address are api/core",
+        ),
+        ("/denials?after=x", 400, "`after` is a whole number"),
+    ] {
+        let response = send(at, local(get(target)));
+        response.assert_status(status);
+        assert_eq!(response.json()["message"], expected, "{target}");
+    }
+    let refused = folder.run(&["top", "--limit", "nix", "--admin", &admin]);
+    assert_exit(&refused, 1);
+    let said = text(&refused.stderr);
+    assert!(said.contains("the answer is 404: no limit is called `*/nix`"), "{said}");
+    assert_exit(&folder.run(&["top", "--minutes", "61"]), 64);
+}
