@@ -12,6 +12,7 @@ mod endpoint;
 mod explain;
 mod exposition;
 mod failures;
+mod fleet;
 mod guard;
 mod guests;
 mod metrics;
@@ -51,6 +52,7 @@ use crate::{
     settings::{AdminSettings, ReadyStore},
 };
 
+pub use self::fleet::{Describer, FleetReport, ProxySummary};
 pub use self::status::{
     ClockStatus, PolicyStatus, RefusedReload, Reloads, RemoteKeysStatus, RivalStatus, Status,
     StoreStatus,
@@ -72,6 +74,8 @@ pub struct Context {
     pub phase: Arc<PhaseCell>,
     /// When it was started.
     pub started: Timestamp,
+    /// Describes the proxy to others.
+    pub describer: Arc<Describer>,
     /// What the store has to do with whether it is ready.
     pub ready_store: ReadyStore,
 }
@@ -204,6 +208,7 @@ impl Context {
             Page::Explain => self.explain(&asked.body).await,
             Page::TopCallers => self.top_callers(asked),
             Page::Denials => self.latest_denials(asked),
+            Page::Fleet => self.fleet().await,
             Page::Caller => self.caller(asked).await,
             Page::ResetCaller => self.reset_caller(asked).await,
         }

@@ -11,6 +11,7 @@ mod counts;
 mod decisions;
 mod degradation;
 mod fallback;
+mod fleet;
 mod groups;
 mod headroom;
 mod in_process;
@@ -61,6 +62,7 @@ pub use self::{
     counts::Counts,
     decisions::Decider,
     degradation::Degradation,
+    fleet::{Fleet, OtherProxies},
     leases::{GrantedLease, HeldLeases, LeaseBook},
     memory::MemoryStore,
     moving::{Move, Obstacle},
@@ -287,6 +289,7 @@ impl Store {
     pub fn tick(self: &Rc<Self>, now: Timestamp) {
         self.check_secret(now);
         self.announce_in_background(now);
+        self.describe_in_background();
         self.read_resets_in_background();
         self.stores.memory.sweep(now);
         let Stores { cache, local, reseeding, .. } = &*self.stores;
@@ -317,6 +320,7 @@ impl Store {
     pub async fn finish(self: &Rc<Self>, now: Timestamp) {
         let deadline = Instant::now() + FLUSH_TIMEOUT;
         self.withdraw(deadline).await;
+        self.end_description(deadline).await;
         self.write_back_all(CallTime { now, deadline }).await;
         for redis in self.redis() {
             redis.finish(deadline).await;

@@ -6,7 +6,7 @@ use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value};
 
 use super::{
-    Health, Message, Readiness, RefusedReload, Reloaded, Status, callers::ResetOrder,
+    FleetReport, Health, Message, Readiness, RefusedReload, Reloaded, Status, callers::ResetOrder,
     exposition::TextFormat,
 };
 use crate::{
@@ -27,6 +27,7 @@ pub(super) enum Page {
     Explain,
     TopCallers,
     Denials,
+    Fleet,
     Caller,
     ResetCaller,
 }
@@ -191,6 +192,16 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
             ),
             json(500, "It cannot be explained.", SchemaGenerator::subschema_for::<Message>),
         ],
+    },
+    Endpoint {
+        page: Page::Fleet,
+        verb: Verb::Get,
+        path: "/fleet",
+        needs: Some(Permission::Read),
+        summary: "This proxy and those that share its Redis, as they describe themselves.",
+        parameters: &[],
+        takes: None,
+        answers: &[json(200, "The proxies.", SchemaGenerator::subschema_for::<FleetReport>)],
     },
     Endpoint {
         page: Page::TopCallers,

@@ -115,6 +115,7 @@ pub(super) fn serve(
     keeper.iter().for_each(|keeper| shared.stores.save_by(keeper.handle()));
     let mut upkeep = Upkeep::start(&shared, origin, admin, access_log.clone())?;
     let reported = Arc::clone(&shared);
+    let describer = Arc::clone(&upkeep.describer);
     let server = Server { shared, listeners, workers, access_log, drain };
 
     let mut is_relieved = false;
@@ -150,7 +151,7 @@ pub(super) fn serve(
         };
         let stopped = tokio::select! {
             stopped = server.run_until(shutdown, hurrying.hurry()) => stopped?,
-            never = reports::keep_reporting(&reported, events) => match never {},
+            never = reports::keep_reporting(&reported, events, &describer) => match never {},
         };
         Ok::<_, Failure>(stopped)
     })?;

@@ -1,6 +1,8 @@
 //! `tollgate status`: how a running proxy is, and what is wrong with the configuration that it
 //! refused last.
 
+mod fleet;
+
 use std::io::Write;
 
 use anyhow::bail;
@@ -30,6 +32,9 @@ use crate::{
 pub(super) struct Arguments {
     #[command(flatten)]
     place: Where,
+    /// Show all proxies that share the Redis of this one
+    #[arg(long)]
+    fleet: bool,
     /// Show everything, as JSON
     #[arg(long)]
     json: bool,
@@ -37,6 +42,9 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
     let target = arguments.place.target(Permission::Read)?;
+    if arguments.fleet {
+        return fleet::run(&target, arguments.json, output);
+    }
     let (answered, body) = target.call(&Method::GET, "/status", Bytes::new(), CALL_TIMEOUT)?;
     if answered != StatusCode::OK {
         return Err(refusal(answered, &body).into());

@@ -14,7 +14,11 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Store, moving::Announcement, redis::ProxyAnnouncement};
+use super::{
+    Store,
+    moving::Announcement,
+    redis::{ProxyAnnouncement, ProxyList},
+};
 use crate::clock::Timestamp;
 
 /// Time between two announcements of a process, in ticks of a worker: about two seconds. Any worker
@@ -58,6 +62,16 @@ impl Default for Peers {
 }
 
 impl Peers {
+    /// The random name of this process.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether this process is ending and announces no more.
+    pub(super) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
+    }
+
     /// Whether an announcement is due; if so, the calling worker must make it.
     fn take_turn(&self, changes: u32) -> bool {
         let is_due = self.ticks.fetch_add(1, Ordering::Relaxed) >= PAUSE_TICKS
@@ -108,8 +122,13 @@ impl Store {
     pub(super) async fn withdraw(&self, deadline: Instant) {
         let peers = &self.stores.peers;
         peers.has_left.store(true, Ordering::Relaxed);
-        let announcement =
-            ProxyAnnouncement { name: &peers.name, text: "", validity: VALIDITY, max_peers: 0 };
+        let announcement = ProxyAnnouncement {
+            list: ProxyList::Moves,
+            name: &peers.name,
+            text: "",
+            validity: VALIDITY,
+            max_peers: 0,
+        };
         for redis in self.redis() {
             // If that fails, the announcement expires.
             let _ = redis.announce(&announcement, deadline).await;
@@ -129,6 +148,7 @@ impl Store {
         let needs_peers = moving.needs_peers();
         let text = encode(&moving.announcement(now));
         let announcement = ProxyAnnouncement {
+            list: ProxyList::Moves,
             name: &peers.name,
             text: &text,
             validity: VALIDITY,

@@ -48,7 +48,7 @@ use crate::{
 };
 
 pub(super) use self::{
-    announcements::ProxyAnnouncement,
+    announcements::{AnnounceError, ProxyAnnouncement, ProxyList},
     call::LateReply,
     peek::{PeekReply, PeekSource},
     script::Reply,

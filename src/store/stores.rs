@@ -8,8 +8,8 @@ use std::{
 
 use super::{
     Counts, Decider, MemoryStore, Move, SaveHandle, Servers, Skew, StoreSettings, Unsettled,
-    decisions::DecisionCounts, headroom::Headrooms, new_counters::NewCounters, peers::Peers,
-    pending::PendingCharges, redis::Clocks, reseeding::Reseeding, resets::Resets,
+    decisions::DecisionCounts, fleet::Fleet, headroom::Headrooms, new_counters::NewCounters,
+    peers::Peers, pending::PendingCharges, redis::Clocks, reseeding::Reseeding, resets::Resets,
 };
 use crate::{
     clock::Clock,
@@ -50,6 +50,8 @@ pub struct Stores {
     pub(super) clocks: Arc<Clocks>,
     /// Other proxies that use the same Redis.
     pub(super) peers: Peers,
+    /// What they say of themselves.
+    pub fleet: Fleet,
     /// Counters that a restarted or replaced server may have lost.
     pub(super) reseeding: Reseeding,
     /// Saves the counters in the process.
@@ -86,6 +88,7 @@ impl Stores {
             headrooms,
             clocks: Arc::new(Clocks::new(clock)),
             peers: Peers::default(),
+            fleet: Fleet::default(),
             saver: OnceLock::new(),
             resets: Resets::new(RandomState::new().build_hasher().finish()),
         }
@@ -107,6 +110,11 @@ impl Stores {
     /// The settings at the start.
     pub fn settings(&self) -> &StoreSettings {
         &self.settings
+    }
+
+    /// The random name of this process.
+    pub fn process_name(&self) -> &str {
+        self.peers.name()
     }
 
     /// How keys are hashed.

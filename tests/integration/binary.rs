@@ -14,6 +14,7 @@ mod draining;
 mod event_floods;
 mod events;
 mod explain;
+mod fleet;
 mod handover;
 mod health;
 mod ignored_chain;

@@ -5,12 +5,16 @@ use std::{convert::Infallible, time::Duration};
 
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::{events::Events, gate::Shared};
+use crate::{admin::Describer, events::Events, gate::Shared};
 
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Reports for as long as this future is polled.
-pub(super) async fn keep_reporting(shared: &Shared, events: &Events) -> Infallible {
+pub(super) async fn keep_reporting(
+    shared: &Shared,
+    events: &Events,
+    describer: &Describer,
+) -> Infallible {
     let mut ticks = interval(PAUSE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -19,6 +23,7 @@ pub(super) async fn keep_reporting(shared: &Shared, events: &Events) -> Infallib
         events.log_left_out();
         // Here, so that neither a request nor an idle hour has to do it.
         shared.series.callers.tidy(shared.clock.now());
+        describer.tick();
     }
 }
 

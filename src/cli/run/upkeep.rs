@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use crate::{
     access_log::AccessLog,
-    admin::{Admin, Context, Phase, PhaseCell},
+    admin::{Admin, Context, Describer, Phase, PhaseCell},
     gate::Shared,
     reload::{Origin, Reload, ReloadHandle, ReloadState},
     server::Listener,
@@ -14,6 +14,8 @@ use crate::{
 /// Both, until this is dropped.
 pub(super) struct Upkeep {
     pub(super) phase: Arc<PhaseCell>,
+    /// Describes the proxy to others.
+    pub(super) describer: Arc<Describer>,
     // Before the reload, which it asks.
     admin: Option<(ListenAddress, Admin)>,
     /// Whether clients of the admin listener need no token.
@@ -37,6 +39,9 @@ impl Upkeep {
             .map(|origin| Reload::start(origin, Arc::clone(shared), Arc::clone(&state)))
             .transpose()?;
         let phase = Arc::<PhaseCell>::default();
+        let describer =
+            Describer::new(Arc::clone(shared), Arc::clone(&state), Arc::clone(&phase), started);
+        let describer = Arc::new(describer);
         let is_open = admin.as_ref().is_some_and(|(_, settings)| settings.tokens.is_none());
         let start = |(listener, settings): (Listener, AdminSettings)| {
             let context = Context {
@@ -46,12 +51,13 @@ impl Upkeep {
                 reload: reload.as_ref().map(Reload::handle),
                 phase: Arc::clone(&phase),
                 started,
+                describer: Arc::clone(&describer),
                 ready_store: settings.ready_store,
             };
             Ok::<_, io::Error>((listener.address()?, Admin::start(listener, &settings, context)?))
         };
         let admin = admin.map(start).transpose()?;
-        Ok(Upkeep { phase, admin, is_open, reload })
+        Ok(Upkeep { phase, describer, admin, is_open, reload })
     }
 
     /// Asks for reloads, if there is anything to read.

@@ -1,5 +1,5 @@
-//! The announcements of proxies that share this Redis, in a hash called `<prefix>:proxies`. No
-//! counter has that name: a counter's name has a brace after the colon.
+//! The announcements of proxies that share this Redis, in hashes called `<prefix>:proxies` and
+//! `<prefix>:fleet`. No counter has such a name: a counter's name has a brace after the colon.
 //!
 //! Each shard has the whole hash, so proxies know of each other as long as one shard answers.
 
@@ -37,8 +37,28 @@ impl From<NoSecret> for AnnounceError {
     }
 }
 
+/// Which announcements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum ProxyList {
+    /// Which callers a proxy has moved to another store: proxies decide by it.
+    Moves,
+    /// What a proxy says of itself: people read it.
+    Fleet,
+}
+
+impl ProxyList {
+    /// The name of its hash, after the prefix.
+    fn name(self) -> &'static str {
+        match self {
+            ProxyList::Moves => "proxies",
+            ProxyList::Fleet => "fleet",
+        }
+    }
+}
+
 /// What a proxy announces.
 pub(in crate::store) struct ProxyAnnouncement<'a> {
+    pub(in crate::store) list: ProxyList,
     pub(in crate::store) name: &'a str,
     /// Empty: the proxy ends, and its announcement is removed.
     pub(in crate::store) text: &'a str,
@@ -58,7 +78,7 @@ impl RedisStore {
         announcement: &ProxyAnnouncement<'_>,
         deadline: Instant,
     ) -> Result<HashMap<String, String>, AnnounceError> {
-        let key = format!("{}:proxies", self.settings.prefix);
+        let key = format!("{}:{}", self.settings.prefix, announcement.list.name());
         let mut script = redis::cmd("EVAL");
         script.arg(include_str!("announce.lua")).arg(1).arg(&key);
         script.arg(announcement.name).arg(announcement.text);

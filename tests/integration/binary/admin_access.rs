@@ -437,6 +437,7 @@ fn description_names_every_endpoint_and_how_it_answers() {
             "post /callers/{name}/reset",
             "get /denials",
             "post /explain",
+            "get /fleet",
             "get /healthz",
             "get /metrics",
             "get /openapi.json",

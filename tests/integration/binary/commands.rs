@@ -81,6 +81,7 @@ const NAMED: &[(&str, &str)] = &[
     ("tollgate health", "tollgate health --address LISTENER"),
     ("tollgate reload", "tollgate reload --admin ADMIN"),
     ("tollgate status", "tollgate status --admin ADMIN"),
+    ("tollgate status --fleet", "tollgate status --fleet --admin ADMIN"),
     ("tollgate top", "tollgate top --admin ADMIN"),
     (
         "tollgate top --limit core --by denials",

@@ -209,7 +209,7 @@ impl Redis {
         let mut names: Vec<String> = self.ask(&["KEYS", "*"]);
         let is_counter = |name: &str| {
             // A marker of a reset ends with an exclamation mark.
-            ![":key-secret", ":proxies", ":roster", ":resets", "!"]
+            ![":key-secret", ":proxies", ":fleet", ":roster", ":resets", "!"]
                 .iter()
                 .any(|it| name.ends_with(it))
         };
