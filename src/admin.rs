@@ -8,6 +8,7 @@
 mod access;
 mod asked;
 mod callers;
+mod certificates;
 mod endpoint;
 mod explain;
 mod exposition;
@@ -49,7 +50,7 @@ use crate::{
     identity::RemoteStatus,
     reload::{Refused, ReloadHandle, ReloadState},
     server::Listener,
-    settings::{AdminSettings, ReadyStore},
+    settings::{AdminSettings, ListenerSettings, ReadyStore},
 };
 
 pub use self::fleet::{Describer, FleetReport, ProxySummary};
@@ -64,6 +65,9 @@ pub use self::upstreams::{EndpointStatus, ServerStatus, UpstreamStatus};
 pub struct Context {
     /// What the workers share.
     pub shared: Arc<Shared>,
+    /// The listeners for traffic, whose certificates a reload renews; none if they came from no
+    /// files.
+    pub listeners: Vec<ListenerSettings>,
     /// How the configuration came to be what it is.
     pub state: Arc<ReloadState>,
     /// The access log, if there is one.

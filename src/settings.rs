@@ -45,8 +45,8 @@ pub use self::{
     configuration::{Configuration, read_policies, read_policies_of, read_text},
     limits::{Http2Limits, Limits},
     listener::{
-        ALPN_HTTP2, CurrentTls, Epoch, ListenAddress, ListenerSettings, Protocols, Redirect,
-        Renewed,
+        ALPN_HTTP2, CertificateValidity, CurrentTls, Epoch, ListenAddress, ListenerSettings,
+        Protocols, Redirect, Renewed,
     },
     log::events_format,
     memory::{MemoryBounds, SnapshotSettings},

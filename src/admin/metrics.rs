@@ -1,7 +1,7 @@
 //! `GET /metrics`: numbers for Prometheus.
 
 use super::{
-    Context,
+    Context, certificates,
     exposition::{Exposition, MetricKind, TextFormat},
     process, requests, stores, upstreams,
 };
@@ -60,6 +60,7 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
         let number = admission.handshakes().total(Handshake::Failed(reason));
         text.sample(&[("reason", reason.name())], number);
     }
+    certificates::write_metrics(&mut text, &context.listeners);
 
     text.family(
         "tollgate_config_generation",

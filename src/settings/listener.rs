@@ -30,7 +30,7 @@ use crate::{
 
 pub use self::{
     security::Redirect,
-    tls::{ALPN_HTTP2, CurrentTls, Epoch, Renewed},
+    tls::{ALPN_HTTP2, CertificateValidity, CurrentTls, Epoch, Renewed},
 };
 
 /// A place where clients come in.

@@ -33,6 +33,7 @@ impl Upkeep {
         access_log: Option<AccessLog>,
     ) -> io::Result<Upkeep> {
         let started = shared.clock.now();
+        let listeners = origin.as_ref().map(|origin| origin.settings.listeners.clone());
         let digest = origin.as_ref().map(|origin| origin.inputs.policies_digest());
         let state = Arc::new(ReloadState::new(started, digest.unwrap_or_default()));
         let reload = origin
@@ -46,6 +47,7 @@ impl Upkeep {
         let start = |(listener, settings): (Listener, AdminSettings)| {
             let context = Context {
                 shared: Arc::clone(shared),
+                listeners: listeners.unwrap_or_default(),
                 state,
                 access_log,
                 reload: reload.as_ref().map(Reload::handle),

@@ -29,6 +29,7 @@ use crate::{
     yaml::{Choice, Spanned, keywords},
 };
 
+pub use self::certificates::CertificateValidity;
 pub(super) use self::certificates::read_certificates;
 
 /// Certificates: files in PEM form, from this file's folder. They are read anew when they change.
@@ -94,6 +95,8 @@ pub struct CurrentTls(ArcSwap<Tls>);
 struct Tls {
     config: Arc<ServerConfig>,
     verifier: Arc<dyn ClientCertVerifier>,
+    /// Of each certificate, in the order of the settings.
+    validity: Arc<[CertificateValidity]>,
     /// Of all that it was made from, but for clients' certificates.
     own: Fingerprint,
     /// Of what it was made from as far as that is about clients' certificates.
@@ -131,6 +134,11 @@ impl CurrentTls {
     pub fn config(&self) -> (Arc<ServerConfig>, Epoch) {
         let tls = self.0.load();
         (Arc::clone(&tls.config), tls.epoch)
+    }
+
+    /// How long the certificates are valid that clients are shown, in the order of the settings.
+    pub fn validity(&self) -> Arc<[CertificateValidity]> {
+        Arc::clone(&self.0.load().validity)
     }
 
     /// Which rules about clients' certificates are in force.
@@ -181,6 +189,7 @@ impl CurrentTls {
         self.0.store(Arc::new(Tls {
             config: Arc::new(config),
             verifier: Arc::clone(&newer.verifier),
+            validity: Arc::clone(&newer.validity),
             own: newer.own,
             clients: newer.clients,
             epoch: running.epoch + u64::from(renewed.clients),
@@ -221,6 +230,7 @@ impl Checker<'_> {
         let certificates = certificates?;
         let clients = clients.ok()?;
 
+        let validity = certificates.validity.as_slice().into();
         let mut own = digest::Context::new(&digest::SHA256);
         own.update(&certificates.fingerprint);
         own.update(&[versions.len() as u8]);
@@ -245,6 +255,7 @@ impl Checker<'_> {
         let tls = Tls {
             config: Arc::new(config),
             verifier: clients.verifier,
+            validity,
             own: fingerprint_of(own),
             clients: clients.fingerprint,
             epoch: 0,

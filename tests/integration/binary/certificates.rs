@@ -2,8 +2,8 @@
 
 use std::{fs, net::SocketAddr};
 
-use super::{Folder, Running, assert_exit, text};
-use crate::support::{Signer, Upstream, dial, eventually, last_request};
+use super::{Folder, Running, assert_exit, send, text};
+use crate::support::{Signer, Upstream, dial, eventually, get, last_request, seconds};
 
 /// The certificate that a client is shown now.
 fn shown(address: SocketAddr, signer: &Signer) -> Vec<u8> {
@@ -37,6 +37,35 @@ fn renewed_files_are_taken_and_broken_ones_are_not() {
     assert_eq!(shown(address, &signer), second);
     running.signal("TERM");
     assert_exit(&running.finish(), 0);
+}
+
+#[test]
+fn metrics_tell_when_certificates_end_also_after_a_renewal() {
+    let signer = Signer::new();
+    let upstream = Upstream::start();
+    let pair = signer.sign("api", &["api.example.com"]);
+    let folder = Folder::before(&upstream);
+    let listener = format!("{{ address: 127.0.0.1:0, tls: {{ certificates: [{pair}] }} }}");
+    let rest = "reload: { poll: 100ms, quiet: 10ms }\nadmin: { address: 127.0.0.1:0 }";
+    folder.write("tollgate.yaml", &format!("version: 1\nlisteners: [{listener}]\n{rest}\n"));
+    let (mut running, _) = Running::serve(&folder);
+    let line = running.wait_for_event("admin listener is open");
+    let admin: SocketAddr = line.split("address=").nth(1).unwrap().trim().parse().unwrap();
+    let file = signer.path("api.pem");
+    let series = format!(
+        "tollgate_tls_certificate_not_after_timestamp_seconds{{listener=\"127.0.0.1:0\",\
+         certificate=\"{}\"}} ",
+        file
+    );
+    let told = || {
+        let metrics = send(admin, get("/metrics").host("localhost")).text();
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&*series));
+        line.unwrap_or_else(|| panic!("no {series} in {metrics}")).parse::<u64>().unwrap()
+    };
+    assert_eq!(told(), seconds("2090-01-01T00:00:00Z"));
+    signer.sign_until("api", &["api.example.com"], 2031);
+    let renewed = seconds("2031-01-01T00:00:00Z");
+    eventually("the new end is told", || (told() == renewed).then_some(()));
 }
 
 #[test]

@@ -61,9 +61,15 @@ impl Signer {
     /// Makes `file`.pem and `file`.key for these names, in place of what they were, and says them
     /// as settings do.
     pub(crate) fn sign(&self, file: &str, names: &[&str]) -> String {
+        self.sign_until(file, names, 2090)
+    }
+
+    /// The same, valid until this year begins.
+    pub(crate) fn sign_until(&self, file: &str, names: &[&str], year: i32) -> String {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(names).unwrap();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.not_after = date_time_ymd(year, 1, 1);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         fs::write(self.path(&format!("{file}.pem")), certificate.pem()).unwrap();
         fs::write(self.path(&format!("{file}.key")), key.serialize_pem()).unwrap();

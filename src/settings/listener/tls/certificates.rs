@@ -42,7 +42,24 @@ pub(super) struct Certificates {
     exact: HashMap<Box<str>, Vec<Arc<CertifiedKey>>>,
     /// By what follows the `*.` of a name.
     wildcard: HashMap<Box<str>, Vec<Arc<CertifiedKey>>>,
+    pub(super) validity: Vec<CertificateValidity>,
     pub(super) fingerprint: Fingerprint,
+}
+
+/// How long a certificate is valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateValidity {
+    /// Its file, as the settings name it.
+    pub file: Box<str>,
+    /// Its last second, in seconds since the epoch.
+    pub not_after: i64,
+}
+
+/// What clients know a certificate by, and for how long.
+struct Described {
+    /// The DNS names in lower case.
+    names: Vec<Box<str>>,
+    not_after: i64,
 }
 
 impl ResolvesServerCert for Certificates {
@@ -94,6 +111,7 @@ impl Checker<'_> {
             all: Vec::new(),
             exact: HashMap::new(),
             wildcard: HashMap::new(),
+            validity: Vec::new(),
             fingerprint: Fingerprint::default(),
         };
         for raw in &raw.value {
@@ -103,27 +121,30 @@ impl Checker<'_> {
             for file in [&chain, &key] {
                 all.update(digest::digest(&digest::SHA256, file).as_ref());
             }
-            if let Some((certificate, names)) = self.certificate(raw, &chain, &key, provider) {
+            if let Some((certificate, described)) = self.certificate(raw, &chain, &key, provider) {
+                let Described { names, not_after } = described;
                 if names.is_empty() && !certificates.all.is_empty() {
                     let message = "this certificate has no DNS name, so no client gets it";
                     let place = &raw.certificate_file;
                     self.warn(Rule::UselessCertificate, place, message, "remove it");
                 }
                 certificates.add(certificate, &names);
+                let file = raw.certificate_file.value.as_str().into();
+                certificates.validity.push(CertificateValidity { file, not_after });
             }
         }
         certificates.fingerprint = fingerprint_of(all);
         Some(certificates).filter(|read| read.all.len() == raw.value.len() && !read.all.is_empty())
     }
 
-    /// A pair, with the names that the certificate has.
+    /// A pair, with what the certificate says.
     fn certificate(
         &mut self,
         raw: &RawCertificate,
         chain: &[u8],
         key: &[u8],
         provider: &CryptoProvider,
-    ) -> Option<(Arc<CertifiedKey>, Vec<Box<str>>)> {
+    ) -> Option<(Arc<CertifiedKey>, Described)> {
         let RawCertificate { certificate_file, key_file } = raw;
         let chain = read_certificates(chain);
         if chain.is_none() {
@@ -141,9 +162,9 @@ impl Checker<'_> {
         }
         let chain = chain?;
         let key = key?;
-        let names = self.names(certificate_file, chain.first()?)?;
+        let described = self.described(certificate_file, chain.first()?)?;
         match CertifiedKey::from_der(chain, key, provider) {
-            Ok(certificate) => Some((Arc::new(certificate), names)),
+            Ok(certificate) => Some((Arc::new(certificate), described)),
             Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
                 let message =
                     format!("`{}` is not the key of `{}`", key_file.value, certificate_file.value);
@@ -158,8 +179,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The DNS names of a certificate, in lower case. That its time is over is no reason to stop.
-    fn names(&mut self, file: &Spanned<String>, der: &[u8]) -> Option<Vec<Box<str>>> {
+    /// What a certificate says. That its time is over is no reason to stop.
+    fn described(&mut self, file: &Spanned<String>, der: &[u8]) -> Option<Described> {
         let Ok((_, certificate)) = X509Certificate::from_der(der) else {
             let message = format!("the first certificate in `{}` cannot be read", file.value);
             self.refuse(file, message, "name a file with certificates in PEM form");
@@ -182,7 +203,7 @@ impl Checker<'_> {
             GeneralName::DNSName(name) => Some(name.to_ascii_lowercase().into()),
             _ => None,
         });
-        Some(dns.collect())
+        Some(Described { names: dns.collect(), not_after: validity.not_after.timestamp() })
     }
 }
 
