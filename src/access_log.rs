@@ -10,7 +10,13 @@ mod escape;
 mod json;
 mod text;
 
-use std::{cell::RefCell, io::Write, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    io::Write,
+    num::NonZeroU32,
+    rc::Rc,
+    time::Duration,
+};
 
 use http::StatusCode;
 
@@ -46,6 +52,8 @@ pub struct AccessLogSettings {
     pub format: Format,
     /// Which requests have one.
     pub only: Only,
+    /// Of so many denied requests of a worker, one has a line. None: each has.
+    pub denials: Option<NonZeroU32>,
 }
 
 /// The log: where workers get their buffers from.
@@ -60,6 +68,8 @@ pub struct LogBuffer {
     settings: AccessLogSettings,
     pipe: Pipe,
     lines: RefCell<Lines>,
+    /// Denied requests since the latest line of one. None: there was no such line yet.
+    denials: Cell<Option<u32>>,
 }
 
 #[derive(Default)]
@@ -85,7 +95,12 @@ impl AccessLog {
     /// A buffer for one worker.
     pub fn buffer(&self) -> LogBuffer {
         let pipe = self.pipe.clone();
-        LogBuffer { settings: self.settings, pipe, lines: RefCell::default() }
+        LogBuffer {
+            settings: self.settings,
+            pipe,
+            lines: RefCell::default(),
+            denials: Cell::default(),
+        }
     }
 }
 
@@ -97,10 +112,31 @@ impl LogBuffer {
             Only::Denied if !entry.is_denied() => return None,
             Only::Denied | Only::All => {}
         }
-        Some(match self.settings.format {
+        let denials = match self.settings.denials.filter(|_| entry.denied.is_some()) {
+            Some(of) => Some(self.sample(of)?),
+            None => None,
+        };
+        let mut line = match self.settings.format {
             Format::Text => write_text(entry),
             Format::Json => write_json(entry),
-        })
+        };
+        if let Some(denials) = denials {
+            self.settings.format.add(&mut line, "denials", denials.into());
+        }
+        Some(line)
+    }
+
+    /// For how many denied requests the line of this one stands: itself, and those without a line
+    /// since the latest. None: it gets no line.
+    ///
+    /// Lines are counted rather than drawn by lot, so that the numbers add up, and the first
+    /// denial is told at once.
+    fn sample(&self, of: NonZeroU32) -> Option<u32> {
+        let denials = self.denials.get().map_or(of.get(), |denials| denials + 1);
+        let is_told = denials >= of.get();
+        let stands_for = self.denials.get().map_or(1, |_| denials);
+        self.denials.set(Some(if is_told { 0 } else { denials }));
+        is_told.then_some(stands_for)
     }
 
     /// Adds a line that has ended.
@@ -174,10 +210,17 @@ impl Tail {
     }
 
     fn add(&mut self, name: &str, number: u64) {
+        self.log.settings.format.add(&mut self.line, name, number);
+    }
+}
+
+impl Format {
+    /// Adds a field to a line that has not ended.
+    fn add(self, line: &mut Vec<u8>, name: &str, number: u64) {
         // Writing to memory does not fail.
-        let _ = match self.log.settings.format {
-            Format::Text => write!(self.line, " {name}={number}"),
-            Format::Json => write!(self.line, ",\"{name}\":{number}"),
+        let _ = match self {
+            Format::Text => write!(line, " {name}={number}"),
+            Format::Json => write!(line, ",\"{name}\":{number}"),
         };
     }
 }

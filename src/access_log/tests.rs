@@ -38,7 +38,7 @@ fn logged_by(settings: AccessLogSettings, entry: &Entry<'_>, finish: impl FnOnce
 const TOTALS: Totals = Totals { received: 7, sent: 12, time: Duration::from_millis(3) };
 
 fn logged(format: Format, entry: &Entry<'_>) -> String {
-    let settings = AccessLogSettings { format, only: Only::All };
+    let settings = AccessLogSettings { format, only: Only::All, denials: None };
     logged_by(settings, entry, |tail| tail.end(TOTALS, true))
 }
 
@@ -171,9 +171,10 @@ fn log_of_denials_has_no_other_lines() {
         (Only::Denied, Entry { would_deny: Some("core"), ..entry(&42) }, 1),
     ] {
         for format in [Format::Text, Format::Json] {
-            let log = logged_by(AccessLogSettings { format, only }, &entry, |tail| {
-                tail.end(TOTALS, true)
-            });
+            let log =
+                logged_by(AccessLogSettings { format, only, denials: None }, &entry, |tail| {
+                    tail.end(TOTALS, true)
+                });
             assert_eq!(log.lines().count(), expected, "{log}");
         }
     }
@@ -220,7 +221,7 @@ fn user_agent_cannot_forge_a_field_and_is_cut() {
 
 #[test]
 fn grpc_status_is_logged_once() {
-    let settings = AccessLogSettings { format: Format::Json, only: Only::All };
+    let settings = AccessLogSettings { format: Format::Json, ..AccessLogSettings::default() };
     let line = logged_by(settings, &entry(&42), |mut tail| {
         tail.add_grpc_status(8, None);
         tail.add_grpc_status(0, None);
@@ -241,7 +242,11 @@ fn documented(heading: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_json_field_is_documented_and_the_other_way_round() {
-    let settings = AccessLogSettings { format: Format::Json, only: Only::All };
+    let settings = AccessLogSettings {
+        format: Format::Json,
+        denials: NonZeroU32::new(2),
+        ..AccessLogSettings::default()
+    };
     let line = logged_by(settings, &full_entry(), finish_with_everything);
     let value: Value = serde_json::from_str(&line).unwrap();
     let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
@@ -252,7 +257,9 @@ fn every_json_field_is_documented_and_the_other_way_round() {
 
 #[test]
 fn every_text_field_is_documented_and_the_other_way_round() {
-    let line = logged_by(AccessLogSettings::default(), &full_entry(), finish_with_everything);
+    let settings =
+        AccessLogSettings { denials: NonZeroU32::new(2), ..AccessLogSettings::default() };
+    let line = logged_by(settings, &full_entry(), finish_with_everything);
     let words: Vec<&str> = line.split_whitespace().collect();
     // The first seven have no names, and neither has the status.
     let first = ["time", "request_id", "client", "caller", "tier", "method", "path"];

@@ -1,6 +1,6 @@
 //! Settings of the two logs: lines about requests on standard output, events on standard error.
 
-use std::path::Path;
+use std::{num::NonZeroU32, path::Path};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -23,7 +23,13 @@ pub(super) struct RawAccessLog {
     /// Which requests have a line: `all`, or `denied` for those that this proxy denies, and those
     /// that a limit in shadow mode would deny. Default: all.
     only: Option<Spanned<Choice<Only>>>,
+    /// Of how many denied requests one has a line, 1/1 to 1/1000000, for each worker: the line says
+    /// for how many it stands. Default: each has one.
+    #[schemars(regex(pattern = "^1/[1-9][0-9]*$"), extend("examples" = ["1/10"]))]
+    denials: Option<Spanned<String>>,
 }
+
+const MOST_DENIALS: u32 = 1_000_000;
 
 /// How events are logged.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -60,9 +66,24 @@ impl Checker<'_> {
             None => Some(Only::default()),
             Some(raw) => self.keyword(raw),
         };
+        let denials = match &raw.denials {
+            None => Some(None),
+            Some(raw) => self.denials(raw).map(Some),
+        };
         let format = format?;
         let only = only?;
-        Some(format.map(|format| AccessLogSettings { format, only }))
+        let denials = denials?.filter(|of| of.get() > 1);
+        Some(format.map(|format| AccessLogSettings { format, only, denials }))
+    }
+
+    fn denials(&mut self, raw: &Spanned<String>) -> Option<NonZeroU32> {
+        let of = raw.value.strip_prefix("1/").and_then(|of| of.parse::<NonZeroU32>().ok());
+        let of = of.filter(|of| of.get() <= MOST_DENIALS);
+        if of.is_none() {
+            let message = format!("`{}` is not a share of denials", raw.value);
+            self.refuse(raw, message, "write 1/ and a number up to 1000000: 1/10");
+        }
+        of
     }
 
     /// How events look.
@@ -115,6 +136,14 @@ mod tests {
     fn mistakes_name_what_to_write() {
         for (section, fields, expected) in [
             ("access_log", "only: denials", "one of: all, denied"),
+            (
+                "access_log",
+                "denials: 1/0",
+                "`1/0` is not a share of denials: write 1/ and a number up to 1000000: 1/10",
+            ),
+            ("access_log", "denials: 2/10", "`2/10` is not a share of denials"),
+            ("access_log", "denials: 1/1000001", "`1/1000001` is not a share of denials"),
+            ("access_log", "denials: 0.1", "expected text, found a number"),
             ("log", "format: jsn", "did you mean `json`?"),
             ("log", "form: json", "did you mean `format`?"),
         ] {

@@ -232,3 +232,36 @@ fn user_agent_is_logged_unless_it_holds_credentials() {
         assert_eq!(lines[0]["user_agent"], expected, "{}", lines[0]);
     }
 }
+
+#[test]
+fn lines_of_sampled_denials_say_for_how_many_they_stand() {
+    let upstream = Upstream::start();
+    let policy = policy(&upstream);
+    let alice = |path: &str| get(path).by("alice");
+    // One passes, and then 12 are denied; one of another caller passes among them.
+    let mut requests = vec![alice("/api/a")];
+    requests.extend((0..12).map(|number| alice(&format!("/api/{number}"))));
+    requests.insert(7, get("/api/b").by("bob"));
+    let settings = "workers: 1\naccess_log: { format: json, denials: 1/5 }";
+    let logged = lines(settings, &policy, &requests);
+    let told = |line: &Value| json!([line["path"], line["status"], line["denials"]]);
+    let expected = [
+        json!(["/api/a", 200, null]),
+        json!(["/api/0", 429, 1]),
+        json!(["/api/5", 429, 5]),
+        json!(["/api/b", 200, null]),
+        json!(["/api/10", 429, 5]),
+    ];
+    assert_eq!(logged.iter().map(told).collect::<Vec<_>>(), expected);
+    // In text too; and without the setting each has a line.
+    let text = |fields: &str| {
+        let settings = format!("workers: 1\naccess_log: {{ {fields} }}");
+        let proxy = Proxy::with_settings(&settings, &[&policy]);
+        requests.iter().for_each(|request| drop(proxy.send(request.clone())));
+        proxy.into_log()
+    };
+    let sampled = text("denials: 1/5");
+    assert_eq!(sampled.matches(" denials=5 ").count(), 2, "{sampled}");
+    assert_eq!(text("denials: 1/1").lines().count(), 14);
+    assert!(!text("").contains("denials="));
+}
