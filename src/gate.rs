@@ -21,6 +21,7 @@ pub(crate) mod head;
 mod identify;
 mod ignored_chain;
 pub(crate) mod judge;
+mod limit_standing;
 mod overrides;
 mod permutation;
 mod preflights;
@@ -41,6 +42,7 @@ mod stamp;
 mod standing_cache;
 mod standings;
 pub(crate) mod tally;
+mod traced;
 pub(crate) mod unfit_claims;
 mod unread_scheme;
 mod upgrade;
@@ -71,6 +73,7 @@ use self::{
     request_state::{Action, RequestState},
     respond::{Audience, Reply, standings_of},
     series::WorkerSeries,
+    traced::TracedRequest,
 };
 use crate::{
     access_log::LogBuffer,
@@ -81,6 +84,7 @@ use crate::{
     policy::{Policy, Protocol},
     response::{Account, Body, Format, Rejection, grpc_status, options_asterisk, preflight_answer},
     store::{LeaseBook, Store},
+    trace::{IdSource, RequestTrace},
     upstream::{ClientBody, UpstreamError, Upstreams},
     wire::Violation,
 };
@@ -109,6 +113,7 @@ pub struct Gate {
     log: Option<Rc<LogBuffer>>,
     request_ids: RequestIds,
     denials: DenialNotes,
+    span_ids: Rc<IdSource>,
     /// The id of a request whose handling panicked, until its client gets a response.
     panicked: Cell<Option<HeaderValue>>,
 }
@@ -143,6 +148,7 @@ impl Gate {
             upstreams: Rc::new(upstreams),
             log: log.map(Rc::new),
             request_ids: RequestIds::default(),
+            span_ids: Rc::default(),
             panicked: Cell::default(),
         }
     }
@@ -190,6 +196,8 @@ impl Gate {
         let (mut parts, body) = request.into_parts();
         let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);
         let address = self.client_address(peer, &parts.headers, arrival.now);
+        let trace = self.begin_trace(&parts, peer, arrival);
+        let trace = trace.as_ref();
 
         // The form comes first: nothing else about an ambiguous request can be believed.
         let head =
@@ -211,6 +219,11 @@ impl Gate {
             meter: RequestMeter::begin(series, method, arrival.started),
             log: self.log.as_ref().zip(logged),
             request_id,
+            traced: trace.map(|trace| TracedRequest {
+                trace,
+                stores: &self.shared().stores,
+                client: address,
+            }),
             arrival,
             panicked: &self.panicked,
         };
@@ -233,7 +246,13 @@ impl Gate {
                         let head = &head;
                         let input =
                             JudgeInput { head, policy, client, published_keys, now, dry_run };
-                        self.judge.judge(input, &mut state).await
+                        match self.recorded(trace) {
+                            None => self.judge.judge(input, &mut state).await,
+                            // Boxed: it takes no room in the future of the others.
+                            Some(trace) => {
+                                trace.recording(Box::pin(self.judge.judge(input, &mut state))).await
+                            }
+                        }
                     }
                 };
                 (action, Audience::of(&parts, Some(&head), &state, request_id, address))
@@ -259,7 +278,7 @@ impl Gate {
         let reply = match action {
             Action::Forward(forward) => match snapshot.groups.destination(forward.upstream) {
                 Some(destination) => {
-                    let inbound = Inbound { peer, address, request_id };
+                    let inbound = Inbound { peer, address, request_id, trace };
                     let upstream = forward.upstream;
                     let is_upgrade = self.judge.prepare(&mut parts, &guard.state, forward, inbound);
                     // A call that streams sends messages whenever it has some.
@@ -270,6 +289,7 @@ impl Gate {
                         head: parts,
                         body: (!is_upgrade).then(|| guard.client_body(body, may_be_slow)),
                         started: Instant::now(),
+                        attempts: trace.and_then(RequestTrace::attempts),
                     };
                     guard.send(&self.upstreams, &snapshot, destination, outgoing).await
                 }

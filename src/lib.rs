@@ -16,8 +16,8 @@
 //! Beside that path: [`settings`] and [`yaml`] read configuration and report every mistake with its
 //! line; [`warning`] lists what is legal and unwise. [`clock`] is the only place that asks for the
 //! time, [`deadline`] is one timer a worker, [`downstream`] is what is known of a client's
-//! connection. [`metrics`] is what each worker counts for itself, and [`sketch`] which callers
-//! use a limit most. [`pipe`] is output that never
+//! connection. [`metrics`] is what each worker counts for itself, [`sketch`] which callers use a
+//! limit most, and [`trace`] exports what happened to single requests. [`pipe`] is output that never
 //! blocks a request, [`events`] and [`panics`] write the log of events. [`preview`] finds out what
 //! would happen without charging, [`callers`] the counters of one caller. [`reload`] puts another
 //! configuration in force under traffic, [`admin`] serves metrics and health, and [`cli`] is the
@@ -48,6 +48,7 @@ pub mod server;
 pub mod settings;
 pub mod sketch;
 pub mod store;
+pub mod trace;
 pub mod upstream;
 pub mod warning;
 pub mod wire;

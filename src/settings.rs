@@ -13,6 +13,7 @@ mod reload;
 mod secret;
 mod store;
 mod timeouts;
+mod traces;
 mod unverified;
 mod warnings;
 
@@ -31,10 +32,9 @@ use serde::Deserialize;
 use crate::{
     access_log::{AccessLogSettings, Format},
     identity::{ForwardedField, TrustedProxies},
+    trace::TraceSettings,
     warning::Warning,
-    yaml::{
-        Choice, Document, Doubts, Keyword, Later, Problem, Sources, Spanned, keywords, schema_of,
-    },
+    yaml::{Choice, Document, Doubts, Keyword, Problem, Sources, Spanned, keywords, schema_of},
 };
 
 pub use self::{
@@ -65,6 +65,7 @@ use self::{
     reload::RawReload,
     store::RawStore,
     timeouts::RawTimeouts,
+    traces::RawTracing,
 };
 
 /// The settings, checked.
@@ -102,6 +103,8 @@ pub struct Settings {
     pub admin: Option<AdminSettings>,
     /// How changes of files are noticed.
     pub reload: ReloadSettings,
+    /// Where spans of requests go; none: nowhere.
+    pub tracing: Option<TraceSettings>,
     /// Settings that are most likely not intended, in the order of the file.
     pub warnings: Vec<Warning>,
 }
@@ -192,10 +195,11 @@ struct RawSettings {
     #[serde(default)]
     #[schemars(extend("examples" = [{ "poll": "5s" }]))]
     reload: RawReload,
+    /// Traces: where spans of requests go, and of which requests.
+    #[serde(default)]
+    #[schemars(extend("examples" = [{ "otlp": "http://127.0.0.1:4318" }]))]
+    tracing: RawTracing,
 }
-
-/// Fields that the format has and this version does not act on.
-const LATER: &[Later] = &[Later { section: "settings file", fields: &["tracing"] }];
 
 const DEFAULT_TOKEN_CACHE_BYTES: u64 = 64 << 20;
 const MAX_WORKERS: u16 = 256;
@@ -213,7 +217,7 @@ impl Settings {
             .with_schema(schema());
         let mut problems = Vec::new();
         let settings = document
-            .decode::<RawSettings>(LATER, &mut problems)
+            .decode::<RawSettings>(&[], &mut problems)
             .and_then(|raw| Checker::new(&document, &mut problems, file, sources).check(raw));
         match settings {
             Some(settings) if problems.is_empty() => Ok(settings),
@@ -283,6 +287,7 @@ impl Checker<'_> {
         let limits = self.limits(&raw.limits);
         let admin = self.admin(raw.admin.as_ref());
         let reload = self.reload(&raw.reload);
+        let tracing = self.tracing(&raw.tracing);
         Some(Settings {
             listeners,
             policies: beside(
@@ -305,6 +310,7 @@ impl Checker<'_> {
             limits,
             admin,
             reload,
+            tracing,
             warnings: self.take_warnings(),
         })
     }
@@ -422,12 +428,12 @@ mod tests {
     fn every_mistake_is_reported_with_its_place() {
         let problems = parse(
             "version: 2\nlisteners: [{ address: localhost }]\nworkers: 0\ntrusted_proxies: [10.0.0.0/40]\n\
-             store: { redis: { url: http://localhost } }\naccess_log: { format: jsn }\nsize: 1\ntracing: {}\n",
+             store: { redis: { url: http://localhost } }\naccess_log: { format: jsn }\nsize: 1\ntracing: { sample: 2 }\n",
         )
         .unwrap_err();
         let lines: Vec<usize> = problems.iter().map(Problem::line).collect();
         assert_eq!(lines, [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(problems[5].help(), "did you mean `json`?");
-        assert!(problems[7].message().contains("not supported yet"), "{}", problems[7]);
+        assert_eq!(problems[7].message(), "not a share of traces");
     }
 }

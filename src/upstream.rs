@@ -27,6 +27,7 @@ mod response_check;
 mod retry;
 mod slots;
 mod stream;
+mod traced;
 mod upgrade;
 mod wait_queue;
 
@@ -43,10 +44,12 @@ use self::{
     pool::{Acquired, Carrier, Pool},
     response_check::without_content,
     retry::{Cost, Tries},
+    traced::TracedAttempt,
 };
 use crate::{
     deadline::Ticker,
     policy::{Protocol, Upstream},
+    trace::Attempts,
 };
 
 pub use self::{
@@ -126,7 +129,8 @@ impl Upstreams {
     /// Sends a request and waits for the head of its response.
     ///
     /// A failed request is retried, within the policy's attempts and the retry budget, if it was
-    /// certainly never sent, or if it may be sent twice and no part of a response has come.
+    /// certainly never sent, or if it may be sent twice and no part of a response has come. Each
+    /// attempt is recorded in `trace`, if the request's trace is.
     ///
     /// # Errors
     /// [`UpstreamError`].
@@ -136,6 +140,7 @@ impl Upstreams {
         Sender { caller, client }: Sender,
         head: Parts,
         body: ClientBody,
+        trace: Option<&Attempts>,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
         let upstream = destination.upstream;
         let connector = self.connectors.to(destination);
@@ -149,7 +154,9 @@ impl Upstreams {
             let attempt =
                 Attempt { connector: &connector, upstream, endpoint: &endpoint, client, original };
             let begun = Instant::now();
+            let traced = TracedAttempt::begin(trace, &endpoint, &mut request);
             let made = attempt.make(request).await;
+            traced.end(made.as_ref().map(Response::status).map_err(|failure| &failure.error));
             connector.counters.duration.record(begun.elapsed());
             endpoint.answers.count(made.as_ref().ok().map(Response::status));
             let (result, again, cost) = match made {

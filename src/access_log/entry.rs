@@ -11,6 +11,8 @@ pub struct Entry<'e> {
     pub time: Timestamp,
     /// Its `x-request-id`.
     pub request_id: &'e str,
+    /// Its trace; none: there are no traces, or it never became a request.
+    pub trace_id: Option<&'e dyn Display>,
     /// The client's address.
     pub client: IpAddr,
     /// Who called: kind and value.

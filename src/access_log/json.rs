@@ -21,6 +21,9 @@ pub(super) fn write_json(entry: &Entry<'_>) -> Vec<u8> {
     // Writing to memory does not fail.
     let _ = write!(line, "{{\"time\":\"{}\"", entry.time);
     push_text(&mut line, "request_id", Some(entry.request_id));
+    if let Some(trace) = entry.trace_id {
+        let _ = write!(line, ",\"trace_id\":\"{trace}\"");
+    }
     let _ = write!(line, ",\"client\":\"{}\"", entry.client);
     push_name(&mut line, "caller");
     match entry.caller {

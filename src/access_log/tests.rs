@@ -76,6 +76,7 @@ fn entry<'e>(value: &'e dyn Display) -> Entry<'e> {
     Entry {
         time: Timestamp::from_secs(0),
         request_id: "id",
+        trace_id: None,
         client: [127, 0, 0, 1].into(),
         caller: Some(("user", value)),
         tier: Some("free"),
@@ -98,6 +99,7 @@ fn entry<'e>(value: &'e dyn Display) -> Entry<'e> {
 /// One with everything that a text line can have.
 fn full_entry<'e>() -> Entry<'e> {
     Entry {
+        trace_id: Some(&"4bf9"),
         is_exempt: true,
         denied: Some(Denied { reason: "limit", by: Some("core") }),
         would_deny: Some("search;candidate"),
@@ -132,7 +134,7 @@ fn text_lines_read_from_left_to_right() {
         line,
         "1970-01-01T00:00:00.000Z id 127.0.0.1 user:42 free GET /a route=/** 200 core=1/5000 \
          exempt denied=limit denied_by=core would_deny=\"search;candidate\" upstream=1.204ms \
-         error=\"denied by limit core\" grpc_status=8 stands_for=429 up=1 down=2 in=7 out=12 total=ms aborted\n"
+         trace_id=4bf9 error=\"denied by limit core\" grpc_status=8 stands_for=429 up=1 down=2 in=7 out=12 total=ms aborted\n"
     );
 }
 
@@ -151,9 +153,11 @@ fn json_lines_are_json() {
     ]);
     assert_eq!(value["limits"], limits);
     assert_eq!((&value["denied"], &value["exempt"]), (&Value::Null, &false.into()));
+    assert!(value.get("trace_id").is_none(), "there are no traces");
     let value = json(&full_entry());
     assert_eq!((&value["denied"], &value["denied_by"]), (&"limit".into(), &"core".into()));
     assert_eq!(value["error"], "denied by limit core");
+    assert_eq!(value["trace_id"], "4bf9");
     assert_eq!(
         (&value["would_deny"], &value["exempt"]),
         (&"search;candidate".into(), &true.into())

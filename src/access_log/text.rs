@@ -53,6 +53,9 @@ pub(super) fn write_text(entry: &Entry<'_>) -> Vec<u8> {
     if let Some(upstream) = entry.upstream {
         let _ = write!(line, " upstream={}ms", Millis(upstream));
     }
+    if let Some(trace) = entry.trace_id {
+        let _ = write!(line, " trace_id={trace}");
+    }
     if let Some(error) = entry.error {
         line.extend_from_slice(b" error=");
         push_json(&mut line, error);

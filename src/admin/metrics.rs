@@ -11,6 +11,7 @@ use crate::{
     downstream::{Fault, Handshake, HandshakeFailure},
     events::Unwritten,
     store::{Decider, NoRoom, Unanswered},
+    trace::DropReason,
 };
 
 /// All numbers as text.
@@ -104,6 +105,17 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     let help = "Lines of the access log that were dropped because the output was read too slowly.";
     text.family("tollgate_access_log_dropped_total", MetricKind::Counter, help);
     text.sample(&[], context.access_log.as_ref().map_or(0, AccessLog::dropped));
+
+    let tracer = context.shared.tracer.as_ref();
+    let help = "Spans of requests that the OTLP receiver has taken.";
+    text.family("tollgate_trace_spans_exported_total", MetricKind::Counter, help);
+    text.sample(&[], tracer.map_or(0, |tracer| tracer.counts().exported()));
+    let help = "Spans of requests that were dropped, by reason.";
+    text.family("tollgate_trace_spans_dropped_total", MetricKind::Counter, help);
+    for reason in DropReason::ALL {
+        let number = tracer.map_or(0, |tracer| tracer.counts().dropped(reason));
+        text.sample(&[("reason", reason.name())], number);
+    }
 
     let help = "Requests by who decided about their charges.";
     text.family("tollgate_store_decisions_total", MetricKind::Counter, help);

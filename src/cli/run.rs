@@ -7,7 +7,13 @@ mod signals;
 mod sockets;
 mod upkeep;
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    io,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
 
@@ -119,6 +125,7 @@ pub(super) fn serve(
     let server = Server { shared, listeners, workers, access_log, drain };
 
     let mut is_relieved = false;
+    let draining = Cell::new(Instant::now());
     let Stopped { cut } = runtime.block_on(async {
         let mut signals = Signals::of(caught, upkeep.reload());
         let mut hurrying = signals.clone();
@@ -143,11 +150,11 @@ pub(super) fn serve(
                 upkeep.hand_over();
             }
             upkeep.phase.set(Phase::Draining);
-            if is_relieved {
-                return;
+            if !is_relieved {
+                notify::stopping();
+                let _ = tokio::time::timeout(delay, signals.hurry()).await;
             }
-            notify::stopping();
-            let _ = tokio::time::timeout(delay, signals.hurry()).await;
+            draining.set(Instant::now());
         };
         let stopped = tokio::select! {
             stopped = server.run_until(shutdown, hurrying.hurry()) => stopped?,
@@ -161,6 +168,10 @@ pub(super) fn serve(
         keeper.finish();
     }
     drop(upkeep);
+    if let Some(tracer) = &reported.tracer {
+        let left = drain.saturating_sub(draining.get().elapsed());
+        tracer.finish(left.max(FLUSH_TIMEOUT));
+    }
     tracing::info!(cut, "stopped");
     // What was logged is written before the process ends, if it is read in time.
     pipe.flush(FLUSH_TIMEOUT);

@@ -17,6 +17,7 @@ use crate::{
     downstream::{Peer, client_number},
     policy::{Balance, Sharing, Upstream, UpstreamPosition},
     response::{Body, Rejection},
+    trace::{Attempts, RequestTrace},
     upstream::{ClientBody, Destination, Sender, Switch, UpstreamError, Upstreams, clean_response},
 };
 
@@ -27,6 +28,8 @@ pub(crate) struct Inbound<'r> {
     /// The client's address: the peer's, or one that a trusted peer names.
     pub(crate) address: IpAddr,
     pub(crate) request_id: &'r HeaderValue,
+    /// The trace that it is part of; none: there are no traces.
+    pub(crate) trace: Option<&'r RequestTrace<'r>>,
 }
 
 /// A request as it goes to its upstream.
@@ -37,6 +40,8 @@ pub(super) struct Outgoing {
     pub(super) body: Option<ClientBody>,
     /// When it was ready to go.
     pub(super) started: Instant,
+    /// Where attempts are recorded; none: they are not.
+    pub(super) attempts: Option<Rc<Attempts>>,
 }
 
 /// An exchange with an upstream that can go on without the client's connection.
@@ -65,13 +70,14 @@ pub(super) async fn exchange(
     destination: Destination<'_>,
     outgoing: Outgoing,
 ) -> TimedReply {
-    let Outgoing { sender, head, body, started } = outgoing;
+    let Outgoing { sender, head, body, started, attempts } = outgoing;
+    let trace = attempts.as_deref();
     let response = match body {
         Some(body) => {
-            let response = upstreams.forward(destination, sender, head, body).await;
+            let response = upstreams.forward(destination, sender, head, body, trace).await;
             response.map(|response| from_upstream(response.map(Body::upstream)))
         }
-        None => Box::pin(upstreams.switch(destination, sender, head)).await.map(switched),
+        None => Box::pin(upstreams.switch(destination, sender, head, trace)).await.map(switched),
     };
     let upstream_time = Some(started.elapsed());
     TimedReply { reply: reply(response, destination.upstream), upstream_time }

@@ -32,7 +32,7 @@ impl Judge {
         inbound: Inbound<'_>,
     ) -> bool {
         let Forward { upstream, target } = forward;
-        let Inbound { peer, request_id, .. } = inbound;
+        let Inbound { peer, request_id, trace, .. } = inbound;
         let server = upstream.servers.first().map(|server| &server.authority);
         if let Some(host) = target.host.as_ref().or(server) {
             parts.headers.entry(header::HOST).or_insert_with(|| host.clone());
@@ -84,6 +84,9 @@ impl Judge {
         let token = state.identity.as_ref().and_then(|identity| identity.token.as_ref());
         for (name, value) in token.map_or(&[][..], |token| &token.forwarded) {
             headers.append(name.clone(), value.clone());
+        }
+        if let Some(trace) = trace {
+            trace.write(headers);
         }
         if takes_trailers {
             headers.insert(header::TE, TRAILERS.clone());

@@ -31,6 +31,7 @@ impl Gate {
             let line = log.begin(&Entry {
                 time: arrival.now,
                 request_id: request_id.to_str().unwrap_or_default(),
+                trace_id: None,
                 client: peer.address,
                 caller: None,
                 tier: None,

@@ -11,19 +11,18 @@ use smallvec::SmallVec;
 use super::{
     Arrival, Snapshot,
     abandoned::Abandoned,
-    charge_plan::ChargeRole,
     counting::CountedSender,
     forward::{DetachedExchange, Outgoing, TimedReply, detached, exchange},
     head::Head,
+    limit_standing::limit_standing,
     request_state::RequestState,
-    tally::{DecidedCharge, Tally},
+    tally::Tally,
+    traced::TracedRequest,
 };
 use crate::{
-    access_log::{Decision, Denied, Entry, LimitStanding, LogBuffer, Mode, Tail},
+    access_log::{Denied, Entry, LimitStanding, LogBuffer, Tail},
     metrics::{PolicySeries, RequestMeter},
-    response::{
-        Account, CLIENT_CLOSED_REQUEST, DenialReason, INTERNAL_ERROR, Rejection, reported_reset,
-    },
+    response::{Account, CLIENT_CLOSED_REQUEST, DenialReason, INTERNAL_ERROR, Rejection},
     store::HeldLeases,
     upstream::{ClientBody, Destination, Upstreams},
 };
@@ -34,6 +33,8 @@ pub(super) struct RequestLine<'g> {
     /// None: there is no access log.
     pub(super) log: Option<(&'g Rc<LogBuffer>, LoggedRequest)>,
     pub(super) request_id: &'g HeaderValue,
+    /// None: there are no traces.
+    pub(super) traced: Option<TracedRequest<'g>>,
     pub(super) arrival: Arrival,
     /// Gets the request's id if handling it panics: the response that follows names it.
     pub(super) panicked: &'g Cell<Option<HeaderValue>>,
@@ -89,6 +90,11 @@ impl DeniedBy {
 }
 
 impl ResponseNote {
+    /// Whether a limit has denied the request.
+    pub(super) fn is_denied_by_limit(&self) -> bool {
+        self.denied.as_ref().is_some_and(|denied| denied.reason == DenialReason::Limit)
+    }
+
     fn is_on_deny_list(&self) -> bool {
         self.denied.as_ref().is_some_and(|denied| denied.reason == DenialReason::Deny)
     }
@@ -215,7 +221,10 @@ impl RequestLine<'_> {
 
     fn account(self, state: &RequestState<'_>, status: u16, note: &ResponseNote) -> Account {
         let tail = self.write(state, status, note);
-        Account::new(self.meter, state.route.map(|route| route.position), status, tail)
+        let trace =
+            self.traced.and_then(|traced| traced.end(state, status, note.is_denied_by_limit()));
+        let route = state.route.map(|route| route.position);
+        Account::new(self.meter, route, status, tail).with_trace(trace)
     }
 
     fn write(&self, state: &RequestState<'_>, status: u16, note: &ResponseNote) -> Option<Tail> {
@@ -232,9 +241,11 @@ impl RequestLine<'_> {
             .into_iter()
             .flat_map(|tally| tally.charges().map(|charge| limit_standing(tally, &charge)))
             .collect();
+        let trace_id = self.traced.map(|traced| traced.trace.id());
         let line = log.begin(&Entry {
             time: self.arrival.now,
             request_id: self.request_id.to_str().unwrap_or_default(),
+            trace_id: trace_id.as_ref().map(|id| id as _),
             client: logged.address,
             caller: caller.map(|caller| (caller.kind, &caller.value as _)),
             tier,
@@ -254,31 +265,5 @@ impl RequestLine<'_> {
             upstream: note.upstream_time,
         })?;
         Some(Tail::new(Rc::clone(log), line))
-    }
-}
-
-/// One of a request's charges, as the log has it.
-fn limit_standing<'t, 'p>(tally: &Tally<'p>, charge: &DecidedCharge<'t, 'p>) -> LimitStanding<'t> {
-    let standing = charge.standing();
-    let role = charge.planned.role;
-    let is_window = !charge.charge.quota.holds_leases();
-    LimitStanding {
-        name: &charge.planned.limit.name,
-        mode: match role {
-            ChargeRole::Primary | ChargeRole::Secondary => Mode::Enforce,
-            ChargeRole::Shadow => Mode::Shadow,
-            ChargeRole::Candidate | ChargeRole::Refund => Mode::Candidate,
-        },
-        window_seconds: charge.planned.allowance.window_secs.filter(|_| is_window),
-        limit: standing.limit,
-        used: standing.used,
-        remaining: standing.remaining,
-        reset: is_window.then(|| reported_reset(standing).ceil_secs()),
-        cost: tally.cost_of(charge),
-        decision: match role {
-            _ if charge.outcome.fits() => Decision::Allow,
-            ChargeRole::Primary | ChargeRole::Secondary => Decision::Deny,
-            ChargeRole::Shadow | ChargeRole::Candidate | ChargeRole::Refund => Decision::WouldDeny,
-        },
     }
 }

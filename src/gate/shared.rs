@@ -16,6 +16,7 @@ use crate::{
     policy::Policies,
     settings::{Configuration, Limits, Settings, StoreSettings, Timeouts},
     store::{MemoryStore, Stores, restore},
+    trace::Tracer,
     upstream::Keeper,
 };
 
@@ -53,6 +54,8 @@ pub struct Shared {
     pub series: SeriesBook,
     /// The latest denials.
     pub denials: Denials,
+    /// Exports spans of requests; none: there are no traces.
+    pub tracer: Option<Tracer>,
     /// Addresses that are charged before their tokens are verified.
     pub(super) distrust: Distrust,
     /// Standings of callers that have just queried them.
@@ -64,7 +67,8 @@ impl Shared {
     /// if any were.
     ///
     /// # Errors
-    /// The system has no random numbers to key the counters with, or no thread to fetch keys from.
+    /// The system has no random numbers to key the counters with, or no thread to fetch keys from
+    /// or to export spans.
     pub fn new(configuration: Configuration, clock: Clock) -> io::Result<Shared> {
         let Configuration { settings, policies } = configuration;
         let memory = counters(&settings.store, clock.now()).map_err(io::Error::other)?;
@@ -91,6 +95,7 @@ impl Shared {
             refunds: Refunds::default(),
             series: SeriesBook::default(),
             denials: Denials::default(),
+            tracer: settings.tracing.map(Tracer::start).transpose()?,
             distrust: Distrust::new(),
             standing_cache,
         };
@@ -133,6 +138,7 @@ impl Shared {
             refunds: Refunds::default(),
             series: SeriesBook::default(),
             denials: Denials::default(),
+            tracer: None,
             distrust: Distrust::new(),
             standing_cache: StandingCache::new(Duration::ZERO),
         }

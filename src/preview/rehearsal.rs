@@ -163,7 +163,7 @@ impl Rehearsal {
                 let mut head = parts.clone();
                 let upstream = forward.upstream;
                 let peer = &self.peer(draft);
-                let inbound = Inbound { peer, address, request_id: &NO_ID };
+                let inbound = Inbound { peer, address, request_id: &NO_ID, trace: None };
                 self.judge.prepare(&mut head, &state, forward, inbound);
                 DraftOutcome::Forwarded(upstream, head)
             }

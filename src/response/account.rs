@@ -1,8 +1,9 @@
 //! What is written down of a request when its response has ended.
 
-use crate::{access_log::Tail, metrics::RequestMeter};
+use crate::{access_log::Tail, metrics::RequestMeter, trace::EndingTrace};
 
-/// Counts a request, and ends its line in the access log, when its response has ended.
+/// Counts a request, and ends its line in the access log and its spans, when its response has
+/// ended.
 pub struct Account {
     meter: RequestMeter,
     /// The position of the request's route, if it takes one.
@@ -12,12 +13,20 @@ pub struct Account {
     sent: u64,
     /// None: the request has no line.
     tail: Option<Tail>,
+    /// None: no spans of the request are exported.
+    trace: Option<Box<EndingTrace>>,
 }
 
 impl Account {
     /// Of a request on the route at this position that is answered with `status`.
     pub fn new(meter: RequestMeter, route: Option<usize>, status: u16, tail: Option<Tail>) -> Self {
-        Account { meter, route, status, sent: 0, tail }
+        Account { meter, route, status, sent: 0, tail, trace: None }
+    }
+
+    /// With these spans, which end when it does.
+    #[must_use]
+    pub fn with_trace(self, trace: Option<Box<EndingTrace>>) -> Self {
+        Account { trace, ..self }
     }
 
     /// The line, if there is one.
@@ -40,6 +49,9 @@ impl Account {
         let totals = self.meter.end(self.route, self.status, self.sent);
         if let Some(tail) = self.tail {
             tail.end(totals, is_complete);
+        }
+        if let Some(trace) = self.trace {
+            trace.end(totals.time);
         }
     }
 }

@@ -27,6 +27,7 @@ impl Settings {
             limits,
             admin,
             reload,
+            tracing,
             warnings: _,
         } = self;
         let changes = [
@@ -45,6 +46,7 @@ impl Settings {
             ("limits", *limits != running.limits),
             ("admin", *admin != running.admin),
             ("reload", reload.at_rest() != running.reload.at_rest()),
+            ("tracing", *tracing != running.tracing),
         ];
         changes.into_iter().filter(|(_, is_changed)| *is_changed).map(|(name, _)| name).collect()
     }

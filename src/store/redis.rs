@@ -27,6 +27,7 @@ mod servers;
 mod settlements;
 mod skew;
 mod topology;
+mod traced_call;
 
 use std::{cell::Cell, fmt, rc::Rc, sync::Arc, time::Duration};
 

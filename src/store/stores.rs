@@ -13,8 +13,9 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    limit::{Hashing, KeptSecret, Key, KeyHasher, SecretStatus},
+    limit::{DecidedBy, Hashing, KeptSecret, Key, KeyHasher, SecretStatus},
     metrics::Shards,
+    settings::StoreKind,
 };
 
 /// What all workers share of the stores.
@@ -115,6 +116,21 @@ impl Stores {
     /// The random name of this process.
     pub fn process_name(&self) -> &str {
         self.peers.name()
+    }
+
+    /// Who has decided about a charge.
+    pub fn decider(&self, decided_by: DecidedBy) -> Decider {
+        let of_kind = |kind: &StoreKind| match kind {
+            StoreKind::Memory => Decider::Memory,
+            StoreKind::Redis(_) => Decider::Redis,
+        };
+        let next = self.settings.next.as_ref().map(|moving| &moving.to);
+        match decided_by {
+            DecidedBy::Next => of_kind(next.unwrap_or(&self.settings.current)),
+            DecidedBy::Current => of_kind(&self.settings.current),
+            DecidedBy::Local => Decider::Local,
+            DecidedBy::NoStore => Decider::Open,
+        }
     }
 
     /// How keys are hashed.

@@ -60,6 +60,28 @@ pub enum UpstreamError {
     RequestBodyTooSlow,
 }
 
+impl UpstreamError {
+    /// A word for it, one of few: for statistics.
+    pub fn word(&self) -> &'static str {
+        match self {
+            UpstreamError::NoAddress => "no_address",
+            UpstreamError::Connect(_) => "connect",
+            UpstreamError::Tls { .. } => "tls",
+            UpstreamError::Exhausted(_) => "exhausted",
+            UpstreamError::ConnectTimeout => "connect_timeout",
+            UpstreamError::Busy => "busy",
+            UpstreamError::ShareUsed => "share_used",
+            UpstreamError::ResponseTimeout => "response_timeout",
+            UpstreamError::Exchange(_) => "exchange",
+            UpstreamError::Unsound => "unsound_response",
+            UpstreamError::RequestBody(_) => "request_body",
+            UpstreamError::RequestBodyTooLarge => "request_body_too_large",
+            UpstreamError::RequestBodyTimeout => "request_body_timeout",
+            UpstreamError::RequestBodyTooSlow => "request_body_too_slow",
+        }
+    }
+}
+
 /// Why an upstream's body broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamBodyError {

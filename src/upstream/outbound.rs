@@ -19,6 +19,44 @@ pub(super) enum Outbound {
     Http2(Box<Request<RequestBody>>),
 }
 
+impl Outbound {
+    /// Has its `traceparent` name another span by these digits, if it has one.
+    pub(super) fn set_parent(&mut self, digits: &[u8; 16]) {
+        match self {
+            Outbound::Http1(message) => {
+                let field = memchr::memmem::find(&message.head, TRACEPARENT_LINE);
+                let start = field.map(|start| start + TRACEPARENT_LINE.len());
+                if let Some(head) = start.and_then(|start| renamed(&message.head, start, digits)) {
+                    message.head = head.into();
+                }
+            }
+            Outbound::Http2(request) => {
+                let headers = request.headers_mut();
+                let value = headers.get(TRACEPARENT).map(HeaderValue::as_bytes);
+                let value = value.and_then(|value| renamed(value, 0, digits));
+                if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
+                    headers.insert(TRACEPARENT, value);
+                }
+            }
+        }
+    }
+}
+
+const TRACEPARENT: &str = "traceparent";
+
+/// How the field begins in a head in HTTP/1.1. Nothing else in a head has a line's end before it.
+const TRACEPARENT_LINE: &[u8] = b"\r\ntraceparent: ";
+
+/// Where the span is in the field.
+const SPAN: std::ops::Range<usize> = 36..52;
+
+/// A copy in which the `traceparent` at `start` names another span.
+fn renamed(text: &[u8], start: usize, digits: &[u8; 16]) -> Option<Vec<u8>> {
+    let mut text = text.to_vec();
+    text.get_mut(start + SPAN.start..start + SPAN.end)?.copy_from_slice(digits);
+    Some(text)
+}
+
 /// A request that may be sent twice: its method is idempotent (RFC 9110 section 9.2.2), and there is
 /// no body to lose.
 pub(super) enum Original {

@@ -24,8 +24,9 @@ use super::{
     http1::{Connection, Message, write_head},
     record_health,
     response_check::without_content,
+    traced::TracedAttempt,
 };
-use crate::policy::Upstream;
+use crate::{policy::Upstream, trace::Attempts};
 
 /// What a server makes of a request to switch.
 pub enum Switch {
@@ -57,17 +58,21 @@ impl Upstreams {
         destination: Destination<'_>,
         sender: Sender,
         head: Parts,
+        trace: Option<&Attempts>,
     ) -> Result<Switch, UpstreamError> {
         let upstream = destination.upstream;
         let connection = self.connect(destination, sender).await?;
         let endpoint = Arc::clone(&connection.endpoint);
+        // The request is sent once: attempts to connect before it are no part of the trace.
+        let traced = TracedAttempt::first(trace, &endpoint);
         let answer = self.ask(connection, head, upstream).await;
         let status = match &answer {
-            Ok(Switch::Agreed(response, _)) => Some(response.status()),
-            Ok(Switch::Declined(response)) => Some(response.status()),
-            Err(_) => None,
+            Ok(Switch::Agreed(response, _)) => Ok(response.status()),
+            Ok(Switch::Declined(response)) => Ok(response.status()),
+            Err(error) => Err(error),
         };
-        endpoint.answers.count(status);
+        traced.end(status);
+        endpoint.answers.count(status.ok());
         match &answer {
             Ok(Switch::Agreed(..)) => endpoint.succeed(),
             Ok(Switch::Declined(response)) => record_health(&endpoint, response.status(), upstream),

@@ -33,6 +33,7 @@ mod running;
 mod store;
 mod store_health;
 mod token;
+mod traces;
 mod unfit_claims;
 mod unread_scheme;
 

@@ -44,6 +44,9 @@ mod upstreams;
 /// The lines of the access log.
 mod access_log;
 
+/// Spans of requests, over OTLP.
+mod traces;
+
 /// How a panic is reported, and that it is reported once.
 mod panics;
 

@@ -4,6 +4,7 @@
 mod authority;
 mod client;
 pub(crate) mod frames;
+mod otlp;
 mod policy;
 mod proxy;
 mod redis;
@@ -19,6 +20,7 @@ use std::time::Duration;
 pub(crate) use self::{
     authority::{Answer, Authority, INTROSPECTION, IssuerKey, JWKS, METADATA},
     client::{Client, Request, Response, delete, get, http2, http2_given_up, options, post},
+    otlp::{ExportedSpan, OtlpReceiver},
     policy::Policy,
     proxy::{Proxy, START, compile, seconds},
     redis::{Certificates, Cluster, Gremlin, Redis, Sentinels, Shards, eventually},

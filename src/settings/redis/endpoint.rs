@@ -99,6 +99,11 @@ impl Endpoint {
         &self.host
     }
 
+    /// Its TCP port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Its host and port, and its database unless that is 0: together they identify the server.
     pub fn name(&self) -> String {
         match self.database {

@@ -26,8 +26,12 @@ use super::{
     call::{CallError, QueuedCall, RedisCall, ReplyFuture},
     server::{CallTimes, Server},
     skew::ServerClock,
+    traced_call::TracedCall,
 };
-use crate::settings::{Endpoint, RedisSettings};
+use crate::{
+    settings::{Endpoint, RedisSettings},
+    trace::{ServerAddress, is_recording_calls},
+};
 
 /// Most calls that wait for a connection or for a reply: a bound on memory, and on the wait of the
 /// last one.
@@ -62,6 +66,8 @@ pub(super) struct Node {
     pub(super) server: Arc<Server>,
     /// How long its replies took on the connection of this worker.
     times: Arc<CallTimes>,
+    /// Its address, for the spans of calls.
+    address: Arc<ServerAddress>,
     /// Its state on the connection of this worker.
     reachability: Cell<Reachability>,
     queue: RefCell<VecDeque<QueuedCall>>,
@@ -122,12 +128,16 @@ impl Node {
         let NodeConfig { endpoint, settings, clock, greeting, decision_timeout, server, trouble } =
             config;
         Node {
-            endpoint,
             settings,
             clock,
             greeting,
             decision_timeout,
             times: server.calls.take(),
+            address: Arc::new(ServerAddress {
+                host: endpoint.host().into(),
+                port: endpoint.port(),
+            }),
+            endpoint,
             server,
             // Calls may wait for the first connection, since it is not known yet whether it will
             // succeed.
@@ -275,11 +285,12 @@ impl Node {
     ) -> impl Future<Output = Result<Value, CallError>> {
         let called = Instant::now();
         let is_charge = request.late_reply.is_some();
+        let traced = is_recording_calls().then(|| TracedCall::of(&request, &self.address));
         let has_room = self.calls.get() < MAX_CALLS;
         let reply = has_room.then(|| self.enqueue(request));
         async move {
             let Some(reply) = reply else { return Err(CallError::Busy) };
-            match timeout_at(deadline, reply).await {
+            let result = match timeout_at(deadline, reply).await {
                 Ok(Ok(result)) => {
                     self.times.0.record(called.elapsed());
                     result
@@ -289,7 +300,11 @@ impl Node {
                     self.note_timeout(called, deadline, is_charge);
                     Err(CallError::Timeout)
                 }
+            };
+            if let Some(traced) = traced {
+                traced.end(called, result.as_ref().err());
             }
+            result
         }
     }
 

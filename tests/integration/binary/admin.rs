@@ -24,9 +24,14 @@ const ADMIN: &str = "admin: { address: 127.0.0.1:0 }";
 
 fn serve_folder(folder: Folder) -> (Folder, Running, SocketAddr, SocketAddr) {
     let (mut running, address) = Running::serve(&folder);
-    let line = running.wait_for_event("admin listener is open");
-    let admin = line.split("address=").nth(1).unwrap().trim().parse().unwrap();
+    let admin = admin_of(&mut running);
     (folder, running, address, admin)
+}
+
+/// The address of the admin listener, as the program says it when it begins to serve.
+pub(super) fn admin_of(running: &mut Running) -> SocketAddr {
+    let line = running.wait_for_event("admin listener is open");
+    line.split("address=").nth(1).unwrap().trim().parse().unwrap()
 }
 
 fn local(request: Request) -> Request {

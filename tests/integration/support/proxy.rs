@@ -27,6 +27,7 @@ use tollgate::{
     server::{Listener, Server, Stopped},
     settings::{Configuration, Settings},
     store::Stores,
+    trace::Tracer,
     yaml::Sources,
 };
 
@@ -34,6 +35,9 @@ use super::{
     Client, PATIENCE, Policy, Request, Response, SECRET, get, options, policy::SECRET_VARIABLE,
     upstream::pass_on,
 };
+
+/// How long the last spans may take at the end, as in the program.
+const FLUSH: Duration = Duration::from_secs(1);
 
 /// When all tests begin: a quarter past a second, so that rounding shows.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_790_000_000_250_000);
@@ -187,12 +191,16 @@ impl Proxy {
             drain,
         };
         let (stop, stopping) = oneshot::channel();
+        let tracer = Arc::clone(&shared);
         let server = thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let stopping = async { drop(stopping.await) };
             let stopped = runtime.block_on(server.run(stopping)).unwrap();
             assert!(pipe.flush(PATIENCE), "the log was not written");
+            if let Some(tracer) = &tracer.tracer {
+                tracer.finish(FLUSH);
+            }
             stopped
         });
         Proxy {
@@ -253,6 +261,11 @@ impl Proxy {
     /// The latest denials, as the admin listener tells them.
     pub(crate) fn denials(&self) -> Vec<DenialReport> {
         callers::denials(&self.shared, 0, &DenialFilter::default(), usize::MAX).denials
+    }
+
+    /// What exports its spans.
+    pub(crate) fn tracer(&self) -> &Tracer {
+        self.shared.tracer.as_ref().expect("it exports spans")
     }
 
     /// What it has given back.

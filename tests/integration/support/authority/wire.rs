@@ -77,7 +77,7 @@ impl Line {
         let length = asked.field("content-length").map_or(0, |length| length.parse().unwrap());
         let mut body = vec![0; length];
         reader.read_exact(&mut body)?;
-        asked.body = String::from_utf8(body).unwrap();
+        asked.body = String::from_utf8_lossy(&body).into_owned();
         Ok(asked)
     }
 

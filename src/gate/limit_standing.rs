@@ -1,0 +1,39 @@
+//! A charge of a request, as the log and traces have it.
+
+use super::{
+    charge_plan::ChargeRole,
+    tally::{DecidedCharge, Tally},
+};
+use crate::{
+    access_log::{Decision, LimitStanding, Mode},
+    response::reported_reset,
+};
+
+/// One of a request's charges: how its limit stands after it, and what it says of the request.
+pub(super) fn limit_standing<'t, 'p>(
+    tally: &Tally<'p>,
+    charge: &DecidedCharge<'t, 'p>,
+) -> LimitStanding<'t> {
+    let standing = charge.standing();
+    let role = charge.planned.role;
+    let is_window = !charge.charge.quota.holds_leases();
+    LimitStanding {
+        name: &charge.planned.limit.name,
+        mode: match role {
+            ChargeRole::Primary | ChargeRole::Secondary => Mode::Enforce,
+            ChargeRole::Shadow => Mode::Shadow,
+            ChargeRole::Candidate | ChargeRole::Refund => Mode::Candidate,
+        },
+        window_seconds: charge.planned.allowance.window_secs.filter(|_| is_window),
+        limit: standing.limit,
+        used: standing.used,
+        remaining: standing.remaining,
+        reset: is_window.then(|| reported_reset(standing).ceil_secs()),
+        cost: tally.cost_of(charge),
+        decision: match role {
+            _ if charge.outcome.fits() => Decision::Allow,
+            ChargeRole::Primary | ChargeRole::Secondary => Decision::Deny,
+            ChargeRole::Shadow | ChargeRole::Candidate | ChargeRole::Refund => Decision::WouldDeny,
+        },
+    }
+}
