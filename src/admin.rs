@@ -9,6 +9,7 @@ mod access;
 mod asked;
 mod callers;
 mod certificates;
+mod dashboard;
 mod endpoint;
 mod explain;
 mod exposition;
@@ -16,6 +17,7 @@ mod failures;
 mod fleet;
 mod guard;
 mod guests;
+mod live;
 mod metrics;
 mod openapi;
 mod process;
@@ -37,18 +39,24 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use self::{asked::Asked, endpoint::Page, exposition::TextFormat, reception::Reception};
+use self::{
+    asked::Asked,
+    endpoint::Page,
+    exposition::TextFormat,
+    live::{EventBody, EventStream, Live},
+    reception::Reception,
+};
 use crate::{
     access_log::AccessLog,
     clock::Timestamp,
     gate::Shared,
     identity::RemoteStatus,
-    reload::{Refused, ReloadHandle, ReloadState},
+    reload::{ReloadHandle, ReloadState},
     server::Listener,
     settings::{AdminSettings, ListenerSettings, ReadyStore},
 };
@@ -175,7 +183,8 @@ impl Admin {
             let listener = listener;
             runtime.block_on(async {
                 tokio::select! {
-                    () = guests::receive(listener.socket, reception) => {}
+                    () = guests::receive(listener.socket, Arc::clone(&reception)) => {}
+                    never = reception.observe() => match never {},
                     _ = stopped => {}
                 }
             });
@@ -196,8 +205,11 @@ impl Drop for Admin {
 
 impl Context {
     /// What is at an endpoint, for a request that may ask for it.
-    async fn page(&self, page: Page, asked: &Asked) -> Response<Full<Bytes>> {
-        match page {
+    async fn answer(&self, page: Page, asked: &Asked, live: &Live) -> Response<AnswerBody> {
+        let page = match page {
+            Page::Events => return self.events(live),
+            Page::History => json_response(StatusCode::OK, &live.history(self)),
+            Page::Dashboard(file) => file.answer(),
             Page::Health => self.health(),
             Page::Ready => self.ready(asked.may_read),
             Page::Status => json_response(StatusCode::OK, &Status::of(self)),
@@ -215,7 +227,20 @@ impl Context {
             Page::Fleet => self.fleet().await,
             Page::Caller => self.caller(asked).await,
             Page::ResetCaller => self.reset_caller(asked).await,
-        }
+        };
+        page.map(Either::Left)
+    }
+
+    /// An event a second, until the client has enough.
+    fn events(&self, live: &Live) -> Response<AnswerBody> {
+        let Some(EventStream { body, progress }) = live.listen(self) else {
+            let text = "16 clients listen already: close another dashboard, and try again";
+            return message(StatusCode::SERVICE_UNAVAILABLE, text).map(Either::Left);
+        };
+        let mut answer =
+            response(StatusCode::OK, EVENTS, String::new()).map(|_| Either::Right(body));
+        answer.extensions_mut().insert(progress);
+        answer
     }
 
     /// How the keys are that are fetched from issuers.
@@ -269,14 +294,19 @@ impl Context {
                 let reloaded = Reloaded { generation, move_waits_for: waits_for };
                 json_response(StatusCode::OK, &reloaded)
             }
-            Ok(Err(Refused { at, problems, more })) => {
-                let refused = RefusedReload { at: at.to_string(), problems, more };
-                json_response(StatusCode::UNPROCESSABLE_ENTITY, &refused)
+            Ok(Err(refused)) => {
+                json_response(StatusCode::UNPROCESSABLE_ENTITY, &RefusedReload::from(refused))
             }
             Err(_) => message(StatusCode::SERVICE_UNAVAILABLE, "the process is about to end"),
         }
     }
 }
+
+/// The type of server-sent events.
+const EVENTS: &str = "text/event-stream";
+
+/// What is answered: all at once, or events as they come.
+type AnswerBody = Either<Full<Bytes>, EventBody>;
 
 fn message(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
     json_response(status, &Message { message: text.to_owned() })

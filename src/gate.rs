@@ -92,7 +92,7 @@ use crate::{
 pub use self::{
     denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS},
     refunds::Refunds,
-    series::{LimitTotal, PolicyTotal, RouteTotal, SeriesBook},
+    series::{LimitTotal, PolicyTotal, RouteTotal, SeriesBook, candidate_name},
     shared::{NoRandomness, Shared},
     snapshot::Snapshot,
     unread_scheme::UnreadSchemes,

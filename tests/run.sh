@@ -18,6 +18,7 @@ target="${CARGO_TARGET_DIR:-target}"
 venv="$target/test-venv"
 octokit="$target/test-octokit"
 tokens="$target/test-tokens"
+dashboard="$target/test-dashboard"
 # By its path: a version manager's python3 may come first in PATH and lack the venv module.
 python=/usr/bin/python3
 
@@ -62,6 +63,8 @@ install_packages() {
     command -v h2load >/dev/null || missing+=(nghttp2-client)
     # promtool, and the server that scrapes; whose recommendations are a web server's.
     command -v promtool >/dev/null || missing+=(prometheus)
+    # A browser for the dashboard.
+    command -v chromium >/dev/null || missing+=(chromium)
     # It judges the units without running them.
     command -v systemd-analyze >/dev/null || missing+=(systemd)
     # The service reloads with /bin/kill, and systemd-analyze looks whether it is there.
@@ -92,7 +95,9 @@ install_python_packages() {
 }
 
 install_node_packages() {
-    install_node_folder tests/clients/octokit "$octokit" && install_node_folder tests/tokens "$tokens"
+    install_node_folder tests/clients/octokit "$octokit" &&
+        install_node_folder tests/tokens "$tokens" &&
+        install_node_folder tests/dashboard "$dashboard"
 }
 
 # Of a folder of tests, into another. The scripts are copied to their packages: Node looks for those
@@ -107,7 +112,7 @@ install_node_folder() {
             quietly npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund &&
             cp "$source/package-lock.json" "$installed" || return
     fi
-    cp "$source"/*.mjs "$folder"
+    find "$source" -maxdepth 1 -name '*.mjs' -exec cp {} "$folder" \;
 }
 
 # Terse: the name of a test is printed when it fails.
@@ -131,12 +136,15 @@ black_box() {
     local binary="$target/$folder/tollgate"
     # The image gets the binary that is there; tests/compose/run.py by hand runs the Dockerfile too.
     export TOLLGATE_IMAGE_BINARY="$binary"
+    # What judges whether the dashboard is accessible.
+    export TOLLGATE_AXE="$dashboard/node_modules/axe-core/axe.min.js"
     local scripts=(tests/schema/check.py tests/schema/admin.py tests/httpbin/compare.py
         tests/clients/pygithub/limits.py tests/clients/pygithub/waits.py "$octokit/limits.mjs"
         tests/tokens/libraries.py tests/tokens/issuers.py tests/tokens/attacks.py
         tests/edge/transports.py tests/edge/load.py tests/edge/sockets.py tests/edge/rpc.py
         tests/edge/bodies.py tests/edge/slow.py tests/edge/floods.py tests/edge/faults.py
-        tests/edge/restarts.py tests/observe/prometheus.py tests/deploy/systemd.py tests/compose/run.py)
+        tests/edge/restarts.py tests/observe/prometheus.py tests/dashboard/views.py
+        tests/deploy/systemd.py tests/compose/run.py)
     for script in "${scripts[@]}"; do
         part "$script" run_script "$script" --tollgate "$binary" || true
     done

@@ -2,12 +2,15 @@
 //! describes it, so that the two cannot differ.
 
 use http::Method;
-use schemars::{Schema, SchemaGenerator};
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
 use super::{
-    FleetReport, Health, Message, Readiness, RefusedReload, Reloaded, Status, callers::ResetOrder,
+    EVENTS, FleetReport, Health, Message, Readiness, RefusedReload, Reloaded, Status,
+    callers::ResetOrder,
+    dashboard::File,
     exposition::TextFormat,
+    live::{History, LiveReport},
 };
 use crate::{
     callers::{CallerReport, DenialsReport, ResetReport, top::TopReport},
@@ -18,6 +21,9 @@ use crate::{
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Page {
+    Dashboard(File),
+    Events,
+    History,
     Health,
     Ready,
     Status,
@@ -83,9 +89,42 @@ const JSON: &[&str] = &["application/json"];
 
 /// Every endpoint, in the order in which they are described.
 ///
-/// The two that orchestrators ask need no token: probes of Kubernetes, Docker and load balancers
-/// have none to send, and what they learn is no more than a connection to the proxy shows.
+/// The files of the dashboard hold no data, so they need no token. Nor do the two endpoints that
+/// orchestrators ask: probes of Kubernetes, Docker and load balancers have none to send, and what
+/// they learn is no more than a connection to the proxy shows.
 pub(super) static ENDPOINTS: &[Endpoint] = &[
+    file("/", File::Page, "The dashboard."),
+    file("/dashboard.css", File::Style, "How the dashboard looks."),
+    file("/dashboard.js", File::Script, "What the dashboard does."),
+    file("/icon.svg", File::Icon, "The dashboard's icon."),
+    Endpoint {
+        page: Page::Events,
+        verb: Verb::Get,
+        path: "/events",
+        needs: Some(Permission::Read),
+        summary: "How it is, each second, as server-sent events. At most 16 clients listen at once.",
+        parameters: &[],
+        takes: None,
+        answers: &[
+            Answer {
+                status: 200,
+                summary: "Events without end.",
+                content_types: &[EVENTS],
+                schema: events,
+            },
+            json(503, "16 clients listen already.", SchemaGenerator::subschema_for::<Message>),
+        ],
+    },
+    Endpoint {
+        page: Page::History,
+        verb: Verb::Get,
+        path: "/history",
+        needs: Some(Permission::Read),
+        summary: "The last hour in steps of five seconds, and the limits in force.",
+        parameters: &[],
+        takes: None,
+        answers: &[json(200, "The hour.", SchemaGenerator::subschema_for::<History>)],
+    },
     Endpoint {
         page: Page::Health,
         verb: Verb::Get,
@@ -297,6 +336,50 @@ const NO_SUCH_CALLER: Answer = json(
     "The name is not that of a caller, or no limit counts by it alone.",
     SchemaGenerator::subschema_for::<Message>,
 );
+
+/// A file of the dashboard. Whoever gets it learns nothing of the proxy.
+const fn file(path: &'static str, file: File, summary: &'static str) -> Endpoint {
+    let [page, style, script, icon] = FILE_ANSWERS;
+    let answers = match file {
+        File::Page => page,
+        File::Style => style,
+        File::Script => script,
+        File::Icon => icon,
+    };
+    Endpoint {
+        page: Page::Dashboard(file),
+        verb: Verb::Get,
+        path,
+        needs: None,
+        summary,
+        parameters: &[],
+        takes: None,
+        answers,
+    }
+}
+
+const FILE_ANSWERS: [&[Answer]; 4] = [
+    &[text(&[File::Page.content_type()])],
+    &[text(&[File::Style.content_type()])],
+    &[text(&[File::Script.content_type()])],
+    &[text(&[File::Icon.content_type()])],
+];
+
+const fn text(content_types: &'static [&'static str]) -> Answer {
+    let schema: SchemaOf = SchemaGenerator::subschema_for::<String>;
+    Answer { status: 200, summary: "The file.", content_types, schema }
+}
+
+/// Text, whose `data` fields have JSON each.
+fn events(generator: &mut SchemaGenerator) -> Schema {
+    let report = generator.subschema_for::<LiveReport>();
+    json_schema!({
+        "type": "string",
+        "description": "Events of the type `live`. The data of each is JSON.",
+        "contentMediaType": "application/json",
+        "contentSchema": report,
+    })
+}
 
 const fn json(status: u16, summary: &'static str, schema: SchemaOf) -> Answer {
     Answer { status, summary, content_types: JSON, schema }

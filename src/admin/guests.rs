@@ -5,8 +5,9 @@ use std::{
     convert::Infallible,
     io,
     net::Ipv4Addr,
+    pin::pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -21,12 +22,16 @@ use tokio::{
     time::timeout,
 };
 
-use super::reception::{Ends, Reception};
+use super::{
+    live::Progress,
+    reception::{Ends, Reception},
+};
 use crate::server::ListenerSocket;
 
 /// Connections at once; one more takes the place of one that has not asked yet.
 const MAX_CONNECTIONS: usize = 32;
-/// How long a request's head may take, and all of a connection, which is one request.
+/// How long a request's head may take, and all of a connection, which is one request. A client that
+/// is sent events must take one in that time.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_FIELDS: usize = 64;
@@ -102,13 +107,17 @@ struct Guest {
 impl Guest {
     fn receive(stream: Stream, ends: Ends, reception: &Arc<Reception>) -> Guest {
         let has_asked = Arc::new(AtomicBool::new(false));
-        let visit =
-            Visit { reception: Arc::clone(reception), ends, has_asked: Arc::clone(&has_asked) };
+        let visit = Visit {
+            reception: Arc::clone(reception),
+            ends,
+            has_asked: Arc::clone(&has_asked),
+            progress: OnceLock::new(),
+        };
         let task = tokio::spawn(async move {
-            let _ = match stream {
-                Stream::Tcp(stream) => timeout(CONNECTION_TIMEOUT, visit.serve(stream)).await,
-                Stream::Unix(stream) => timeout(CONNECTION_TIMEOUT, visit.serve(stream)).await,
-            };
+            match stream {
+                Stream::Tcp(stream) => visit.last(stream).await,
+                Stream::Unix(stream) => visit.last(stream).await,
+            }
         });
         Guest { task: task.abort_handle(), has_asked }
     }
@@ -125,13 +134,32 @@ struct Visit {
     reception: Arc<Reception>,
     ends: Ends,
     has_asked: Arc<AtomicBool>,
+    /// Of the events that it is sent, if it has asked for those.
+    progress: OnceLock<Progress>,
 }
 
 impl Visit {
+    /// Serves for as long as a connection may last. One that is sent events may last for as long as
+    /// it takes them.
+    async fn last(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
+        let mut serving = pin!(self.serve(stream));
+        let mut taken = 0;
+        while timeout(CONNECTION_TIMEOUT, &mut serving).await.is_err() {
+            match self.progress.get().map(Progress::taken) {
+                Some(so_far) if so_far > taken => taken = so_far,
+                _ => return,
+            }
+        }
+    }
+
     async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
         let service = service_fn(async |request| {
             self.has_asked.store(true, Ordering::Relaxed);
-            Ok::<_, Infallible>(self.reception.answer(request, self.ends).await)
+            let answer = self.reception.answer(request, self.ends).await;
+            if let Some(progress) = answer.extensions().get::<Progress>() {
+                let _ = self.progress.set(progress.clone());
+            }
+            Ok::<_, Infallible>(answer)
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())

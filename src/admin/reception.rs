@@ -2,19 +2,20 @@
 //! from, which costs least and tells a foreign page nothing; then whether there is such an
 //! endpoint; then the token; and only then is a body read.
 
-use std::{net::IpAddr, time::Instant};
+use std::{convert::Infallible, net::IpAddr, time::Instant};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header, request::Parts};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Either, LengthLimitError, Limited};
 use hyper::body::Incoming;
 
 use super::{
-    Context,
+    AnswerBody, Context,
     access::{Access, Refusal},
     asked::Asked,
     endpoint::{Endpoint, Verb},
     guard::{Hosts, Suspicion, check_action},
+    live::Live,
     message,
 };
 use crate::settings::{AdminSettings, Permission};
@@ -22,6 +23,7 @@ use crate::settings::{AdminSettings, Permission};
 /// What the listener reports on, and who may ask about it.
 pub(super) struct Reception {
     context: Context,
+    live: Live,
     hosts: Hosts,
     access: Access,
 }
@@ -35,7 +37,7 @@ pub(super) struct Ends {
     pub(super) own: Option<IpAddr>,
 }
 
-type Answer = Response<Full<Bytes>>;
+type Answer = Response<AnswerBody>;
 
 /// Why a request gets no further.
 #[derive(Debug)]
@@ -60,12 +62,18 @@ impl Reception {
     pub(super) fn new(settings: &AdminSettings, context: Context) -> Reception {
         let hosts = Hosts { listed: settings.hosts.clone() };
         let access = Access::new(settings.tokens.clone());
-        Reception { context, hosts, access }
+        let live = Live::new(&context);
+        Reception { context, live, hosts, access }
+    }
+
+    /// Observes what the dashboard shows.
+    pub(super) async fn observe(&self) -> Infallible {
+        self.live.run(&self.context).await
     }
 
     pub(super) async fn answer(&self, request: Request<Incoming>, ends: Ends) -> Answer {
         let mut answer = match self.admit(request, ends).await {
-            Ok((endpoint, asked)) => self.context.page(endpoint.page, &asked).await,
+            Ok((endpoint, asked)) => self.context.answer(endpoint.page, &asked, &self.live).await,
             Err(refused) => refused.into(),
         };
         // And no header that lets pages of other origins read it.
@@ -133,6 +141,7 @@ async fn read(body: Incoming) -> Result<Bytes, Refused> {
 
 impl From<Refused> for Answer {
     fn from(refused: Refused) -> Answer {
+        let message = |status, text: &str| message(status, text).map(Either::Left);
         match refused {
             Refused::Suspicion(why) => message(StatusCode::FORBIDDEN, &why.to_string()),
             Refused::NoEndpoint => message(StatusCode::NOT_FOUND, "there is nothing here"),
@@ -166,7 +175,7 @@ impl From<Refusal> for Answer {
             }
             Refusal::TooManyTries => (StatusCode::TOO_MANY_REQUESTS, header::RETRY_AFTER, "1"),
         };
-        with_field(message(status, &refusal.to_string()), name, value)
+        with_field(message(status, &refusal.to_string()).map(Either::Left), name, value)
     }
 }
 

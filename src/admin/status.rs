@@ -10,6 +10,7 @@ use crate::{
     clock::Timestamp,
     identity::RemoteStatus,
     policy::{HostPattern, Policy},
+    reload::Refused,
     settings::StoreClock,
     store::{Rival, Skew, Stores, Unanswered},
     yaml::Keyword,
@@ -191,11 +192,7 @@ impl Status {
             loaded: report.loaded.to_string(),
             digest: report.digest,
             reloads: Reloads { done: report.done, failed: report.failed },
-            refused: report.refused.map(|refused| RefusedReload {
-                at: refused.at.to_string(),
-                problems: refused.problems,
-                more: refused.more,
-            }),
+            refused: report.refused.map(Into::into),
             metric_series: metrics::series(context),
             needs_restart: report.needs_restart.into_iter().map(str::to_owned).collect(),
             policies: snapshot.policies.iter().map(PolicyStatus::of).collect(),
@@ -203,6 +200,12 @@ impl Status {
             upstreams: upstreams::all(&context.shared).into_iter().map(Into::into).collect(),
             remote_keys: context.remote_keys().into_iter().map(Into::into).collect(),
         }
+    }
+}
+
+impl From<Refused> for RefusedReload {
+    fn from(Refused { at, problems, more }: Refused) -> RefusedReload {
+        RefusedReload { at: at.to_string(), problems, more }
     }
 }
 

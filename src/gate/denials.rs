@@ -148,6 +148,11 @@ impl Denials {
         FoundDenials { entries, latest, left_out }
     }
 
+    /// The number of the latest one; 0: there was none.
+    pub fn latest(&self) -> u64 {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner).latest
+    }
+
     /// How many requests were denied so far, and how many limits would have denied if they were
     /// enforced.
     pub fn totals(&self) -> (u64, u64) {

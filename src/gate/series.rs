@@ -118,7 +118,7 @@ pub struct LimitTotal {
 }
 
 /// What a limit's candidate rates are called where each name is counted.
-pub(super) fn candidate_name(limit: &str) -> String {
+pub fn candidate_name(limit: &str) -> String {
     format!("{limit};candidate")
 }
 

@@ -25,10 +25,12 @@ ADMIN = {
     "ready": {"store": "require"},
 }
 JSON = {"content-type": "application/json"}
+EVENTS = "text/event-stream"
 ACTION = {"x-tollgate-action": "1"}
 RESET = "/callers/{name}/reset"
 ORDER = json.dumps({"why": "a test"})
 FOREIGN = {"origin": "http://evil.example"}
+MAX_LISTENERS = 16
 # Larger than any body that is read.
 TOO_LARGE = "x" * 70_000
 CALLER = "user%3A42"
@@ -62,7 +64,14 @@ class Judge:
         with contextlib.closing(connection):
             connection.request(method, path, body, headers)
             response = connection.getresponse()
-            return response.status, response.getheader("content-type"), response.read().decode()
+            content_type = response.getheader("content-type")
+            if content_type != EVENTS:
+                return response.status, content_type, response.read().decode()
+            # They have no end: the first one is enough.
+            text = b""
+            while not text.endswith(b"\n\n"):
+                text += response.read(1)
+            return response.status, content_type, text.decode()
 
     def hold(self, method, path, token=None, headers=None, body=None, query="", name=CALLER):
         """Asks, records whether the answer is as described, and gives its status. `name` is put in
@@ -76,8 +85,11 @@ class Judge:
         if content_type not in content:
             self.tally.record(label, [f"{content_type} is not described: {text[:300]}"])
             return status
+        schema = content[content_type]["schema"]
         value = json.loads(text) if content_type == "application/json" else text
-        schema = content[content_type]["schema"] | {"components": self.strict["components"]}
+        if content_type == EVENTS:
+            value, schema = json.loads(text.split("data: ")[1]), schema["contentSchema"]
+        schema = schema | {"components": self.strict["components"]}
         errors = jsonschema.Draft202012Validator(schema).iter_errors(value)
         problems = [f"{error.json_path}: {error.message[:300]}" for error in errors]
         self.tally.record(f"{label} is as described", problems)
@@ -185,6 +197,19 @@ def look_and_reset(judge):
         judge.tally.record(f"resetting {name} by {order}", [] if got == status else [got])
 
 
+def listen(judge):
+    """More clients than may listen to the events at once."""
+    with contextlib.ExitStack() as listening:
+        for _ in range(MAX_LISTENERS):
+            connection = http.client.HTTPConnection("127.0.0.1", judge.port, timeout=PATIENCE_SECONDS)
+            listening.enter_context(contextlib.closing(connection))
+            connection.request("GET", "/events", headers={"authorization": f"Bearer {READ}"})
+            # Who drops the response hangs up.
+            listening.enter_context(contextlib.closing(connection.getresponse()))
+        status = judge.hold("GET", "/events", READ)
+        judge.tally.record("too many listen", [] if status == 503 else [status])
+
+
 def try_tokens(judge):
     """Wrong tokens, until they are too many; the endpoints answer each in both states."""
     for method, path, operation in judge.operations():
@@ -210,6 +235,7 @@ def check(binary, tally, server):
         explain(judge)
         look_and_reset(judge)
         rank(judge)
+        listen(judge)
         (on.folder / "policies" / "main.yaml").write_text("version: 2\n")
         refused = judge.hold("POST", "/reload", WRITE, ACTION)
         tally.record("a bad policy is refused", [] if refused == 422 else [refused])

@@ -104,7 +104,7 @@ fn metrics_are_what_prometheus_reads() {
 fn what_is_asked_for_wrongly_is_refused() {
     let upstream = Upstream::start();
     let (_folder, _running, _, admin) = serve(&upstream);
-    send(admin, local(get("/"))).assert_status(404);
+    send(admin, local(get("/nothing"))).assert_status(404);
     send(admin, local(get("/status/x"))).assert_status(404);
     for request in [post("/status", ""), delete("/healthz"), options("/metrics")] {
         send(admin, local(request)).assert_status(405).assert_field("allow", "GET, HEAD");
