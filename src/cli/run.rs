@@ -78,6 +78,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     result
 }
 
+/// The addresses that are served.
+pub(super) struct Bound<'a> {
+    pub(super) listeners: &'a [ListenAddress],
+    pub(super) admin: Option<&'a ListenAddress>,
+}
+
 /// Serves what `configuration` describes until a signal, and follows the files that it came from if
 /// it did, at sockets that were inherited or at its own; `ready` is called with the addresses once
 /// they are bound.
@@ -86,7 +92,7 @@ pub(super) fn serve(
     origin: Option<Origin>,
     inherited: Inherited,
     events: &Events,
-    ready: impl FnOnce(&[ListenAddress]) -> Result<(), Failure>,
+    ready: impl FnOnce(Bound<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let settings = &configuration.settings;
     let workers = settings.workers;
@@ -133,7 +139,7 @@ pub(super) fn serve(
             tracing::info!(%address, "listening");
         }
         upkeep.announce();
-        ready(&addresses)?;
+        ready(Bound { listeners: &addresses, admin: upkeep.admin_address() })?;
         let saver = keeper.as_ref().map(SnapshotSaver::handle);
         let shutdown = async {
             // Workers are there by now.

@@ -1,6 +1,12 @@
 //! A small API without limits of its own, which the demo puts behind the proxy.
 
-use std::{convert::Infallible, io, net::SocketAddr, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -13,13 +19,40 @@ use tokio::net::TcpListener;
 /// The address in the shipped policy; another port if it is taken.
 const ADDRESSES: [&str; 2] = ["127.0.0.1:9000", "127.0.0.1:0"];
 
+/// How long a server works and fails in turn.
+const CYCLE: Duration = Duration::from_secs(90);
+const FAILING: Range<Duration> = Duration::from_secs(30)..Duration::from_secs(55);
+
 const SLOW: Duration = Duration::from_secs(2);
 const ETAG: HeaderValue = HeaderValue::from_static("\"v1\"");
 const MAX_ECHO_BYTES: usize = 64 * 1024;
 
-/// Starts the API on a thread of its own, which ends with the process.
-pub(super) fn start() -> io::Result<SocketAddr> {
+/// Whether it answers as it should.
+#[derive(Clone, Copy)]
+pub(super) enum Behaviour {
+    Good,
+    /// For 25 of 90 seconds it answers everything with 503.
+    FailsForAWhile,
+}
+
+impl Behaviour {
+    fn is_good(self, started: Instant) -> bool {
+        let in_cycle = started.elapsed().as_secs() % CYCLE.as_secs();
+        match self {
+            Behaviour::Good => true,
+            Behaviour::FailsForAWhile => !FAILING.contains(&Duration::from_secs(in_cycle)),
+        }
+    }
+}
+
+/// Starts the API on a thread of its own, which ends with the process. One that fails is at any
+/// port.
+pub(super) fn start(behaviour: Behaviour) -> io::Result<SocketAddr> {
     let [preferred, any] = ADDRESSES;
+    let preferred = match behaviour {
+        Behaviour::Good => preferred,
+        Behaviour::FailsForAWhile => any,
+    };
     let listener =
         std::net::TcpListener::bind(preferred).or_else(|_| std::net::TcpListener::bind(any))?;
     listener.set_nonblocking(true)?;
@@ -28,22 +61,29 @@ pub(super) fn start() -> io::Result<SocketAddr> {
     std::thread::Builder::new().name("sample-api".into()).spawn(move || {
         runtime.block_on(async {
             if let Ok(listener) = TcpListener::from_std(listener) {
-                serve(listener).await;
+                serve(listener, behaviour).await;
             }
         });
     })?;
     Ok(address)
 }
 
-async fn serve(listener: TcpListener) {
+async fn serve(listener: TcpListener, behaviour: Behaviour) {
+    let started = Instant::now();
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         tokio::spawn(async move {
-            let connection =
-                http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(respond));
+            let service = service_fn(async |request| match behaviour.is_good(started) {
+                true => respond(request).await,
+                false => Ok(json_response(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    &json!({ "message": "this server fails for a while" }),
+                )),
+            });
+            let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "sample API connection failed");
             }
@@ -65,6 +105,7 @@ async fn respond(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, In
             StatusCode::OK,
             &json!({ "searched": what, "total_count": 0, "items": [] }),
         ),
+        ["reports", which, ..] => json_response(StatusCode::OK, &json!({ "report": which })),
         ["repos", owner, repo, ..] => repository(&request, owner, repo),
         ["slow"] => {
             tokio::time::sleep(SLOW).await;

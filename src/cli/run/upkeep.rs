@@ -67,6 +67,11 @@ impl Upkeep {
         self.reload.as_ref().map(Reload::handle)
     }
 
+    /// Where the admin listener is, if there is one.
+    pub(super) fn admin_address(&self) -> Option<&ListenAddress> {
+        self.admin.as_ref().map(|(address, _)| address)
+    }
+
     /// Closes the admin listener: another process answers at its address now, and queries about
     /// readiness are meant for that process.
     pub(super) fn hand_over(&mut self) {
