@@ -80,7 +80,7 @@ const FLOORS: &[Room] = &[
            holds: "listeners, workers and connections" },
     Room { name: "reload", below: &["clock", "gate", "policy", "preview", "settings", "warning", "yaml"],
            holds: "another configuration put in force under traffic" },
-    Room { name: "admin", below: &["access_log", "callers", "clock", "downstream", "events", "gate", "identity", "metrics", "policy", "preview", "reload", "server", "settings", "store", "trace", "upstream", "yaml"],
+    Room { name: "admin", below: &["access_log", "callers", "clock", "downstream", "events", "gate", "identity", "metrics", "policy", "preview", "reload", "server", "settings", "sketch", "store", "trace", "upstream", "yaml"],
            holds: "metrics, health and inspection" },
     Room { name: "cli", below: &["access_log", "admin", "callers", "clock", "events", "gate", "identity", "pipe", "policy", "preview", "reload", "server", "settings", "store", "warning", "yaml"],
            holds: "the commands, a file each" },

@@ -1,11 +1,11 @@
 //! `tollgate demo`: what it prints is true.
 
-use std::{net::SocketAddr, process::Command, thread};
+use std::{collections::BTreeSet, net::SocketAddr, process::Command, thread};
 
 use serde_json::Value;
 
 use super::{Folder, Running, assert_exit, send, text};
-use crate::support::{Upstream, get};
+use crate::support::{Upstream, eventually, get};
 
 /// The value of a line such as `FREE=eyJ…`.
 fn value<'t>(printed: &'t str, name: &str) -> &'t str {
@@ -17,9 +17,10 @@ fn value<'t>(printed: &'t str, name: &str) -> &'t str {
 #[test]
 fn commands_that_it_prints_do_what_it_says() {
     let folder = Folder::before(&Upstream::start());
-    let mut running = start(&folder);
+    let mut running = start(&folder, &[]);
     running.stdout.wait_for("Ctrl-C ends it");
     let printed = running.stdout.seen();
+    assert_dashboard(&printed);
     let address = value(printed, "API").strip_prefix("http://").unwrap().parse().unwrap();
     let free = value(printed, "FREE");
     let pro = value(printed, "PRO");
@@ -58,11 +59,39 @@ fn commands_that_it_prints_do_what_it_says() {
     assert!(!events.contains("WARN"), "the first line of a demo is no warning: {events}");
 }
 
+#[test]
+fn traffic_is_of_a_dozen_callers_of_whom_one_is_denied() {
+    let folder = Folder::before(&Upstream::start());
+    let mut running = start(&folder, &["--traffic"]);
+    running.stdout.wait_for("Ctrl-C ends it");
+    let admin = assert_dashboard(&running.stdout.seen());
+    let ranked = |query: &str| -> BTreeSet<String> {
+        let report =
+            send(admin, get(&format!("/callers?top=100&{query}")).host("localhost")).json();
+        let callers = report["callers"].as_array().unwrap().iter();
+        callers.map(|caller| caller["name"].as_str().unwrap().to_owned()).collect()
+    };
+    eventually("all callers are seen", || (ranked("by=units").len() == 12).then_some(()));
+    eventually("user 99 is denied", || ranked("by=denials").contains("user:99").then_some(()));
+    running.signal("INT");
+    assert_exit(&running.finish(), 0);
+}
+
+/// The page is where the demo says that it is.
+fn assert_dashboard(printed: &str) -> SocketAddr {
+    let (_, rest) = printed.split_once("The dashboard is at http://").expect("it is named");
+    let admin = rest.split('/').next().unwrap().parse().unwrap();
+    let page = send(admin, get("/").host("localhost"));
+    page.assert_status(200).assert_field("content-type", "text/html; charset=utf-8");
+    admin
+}
+
 /// The demo, in a shell that lets it open as few files as any system does.
-fn start(folder: &Folder) -> Running {
+fn start(folder: &Folder, more: &[&str]) -> Running {
     let mut command = Command::new("sh");
     command.args(["-c", r#"ulimit -n 1024; exec "$@""#, "sh"]);
     command.args([env!("CARGO_BIN_EXE_tollgate"), "demo", "--listen", "127.0.0.1:0"]);
+    command.args(["--admin", "127.0.0.1:0"]).args(more);
     Running::start_by(folder, command)
 }
 

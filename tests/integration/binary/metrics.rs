@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::{admin::serve_policy, assert_exit, send, text};
-use crate::support::{Client, Request, Upstream, get, post};
+use super::{admin::serve_policy, assert_exit, callers, send, text};
+use crate::support::{Client, Redis, Request, Upstream, eventually, get, post};
 
 /// Limits of each kind: enforced with a refund, in shadow mode, with a candidate, by a header that
 /// most requests lack, and a daily window beside a short one.
@@ -232,6 +232,39 @@ fn what_never_was_a_request_of_a_policy_is_counted_too() {
             1.0,
         )],
     );
+}
+
+/// Who decided is counted by word, and how long Redis took by server.
+#[test]
+fn decisions_and_calls_of_redis_are_counted() {
+    let upstream = Upstream::start();
+    let redis = Redis::start();
+    let settings = format!("store: {{ redis: {{ {} }} }}", redis.settings());
+    let folder = callers::folder(&upstream, &settings);
+    let (_running, address, admin) = callers::serve(&folder);
+    let admin: SocketAddr = admin.parse().unwrap();
+    let metric = |series: &str| {
+        let metrics = send(admin, get("/metrics").host("localhost")).text();
+        value(&metrics, series).unwrap_or_else(|| panic!("{series} is not there: {metrics}"))
+    };
+    let decisions = |by: &str| metric(&format!(r#"tollgate_store_decisions_total{{by="{by}"}}"#));
+    let server = format!(r#"{{store="current",server="127.0.0.1:{}"}}"#, redis.port());
+    let calls = || metric(&format!("tollgate_store_call_duration_seconds_count{server}"));
+    for subject in ["1", "2", "3"] {
+        let token = folder.token(&["--sub", subject]);
+        send(address, get("/").token(&token)).assert_status(200);
+    }
+    assert_eq!((decisions("redis"), decisions("memory"), decisions("local")), (3.0, 0.0, 0.0));
+    // Each decision was a call, and there are others: of the fleet and of announcements.
+    assert!(calls() >= 3.0, "{}", calls());
+
+    redis.kill();
+    let token = folder.token(&["--sub", "4"]);
+    eventually("the process decides alone", || {
+        send(address, get("/").token(&token));
+        (decisions("local") > 0.0).then_some(())
+    });
+    assert_eq!(decisions("redis"), 3.0);
 }
 
 #[test]
