@@ -66,11 +66,9 @@ use self::{
     ignored_chain::warn_of_ignored_chain,
     judge::{Judge, JudgeInput},
     redirect::{redirect, redirection},
-    request_guard::{
-        DeniedBy, LoggedRequest, RequestGuard, RequestLine, ResponseNote, UnjudgedGuard,
-    },
+    request_guard::{DeniedBy, LoggedRequest, RequestGuard, RequestLine, ResponseNote},
     request_id::RequestIds,
-    request_state::{Action, RequestState},
+    request_state::Action,
     respond::{Audience, Reply, standings_of},
     series::WorkerSeries,
     traced::TracedRequest,
@@ -197,7 +195,7 @@ impl Gate {
         let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);
         let address = self.client_address(peer, &parts.headers, arrival.now);
         let trace = self.begin_trace(&parts, peer, arrival);
-        let trace = trace.as_ref();
+        let trace = trace.as_deref();
 
         // The form comes first: nothing else about an ambiguous request can be believed.
         let head =
@@ -229,11 +227,11 @@ impl Gate {
         };
 
         // From here on the client may go away during a wait.
-        let unjudged = UnjudgedGuard::new(line);
-        let mut state = RequestState::default();
+        let mut guard = RequestGuard::new(line, &self.abandoned);
+        let state = &mut guard.state;
         let (action, audience) = match head {
             Err(rejection) => {
-                let audience = Audience::of(&parts, None, &state, request_id, address);
+                let audience = Audience::of(&parts, None, state, request_id, address);
                 (Action::Refuse(rejection), audience)
             }
             Ok((head, policy)) => {
@@ -247,33 +245,26 @@ impl Gate {
                         let input =
                             JudgeInput { head, policy, client, published_keys, now, dry_run };
                         match self.recorded(trace) {
-                            None => self.judge.judge(input, &mut state).await,
+                            None => self.judge.judge(input, state).await,
                             // Boxed: it takes no room in the future of the others.
                             Some(trace) => {
-                                trace.recording(Box::pin(self.judge.judge(input, &mut state))).await
+                                trace.recording(Box::pin(self.judge.judge(input, state))).await
                             }
                         }
                     }
                 };
-                (action, Audience::of(&parts, Some(&head), &state, request_id, address))
+                (action, Audience::of(&parts, Some(&head), state, request_id, address))
             }
         };
-        let tally = state.tally.as_ref();
-        let leases = tally.and_then(|tally| self.leases.hold(tally.granted(), arrival.now));
-        let line = unjudged.into_line();
-        if let Some(line) = &line {
-            let now = arrival.now;
-            count_decisions(line.meter.series(), &state, &action, address, now);
-            let denied = DeniedRequest {
-                parts: &parts,
-                state: &state,
-                action: &action,
-                address,
-                request_id,
-            };
+        let tally = guard.state.tally.as_ref();
+        guard.leases = tally.and_then(|tally| self.leases.hold(tally.granted(), arrival.now));
+        if let Some(line) = &guard.line {
+            let (state, now) = (&guard.state, arrival.now);
+            count_decisions(line.meter.series(), state, &action, address, now);
+            let denied =
+                DeniedRequest { parts: &parts, state, action: &action, address, request_id };
             self.shared().denials.note(&self.denials, &denied, now);
         }
-        let mut guard = RequestGuard::new(line, state, leases, &self.abandoned);
 
         let reply = match action {
             Action::Forward(forward) => match snapshot.groups.destination(forward.upstream) {

@@ -100,33 +100,8 @@ impl ResponseNote {
     }
 }
 
-/// A request that is being judged. If this is dropped before the verdict, the access log
-/// line reports that.
-pub(super) struct UnjudgedGuard<'g> {
-    /// None: the request was judged.
-    line: Option<RequestLine<'g>>,
-}
-
-impl<'g> UnjudgedGuard<'g> {
-    pub(super) fn new(line: RequestLine<'g>) -> Self {
-        UnjudgedGuard { line: Some(line) }
-    }
-
-    /// The request was judged: the line is for its [`RequestGuard`].
-    pub(super) fn into_line(mut self) -> Option<RequestLine<'g>> {
-        self.line.take()
-    }
-}
-
-impl Drop for UnjudgedGuard<'_> {
-    fn drop(&mut self) {
-        if let Some(line) = self.line.take() {
-            line.end_early(&RequestState::default());
-        }
-    }
-}
-
-/// A request that was judged. If this is dropped before the response exists, the line reports that.
+/// A request that has no response yet. If this is dropped before there is one, the line reports that,
+/// with what is known by then.
 /// Charges are not given back then, because only the status of a response can cause a refund. If
 /// the response has the cost, the exchange continues without the client.
 pub(super) struct RequestGuard<'g, 'p> {
@@ -142,13 +117,10 @@ pub(super) struct RequestGuard<'g, 'p> {
 }
 
 impl<'g, 'p> RequestGuard<'g, 'p> {
-    pub(super) fn new(
-        line: Option<RequestLine<'g>>,
-        state: RequestState<'p>,
-        leases: Option<HeldLeases>,
-        abandoned: &'g Rc<Abandoned>,
-    ) -> Self {
-        RequestGuard { state, leases, line, exchange: None, abandoned }
+    /// A request that nothing was decided about.
+    pub(super) fn new(line: RequestLine<'g>, abandoned: &'g Rc<Abandoned>) -> Self {
+        let state = RequestState::default();
+        RequestGuard { state, leases: None, line: Some(line), exchange: None, abandoned }
     }
 
     /// The request's body as it goes to the upstream: with the bound of its route, and counted.

@@ -24,13 +24,14 @@ pub(super) struct TracedRequest<'g> {
 }
 
 impl Gate {
-    /// The trace of a request that has just come; none if there are no traces.
+    /// The trace of a request that has just come; none if there are no traces. Boxed: it takes no room
+    /// in the futures of requests without.
     pub(super) fn begin_trace(
         &self,
         parts: &Parts,
         peer: &Peer,
         arrival: Arrival,
-    ) -> Option<RequestTrace<'_>> {
+    ) -> Option<Box<RequestTrace<'_>>> {
         let tracer = self.shared().tracer.as_ref()?;
         let head = RequestHead {
             method: &parts.method,
@@ -41,7 +42,7 @@ impl Gate {
             is_from_trusted: peer.is_trusted,
             started: Started { at: arrival.now, instant: arrival.started },
         };
-        Some(RequestTrace::begin(tracer, &self.span_ids, &head))
+        Some(Box::new(RequestTrace::begin(tracer, &self.span_ids, &head)))
     }
 
     /// The same, if calls that the request waits for may be exported: those of Redis.
