@@ -49,7 +49,7 @@ use self::{
     endpoint::Page,
     exposition::TextFormat,
     live::{EventBody, EventStream, Live},
-    reception::Reception,
+    reception::{Offer, Reception},
 };
 use crate::{
     access_log::AccessLog,
@@ -166,12 +166,14 @@ impl PhaseCell {
 }
 
 impl Admin {
-    /// Answers who asks at `listener`, by these settings.
+    /// Answers who asks at `listener`, and who asks for metrics at an address of theirs, by these
+    /// settings.
     ///
     /// # Errors
     /// The thread or its runtime cannot be started.
     pub fn start(
         listener: Listener,
+        metrics: Option<Listener>,
         settings: &AdminSettings,
         context: Context,
     ) -> io::Result<Admin> {
@@ -182,8 +184,12 @@ impl Admin {
             // Whole, for its file goes after the socket is closed.
             let listener = listener;
             runtime.block_on(async {
+                if let Some(metrics) = metrics {
+                    let reception = Arc::clone(&reception);
+                    tokio::spawn(guests::receive(metrics.socket, Offer::Metrics, reception));
+                }
                 tokio::select! {
-                    () = guests::receive(listener.socket, Arc::clone(&reception)) => {}
+                    () = guests::receive(listener.socket, Offer::All, Arc::clone(&reception)) => {}
                     never = reception.observe() => match never {},
                     _ = stopped => {}
                 }

@@ -385,6 +385,13 @@ const fn json(status: u16, summary: &'static str, schema: SchemaOf) -> Answer {
     Answer { status, summary, content_types: JSON, schema }
 }
 
+impl Page {
+    /// Whether it is for Prometheus and probes, and has no secrets.
+    pub(super) fn is_for_probes(self) -> bool {
+        matches!(self, Page::Health | Page::Ready | Page::Metrics)
+    }
+}
+
 impl Endpoint {
     /// The endpoints of a path, one for each method.
     pub(super) fn at(path: &str) -> Vec<&'static Endpoint> {

@@ -24,7 +24,7 @@ use tokio::{
 
 use super::{
     live::Progress,
-    reception::{Ends, Reception},
+    reception::{Ends, Offer, Reception},
 };
 use crate::server::ListenerSocket;
 
@@ -39,9 +39,9 @@ const MAX_BUFFER_BYTES: usize = 16 * 1024;
 /// How long accepting pauses when it fails: there may be descriptors again then.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers who comes in at `socket`, until this is dropped.
-pub(super) async fn receive(socket: ListenerSocket, reception: Arc<Reception>) {
-    let door = match Door::open(socket) {
+/// Answers who comes in at `socket`, where they get what `offer` says, until this is dropped.
+pub(super) async fn receive(socket: ListenerSocket, offer: Offer, reception: Arc<Reception>) {
+    let door = match Door::open(socket, offer) {
         Ok(door) => door,
         Err(error) => return tracing::error!(%error, "the admin listener cannot be used"),
     };
@@ -62,8 +62,14 @@ pub(super) async fn receive(socket: ListenerSocket, reception: Arc<Reception>) {
     }
 }
 
+/// A socket, and what is to be had there.
+struct Door {
+    socket: Socket,
+    offer: Offer,
+}
+
 /// The socket, as this runtime's.
-enum Door {
+enum Socket {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
@@ -74,23 +80,25 @@ enum Stream {
 }
 
 impl Door {
-    fn open(socket: ListenerSocket) -> io::Result<Door> {
-        Ok(match socket {
-            ListenerSocket::Tcp(socket) => Door::Tcp(TcpListener::from_std(socket)?),
-            ListenerSocket::Unix(socket) => Door::Unix(UnixListener::from_std(socket)?),
-        })
+    fn open(socket: ListenerSocket, offer: Offer) -> io::Result<Door> {
+        let socket = match socket {
+            ListenerSocket::Tcp(socket) => Socket::Tcp(TcpListener::from_std(socket)?),
+            ListenerSocket::Unix(socket) => Socket::Unix(UnixListener::from_std(socket)?),
+        };
+        Ok(Door { socket, offer })
     }
 
     async fn accept(&self) -> io::Result<(Stream, Ends)> {
-        match self {
-            Door::Tcp(socket) => {
+        let offer = self.offer;
+        match &self.socket {
+            Socket::Tcp(socket) => {
                 let (stream, peer) = socket.accept().await?;
                 let own = stream.local_addr().ok().map(|address| address.ip());
-                Ok((Stream::Tcp(stream), Ends { peer: peer.ip(), own }))
+                Ok((Stream::Tcp(stream), Ends { peer: peer.ip(), own, offer }))
             }
-            Door::Unix(socket) => {
+            Socket::Unix(socket) => {
                 let (stream, _) = socket.accept().await?;
-                let ends = Ends { peer: Ipv4Addr::LOCALHOST.into(), own: None };
+                let ends = Ends { peer: Ipv4Addr::LOCALHOST.into(), own: None, offer };
                 Ok((Stream::Unix(stream), ends))
             }
         }

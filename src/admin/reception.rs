@@ -35,6 +35,18 @@ pub(super) struct Ends {
     pub(super) peer: IpAddr,
     /// The address of this machine that the client has connected to, unless it is a Unix socket.
     pub(super) own: Option<IpAddr>,
+    /// What is to be had there.
+    pub(super) offer: Offer,
+}
+
+/// What is to be had where a connection has come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offer {
+    /// Every endpoint.
+    All,
+    /// Those that Prometheus and probes ask. They need no token: labels of metrics are words of the
+    /// policy, never callers.
+    Metrics,
 }
 
 type Answer = Response<AnswerBody>;
@@ -92,11 +104,12 @@ impl Reception {
     ) -> Result<(&'static Endpoint, Asked), Refused> {
         let (parts, body) = request.into_parts();
         self.hosts.check(&parts.uri, &parts.headers, ends.own).map_err(Refused::Suspicion)?;
-        let endpoint = find(&parts)?;
+        let endpoint = find(&parts, ends.offer)?;
         if endpoint.verb == Verb::Post {
             check_action(&parts.headers).map_err(Refused::Suspicion)?;
         }
-        if let Some(needed) = endpoint.needs {
+        let is_closed = ends.offer == Offer::All && self.access.has_tokens();
+        if let Some(needed) = endpoint.needs.filter(|_| is_closed) {
             let checked = self.access.check(needed, &parts.headers, ends.peer, Instant::now());
             if checked == Err(Refusal::WrongToken) {
                 tracing::warn!(peer = %ends.peer, "a wrong token was sent to the admin listener");
@@ -111,15 +124,19 @@ impl Reception {
             let (peer, path) = (ends.peer, parts.uri.path());
             tracing::info!(%peer, path, "asked to act at the admin listener");
         }
-        let may_read = endpoint.needs.is_some() || !self.access.has_tokens();
-        let token = endpoint.needs.filter(|_| self.access.has_tokens());
+        let may_read = match ends.offer {
+            Offer::All => endpoint.needs.is_some() || !is_closed,
+            Offer::Metrics => false,
+        };
+        let token = endpoint.needs.filter(|_| is_closed);
         let Parts { uri, headers, .. } = parts;
         Ok((endpoint, Asked { uri, headers, peer: ends.peer, token, body, may_read }))
     }
 }
 
-fn find(parts: &Parts) -> Result<&'static Endpoint, Refused> {
-    let there = Endpoint::at(parts.uri.path());
+fn find(parts: &Parts, offer: Offer) -> Result<&'static Endpoint, Refused> {
+    let mut there = Endpoint::at(parts.uri.path());
+    there.retain(|endpoint| offer == Offer::All || endpoint.page.is_for_probes());
     if there.is_empty() {
         return Err(Refused::NoEndpoint);
     }

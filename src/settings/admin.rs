@@ -29,6 +29,9 @@ pub struct AdminSettings {
     pub address: ListenAddress,
     /// Who may connect to a Unix socket, as its file's mode.
     pub mode: u32,
+    /// Where it also listens, for those who get only what needs no secrecy: metrics, without a
+    /// token, and how the process is.
+    pub metrics: Option<ListenAddress>,
     /// The names and addresses by which clients may ask, beside those of loopback and its own, in
     /// lower case.
     pub hosts: Vec<String>,
@@ -64,6 +67,11 @@ pub(super) struct RawAdmin {
     #[schemars(regex(pattern = "^0?[0-7]{3}$"))]
     #[schemars(extend("examples" = ["0660"]))]
     mode: Option<Spanned<String>>,
+    /// An address of its own for Prometheus and probes: an IP address and a port. Whoever reaches it
+    /// gets `/metrics`, `/healthz` and `/readyz` without a token, and nothing else. Left out: there
+    /// is none.
+    #[schemars(extend("examples" = ["0.0.0.0:9902"]))]
+    metrics: Option<Spanned<String>>,
     /// Names and addresses by which clients may ask (the `Host` of a request), beside loopback and
     /// the listener's own address. Left out: no others.
     #[serde(default)]
@@ -141,6 +149,7 @@ impl Checker<'_> {
             self.refuse(mode, "only a Unix socket has this", "remove it");
         }
         let mode = raw.mode.as_ref().map_or(DEFAULT_MODE, |raw| self.mode(raw));
+        let metrics = raw.metrics.as_ref().and_then(|raw| self.metrics_address(raw));
         let hosts = raw.hosts.iter().filter_map(|raw| self.admin_host(raw)).collect();
         let tokens = match &raw.auth {
             Some(node) => self.admin_auth(node),
@@ -157,7 +166,18 @@ impl Checker<'_> {
             _ => self.warn_of_public_admin(&raw.address, &address, tokens.is_some()),
         }
         let ready_store = ready_store.unwrap_or_default();
-        Some(AdminSettings { address, mode, hosts, tokens, ready_store })
+        Some(AdminSettings { address, mode, metrics, hosts, tokens, ready_store })
+    }
+
+    /// The address of Prometheus and probes, which speak TCP.
+    fn metrics_address(&mut self, raw: &Spanned<String>) -> Option<ListenAddress> {
+        let address = self.listen_address(raw)?;
+        if address.tcp().is_none() {
+            let help = "write an IP address and a port: 0.0.0.0:9902";
+            self.refuse(raw, "Prometheus does not ask at Unix sockets", help);
+            return None;
+        }
+        Some(address)
     }
 
     /// A host without a port, in lower case.

@@ -9,16 +9,23 @@ use crate::{
         Listener,
         handover::{Handover, HandoverError, Inherited, Predecessor, SharedSocket},
     },
-    settings::{ListenerSettings, Settings},
+    settings::{ListenAddress, ListenerSettings, Settings},
 };
 
 /// Open sockets, and the processes before and after this one.
 pub(super) struct Sockets {
     pub(super) listeners: Vec<Listener>,
-    pub(super) admin: Option<Listener>,
+    pub(super) admin: Option<AdminSockets>,
     /// Who serves until this process does.
     pub(super) predecessor: Option<Predecessor>,
     pub(super) succession: Option<Succession>,
+}
+
+/// Where operators ask.
+pub(super) struct AdminSockets {
+    pub(super) all: Listener,
+    /// For metrics only.
+    pub(super) metrics: Option<Listener>,
 }
 
 /// Who goes on when this process ends.
@@ -39,14 +46,20 @@ impl Sockets {
         });
         let listeners = listeners.collect::<anyhow::Result<Vec<_>>>()?;
         let admin = settings.admin.as_ref().map(|admin| {
-            let plain = ListenerSettings::plain(admin.address.clone());
-            let opened = inherited.listener(&ListenerSettings { mode: admin.mode, ..plain });
-            opened.with_context(|| format!("cannot listen on {}", admin.address))
+            let mut open = |address: &ListenAddress| {
+                let plain = ListenerSettings::plain(address.clone());
+                let opened = inherited.listener(&ListenerSettings { mode: admin.mode, ..plain });
+                opened.with_context(|| format!("cannot listen on {address}"))
+            };
+            let all = open(&admin.address)?;
+            let metrics = admin.metrics.as_ref().map(open).transpose()?;
+            Ok::<_, anyhow::Error>(AdminSockets { all, metrics })
         });
         let admin = admin.transpose()?;
         let succession = path.map(|path| {
             let handover = Handover::open(path, &mut inherited).with_context(|| at(path))?;
-            let all = listeners.iter().chain(&admin);
+            let of_admin = admin.iter().flat_map(|own| [&own.all].into_iter().chain(&own.metrics));
+            let all = listeners.iter().chain(of_admin);
             let sockets: Vec<SharedSocket> = all.map(Listener::share).collect::<Result<_, _>>()?;
             Ok::<_, anyhow::Error>(Succession { handover, sockets })
         });

@@ -2,6 +2,7 @@
 
 use std::{io, sync::Arc};
 
+use super::sockets::AdminSockets;
 use crate::{
     access_log::AccessLog,
     admin::{Admin, Context, Describer, Phase, PhaseCell},
@@ -11,13 +12,20 @@ use crate::{
     settings::{AdminSettings, ListenAddress},
 };
 
+/// Where operators ask.
+struct AdminAddresses {
+    all: ListenAddress,
+    /// For metrics only.
+    metrics: Option<ListenAddress>,
+}
+
 /// Both, until this is dropped.
 pub(super) struct Upkeep {
     pub(super) phase: Arc<PhaseCell>,
     /// Describes the proxy to others.
     pub(super) describer: Arc<Describer>,
     // Before the reload, which it asks.
-    admin: Option<(ListenAddress, Admin)>,
+    admin: Option<(AdminAddresses, Admin)>,
     /// Whether clients of the admin listener need no token.
     is_open: bool,
     reload: Option<Reload>,
@@ -29,7 +37,7 @@ impl Upkeep {
     pub(super) fn start(
         shared: &Arc<Shared>,
         origin: Option<Origin>,
-        admin: Option<(Listener, AdminSettings)>,
+        admin: Option<(AdminSockets, AdminSettings)>,
         access_log: Option<AccessLog>,
     ) -> io::Result<Upkeep> {
         let started = shared.clock.now();
@@ -44,7 +52,8 @@ impl Upkeep {
             Describer::new(Arc::clone(shared), Arc::clone(&state), Arc::clone(&phase), started);
         let describer = Arc::new(describer);
         let is_open = admin.as_ref().is_some_and(|(_, settings)| settings.tokens.is_none());
-        let start = |(listener, settings): (Listener, AdminSettings)| {
+        let start = |(sockets, settings): (AdminSockets, AdminSettings)| {
+            let AdminSockets { all, metrics } = sockets;
             let context = Context {
                 shared: Arc::clone(shared),
                 listeners: listeners.unwrap_or_default(),
@@ -56,7 +65,11 @@ impl Upkeep {
                 describer: Arc::clone(&describer),
                 ready_store: settings.ready_store,
             };
-            Ok::<_, io::Error>((listener.address()?, Admin::start(listener, &settings, context)?))
+            let addresses = AdminAddresses {
+                all: all.address()?,
+                metrics: metrics.as_ref().map(Listener::address).transpose()?,
+            };
+            Ok::<_, io::Error>((addresses, Admin::start(all, metrics, &settings, context)?))
         };
         let admin = admin.map(start).transpose()?;
         Ok(Upkeep { phase, describer, admin, is_open, reload })
@@ -69,7 +82,7 @@ impl Upkeep {
 
     /// Where the admin listener is, if there is one.
     pub(super) fn admin_address(&self) -> Option<&ListenAddress> {
-        self.admin.as_ref().map(|(address, _)| address)
+        self.admin.as_ref().map(|(addresses, _)| &addresses.all)
     }
 
     /// Closes the admin listener: another process answers at its address now, and queries about
@@ -81,8 +94,11 @@ impl Upkeep {
     /// Logs that the proxy is ready, and the address of the admin listener.
     pub(super) fn announce(&self) {
         self.phase.set(Phase::Serving);
-        let Some((address, _)) = &self.admin else { return };
+        let Some((AdminAddresses { all: address, metrics }, _)) = &self.admin else { return };
         tracing::info!(%address, "admin listener is open");
+        if let Some(address) = metrics {
+            tracing::info!(%address, "metrics are served");
+        }
         if self.is_open && !address.is_local() {
             tracing::warn!(
                 %address,

@@ -38,6 +38,23 @@ fn tokens(auth: &str) -> Arc<CurrentTokens> {
 }
 
 #[test]
+fn metrics_need_no_auth_wherever_they_are_served() {
+    for reached in ["127.0.0.1:1", "0.0.0.0:9902", "10.0.0.1:1"] {
+        let admin = format!("{{ address: \"127.0.0.1:9901\", metrics: \"{reached}\" }}");
+        let settings = parse(&admin).unwrap();
+        assert!(settings.warnings.is_empty(), "{reached}");
+        let metrics = settings.admin.unwrap().metrics.map(|address| address.to_string());
+        assert_eq!(metrics.as_deref(), Some(reached));
+    }
+    assert_eq!(
+        problems("{ address: 127.0.0.1:9901, metrics: \"unix:metrics.sock\" }"),
+        [
+            "3:44 Prometheus does not ask at Unix sockets: write an IP address and a port: 0.0.0.0:9902"
+        ]
+    );
+}
+
+#[test]
 fn address_that_other_machines_reach_needs_auth() {
     for local in ["127.0.0.1:9901", "[::1]:1", "127.8.9.1:1", "[::ffff:127.0.0.1]:1", "unix:a"] {
         assert_eq!(problems(&format!("{{ address: \"{local}\" }}")), [""; 0], "{local}");

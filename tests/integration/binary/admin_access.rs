@@ -97,6 +97,28 @@ fn each_endpoint_wants_the_token_for_it() {
     assert!(!wrong.text().contains("a-token"), "{}", wrong.text());
 }
 
+/// Prometheus and probes have an address of their own.
+#[test]
+fn metrics_at_their_own_address_need_no_token_and_nothing_else_is_there() {
+    let mut served = Served::with(&format!("metrics: \"127.0.0.1:0\", {AUTH}"));
+    let line = served.running.wait_for_event("metrics are served");
+    let metrics: SocketAddr = line.split("address=").nth(1).unwrap().trim().parse().unwrap();
+    assert_eq!(served.status_of(local(get("/metrics"))), 401);
+    let scraped = send(metrics, local(get("/metrics"))).assert_status(200).text();
+    assert!(scraped.contains("\ntollgate_ready 1\n"), "{scraped}");
+    send(metrics, local(get("/healthz"))).assert_status(200);
+    send(metrics, local(get("/readyz"))).assert_status(200);
+    for path in ["/", "/status", "/callers", "/callers/user%3A42", "/denials", "/events", "/fleet"]
+    {
+        send(metrics, local(get(path)).token(WRITE)).assert_status(404);
+    }
+    send(metrics, reload().token(WRITE)).assert_status(404);
+    send(metrics, explain().token(WRITE)).assert_status(404);
+    send(metrics, get("/metrics").host("evil.example")).assert_status(403);
+    let page = local(get("/metrics")).field("sec-fetch-site", "cross-site");
+    send(metrics, page).assert_status(403);
+}
+
 #[test]
 fn tokens_come_in_one_field_of_one_scheme() {
     let served = Served::with(AUTH);
