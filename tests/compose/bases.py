@@ -13,9 +13,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # A C compiler is all that the real builder image has and the build needs, beside Rust.
-PACKAGES = ["gcc", "libc6-dev", "redis-server", "nginx-light", "curl"]
+PACKAGES = ["gcc", "libc6-dev", "redis-server", "nginx-light", "curl", "prometheus"]
 # Part of every base's key: another number makes all of them anew.
-EDITION = "1"
+EDITION = "2"
 
 
 def names():
@@ -51,7 +51,7 @@ class Bases:
 
     def note_file(self, name):
         """Where that is."""
-        return self.folder / f"{name.replace(':', '-')}.key"
+        return self.folder / f"{re.sub('[:/]', '-', name)}.key"
 
     def fetch(self):
         """Makes a file tree for each image that is missing."""
@@ -102,6 +102,8 @@ def tree_and_changes(name):
             return "packages", ["WORKDIR /data", "VOLUME /data", "CMD redis-server"]
         case "nginx":
             return "packages", ["CMD nginx -g 'daemon off;'"]
+        case "prom/prometheus":
+            return "packages", ['ENTRYPOINT ["prometheus"]', "VOLUME /prometheus"]
         case "rust":
             path = (
                 "/usr/local/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -138,6 +140,7 @@ def install(slim, tree):
     # As the publishers' images have it: their users, and a folder for data.
     run("chroot", tree, "useradd", "--system", "nginx")
     run("chroot", tree, "install", "-d", "-o", "redis", "-g", "redis", "/data")
+    run("chroot", tree, "install", "-d", "-o", "nobody", "-g", "nogroup", "/prometheus")
     empty_caches(tree)
 
 

@@ -1,5 +1,5 @@
 """Tries the Dockerfile and the compose files for real: on each kind of Redis, of which it kills a
-primary, with policies that change under traffic, and the file for production.
+primary, with policies that change under traffic, the file for production, and Prometheus.
 
 It wants root and Debian's Docker engine, Compose and debootstrap; without them it says so and
 checks nothing. The engine is the test's own, in namespaces of its own, and so are its base images:
@@ -23,6 +23,7 @@ from pathlib import Path
 
 from bases import ROOT, Bases
 from engine import Compose, Engine, compose_command, leave_network, why_not
+from observe import ObserveTrial
 from production import ProductionTrial
 from reload import ReloadTrial
 from traffic import JWT_SECRET
@@ -69,6 +70,7 @@ TOPOLOGIES = [
 SMALLEST = TOPOLOGIES[-1]
 RELOAD = "reload"
 PRODUCTION = "production"
+OBSERVE = "observe"
 
 
 def main():
@@ -77,7 +79,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tollgate", help="not used, since the image has a binary of its own")
-    names = [*(topology.name for topology in TOPOLOGIES), RELOAD, PRODUCTION]
+    names = [*(topology.name for topology in TOPOLOGIES), RELOAD, PRODUCTION, OBSERVE]
     parser.add_argument("--only", choices=names)
     arguments = parser.parse_args()
     reason = why_not()
@@ -111,6 +113,8 @@ def main():
         if arguments.only in (None, PRODUCTION):
             with scratch() as folder:
                 attempt(ProductionTrial(engine, tally, folder, (free_port(), free_port())))
+        if arguments.only in (None, OBSERVE):
+            attempt(ObserveTrial(*composition(SMALLEST, engine), tally, free_port()))
     return tally.conclude()
 
 

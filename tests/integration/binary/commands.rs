@@ -46,6 +46,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tollgate run", "it serves while the others run"),
     ("docker compose up", "it needs a Docker engine: tests/compose/run.py runs it"),
     ("docker compose -f docker-compose.yml -f docker-compose.sharded.yml up", "the same"),
+    ("docker compose --profile observe up", "the same"),
     ("tests/compose/run.py", "it needs a Docker engine, and root"),
     ("tests/bare.sh", "it makes a bare root, as root, and runs this test in it"),
     ("apt-get install rustc-web cargo-web gcc libc6-dev", "a test installs no compiler"),
