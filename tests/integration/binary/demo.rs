@@ -20,7 +20,7 @@ fn commands_that_it_prints_do_what_it_says() {
     let mut running = start(&folder, &[]);
     running.stdout.wait_for("Ctrl-C ends it");
     let printed = running.stdout.seen();
-    assert_dashboard(&printed);
+    assert_dashboard(printed);
     let address = value(printed, "API").strip_prefix("http://").unwrap().parse().unwrap();
     let free = value(printed, "FREE");
     let pro = value(printed, "PRO");
@@ -64,7 +64,7 @@ fn traffic_is_of_a_dozen_callers_of_whom_one_is_denied() {
     let folder = Folder::before(&Upstream::start());
     let mut running = start(&folder, &["--traffic"]);
     running.stdout.wait_for("Ctrl-C ends it");
-    let admin = assert_dashboard(&running.stdout.seen());
+    let admin = assert_dashboard(running.stdout.seen());
     let ranked = |query: &str| -> BTreeSet<String> {
         let report =
             send(admin, get(&format!("/callers?top=100&{query}")).host("localhost")).json();
