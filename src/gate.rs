@@ -217,6 +217,7 @@ impl Gate {
             meter: RequestMeter::begin(series, method, arrival.started),
             log: self.log.as_ref().zip(logged),
             request_id,
+            stores: &self.shared().stores,
             traced: trace.map(|trace| TracedRequest {
                 trace,
                 stores: &self.shared().stores,
@@ -341,7 +342,8 @@ impl Gate {
         let error = rejection.map(ToString::to_string);
         let denied = rejection.and_then(DeniedBy::of);
         let http_status = rejection.map(|rejection| rejection.status(state.responses()));
-        let note = ResponseNote { error, denied, upstream_time };
+        let is_undecided = rejection.is_some_and(Rejection::is_undecided);
+        let note = ResponseNote { error, denied, is_undecided, upstream_time };
         let mut response = self.judge.respond(reply, state, audience, series);
         let leases = guard.leases.take();
         let mut account = guard.account(response.status().as_u16(), &note);

@@ -266,7 +266,7 @@ impl Store {
             DecidedBy::Current => &self.current,
             DecidedBy::Next => self.next.as_ref()?,
             DecidedBy::Local => return self.settle_locally(charge, adjustment, now),
-            DecidedBy::NoStore => return None,
+            DecidedBy::Memo | DecidedBy::NoStore => return None,
         };
         match backend {
             Backend::Memory(memory) => memory.settle(charge, adjustment, now),
@@ -336,7 +336,7 @@ impl Store {
         match decided_by {
             DecidedBy::Current => Some(&self.current),
             DecidedBy::Next => self.next.as_ref(),
-            DecidedBy::Local | DecidedBy::NoStore => None,
+            DecidedBy::Memo | DecidedBy::Local | DecidedBy::NoStore => None,
         }
     }
 }

@@ -31,6 +31,9 @@ pub struct Entry<'e> {
     pub status: u16,
     /// Whether the policy exempts the client from all limits.
     pub is_exempt: bool,
+    /// Who decided about its charges, as metrics call it: `memory`, `redis`, `memo`, `local`,
+    /// `open`, `closed`. None: it was charged nothing.
+    pub decided_by: Option<&'static str>,
     /// Why it was denied.
     pub denied: Option<Denied<'e>>,
     /// Limits that only count and would have denied it: `core, search;candidate`.
@@ -84,6 +87,8 @@ pub struct LimitStanding<'e> {
     pub cost: u32,
     /// What it says of this request.
     pub decision: Decision,
+    /// Who says it, as metrics call it: `memory`, `redis`, `memo`, `local`.
+    pub decided_by: &'static str,
 }
 
 /// Whether a limit may deny.

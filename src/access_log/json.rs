@@ -36,6 +36,7 @@ pub(super) fn write_json(entry: &Entry<'_>) -> Vec<u8> {
     push_text(&mut line, "path", Some(entry.path));
     push_text(&mut line, "route", entry.route);
     let _ = write!(line, ",\"status\":{},\"exempt\":{}", entry.status, entry.is_exempt);
+    push_text(&mut line, "decided_by", entry.decided_by);
     push_text(&mut line, "denied", entry.denied.map(|denied| denied.reason));
     push_text(&mut line, "denied_by", entry.denied.and_then(|denied| denied.by));
     push_text(&mut line, "would_deny", entry.would_deny);
@@ -100,7 +101,7 @@ fn push_limit(line: &mut Vec<u8>, limit: Option<&LimitStanding<'_>>) {
 fn push_limits(line: &mut Vec<u8>, limits: &[LimitStanding<'_>]) {
     line.extend_from_slice(b",\"limits\":[");
     for (at, standing) in limits.iter().enumerate() {
-        let LimitStanding { name, limit, used, remaining, cost, .. } = standing;
+        let LimitStanding { name, limit, used, remaining, cost, decided_by, .. } = standing;
         let mode = standing.mode.name();
         let decision = standing.decision.name();
         let comma = if at == 0 { "" } else { "," };
@@ -108,7 +109,10 @@ fn push_limits(line: &mut Vec<u8>, limits: &[LimitStanding<'_>]) {
         push_number(line, "window_seconds", standing.window_seconds);
         let _ = write!(line, ",\"limit\":{limit},\"used\":{used},\"remaining\":{remaining}");
         push_number(line, "reset", standing.reset);
-        let _ = write!(line, ",\"cost\":{cost},\"decision\":\"{decision}\"}}");
+        let _ = write!(
+            line,
+            ",\"cost\":{cost},\"decision\":\"{decision}\",\"decided_by\":\"{decided_by}\"}}"
+        );
     }
     line.push(b']');
 }

@@ -58,6 +58,7 @@ const CORE: LimitStanding<'_> = LimitStanding {
     reset: Some(3600),
     cost: 1,
     decision: Decision::Allow,
+    decided_by: "redis",
 };
 
 const INFLIGHT: LimitStanding<'_> = LimitStanding {
@@ -70,6 +71,7 @@ const INFLIGHT: LimitStanding<'_> = LimitStanding {
     reset: None,
     cost: 0,
     decision: Decision::WouldDeny,
+    decided_by: "local",
 };
 
 fn entry<'e>(value: &'e dyn Display) -> Entry<'e> {
@@ -86,6 +88,7 @@ fn entry<'e>(value: &'e dyn Display) -> Entry<'e> {
         route: Some("/**"),
         status: 200,
         is_exempt: false,
+        decided_by: Some("local"),
         denied: None,
         would_deny: None,
         error: None,
@@ -126,14 +129,14 @@ fn text_lines_read_from_left_to_right() {
     assert_eq!(
         line,
         "1970-01-01T00:00:00.000Z id 127.0.0.1 user:42 free GET /a route=/** 200 core=1/5000 \
-         upstream=1.204ms in=7 out=12 total=ms\n"
+         decided_by=local upstream=1.204ms in=7 out=12 total=ms\n"
     );
     let settings = AccessLogSettings::default();
     let line = timeless(&logged_by(settings, &full_entry(), finish_with_everything));
     assert_eq!(
         line,
         "1970-01-01T00:00:00.000Z id 127.0.0.1 user:42 free GET /a route=/** 200 core=1/5000 \
-         exempt denied=limit denied_by=core would_deny=\"search;candidate\" upstream=1.204ms \
+         decided_by=local exempt denied=limit denied_by=core would_deny=\"search;candidate\" upstream=1.204ms \
          trace_id=4bf9 error=\"denied by limit core\" grpc_status=8 stands_for=429 up=1 down=2 in=7 out=12 total=ms aborted\n"
     );
 }
@@ -147,13 +150,16 @@ fn json_lines_are_json() {
     assert_eq!((&value["request_bytes"], &value["response_bytes"]), (&7.into(), &12.into()));
     let limits = serde_json::json!([
         {"name": "core", "mode": "enforce", "window_seconds": 3600, "limit": 5000, "used": 1,
-         "remaining": 4999, "reset": 3600, "cost": 1, "decision": "allow"},
+         "remaining": 4999, "reset": 3600, "cost": 1, "decision": "allow", "decided_by": "redis"},
         {"name": "inflight", "mode": "shadow", "window_seconds": null, "limit": 2, "used": 2,
-         "remaining": 0, "reset": null, "cost": 0, "decision": "would_deny"},
+         "remaining": 0, "reset": null, "cost": 0, "decision": "would_deny",
+         "decided_by": "local"},
     ]);
     assert_eq!(value["limits"], limits);
     assert_eq!((&value["denied"], &value["exempt"]), (&Value::Null, &false.into()));
     assert!(value.get("trace_id").is_none(), "there are no traces");
+    assert_eq!(value["decided_by"], "local");
+    assert_eq!(json(&Entry { decided_by: None, ..entry(&42) })["decided_by"], Value::Null);
     let value = json(&full_entry());
     assert_eq!((&value["denied"], &value["denied_by"]), (&"limit".into(), &"core".into()));
     assert_eq!(value["error"], "denied by limit core");

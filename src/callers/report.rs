@@ -202,6 +202,8 @@ fn answered_by(decided_by: DecidedBy, settings: &StoreSettings) -> &'static str 
         (DecidedBy::Current, StoreKind::Redis(_), _) => "redis",
         (DecidedBy::Next, _, Some(StoreKind::Memory)) => "next_memory",
         (DecidedBy::Next, _, _) => "next_redis",
+        // No look is answered from memory of a denial.
+        (DecidedBy::Memo, _, _) => "memo",
         (DecidedBy::Local, _, _) => "local",
         (DecidedBy::NoStore, _, _) => "none",
     }

@@ -7,10 +7,13 @@ use super::{
 use crate::{
     access_log::{Decision, LimitStanding, Mode},
     response::reported_reset,
+    store::Stores,
 };
 
-/// One of a request's charges: how its limit stands after it, and what it says of the request.
+/// One of a request's charges: how its limit stands after it, what it says of the request, and
+/// which of these stores says it.
 pub(super) fn limit_standing<'t, 'p>(
+    stores: &Stores,
     tally: &Tally<'p>,
     charge: &DecidedCharge<'t, 'p>,
 ) -> LimitStanding<'t> {
@@ -35,5 +38,6 @@ pub(super) fn limit_standing<'t, 'p>(
             ChargeRole::Primary | ChargeRole::Secondary => Decision::Deny,
             ChargeRole::Shadow | ChargeRole::Candidate | ChargeRole::Refund => Decision::WouldDeny,
         },
+        decided_by: stores.decider(charge.outcome.decided_by).name(),
     }
 }

@@ -41,6 +41,7 @@ impl Gate {
                 route: None,
                 status,
                 is_exempt: false,
+                decided_by: None,
                 denied: None,
                 would_deny: None,
                 error: Some(&error),

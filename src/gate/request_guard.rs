@@ -23,7 +23,7 @@ use crate::{
     access_log::{Denied, Entry, LimitStanding, LogBuffer, Tail},
     metrics::{PolicySeries, RequestMeter},
     response::{Account, CLIENT_CLOSED_REQUEST, DenialReason, INTERNAL_ERROR, Rejection},
-    store::HeldLeases,
+    store::{Decider, HeldLeases, Stores},
     upstream::{ClientBody, Destination, Upstreams},
 };
 
@@ -33,6 +33,7 @@ pub(super) struct RequestLine<'g> {
     /// None: there is no access log.
     pub(super) log: Option<(&'g Rc<LogBuffer>, LoggedRequest)>,
     pub(super) request_id: &'g HeaderValue,
+    pub(super) stores: &'g Stores,
     /// None: there are no traces.
     pub(super) traced: Option<TracedRequest<'g>>,
     pub(super) arrival: Arrival,
@@ -54,6 +55,8 @@ pub(super) struct LoggedRequest {
 pub(super) struct ResponseNote {
     pub(super) error: Option<String>,
     pub(super) denied: Option<DeniedBy>,
+    /// Redis did not decide, and a limit fails closed.
+    pub(super) is_undecided: bool,
     pub(super) upstream_time: Option<Duration>,
 }
 
@@ -209,10 +212,15 @@ impl RequestLine<'_> {
         let tally = state.tally.as_ref();
         let would_deny = tally.and_then(Tally::would_deny_names);
         let user_agent = logged.user_agent.as_ref().filter(|_| state.may_log_user_agent());
+        let stores = self.stores;
         let limits: SmallVec<[LimitStanding<'_>; 4]> = tally
             .into_iter()
-            .flat_map(|tally| tally.charges().map(|charge| limit_standing(tally, &charge)))
+            .flat_map(|tally| tally.charges().map(|charge| limit_standing(stores, tally, &charge)))
             .collect();
+        let decider = match note.is_undecided {
+            true => Some(Decider::Closed),
+            false => tally.and_then(|tally| tally.decider(stores)),
+        };
         let trace_id = self.traced.map(|traced| traced.trace.id());
         let line = log.begin(&Entry {
             time: self.arrival.now,
@@ -228,10 +236,11 @@ impl RequestLine<'_> {
             status,
             // The deny list wins over the list of exempt callers.
             is_exempt: state.is_exempt(logged.address) && !note.is_on_deny_list(),
+            decided_by: decider.map(Decider::name),
             denied: note.denied.as_ref().map(DeniedBy::as_logged),
             would_deny: would_deny.as_deref(),
             error: note.error.as_ref().map(|error| error as _),
-            limit: tally.and_then(|tally| Some(limit_standing(tally, &tally.reported()?))),
+            limit: tally.and_then(|tally| Some(limit_standing(stores, tally, &tally.reported()?))),
             limits: &limits,
             user_agent: user_agent.map(HeaderValue::as_bytes),
             upstream: note.upstream_time,

@@ -12,7 +12,7 @@ use crate::{
     identity::{CallerValue, Identity, ResolvedCaller},
     limit::{Charge, DecidedBy, Decision, Key, Outcome, Outcomes, Quota, Retry, Standing, Verdict},
     response::{Denial, Rejection},
-    store::{GrantedLease, Unsettled, UnsettledUnits},
+    store::{Decider, GrantedLease, Stores, Unsettled, UnsettledUnits},
 };
 
 pub(super) use self::settle::{ResponseFacts, adjustment, cost_in};
@@ -127,6 +127,11 @@ impl<'p> Tally<'p> {
             (false, true) => Some(DecidedBy::NoStore),
             (false, false) => None,
         }
+    }
+
+    /// Who decided about the request's charges. None: they were only queried.
+    pub(super) fn decider(&self, stores: &Stores) -> Option<Decider> {
+        self.is_charge.then(|| stores.decider_of(&self.outcomes))
     }
 
     /// All charges that were decided, in order, without those on bounds of refunds.

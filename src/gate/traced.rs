@@ -78,13 +78,13 @@ impl TracedRequest<'_> {
     /// What the limit says that the client sees in headers.
     fn limit<'t>(&self, tally: &'t Tally<'_>) -> Option<LimitOutcome<'t>> {
         let charge = tally.reported()?;
-        let standing = limit_standing(tally, &charge);
+        let standing = limit_standing(self.stores, tally, &charge);
         Some(LimitOutcome {
             name: standing.name,
             decision: standing.decision.name(),
             used: standing.used,
             max: standing.limit,
-            store: self.stores.decider(charge.outcome.decided_by).name(),
+            store: standing.decided_by,
         })
     }
 }

@@ -57,6 +57,9 @@ pub enum DecidedBy {
     Current,
     /// The store that counters are being moved to.
     Next,
+    /// The worker, which remembers that the store has denied the same until some time. Nothing was
+    /// taken, so nothing is ever corrected.
+    Memo,
     /// The process, because the store did not respond.
     Local,
     /// No store: the store did not respond, or the process had no room for the counter, and the

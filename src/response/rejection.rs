@@ -101,6 +101,11 @@ impl Rejection {
         }
     }
 
+    /// Whether Redis did not decide, and a limit fails closed.
+    pub fn is_undecided(&self) -> bool {
+        matches!(self, Rejection::Store(StoreError::Unanswered(_)))
+    }
+
     /// Whether the client has broken off its request.
     pub fn is_broken_off(&self) -> bool {
         matches!(self, Rejection::Upstream(error) if error.is_broken_off())

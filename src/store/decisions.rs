@@ -1,10 +1,7 @@
-//! Who has decided about requests, for metrics.
+//! Who has decided about requests, for metrics, traces and the access log.
 
-use super::{Backend, Store, StoreError};
-use crate::{
-    limit::{DecidedBy, Decision},
-    metrics::Count,
-};
+use super::{Store, StoreError};
+use crate::{limit::Decision, metrics::Count};
 
 /// Who decided about the charges of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +36,7 @@ impl Decider {
         Decider::Closed,
     ];
 
-    /// Its name in metrics.
+    /// Its name in metrics, traces and the access log.
     pub fn name(self) -> &'static str {
         match self {
             Decider::Memory => "memory",
@@ -74,25 +71,11 @@ impl Store {
     /// Counts what came of charges that were not decided by the memo, nor by the process alone.
     pub(super) fn count_decision(&self, decision: &Result<Decision, StoreError>) {
         let decider = match decision {
-            Ok(decision) => self.decider_of(decision),
+            Ok(decision) => self.stores.decider_of(&decision.outcomes),
             Err(StoreError::Unanswered(_)) => Decider::Closed,
             // The process has no room: `Counts` has these.
             Err(StoreError::NoRoom(_)) => return,
         };
         self.decisions.count(decider);
-    }
-
-    fn decider_of(&self, decision: &Decision) -> Decider {
-        let has = |decider| decision.outcomes.iter().any(|outcome| outcome.decided_by == decider);
-        let of_backend = |backend: &Backend| match backend {
-            Backend::Memory(_) => Decider::Memory,
-            Backend::Redis(_) => Decider::Redis,
-        };
-        match &self.next {
-            _ if has(DecidedBy::Local) => Decider::Local,
-            _ if has(DecidedBy::NoStore) => Decider::Open,
-            Some(next) if has(DecidedBy::Next) => of_backend(next),
-            _ => of_backend(&self.current),
-        }
     }
 }

@@ -54,8 +54,9 @@ impl Default for Memo {
 }
 
 impl Memo {
-    /// The denial of the same request, if it is still valid. When counters were reset since, all
-    /// denials are forgotten: they are of the last second, and resets are rare.
+    /// The denial of the same request, if it is still valid, as one of [`DecidedBy::Memo`]. When
+    /// counters were reset since, all denials are forgotten: they are of the last second, and
+    /// resets are rare.
     pub(super) fn recall(
         &mut self,
         charges: &[Charge<'_>],
@@ -79,7 +80,16 @@ impl Memo {
             && denial.charges.len() == charges.len()
             && denial.charges.iter().zip(charges).all(is_same);
         let age = now.saturating_since(denial.at);
-        is_valid.then(|| Decision { now: denial.decision.now + age, ..denial.decision.clone() })
+        is_valid.then(|| {
+            let mut decision = denial.decision.clone();
+            decision.now = decision.now + age;
+            for outcome in &mut decision.outcomes {
+                if is_of_store(outcome) {
+                    outcome.decided_by = DecidedBy::Memo;
+                }
+            }
+            decision
+        })
     }
 
     /// Remembers a denial that will last. `now` is the instant of the request, so that the denial
@@ -133,9 +143,13 @@ fn lasts(charge: &Charge<'_>, outcome: &Outcome, now: Timestamp) -> Option<Durat
         | Quota::TokenBucket(_)
         | Quota::Concurrency(_) => false,
     };
-    let is_of_store = matches!(outcome.decided_by, DecidedBy::Current | DecidedBy::Next);
     let Retry::At(retry) = outcome.standing.retry else { return None };
     let span = retry.saturating_since(now).min(MAX_AGE);
-    let is_denied = charge.stance == Stance::Enforce && is_of_store && !span.is_zero();
+    let is_denied = charge.stance == Stance::Enforce && is_of_store(outcome) && !span.is_zero();
     (is_steady && is_denied).then_some(span)
+}
+
+/// Whether a store has decided, and not the process in its place.
+fn is_of_store(outcome: &Outcome) -> bool {
+    matches!(outcome.decided_by, DecidedBy::Current | DecidedBy::Next)
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    limit::{DecidedBy, Hashing, KeptSecret, Key, KeyHasher, SecretStatus},
+    limit::{DecidedBy, Hashing, KeptSecret, Key, KeyHasher, Outcome, SecretStatus},
     metrics::Shards,
     settings::StoreKind,
 };
@@ -128,9 +128,19 @@ impl Stores {
         match decided_by {
             DecidedBy::Next => of_kind(next.unwrap_or(&self.settings.current)),
             DecidedBy::Current => of_kind(&self.settings.current),
+            DecidedBy::Memo => Decider::Memo,
             DecidedBy::Local => Decider::Local,
             DecidedBy::NoStore => Decider::Open,
         }
+    }
+
+    /// Who has decided about a request whose charges had these outcomes: where several have, the
+    /// one that an operator has to know of.
+    pub fn decider_of(&self, outcomes: &[Outcome]) -> Decider {
+        let has = |decider| outcomes.iter().any(|outcome| outcome.decided_by == decider);
+        let by_weight = [DecidedBy::Memo, DecidedBy::Local, DecidedBy::NoStore, DecidedBy::Next];
+        let decided_by = by_weight.into_iter().find(|decider| has(*decider));
+        self.decider(decided_by.unwrap_or_default())
     }
 
     /// How keys are hashed.

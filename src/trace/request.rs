@@ -88,7 +88,8 @@ pub struct LimitOutcome<'r> {
     pub used: u32,
     /// Units that can be used.
     pub max: u32,
-    /// Who has decided: `memory`, `redis`, or `local` in place of Redis.
+    /// Who has decided: `memory`, `redis`, `memo` for a denial of Redis that is remembered, or
+    /// `local` in place of Redis.
     pub store: &'static str,
 }
 

@@ -1,6 +1,9 @@
 //! What the access log says of a request: who was denied or exempt and why, what it cost, how all
 //! its limits stand, and how large its bodies were.
 
+/// Who decided about charges.
+mod deciders;
+
 use serde_json::{Value, json};
 
 use crate::support::{Policy, Proxy, Request, Signal, Upstream, get, post};
@@ -76,8 +79,8 @@ fn denied_and_exempt_requests_say_so_in_text() {
     let log = proxy.into_log();
     let lines: Vec<&str> = log.lines().collect();
     for (line, expected) in [
-        (0, " 200 core=1/1 upstream="),
-        (1, " 429 core=1/1 denied=limit denied_by=core error=\"denied by limit core\" "),
+        (0, " 200 core=1/1 decided_by=memory upstream="),
+        (1, " 429 core=1/1 decided_by=memory denied=limit denied_by=core error="),
         (2, " 403 denied=deny error="),
         (3, " 200 exempt upstream="),
         (4, " 401 denied=auth error="),

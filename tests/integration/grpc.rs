@@ -152,8 +152,8 @@ fn log_tells_what_a_refusal_stands_for() {
     for (setting, expected) in [
         (
             "text",
-            " 200 core=0/0 denied=limit denied_by=core error=\"denied by limit core\" \
-                  grpc_status=8 stands_for=429 ",
+            " 200 core=0/0 decided_by=memory denied=limit denied_by=core \
+                  error=\"denied by limit core\" grpc_status=8 stands_for=429 ",
         ),
         ("json", ",\"grpc_status\":8,\"stands_for\":429,"),
     ] {

@@ -307,7 +307,7 @@ fn owned(charges: &[Charge<'_>]) -> Vec<OwnedCharge> {
 /// Whether the store itself has decided, and not the process in its place.
 fn is_decided(decision: &Decision) -> bool {
     decision.outcomes.iter().all(|outcome| match outcome.decided_by {
-        DecidedBy::Current => true,
+        DecidedBy::Current | DecidedBy::Memo => true,
         // After a denial no other store has to be queried.
         DecidedBy::NoStore => decision.verdict == Verdict::Deny,
         DecidedBy::Next | DecidedBy::Local => false,
