@@ -1,12 +1,14 @@
 //! One line a request on standard output: `docs/log.md` describes each field.
 //!
 //! Workers write lines into buffers of their own and send full ones, or old ones at each tick, down
-//! one pipe, which drops lines rather than hold up a request. Tokens, queries and header values but
-//! one are not among the fields, so no secret can get in; the one is `User-Agent`, which is left
-//! out where a policy reads credentials from it.
+//! one pipe, which drops lines rather than hold up a request. Tokens, queries and header values are
+//! not among the fields, so no secret can get in. There are two exceptions: `User-Agent`, which is
+//! left out where a policy reads credentials from it; and, if the settings ask for them, the
+//! [`Facts`] that limits count by, of which there are only hashes where one may be a credential.
 
 mod entry;
 mod escape;
+mod facts;
 mod json;
 mod text;
 
@@ -23,7 +25,10 @@ use http::StatusCode;
 use self::{json::write_json, text::write_text};
 use crate::{metrics::Totals, pipe::Pipe};
 
-pub use self::entry::{Decision, Denied, Entry, LimitStanding, Mode};
+pub use self::{
+    entry::{Decision, Denied, Entry, LimitStanding, Mode},
+    facts::{FactValue, Facts, MAX_FACT_BYTES},
+};
 
 /// How lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +59,8 @@ pub struct AccessLogSettings {
     pub only: Only,
     /// Of so many denied requests of a worker, one has a line. None: each has.
     pub denials: Option<NonZeroU32>,
+    /// Whether lines have what limits count by.
+    pub facts: bool,
 }
 
 /// The log: where workers get their buffers from.
@@ -105,6 +112,11 @@ impl AccessLog {
 }
 
 impl LogBuffer {
+    /// Whether lines have what limits count by.
+    pub fn wants_facts(&self) -> bool {
+        self.settings.facts
+    }
+
     /// Starts a line: all fields but those that are known when the response has been sent. None:
     /// the settings ask for no line about such a request.
     pub fn begin(&self, entry: &Entry<'_>) -> Option<Vec<u8>> {

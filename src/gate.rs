@@ -15,6 +15,7 @@ mod counting;
 mod denials;
 mod distrust;
 pub(crate) mod dry_run;
+mod facts;
 mod foresee;
 pub(crate) mod forward;
 pub(crate) mod head;
@@ -259,8 +260,9 @@ impl Gate {
         };
         let tally = guard.state.tally.as_ref();
         guard.leases = tally.and_then(|tally| self.leases.hold(tally.granted(), arrival.now));
-        if let Some(line) = &guard.line {
+        if let Some(line) = &mut guard.line {
             let (state, now) = (&guard.state, arrival.now);
+            line.note_facts(state, &parts.headers, &self.shared().identifier.hasher);
             count_decisions(line.meter.series(), state, &action, address, now);
             let denied =
                 DeniedRequest { parts: &parts, state, action: &action, address, request_id };
@@ -332,6 +334,9 @@ impl Gate {
             self.shared().admission.faults().count(Fault::SlowBody);
         }
         let RequestGuard { state, line, .. } = &mut guard;
+        if let (Some(line), Reply::Forwarded(response)) = (&mut *line, &reply) {
+            line.note_costs(state, response.headers());
+        }
         let series = line.as_ref().map(|line| line.meter.series());
         if let Some(series) = series {
             let upstream_time = upstream_time.unwrap_or_default();

@@ -8,6 +8,7 @@ mod callers;
 mod case;
 mod compile;
 mod cors;
+mod facts;
 mod file;
 mod limit;
 mod matcher;
@@ -36,6 +37,7 @@ pub use self::{
     case::{Begin, Case, Expect, Given, MAX_REQUESTS},
     compile::load,
     cors::{Cors, OriginPattern, Origins, Preflight},
+    facts::{Fact, FactSource},
     file::schema,
     limit::{
         Cost, Enforcement, KeyPart, Limit, NamedKey, OnMissing, OpenParts, Per, Refund, Statuses,
@@ -190,6 +192,8 @@ pub struct Policy {
     pub exempt: Listed,
     /// Who is refused.
     pub deny: Listed,
+    /// What the access log may tell of requests beside what each line has.
+    pub facts: Vec<Fact>,
     /// The limit to report where a response can report only one: a position in `limits`.
     pub core: Option<usize>,
     /// Requests and the responses expected; requests of clients do not read this.

@@ -39,6 +39,7 @@ use std::fmt;
 use schemars::Schema;
 use serde::de::DeserializeOwned;
 
+pub use self::conceal::names_credential;
 pub use self::decode::Later;
 pub use self::doubt::Doubts;
 pub use self::duration::{DurationError, parse_duration, parse_duration_within};

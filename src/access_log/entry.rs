@@ -2,6 +2,7 @@
 
 use std::{fmt::Display, net::IpAddr, time::Duration};
 
+use super::Facts;
 use crate::clock::Timestamp;
 
 /// What a line says, but for what is known only when the response has ended.
@@ -46,6 +47,9 @@ pub struct Entry<'e> {
     pub limits: &'e [LimitStanding<'e>],
     /// The request's `User-Agent`, as it came.
     pub user_agent: Option<&'e [u8]>,
+    /// What limits count by. None: the settings do not ask for it, or the request was refused before
+    /// anything was counted.
+    pub facts: Option<&'e Facts>,
     /// Until the upstream's response head came.
     pub upstream: Option<Duration>,
 }

@@ -8,24 +8,24 @@ use std::fmt::{self, Display, Write as _};
 /// A line into which text is written as a part of a JSON string.
 pub(super) struct JsonText<'l>(pub(super) &'l mut Vec<u8>);
 
+/// The same, without a space: a word of a text line.
+pub(super) struct JsonWord<'l>(pub(super) &'l mut Vec<u8>);
+
 /// A line into which text is written as one word.
 pub(super) struct Word<'l>(pub(super) &'l mut Vec<u8>);
 
 impl fmt::Write for JsonText<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
-        escape(self.0, text, is_plain, |line, c| match c {
-            '"' => line.extend_from_slice(b"\\\""),
-            '\\' => line.extend_from_slice(b"\\\\"),
-            '\n' => line.extend_from_slice(b"\\n"),
-            '\r' => line.extend_from_slice(b"\\r"),
-            '\t' => line.extend_from_slice(b"\\t"),
-            c => {
-                for unit in c.encode_utf16(&mut [0; 2]) {
-                    line.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
-                }
-            }
-        });
+        escape(self.0, text, is_plain, push_json_escape);
+        Ok(())
+    }
+}
+
+impl fmt::Write for JsonWord<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let is_plain = |byte: u8| matches!(byte, b'!'..=b'~') && byte != b'"' && byte != b'\\';
+        escape(self.0, text, is_plain, push_json_escape);
         Ok(())
     }
 }
@@ -38,6 +38,22 @@ impl fmt::Write for Word<'_> {
             c => line.extend_from_slice(c.escape_default().to_string().as_bytes()),
         });
         Ok(())
+    }
+}
+
+/// Appends a character as an escape of JSON.
+fn push_json_escape(line: &mut Vec<u8>, c: char) {
+    match c {
+        '"' => line.extend_from_slice(b"\\\""),
+        '\\' => line.extend_from_slice(b"\\\\"),
+        '\n' => line.extend_from_slice(b"\\n"),
+        '\r' => line.extend_from_slice(b"\\r"),
+        '\t' => line.extend_from_slice(b"\\t"),
+        c => {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                line.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
+            }
+        }
     }
 }
 

@@ -52,6 +52,10 @@ pub(super) fn write_json(entry: &Entry<'_>) -> Vec<u8> {
         Some(value) => push_json_header(&mut line, value, MAX_USER_AGENT_BYTES),
         None => line.extend_from_slice(NULL),
     }
+    if let Some(facts) = entry.facts {
+        push_name(&mut line, "facts");
+        facts.write(&mut line);
+    }
     let _ = match entry.upstream {
         Some(upstream) => write!(line, ",\"upstream_ms\":{}", Millis(upstream)),
         None => write!(line, ",\"upstream_ms\":null"),

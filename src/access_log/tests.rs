@@ -1,6 +1,10 @@
 //! Lines, and the page that describes them.
 
-use std::{collections::BTreeSet, fmt::Display, sync::mpsc};
+use std::{
+    collections::BTreeSet,
+    fmt::Display,
+    sync::{LazyLock, mpsc},
+};
 
 use serde_json::Value;
 
@@ -38,7 +42,7 @@ fn logged_by(settings: AccessLogSettings, entry: &Entry<'_>, finish: impl FnOnce
 const TOTALS: Totals = Totals { received: 7, sent: 12, time: Duration::from_millis(3) };
 
 fn logged(format: Format, entry: &Entry<'_>) -> String {
-    let settings = AccessLogSettings { format, only: Only::All, denials: None };
+    let settings = AccessLogSettings { format, ..AccessLogSettings::default() };
     logged_by(settings, entry, |tail| tail.end(TOTALS, true))
 }
 
@@ -95,9 +99,16 @@ fn entry<'e>(value: &'e dyn Display) -> Entry<'e> {
         limit: Some(CORE),
         limits: &[CORE, INFLIGHT],
         user_agent: Some(b"curl/8"),
+        facts: None,
         upstream: Some(Duration::from_micros(1204)),
     }
 }
+
+static FACTS: LazyLock<Facts> = LazyLock::new(|| {
+    let mut facts = Facts::default();
+    facts.add(&"jwt.org", FactValue::Text("acme"));
+    facts
+});
 
 /// One with everything that a text line can have.
 fn full_entry<'e>() -> Entry<'e> {
@@ -107,6 +118,7 @@ fn full_entry<'e>() -> Entry<'e> {
         denied: Some(Denied { reason: "limit", by: Some("core") }),
         would_deny: Some("search;candidate"),
         error: Some(&"denied by limit core"),
+        facts: Some(&FACTS),
         ..entry(&42)
     }
 }
@@ -137,7 +149,7 @@ fn text_lines_read_from_left_to_right() {
         line,
         "1970-01-01T00:00:00.000Z id 127.0.0.1 user:42 free GET /a route=/** 200 core=1/5000 \
          decided_by=local exempt denied=limit denied_by=core would_deny=\"search;candidate\" upstream=1.204ms \
-         trace_id=4bf9 error=\"denied by limit core\" grpc_status=8 stands_for=429 up=1 down=2 in=7 out=12 total=ms aborted\n"
+         trace_id=4bf9 facts={\"jwt.org\":\"acme\"} error=\"denied by limit core\" grpc_status=8 stands_for=429 up=1 down=2 in=7 out=12 total=ms aborted\n"
     );
 }
 
@@ -181,10 +193,8 @@ fn log_of_denials_has_no_other_lines() {
         (Only::Denied, Entry { would_deny: Some("core"), ..entry(&42) }, 1),
     ] {
         for format in [Format::Text, Format::Json] {
-            let log =
-                logged_by(AccessLogSettings { format, only, denials: None }, &entry, |tail| {
-                    tail.end(TOTALS, true)
-                });
+            let settings = AccessLogSettings { format, only, ..AccessLogSettings::default() };
+            let log = logged_by(settings, &entry, |tail| tail.end(TOTALS, true));
             assert_eq!(log.lines().count(), expected, "{log}");
         }
     }
@@ -227,6 +237,40 @@ fn user_agent_cannot_forge_a_field_and_is_cut() {
         assert_eq!(line.matches("\"status\":").count(), 1, "{line}");
     }
     assert_eq!(json(&Entry { user_agent: None, ..entry(&42) })["user_agent"], Value::Null);
+}
+
+#[test]
+fn facts_are_one_word_of_json_and_cannot_forge_another() {
+    let claims = serde_json::json!({
+        "list": ["a b", 1, true, null, ["deep"]], "text": "1", "number": 1, "half": 0.5, "no": false,
+    });
+    let mut facts = Facts::default();
+    facts.add(
+        &"header.x",
+        FactValue::Text("\",\"tier\":\"pro\" x\\\u{a0}\u{202e}\u{7f}\t\u{1f600}é"),
+    );
+    facts.add(&"cookie.a b", FactValue::Hash(0xabc));
+    facts.add(&format_args!("cost.{}", "x-cost"), FactValue::Units(3));
+    facts.add(&"revalidation", FactValue::Truth(true));
+    for (name, claim) in claims.as_object().unwrap() {
+        facts.add(name, FactValue::Claim(claim));
+    }
+    let expected = serde_json::json!({
+        "header.x": "\",\"tier\":\"pro\" x\\\u{a0}\u{202e}\u{7f}\t\u{1f600}é",
+        "cookie.a b": { "hash": "00000000000000000000000000000abc" },
+        "cost.x-cost": 3, "revalidation": true,
+        "list": ["a b", 1, true, null, null], "text": "1", "number": 1, "half": 0.5, "no": false,
+    });
+    for facts in [&facts, &Facts::default()] {
+        let entry = Entry { facts: Some(facts), ..entry(&42) };
+        let text = logged(Format::Text, &entry);
+        let hidden = |c: char| c.is_control() && c != '\n' || c == '\u{202e}' || c == '\u{a0}';
+        assert!(!text.contains(hidden) && text.lines().count() == 1, "{text}");
+        let word = text.split(' ').find_map(|word| word.strip_prefix("facts=")).unwrap();
+        let told: Value = serde_json::from_str(word).unwrap();
+        assert_eq!(json(&entry)["facts"], told);
+        assert_eq!(told, if word == "{}" { serde_json::json!({}) } else { expected.clone() });
+    }
 }
 
 #[test]

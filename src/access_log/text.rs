@@ -59,6 +59,10 @@ pub(super) fn write_text(entry: &Entry<'_>) -> Vec<u8> {
     if let Some(trace) = entry.trace_id {
         let _ = write!(line, " trace_id={trace}");
     }
+    if let Some(facts) = entry.facts {
+        line.extend_from_slice(b" facts=");
+        facts.write(&mut line);
+    }
     if let Some(error) = entry.error {
         line.extend_from_slice(b" error=");
         push_json(&mut line, error);

@@ -48,6 +48,7 @@ impl Gate {
                 limit: None,
                 limits: &[],
                 user_agent: None,
+                facts: None,
                 upstream: None,
             })?;
             Some(Tail::new(log.clone(), line))

@@ -4,7 +4,7 @@
 
 use std::{cell::Cell, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
-use http::{HeaderValue, Method, header::USER_AGENT, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, header::USER_AGENT, request::Parts};
 use hyper::body::Body as _;
 use smallvec::SmallVec;
 
@@ -20,7 +20,8 @@ use super::{
     traced::TracedRequest,
 };
 use crate::{
-    access_log::{Denied, Entry, LimitStanding, LogBuffer, Tail},
+    access_log::{Denied, Entry, Facts, LimitStanding, LogBuffer, Tail},
+    limit::Hashing,
     metrics::{PolicySeries, RequestMeter},
     response::{Account, CLIENT_CLOSED_REQUEST, DenialReason, INTERNAL_ERROR, Rejection},
     store::{Decider, HeldLeases, Stores},
@@ -48,6 +49,8 @@ pub(super) struct LoggedRequest {
     path: String,
     address: IpAddr,
     user_agent: Option<HeaderValue>,
+    /// What limits count by, once the request is judged.
+    facts: Option<Facts>,
 }
 
 /// What became of a request, for the log.
@@ -76,7 +79,7 @@ impl LoggedRequest {
         };
         let method = parts.method.clone();
         let user_agent = parts.headers.get(USER_AGENT).cloned();
-        LoggedRequest { method, host, path, address, user_agent }
+        LoggedRequest { method, host, path, address, user_agent, facts: None }
     }
 }
 
@@ -181,6 +184,28 @@ impl Drop for RequestGuard<'_, '_> {
 }
 
 impl RequestLine<'_> {
+    /// Notes what limits count by, if the log is to have it, of a request that was judged and has
+    /// these headers.
+    pub(super) fn note_facts(
+        &mut self,
+        state: &RequestState<'_>,
+        headers: &HeaderMap,
+        hashing: &Hashing,
+    ) {
+        if let Some((log, logged)) = &mut self.log
+            && log.wants_facts()
+        {
+            logged.facts = state.facts(headers, hashing);
+        }
+    }
+
+    /// Notes the costs that the response of the upstream names, if the log is to have them.
+    pub(super) fn note_costs(&mut self, state: &RequestState<'_>, headers: &HeaderMap) {
+        if let Some((_, LoggedRequest { facts: Some(facts), .. })) = &mut self.log {
+            state.add_costs(facts, headers);
+        }
+    }
+
     /// Writes the line of a request whose client has gone, or whose handling panics.
     fn end_early(self, state: &RequestState<'_>) {
         let (status, error) = match std::thread::panicking() {
@@ -243,6 +268,7 @@ impl RequestLine<'_> {
             limit: tally.and_then(|tally| Some(limit_standing(stores, tally, &tally.reported()?))),
             limits: &limits,
             user_agent: user_agent.map(HeaderValue::as_bytes),
+            facts: logged.facts.as_ref(),
             upstream: note.upstream_time,
         })?;
         Some(Tail::new(Rc::clone(log), line))

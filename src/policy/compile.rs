@@ -21,6 +21,7 @@ mod networks;
 mod notes;
 mod open;
 mod overrides;
+mod private;
 mod quotas;
 mod responses;
 mod rewriting;
@@ -47,6 +48,7 @@ use self::{
 };
 use super::{
     HostPattern, Limit, Matcher, OpenParts, Policy, Route, Router, Upstream,
+    facts::facts,
     file::{LATER, RawPolicy, schema},
 };
 use crate::{
@@ -266,11 +268,17 @@ impl Compiler<'_> {
         if self.problems.is_empty() {
             self.check_callers(&raw, &routes, &limits, &identity);
         }
+        // A limit with a mistake is not among them.
+        let private = match self.problems.is_empty() {
+            true => self.private(&raw.private, &limits, &identity),
+            false => Vec::new(),
+        };
         let mut policy = Policy {
             position: 0,
             name: self.name.clone(),
             hosts,
             upstreams,
+            facts: facts(&limits, &identity, &private),
             identity,
             core: core(&limits, &routes),
             limits,

@@ -87,6 +87,11 @@ pub(super) struct RawPolicy {
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.66"]]))]
     pub(super) deny: Vec<Spanned<String>>,
+    /// Keys that limits count by, `jwt.<claim>`, `header.<name>` or `cookie.<name>`, of which the
+    /// access log has only hashes.
+    #[serde(default)]
+    #[schemars(with = "Vec<shape::PrivateKey>", extend("examples" = [["jwt.email"]]))]
+    pub(super) private: Vec<Node>,
     /// How paths of requests are normalized.
     #[serde(default)]
     #[schemars(extend("examples" = [{ "encoded_slash": "reject" }]))]

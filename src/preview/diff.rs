@@ -68,7 +68,7 @@ pub struct PolicyDifference {
     pub routing_is_complete: bool,
     /// The settings of limits besides their windows.
     pub limits: Vec<Change>,
-    /// Denied and exempt callers, and overrides.
+    /// Denied and exempt callers, what the access log hides, and overrides.
     pub access: Vec<Change>,
     /// How paths are read.
     pub paths: Vec<Change>,
@@ -151,6 +151,7 @@ impl PolicyDifference {
             routes: _,        // routing
             responses: _,     // responses
             cors: _,          // responses
+            facts: _,         // access
             core: _,          // responses
             tests: _,         // changes no request
             warnings: _,      // changes no request

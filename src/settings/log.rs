@@ -27,6 +27,10 @@ pub(super) struct RawAccessLog {
     /// for how many it stands. Default: each has one.
     #[schemars(regex(pattern = "^1/[1-9][0-9]*$"), extend("examples" = ["1/10"]))]
     denials: Option<Spanned<String>>,
+    /// Whether a line says what limits count by (`facts`): claims, headers and cookies that a `per`
+    /// of the policy names, the tier, and the cost that the response tells. Default: false.
+    #[serde(default)]
+    facts: bool,
 }
 
 const MOST_DENIALS: u32 = 1_000_000;
@@ -73,7 +77,7 @@ impl Checker<'_> {
         let format = format?;
         let only = only?;
         let denials = denials?.filter(|of| of.get() > 1);
-        Some(format.map(|format| AccessLogSettings { format, only, denials }))
+        Some(format.map(|format| AccessLogSettings { format, only, denials, facts: raw.facts }))
     }
 
     fn denials(&mut self, raw: &Spanned<String>) -> Option<NonZeroU32> {

@@ -20,6 +20,11 @@ const CREDENTIALS: [&str; 4] = ["authorization", "proxy-authorization", "set-coo
 const PARTS: [&str; 8] =
     ["auth", "cookie", "credential", "key", "pass", "secret", "session", "token"];
 
+/// Whether the value of a header field of this name, in lower case, may be a credential.
+pub fn names_credential(name: &str) -> bool {
+    PARTS.iter().any(|part| name.contains(part))
+}
+
 /// Where such values are written.
 pub(super) fn concealed(root: &Node) -> Vec<Span> {
     let mut spans = Vec::new();
@@ -81,7 +86,7 @@ impl Context {
             Context::Edits if key == "remove" => Context::Plain,
             // A host is no secret, and what is wrong with it has to be seen.
             Context::Edits | Context::Fields if name == "host" => Context::Plain,
-            Context::Seen if PARTS.iter().any(|part| name.contains(part)) => Context::Field,
+            Context::Seen if names_credential(&name) => Context::Field,
             Context::Seen => Context::Seen,
             Context::Edits | Context::Fields | Context::Field => Context::Field,
         }

@@ -3,6 +3,8 @@
 
 /// Who decided about charges.
 mod deciders;
+/// What limits count by.
+mod facts;
 
 use serde_json::{Value, json};
 

@@ -2,6 +2,7 @@
 //! `tests/policies/bad`.
 
 mod edge;
+mod facts;
 mod measures;
 
 use std::time::Duration;

@@ -46,6 +46,12 @@ shapes! {
         "examples": ["client.ip", "jwt.org", "header.x-tenant"],
     }), 8);
 
+    /// What of a key the access log may hide.
+    PrivateKey = "private key", |_generator| json_schema!({
+        "type": "string",
+        "pattern": r"^(jwt|claim|header|cookie)\..+$",
+    });
+
     /// Rates, perhaps by tier.
     Rates = "rate", |_generator| {
         let rate = json!({

@@ -266,7 +266,7 @@ fn limit_fields(limit: &Limit) -> [(&'static str, String); 7] {
     ]
 }
 
-/// Differences in denied and exempt callers, and in overrides.
+/// Differences in denied and exempt callers, in what the access log hides, and in overrides.
 pub(super) fn access(old: &Policy, new: &Policy) -> Vec<Change> {
     let mut changes = Vec::new();
     for (what, before, after) in
@@ -279,6 +279,15 @@ pub(super) fn access(old: &Policy, new: &Policy) -> Vec<Change> {
         let added = after.iter().filter(|entry| !before.contains(entry));
         changes.extend(added.map(|entry| Change::added(what, entry.clone())));
     }
+    let in_log = new.facts.iter().filter_map(|fact| {
+        let before = old.facts.iter().find(|before| before.name == fact.name)?;
+        let [before, after] = [before, fact].map(|fact| match fact.is_hashed {
+            true => "hashed".to_owned(),
+            false => "plain".to_owned(),
+        });
+        Change::between(format!("{} in the access log", fact.name), before, after)
+    });
+    changes.extend(in_log);
     changes.extend(overrides::changes(old, new));
     changes
 }

@@ -211,6 +211,16 @@ fn lists_costs_and_responses_are_diff_text() {
 }
 
 #[test]
+fn what_the_access_log_hides_is_diff_text() {
+    let limits = "limits: { core: { per: [caller, header.x-tenant], rate: 5000/hour } }\n";
+    assert_diff(
+        limits,
+        &format!("{limits}private: [header.x-tenant]\n"),
+        "  access\n    header.x-tenant in the access log: plain -> hashed\n",
+    );
+}
+
+#[test]
 fn bound_on_refunds_is_diff_text() {
     let refunding =
         |refund: &str| format!("limits: {{ core: {{ per: caller, rate: 5000/hour{refund} }} }}\n");
