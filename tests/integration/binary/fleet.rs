@@ -9,7 +9,7 @@ use super::{
     callers::{folder, local, serve, use_up},
     send, text,
 };
-use crate::support::{Redis, Upstream, eventually, get};
+use crate::support::{Cluster, Redis, Shards, Upstream, eventually, get};
 
 /// A proxy of a fleet.
 struct Member {
@@ -21,7 +21,12 @@ struct Member {
 
 impl Member {
     fn start(upstream: &Upstream, redis: &Redis) -> Member {
-        let folder = folder(upstream, &format!("store: {{ redis: {{ {} }} }}", redis.settings()));
+        Member::sharing(upstream, &redis.settings())
+    }
+
+    /// With counters in the Redis of these settings.
+    fn sharing(upstream: &Upstream, redis: &str) -> Member {
+        let folder = folder(upstream, &format!("store: {{ redis: {{ {redis} }} }}"));
         let (running, address, admin) = serve(&folder);
         Member { running, folder, address, admin }
     }
@@ -98,6 +103,27 @@ fn three_proxies_know_each_other_until_they_stop() {
     let said = first.folder.run(&["status", "--fleet", "--admin", &first.admin]);
     assert_exit(&said, 0);
     assert!(text(&said.stdout).ends_with("no other proxy shares this redis\n"), "{said:?}");
+}
+
+#[track_caller]
+fn assert_both_know_each_other(redis: &str) {
+    let upstream = Upstream::start();
+    let fleet = [(); 2].map(|()| Member::sharing(&upstream, redis));
+    let mut names = fleet.each_ref().map(Member::name);
+    names.sort();
+    for member in &fleet {
+        eventually("both are seen", || (member.names() == names).then_some(()));
+    }
+}
+
+#[test]
+fn proxies_that_share_a_cluster_know_each_other() {
+    assert_both_know_each_other(&Cluster::start().settings());
+}
+
+#[test]
+fn proxies_that_share_shards_know_each_other() {
+    assert_both_know_each_other(&Shards::start(3).settings());
 }
 
 #[test]
