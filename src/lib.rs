@@ -20,7 +20,8 @@
 //! limit most, and [`trace`] exports what happened to single requests. [`pipe`] is output that never
 //! blocks a request, [`events`] and [`panics`] write the log of events. [`preview`] finds out what
 //! would happen without charging, [`callers`] the counters of one caller. [`reload`] puts another
-//! configuration in force under traffic, [`admin`] serves metrics and health, and [`cli`] is the
+//! configuration in force under traffic, [`decisions`] are listeners at which other programs ask, in
+//! the protocol of [`resp`]; [`admin`] serves metrics and health, and [`cli`] is the
 //! command line.
 //!
 //! A room may import only rooms below it: `docs/architecture.md` has the floors, and
@@ -32,6 +33,7 @@ pub mod callers;
 pub mod cli;
 pub mod clock;
 pub mod deadline;
+pub mod decisions;
 pub mod downstream;
 pub mod events;
 pub mod gate;
@@ -43,6 +45,7 @@ pub mod pipe;
 pub mod policy;
 pub mod preview;
 pub mod reload;
+pub mod resp;
 pub mod response;
 pub mod server;
 pub mod settings;

@@ -1,8 +1,10 @@
 //! `tollgate.yaml`: what needs a restart to change. Policies, which do not, are files of their own.
 
 mod admin;
+mod askers;
 mod changes;
 mod configuration;
+mod decisions;
 mod ending;
 mod limits;
 mod listener;
@@ -42,7 +44,9 @@ pub use self::{
         AdminPlace, AdminSettings, CurrentTokens, MAX_TOKEN_FILE_BYTES, Permission, ReadyStore,
         admin_place, token_in,
     },
+    askers::Askers,
     configuration::{Configuration, read_policies, read_policies_of, read_text},
+    decisions::{DecisionSettings, Decisions},
     limits::{Http2Limits, Limits},
     listener::{
         ALPN_HTTP2, CertificateValidity, CurrentTls, Epoch, ListenAddress, ListenerSettings,
@@ -59,6 +63,7 @@ pub use self::{
 
 use self::{
     admin::RawAdmin,
+    decisions::RawDecisions,
     limits::RawLimits,
     listener::RawListener,
     log::{RawAccessLog, RawLog},
@@ -73,6 +78,8 @@ use self::{
 pub struct Settings {
     /// Where to listen.
     pub listeners: Vec<ListenerSettings>,
+    /// Where other programs ask for decisions.
+    pub decisions: Decisions,
     /// A policy file, or a folder of them.
     pub policies: PathBuf,
     /// Worker threads.
@@ -137,6 +144,10 @@ struct RawSettings {
     #[schemars(length(min = 1))]
     #[schemars(extend("examples" = [[{ "address": "127.0.0.1:8080" }]]))]
     listeners: Spanned<Vec<RawListener>>,
+    /// Where other programs ask for decisions, in a protocol of theirs. Left out: nowhere.
+    #[serde(default)]
+    #[schemars(extend("examples" = [[{ "address": "127.0.0.1:6380", "protocol": "redis" }]]))]
+    decisions: Vec<RawDecisions>,
     /// A policy file or a folder of them, from this file's folder. Default: policies.
     #[schemars(extend("examples" = ["policies/api.yaml"]))]
     policies: Option<Spanned<String>>,
@@ -271,6 +282,7 @@ impl Checker<'_> {
             self.refuse(&raw.version, "not a known version", "write 1");
         }
         let listeners = self.listeners(&raw.listeners);
+        let decisions = self.decisions(&raw.decisions);
         let field = match &raw.client_address_from {
             None => Some(ForwardedField::default()),
             Some(raw) => self.keyword(raw),
@@ -290,6 +302,7 @@ impl Checker<'_> {
         let tracing = self.tracing(&raw.tracing);
         Some(Settings {
             listeners,
+            decisions,
             policies: beside(
                 self.file,
                 raw.policies.as_ref().map_or(DEFAULT_POLICIES, |path| &path.value),

@@ -27,6 +27,7 @@ use crate::{
     access_log::AccessLog,
     admin::Phase,
     clock::Clock,
+    decisions::DecisionListener,
     events::{Events, log_to_stderr},
     gate::Shared,
     pipe::Pipe,
@@ -107,7 +108,8 @@ pub(super) fn serve(
     };
     descriptors::raise(settings.limits.connections);
     // Before the counters are read: the process that serves writes them when it is asked.
-    let Sockets { listeners, admin, predecessor, succession } = Sockets::open(settings, inherited)?;
+    let Sockets { listeners, admin, decisions, predecessor, succession } =
+        Sockets::open(settings, inherited)?;
     let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
     announce(settings, &configuration.policies, Clock::System.now());
     let pipe = Pipe::start(io::stdout(), |lines| {
@@ -119,6 +121,7 @@ pub(super) fn serve(
     let access_log = settings.access_log.map(|own| AccessLog::new(own, pipe.clone()));
     let snapshot = settings.store.snapshot.clone();
     let admin = admin.zip(settings.admin.clone());
+    let askable = settings.decisions.redis.clone();
     let shared = Arc::new(Shared::new(configuration, Clock::System).context("cannot start")?);
     let store = Arc::clone(&shared.stores.memory);
     let keeper = snapshot
@@ -128,15 +131,24 @@ pub(super) fn serve(
     let mut upkeep = Upkeep::start(&shared, origin, admin, access_log.clone())?;
     let reported = Arc::clone(&shared);
     let describer = Arc::clone(&upkeep.describer);
+    let clock = shared.clock.clone();
     let server = Server { shared, listeners, workers, access_log, drain };
 
     let mut is_relieved = false;
     let draining = Cell::new(Instant::now());
+    let mut asked = Vec::new();
     let Stopped { cut } = runtime.block_on(async {
         let mut signals = Signals::of(caught, upkeep.reload());
         let mut hurrying = signals.clone();
         for address in &addresses {
             tracing::info!(%address, "listening");
+        }
+        let starting = decisions.into_iter().zip(&askable);
+        for (listener, settings) in starting {
+            let listener = DecisionListener::start(listener, settings, clock.clone())?;
+            let address = listener.address();
+            tracing::info!(%address, protocol = "redis", "decisions listener is open");
+            asked.push(listener);
         }
         upkeep.announce();
         ready(Bound { listeners: &addresses, admin: upkeep.admin_address() })?;
@@ -161,6 +173,7 @@ pub(super) fn serve(
                 let _ = tokio::time::timeout(delay, signals.hurry()).await;
             }
             draining.set(Instant::now());
+            asked.iter().for_each(DecisionListener::drain);
         };
         let stopped = tokio::select! {
             stopped = server.run_until(shutdown, hurrying.hurry()) => stopped?,
@@ -168,6 +181,7 @@ pub(super) fn serve(
         };
         Ok::<_, Failure>(stopped)
     })?;
+    let cut = cut + finish(asked, drain.saturating_sub(draining.get().elapsed()));
     reports::report(&reported);
     // First the counters, which must not be lost: the thread that follows files may end slowly.
     if let Some(keeper) = keeper {
@@ -182,6 +196,13 @@ pub(super) fn serve(
     // What was logged is written before the process ends, if it is read in time.
     pipe.flush(FLUSH_TIMEOUT);
     Ok(())
+}
+
+/// Ends the listeners at which others ask. Returns how many connections were cut.
+fn finish(asked: Vec<DecisionListener>, time: Duration) -> usize {
+    let end = Instant::now() + time;
+    let left = || end.saturating_duration_since(Instant::now());
+    asked.into_iter().map(|listener| listener.finish(left()).cut).sum()
 }
 
 /// Returns when another process serves; never, if none can.

@@ -12,6 +12,7 @@ impl Settings {
         // Named one by one, so that a new setting cannot be forgotten here.
         let Settings {
             listeners,
+            decisions,
             policies: _,
             workers,
             trusted_proxies,
@@ -32,6 +33,7 @@ impl Settings {
         } = self;
         let changes = [
             ("listeners", *listeners != running.listeners),
+            ("decisions", *decisions != running.decisions),
             ("workers", *workers != running.workers),
             ("trusted_proxies", *trusted_proxies != running.trusted_proxies),
             ("send_forwarded", *write_forwarded != running.write_forwarded),
@@ -53,6 +55,11 @@ impl Settings {
 }
 
 impl Settings {
+    /// The listeners that workers serve.
+    pub fn all_listeners(&self) -> impl Iterator<Item = &ListenerSettings> {
+        self.listeners.iter().chain(&self.decisions.http)
+    }
+
     /// Gives the listeners of `running` whose address is unchanged these certificates and these
     /// rules for clients' certificates from now on, even if other changes to them wait for a
     /// restart. Returns the listeners for which this changed something.
@@ -61,11 +68,11 @@ impl Settings {
         running: &'r Settings,
     ) -> impl Iterator<Item = (&'r ListenAddress, Renewed)> {
         let renew = |listener: &'r ListenerSettings| {
-            let newer = self.listeners.iter().find(|newer| newer.address == listener.address)?;
+            let newer = self.all_listeners().find(|newer| newer.address == listener.address)?;
             let renewed = listener.tls.as_ref()?.replace_by(newer.tls.as_ref()?)?;
             Some((&listener.address, renewed))
         };
-        running.listeners.iter().filter_map(renew)
+        running.all_listeners().filter_map(renew)
     }
 }
 

@@ -18,16 +18,14 @@ use http::HeaderValue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use self::{
-    security::{RawHsts, RedirectShape},
-    tls::RawTls,
-};
-use super::{Checker, beside};
+use self::security::{RawHsts, RedirectShape};
+use super::{Askers, Checker, beside};
 use crate::{
     identity::{ForwardedField, TrustedProxies},
     yaml::{Choice, Node, Spanned, keywords},
 };
 
+pub(super) use self::tls::RawTls;
 pub use self::{
     security::Redirect,
     tls::{ALPN_HTTP2, CertificateValidity, CurrentTls, Epoch, Renewed},
@@ -52,6 +50,8 @@ pub struct ListenerSettings {
     pub redirect: Option<Redirect>,
     /// The value of `strict-transport-security` in every response.
     pub hsts: Option<HeaderValue>,
+    /// Who may ask for decisions here. None: clients are served.
+    pub askers: Option<Askers>,
 }
 
 /// Where a listener is.
@@ -159,6 +159,7 @@ impl ListenerSettings {
             proxy_protocol: None,
             redirect: None,
             hsts: None,
+            askers: None,
         }
     }
 }
@@ -275,6 +276,7 @@ impl Checker<'_> {
             proxy_protocol,
             redirect,
             hsts,
+            askers: None,
         })
     }
 

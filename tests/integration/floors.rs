@@ -38,6 +38,8 @@ const FLOORS: &[Room] = &[
            holds: "text to typed values, every problem with its place, and the files it is read from" },
     Room { name: "wire", below: &[],
            holds: "the grammar of what clients send; bytes in, facts or violations out" },
+    Room { name: "resp", below: &[],
+           holds: "the Redis protocol: commands in, replies out" },
     Room { name: "deadline", below: &[],
            holds: "one timer a worker; it is made from durations, not from settings" },
     Room { name: "panics", below: &["pipe"],
@@ -78,11 +80,13 @@ const FLOORS: &[Room] = &[
            holds: "the counters of one caller by its name: how they stand, and resetting them; the callers that use most" },
     Room { name: "server", below: &["access_log", "deadline", "downstream", "gate", "identity", "panics", "response", "settings", "upstream", "wire"],
            holds: "listeners, workers and connections" },
+    Room { name: "decisions", below: &["clock", "downstream", "identity", "limit", "resp", "server", "settings"],
+           holds: "listeners at which other programs ask, and the commands of each" },
     Room { name: "reload", below: &["clock", "gate", "policy", "preview", "settings", "warning", "yaml"],
            holds: "another configuration put in force under traffic" },
     Room { name: "admin", below: &["access_log", "callers", "clock", "downstream", "events", "gate", "identity", "metrics", "policy", "preview", "reload", "server", "settings", "sketch", "store", "trace", "upstream", "yaml"],
            holds: "metrics, health and inspection" },
-    Room { name: "cli", below: &["access_log", "admin", "callers", "clock", "events", "gate", "identity", "pipe", "policy", "preview", "reload", "server", "settings", "store", "warning", "yaml"],
+    Room { name: "cli", below: &["access_log", "admin", "callers", "clock", "decisions", "events", "gate", "identity", "pipe", "policy", "preview", "reload", "server", "settings", "store", "warning", "yaml"],
            holds: "the commands, a file each" },
 ];
 

@@ -14,8 +14,11 @@ use crate::{
 
 /// Open sockets, and the processes before and after this one.
 pub(super) struct Sockets {
+    /// Those that workers serve: of clients first, then of proxies that ask.
     pub(super) listeners: Vec<Listener>,
     pub(super) admin: Option<AdminSockets>,
+    /// Where other programs ask in the protocol of Redis, in the order of the settings.
+    pub(super) decisions: Vec<Listener>,
     /// Who serves until this process does.
     pub(super) predecessor: Option<Predecessor>,
     pub(super) succession: Option<Succession>,
@@ -40,7 +43,7 @@ impl Sockets {
     pub(super) fn open(settings: &Settings, mut inherited: Inherited) -> anyhow::Result<Sockets> {
         let path = settings.handover.as_deref();
         let predecessor = path.map(|path| ask(path, &mut inherited)).transpose()?.flatten();
-        let listeners = settings.listeners.iter().map(|listener| {
+        let listeners = settings.all_listeners().map(|listener| {
             let opened = inherited.listener(listener);
             opened.with_context(|| format!("cannot listen on {}", listener.address))
         });
@@ -56,10 +59,16 @@ impl Sockets {
             Ok::<_, anyhow::Error>(AdminSockets { all, metrics })
         });
         let admin = admin.transpose()?;
+        let decisions = settings.decisions.redis.iter().map(|decisions| {
+            let plain = ListenerSettings::plain(ListenAddress::Tcp(decisions.address));
+            let opened = inherited.listener(&plain);
+            opened.with_context(|| format!("cannot listen on {}", decisions.address))
+        });
+        let decisions = decisions.collect::<anyhow::Result<Vec<_>>>()?;
         let succession = path.map(|path| {
             let handover = Handover::open(path, &mut inherited).with_context(|| at(path))?;
             let of_admin = admin.iter().flat_map(|own| [&own.all].into_iter().chain(&own.metrics));
-            let all = listeners.iter().chain(of_admin);
+            let all = listeners.iter().chain(of_admin).chain(&decisions);
             let sockets: Vec<SharedSocket> = all.map(Listener::share).collect::<Result<_, _>>()?;
             Ok::<_, anyhow::Error>(Succession { handover, sockets })
         });
@@ -67,7 +76,7 @@ impl Sockets {
         for address in inherited.addresses() {
             tracing::info!(%address, "not listened at any more: the settings do not name it");
         }
-        Ok(Sockets { listeners, admin, predecessor, succession })
+        Ok(Sockets { listeners, admin, decisions, predecessor, succession })
     }
 }
 

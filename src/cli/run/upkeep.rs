@@ -41,7 +41,8 @@ impl Upkeep {
         access_log: Option<AccessLog>,
     ) -> io::Result<Upkeep> {
         let started = shared.clock.now();
-        let listeners = origin.as_ref().map(|origin| origin.settings.listeners.clone());
+        let listeners =
+            origin.as_ref().map(|origin| origin.settings.all_listeners().cloned().collect());
         let digest = origin.as_ref().map(|origin| origin.inputs.policies_digest());
         let state = Arc::new(ReloadState::new(started, digest.unwrap_or_default()));
         let reload = origin

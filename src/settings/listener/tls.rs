@@ -26,7 +26,7 @@ use super::Protocols;
 use crate::{
     clock::Timestamp,
     settings::Checker,
-    yaml::{Choice, Spanned, keywords},
+    yaml::{Choice, Keyword, Spanned, keywords},
 };
 
 pub use self::certificates::CertificateValidity;
@@ -35,7 +35,7 @@ pub(super) use self::certificates::read_certificates;
 /// Certificates: files in PEM form, from this file's folder. They are read anew when they change.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "listener tls section")]
-pub(super) struct RawTls {
+pub(in crate::settings) struct RawTls {
     /// Certificates with their keys. A client gets the one that has the name that it asks for, or
     /// else the first.
     #[schemars(length(min = 1))]
@@ -69,6 +69,17 @@ enum ClientCertificate {
 }
 
 keywords! { ClientCertificate { Required = "required", Optional = "optional" } }
+
+impl RawTls {
+    /// Whether only clients with a certificate get through.
+    pub(in crate::settings) fn requires_certificate(&self) -> bool {
+        let may_have_none = |raw: &Spanned<Choice<ClientCertificate>>| {
+            raw.value.as_ref() == ClientCertificate::Optional.keyword()
+        };
+        self.client_ca_file.is_some()
+            && !self.client_certificate.as_ref().is_some_and(may_have_none)
+    }
+}
 
 /// The decision about a client whose authority has no CRL, or an old one.
 #[derive(Clone, Copy, Default)]
@@ -212,7 +223,7 @@ impl fmt::Debug for CurrentTls {
 }
 
 impl Checker<'_> {
-    pub(super) fn listener_tls(
+    pub(in crate::settings) fn listener_tls(
         &mut self,
         raw: &RawTls,
         protocols: Protocols,

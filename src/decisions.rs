@@ -1,0 +1,16 @@
+//! Listeners at which other programs ask for decisions. So far they speak the Redis protocol.
+//!
+//! The one thing to know: a listener is one thread that owns its tables. So no two decisions race, no
+//! command takes a lock, and the replies of a pipeline leave in one write.
+
+mod connection;
+mod engine;
+mod listener;
+mod refill;
+mod table;
+mod throttle;
+
+pub use self::{
+    engine::{Engine, Served, Session},
+    listener::{DecisionListener, Drained},
+};

@@ -1,0 +1,33 @@
+//! Who may ask at a listener for decisions.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+/// The networks whose addresses may ask at a listener for decisions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Askers(Box<[IpNet]>);
+
+impl Askers {
+    pub(super) fn new(networks: impl IntoIterator<Item = IpNet>) -> Askers {
+        Askers(networks.into_iter().collect())
+    }
+
+    pub(super) fn this_machine() -> Askers {
+        Askers::written(["127.0.0.0/8", "::1/128"])
+    }
+
+    pub(super) fn everybody() -> Askers {
+        Askers::written(["0.0.0.0/0", "::/0"])
+    }
+
+    fn written(networks: [&str; 2]) -> Askers {
+        Askers::new(networks.iter().filter_map(|network| network.parse().ok()))
+    }
+
+    /// Whether this address is among them.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.0.iter().any(|network| network.contains(&address))
+    }
+}
