@@ -6,6 +6,7 @@
 //! becomes a [`Rejection`], and rejections become responses in one place.
 
 mod abandoned;
+mod asked;
 mod awaited_cost;
 mod built_in_limits;
 pub(crate) mod charge_context;
@@ -60,6 +61,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 
 use self::{
     abandoned::Abandoned,
+    asked::{asked_about, reply_to, translate},
     counting::count_decisions,
     denials::{DenialNotes, DeniedRequest},
     forward::{Inbound, Outgoing, TimedReply, sender_of},
@@ -85,7 +87,7 @@ use crate::{
     store::{LeaseBook, Store},
     trace::{IdSource, RequestTrace},
     upstream::{ClientBody, UpstreamError, Upstreams},
-    wire::Violation,
+    wire::{Violation, asked::Asker},
 };
 
 pub use self::{
@@ -194,17 +196,19 @@ impl Gate {
         let snapshot = self.shared().snapshot();
         let (mut parts, body) = request.into_parts();
         let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);
-        let address = self.client_address(peer, &parts.headers, arrival.now);
-        let trace = self.begin_trace(&parts, peer, arrival);
-        let trace = trace.as_deref();
 
         // The form comes first: nothing else about an ambiguous request can be believed.
-        let head =
-            framing.map_err(Rejection::from).and_then(|()| Head::read(&parts, &snapshot.policies));
+        let asked = framing.map_err(Rejection::from).and_then(|()| asked_about(&mut parts, peer));
+        let asker = asked.as_ref().ok().copied().flatten();
+        let address = self.client_address(peer, asker, &parts.headers, arrival.now);
+        let trace = self.begin_trace(&parts, peer, arrival);
+        let trace = trace.as_deref();
+        let head = asked.and_then(|_| Head::read(&parts, &snapshot.policies));
         let certificate = peer.certificate(arrival.now);
         let client = Client {
             address,
-            certificate: certificate.unwrap_or_default(),
+            // That of a proxy that asks is not its client's.
+            certificate: certificate.unwrap_or_default().filter(|_| asker.is_none()),
             headers: &parts.headers,
             query: parts.uri.query(),
         };
@@ -225,6 +229,7 @@ impl Gate {
                 client: address,
             }),
             arrival,
+            asker,
             panicked: &self.panicked,
         };
 
@@ -269,8 +274,10 @@ impl Gate {
             self.shared().denials.note(&self.denials, &denied, now);
         }
 
-        let reply = match action {
-            Action::Forward(forward) => match snapshot.groups.destination(forward.upstream) {
+        let reply = match (asker, action) {
+            (Some(asker), action) => reply_to(asker, action, &guard.state).into(),
+            (None, Action::Forward(forward)) => match snapshot.groups.destination(forward.upstream)
+            {
                 Some(destination) => {
                     let inbound = Inbound { peer, address, request_id, trace };
                     let upstream = forward.upstream;
@@ -289,13 +296,21 @@ impl Gate {
                 }
                 None => Reply::Refused(UpstreamError::NoAddress.into()).into(),
             },
-            Action::Options => Reply::Made(options_asterisk()).into(),
-            Action::Standings => Reply::Made(standings_of(&guard.state)).into(),
-            Action::Redirect(status, location) => Reply::Made(redirection(status, location)).into(),
-            Action::Preflight(cors) => Reply::Made(preflight_answer(cors, &parts.headers)).into(),
-            Action::Refuse(rejection) => Reply::Refused(rejection).into(),
+            (None, Action::Options) => Reply::Made(options_asterisk()).into(),
+            (None, Action::Standings) => Reply::Made(standings_of(&guard.state)).into(),
+            (None, Action::Redirect(status, location)) => {
+                Reply::Made(redirection(status, location)).into()
+            }
+            (None, Action::Preflight(cors)) => {
+                Reply::Made(preflight_answer(cors, &parts.headers)).into()
+            }
+            (None, Action::Refuse(rejection)) => Reply::Refused(rejection).into(),
         };
-        self.conclude(guard, reply, arrival, &audience)
+        let mut response = self.conclude(guard, reply, arrival, &audience);
+        if let Some(asker) = asker {
+            translate(asker, &mut response);
+        }
+        response
     }
 
     /// The worker's counters of a policy of this snapshot; none: of requests that no policy is for.
@@ -308,9 +323,15 @@ impl Gate {
     }
 
     /// The address of the client: the peer's, or the one that a trusted peer names.
-    fn client_address(&self, peer: &Peer, headers: &HeaderMap, now: Timestamp) -> IpAddr {
+    fn client_address(
+        &self,
+        peer: &Peer,
+        asker: Option<Asker>,
+        headers: &HeaderMap,
+        now: Timestamp,
+    ) -> IpAddr {
         let shared = self.shared();
-        if peer.is_trusted {
+        if peer.is_trusted || asker.is_some() {
             return address_behind(peer.address, headers, &shared.trusted_proxies);
         }
         warn_of_ignored_chain(shared, peer, headers, now);

@@ -28,6 +28,8 @@ pub struct Entry<'e> {
     pub path: &'e str,
     /// The route's pattern.
     pub route: Option<&'e str>,
+    /// How another proxy has asked about it: `forward`, `nginx`. None: it came in here.
+    pub asked_by: Option<&'static str>,
     /// The response's status.
     pub status: u16,
     /// Whether the policy exempts the client from all limits.

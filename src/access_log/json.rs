@@ -36,6 +36,9 @@ pub(super) fn write_json(entry: &Entry<'_>) -> Vec<u8> {
     push_text(&mut line, "path", Some(entry.path));
     push_text(&mut line, "route", entry.route);
     let _ = write!(line, ",\"status\":{},\"exempt\":{}", entry.status, entry.is_exempt);
+    if let Some(asker) = entry.asked_by {
+        push_text(&mut line, "asked_by", Some(asker));
+    }
     push_text(&mut line, "decided_by", entry.decided_by);
     push_text(&mut line, "denied", entry.denied.map(|denied| denied.reason));
     push_text(&mut line, "denied_by", entry.denied.and_then(|denied| denied.by));

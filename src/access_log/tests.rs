@@ -90,6 +90,7 @@ fn entry<'e>(value: &'e dyn Display) -> Entry<'e> {
         host: Some("api.example.com"),
         path: "/a",
         route: Some("/**"),
+        asked_by: None,
         status: 200,
         is_exempt: false,
         decided_by: Some("local"),
@@ -113,6 +114,7 @@ static FACTS: LazyLock<Facts> = LazyLock::new(|| {
 /// One with everything that a text line can have.
 fn full_entry<'e>() -> Entry<'e> {
     Entry {
+        asked_by: Some("forward"),
         trace_id: Some(&"4bf9"),
         is_exempt: true,
         denied: Some(Denied { reason: "limit", by: Some("core") }),
@@ -148,7 +150,7 @@ fn text_lines_read_from_left_to_right() {
     assert_eq!(
         line,
         "1970-01-01T00:00:00.000Z id 127.0.0.1 user:42 free GET /a route=/** 200 core=1/5000 \
-         decided_by=local exempt denied=limit denied_by=core would_deny=\"search;candidate\" upstream=1.204ms \
+         asked_by=forward decided_by=local exempt denied=limit denied_by=core would_deny=\"search;candidate\" upstream=1.204ms \
          trace_id=4bf9 facts={\"jwt.org\":\"acme\"} error=\"denied by limit core\" grpc_status=8 stands_for=429 up=1 down=2 in=7 out=12 total=ms aborted\n"
     );
 }
@@ -170,12 +172,13 @@ fn json_lines_are_json() {
     assert_eq!(value["limits"], limits);
     assert_eq!((&value["denied"], &value["exempt"]), (&Value::Null, &false.into()));
     assert!(value.get("trace_id").is_none(), "there are no traces");
+    assert!(value.get("asked_by").is_none(), "no proxy has asked");
     assert_eq!(value["decided_by"], "local");
     assert_eq!(json(&Entry { decided_by: None, ..entry(&42) })["decided_by"], Value::Null);
     let value = json(&full_entry());
     assert_eq!((&value["denied"], &value["denied_by"]), (&"limit".into(), &"core".into()));
     assert_eq!(value["error"], "denied by limit core");
-    assert_eq!(value["trace_id"], "4bf9");
+    assert_eq!((&value["trace_id"], &value["asked_by"]), (&"4bf9".into(), &"forward".into()));
     assert_eq!(
         (&value["would_deny"], &value["exempt"]),
         (&"search;candidate".into(), &true.into())

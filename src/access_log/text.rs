@@ -36,6 +36,9 @@ pub(super) fn write_text(entry: &Entry<'_>) -> Vec<u8> {
     if let Some(LimitStanding { name, used, limit, .. }) = entry.limit {
         let _ = write!(line, " {name}={used}/{limit}");
     }
+    if let Some(asker) = entry.asked_by {
+        let _ = write!(line, " asked_by={asker}");
+    }
     if let Some(decider) = entry.decided_by {
         let _ = write!(line, " decided_by={decider}");
     }

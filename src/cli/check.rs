@@ -1,6 +1,7 @@
 //! `tollgate check`: every problem of settings and policies at once, what is surely not meant, and
 //! the tests inside policies.
 
+mod asked;
 mod finding;
 mod github;
 mod json;

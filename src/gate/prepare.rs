@@ -71,20 +71,7 @@ impl Judge {
         );
         // `clean_request` has removed the client's own fields of these names.
         headers.append(X_REQUEST_ID.clone(), request_id.clone());
-        if let (Some(policy), Some(identity)) = (state.policy, &state.identity)
-            && let Some(caller) = &identity.caller
-        {
-            if let Some(tier) = policy.identity.tiers.get(identity.tier) {
-                headers.append(X_TOLLGATE_TIER.clone(), tier.value.clone());
-            }
-            if let CallerValue::Claim(subject) = &caller.value {
-                headers.append(X_TOLLGATE_SUBJECT.clone(), subject.clone());
-            }
-        }
-        let token = state.identity.as_ref().and_then(|identity| identity.token.as_ref());
-        for (name, value) in token.map_or(&[][..], |token| &token.forwarded) {
-            headers.append(name.clone(), value.clone());
-        }
+        name_caller(headers, state);
         if let Some(trace) = trace {
             trace.write(headers);
         }
@@ -99,6 +86,24 @@ impl Judge {
             route.request_headers.apply(headers);
         }
         is_upgrade
+    }
+}
+
+/// Adds the fields that say who the caller is.
+pub(super) fn name_caller(headers: &mut HeaderMap, state: &RequestState<'_>) {
+    if let (Some(policy), Some(identity)) = (state.policy, &state.identity)
+        && let Some(caller) = &identity.caller
+    {
+        if let Some(tier) = policy.identity.tiers.get(identity.tier) {
+            headers.append(X_TOLLGATE_TIER.clone(), tier.value.clone());
+        }
+        if let CallerValue::Claim(subject) = &caller.value {
+            headers.append(X_TOLLGATE_SUBJECT.clone(), subject.clone());
+        }
+    }
+    let token = state.identity.as_ref().and_then(|identity| identity.token.as_ref());
+    for (name, value) in token.map_or(&[][..], |token| &token.forwarded) {
+        headers.append(name.clone(), value.clone());
     }
 }
 

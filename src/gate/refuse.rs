@@ -39,6 +39,7 @@ impl Gate {
                 host: None,
                 path: &path,
                 route: None,
+                asked_by: None,
                 status,
                 is_exempt: false,
                 decided_by: None,

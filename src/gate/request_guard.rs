@@ -26,6 +26,7 @@ use crate::{
     response::{Account, CLIENT_CLOSED_REQUEST, DenialReason, INTERNAL_ERROR, Rejection},
     store::{Decider, HeldLeases, Stores},
     upstream::{ClientBody, Destination, Upstreams},
+    wire::asked::Asker,
 };
 
 /// What is written down of a request: its numbers, and its line in the access log.
@@ -38,6 +39,8 @@ pub(super) struct RequestLine<'g> {
     /// None: there are no traces.
     pub(super) traced: Option<TracedRequest<'g>>,
     pub(super) arrival: Arrival,
+    /// How another proxy has asked about it. None: it came in here.
+    pub(super) asker: Option<Asker>,
     /// Gets the request's id if handling it panics: the response that follows names it.
     pub(super) panicked: &'g Cell<Option<HeaderValue>>,
 }
@@ -258,6 +261,7 @@ impl RequestLine<'_> {
             host: logged.host.as_deref(),
             path: &logged.path,
             route: state.route.map(|route| &*route.name),
+            asked_by: self.asker.map(Asker::name),
             status,
             // The deny list wins over the list of exempt callers.
             is_exempt: state.is_exempt(logged.address) && !note.is_on_deny_list(),

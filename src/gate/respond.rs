@@ -31,6 +31,8 @@ pub(crate) enum Reply {
     Forwarded(Response<Body>),
     /// A response of this proxy.
     Made(Response<Body>),
+    /// What another proxy gets that asked, and may forward the request.
+    Admitted(Response<Body>),
     /// Why there is neither.
     Refused(Rejection),
 }
@@ -47,7 +49,7 @@ impl Reply {
     pub(crate) fn rejection(&self) -> Option<&Rejection> {
         match self {
             Reply::Refused(rejection) => Some(rejection),
-            Reply::Forwarded(_) | Reply::Made(_) => None,
+            Reply::Forwarded(_) | Reply::Made(_) | Reply::Admitted(_) => None,
         }
     }
 }
@@ -82,9 +84,10 @@ impl Judge {
     ) -> Response<Body> {
         let &Audience { format, request_id, .. } = audience;
         let is_forwarded = matches!(reply, Reply::Forwarded(_));
+        let is_unseen = matches!(reply, Reply::Admitted(_));
         let is_broken_off = reply.rejection().is_some_and(Rejection::is_broken_off);
         let (mut response, status) = match reply {
-            Reply::Forwarded(response) | Reply::Made(response) => {
+            Reply::Forwarded(response) | Reply::Made(response) | Reply::Admitted(response) => {
                 let status = response.status();
                 (response, status)
             }
@@ -104,6 +107,7 @@ impl Judge {
                 .is_some_and(|identity| identity.token.is_some()),
             is_revalidation: state.is_revalidation,
             is_broken_off,
+            is_unseen,
         };
         self.settle(state, facts, series);
         if let (Some(policy), Some(route)) = (state.policy, state.route) {

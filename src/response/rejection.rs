@@ -8,7 +8,7 @@ use crate::{
     policy::AddressRefusal,
     store::StoreError,
     upstream::{ConnectionNamesProtectedField, UpstreamError},
-    wire::{Violation, target::TargetError},
+    wire::{Violation, asked::AskError, target::TargetError},
 };
 
 /// Why a request gets its response here and not from the upstream.
@@ -17,6 +17,9 @@ pub enum Rejection {
     /// The framing is ambiguous, malformed or too large.
     #[error(transparent)]
     Framing(#[from] Violation),
+    /// What another proxy asks cannot be decided: that proxy's mistake, not its client's.
+    #[error(transparent)]
+    Asked(#[from] AskError),
     /// The target or the host is invalid.
     #[error(transparent)]
     Target(#[from] TargetError),

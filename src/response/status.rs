@@ -8,7 +8,7 @@ use crate::{
     policy::Responses,
     store::{NoRoom, StoreError},
     upstream::UpstreamError,
-    wire::ViolationKind,
+    wire::{ViolationKind, asked::AskError},
 };
 
 impl Rejection {
@@ -24,6 +24,13 @@ impl Rejection {
             Rejection::Target(_) | Rejection::Connection(_) | Rejection::AmbiguousKey(_) => {
                 StatusCode::BAD_REQUEST
             }
+            Rejection::Asked(error) => match error {
+                AskError::NotAnAsker => StatusCode::FORBIDDEN,
+                AskError::Path => StatusCode::NOT_FOUND,
+                AskError::Missing(_) | AskError::Repeated(_) | AskError::Malformed(_) => {
+                    StatusCode::BAD_REQUEST
+                }
+            },
             Rejection::Method => StatusCode::METHOD_NOT_ALLOWED,
             Rejection::NoRoute => StatusCode::NOT_FOUND,
             Rejection::Identity(error) => match error {

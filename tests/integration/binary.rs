@@ -7,6 +7,7 @@ mod callers;
 mod certificates;
 mod check;
 mod commands;
+mod decisions;
 mod demo;
 mod descriptors;
 mod diff;

@@ -50,6 +50,9 @@ mod traces;
 /// How a panic is reported, and that it is reported once.
 mod panics;
 
+/// Other proxies that ask whether they may forward a request.
+mod forward_auth;
+
 /// Switching to other protocols, and the tunnels after that.
 mod upgrades;
 

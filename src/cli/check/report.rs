@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::asked::partly_served;
 use crate::{
     cli::{
         Exit,
@@ -155,7 +156,9 @@ impl Checked {
             .warnings
             .iter()
             .filter(|own| own.holds(now, |network| settings.may_see_all_clients_in(network)));
-        let listeners = settings.listeners.iter().map(|own| own.address.to_string()).collect();
+        let listeners = settings.all_listeners().map(|own| own.address.to_string());
+        let redis = settings.decisions.redis.iter().map(|own| own.address.to_string());
+        let listeners = listeners.chain(redis).collect();
         let file = file.display().to_string();
         let warnings = holding.cloned().collect();
         Checked {
@@ -196,7 +199,12 @@ fn check_policies(
                 settings.is_some_and(|own| own.may_see_all_clients_in(network))
             })
         });
-        CheckedPolicy::of(policy, holding.cloned().collect(), runner.run(policy, policies))
+        let failed = runner.run(policy, policies);
+        let mut checked = CheckedPolicy::of(policy, holding.cloned().collect(), failed);
+        if settings.is_some_and(|own| !own.decisions.http.is_empty()) {
+            checked.notes.extend(partly_served(policy));
+        }
+        checked
     };
     Ok(policies.iter().map(check).collect())
 }

@@ -15,6 +15,7 @@ use crate::{
     },
     limit::{Charge, Receipt},
     metrics::LimitDecision,
+    policy::Statuses,
     store::{Adjustment, Store},
 };
 
@@ -32,6 +33,8 @@ pub(in crate::gate) struct ResponseFacts<'r> {
     pub(in crate::gate) is_revalidation: bool,
     /// The client has broken off its request, and this is no response of the upstream.
     pub(in crate::gate) is_broken_off: bool,
+    /// Another proxy forwards the request: its response is never seen here.
+    pub(in crate::gate) is_unseen: bool,
 }
 
 impl Tally<'_> {
@@ -164,6 +167,9 @@ impl DecidedCharge<'_, '_> {
     /// client has broken off. None: the response names none.
     fn final_cost(&self, response: ResponseFacts<'_>, shared: &Shared) -> Option<u32> {
         let header = self.cost_header()?;
+        if response.is_unseen {
+            return None;
+        }
         let now = shared.clock.now();
         if response.is_broken_off {
             return Some(self.cost_without_head(response.route, shared, now));
@@ -189,7 +195,7 @@ impl DecidedCharge<'_, '_> {
         let is_current = response.status != StatusCode::NOT_MODIFIED || response.is_revalidation;
         let statuses = self.planned.limit.refund.statuses(response.is_authenticated);
         let is_named = statuses.contains(response.status) && is_current;
-        is_named && self.is_taken() && !is_lease && !is_kept
+        is_named && !response.is_unseen && self.is_taken() && !is_lease && !is_kept
     }
 
     /// Whether to take more or to give back, and how much.
@@ -203,8 +209,9 @@ impl DecidedCharge<'_, '_> {
         if charge.quota.holds_leases() || !self.is_taken() {
             return None;
         }
-        let is_uncounted =
-            planned.limit.count_when.is_some_and(|statuses| !statuses.contains(response.status));
+        let is_counted =
+            |statuses: Statuses| !response.is_unseen && statuses.contains(response.status);
+        let is_uncounted = planned.limit.count_when.is_some_and(|statuses| !is_counted(statuses));
         let cost = if is_refunded || is_uncounted { 0 } else { final_cost? };
         adjustment(charge.cost, cost, outcome.receipt)
     }

@@ -49,18 +49,18 @@ pub(super) fn of(draft: &Draft, result: &DraftResult<'_>) -> Prospect {
             denied_by: rejection.limit().map(str::to_owned),
             retry_after: rejection.retry_after(),
         },
-        DraftOutcome::Answered(Reply::Made(response) | Reply::Forwarded(response)) => {
-            Prospect::Answer {
-                status: response.status().as_u16(),
-                reason: match (result.state.policy, result.state.route) {
-                    (Some(_), Some(_)) => "a CORS preflight request".into(),
-                    (Some(_), None) => "a query for the caller's rate limit status".into(),
-                    (None, _) => "`OPTIONS *` is a request about this server".into(),
-                },
-                denied_by: None,
-                retry_after: None,
-            }
-        }
+        DraftOutcome::Answered(
+            Reply::Made(response) | Reply::Forwarded(response) | Reply::Admitted(response),
+        ) => Prospect::Answer {
+            status: response.status().as_u16(),
+            reason: match (result.state.policy, result.state.route) {
+                (Some(_), Some(_)) => "a CORS preflight request".into(),
+                (Some(_), None) => "a query for the caller's rate limit status".into(),
+                (None, _) => "`OPTIONS *` is a request about this server".into(),
+            },
+            denied_by: None,
+            retry_after: None,
+        },
     }
 }
 

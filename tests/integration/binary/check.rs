@@ -45,6 +45,27 @@ policies/api.yaml:15:54: no limit is called `coer`
     assert_eq!(text(&output.stderr), expected);
 }
 
+/// A proxy that asks forwards the request itself.
+#[test]
+fn routes_that_need_the_response_are_told_where_others_may_ask() {
+    let folder = Folder::before(&Upstream::start());
+    let file = folder.path().join("policies/api.yaml");
+    let policy = fs::read_to_string(&file).unwrap();
+    let limits =
+        "limits:\n  failed: { per: client.ip, rate: 5/hour, count_when: { status: [401] } }\n";
+    let policy = policy.replace("limits:\n", limits).replace("[core]", "[core, failed]");
+    fs::write(&file, policy).unwrap();
+    let note = "  note: a proxy that asks about /** does not get all of it, as responses are not \
+                seen: limit failed counts nothing (`count_when`)\n";
+    let check = || text(&folder.run(&["check", "tollgate.yaml"]).stdout).to_owned();
+    assert!(!check().contains("a proxy that asks"), "{}", check());
+    let settings = folder.path().join("tollgate.yaml");
+    let text = fs::read_to_string(&settings).unwrap();
+    fs::write(settings, text + "\ndecisions: [{ address: 127.0.0.1:0, protocol: http }]\n")
+        .unwrap();
+    assert!(check().contains(note), "{}", check());
+}
+
 #[test]
 fn two_policies_for_one_host_are_a_problem() {
     let folder = Folder::before(&Upstream::start());

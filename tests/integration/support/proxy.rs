@@ -51,6 +51,8 @@ pub(crate) fn seconds(instant: &str) -> u64 {
 /// A proxy on a port of its own, with one worker unless its settings say otherwise.
 pub(crate) struct Proxy {
     address: SocketAddr,
+    /// Where other proxies ask, if they may.
+    asked_at: Option<SocketAddr>,
     clock: Clock,
     stores: Arc<Stores>,
     shared: Arc<Shared>,
@@ -173,10 +175,12 @@ impl Proxy {
 
     fn serve_by(clock: Clock, configuration: Configuration) -> Proxy {
         let bind = |settings| Listener::bind(settings).unwrap();
-        let listeners: Vec<Listener> = configuration.settings.listeners.iter().map(bind).collect();
+        let listeners: Vec<Listener> = configuration.settings.all_listeners().map(bind).collect();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let address = listeners[0].address().unwrap().tcp().unwrap_or(nowhere);
         let settings = configuration.settings.clone();
+        let asked_at = listeners.get(settings.listeners.len());
+        let asked_at = asked_at.and_then(|listener| listener.address().unwrap().tcp());
         let workers = configuration.settings.workers;
         let drain = configuration.settings.drain;
         let shared = Arc::new(Shared::new(configuration, clock.clone()).unwrap());
@@ -205,6 +209,7 @@ impl Proxy {
         });
         Proxy {
             address,
+            asked_at,
             clock,
             stores,
             shared,
@@ -295,6 +300,11 @@ impl Proxy {
     /// Sends one request on a connection of its own.
     pub(crate) fn send(&self, request: Request) -> Response {
         self.connect().send(&request)
+    }
+
+    /// Sends one request to where other proxies ask.
+    pub(crate) fn ask(&self, request: Request) -> Response {
+        Client::connect(self.asked_at.unwrap()).send(&request)
     }
 
     /// Gets a target without a token.
