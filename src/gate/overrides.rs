@@ -50,6 +50,8 @@ impl ChargeContext<'_, '_> {
             KeyValue::Header(name, value) => {
                 only_value(client.headers, name) == Some(value.as_bytes())
             }
+            // No request has one: programs name it.
+            KeyValue::Key(_) => false,
             KeyValue::Cookie { name, value } => {
                 let own = cookie_to_count(client.headers, name).ok().flatten();
                 own.is_some_and(|own| own == unescaped_cookie(value.as_bytes()))

@@ -73,7 +73,8 @@ impl FactSource {
             | KeyPart::Host
             | KeyPart::Path
             | KeyPart::PathParameter(_)
-            | KeyPart::Method => None,
+            | KeyPart::Method
+            | KeyPart::Key => None,
         }
     }
 

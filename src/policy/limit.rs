@@ -51,6 +51,11 @@ impl Limit {
         self.per.parts.contains(&KeyPart::ClientIp) && !self.per.parts.iter().any(needs_token)
     }
 
+    /// Whether programs charge it by name, with keys of theirs; requests never do.
+    pub fn is_named(&self) -> bool {
+        self.per.parts.contains(&KeyPart::Key)
+    }
+
     /// Whose counters it has.
     pub fn scope(&self) -> Scope {
         let parts = &self.per.parts;
@@ -108,6 +113,8 @@ pub enum KeyPart {
     Header(HeaderName),
     /// A cookie.
     Cookie(Box<str>),
+    /// What a program names that charges the limit (`decisions` in the settings). No request has it.
+    Key,
 }
 
 /// As policies write it.
@@ -123,18 +130,20 @@ impl fmt::Display for KeyPart {
             KeyPart::Claim(name) => NamedKey::Claim.write(f, name),
             KeyPart::Header(name) => NamedKey::Header.write(f, name.as_str()),
             KeyPart::Cookie(name) => NamedKey::Cookie.write(f, name),
+            KeyPart::Key => f.write_str("key"),
         }
     }
 }
 
 impl KeyPart {
     /// The keys that are a single keyword; the others are [`NamedKey`]s.
-    pub const KEYWORDS: [(&'static str, KeyPart); 5] = [
+    pub const KEYWORDS: [(&'static str, KeyPart); 6] = [
         ("caller", KeyPart::Caller),
         ("client.ip", KeyPart::ClientIp),
         ("host", KeyPart::Host),
         ("path", KeyPart::Path),
         ("method", KeyPart::Method),
+        ("key", KeyPart::Key),
     ];
 }
 

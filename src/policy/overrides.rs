@@ -63,6 +63,8 @@ pub enum KeyValue {
         /// Its value.
         value: Box<str>,
     },
+    /// A program charges the limit for this key.
+    Key(Box<str>),
 }
 
 impl Override {
@@ -97,6 +99,7 @@ impl fmt::Display for KeyValue {
             // Such a value may be a secret.
             KeyValue::Header(name, _) => write!(f, "a value of header.{name}"),
             KeyValue::Cookie { name, .. } => write!(f, "a value of cookie.{name}"),
+            KeyValue::Key(key) => write!(f, "key {key}"),
         }
     }
 }

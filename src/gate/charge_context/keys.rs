@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::ChargeContext;
 use crate::{
     identity::{CallerValue, Identity, Prefixes, canonical, cookie_to_count},
-    limit::Origin,
+    limit::{Hashing, Origin},
     policy::{KeyPart, Limit, OpenParts, Per},
 };
 
@@ -85,6 +85,7 @@ impl KeyBuilder<'_, '_, '_> {
                     tuple.push((Tag::Name as u8, name.as_str().as_bytes()));
                     tuple.push((Tag::Header as u8, only_value(client.headers, name)?));
                 }
+                KeyPart::Key => return None,
                 KeyPart::Cookie(name) => {
                     tuple.extend([
                         (Tag::Name as u8, name.as_bytes()),
@@ -112,7 +113,7 @@ impl KeyBuilder<'_, '_, '_> {
 
     fn origin_of(&self, part: &KeyPart, open: OpenParts) -> Origin {
         match part {
-            KeyPart::Claim(_) => Origin::Verified,
+            KeyPart::Claim(_) | KeyPart::Key => Origin::Verified,
             KeyPart::Caller => match self.identity.caller.as_ref().map(|caller| &caller.value) {
                 Some(CallerValue::Address(address)) => by_address(*address),
                 Some(CallerValue::Claim(_) | CallerValue::Certificate(_)) | None => {
@@ -175,6 +176,7 @@ impl KeyBuilder<'_, '_, '_> {
             | KeyPart::Path
             | KeyPart::PathParameter(_)
             | KeyPart::Method
+            | KeyPart::Key
             | KeyPart::Header(_) => None,
         }
     }
@@ -196,6 +198,12 @@ enum Tag {
     Claim = b'v',
     Header = b'h',
     Cookie = b'k',
+    Key = b'K',
+}
+
+/// Hash of a key that a program names: the owner of its counters, and their entry.
+pub(in crate::gate) fn hash_named_key(hasher: &Hashing, key: &[u8]) -> u128 {
+    hasher.hash([(Tag::Key as u8, key)])
 }
 
 /// Whether a request has more than one value of what `limit` counts by: servers may read one of
@@ -211,6 +219,7 @@ pub(in crate::gate) fn is_ambiguous(limit: &Limit, headers: &HeaderMap) -> bool 
         | KeyPart::Path
         | KeyPart::PathParameter(_)
         | KeyPart::Method
+        | KeyPart::Key
         | KeyPart::Claim(_) => false,
     })
 }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 const HELP: &str = "one of: caller, client.ip, host, path, path.<parameter>, method, jwt.<claim>, \
-                    header.<name>, cookie.<name>";
+                    header.<name>, cookie.<name>, key";
 /// What other rate limiters call the same.
 const SYNONYMS: [(&[&str], &str); 5] = [
     (
@@ -41,7 +41,6 @@ const SYNONYMS: [(&[&str], &str); 5] = [
             "api_key",
             "apikey",
             "api-key",
-            "key",
             "token",
             "credential",
             "api_key.id",
@@ -110,6 +109,11 @@ impl Compiler<'_> {
                     "no request has claims: the policy knows no issuer",
                     "add one under `identity: jwt`, or count by something else",
                 );
+            }
+            if nodes.len() > 1 && part == KeyPart::Key {
+                let message =
+                    "`key` goes with nothing else: a program charges such a limit by name";
+                self.refuse(node.span, message, "write `per: key`, or remove it");
             }
             parts.push(part);
         }

@@ -14,7 +14,7 @@ use crate::{
     identity::Tiers,
     limit::WhenFull,
     policy::{
-        Allowances, Enforcement, Limit, OpenParts, Overrides,
+        Allowances, Cost, Enforcement, KeyPart, Limit, OpenParts, Overrides,
         file::{Mode, OnStoreFull, RawLimit, RawMeasure},
     },
     yaml::{Choice, Entries, Problem, Span, Spanned},
@@ -51,6 +51,9 @@ impl Compiler<'_> {
         };
         let cost = self.limit_cost(raw);
         let count_when = self.count_when(raw);
+        if per.as_ref().is_some_and(|per| per.parts.contains(&KeyPart::Key)) {
+            self.refuse_what_programs_ignore(raw, cost.as_ref());
+        }
         let enforcement = self.enforcement(raw);
         let fallback = self.keyword_or_default(raw.on_store_error.as_ref());
         let full = self.when_full(raw.on_store_full.as_ref());
@@ -143,6 +146,25 @@ impl Compiler<'_> {
             if let Some(span) = span {
                 let message = format!("`{field}` does not go with `concurrent`");
                 self.refuse(span, message, "remove it; each request in flight counts one");
+            }
+        }
+    }
+
+    /// A program says what it charges, and gives back itself: there is no request and no response.
+    fn refuse_what_programs_ignore(&mut self, raw: &RawLimit, cost: Option<&Cost>) {
+        let is_number = cost
+            .is_none_or(|cost| cost.by_method.is_empty() && cost.from_response_header.is_none());
+        let fields = [
+            ("on_missing", raw.on_missing.as_ref().map(|field| field.span)),
+            ("refund", raw.refund.as_ref().map(|field| field.span)),
+            ("count_when", raw.count_when.as_ref().map(|field| field.span)),
+            ("cost", raw.cost.as_ref().filter(|_| !is_number).map(|cost| cost.span)),
+        ];
+        for (field, span) in fields {
+            if let Some(span) = span {
+                let message = format!("`{field}` does not go with `per: key`");
+                let help = "remove it; programs say what they charge, and settle it themselves";
+                self.refuse(span, message, help);
             }
         }
     }

@@ -221,6 +221,11 @@ impl Compiler<'_> {
                     None
                 }
             },
+            KeyPart::Key if text.value.is_empty() => {
+                self.refuse(text.span, "an empty key", "write the key that programs name");
+                None
+            }
+            KeyPart::Key => Some(KeyValue::Key(text.value.as_str().into())),
             KeyPart::Cookie(name) => {
                 Some(KeyValue::Cookie { name, value: text.value.as_str().into() })
             }

@@ -78,6 +78,7 @@ impl Compiler<'_> {
         self.refuse_twice(route.limits.iter(), "limit");
         let limits: Vec<usize> =
             route.limits.iter().filter_map(|limit| self.resolve(limit, &names.limits)).collect();
+        self.refuse_named_limits(route, context.limits);
         let upstream = match &route.upstream {
             Some(name) => self.resolve(name, &names.upstreams),
             None if names.upstreams.names.len() > 1 => {
@@ -309,6 +310,20 @@ impl Compiler<'_> {
             (Some(AuthMode::None) | None, _) => {
                 self.refuse(node.span, "not a valid `auth`", HELP);
                 None
+            }
+        }
+    }
+
+    /// No request has the key of a limit that programs charge by name.
+    fn refuse_named_limits(&mut self, route: &RawRoute, limits: &[Limit]) {
+        for name in &route.limits {
+            if limits.iter().any(|limit| *limit.name == *name.value && limit.is_named()) {
+                let message = format!(
+                    "programs charge limit `{}` by name: no request has its key",
+                    name.value
+                );
+                let help = "list another limit, or have this one count `per: caller`";
+                self.refuse(name.span, message, help);
             }
         }
     }

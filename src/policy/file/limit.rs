@@ -21,7 +21,8 @@ with_measure! {
     RawLimit {
         /// What it is counted per: a key or a list of up to 8 keys. A key is one of `caller`,
         /// `client.ip`, `host`, `path`, `path.<parameter>`, `method`, `jwt.<claim>`,
-        /// `header.<name>`, `cookie.<name>`.
+        /// `header.<name>`, `cookie.<name>`; or `key` alone, which programs name that charge the
+        /// limit (`decisions` in the settings).
         #[schemars(with = "shape::Per")]
         pub(in crate::policy) per: Node,
         /// For `client.ip`: IPv4 addresses with the same prefix of this length share a counter.

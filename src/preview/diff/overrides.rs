@@ -80,6 +80,7 @@ impl PolicyOverride<'_> {
             | KeyValue::Path(_)
             | KeyValue::PathParameter { .. }
             | KeyValue::Method(_)
+            | KeyValue::Key(_)
             | KeyValue::Claim { .. } => None,
         })
     }
@@ -103,6 +104,8 @@ impl PolicyOverride<'_> {
                 }
                 CallerSource::Key { .. } | CallerSource::Address => false,
             },
+            // No request has it.
+            KeyValue::Key(_) => false,
             KeyValue::Host(_)
             | KeyValue::Path(_)
             | KeyValue::PathParameter { .. }

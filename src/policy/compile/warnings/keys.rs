@@ -37,7 +37,8 @@ fn free_part(limit: &Limit) -> Option<String> {
             | KeyPart::Host
             | KeyPart::Path
             | KeyPart::PathParameter(_)
-            | KeyPart::Method => continue,
+            | KeyPart::Method
+            | KeyPart::Key => continue,
         };
         free = free.or(Some(name));
     }

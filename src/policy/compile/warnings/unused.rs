@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::{
     identity::TierSource,
     policy::{
-        Policy,
+        Limit, Policy,
         compile::Compiler,
         file::{RawMeasure, RawPolicy},
     },
@@ -18,7 +18,9 @@ impl Compiler<'_> {
         let used: HashSet<usize> =
             policy.routes.iter().flat_map(|route| &route.limits).copied().collect();
         for (at, (name, _)) in raw.limits.iter().enumerate() {
-            if !used.contains(&at) {
+            // Programs charge it by its name.
+            let is_named = policy.limits.get(at).is_some_and(Limit::is_named);
+            if !used.contains(&at) && !is_named {
                 let message = format!("no route lists limit `{}`", name.value);
                 let help = "add it to the `limits` of a route, or remove it";
                 self.warn(Rule::UnusedLimit, name.span, message, help);
