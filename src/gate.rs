@@ -9,6 +9,7 @@ mod abandoned;
 mod asked;
 mod awaited_cost;
 mod built_in_limits;
+mod called;
 pub(crate) mod charge_context;
 pub(crate) mod charge_plan;
 mod cors;
@@ -24,10 +25,12 @@ mod identify;
 mod ignored_chain;
 pub(crate) mod judge;
 mod limit_standing;
+mod named;
 mod overrides;
 mod permutation;
 mod preflights;
 mod prepare;
+mod programs;
 mod recent_costs;
 pub(crate) mod redirect;
 mod refunds;
@@ -62,6 +65,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use self::{
     abandoned::Abandoned,
     asked::{asked_about, reply_to, translate},
+    called::Endpoint,
     counting::count_decisions,
     denials::{DenialNotes, DeniedRequest},
     forward::{Inbound, Outgoing, TimedReply, sender_of},
@@ -91,7 +95,9 @@ use crate::{
 };
 
 pub use self::{
+    called::{Answer, Answered, Call, CallError, DeniedCall, NamedStanding, Program},
     denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS},
+    named::{MAX_WAIT, NamedCharge, NamedError, ReceiptError, WaitingLines},
     refunds::Refunds,
     series::{LimitTotal, PolicyTotal, RouteTotal, SeriesBook, candidate_name},
     shared::{NoRandomness, Shared},
@@ -195,6 +201,9 @@ impl Gate {
         let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
         let snapshot = self.shared().snapshot();
         let (mut parts, body) = request.into_parts();
+        if let Some(endpoint) = Endpoint::of(&parts, peer).filter(|_| framing.is_ok()) {
+            return Box::pin(self.answer_program(endpoint, &parts, body, peer)).await;
+        }
         let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);
 
         // The form comes first: nothing else about an ambiguous request can be believed.
@@ -229,7 +238,7 @@ impl Gate {
                 client: address,
             }),
             arrival,
-            asker,
+            asked_by: asker.map(Asker::name),
             panicked: &self.panicked,
         };
 

@@ -28,6 +28,7 @@ pub use self::{
     limit_headers::{LimitHeaders, expose, reported_reset},
     negotiation::{Format, preferred_format},
     options::options_asterisk,
+    problem::problem,
     rate_limit_fields::{RateLimitFields, RateLimitItem, reset_seconds},
     rejection::{Denial, Rejection},
     standings::standings,

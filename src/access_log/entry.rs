@@ -28,7 +28,8 @@ pub struct Entry<'e> {
     pub path: &'e str,
     /// The route's pattern.
     pub route: Option<&'e str>,
-    /// How another proxy has asked about it: `forward`, `nginx`. None: it came in here.
+    /// How another proxy has asked about it, `forward` or `nginx`, or how a program has called,
+    /// `http` or `redis`. None: a client's request.
     pub asked_by: Option<&'static str>,
     /// The response's status.
     pub status: u16,

@@ -99,7 +99,7 @@ fn auth_result(state: &RequestState<'_>, action: &Action<'_>) -> Option<AuthResu
     }
 }
 
-fn count_charges(sender: &CountedSender<'_>, tally: &Tally<'_>, now: Timestamp) {
+pub(super) fn count_charges(sender: &CountedSender<'_>, tally: &Tally<'_>, now: Timestamp) {
     let series = sender.series;
     let is_charge = |own: &DecidedCharge<'_, '_>| own.planned.role != ChargeRole::Refund;
     let mut all = tally.all().filter(is_charge).peekable();

@@ -26,7 +26,6 @@ use crate::{
     response::{Account, CLIENT_CLOSED_REQUEST, DenialReason, INTERNAL_ERROR, Rejection},
     store::{Decider, HeldLeases, Stores},
     upstream::{ClientBody, Destination, Upstreams},
-    wire::asked::Asker,
 };
 
 /// What is written down of a request: its numbers, and its line in the access log.
@@ -39,8 +38,8 @@ pub(super) struct RequestLine<'g> {
     /// None: there are no traces.
     pub(super) traced: Option<TracedRequest<'g>>,
     pub(super) arrival: Arrival,
-    /// How another proxy has asked about it. None: it came in here.
-    pub(super) asker: Option<Asker>,
+    /// How another proxy or a program has asked. None: a client's request came in here.
+    pub(super) asked_by: Option<&'static str>,
     /// Gets the request's id if handling it panics: the response that follows names it.
     pub(super) panicked: &'g Cell<Option<HeaderValue>>,
 }
@@ -83,6 +82,25 @@ impl LoggedRequest {
         let method = parts.method.clone();
         let user_agent = parts.headers.get(USER_AGENT).cloned();
         LoggedRequest { method, host, path, address, user_agent, facts: None }
+    }
+}
+
+impl LoggedRequest {
+    /// A program's call, which is no request.
+    pub(super) fn of_call(
+        method: Method,
+        path: &str,
+        address: IpAddr,
+        user_agent: Option<HeaderValue>,
+    ) -> Self {
+        LoggedRequest {
+            method,
+            host: None,
+            path: path.to_owned(),
+            address,
+            user_agent,
+            facts: None,
+        }
     }
 }
 
@@ -261,7 +279,7 @@ impl RequestLine<'_> {
             host: logged.host.as_deref(),
             path: &logged.path,
             route: state.route.map(|route| &*route.name),
-            asked_by: self.asker.map(Asker::name),
+            asked_by: self.asked_by,
             status,
             // The deny list wins over the list of exempt callers.
             is_exempt: state.is_exempt(logged.address) && !note.is_on_deny_list(),

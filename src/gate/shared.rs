@@ -5,8 +5,8 @@ use std::{io, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 
 use super::{
-    Snapshot, UnreadSchemes, denials::Denials, distrust::Distrust, recent_costs::RecentCosts,
-    refunds::Refunds, series::SeriesBook, standing_cache::StandingCache,
+    Snapshot, UnreadSchemes, WaitingLines, denials::Denials, distrust::Distrust,
+    recent_costs::RecentCosts, refunds::Refunds, series::SeriesBook, standing_cache::StandingCache,
 };
 use crate::{
     clock::{Clock, Throttle, Timestamp},
@@ -56,6 +56,8 @@ pub struct Shared {
     pub denials: Denials,
     /// Exports spans of requests; none: there are no traces.
     pub tracer: Option<Tracer>,
+    /// Programs that wait for room.
+    pub waiting: WaitingLines,
     /// Addresses that are charged before their tokens are verified.
     pub(super) distrust: Distrust,
     /// Standings of callers that have just queried them.
@@ -96,6 +98,7 @@ impl Shared {
             series: SeriesBook::default(),
             denials: Denials::default(),
             tracer: settings.tracing.map(Tracer::start).transpose()?,
+            waiting: WaitingLines::default(),
             distrust: Distrust::new(),
             standing_cache,
         };
@@ -139,6 +142,7 @@ impl Shared {
             series: SeriesBook::default(),
             denials: Denials::default(),
             tracer: None,
+            waiting: WaitingLines::default(),
             distrust: Distrust::new(),
             standing_cache: StandingCache::new(Duration::ZERO),
         }

@@ -235,9 +235,19 @@ impl<'p> Tally<'p> {
         now: Timestamp,
         jitter: Duration,
     ) -> Option<Rejection> {
+        self.denial_of(caller_name(identity), now, jitter)
+    }
+
+    /// The same of whom these words name.
+    pub(super) fn denial_of(
+        &self,
+        who: String,
+        now: Timestamp,
+        jitter: Duration,
+    ) -> Option<Rejection> {
         let own = self.denied_by()?;
         let denial = Denial {
-            who: caller_name(identity),
+            who,
             limit: own.planned.limit.resource.clone(),
             retry_after: self.retry_after(now, spread(own.charge.key, now, jitter)),
         };

@@ -3,7 +3,9 @@
 //! The content type names the charset although JSON needs none: some clients read a body of a type
 //! that they do not know as text only if it does.
 
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Response, StatusCode, header};
+
+use super::{body::Body, json::json_line};
 
 /// The content type of a [`Problem`].
 pub(super) static PROBLEM_JSON: HeaderValue =
@@ -52,6 +54,16 @@ impl<'a> Problem<'a> {
         self.instance = is_plain(id).then(|| ["urn:request:", id].concat());
         self
     }
+}
+
+/// A response that says no more than what went wrong.
+pub fn problem(status: StatusCode, detail: &str) -> Response<Body> {
+    let mut response = Response::new(Body::full(json_line(&Problem::new(status, detail))));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, PROBLEM_JSON.clone());
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
 /// Types of draft-ietf-httpapi-ratelimit-headers-10, each with its title.

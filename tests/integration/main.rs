@@ -53,6 +53,9 @@ mod panics;
 /// Other proxies that ask whether they may forward a request.
 mod forward_auth;
 
+/// Programs that charge limits by name.
+mod programs;
+
 /// Switching to other protocols, and the tunnels after that.
 mod upgrades;
 

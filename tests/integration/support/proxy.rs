@@ -307,6 +307,11 @@ impl Proxy {
         Client::connect(self.asked_at.unwrap()).send(&request)
     }
 
+    /// Programs that wait for room.
+    pub(crate) fn waiting(&self) -> usize {
+        self.shared.waiting.number()
+    }
+
     /// Gets a target without a token.
     pub(crate) fn get(&self, target: &str) -> Response {
         self.send(get(target))

@@ -1,0 +1,475 @@
+//! Calls of programs, whatever the protocol: charge, settle, release, reset, and how a limit stands.
+//!
+//! Each call has its line in the log, and its charges are counted like those of requests.
+
+use std::{
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
+
+use super::{
+    Arrival, Gate, Snapshot,
+    charge_plan::ChargeRole,
+    counting::{CountedSender, count_adjustment, count_charges},
+    denials::DeniedRequest,
+    named::{NamedCharge, NamedError, NamedPlan, Part, ReceiptError, Redeemed, redeem, sign},
+    request_guard::{DeniedBy, LoggedRequest, RequestGuard, RequestLine, ResponseNote},
+    request_state::{Action, RequestState},
+    stamp::stamp,
+    tally::{DecidedCharge, Tally, adjustment},
+};
+use crate::{
+    clock::Timestamp,
+    limit::{Charge, Outcome, Retry, Standing},
+    metrics::{MethodLabel, RequestMeter},
+    policy::Policy,
+    response::{Account, Body, Rejection, reported_reset},
+    store::{Adjustment, NotReset, StoreError},
+};
+
+/// What a program asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum Call<'r> {
+    /// Take all of this or nothing. If it does not fit, wait for that, for at most this time.
+    Charge(&'r [NamedCharge<'r>], Duration),
+    /// Correct what a receipt is for, of this limit or of all, to this cost.
+    Settle(&'r str, Option<&'r str>, u32),
+    /// Give the slots back that a receipt is for.
+    Release(&'r str),
+    /// How this limit stands for this key.
+    Standing(&'r str, &'r [u8]),
+    /// Make the counters of this limit and this key as never used.
+    Reset(&'r str, &'r [u8]),
+}
+
+/// Who calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'r> {
+    /// Its address.
+    pub address: IpAddr,
+    /// The protocol, as the log names it.
+    pub protocol: &'static str,
+    /// What it calls itself.
+    pub user_agent: Option<&'r HeaderValue>,
+}
+
+/// What a program gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Why it was not charged; none: it was, or has not asked for that.
+    pub denied: Option<DeniedCall>,
+    /// How the limits stand, in the order of the charges; a limit has one for each of its windows.
+    pub standings: Vec<NamedStanding>,
+    /// For correcting what was taken.
+    pub receipt: Option<String>,
+}
+
+/// Why a program was not charged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeniedCall {
+    /// The limit.
+    pub by: Box<str>,
+    /// When another try makes sense; none: never.
+    pub retry_after: Option<Duration>,
+}
+
+/// How a window of a limit stands for a key.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct NamedStanding {
+    /// The limit.
+    pub limit: Box<str>,
+    /// The length of the window; none: it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_seconds: Option<u64>,
+    /// Units that it allows.
+    pub of: u32,
+    /// Units used.
+    pub used: u32,
+    /// Units left.
+    pub remaining: u32,
+    /// Seconds since 1970; none: of slots, which end when they are released.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reset: Option<u64>,
+}
+
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// What it charges cannot be planned.
+    #[error(transparent)]
+    Named(#[from] NamedError),
+    /// Its receipt is not taken.
+    #[error(transparent)]
+    Receipt(#[from] ReceiptError),
+    /// The store did not decide, and the limit fails closed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Some counters may not be reset.
+    #[error(transparent)]
+    NotReset(#[from] NotReset),
+}
+
+/// An answer, and what goes with it.
+pub struct Answered {
+    /// The answer.
+    pub answer: Result<Answer, CallError>,
+    /// The limit headers of a response with this answer.
+    pub headers: HeaderMap,
+    /// To be ended with the response.
+    pub account: Option<Account>,
+    /// The id of the call, as the log has it.
+    pub request_id: HeaderValue,
+}
+
+/// What a program calls, as HTTP has it; the log has it so whatever the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    Charge,
+    Settle,
+    Release,
+    Standing,
+    Reset,
+}
+
+impl Endpoint {
+    pub(super) const ALL: [Endpoint; 5] = [
+        Endpoint::Charge,
+        Endpoint::Settle,
+        Endpoint::Release,
+        Endpoint::Standing,
+        Endpoint::Reset,
+    ];
+
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Endpoint::Charge => "/v1/charge",
+            Endpoint::Settle => "/v1/settle",
+            Endpoint::Release => "/v1/release",
+            Endpoint::Standing => "/v1/standing",
+            Endpoint::Reset => "/v1/reset",
+        }
+    }
+
+    pub(super) fn method(self) -> Method {
+        match self {
+            Endpoint::Standing => Method::GET,
+            Endpoint::Charge | Endpoint::Settle | Endpoint::Release | Endpoint::Reset => {
+                Method::POST
+            }
+        }
+    }
+}
+
+impl Call<'_> {
+    fn endpoint(&self) -> Endpoint {
+        match self {
+            Call::Charge(..) => Endpoint::Charge,
+            Call::Settle(..) => Endpoint::Settle,
+            Call::Release(_) => Endpoint::Release,
+            Call::Standing(..) => Endpoint::Standing,
+            Call::Reset(..) => Endpoint::Reset,
+        }
+    }
+}
+
+impl CallError {
+    /// The status of a response with this error.
+    pub fn status(&self) -> u16 {
+        match self {
+            CallError::Named(NamedError::NoLimit(_)) => 404,
+            CallError::Receipt(ReceiptError::Used) => 409,
+            CallError::Receipt(ReceiptError::Ended | ReceiptError::Gone) => 410,
+            CallError::Store(_)
+            | CallError::NotReset(_)
+            | CallError::Receipt(ReceiptError::Store(_)) => 503,
+            CallError::Named(_)
+            | CallError::Receipt(ReceiptError::Forged | ReceiptError::Nothing(_)) => 400,
+        }
+    }
+}
+
+/// The status of a denial.
+pub(super) const DENIED: u16 = 429;
+
+impl Gate {
+    /// Answers a call of a program.
+    pub async fn answer(&self, call: Call<'_>, program: Program<'_>) -> Answered {
+        let now = self.shared().clock.now();
+        let arrival = Arrival { now, started: Instant::now() };
+        let snapshot = self.shared().snapshot();
+        let request_id = &self.request_ids.fresh();
+        let begun = Begun { call, program, arrival, snapshot: &snapshot, request_id };
+        let hasher = &self.shared().identifier.hasher;
+        let (answer, headers, account) = match call {
+            Call::Charge(charges, wait) => {
+                match NamedPlan::of(&snapshot.policies, hasher, charges, now) {
+                    Ok(plan) => self.charge_named(&begun, plan, wait).await,
+                    Err(error) => self.told(&begun, None, Err(error.into())),
+                }
+            }
+            Call::Standing(limit, key) => {
+                let asked = [NamedCharge { limit, key, cost: Some(0) }];
+                match NamedPlan::of(&snapshot.policies, hasher, &asked, now) {
+                    Ok(plan) => self.look_at(&begun, plan).await,
+                    Err(error) => self.told(&begun, None, Err(error.into())),
+                }
+            }
+            Call::Settle(receipt, limit, cost) => {
+                self.correct(&begun, receipt, Part::Units, limit, cost).await
+            }
+            Call::Release(receipt) => self.correct(&begun, receipt, Part::Slots, None, 0).await,
+            Call::Reset(limit, key) => {
+                let asked = [NamedCharge { limit, key, cost: Some(0) }];
+                match NamedPlan::of(&snapshot.policies, hasher, &asked, now) {
+                    Ok(plan) => {
+                        let reset = self.reset_named(&plan).await;
+                        self.told(&begun, Some(plan.policy), reset)
+                    }
+                    Err(error) => self.told(&begun, None, Err(error.into())),
+                }
+            }
+        };
+        Answered { answer, headers, account, request_id: request_id.clone() }
+    }
+
+    async fn charge_named<'p>(
+        &self,
+        begun: &Begun<'_, 'p>,
+        named: NamedPlan<'p>,
+        wait: Duration,
+    ) -> Told {
+        let NamedPlan { policy, plan, who } = named;
+        let shared = self.shared();
+        let store = &self.judge.store;
+        // From here on the program may go away during a wait.
+        let mut guard = self.guard(begun, Some(policy));
+        guard.state.policy = Some(policy);
+        let decision = shared.waiting.charge(store, &shared.clock, &plan.charges, wait).await;
+        let now = shared.clock.now();
+        let rejection = match decision {
+            Ok(decision) => {
+                let tally = Tally::charged(plan, decision, now, store.unsettled());
+                let rejection = tally.denial_of(who, now, Duration::ZERO);
+                if let Some(line) = &guard.line {
+                    let sender = CountedSender::of(line.meter.series(), Some(policy), None);
+                    count_charges(&sender, &tally, now);
+                }
+                guard.state.tally = Some(tally);
+                rejection
+            }
+            Err(error) => Some(error.into()),
+        };
+        let action = rejection.map_or(Action::Options, Action::Refuse);
+        self.note_denial(begun, &guard.state, &action, now);
+        let rejection = match action {
+            Action::Refuse(rejection) => Some(rejection),
+            _ => None,
+        };
+        let mut response = Response::new(Body::empty());
+        stamp(&mut response, &guard.state, shared);
+        let tally = guard.state.tally.as_ref();
+        let answer = match (&rejection, tally) {
+            (Some(Rejection::Store(error)), _) => Err((*error).into()),
+            (_, Some(tally)) => Ok(Answer {
+                denied: rejection.as_ref().map(|_| denied_call(tally, now)),
+                standings: tally.charges().map(|own| standing_of(&own)).collect(),
+                receipt: match rejection {
+                    None => sign(&shared.identifier.hasher, policy, tally, now),
+                    Some(_) => None,
+                },
+            }),
+            // There was nothing to charge: the limit is unlimited for this key.
+            (_, None) => Ok(Answer::default()),
+        };
+        let note = ResponseNote {
+            error: rejection.as_ref().map(ToString::to_string),
+            denied: rejection.as_ref().and_then(DeniedBy::of),
+            is_undecided: rejection.as_ref().is_some_and(Rejection::is_undecided),
+            upstream_time: None,
+        };
+        let account = guard.account(status_of(&answer), &note);
+        (answer, std::mem::take(response.headers_mut()), account)
+    }
+
+    async fn look_at<'p>(&self, begun: &Begun<'_, 'p>, named: NamedPlan<'p>) -> Told {
+        let NamedPlan { policy, plan, .. } = named;
+        let mut guard = self.guard(begun, Some(policy));
+        guard.state.policy = Some(policy);
+        let now = begun.arrival.now;
+        let decision = self.judge.store.look(&plan.charges, now).await;
+        let tally = guard.state.tally.insert(Tally::peeked(plan, decision, now));
+        let standings = tally.charges().map(|own| standing_of(&own)).collect();
+        let mut response = Response::new(Body::empty());
+        stamp(&mut response, &guard.state, self.shared());
+        let answer = Ok(Answer { standings, ..Answer::default() });
+        let account = guard.account(status_of(&answer), &ResponseNote::default());
+        (answer, std::mem::take(response.headers_mut()), account)
+    }
+
+    /// Corrects what a receipt is for.
+    async fn correct(
+        &self,
+        begun: &Begun<'_, '_>,
+        receipt: &str,
+        part: Part,
+        limit: Option<&str>,
+        cost: u32,
+    ) -> Told {
+        let (shared, now) = (self.shared(), begun.arrival.now);
+        let store = &self.judge.store;
+        let policies = &begun.snapshot.policies;
+        let hasher = &shared.identifier.hasher;
+        let (policy, all) = match redeem(receipt, part, limit, policies, hasher, store, now).await {
+            Ok(redeemed) => redeemed,
+            Err(error) => return self.told(begun, None, Err(error.into())),
+        };
+        let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
+        let looked = store.look(&charges, now).await;
+        let series = self.series(begun.snapshot, Some(policy));
+        let tier = policy.identity.tiers.default;
+        let mut standings = Vec::new();
+        for (own, outcome) in all.iter().zip(&looked.outcomes) {
+            let Redeemed { limit, window_secs, charge, receipt, decided_by } = own;
+            let outcome = Outcome { decided_by: *decided_by, ..*outcome };
+            let mut standing = outcome.standing;
+            if let Some((adjustment, units)) = adjustment(charge.cost, cost, Some(*receipt)) {
+                let settling = Charge { cost: units, ..*charge };
+                standing = store.settle(&settling, &outcome, adjustment, now).unwrap_or(standing);
+                if let Some(counters) = series.limit(limit.position, tier, false) {
+                    count_adjustment(counters, adjustment, units);
+                }
+                if let Adjustment::GiveBack(_) = adjustment {
+                    shared.waiting.given_back(charge.key.entry);
+                }
+            }
+            standings.push(named_standing(&limit.name, *window_secs, charge, &standing));
+        }
+        self.told(begun, Some(policy), Ok(Answer { standings, ..Answer::default() }))
+    }
+
+    async fn reset_named(&self, named: &NamedPlan<'_>) -> Result<Answer, CallError> {
+        let keys: Vec<_> = named.plan.charges.iter().map(|charge| charge.key).collect();
+        self.judge.store.reset(&keys).await?;
+        keys.iter().for_each(|key| self.shared().waiting.given_back(key.entry));
+        // A crash must not bring the counters back; and writing them must not hold up a worker.
+        let stores = Arc::clone(&self.shared().stores);
+        let _ = tokio::task::spawn_blocking(move || stores.save()).await;
+        Ok(Answer::default())
+    }
+
+    /// An answer without charges, with its line in the log.
+    fn told(
+        &self,
+        begun: &Begun<'_, '_>,
+        policy: Option<&Policy>,
+        answer: Result<Answer, CallError>,
+    ) -> Told {
+        let guard = self.guard(begun, policy);
+        let error = answer.as_ref().err().map(ToString::to_string);
+        let note = ResponseNote { error, ..ResponseNote::default() };
+        let account = guard.account(status_of(&answer), &note);
+        (answer, HeaderMap::new(), account)
+    }
+
+    fn guard<'g, 'p>(
+        &'g self,
+        begun: &Begun<'g, 'p>,
+        policy: Option<&Policy>,
+    ) -> RequestGuard<'g, 'p> {
+        let Begun { call, program, arrival, snapshot, request_id } = *begun;
+        let series = self.series(snapshot, policy);
+        let endpoint = call.endpoint();
+        let method = endpoint.method();
+        let label = MethodLabel::of(&method);
+        let logged = self.log.as_ref().map(|log| {
+            let (path, address) = (endpoint.path(), program.address);
+            (log, LoggedRequest::of_call(method, path, address, program.user_agent.cloned()))
+        });
+        let line = RequestLine {
+            meter: RequestMeter::begin(series, label, arrival.started),
+            log: logged,
+            request_id,
+            stores: &self.shared().stores,
+            traced: None,
+            arrival,
+            asked_by: Some(program.protocol),
+            panicked: &self.panicked,
+        };
+        RequestGuard::new(line, &self.abandoned)
+    }
+
+    /// Keeps a denied call among the latest denials.
+    fn note_denial<'p>(
+        &self,
+        begun: &Begun<'_, '_>,
+        state: &RequestState<'p>,
+        action: &Action<'p>,
+        now: Timestamp,
+    ) {
+        let Begun { call, program, request_id, .. } = *begun;
+        let endpoint = call.endpoint();
+        let request = Request::builder().method(endpoint.method()).uri(endpoint.path()).body(());
+        let Ok((parts, ())) = request.map(Request::into_parts) else { return };
+        let address = program.address;
+        let denied = DeniedRequest { parts: &parts, state, action, address, request_id };
+        self.shared().denials.note(&self.denials, &denied, now);
+    }
+}
+
+/// A call that is being answered.
+struct Begun<'g, 'p> {
+    call: Call<'g>,
+    program: Program<'g>,
+    arrival: Arrival,
+    snapshot: &'p Snapshot,
+    request_id: &'g HeaderValue,
+}
+
+type Told = (Result<Answer, CallError>, HeaderMap, Option<Account>);
+
+fn status_of(answer: &Result<Answer, CallError>) -> u16 {
+    match answer {
+        Ok(Answer { denied: Some(_), .. }) => DENIED,
+        Ok(_) => 200,
+        Err(error) => error.status(),
+    }
+}
+
+fn denied_call(tally: &Tally<'_>, now: Timestamp) -> DeniedCall {
+    let Some(own) = tally.reported() else {
+        return DeniedCall { by: "".into(), retry_after: None };
+    };
+    DeniedCall {
+        by: own.planned.limit.name.clone(),
+        retry_after: match own.standing().retry {
+            Retry::At(instant) => Some(instant.saturating_since(tally.store_time(now))),
+            Retry::Now | Retry::Never => None,
+        },
+    }
+}
+
+fn standing_of(own: &DecidedCharge<'_, '_>) -> NamedStanding {
+    debug_assert!(own.planned.role != ChargeRole::Candidate, "none is planned");
+    let planned = own.planned;
+    named_standing(&planned.limit.name, planned.allowance.window_secs, own.charge, own.standing())
+}
+
+fn named_standing(
+    limit: &str,
+    window_secs: Option<u64>,
+    charge: &Charge<'_>,
+    standing: &Standing,
+) -> NamedStanding {
+    let is_window = !charge.quota.holds_leases();
+    NamedStanding {
+        limit: limit.into(),
+        window_seconds: window_secs.filter(|_| is_window),
+        of: standing.limit,
+        used: standing.used,
+        remaining: standing.remaining,
+        reset: is_window.then(|| reported_reset(standing).ceil_secs()),
+    }
+}

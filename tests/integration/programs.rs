@@ -1,0 +1,282 @@
+//! Calls of programs over HTTP: limits that are charged by name, receipts, and waiting for room.
+
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    HOUR, Policy, Proxy, Redis, Response, SECOND, Upstream, eventually, get, post,
+};
+
+const ASKABLE: &str = "workers: 1\ndecisions: [{ address: 127.0.0.1:0, protocol: http }]";
+
+fn policy() -> Policy {
+    before(&Upstream::start())
+}
+
+fn before(upstream: &Upstream) -> Policy {
+    Policy::before(upstream).limits(&[
+        "core: { per: caller, rate: 5/hour }",
+        "peak: { per: key, rate: 3/10s }",
+        "daily: { per: key, rate: 5/1d, cost: 2 }",
+        "slots: { per: key, concurrent: 1 }",
+        "tried: { per: key, rate: 1/hour, mode: shadow }",
+    ])
+}
+
+fn proxy() -> Proxy {
+    Proxy::with_settings(ASKABLE, &[&policy()])
+}
+
+fn call(proxy: &Proxy, path: &str, body: &Value) -> Response {
+    proxy.ask(post(path, body.to_string()))
+}
+
+/// Charges limits, each written as `limit key` or `limit key cost`.
+fn charge(proxy: &Proxy, charges: &[&str]) -> Response {
+    call(proxy, "/v1/charge", &json!({ "charges": written(charges) }))
+}
+
+fn written(charges: &[&str]) -> Vec<Value> {
+    let written = charges.iter().map(|charge| {
+        let words: Vec<&str> = charge.split(' ').collect();
+        match words[..] {
+            [limit, key] => json!({ "limit": limit, "key": key }),
+            [limit, key, cost] => {
+                json!({ "limit": limit, "key": key, "cost": cost.parse::<u32>().unwrap() })
+            }
+            _ => panic!("{charge}"),
+        }
+    });
+    written.collect()
+}
+
+fn receipt(response: &Response) -> String {
+    response.assert_status(200);
+    response.json()["receipt"].as_str().unwrap().to_owned()
+}
+
+/// What is used of a limit.
+fn used(proxy: &Proxy, limit: &str, key: &str) -> u64 {
+    let response = proxy.ask(get(&format!("/v1/standing?limit={limit}&key={key}")));
+    response.assert_status(200);
+    response.json()["standings"][0]["used"].as_u64().unwrap()
+}
+
+#[test]
+fn all_limits_of_a_call_are_charged_or_none() {
+    let proxy = proxy();
+    let first = charge(&proxy, &["peak acct-7", "daily acct-7"]);
+    first.assert_status(200).assert_limit(["3", "2", "1", "1790000011", "peak"]);
+    let body = first.json();
+    assert_eq!(body["allowed"], true);
+    assert_eq!(
+        body["standings"],
+        json!([
+            { "limit": "peak", "window_seconds": 10, "of": 3, "used": 1, "remaining": 2,
+              "reset": 1_790_000_011 },
+            { "limit": "daily", "window_seconds": 86400, "of": 5, "used": 2, "remaining": 3,
+              "reset": 1_790_086_401 },
+        ])
+    );
+    charge(&proxy, &["peak acct-7", "daily acct-7"]).assert_status(200);
+    let denied = charge(&proxy, &["peak acct-7", "daily acct-7"]);
+    denied.assert_status(429).assert_field("retry-after", "86400");
+    let body = denied.json();
+    assert_eq!((&body["allowed"], &body["denied_by"]), (&json!(false), &json!("daily")));
+    assert_eq!(body["retry_after"], 86400.0);
+    assert_eq!((used(&proxy, "peak", "acct-7"), used(&proxy, "daily", "acct-7")), (2, 4));
+    // Another key has counters of its own, and so has another limit.
+    charge(&proxy, &["peak acct-8 3"]).assert_status(200);
+    let never = charge(&proxy, &["peak acct-9 4"]);
+    never.assert_status(429).assert_no_field("retry-after");
+    assert_eq!(never.json()["retry_after"], Value::Null);
+    // Shadow mode counts and never denies.
+    for _ in 0..3 {
+        charge(&proxy, &["tried a"]).assert_status(200);
+    }
+    proxy.advance(10 * SECOND);
+    charge(&proxy, &["peak acct-7 3"]).assert_status(200);
+}
+
+#[test]
+fn what_cannot_be_charged_is_told() {
+    let proxy = proxy();
+    for (body, status, told) in [
+        (json!({ "charges": written(&["nope a"]) }), 404, "No limit `nope` counts `per: key`"),
+        (json!({ "charges": written(&["core a"]) }), 404, "No limit `core` counts `per: key`"),
+        (json!({ "charges": written(&["other/peak a"]) }), 404, "No limit `other/peak`"),
+        (json!({ "charges": [] }), 400, "A call has to have 1 to 8 charges."),
+        (json!({ "charges": written(&["peak a", "peak a"]) }), 400, "charged twice for one key"),
+        (json!({ "charges": [{ "limit": "peak", "key": "" }] }), 400, "1 to 256 bytes"),
+        (json!({ "charges": [{ "limit": "peak" }] }), 400, "missing field `key`"),
+        (json!({ "charges": [{ "limit": "peak", "key": "a", "cost": -1 }] }), 400, "invalid value"),
+        (json!({ "charges": written(&["peak a"]), "wait": "1h" }), 400, "write a time up to 5m"),
+        (json!({ "charges": written(&["peak a"]), "extra": 1 }), 400, "unknown field `extra`"),
+        (json!([]), 400, "not as it should be"),
+    ] {
+        let response = call(&proxy, "/v1/charge", &body);
+        response.assert_status(status);
+        let problem = response.json();
+        assert_eq!(problem["status"], status, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(told), "{problem}");
+        let media_type = response.field("content-type").unwrap();
+        assert!(media_type.starts_with("application/problem+json"), "{media_type}");
+    }
+    proxy.ask(post("/v1/charge", "x".repeat(70_000))).assert_status(413);
+    proxy.ask(get("/v1/charge")).assert_status(405).assert_field("allow", "POST");
+    proxy.ask(get("/v1/standing?limit=peak")).assert_status(400);
+    proxy.ask(get("/v1/standing?limit=peak&key=a&key=b")).assert_status(400);
+    charge(&proxy, &["policy-0/peak a"]).assert_status(200);
+    assert_eq!(used(&proxy, "peak", "a"), 1);
+}
+
+#[test]
+fn receipt_corrects_a_charge_once() {
+    let proxy = proxy();
+    let settle = |body: Value| call(&proxy, "/v1/settle", &body);
+    let both = receipt(&charge(&proxy, &["peak a", "daily a"]));
+    let settled = settle(json!({ "receipt": both, "give_back": true }));
+    settled.assert_status(200);
+    assert_eq!(settled.json()["standings"][0]["used"], 0);
+    settle(json!({ "receipt": both, "give_back": true })).assert_status(409);
+    assert_eq!((used(&proxy, "peak", "a"), used(&proxy, "daily", "a")), (0, 0));
+
+    let more = receipt(&charge(&proxy, &["peak a", "daily a"]));
+    settle(json!({ "receipt": more, "cost": 5, "limit": "daily" })).assert_status(200);
+    assert_eq!((used(&proxy, "peak", "a"), used(&proxy, "daily", "a")), (1, 5));
+    // It is used, whichever limit is meant.
+    settle(json!({ "receipt": more, "cost": 0 })).assert_status(409);
+
+    let late = receipt(&charge(&proxy, &["peak b"]));
+    proxy.advance(11 * SECOND);
+    charge(&proxy, &["peak b"]).assert_status(200);
+    settle(json!({ "receipt": late, "give_back": true })).assert_status(410);
+    assert_eq!(used(&proxy, "peak", "b"), 1, "nothing is given back into another window");
+
+    let good = receipt(&charge(&proxy, &["peak c"]));
+    let mut forged = good.clone().into_bytes();
+    forged[20] = if forged[20] == b'A' { b'B' } else { b'A' };
+    let forged = String::from_utf8(forged).unwrap();
+    for text in [forged.as_str(), "", "AAAA", &"A".repeat(5000)] {
+        settle(json!({ "receipt": text, "give_back": true })).assert_status(400);
+    }
+    settle(json!({ "receipt": good })).assert_status(400);
+    settle(json!({ "receipt": good, "give_back": true, "cost": 1 })).assert_status(400);
+    call(&proxy, "/v1/release", &json!({ "receipt": good })).assert_status(400);
+    settle(json!({ "receipt": good, "give_back": true })).assert_status(200);
+}
+
+#[test]
+fn slot_is_held_until_it_is_released() {
+    let proxy = proxy();
+    let slot = receipt(&charge(&proxy, &["slots a", "peak a"]));
+    charge(&proxy, &["slots a"]).assert_status(429);
+    let release = || call(&proxy, "/v1/release", &json!({ "receipt": slot }));
+    release().assert_status(200);
+    release().assert_status(409);
+    assert_eq!(used(&proxy, "slots", "a"), 0);
+    assert_eq!(used(&proxy, "peak", "a"), 1, "units stay charged");
+    call(&proxy, "/v1/settle", &json!({ "receipt": slot, "give_back": true })).assert_status(200);
+    assert_eq!(used(&proxy, "peak", "a"), 0);
+    charge(&proxy, &["slots a"]).assert_status(200);
+}
+
+#[test]
+fn who_waits_gets_room_in_the_order_of_arrival() {
+    let proxy = &proxy();
+    let held = receipt(&charge(proxy, &["slots a"]));
+    let wait = || {
+        let body = json!({ "charges": written(&["slots a"]), "wait": "5m" });
+        call(proxy, "/v1/charge", &body)
+    };
+    let is_waiting = |number| {
+        eventually("it waits", || (proxy.waiting() == number).then_some(()));
+    };
+    let release = |receipt: String| {
+        call(proxy, "/v1/release", &json!({ "receipt": receipt })).assert_status(200);
+    };
+    thread::scope(|scope| {
+        let first = scope.spawn(wait);
+        is_waiting(1);
+        let second = scope.spawn(wait);
+        is_waiting(2);
+        charge(proxy, &["slots a"]).assert_status(429);
+        charge(proxy, &["slots b"]).assert_status(200);
+        release(held);
+        let first = receipt(&first.join().unwrap());
+        assert!(!second.is_finished());
+        is_waiting(1);
+        release(first);
+        receipt(&second.join().unwrap());
+        is_waiting(0);
+    });
+    let body = json!({ "charges": written(&["slots a"]), "wait": "1ms" });
+    call(proxy, "/v1/charge", &body).assert_status(429);
+    assert_eq!(proxy.waiting(), 0);
+}
+
+#[test]
+fn proxies_that_share_counters_take_each_others_receipts() {
+    let redis = Redis::start();
+    let settings = format!(
+        "{ASKABLE}\nstore: {{ redis: {{ url: \"{}\", clock: proxy }}, deadline: 10s }}",
+        redis.url()
+    );
+    let start = || Proxy::with_settings(&settings, &[&policy()]);
+    let (one, other) = (start(), start());
+    let receipt = receipt(&charge(&one, &["peak a", "daily a"]));
+    assert_eq!(used(&other, "daily", "a"), 2);
+    let settle = json!({ "receipt": receipt, "give_back": true });
+    call(&other, "/v1/settle", &settle).assert_status(200);
+    call(&one, "/v1/settle", &settle).assert_status(409);
+    eventually("it is given back", || (used(&one, "daily", "a") == 0).then_some(()));
+    charge(&one, &["peak a 3"]).assert_status(200);
+    charge(&other, &["peak a"]).assert_status(429);
+    call(&other, "/v1/reset", &json!({ "limit": "peak", "key": "a" })).assert_status(200);
+    eventually("it is reset", || (used(&one, "peak", "a") == 0).then_some(()));
+}
+
+#[test]
+fn keys_may_have_rates_of_their_own() {
+    let policy = policy()
+        .section("overrides:\n  - { limit: peak, key: big, rate: 30/10s, why: \"a contract\" }");
+    let proxy = Proxy::with_settings(ASKABLE, &[&policy]);
+    charge(&proxy, &["peak big 30"]).assert_status(200);
+    charge(&proxy, &["peak small 4"]).assert_status(429);
+    proxy.advance(HOUR);
+    proxy.install(&[&self::policy()]);
+    charge(&proxy, &["peak big 4"]).assert_status(429);
+}
+
+#[test]
+fn calls_are_in_the_log_and_among_the_denials() {
+    let settings = format!("{ASKABLE}\naccess_log: {{ format: json }}");
+    let proxy = Proxy::with_settings(&settings, &[&policy()]);
+    charge(&proxy, &["peak a 3"]);
+    charge(&proxy, &["peak a"]);
+    charge(&proxy, &["nope a"]);
+    let denials = proxy.denials();
+    assert_eq!((denials.len(), denials[0].path.as_str()), (1, "/v1/charge"));
+    let log = proxy.into_log();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (line, status) in lines.iter().zip([200, 429, 404]) {
+        assert_eq!((&line["asked_by"], &line["status"]), (&json!("http"), &json!(status)));
+        assert_eq!(line["path"], "/v1/charge");
+    }
+    assert_eq!((&lines[0]["limit"], &lines[0]["used"]), (&json!("peak"), &json!(3)));
+    assert_eq!((&lines[1]["denied"], &lines[1]["denied_by"]), (&json!("limit"), &json!("peak")));
+    assert!(lines[2]["error"].as_str().unwrap().contains("no limit `nope`"));
+}
+
+#[test]
+fn only_askers_may_call() {
+    let upstream = Upstream::start();
+    let settings = ASKABLE.replace("http }", "http, askers: [10.0.0.0/8] }");
+    let proxy = Proxy::with_settings(&settings, &[&before(&upstream)]);
+    charge(&proxy, &["peak a"]).assert_status(403);
+    // Where clients come in it is a path like any other.
+    let body = json!({ "charges": written(&["peak a"]) }).to_string();
+    proxy.send(post("/v1/charge", body)).assert_status(200);
+    assert_eq!(upstream.count(), 1);
+}
