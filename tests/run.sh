@@ -19,6 +19,7 @@ venv="$target/test-venv"
 octokit="$target/test-octokit"
 tokens="$target/test-tokens"
 dashboard="$target/test-dashboard"
+decisions="$target/test-decisions"
 # By its path: a version manager's python3 may come first in PATH and lack the venv module.
 python=/usr/bin/python3
 
@@ -91,13 +92,14 @@ install_python_packages() {
         --use-pep517 \
         -r tests/httpbin/requirements.txt -r tests/clients/pygithub/requirements.txt \
         -r tests/schema/requirements.txt -r tests/tokens/requirements.txt \
-        -r tests/edge/requirements.txt
+        -r tests/edge/requirements.txt -r tests/decisions/requirements.txt
 }
 
 install_node_packages() {
     install_node_folder tests/clients/octokit "$octokit" &&
         install_node_folder tests/tokens "$tokens" &&
-        install_node_folder tests/dashboard "$dashboard"
+        install_node_folder tests/dashboard "$dashboard" &&
+        install_node_folder tests/decisions "$decisions"
 }
 
 # Of a folder of tests, into another. The scripts are copied to their packages: Node looks for those
@@ -138,12 +140,15 @@ black_box() {
     export TOLLGATE_IMAGE_BINARY="$binary"
     # What judges whether the dashboard is accessible.
     export TOLLGATE_AXE="$dashboard/node_modules/axe-core/axe.min.js"
+    # Clients of Redis that run in Node.
+    export TOLLGATE_NODE_CLIENTS="$decisions"
     local scripts=(tests/schema/check.py tests/schema/admin.py tests/httpbin/compare.py
         tests/clients/pygithub/limits.py tests/clients/pygithub/waits.py "$octokit/limits.mjs"
         tests/tokens/libraries.py tests/tokens/issuers.py tests/tokens/attacks.py
         tests/edge/transports.py tests/edge/load.py tests/edge/sockets.py tests/edge/rpc.py
         tests/edge/bodies.py tests/edge/slow.py tests/edge/floods.py tests/edge/faults.py
-        tests/edge/restarts.py tests/observe/prometheus.py tests/dashboard/views.py
+        tests/edge/restarts.py tests/decisions/clients.py tests/observe/prometheus.py
+        tests/dashboard/views.py
         tests/deploy/systemd.py tests/compose/run.py)
     for script in "${scripts[@]}"; do
         part "$script" run_script "$script" --tollgate "$binary" || true

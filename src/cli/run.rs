@@ -27,7 +27,7 @@ use crate::{
     access_log::AccessLog,
     admin::Phase,
     clock::Clock,
-    decisions::DecisionListener,
+    decisions::{Counted, DecisionListener},
     events::{Events, log_to_stderr},
     gate::Shared,
     pipe::Pipe,
@@ -131,7 +131,7 @@ pub(super) fn serve(
     let mut upkeep = Upkeep::start(&shared, origin, admin, access_log.clone())?;
     let reported = Arc::clone(&shared);
     let describer = Arc::clone(&upkeep.describer);
-    let clock = shared.clock.clone();
+    let commands_log = access_log.clone();
     let server = Server { shared, listeners, workers, access_log, drain };
 
     let mut is_relieved = false;
@@ -144,8 +144,13 @@ pub(super) fn serve(
             tracing::info!(%address, "listening");
         }
         let starting = decisions.into_iter().zip(&askable);
-        for (listener, settings) in starting {
-            let listener = DecisionListener::start(listener, settings, clock.clone())?;
+        for (number, (listener, settings)) in starting.enumerate() {
+            let counted = Counted {
+                worker: workers + number,
+                shared: Arc::clone(&reported),
+                log: commands_log.clone(),
+            };
+            let listener = DecisionListener::start(listener, settings, counted)?;
             let address = listener.address();
             tracing::info!(%address, protocol = "redis", "decisions listener is open");
             asked.push(listener);

@@ -8,12 +8,14 @@ use std::{
     cell::RefCell,
     future::poll_fn,
     io,
+    net::IpAddr,
     pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf},
     net::TcpStream,
@@ -22,11 +24,13 @@ use tokio::{
 };
 
 use super::{Engine, Served, Session, engine::MAX_REPLIES};
-use crate::{clock::Clock, resp::Replies};
+use crate::{clock::Clock, gate::Gate, resp::Replies};
 
 /// What the connections of a listener share, in one thread.
 pub(super) struct Desk {
     pub(super) bench: RefCell<Bench>,
+    /// Decides by the policies.
+    pub(super) gate: Gate,
     pub(super) clock: Clock,
 }
 
@@ -63,7 +67,7 @@ impl Bench {
 
 /// Serves a client until it goes, or has to.
 pub(super) async fn serve(
-    stream: TcpStream,
+    (stream, address): (TcpStream, IpAddr),
     id: i64,
     desk: Rc<Desk>,
     mut draining: watch::Receiver<bool>,
@@ -71,7 +75,8 @@ pub(super) async fn serve(
     desk.bench.borrow_mut().engine.connections += 1;
     let _counted = Counted(Rc::clone(&desk));
     let session = Session::new(id);
-    let mut client = Client { stream, session, desk, waiting: Vec::new(), unsent: Vec::new() };
+    let mut client =
+        Client { stream, address, session, desk, waiting: Vec::new(), unsent: Vec::new() };
     let mut deadline = Instant::now() + client.patience(false);
     let mut timer = pin!(sleep_until(deadline));
     let mut drained = pin!(draining.wait_for(|is_draining| *is_draining));
@@ -113,6 +118,8 @@ pub(super) async fn serve(
 
 struct Client {
     stream: TcpStream,
+    /// Of the client.
+    address: IpAddr,
     session: Session,
     desk: Rc<Desk>,
     /// Input that is not served yet.
@@ -152,6 +159,10 @@ impl Client {
         let mut served = first;
         loop {
             self.send_rest().await?;
+            if served.is_named {
+                self.have_decided().await?;
+                self.send_rest().await?;
+            }
             if served.ends || served.is_partial || self.waiting.is_empty() {
                 return Ok(served);
             }
@@ -164,6 +175,25 @@ impl Client {
             self.done_with(served.taken);
             self.send(replies)?;
         }
+    }
+
+    /// Has the policies decide about what came, all of it together, and replies in its order. The
+    /// client may go away meanwhile: then nobody waits for room any more.
+    async fn have_decided(&mut self) -> io::Result<()> {
+        let desk = Rc::clone(&self.desk);
+        let (commands, taken) = desk.bench.borrow_mut().engine.named(&self.waiting);
+        self.done_with(taken);
+        let deciding = commands.iter().map(|command| command.run(&desk.gate, self.address));
+        let outcomes = tokio::select! {
+            outcomes = join_all(deciding) => outcomes,
+            error = gone(&self.stream) => return Err(error),
+        };
+        let Bench { replies, .. } = &mut *desk.bench.borrow_mut();
+        replies.speak(self.session.protocol());
+        for (command, outcome) in commands.iter().zip(&outcomes) {
+            command.reply(outcome, replies);
+        }
+        self.send(replies)
     }
 
     fn done_with(&mut self, taken: usize) {
@@ -215,6 +245,16 @@ impl Client {
             tokio::io::copy(&mut (&mut self.stream).take(LAST_BYTES), &mut tokio::io::sink()).await
         };
         let _ = timeout(LAST_TIME, rest).await;
+    }
+}
+
+/// Returns when the client has gone; never, as long as it may still read.
+async fn gone(stream: &TcpStream) -> io::Error {
+    match stream.peek(&mut [0]).await {
+        Ok(0) => io::ErrorKind::ConnectionAborted.into(),
+        // It sends on: that it goes is noticed when it gets its replies.
+        Ok(_) => std::future::pending().await,
+        Err(error) => error,
     }
 }
 

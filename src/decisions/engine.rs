@@ -10,6 +10,7 @@ use std::time::Duration;
 use aws_lc_rs::{constant_time, digest};
 
 use super::{
+    named::{NamedCommand, is_named},
     refill::{Bucket, Request, Unit, Verb},
     table::{Fading, Table},
     throttle,
@@ -50,16 +51,23 @@ impl Session {
     pub fn new(id: i64) -> Session {
         Session { id, ..Session::default() }
     }
+
+    /// What its client speaks.
+    pub(super) fn protocol(&self) -> Protocol {
+        self.protocol
+    }
 }
 
 /// What became of some input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// Bytes that are done with.
     pub taken: usize,
     /// What remains begins with a command that has not come whole; else there may be more to do
     /// when the replies were sent.
     pub is_partial: bool,
+    /// What remains begins with commands about limits of the policies.
+    pub is_named: bool,
     /// The connection ends when the replies were sent.
     pub ends: bool,
 }
@@ -87,6 +95,9 @@ const BOUNDS: Bounds = Bounds {
     argument_bytes: 64 * 1024,
     command_bytes: 64 * 1024,
 };
+
+/// Commands of one client that the policies decide about together.
+const MAX_TOGETHER: usize = 128;
 
 /// For who has not said the password yet.
 const BOUNDS_BEFORE_PASSWORD: Bounds =
@@ -138,30 +149,54 @@ impl Engine {
         loop {
             let rest = input.get(taken..).unwrap_or_default();
             if rest.is_empty() || replies.len() >= MAX_REPLIES {
-                return Served { taken, is_partial: false, ends: false };
+                return Served { taken, ..Served::default() };
             }
             let bounds = match self.may_ask(session) {
                 true => &BOUNDS,
                 false => &BOUNDS_BEFORE_PASSWORD,
             };
             match decode(rest, bounds) {
+                Ok(Decoded::Command(arguments, _))
+                    if is_named(&arguments) && self.may_ask(session) =>
+                {
+                    return Served { taken, is_named: true, ..Served::default() };
+                }
                 Ok(Decoded::Command(arguments, length)) => {
                     taken += length;
                     self.commands = self.commands.wrapping_add(1);
                     replies.speak(session.protocol);
                     if self.reply(session, &arguments, replies, now).is_none() {
-                        return Served { taken: input.len(), is_partial: false, ends: true };
+                        return Served { taken: input.len(), ends: true, ..Served::default() };
                     }
                 }
                 Ok(Decoded::Partial(skipped)) => {
-                    return Served { taken: taken + skipped, is_partial: true, ends: false };
+                    return Served {
+                        taken: taken + skipped,
+                        is_partial: true,
+                        ..Served::default()
+                    };
                 }
                 Err(error) => {
                     replies.error(&error.to_string());
-                    return Served { taken: input.len(), is_partial: false, ends: true };
+                    return Served { taken: input.len(), ends: true, ..Served::default() };
                 }
             }
         }
+    }
+
+    /// The commands about limits of the policies that `input` begins with, and their bytes.
+    pub(super) fn named(&mut self, input: &[u8]) -> (Vec<NamedCommand>, usize) {
+        let (mut commands, mut taken) = (Vec::new(), 0);
+        while commands.len() < MAX_TOGETHER
+            && let Ok(Decoded::Command(arguments, length)) =
+                decode(input.get(taken..).unwrap_or_default(), &BOUNDS)
+            && is_named(&arguments)
+        {
+            taken += length;
+            self.commands = self.commands.wrapping_add(1);
+            commands.push(NamedCommand::read(&arguments));
+        }
+        (commands, taken)
     }
 
     /// Removes some of what says nothing any more. To be called again and again.

@@ -18,11 +18,15 @@ use super::{
     connection::{Bench, Desk, serve},
 };
 use crate::{
-    clock::{Clock, Throttle},
+    access_log::AccessLog,
+    clock::Throttle,
+    deadline::Ticker,
     downstream::{Admission, ConnectionPermit},
+    gate::{Gate, Shared},
     identity::canonical,
     server::{Listener, ListenerSocket},
-    settings::{DecisionSettings, Limits, ListenAddress},
+    settings::{DecisionSettings, Limits, ListenAddress, Timeouts},
+    upstream::Upstreams,
 };
 
 /// A listener at work, until it is drained.
@@ -32,6 +36,16 @@ pub struct DecisionListener {
     /// Set: what is left is cut then.
     stop: watch::Sender<Option<Instant>>,
     thread: JoinHandle<usize>,
+}
+
+/// Under what number, of what is shared, and in which log a listener's commands are counted.
+pub struct Counted {
+    /// A number that no worker has.
+    pub worker: usize,
+    /// What all workers share.
+    pub shared: Arc<Shared>,
+    /// None: there is no access log.
+    pub log: Option<AccessLog>,
 }
 
 /// What was left when a listener ended.
@@ -62,8 +76,10 @@ impl DecisionListener {
     pub fn start(
         listener: Listener,
         settings: &DecisionSettings,
-        clock: Clock,
+        counted: Counted,
     ) -> io::Result<DecisionListener> {
+        let Counted { worker, shared, log } = counted;
+        let clock = shared.clock.clone();
         let Ok(ListenAddress::Tcp(address)) = listener.address() else {
             return Err(io::ErrorKind::Unsupported.into());
         };
@@ -86,8 +102,16 @@ impl DecisionListener {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let name = format!("decisions-{}", address.port());
         let thread = std::thread::Builder::new().name(name).spawn(move || {
-            let desk = Desk { bench: RefCell::new(Bench::new(engine)), clock };
-            let cut = runtime.block_on(reception.run(listener, Rc::new(desk)));
+            let begin = || {
+                let Timeouts { request_body, request_body_rate, .. } = shared.timeouts;
+                // Nothing is forwarded from here.
+                let upstreams =
+                    Upstreams::new(Rc::new(Ticker::new(request_body, request_body_rate)));
+                let gate =
+                    Gate::new(worker, shared, upstreams, log.as_ref().map(AccessLog::buffer));
+                Rc::new(Desk { bench: RefCell::new(Bench::new(engine)), gate, clock })
+            };
+            let cut = runtime.block_on(reception.run(listener, begin));
             runtime.shutdown_background();
             cut
         })?;
@@ -123,15 +147,19 @@ struct Reception {
 
 impl Reception {
     /// Returns how many connections were cut.
-    async fn run(mut self, listener: Listener, desk: Rc<Desk>) -> usize {
+    async fn run(mut self, listener: Listener, begin: impl FnOnce() -> Rc<Desk>) -> usize {
         let serving = tokio::task::LocalSet::new();
         let cut = serving.run_until(async {
+            let desk = begin();
+            desk.gate.ready().await;
             let mut connections = JoinSet::new();
             let accepting = self.accept(listener, &desk, &mut connections);
             if let Err(error) = accepting.await {
                 tracing::error!(%error, "decisions listener cannot start");
             }
-            self.drain(connections).await
+            let cut = self.drain(connections).await;
+            desk.gate.finish().await;
+            cut
         });
         cut.await
     }
@@ -163,7 +191,7 @@ impl Reception {
                         let desk = Rc::clone(desk);
                         let is_draining = self.is_draining.clone();
                         connections.spawn_local(async move {
-                            serve(stream, id, desk, is_draining).await;
+                            serve((stream, address.ip()), id, desk, is_draining).await;
                             drop(permit);
                         });
                     }
@@ -176,6 +204,7 @@ impl Reception {
                 _ = ticks.tick() => {
                     let now = desk.clock.now();
                     desk.bench.borrow_mut().engine.tick(now);
+                    desk.gate.tick();
                 }
                 // What has ended is forgotten.
                 Some(_) = connections.join_next() => {}

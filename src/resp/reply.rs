@@ -18,7 +18,7 @@ pub struct Replies {
 }
 
 /// Bytes of a name in an error that are told: a client chooses it.
-const MAX_QUOTED: usize = 128;
+const MAX_QUOTED: usize = 256;
 
 impl Replies {
     /// Replies from here on are in this version.
@@ -154,7 +154,7 @@ mod tests {
         replies.error_about("no '", &quoted, "'");
         let text = String::from_utf8(replies.as_bytes().to_vec()).unwrap();
         assert!(text.starts_with(r"-no 'a\r\n\xffxxx"), "{text}");
-        assert!(text.ends_with("x'\r\n") && text.len() < 160, "{text}");
+        assert!(text.ends_with("x'\r\n") && text.len() < 300, "{text}");
         replies.clear(10);
         replies.integer(i64::MIN);
         assert_eq!(replies.as_bytes(), b":-9223372036854775808\r\n");

@@ -34,7 +34,8 @@ fn talk(bytes: &[u8], piece: usize) -> (Vec<u8>, bool) {
             said.extend_from_slice(replies.as_bytes());
             assert!(served.taken <= waiting.len());
             waiting.drain(..served.taken);
-            if served.ends {
+            // The policies would decide about the next command; there are none here.
+            if served.ends || served.is_named {
                 return (said, true);
             }
             if served.is_partial || waiting.is_empty() {

@@ -1,6 +1,7 @@
 //! Listeners at which other programs ask, in the program as it runs.
 
 use std::{
+    fs,
     io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
 };
@@ -27,6 +28,41 @@ impl Talk {
         self.0.read_exact(&mut got).unwrap();
         let (got, sent) = (String::from_utf8_lossy(&got), bytes.escape_ascii());
         assert_eq!(got, reply, "{sent}");
+    }
+
+    /// Sends a command, and reads the reply.
+    fn say(&mut self, command: &[u8]) -> Vec<String> {
+        self.0.write_all(command).unwrap();
+        self.read_reply()
+    }
+
+    /// The parts of a reply; an error is one part.
+    fn read_reply(&mut self) -> Vec<String> {
+        let line = self.read_line();
+        match line.split_at(1) {
+            ("*", count) => {
+                let count: usize = count.parse().unwrap();
+                (0..count).flat_map(|_| self.read_reply()).collect()
+            }
+            ("$", "-1") => vec!["nothing".to_owned()],
+            ("$", length) => {
+                let mut bytes = vec![0; length.parse::<usize>().unwrap() + 2];
+                self.0.read_exact(&mut bytes).unwrap();
+                vec![String::from_utf8_lossy(&bytes).trim_end().to_owned()]
+            }
+            ("-", _) => vec![line],
+            (_, rest) => vec![rest.to_owned()],
+        }
+    }
+
+    fn read_line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            line.extend(byte);
+        }
+        String::from_utf8_lossy(&line).trim_end().to_owned()
     }
 
     /// Reads until the connection is closed.
@@ -128,6 +164,111 @@ fn slow_reader_holds_itself_and_nobody_else() {
         good.expect(&encoded("PING"), "+PONG\r\n");
     }
     assert!(sent < 50_000_000, "it is still read after {sent} bytes");
+}
+
+/// The program with limits that programs charge, and where that is: HTTP and Redis.
+fn serve_named() -> (Folder, Running, SocketAddr, SocketAddr) {
+    let http = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let folder = Folder::with_settings(
+        &Upstream::start(),
+        &format!(
+            "decisions: [{{ address: \"{http}\", protocol: http }}, {{ address: 127.0.0.1:0, protocol: \
+             redis }}]"
+        ),
+    );
+    let file = folder.path().join("policies/api.yaml");
+    let policy = fs::read_to_string(&file).unwrap();
+    let limits =
+        "limits:\n  mail: { per: key, rate: 3/hour }\n  slots: { per: key, concurrent: 1 }\n";
+    fs::write(&file, policy.replace("limits:\n", limits)).unwrap();
+    let (mut running, _) = Running::serve(&folder);
+    let redis = asked_at(&mut running);
+    (folder, running, http, redis)
+}
+
+#[test]
+fn limits_of_the_policy_are_charged_by_name() {
+    let (_folder, running, http, redis) = serve_named();
+    let mut talk = Talk::with(redis);
+    let mut say = |command: &str| talk.say(&encoded(command));
+    let first = say("TG.CHARGE mail eu");
+    assert_eq!(first[..3], ["1", "2", "-1"], "{first:?}");
+    let receipt = first[4].clone();
+    assert_eq!(say("tg.charge mail eu cost 2")[..2], ["1", "0"]);
+    let denied = say("TG.CHARGE mail eu");
+    assert_eq!((&*denied[0], &*denied[1], denied.len()), ("0", "0", 5), "{denied:?}");
+    let wait: u64 = denied[2].parse().unwrap();
+    assert!((3_500_000..=3_600_000).contains(&wait), "{denied:?}");
+    assert_eq!(say("TG.STANDING mail eu")[..3], ["3", "3", "0"]);
+    // The same counters, whatever the protocol.
+    let standing = send(http, get("/v1/standing?limit=mail&key=eu")).json();
+    assert_eq!(standing["standings"][0]["used"], 3);
+    assert_eq!(say(&format!("TG.GIVEBACK {receipt}")), ["OK"]);
+    assert_eq!(say(&format!("TG.GIVEBACK {receipt}")), ["-ERR the receipt was used before"]);
+    assert_eq!(say("TG.STANDING mail eu")[..3], ["3", "2", "1"]);
+    assert_eq!(say("TG.RESET mail eu"), ["OK"]);
+    assert_eq!(say("TG.STANDING mail eu")[..3], ["3", "0", "3"]);
+    for (command, told) in [
+        (
+            "TG.CHARGE core a",
+            "-ERR no limit `core` counts `per: key`, as limits that programs charge have to",
+        ),
+        ("TG.CHARGE mail", "-ERR wrong number of arguments for 'tg.charge' command"),
+        (
+            "TG.CHARGE mail a COST -1",
+            "-ERR COST is not an integer or out of range: 0 to 2147483647",
+        ),
+        (
+            "TG.CHARGE mail a WAIT 300001",
+            "-ERR WAIT is not an integer or out of range: 0 to 300000 milliseconds",
+        ),
+        (
+            "TG.CHARGE mail a NOW",
+            "-ERR syntax error: write COST and a number, or WAIT and milliseconds",
+        ),
+        (
+            "TG.GIVEBACK abc",
+            "-ERR this is no receipt of this proxy, or of one that shares its counters",
+        ),
+        ("TG.STANDING mail", "-ERR wrong number of arguments for 'tg.standing' command"),
+        ("TG.NOTHING", "-ERR unknown command 'TG.NOTHING'"),
+    ] {
+        assert_eq!(say(command), [told], "{command}");
+    }
+    // A pipeline of both kinds of commands keeps its order.
+    let pipeline = [
+        "PING",
+        "TG.CHARGE mail p",
+        "rl.reduce p 5 60",
+        "TG.CHARGE mail p COST 2",
+        "TG.CHARGE mail p",
+        "ECHO end",
+    ];
+    let bytes: Vec<u8> = pipeline.iter().flat_map(|command| encoded(command)).collect();
+    talk.0.write_all(&bytes).unwrap();
+    let replies: Vec<String> = pipeline.iter().map(|_| talk.read_reply()[0].clone()).collect();
+    assert_eq!(replies, ["PONG", "1", "5", "1", "0", "end"]);
+    running.signal("TERM");
+    let output = running.finish();
+    let log = text(&output.stdout);
+    assert!(log.contains(" POST /v1/charge route=- 429 mail=3/3 asked_by=redis "), "{log}");
+}
+
+#[test]
+fn who_waits_for_a_slot_gets_it_when_it_is_given_back() {
+    let (_folder, _running, _, redis) = serve_named();
+    let mut holder = Talk::with(redis);
+    let held = holder.say(&encoded("TG.CHARGE slots a"));
+    let mut waiting = Talk::with(redis);
+    waiting.0.write_all(&encoded("TG.CHARGE slots a WAIT 60000")).unwrap();
+    // One that goes away while it waits takes no slot.
+    let mut gone = Talk::with(redis);
+    gone.0.write_all(&encoded("TG.CHARGE slots a WAIT 60000")).unwrap();
+    drop(gone);
+    assert_eq!(holder.say(&encoded("TG.CHARGE slots a WAIT 1"))[0], "0");
+    assert_eq!(holder.say(&encoded(&format!("TG.GIVEBACK {}", held[4]))), ["OK"]);
+    assert_eq!(waiting.read_reply()[0], "1");
+    assert_eq!(holder.say(&encoded("TG.STANDING slots a"))[..3], ["1", "1", "0"]);
 }
 
 #[test]

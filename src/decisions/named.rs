@@ -1,0 +1,213 @@
+//! `TG.*`: limits of the policies, charged by name.
+
+use std::{net::IpAddr, time::Duration};
+
+use crate::{
+    gate::{Answer, Call, CallError, Gate, MAX_WAIT, NamedCharge, Program, ReceiptError},
+    resp::{Arguments, Replies, parse_integer},
+};
+
+/// A command about limits of the policies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NamedCommand {
+    Charge {
+        limit: String,
+        key: Vec<u8>,
+        cost: Option<u32>,
+        wait: Duration,
+    },
+    GiveBack {
+        receipt: String,
+    },
+    Standing {
+        limit: String,
+        key: Vec<u8>,
+    },
+    Reset {
+        limit: String,
+        key: Vec<u8>,
+    },
+    /// It is not written as it has to be.
+    Mistaken(Mistake),
+}
+
+/// What is wrong with a command.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Mistake {
+    #[error("wrong number of arguments for '{0}' command")]
+    Arguments(&'static str),
+    #[error("syntax error: write COST and a number, or WAIT and milliseconds")]
+    Option,
+    #[error("COST is not an integer or out of range: 0 to 2147483647")]
+    Cost,
+    #[error("WAIT is not an integer or out of range: 0 to 300000 milliseconds")]
+    Wait,
+    #[error("a name of a limit is text")]
+    Text,
+}
+
+/// What a command came to.
+pub(super) type Outcome = Result<Answer, String>;
+
+/// Whether a command is of these.
+pub(super) fn is_named(arguments: &Arguments<'_>) -> bool {
+    let name = arguments.at(0).unwrap_or_default();
+    [&b"tg.charge"[..], b"tg.giveback", b"tg.standing", b"tg.reset"]
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known))
+}
+
+impl NamedCommand {
+    /// Reads one of these commands.
+    pub(super) fn read(arguments: &Arguments<'_>) -> NamedCommand {
+        let name = arguments.at(0).unwrap_or_default().to_ascii_lowercase();
+        let read = match &*name {
+            b"tg.charge" => read_charge(arguments),
+            b"tg.giveback" => exactly(arguments, 2, "tg.giveback")
+                .and_then(|()| Ok(NamedCommand::GiveBack { receipt: text(arguments.at(1))? })),
+            b"tg.standing" => exactly(arguments, 3, "tg.standing").and_then(|()| {
+                Ok(NamedCommand::Standing { limit: text(arguments.at(1))?, key: key(arguments) })
+            }),
+            _ => exactly(arguments, 3, "tg.reset").and_then(|()| {
+                Ok(NamedCommand::Reset { limit: text(arguments.at(1))?, key: key(arguments) })
+            }),
+        };
+        read.unwrap_or_else(NamedCommand::Mistaken)
+    }
+
+    /// Has the policies decide.
+    pub(super) async fn run(&self, gate: &Gate, address: IpAddr) -> Outcome {
+        let program = Program { address, protocol: "redis", user_agent: None };
+        let call = match self {
+            NamedCommand::Charge { limit, key, cost, wait } => {
+                let charges = [NamedCharge { limit, key, cost: *cost }];
+                return answered(gate, Call::Charge(&charges, *wait), program).await;
+            }
+            NamedCommand::GiveBack { receipt } => {
+                return give_back(gate, receipt, program).await;
+            }
+            NamedCommand::Standing { limit, key } => Call::Standing(limit, key),
+            NamedCommand::Reset { limit, key } => Call::Reset(limit, key),
+            NamedCommand::Mistaken(mistake) => return Err(format!("ERR {mistake}")),
+        };
+        answered(gate, call, program).await
+    }
+
+    /// Writes what it came to.
+    pub(super) fn reply(&self, outcome: &Outcome, replies: &mut Replies) {
+        let answer = match outcome {
+            Ok(answer) => answer,
+            // A name in it may be a client's.
+            Err(error) => return replies.error_about("", error.as_bytes(), ""),
+        };
+        // Of several windows, the last one is the longest.
+        let standing = answer.standings.last();
+        let number = |number: Option<u64>| {
+            number.map_or(-1, |number| i64::try_from(number).unwrap_or(i64::MAX))
+        };
+        match self {
+            NamedCommand::Charge { .. } => {
+                replies.array(5);
+                replies.integer(answer.denied.is_none().into());
+                replies.integer(number(standing.map(|own| own.remaining.into())));
+                let wait = answer.denied.as_ref().and_then(|denied| denied.retry_after);
+                // Rounded up: a client that comes a moment too early comes for nothing.
+                let wait = wait.map(|wait| wait.as_micros().div_ceil(1000) as u64);
+                replies.integer(number(wait));
+                replies.integer(number(standing.and_then(|own| own.reset)));
+                match &answer.receipt {
+                    Some(receipt) => replies.bulk(receipt.as_bytes()),
+                    None => replies.null(),
+                }
+            }
+            NamedCommand::Standing { .. } => {
+                replies.array(4);
+                replies.integer(number(standing.map(|own| own.of.into())));
+                replies.integer(number(standing.map(|own| own.used.into())));
+                replies.integer(number(standing.map(|own| own.remaining.into())));
+                replies.integer(number(standing.and_then(|own| own.reset)));
+            }
+            NamedCommand::GiveBack { .. }
+            | NamedCommand::Reset { .. }
+            | NamedCommand::Mistaken(_) => replies.simple("OK"),
+        }
+    }
+}
+
+async fn answered(gate: &Gate, call: Call<'_>, program: Program<'_>) -> Outcome {
+    let answered = gate.answer(call, program).await;
+    if let Some(account) = answered.account {
+        account.end(true);
+    }
+    answered.answer.map_err(|error| told(&error))
+}
+
+/// Units and slots alike.
+async fn give_back(gate: &Gate, receipt: &str, program: Program<'_>) -> Outcome {
+    let mut outcome = None;
+    for call in [Call::Settle(receipt, None, 0), Call::Release(receipt)] {
+        let answered = gate.answer(call, program).await;
+        if let Some(account) = answered.account {
+            account.end(true);
+        }
+        match answered.answer {
+            // The receipt has only the other kind.
+            Err(CallError::Receipt(ReceiptError::Nothing(_))) => {}
+            answer => {
+                let failed = answer.is_err();
+                outcome = outcome.or(Some(answer.map_err(|error| told(&error))));
+                if failed {
+                    break;
+                }
+            }
+        }
+    }
+    outcome.unwrap_or_else(|| Err("ERR the receipt has nothing to give back".to_owned()))
+}
+
+/// An error as clients of Redis know them: a word in capitals first.
+fn told(error: &CallError) -> String {
+    let kind = match error {
+        CallError::Store(_)
+        | CallError::NotReset(_)
+        | CallError::Receipt(ReceiptError::Store(_)) => "UNAVAILABLE",
+        CallError::Named(_) | CallError::Receipt(_) => "ERR",
+    };
+    format!("{kind} {error}")
+}
+
+/// `TG.CHARGE limit key [COST n] [WAIT ms]`.
+fn read_charge(arguments: &Arguments<'_>) -> Result<NamedCommand, Mistake> {
+    if !matches!(arguments.len(), 3..=7) {
+        return Err(Mistake::Arguments("tg.charge"));
+    }
+    let (mut cost, mut wait) = (None, Duration::ZERO);
+    let mut rest = arguments.from(3);
+    while let Some(option) = rest.next() {
+        let number = rest.next().ok_or(Mistake::Option)?;
+        let number = parse_integer(number).and_then(|number| u64::try_from(number).ok());
+        if option.eq_ignore_ascii_case(b"cost") {
+            let number = number.and_then(|number| i32::try_from(number).ok());
+            cost = Some(number.ok_or(Mistake::Cost)?.unsigned_abs());
+        } else if option.eq_ignore_ascii_case(b"wait") {
+            let time = number.map(Duration::from_millis).filter(|time| *time <= MAX_WAIT);
+            wait = time.ok_or(Mistake::Wait)?;
+        } else {
+            return Err(Mistake::Option);
+        }
+    }
+    Ok(NamedCommand::Charge { limit: text(arguments.at(1))?, key: key(arguments), cost, wait })
+}
+
+fn exactly(arguments: &Arguments<'_>, number: usize, name: &'static str) -> Result<(), Mistake> {
+    if arguments.len() == number { Ok(()) } else { Err(Mistake::Arguments(name)) }
+}
+
+fn text(argument: Option<&[u8]>) -> Result<String, Mistake> {
+    let text = String::from_utf8(argument.unwrap_or_default().to_vec());
+    text.map_err(|_| Mistake::Text)
+}
+
+fn key(arguments: &Arguments<'_>) -> Vec<u8> {
+    arguments.at(2).unwrap_or_default().to_vec()
+}
