@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    clock::Clock,
+    clock::{Clock, Timestamp},
     limit::{Charge, Decision, Outcome, Retry, Stance, Verdict},
     store::{Store, StoreError},
 };
@@ -57,8 +57,8 @@ const MAX_IN_LINE: usize = 1000;
 /// How long the first of a line sleeps at most where another process may give back at any time.
 const LEASE_PAUSE: Duration = Duration::from_millis(500);
 
-/// Clocks that are read a moment later have moved on; this is what a timer may come too early.
-const TIMER_SLACK: Duration = Duration::from_millis(1);
+/// What timers are late by on a busy machine.
+const TIMER_LATENESS: Duration = Duration::from_millis(10);
 
 fn locked(lines: &Mutex<Lines>) -> MutexGuard<'_, Lines> {
     lines.lock().unwrap_or_else(PoisonError::into_inner)
@@ -92,8 +92,10 @@ impl WaitingLines {
                 break;
             }
         }
+        let mut due = None;
         loop {
-            let decision = store.charge(charges, clock.now()).await?;
+            let now = punctual(clock.now(), due);
+            let decision = store.charge(charges, now).await?;
             let pause = match decision.verdict {
                 Verdict::Allow => return Ok(decision),
                 Verdict::Deny => pause(charges, &decision),
@@ -101,6 +103,7 @@ impl WaitingLines {
             let Some(pause) = pause.filter(|_| Instant::now() < deadline) else {
                 return Ok(decision);
             };
+            due = Some(now + pause);
             let until = deadline.min(Instant::now() + pause);
             // Either way it is worth another try.
             let _ = timeout_at(until, place.news.notified()).await;
@@ -168,7 +171,14 @@ fn pause(charges: &[Charge<'_>], decision: &Decision) -> Option<Duration> {
         let most = if charge.quota.holds_leases() { LEASE_PAUSE } else { Duration::MAX };
         longest = longest.max(pause.min(most));
     }
-    Some(longest + TIMER_SLACK)
+    Some(longest)
+}
+
+/// The time to charge at for who has slept until `due`: that time, if a timer was only a little late.
+///
+/// Or else what timers are late by would add up, and a line would move slower than the limit allows.
+fn punctual(now: Timestamp, due: Option<Timestamp>) -> Timestamp {
+    due.filter(|due| *due <= now && now.saturating_since(*due) <= TIMER_LATENESS).unwrap_or(now)
 }
 
 #[cfg(test)]
@@ -185,6 +195,16 @@ mod tests {
         drop((second, other));
         let lines = locked(&lines.0);
         assert!(lines.by_key.is_empty() && lines.waiting == 0);
+    }
+
+    #[test]
+    fn charge_is_made_for_the_time_that_was_slept_until_unless_a_timer_was_very_late() {
+        let at = Timestamp::from_micros;
+        assert_eq!(punctual(at(5_000_900), None), at(5_000_900));
+        assert_eq!(punctual(at(5_002_300), Some(at(5_000_000))), at(5_000_000));
+        assert_eq!(punctual(at(5_020_000), Some(at(5_000_000))), at(5_020_000));
+        // Woken early, since units were given back.
+        assert_eq!(punctual(at(4_900_000), Some(at(5_000_000))), at(4_900_000));
     }
 
     #[test]
