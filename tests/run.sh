@@ -64,6 +64,10 @@ install_packages() {
     command -v h2load >/dev/null || missing+=(nghttp2-client)
     # promtool, and the server that scrapes; whose recommendations are a web server's.
     command -v promtool >/dev/null || missing+=(prometheus)
+    # Proxies that ask whether they may forward.
+    command -v nginx >/dev/null || missing+=(nginx-light)
+    command -v haproxy >/dev/null || missing+=(haproxy)
+    command -v caddy >/dev/null || missing+=(caddy)
     # A browser for the dashboard.
     command -v chromium >/dev/null || missing+=(chromium)
     # It judges the units without running them.
@@ -92,7 +96,8 @@ install_python_packages() {
         --use-pep517 \
         -r tests/httpbin/requirements.txt -r tests/clients/pygithub/requirements.txt \
         -r tests/schema/requirements.txt -r tests/tokens/requirements.txt \
-        -r tests/edge/requirements.txt -r tests/decisions/requirements.txt
+        -r tests/edge/requirements.txt -r tests/decisions/requirements.txt \
+        -r tests/beside/requirements.txt
 }
 
 install_node_packages() {
@@ -147,8 +152,8 @@ black_box() {
         tests/tokens/libraries.py tests/tokens/issuers.py tests/tokens/attacks.py
         tests/edge/transports.py tests/edge/load.py tests/edge/sockets.py tests/edge/rpc.py
         tests/edge/bodies.py tests/edge/slow.py tests/edge/floods.py tests/edge/faults.py
-        tests/edge/restarts.py tests/decisions/clients.py tests/observe/prometheus.py
-        tests/dashboard/views.py
+        tests/edge/restarts.py tests/decisions/clients.py tests/decisions/examples.py
+        tests/beside/run.py tests/observe/prometheus.py tests/dashboard/views.py
         tests/deploy/systemd.py tests/compose/run.py)
     for script in "${scripts[@]}"; do
         part "$script" run_script "$script" --tollgate "$binary" || true

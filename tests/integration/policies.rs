@@ -182,7 +182,9 @@ fn shipped_configuration_is_without_warnings() {
         .with_variable("TOLLGATE_REDIS_PASSWORD", "of-this-test")
         .with_variable("TOLLGATE_KEY_SECRET", SECRET)
         .with_variable("TOLLGATE_JWT_SECRET", SECRET);
-    for name in ["tollgate", "compose/cluster", "compose/sharded", "compose/single"] {
+    for name in
+        ["tollgate", "beside/tollgate", "compose/cluster", "compose/sharded", "compose/single"]
+    {
         let file = root().join(format!("config/{name}.yaml"));
         let configuration = Configuration::read(&file, &sources);
         let configuration = configuration.unwrap_or_else(|problems| panic!("{}", problems[0]));
