@@ -21,6 +21,7 @@ mod facts;
 mod foresee;
 pub(crate) mod forward;
 pub(crate) mod head;
+mod head_changes;
 mod identify;
 mod ignored_chain;
 pub(crate) mod judge;
@@ -35,6 +36,7 @@ mod recent_costs;
 pub(crate) mod redirect;
 mod refunds;
 mod refuse;
+mod remote;
 mod request_guard;
 mod request_id;
 pub(crate) mod request_state;
@@ -51,6 +53,7 @@ mod traced;
 pub(crate) mod unfit_claims;
 mod unread_scheme;
 mod upgrade;
+mod whole_body;
 
 use std::{
     cell::{Cell, RefCell},
@@ -60,7 +63,7 @@ use std::{
     time::Instant,
 };
 
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, request::Parts};
 
 use self::{
     abandoned::Abandoned,
@@ -73,6 +76,7 @@ use self::{
     ignored_chain::warn_of_ignored_chain,
     judge::{Judge, JudgeInput},
     redirect::{redirect, redirection},
+    remote::RemoteCall,
     request_guard::{DeniedBy, LoggedRequest, RequestGuard, RequestLine, ResponseNote},
     request_id::RequestIds,
     request_state::Action,
@@ -198,16 +202,32 @@ impl Gate {
         peer: &Peer,
         framing: Result<(), Violation>,
     ) -> Response<Body> {
-        let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
-        let snapshot = self.shared().snapshot();
         let (mut parts, body) = request.into_parts();
-        if let Some(endpoint) = Endpoint::of(&parts, peer).filter(|_| framing.is_ok()) {
-            return Box::pin(self.answer_program(endpoint, &parts, body, peer)).await;
+        if peer.listener.asked.is_some() && framing.is_ok() {
+            if let Some(endpoint) = Endpoint::of(&parts, peer) {
+                return Box::pin(self.answer_program(endpoint, &parts, body, peer)).await;
+            }
+            if let Some(call) = RemoteCall::of(&parts, peer) {
+                return Box::pin(self.answer_remote(call, &parts, body, peer)).await;
+            }
         }
-        let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);
-
         // The form comes first: nothing else about an ambiguous request can be believed.
         let asked = framing.map_err(Rejection::from).and_then(|()| asked_about(&mut parts, peer));
+        self.serve(parts, Some(body), peer, asked).await
+    }
+
+    /// Responds to a request, of a client or one that another proxy asks about, which has no body
+    /// here. `asked` says who has asked, or why nothing can be said.
+    async fn serve(
+        &self,
+        mut parts: Parts,
+        body: Option<ClientBody>,
+        peer: &Peer,
+        asked: Result<Option<Asker>, Rejection>,
+    ) -> Response<Body> {
+        let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
+        let snapshot = self.shared().snapshot();
+        let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);
         let asker = asked.as_ref().ok().copied().flatten();
         let address = self.client_address(peer, asker, &parts.headers, arrival.now);
         let trace = self.begin_trace(&parts, peer, arrival);
@@ -284,7 +304,7 @@ impl Gate {
         }
 
         let reply = match (asker, action) {
-            (Some(asker), action) => reply_to(asker, action, &guard.state).into(),
+            (Some(asker), action) => reply_to(asker, action, &guard.state, &parts.headers).into(),
             (None, Action::Forward(forward)) => match snapshot.groups.destination(forward.upstream)
             {
                 Some(destination) => {
@@ -297,7 +317,9 @@ impl Gate {
                     let outgoing = Outgoing {
                         sender: sender_of(&guard.state, upstream, inbound),
                         head: parts,
-                        body: (!is_upgrade).then(|| guard.client_body(body, may_be_slow)),
+                        body: body
+                            .filter(|_| !is_upgrade)
+                            .map(|body| guard.client_body(body, may_be_slow)),
                         started: Instant::now(),
                         attempts: trace.and_then(RequestTrace::attempts),
                     };
@@ -315,9 +337,10 @@ impl Gate {
             }
             (None, Action::Refuse(rejection)) => Reply::Refused(rejection).into(),
         };
+        let is_undecided = reply.reply.rejection().is_some_and(Rejection::is_undecided);
         let mut response = self.conclude(guard, reply, arrival, &audience);
         if let Some(asker) = asker {
-            translate(asker, &mut response);
+            translate(asker, is_undecided, &mut response);
         }
         response
     }
@@ -340,6 +363,10 @@ impl Gate {
         now: Timestamp,
     ) -> IpAddr {
         let shared = self.shared();
+        if asker == Some(Asker::Envoy) {
+            // It was read from the question.
+            return peer.address;
+        }
         if peer.is_trusted || asker.is_some() {
             return address_behind(peer.address, headers, &shared.trusted_proxies);
         }

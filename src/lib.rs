@@ -21,7 +21,7 @@
 //! blocks a request, [`events`] and [`panics`] write the log of events. [`preview`] finds out what
 //! would happen without charging, [`callers`] the counters of one caller. [`reload`] puts another
 //! configuration in force under traffic, [`decisions`] are listeners at which other programs ask, in
-//! the protocol of [`resp`]; [`admin`] serves metrics and health, and [`cli`] is the
+//! the protocol of [`resp`]; [`envoy`] has the messages of gRPC by which Envoy asks; [`admin`] serves metrics and health, and [`cli`] is the
 //! command line.
 //!
 //! A room may import only rooms below it: `docs/architecture.md` has the floors, and
@@ -35,6 +35,7 @@ pub mod clock;
 pub mod deadline;
 pub mod decisions;
 pub mod downstream;
+pub mod envoy;
 pub mod events;
 pub mod gate;
 pub mod identity;

@@ -8,6 +8,7 @@ mod callers;
 mod case;
 mod compile;
 mod cors;
+mod descriptors;
 mod facts;
 mod file;
 mod limit;
@@ -37,6 +38,7 @@ pub use self::{
     case::{Begin, Case, Expect, Given, MAX_REQUESTS},
     compile::load,
     cors::{Cors, OriginPattern, Origins, Preflight},
+    descriptors::{DescriptorCharge, DescriptorKey, DescriptorRule, DescriptorValue},
     facts::{Fact, FactSource},
     file::schema,
     limit::{
@@ -177,6 +179,8 @@ pub struct Policy {
     pub identity: IdentityRules,
     /// The limits, referred to by position.
     pub limits: Vec<Limit>,
+    /// Which of them descriptors are charged to, in the order of the file.
+    pub descriptors: Vec<DescriptorRule>,
     /// What an escaped slash in a path stands for.
     pub encoded_slash: EncodedSlash,
     /// Finds the position of a request's route.

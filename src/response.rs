@@ -2,6 +2,7 @@
 
 mod account;
 mod body;
+mod call;
 mod challenge;
 mod cors;
 mod denied_for;
@@ -21,10 +22,11 @@ mod status;
 pub use self::{
     account::Account,
     body::{Body, EndedTunnel},
+    call::{call_error, call_response},
     cors::{AllowedOrigin, preflight_answer},
     denied_for::DenialReason,
     error::ErrorDetails,
-    grpc::{grpc_status, is_grpc_call},
+    grpc::{GrpcCode, grpc_status, is_grpc_call},
     limit_headers::{LimitHeaders, expose, reported_reset},
     negotiation::{Format, preferred_format},
     options::options_asterisk,

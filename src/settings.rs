@@ -44,7 +44,7 @@ pub use self::{
         AdminPlace, AdminSettings, CurrentTokens, MAX_TOKEN_FILE_BYTES, Permission, ReadyStore,
         admin_place, token_in,
     },
-    askers::Askers,
+    askers::{AskProtocol, AskedHere, Askers},
     configuration::{Configuration, read_policies, read_policies_of, read_text},
     decisions::{DecisionSettings, Decisions},
     limits::{Http2Limits, Limits},

@@ -60,6 +60,7 @@ pub use self::{
     group::{Choice, Endpoint, Group, Loaded},
     headers::{
         ConnectionNamesProtectedField, Forwarding, check_connection, clean_request, clean_response,
+        remove_identity_fields,
     },
     http1::ChunkError,
     keeper::Keeper,

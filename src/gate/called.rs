@@ -201,34 +201,36 @@ impl Gate {
         let arrival = Arrival { now, started: Instant::now() };
         let snapshot = self.shared().snapshot();
         let request_id = &self.request_ids.fresh();
-        let begun = Begun { call, program, arrival, snapshot: &snapshot, request_id };
+        let endpoint = call.endpoint();
+        let (method, path) = (endpoint.method(), endpoint.path());
+        let begun = &Begun { method, path, program, arrival, snapshot: &snapshot, request_id };
         let hasher = &self.shared().identifier.hasher;
         let (answer, headers, account) = match call {
             Call::Charge(charges, wait) => {
                 match NamedPlan::of(&snapshot.policies, hasher, charges, now) {
-                    Ok(plan) => self.charge_named(&begun, plan, wait).await,
-                    Err(error) => self.told(&begun, None, Err(error.into())),
+                    Ok(plan) => self.charge_named(begun, plan, wait).await,
+                    Err(error) => self.told(begun, None, Err(error.into())),
                 }
             }
             Call::Standing(limit, key) => {
                 let asked = [NamedCharge { limit, key, cost: Some(0) }];
                 match NamedPlan::of(&snapshot.policies, hasher, &asked, now) {
-                    Ok(plan) => self.look_at(&begun, plan).await,
-                    Err(error) => self.told(&begun, None, Err(error.into())),
+                    Ok(plan) => self.look_at(begun, plan).await,
+                    Err(error) => self.told(begun, None, Err(error.into())),
                 }
             }
             Call::Settle(receipt, limit, cost) => {
-                self.correct(&begun, receipt, Part::Units, limit, cost).await
+                self.correct(begun, receipt, Part::Units, limit, cost).await
             }
-            Call::Release(receipt) => self.correct(&begun, receipt, Part::Slots, None, 0).await,
+            Call::Release(receipt) => self.correct(begun, receipt, Part::Slots, None, 0).await,
             Call::Reset(limit, key) => {
                 let asked = [NamedCharge { limit, key, cost: Some(0) }];
                 match NamedPlan::of(&snapshot.policies, hasher, &asked, now) {
                     Ok(plan) => {
                         let reset = self.reset_named(&plan).await;
-                        self.told(&begun, Some(plan.policy), reset)
+                        self.told(begun, Some(plan.policy), reset)
                     }
-                    Err(error) => self.told(&begun, None, Err(error.into())),
+                    Err(error) => self.told(begun, None, Err(error.into())),
                 }
             }
         };
@@ -374,19 +376,17 @@ impl Gate {
         (answer, HeaderMap::new(), account)
     }
 
-    fn guard<'g, 'p>(
+    pub(super) fn guard<'g, 'p>(
         &'g self,
         begun: &Begun<'g, 'p>,
         policy: Option<&Policy>,
     ) -> RequestGuard<'g, 'p> {
-        let Begun { call, program, arrival, snapshot, request_id } = *begun;
+        let &Begun { ref method, path, program, arrival, snapshot, request_id } = begun;
         let series = self.series(snapshot, policy);
-        let endpoint = call.endpoint();
-        let method = endpoint.method();
-        let label = MethodLabel::of(&method);
+        let label = MethodLabel::of(method);
         let logged = self.log.as_ref().map(|log| {
-            let (path, address) = (endpoint.path(), program.address);
-            (log, LoggedRequest::of_call(method, path, address, program.user_agent.cloned()))
+            let user_agent = program.user_agent.cloned();
+            (log, LoggedRequest::of_call(method.clone(), path, program.address, user_agent))
         });
         let line = RequestLine {
             meter: RequestMeter::begin(series, label, arrival.started),
@@ -402,16 +402,15 @@ impl Gate {
     }
 
     /// Keeps a denied call among the latest denials.
-    fn note_denial<'p>(
+    pub(super) fn note_denial<'p>(
         &self,
         begun: &Begun<'_, '_>,
         state: &RequestState<'p>,
         action: &Action<'p>,
         now: Timestamp,
     ) {
-        let Begun { call, program, request_id, .. } = *begun;
-        let endpoint = call.endpoint();
-        let request = Request::builder().method(endpoint.method()).uri(endpoint.path()).body(());
+        let &Begun { ref method, path, program, request_id, .. } = begun;
+        let request = Request::builder().method(method).uri(path).body(());
         let Ok((parts, ())) = request.map(Request::into_parts) else { return };
         let address = program.address;
         let denied = DeniedRequest { parts: &parts, state, action, address, request_id };
@@ -420,12 +419,14 @@ impl Gate {
 }
 
 /// A call that is being answered.
-struct Begun<'g, 'p> {
-    call: Call<'g>,
-    program: Program<'g>,
-    arrival: Arrival,
-    snapshot: &'p Snapshot,
-    request_id: &'g HeaderValue,
+pub(super) struct Begun<'g, 'p> {
+    /// As the log has it.
+    pub(super) method: Method,
+    pub(super) path: &'g str,
+    pub(super) program: Program<'g>,
+    pub(super) arrival: Arrival,
+    pub(super) snapshot: &'p Snapshot,
+    pub(super) request_id: &'g HeaderValue,
 }
 
 type Told = (Result<Answer, CallError>, HeaderMap, Option<Account>);

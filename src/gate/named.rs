@@ -3,16 +3,19 @@
 //! There is no request to judge: no route, no caller. From the plan on, all is as for requests: all
 //! charges or none, shadow mode, overrides, the store and its outages, the log and the metrics.
 
+mod charges;
+mod descriptors;
 mod in_turn;
 mod plan;
 mod receipt;
 
+pub(super) use self::{
+    descriptors::{Afterwards, DescriptorError, DescriptorPlan},
+    plan::NamedPlan,
+    receipt::{Part, Redeemed, redeem, sign},
+};
 pub use self::{
     in_turn::{MAX_WAIT, WaitingLines},
     plan::{NamedCharge, NamedError},
     receipt::ReceiptError,
-};
-pub(super) use self::{
-    plan::NamedPlan,
-    receipt::{Part, Redeemed, redeem, sign},
 };

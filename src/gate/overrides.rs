@@ -50,8 +50,8 @@ impl ChargeContext<'_, '_> {
             KeyValue::Header(name, value) => {
                 only_value(client.headers, name) == Some(value.as_bytes())
             }
-            // No request has one: programs name it.
-            KeyValue::Key(_) => false,
+            // No request has one: programs and Envoy name it.
+            KeyValue::Key(_) | KeyValue::Descriptor { .. } => false,
             KeyValue::Cookie { name, value } => {
                 let own = cookie_to_count(client.headers, name).ok().flatten();
                 own.is_some_and(|own| own == unescaped_cookie(value.as_bytes()))

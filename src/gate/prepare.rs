@@ -16,8 +16,8 @@ use crate::{
     upstream::{Forwarding, clean_request},
 };
 
-static X_TOLLGATE_SUBJECT: HeaderName = HeaderName::from_static("x-tollgate-subject");
-static X_TOLLGATE_TIER: HeaderName = HeaderName::from_static("x-tollgate-tier");
+pub(super) static X_TOLLGATE_SUBJECT: HeaderName = HeaderName::from_static("x-tollgate-subject");
+pub(super) static X_TOLLGATE_TIER: HeaderName = HeaderName::from_static("x-tollgate-tier");
 
 static TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
@@ -45,19 +45,7 @@ impl Judge {
         parts.uri = target.uri;
         parts.version = Version::HTTP_11;
         let headers = &mut parts.headers;
-        if let (Some(policy), Some(route)) = (state.policy, state.route) {
-            let sources = &policy.identity.sources;
-            let has_token = |identity: &Identity<'_>| identity.token.is_some();
-            match route.auth {
-                Auth::None => sources.strip_keys(headers),
-                // Only verified credentials go on: an upstream that relies on this proxy does not
-                // verify them again.
-                _ if sources.forward && state.identity.as_ref().is_some_and(has_token) => {
-                    sources.strip_others(headers);
-                }
-                _ => sources.strip(headers),
-            }
-        }
+        strip_credentials(headers, state);
         clean_request(
             headers,
             &upstream.own_headers,
@@ -86,6 +74,22 @@ impl Judge {
             route.request_headers.apply(headers);
         }
         is_upgrade
+    }
+}
+
+/// Removes the credentials that are for this proxy only.
+pub(super) fn strip_credentials(headers: &mut HeaderMap, state: &RequestState<'_>) {
+    let (Some(policy), Some(route)) = (state.policy, state.route) else { return };
+    let sources = &policy.identity.sources;
+    let has_token = |identity: &Identity<'_>| identity.token.is_some();
+    match route.auth {
+        Auth::None => sources.strip_keys(headers),
+        // Only verified credentials go on: an upstream that relies on this proxy does not verify
+        // them again.
+        _ if sources.forward && state.identity.as_ref().is_some_and(has_token) => {
+            sources.strip_others(headers);
+        }
+        _ => sources.strip(headers),
     }
 }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
-use http_body_util::{BodyExt, Limited};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -11,6 +10,7 @@ use super::{
     Gate, X_REQUEST_ID,
     called::{Answer, Answered, Call, CallError, DENIED, Endpoint, Program},
     named::{MAX_WAIT, NamedCharge},
+    whole_body::{WholeBodyError, whole},
 };
 use crate::{
     downstream::Peer,
@@ -20,9 +20,6 @@ use crate::{
 
 /// Bytes of a call's body.
 const MAX_BODY: usize = 64 * 1024;
-
-/// How long a call's body may take.
-const BODY_TIME: Duration = Duration::from_secs(10);
 
 const PROTOCOL: &str = "http";
 
@@ -69,12 +66,24 @@ struct Refusal {
     detail: String,
 }
 
+impl From<WholeBodyError> for Refusal {
+    fn from(error: WholeBodyError) -> Refusal {
+        let status = match error {
+            WholeBodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            WholeBodyError::Malformed => StatusCode::BAD_REQUEST,
+            WholeBodyError::Late => StatusCode::REQUEST_TIMEOUT,
+        };
+        Refusal { status, detail: format!("The body is no call: {error}.") }
+    }
+}
+
 impl Endpoint {
     /// What is called here by somebody who may; none: it is no call of a program.
     pub(super) fn of(parts: &Parts, peer: &Peer) -> Option<Endpoint> {
-        let askers = peer.listener.askers.as_ref()?;
+        let asked = peer.listener.asked.as_ref()?;
         let is_it = |endpoint: &Endpoint| endpoint.path() == parts.uri.path();
-        Endpoint::ALL.into_iter().find(is_it).filter(|_| askers.contains(peer.address))
+        let endpoint = Endpoint::ALL.into_iter().find(is_it);
+        endpoint.filter(|_| asked.askers.contains(peer.address))
     }
 }
 
@@ -122,7 +131,7 @@ impl Gate {
             let (limit, key) = limit_and_key(parts.uri.query().unwrap_or_default())?;
             return Ok(self.answer(Call::Standing(&limit, key.as_bytes()), program).await);
         }
-        let body = read(body).await?;
+        let body = whole(body, MAX_BODY).await?;
         Ok(match endpoint {
             Endpoint::Standing => return Err(bad("standing is asked for without a body")),
             Endpoint::Charge => {
@@ -224,22 +233,6 @@ fn sentence(error: &CallError) -> String {
 
 fn bad(detail: impl Into<String>) -> Refusal {
     Refusal { status: StatusCode::BAD_REQUEST, detail: detail.into() }
-}
-
-async fn read(body: ClientBody) -> Result<Vec<u8>, Refusal> {
-    let whole = tokio::time::timeout(BODY_TIME, Limited::new(body.incoming, MAX_BODY).collect());
-    match whole.await {
-        Ok(Ok(body)) => Ok(body.to_bytes().to_vec()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            let detail = format!("A body has at most {MAX_BODY} bytes.");
-            Err(Refusal { status: StatusCode::PAYLOAD_TOO_LARGE, detail })
-        }
-        Ok(Err(_)) => Err(bad("The body is malformed.")),
-        Err(_) => Err(Refusal {
-            status: StatusCode::REQUEST_TIMEOUT,
-            detail: "The body did not arrive in time.".to_owned(),
-        }),
-    }
 }
 
 fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refusal> {

@@ -63,7 +63,7 @@ fn limit_headers<'p>(tally: &Tally<'p>) -> Option<LimitHeaders<'p>> {
     })
 }
 
-fn rate_limit_fields(tally: &Tally<'_>, shared: &Shared) -> Option<RateLimitFields> {
+pub(super) fn rate_limit_fields(tally: &Tally<'_>, shared: &Shared) -> Option<RateLimitFields> {
     // The fields have durations, which begin with the response.
     let now = shared.clock.now();
     let hasher = &shared.identifier.hasher;

@@ -140,6 +140,11 @@ impl<'p> Tally<'p> {
         self.all().filter(is_decided).filter(|own| own.planned.role != ChargeRole::Refund)
     }
 
+    /// The charge at this position of the plan, if it was decided.
+    pub(super) fn at(&self, position: usize) -> Option<DecidedCharge<'_, 'p>> {
+        self.all().nth(position).filter(|own| own.outcome.decided_by != DecidedBy::NoStore)
+    }
+
     /// All charges in order, also those on bounds of refunds and those that were not decided.
     pub(super) fn all(&self) -> impl Iterator<Item = DecidedCharge<'_, 'p>> {
         let planned = self.plan.limits.iter().zip(&self.plan.charges);

@@ -3,9 +3,15 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use super::{
-    algorithm::Algorithm, concurrency::Concurrency, fixed_window::FixedWindow, gcra::Gcra,
-    kind::AlgorithmKind, sliding_log::SlidingLog, sliding_window::SlidingWindow,
-    standing::Standing, token_bucket::TokenBucket,
+    algorithm::{Algorithm, Receipt},
+    concurrency::Concurrency,
+    fixed_window::FixedWindow,
+    gcra::Gcra,
+    kind::AlgorithmKind,
+    sliding_log::SlidingLog,
+    sliding_window::SlidingWindow,
+    standing::Standing,
+    token_bucket::TokenBucket,
 };
 use crate::clock::Timestamp;
 
@@ -51,6 +57,20 @@ impl Quota {
             Quota::TokenBucket(_) => AlgorithmKind::TokenBucket,
             Quota::Gcra(_) => AlgorithmKind::Gcra,
             Quota::Concurrency(_) => AlgorithmKind::Concurrency,
+        }
+    }
+
+    /// A receipt for units of the window that is open at `now`, whoever took them; none: this
+    /// algorithm knows each charge apart. `standing` is that of the counter, and `cost` what is to be
+    /// given back.
+    pub fn open_receipt(&self, standing: &Standing, cost: u32, now: Timestamp) -> Option<Receipt> {
+        match self {
+            Quota::FixedWindow(_) | Quota::Gcra(_) => {
+                Some(Receipt { at: standing.reset, number: 0 })
+            }
+            Quota::SlidingWindow(algorithm) => Some(algorithm.open_receipt(now)),
+            Quota::TokenBucket(_) => Some(Receipt { at: now, number: cost.into() }),
+            Quota::SlidingLog(_) | Quota::Concurrency(_) => None,
         }
     }
 

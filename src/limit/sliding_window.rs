@@ -174,6 +174,12 @@ impl SlidingWindow {
         Receipt { at: windows.expires, number: 0 }
     }
 
+    /// A receipt of the window that is open at `now`.
+    pub(super) fn open_receipt(&self, now: Timestamp) -> Receipt {
+        let nothing = Windows::default();
+        self.receipt(&self.store(&self.open(&nothing, now)))
+    }
+
     fn store(&self, open: &Open) -> Windows {
         let expires = self.instant(open, 2 * self.length());
         Windows { current: open.current, previous: open.previous, expires }

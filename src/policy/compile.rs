@@ -9,6 +9,7 @@ mod cases;
 mod claims;
 mod cors;
 mod costs;
+mod descriptors;
 mod failures;
 mod files;
 mod fingerprint;
@@ -260,6 +261,7 @@ impl Compiler<'_> {
         };
         let (matchers, routes): (Vec<Matcher>, Vec<Route>) =
             raw.routes.value.iter().filter_map(|route| self.route(route, &context)).unzip();
+        let descriptors = self.descriptor_rules(&raw.rls, &limits);
         let sources = identity.as_ref().map(|rules| &rules.sources);
         let responses = self.responses(&raw.responses, sources);
         let tests =
@@ -282,6 +284,7 @@ impl Compiler<'_> {
             identity,
             core: core(&limits, &routes),
             limits,
+            descriptors,
             encoded_slash: encoded_slash?,
             router: Router::new(matchers),
             routes,

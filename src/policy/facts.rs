@@ -74,7 +74,8 @@ impl FactSource {
             | KeyPart::Path
             | KeyPart::PathParameter(_)
             | KeyPart::Method
-            | KeyPart::Key => None,
+            | KeyPart::Key
+            | KeyPart::Descriptor(_) => None,
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod case;
 mod cors;
+mod descriptors;
 mod identity;
 mod keywords;
 mod limit;
@@ -26,6 +27,7 @@ use crate::{
 pub(super) use self::{
     case::{RawCase, RawExpect, RawGiven, RawResponse},
     cors::RawCors,
+    descriptors::{RawDescriptor, RawDescriptorRule},
     identity::{
         RawApiKeys, RawCaller, RawForwardClaims, RawIdentity, RawIntrospection, RawIssuer,
         RawTierTable,
@@ -103,6 +105,11 @@ pub(super) struct RawPolicy {
     #[schemars(length(min = 1))]
     #[schemars(extend("examples" = [[{ "match": { "path": "/**" }, "limits": ["core"] }]]))]
     pub(super) routes: Spanned<Vec<Spanned<RawRoute>>>,
+    /// Which limits the descriptors are charged to that Envoy's rate limit filter sends. The first
+    /// entry that is for a descriptor applies.
+    #[serde(default)]
+    #[schemars(extend("examples" = [[{ "domain": "edge", "when": { "key": ["user", "path"] }, "limits": ["core"] }]]))]
+    pub(super) rls: Vec<Spanned<RawDescriptorRule>>,
     /// What responses of this proxy contain: limit headers, the status of a denial, the status
     /// endpoint.
     #[serde(default)]

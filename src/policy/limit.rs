@@ -56,6 +56,11 @@ impl Limit {
         self.per.parts.contains(&KeyPart::Key)
     }
 
+    /// Whether descriptors that Envoy sends are charged to it; requests never are.
+    pub fn is_of_descriptors(&self) -> bool {
+        self.per.parts.iter().any(|part| matches!(part, KeyPart::Descriptor(_)))
+    }
+
     /// Whose counters it has.
     pub fn scope(&self) -> Scope {
         let parts = &self.per.parts;
@@ -115,6 +120,8 @@ pub enum KeyPart {
     Cookie(Box<str>),
     /// What a program names that charges the limit (`decisions` in the settings). No request has it.
     Key,
+    /// What Envoy's rate limit filter sends as this key of a descriptor. No request has it.
+    Descriptor(Box<str>),
 }
 
 /// As policies write it.
@@ -131,6 +138,7 @@ impl fmt::Display for KeyPart {
             KeyPart::Header(name) => NamedKey::Header.write(f, name.as_str()),
             KeyPart::Cookie(name) => NamedKey::Cookie.write(f, name),
             KeyPart::Key => f.write_str("key"),
+            KeyPart::Descriptor(name) => NamedKey::Descriptor.write(f, name),
         }
     }
 }
@@ -159,10 +167,15 @@ pub enum NamedKey {
     Header,
     /// [`KeyPart::Cookie`].
     Cookie,
+    /// [`KeyPart::Descriptor`].
+    Descriptor,
 }
 
 keywords! {
-    NamedKey { PathParameter = "path", Claim = "jwt", Header = "header", Cookie = "cookie" }
+    NamedKey {
+        PathParameter = "path", Claim = "jwt", Header = "header", Cookie = "cookie",
+        Descriptor = "descriptor",
+    }
 }
 
 impl NamedKey {

@@ -65,6 +65,13 @@ pub enum KeyValue {
     },
     /// A program charges the limit for this key.
     Key(Box<str>),
+    /// Envoy sends a descriptor with this entry.
+    Descriptor {
+        /// Its key.
+        name: Box<str>,
+        /// Its value.
+        value: Box<str>,
+    },
 }
 
 impl Override {
@@ -100,6 +107,7 @@ impl fmt::Display for KeyValue {
             KeyValue::Header(name, _) => write!(f, "a value of header.{name}"),
             KeyValue::Cookie { name, .. } => write!(f, "a value of cookie.{name}"),
             KeyValue::Key(key) => write!(f, "key {key}"),
+            KeyValue::Descriptor { name, value } => write!(f, "descriptor.{name} {value}"),
         }
     }
 }

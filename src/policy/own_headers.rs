@@ -30,6 +30,11 @@ impl OwnHeaders {
         OwnHeaders { claims: Names::of(claims), credentials: Names::of(rules.sources.headers()) }
     }
 
+    /// The fields that carry claims.
+    pub fn claims(&self) -> impl Iterator<Item = &HeaderName> {
+        self.claims.names.iter()
+    }
+
     /// Whether fields of this name, which is in lower case, carry claims.
     pub fn carry_claims(&self, name: &str) -> bool {
         self.claims.contains(name)

@@ -144,6 +144,7 @@ impl PolicyDifference {
             upstreams: _,     // upstreams
             identity: _,      // identity
             limits: _,        // windows, limits, access
+            descriptors: _,   // changes no request
             encoded_slash: _, // paths
             exempt: _,        // access
             deny: _,          // access

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::{Account, grpc::grpc_status};
@@ -54,6 +54,8 @@ struct Paced {
 
 enum Content {
     Full(Option<Bytes>),
+    /// A message of a call of gRPC, and its status.
+    Call(Option<Bytes>, Option<HeaderMap>),
     Upstream(Box<UpstreamBody>),
     /// Of a server that has declined to switch to another protocol.
     Declined(Box<DeclinedBody>),
@@ -66,6 +68,11 @@ impl Body {
     /// A body made here.
     pub fn full(bytes: impl Into<Bytes>) -> Self {
         Body::new(Content::Full(Some(bytes.into())))
+    }
+
+    /// A message of a call of gRPC made here, and its status in trailers.
+    pub fn call(message: Bytes, trailers: HeaderMap) -> Self {
+        Body::new(Content::Call(Some(message), Some(trailers)))
     }
 
     /// No body.
@@ -170,6 +177,11 @@ impl Body {
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
         let polled = match &mut self.content {
             Content::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Content::Call(message, trailers) => {
+                let message = message.take().map(Frame::data);
+                let frame = message.or_else(|| trailers.take().map(Frame::trailers));
+                Poll::Ready(frame.map(Ok))
+            }
             Content::Upstream(upstream) => Pin::new(upstream).poll_frame(context),
             Content::Declined(declined) => Pin::new(declined).poll_frame(context),
             Content::Switched(_) | Content::Ended => Poll::Ready(None),
@@ -284,6 +296,7 @@ impl HttpBody for Body {
         }
         match &self.content {
             Content::Full(bytes) => bytes.is_none(),
+            Content::Call(message, trailers) => message.is_none() && trailers.is_none(),
             Content::Upstream(body) => body.is_end_stream(),
             Content::Declined(body) => body.is_end_stream(),
             Content::Switched(_) => false,
@@ -296,6 +309,7 @@ impl HttpBody for Body {
             Content::Full(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
             Content::Upstream(body) => body.size_hint(),
             Content::Declined(body) => body.size_hint(),
+            Content::Call(..) => SizeHint::default(),
             Content::Full(None) | Content::Switched(_) | Content::Ended => SizeHint::with_exact(0),
         };
         match (self.rest() as u64, hint.exact()) {

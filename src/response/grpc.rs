@@ -12,22 +12,33 @@ use http::{
 use super::rejection::Rejection;
 use crate::{identity::IdentityError, policy::Responses, upstream::UpstreamError};
 
-static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+pub(super) static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 static GRPC_RETRY_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
-static APPLICATION_GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+pub(super) static APPLICATION_GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// The statuses of gRPC that this proxy sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
-enum Code {
+pub enum GrpcCode {
+    /// The call says something that cannot be meant.
+    InvalidArgument = 3,
+    /// Something took too long.
     DeadlineExceeded = 4,
+    /// There is no such thing.
+    NotFound = 5,
+    /// The caller may not.
     PermissionDenied = 7,
+    /// A limit has no room, or a bound is exceeded.
     ResourceExhausted = 8,
+    /// There is no such method.
     Unimplemented = 12,
+    /// This proxy has failed.
     Internal = 13,
+    /// Another try may work.
     Unavailable = 14,
+    /// The caller is not known.
     Unauthenticated = 16,
 }
 
@@ -50,42 +61,47 @@ pub fn is_grpc_call(request: &Parts) -> bool {
 /// Writes why a call is refused into the header of a response without a body.
 pub(super) fn write_status(rejection: &Rejection, responses: &Responses, headers: &mut HeaderMap) {
     let code = code(rejection, rejection.status(responses));
-    headers.insert(header::CONTENT_TYPE, APPLICATION_GRPC.clone());
-    headers.insert(GRPC_STATUS.clone(), HeaderValue::from(code as u16));
-    if let Ok(message) = HeaderValue::from_str(&percent_encoded(&rejection.message())) {
-        headers.insert(GRPC_MESSAGE.clone(), message);
-    }
+    write_code(code, &rejection.message(), headers);
     if let Some(seconds) = rejection.retry_after() {
         headers.insert(GRPC_RETRY_PUSHBACK.clone(), seconds.saturating_mul(1000).into());
     }
 }
 
+/// Writes a status and a message for people.
+pub(super) fn write_code(code: GrpcCode, message: &str, headers: &mut HeaderMap) {
+    headers.insert(header::CONTENT_TYPE, APPLICATION_GRPC.clone());
+    headers.insert(GRPC_STATUS.clone(), HeaderValue::from(code as u16));
+    if let Ok(message) = HeaderValue::from_str(&percent_encoded(message)) {
+        headers.insert(GRPC_MESSAGE.clone(), message);
+    }
+}
+
 /// The code that gRPC maps an HTTP status to, or a more exact one where the error has it.
-fn code(rejection: &Rejection, status: StatusCode) -> Code {
+fn code(rejection: &Rejection, status: StatusCode) -> GrpcCode {
     match rejection {
         Rejection::Primary(_)
         | Rejection::Secondary(_)
-        | Rejection::Identity(IdentityError::TooManyLookups) => return Code::ResourceExhausted,
+        | Rejection::Identity(IdentityError::TooManyLookups) => return GrpcCode::ResourceExhausted,
         Rejection::Upstream(
             UpstreamError::ResponseTimeout
             | UpstreamError::RequestBodyTimeout
             | UpstreamError::RequestBodyTooSlow,
-        ) => return Code::DeadlineExceeded,
+        ) => return GrpcCode::DeadlineExceeded,
         _ => {}
     }
     match status {
-        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
-        StatusCode::FORBIDDEN => Code::PermissionDenied,
+        StatusCode::UNAUTHORIZED => GrpcCode::Unauthenticated,
+        StatusCode::FORBIDDEN => GrpcCode::PermissionDenied,
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => {
-            Code::Unimplemented
+            GrpcCode::Unimplemented
         }
         StatusCode::PAYLOAD_TOO_LARGE
         | StatusCode::URI_TOO_LONG
-        | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Code::ResourceExhausted,
+        | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => GrpcCode::ResourceExhausted,
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-            Code::Unavailable
+            GrpcCode::Unavailable
         }
-        _ => Code::Internal,
+        _ => GrpcCode::Internal,
     }
 }
 

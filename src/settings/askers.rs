@@ -4,6 +4,24 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+/// What makes a listener one for decisions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedHere {
+    /// Who may ask.
+    pub askers: Askers,
+    /// What they ask in.
+    pub protocol: AskProtocol,
+}
+
+/// What is spoken over HTTP at a listener for decisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskProtocol {
+    /// Forward-auth, and calls of programs in JSON.
+    Http,
+    /// gRPC, as Envoy speaks it.
+    Grpc,
+}
+
 /// The networks whose addresses may ask at a listener for decisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Askers(Box<[IpNet]>);

@@ -130,6 +130,7 @@ pub fn read_policies(path: &Path, sources: &Sources) -> Result<Policies, Vec<Pro
         }
     }
     problems.extend(contested_hosts(&policies));
+    problems.extend(contested_domains(&policies));
     problems.extend(contested_names(&policies));
     problems.extend(too_many_tests(&policies));
     match problems.is_empty() {
@@ -168,6 +169,26 @@ fn contested_hosts(policies: &[(&PathBuf, Policy)]) -> Vec<Problem> {
                     &file.display().to_string(),
                     format!("{} is for the same hosts", earlier_file.display()),
                     "give each policy `hosts` of its own",
+                ));
+            }
+        }
+    }
+    problems
+}
+
+/// Descriptors of one domain are decided by one policy: all of them or none are charged.
+fn contested_domains(policies: &[(&PathBuf, Policy)]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (at, (file, policy)) in policies.iter().enumerate() {
+        for (earlier_file, earlier) in policies.iter().take(at) {
+            let mut domains = policy.descriptors.iter().map(|rule| &*rule.domain);
+            let is_there =
+                |domain: &&str| earlier.descriptors.iter().any(|rule| *rule.domain == **domain);
+            if let Some(domain) = domains.find(is_there) {
+                problems.push(Problem::whole_file(
+                    &file.display().to_string(),
+                    format!("{} has `rls` for domain `{domain}` too", earlier_file.display()),
+                    "keep the entries of a domain in one policy",
                 ));
             }
         }

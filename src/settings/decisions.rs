@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Askers, Checker, ListenAddress, ListenerSettings, Protocols, Secret, listener::RawTls,
+    AskProtocol, AskedHere, Askers, Checker, ListenAddress, ListenerSettings, Protocols, Secret,
+    listener::RawTls,
 };
 use crate::yaml::{Choice, Spanned, keywords};
 
@@ -29,19 +30,21 @@ pub struct DecisionSettings {
 
 /// The protocol that other programs ask in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AskProtocol {
-    /// HTTP: forward-auth.
+enum DecisionProtocol {
+    /// HTTP: forward-auth, and calls in JSON.
     Http,
-    /// That of Redis: `RL.*`, `CL.THROTTLE`.
+    /// gRPC: Envoy.
+    Grpc,
+    /// That of Redis: `RL.*`, `CL.THROTTLE`, `TG.*`.
     Redis,
 }
 
-keywords! { AskProtocol { Http = "http", Redis = "redis" } }
+keywords! { DecisionProtocol { Http = "http", Grpc = "grpc", Redis = "redis" } }
 
 /// Where other programs ask.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decisions {
-    /// By HTTP: workers serve these listeners, as they serve those of clients.
+    /// By HTTP or gRPC: workers serve these listeners, as they serve those of clients.
     pub http: Vec<ListenerSettings>,
     /// In the protocol of Redis: a thread serves each.
     pub redis: Vec<DecisionSettings>,
@@ -54,9 +57,9 @@ pub(super) struct RawDecisions {
     /// Where to listen: an IP address and a port. One that other machines reach needs a password.
     #[schemars(extend("examples" = ["127.0.0.1:6380"]))]
     address: Spanned<String>,
-    /// What is spoken there: `http` (forward-auth) or `redis`.
-    protocol: Spanned<Choice<AskProtocol>>,
-    /// Certificates, of `http` only. Left out: other programs use plain HTTP here.
+    /// What is spoken there: `http` (forward-auth, and calls in JSON), `grpc` (Envoy) or `redis`.
+    protocol: Spanned<Choice<DecisionProtocol>>,
+    /// Certificates, not of `redis`. Left out: other programs use plain HTTP here.
     #[schemars(extend("examples" = [{ "certificates": [{ "certificate_file": "server.pem", "key_file": "server.key" }] }]))]
     tls: Option<Spanned<RawTls>>,
     /// A file with the password that clients must say (`AUTH`), of `redis` only. Left out: they need
@@ -102,8 +105,13 @@ impl Checker<'_> {
             }
             taken.push(address);
             match self.keyword(&raw.protocol) {
-                Some(AskProtocol::Http) => all.http.extend(self.http_decisions(raw, address)),
-                Some(AskProtocol::Redis) => all.redis.push(self.redis_decisions(raw, address)),
+                Some(DecisionProtocol::Http) => {
+                    all.http.extend(self.http_decisions(raw, address, AskProtocol::Http));
+                }
+                Some(DecisionProtocol::Grpc) => {
+                    all.http.extend(self.http_decisions(raw, address, AskProtocol::Grpc));
+                }
+                Some(DecisionProtocol::Redis) => all.redis.push(self.redis_decisions(raw, address)),
                 None => {}
             }
         }
@@ -114,6 +122,7 @@ impl Checker<'_> {
         &mut self,
         raw: &RawDecisions,
         address: SocketAddr,
+        protocol: AskProtocol,
     ) -> Option<ListenerSettings> {
         let RawDecisions { password_file, password_env, max_keys, .. } = raw;
         let RawDecisions { connections, connections_per_address, .. } = raw;
@@ -139,14 +148,14 @@ impl Checker<'_> {
                 Some(tls) => Some(tls?),
                 None => None,
             },
-            askers: Some(askers),
+            asked: Some(AskedHere { askers, protocol }),
             ..ListenerSettings::plain(ListenAddress::Tcp(address))
         })
     }
 
     fn redis_decisions(&mut self, raw: &RawDecisions, address: SocketAddr) -> DecisionSettings {
         if let Some(tls) = &raw.tls {
-            self.refuse(tls, "only `protocol: http` has this", "remove it");
+            self.refuse(tls, "`protocol: redis` has no TLS", "remove it");
         }
         let password = self.secret(raw.password_env.as_ref(), raw.password_file.as_ref());
         let has_password = raw.password_env.is_some() || raw.password_file.is_some();

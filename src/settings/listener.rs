@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use self::security::{RawHsts, RedirectShape};
-use super::{Askers, Checker, beside};
+use super::{AskedHere, Checker, beside};
 use crate::{
     identity::{ForwardedField, TrustedProxies},
     yaml::{Choice, Node, Spanned, keywords},
@@ -50,8 +50,8 @@ pub struct ListenerSettings {
     pub redirect: Option<Redirect>,
     /// The value of `strict-transport-security` in every response.
     pub hsts: Option<HeaderValue>,
-    /// Who may ask for decisions here. None: clients are served.
-    pub askers: Option<Askers>,
+    /// Who asks for decisions here, and how. None: clients are served.
+    pub asked: Option<AskedHere>,
 }
 
 /// Where a listener is.
@@ -159,7 +159,7 @@ impl ListenerSettings {
             proxy_protocol: None,
             redirect: None,
             hsts: None,
-            askers: None,
+            asked: None,
         }
     }
 }
@@ -276,7 +276,7 @@ impl Checker<'_> {
             proxy_protocol,
             redirect,
             hsts,
-            askers: None,
+            asked: None,
         })
     }
 

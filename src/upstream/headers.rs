@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use self::names::Spelled;
 pub(super) use self::names::ends_here;
-use self::names::{is_hop_by_hop, is_of_a_proxy};
+use self::names::{is_hop_by_hop, is_of_a_proxy, names_caller};
 use crate::{
     identity::ForwardedField,
     policy::{OwnHeaders, is_reserved},
@@ -62,16 +62,28 @@ pub fn check_connection(headers: &HeaderMap) -> Result<(), ConnectionNamesProtec
 /// says anything.
 pub fn clean_request(headers: &mut HeaderMap, own: &OwnHeaders, forwarding: Forwarding<'_>) {
     remove_named_by_connection(headers);
-    // A credential may go on under its own name, and under no other that servers take for it.
-    let is_identity_field = |name: &str, spelled| match spelled {
-        Spelled::Exactly => own.carry_claims(name),
-        Spelled::Alike => own.carry_claims_or_credentials(name),
-    };
-    remove_where(headers, |name| ends_here(name, forwarding.trusted_field, is_identity_field));
+    let is_own = |name: &str, spelled| is_identity_field(own, name, spelled);
+    remove_where(headers, |name| ends_here(name, forwarding.trusted_field, is_own));
     headers.reserve(FIELDS_SET);
     join_cookies(headers);
     join_lengths(headers);
     set_forwarding(headers, forwarding);
+}
+
+/// Removes what servers may take for this proxy's word, and nothing else, from the header of a
+/// request that another proxy forwards.
+pub fn remove_identity_fields(headers: &mut HeaderMap, own: &OwnHeaders) {
+    remove_where(headers, |name| {
+        names_caller(name, |name, spelled| is_identity_field(own, name, spelled))
+    });
+}
+
+/// A credential may go on under its own name, and under no other that servers take for it.
+fn is_identity_field(own: &OwnHeaders, name: &str, spelled: Spelled) -> bool {
+    match spelled {
+        Spelled::Exactly => own.carry_claims(name),
+        Spelled::Alike => own.carry_claims_or_credentials(name),
+    }
 }
 
 /// Makes the header of an upstream's response fit for the client.

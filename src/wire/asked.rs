@@ -4,9 +4,11 @@
 //! Nothing is guessed. A field that is missing would stand for every path or every host, and one
 //! that is there twice may have come from the client.
 
-use http::{HeaderName, HeaderValue, Method, Uri, Version, header, request::Parts};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header, request::Parts,
+};
 
-/// How another proxy asks, by the path that it asks at.
+/// How another proxy asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
     /// Traefik, Caddy, HAProxy: `X-Forwarded-Method`, `-Host` and `-Uri`.
@@ -14,6 +16,8 @@ pub enum Asker {
     /// nginx, whose `auth_request` knows the statuses 2xx, 401 and 403 only: `X-Original-Method`
     /// and `-URI`, and `Host`, which a client cannot add to.
     Nginx,
+    /// Envoy's filter `ext_authz`, by gRPC: it says all in one message.
+    Envoy,
 }
 
 /// Why what another proxy asks cannot be decided.
@@ -51,6 +55,7 @@ impl Asker {
         match self {
             Asker::Forward => "/decide/forward",
             Asker::Nginx => "/decide/nginx",
+            Asker::Envoy => "/envoy.service.auth.v3.Authorization/Check",
         }
     }
 
@@ -59,25 +64,54 @@ impl Asker {
         match self {
             Asker::Forward => "forward",
             Asker::Nginx => "nginx",
+            Asker::Envoy => "envoy",
         }
     }
 
-    fn at(path: &str) -> Option<Asker> {
-        [Asker::Forward, Asker::Nginx].into_iter().find(|asker| asker.path() == path)
+    /// Who asks at a path by fields, and by which.
+    fn at(path: &str) -> Option<(Asker, Fields)> {
+        let forward = Fields {
+            method: "x-forwarded-method",
+            target: "x-forwarded-uri",
+            host: "x-forwarded-host",
+        };
+        let nginx = Fields { method: "x-original-method", target: "x-original-uri", host: "host" };
+        let all = [(Asker::Forward, forward), (Asker::Nginx, nginx)];
+        all.into_iter().find(|(asker, _)| asker.path() == path)
     }
+}
 
-    fn fields(self) -> Fields {
-        match self {
-            Asker::Forward => Fields {
-                method: "x-forwarded-method",
-                target: "x-forwarded-uri",
-                host: "x-forwarded-host",
-            },
-            Asker::Nginx => {
-                Fields { method: "x-original-method", target: "x-original-uri", host: "host" }
-            }
+/// What a proxy says of a request in a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'m> {
+    /// Its method.
+    pub method: &'m str,
+    /// Its path with the query.
+    pub target: &'m str,
+    /// Its host, with the port if it has one.
+    pub host: &'m str,
+}
+
+/// The head of the request that a message describes, with these fields.
+///
+/// # Errors
+/// The question cannot be decided.
+pub fn head_of(told: Told<'_>, fields: HeaderMap) -> Result<Parts, AskError> {
+    let Told { method, target, host } = told;
+    for (name, text) in [("method", method), ("path", target), ("host", host)] {
+        if text.is_empty() {
+            return Err(AskError::Missing(name));
         }
     }
+    let (mut parts, ()) = Request::new(()).into_parts();
+    parts.method =
+        Method::from_bytes(method.as_bytes()).map_err(|_| AskError::Malformed("method"))?;
+    let target = HeaderValue::from_str(target).ok().and_then(|target| origin_form(&target));
+    parts.uri = target.ok_or(AskError::Malformed("path"))?;
+    parts.headers = fields;
+    let host = HeaderValue::from_str(host).map_err(|_| AskError::Malformed("host"))?;
+    parts.headers.insert(header::HOST, host);
+    Ok(parts)
 }
 
 /// Makes the head of a proxy's question the head of the request that it asks about. The other fields
@@ -86,8 +120,7 @@ impl Asker {
 /// # Errors
 /// The question cannot be decided; the head is then as it came.
 pub fn restore(parts: &mut Parts) -> Result<Asker, AskError> {
-    let asker = Asker::at(parts.uri.path()).ok_or(AskError::Path)?;
-    let fields = asker.fields();
+    let (asker, fields) = Asker::at(parts.uri.path()).ok_or(AskError::Path)?;
     let method = only(parts, fields.method)?;
     let method =
         Method::from_bytes(method.as_bytes()).map_err(|_| AskError::Malformed(fields.method))?;
@@ -134,8 +167,6 @@ fn authority(uri: &Uri) -> Result<HeaderValue, AskError> {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
-
     use super::*;
 
     fn asked(path: &str, fields: &[(&str, &str)]) -> (Result<Asker, AskError>, Parts) {
@@ -189,6 +220,23 @@ mod tests {
         for path in ["/", "/decide", "/decide/", "/decide/forward/", "/DECIDE/FORWARD"] {
             assert_eq!(asked(path, &FORWARDED).0, Err(AskError::Path), "{path}");
         }
+    }
+
+    #[test]
+    fn head_is_what_a_message_says_and_nothing_is_guessed() {
+        let told = Told { method: "PUT", target: "/a?b", host: "api.example" };
+        let mut fields = HeaderMap::new();
+        fields.append(header::HOST, HeaderValue::from_static("another.example"));
+        let parts = head_of(told, fields).unwrap();
+        assert_eq!((parts.method.as_str(), parts.uri.to_string().as_str()), ("PUT", "/a?b"));
+        assert_eq!(parts.headers[header::HOST], "api.example");
+        let error = |told| head_of(told, HeaderMap::new()).unwrap_err();
+        assert_eq!(error(Told { method: "", ..told }), AskError::Missing("method"));
+        assert_eq!(error(Told { target: "", ..told }), AskError::Missing("path"));
+        assert_eq!(error(Told { host: "", ..told }), AskError::Missing("host"));
+        assert_eq!(error(Told { method: "P T", ..told }), AskError::Malformed("method"));
+        assert_eq!(error(Told { target: "a", ..told }), AskError::Malformed("path"));
+        assert_eq!(error(Told { host: "a\nb", ..told }), AskError::Malformed("host"));
     }
 
     #[test]

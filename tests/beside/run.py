@@ -1,4 +1,4 @@
-"""Tollgate beside other proxies: nginx, Caddy, HAProxy and Traefik ask it and forward to httpbin.
+"""Tollgate beside other proxies: nginx, Caddy, HAProxy, Traefik and Envoy ask it and forward to httpbin.
 
 Each runs with the configuration of config/beside, but for the ports. A client that claims to be
 somebody else, or to come from elsewhere, gets nowhere; denials reach the client; limit headers do;
@@ -34,16 +34,19 @@ STANDING = ("limit", "remaining", "used", "reset", "resource")
 FORGED = {"X-Tollgate-Subject": "admin", "X-Tollgate-Tier": "internal"}
 
 
-# A Python package brings it.
+# Python packages bring them.
 TRAEFIK = str(Path(sys.executable).with_name("traefik"))
+ENVOY = str(Path(sys.executable).with_name("envoy"))
 AWAY = (500, 502, 503)
+SUFFIXES = (".conf", ".lua", ".yaml")
 
 
 class Beside:
     """One of the proxies: how it is started, and what it does otherwise."""
 
-    def __init__(self, name, program, command, openly=None):
+    def __init__(self, name, program, command, openly=None, protocol="http"):
         self.name, self.program, self.command = name, program, command
+        self.protocol = protocol
         # What of its files lets everything through while Tollgate is away: before and after.
         self.openly = openly
 
@@ -59,6 +62,10 @@ PROXIES = [
     Beside("haproxy", "haproxy", lambda folder: [
         "haproxy", "-db", "-C", str(folder), "-f", str(folder / "haproxy.cfg"),
     ], ('AWAY = "closed"', 'AWAY = "open"')),
+    Beside("envoy", ENVOY, lambda folder: [
+        ENVOY, "--config-path", f"{folder}/authorize.yaml", "--log-level", "error",
+        "--use-dynamic-base-id", "--concurrency", "1",
+    ], ("failure_mode_allow: false", "failure_mode_allow: true"), "grpc"),
     Beside("traefik", TRAEFIK, lambda folder: [TRAEFIK, f"--configFile={folder}/traefik.yml"]),
 ]
 
@@ -139,7 +146,7 @@ def try_openly(beside, front, folder, command, tally):
     """Everything gets through while Tollgate is away, if it is told to, and nobody is anybody."""
     before, after = beside.openly
     replaced = 0
-    for file in (file for file in folder.iterdir() if file.suffix in (".conf", ".lua")):
+    for file in (file for file in folder.iterdir() if file.suffix in SUFFIXES):
         text = file.read_text()
         replaced += text.count(before)
         file.write_text(text.replace(before, after))
@@ -154,8 +161,9 @@ def ports_replaced(beside, front, back, asked, folder):
     """Copies the shipped files, with these ports in place of theirs."""
     for file in (BESIDE / beside.name).iterdir():
         text = file.read_text()
-        for shipped, own in (("8080", front), ("9000", back), ("8090", asked)):
+        for shipped, own in (("8080", front), ("9000", back), ("8090", asked), ("8091", asked)):
             text = text.replace(f"127.0.0.1:{shipped}", f"127.0.0.1:{own}")
+            text = text.replace(f"port_value: {shipped}", f"port_value: {own}")
         # Traefik finds it from the folder in which it is started.
         text = text.replace("filename: dynamic.yml", f"filename: {folder}/dynamic.yml")
         (folder / file.name).write_text(text)
@@ -169,7 +177,7 @@ def check(binary, tally, back):
             continue
         front, asked = free_port(), free_port()
         plan = Plan([f"http://127.0.0.1:{back}"], limits=LIMITS, routes=ROUTES)
-        plan.settings = {"decisions": [{"address": f"127.0.0.1:{asked}", "protocol": "http"}]}
+        plan.settings = {"decisions": [{"address": f"127.0.0.1:{asked}", "protocol": beside.protocol}]}
         with tempfile.TemporaryDirectory(prefix="beside-") as folder:
             folder = Path(folder)
             ports_replaced(beside, front, back, asked, folder)

@@ -85,7 +85,7 @@ impl KeyBuilder<'_, '_, '_> {
                     tuple.push((Tag::Name as u8, name.as_str().as_bytes()));
                     tuple.push((Tag::Header as u8, only_value(client.headers, name)?));
                 }
-                KeyPart::Key => return None,
+                KeyPart::Key | KeyPart::Descriptor(_) => return None,
                 KeyPart::Cookie(name) => {
                     tuple.extend([
                         (Tag::Name as u8, name.as_bytes()),
@@ -113,7 +113,7 @@ impl KeyBuilder<'_, '_, '_> {
 
     fn origin_of(&self, part: &KeyPart, open: OpenParts) -> Origin {
         match part {
-            KeyPart::Claim(_) | KeyPart::Key => Origin::Verified,
+            KeyPart::Claim(_) | KeyPart::Key | KeyPart::Descriptor(_) => Origin::Verified,
             KeyPart::Caller => match self.identity.caller.as_ref().map(|caller| &caller.value) {
                 Some(CallerValue::Address(address)) => by_address(*address),
                 Some(CallerValue::Claim(_) | CallerValue::Certificate(_)) | None => {
@@ -177,6 +177,7 @@ impl KeyBuilder<'_, '_, '_> {
             | KeyPart::PathParameter(_)
             | KeyPart::Method
             | KeyPart::Key
+            | KeyPart::Descriptor(_)
             | KeyPart::Header(_) => None,
         }
     }
@@ -199,11 +200,31 @@ enum Tag {
     Header = b'h',
     Cookie = b'k',
     Key = b'K',
+    Descriptor = b'D',
 }
 
 /// Hash of a key that a program names: the owner of its counters, and their entry.
 pub(in crate::gate) fn hash_named_key(hasher: &Hashing, key: &[u8]) -> u128 {
     hasher.hash([(Tag::Key as u8, key)])
+}
+
+/// Hash of the entries of a descriptor that a limit counts by: the owner of its counters, and their
+/// entry.
+pub(in crate::gate) fn hash_descriptor<'d>(
+    hasher: &Hashing,
+    per: &Per,
+    entries: impl Iterator<Item = (&'d str, &'d str)> + Clone,
+) -> u128 {
+    let mut tuple: SmallVec<[KeyPiece<'_>; 8]> = SmallVec::new();
+    for part in &per.parts {
+        let KeyPart::Descriptor(name) = part else { continue };
+        // A descriptor may have a key more than once.
+        for (_, value) in entries.clone().filter(|(key, _)| **name == **key) {
+            tuple.push((Tag::Name as u8, name.as_bytes()));
+            tuple.push((Tag::Descriptor as u8, value.as_bytes()));
+        }
+    }
+    hasher.hash(tuple)
 }
 
 /// Whether a request has more than one value of what `limit` counts by: servers may read one of
@@ -220,6 +241,7 @@ pub(in crate::gate) fn is_ambiguous(limit: &Limit, headers: &HeaderMap) -> bool 
         | KeyPart::PathParameter(_)
         | KeyPart::Method
         | KeyPart::Key
+        | KeyPart::Descriptor(_)
         | KeyPart::Claim(_) => false,
     })
 }

@@ -2,14 +2,12 @@
 
 use smallvec::SmallVec;
 
+use super::charges::{Asked, add};
 use crate::{
     clock::Timestamp,
-    gate::{
-        charge_context::keys::hash_named_key,
-        charge_plan::{ChargePlan, ChargeRole, PlannedLimit},
-    },
-    limit::{Charge, Hashing, Key, Origin},
-    policy::{Allowance, Enforcement, KeyValue, Limit, Policies, Policy},
+    gate::{charge_context::keys::hash_named_key, charge_plan::ChargePlan},
+    limit::Hashing,
+    policy::{KeyValue, Limit, Policies, Policy},
 };
 
 /// A limit with `per: key` that a program charges.
@@ -101,7 +99,9 @@ impl<'p> NamedPlan<'p> {
                 return Err(NamedError::Twice(name()));
             }
             seen.push((limit.position, owner));
-            add(&mut plan, limit, charge, owner, now);
+            let cost = charge.cost.unwrap_or(limit.cost.default);
+            let is_for = |value: &KeyValue| matches!(value, KeyValue::Key(key) if key.as_bytes() == charge.key);
+            add(&mut plan, limit, Asked { owner, cost, now }, is_for);
         }
         let who = format!("key {}", String::from_utf8_lossy(first.key));
         Ok(NamedPlan { policy, plan, who })
@@ -126,46 +126,5 @@ fn find<'p>(policies: &'p Policies, name: &str) -> Result<(&'p Policy, &'p Limit
             let choices = [first.0, other].map(|policy| format!("{}/{short}", policy.name));
             Err(NamedError::SeveralLimits(name.to_owned(), choices.join(" or ")))
         }
-    }
-}
-
-/// Adds the charges of one limit, on the counters of this owner.
-fn add<'p>(
-    plan: &mut ChargePlan<'p>,
-    limit: &'p Limit,
-    named: &NamedCharge<'_>,
-    owner: u128,
-    now: Timestamp,
-) {
-    let is_for =
-        |value: &KeyValue| matches!(value, KeyValue::Key(key) if key.as_bytes() == named.key);
-    let own =
-        limit.overrides.0.iter().find(|own| own.is_in_force(now) && own.of.iter().all(is_for));
-    let of_tier = || limit.rates.get(plan.tier).map_or(&[][..], Vec::as_slice);
-    let allowances: &'p [Allowance] = own.map_or_else(of_tier, |own| &own.allowances);
-    let role = match limit.enforcement {
-        Enforcement::Shadow => ChargeRole::Shadow,
-        Enforcement::Percent(percent) if owner % 100 >= percent.into() => ChargeRole::Shadow,
-        _ if plan.has_primary_besides(limit) => ChargeRole::Secondary,
-        _ => ChargeRole::Primary,
-    };
-    for allowance in allowances {
-        let charge = Charge {
-            key: Key::new(owner, owner, allowance.id),
-            quota: &allowance.quota,
-            cost: match named.cost {
-                // A slot is held or not.
-                Some(cost) if allowance.quota.holds_leases() => cost.min(1),
-                Some(cost) => cost,
-                None => limit.cost.default,
-            },
-            stance: role.stance(),
-            scope: limit.scope(),
-            // Only who may ask makes up keys.
-            origin: Origin::Verified,
-            fallback: limit.fallback,
-            full: limit.full,
-        };
-        plan.add(PlannedLimit { limit, allowance, cost: &limit.cost, role }, charge);
     }
 }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 const HELP: &str = "one of: caller, client.ip, host, path, path.<parameter>, method, jwt.<claim>, \
-                    header.<name>, cookie.<name>, key";
+                    header.<name>, cookie.<name>, key, descriptor.<key>";
 /// What other rate limiters call the same.
 const SYNONYMS: [(&[&str], &str); 5] = [
     (
@@ -110,6 +110,12 @@ impl Compiler<'_> {
                     "add one under `identity: jwt`, or count by something else",
                 );
             }
+            let is_of_descriptor = |part: &KeyPart| matches!(part, KeyPart::Descriptor(_));
+            if parts.first().is_some_and(|first| is_of_descriptor(first) != is_of_descriptor(&part))
+            {
+                let message = "a descriptor has nothing of a request: only its own entries";
+                self.refuse(node.span, message, "count by `descriptor.<key>` alone, or by none");
+            }
             if nodes.len() > 1 && part == KeyPart::Key {
                 let message =
                     "`key` goes with nothing else: a program charges such a limit by name";
@@ -143,7 +149,10 @@ impl Compiler<'_> {
             Some((NamedKey::PathParameter, name)) if is_parameter_name(name) => {
                 Some(KeyPart::PathParameter(name.into()))
             }
-            Some((NamedKey::Claim | NamedKey::PathParameter, _)) | None => {
+            Some((NamedKey::Descriptor, key)) if !key.is_empty() => {
+                Some(KeyPart::Descriptor(key.into()))
+            }
+            Some((NamedKey::Claim | NamedKey::PathParameter | NamedKey::Descriptor, _)) | None => {
                 let help = match meant(text) {
                     Some(key) => format!("did you mean `{key}`?"),
                     None => HELP.to_owned(),

@@ -51,8 +51,9 @@ impl Compiler<'_> {
         };
         let cost = self.limit_cost(raw);
         let count_when = self.count_when(raw);
-        if per.as_ref().is_some_and(|per| per.parts.contains(&KeyPart::Key)) {
-            self.refuse_what_programs_ignore(raw, cost.as_ref());
+        let asked = |part: &KeyPart| matches!(part, KeyPart::Key | KeyPart::Descriptor(_));
+        if let Some(part) = per.as_ref().and_then(|per| per.parts.iter().find(|part| asked(part))) {
+            self.refuse_what_programs_ignore(raw, part, cost.as_ref());
         }
         let enforcement = self.enforcement(raw);
         let fallback = self.keyword_or_default(raw.on_store_error.as_ref());
@@ -151,7 +152,7 @@ impl Compiler<'_> {
     }
 
     /// A program says what it charges, and gives back itself: there is no request and no response.
-    fn refuse_what_programs_ignore(&mut self, raw: &RawLimit, cost: Option<&Cost>) {
+    fn refuse_what_programs_ignore(&mut self, raw: &RawLimit, part: &KeyPart, cost: Option<&Cost>) {
         let is_number = cost
             .is_none_or(|cost| cost.by_method.is_empty() && cost.from_response_header.is_none());
         let fields = [
@@ -162,7 +163,7 @@ impl Compiler<'_> {
         ];
         for (field, span) in fields {
             if let Some(span) = span {
-                let message = format!("`{field}` does not go with `per: key`");
+                let message = format!("`{field}` does not go with `per: {part}`");
                 let help = "remove it; programs say what they charge, and settle it themselves";
                 self.refuse(span, message, help);
             }

@@ -226,6 +226,9 @@ impl Compiler<'_> {
                 None
             }
             KeyPart::Key => Some(KeyValue::Key(text.value.as_str().into())),
+            KeyPart::Descriptor(name) => {
+                Some(KeyValue::Descriptor { name, value: text.value.as_str().into() })
+            }
             KeyPart::Cookie(name) => {
                 Some(KeyValue::Cookie { name, value: text.value.as_str().into() })
             }

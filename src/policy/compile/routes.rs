@@ -317,14 +317,23 @@ impl Compiler<'_> {
     /// No request has the key of a limit that programs charge by name.
     fn refuse_named_limits(&mut self, route: &RawRoute, limits: &[Limit]) {
         for name in &route.limits {
-            if limits.iter().any(|limit| *limit.name == *name.value && limit.is_named()) {
-                let message = format!(
-                    "programs charge limit `{}` by name: no request has its key",
-                    name.value
-                );
-                let help = "list another limit, or have this one count `per: caller`";
-                self.refuse(name.span, message, help);
-            }
+            let Some(limit) = limits.iter().find(|limit| *limit.name == *name.value) else {
+                continue;
+            };
+            let name_text = &name.value;
+            let message = match (limit.is_named(), limit.is_of_descriptors()) {
+                (true, _) => {
+                    format!("programs charge limit `{name_text}` by name: no request has its key")
+                }
+                (_, true) => {
+                    format!(
+                        "Envoy's filter charges limit `{name_text}`: no request has a descriptor"
+                    )
+                }
+                (false, false) => continue,
+            };
+            let help = "list another limit, or have this one count `per: caller`";
+            self.refuse(name.span, message, help);
         }
     }
 

@@ -81,6 +81,7 @@ impl PolicyOverride<'_> {
             | KeyValue::PathParameter { .. }
             | KeyValue::Method(_)
             | KeyValue::Key(_)
+            | KeyValue::Descriptor { .. }
             | KeyValue::Claim { .. } => None,
         })
     }
@@ -105,7 +106,7 @@ impl PolicyOverride<'_> {
                 CallerSource::Key { .. } | CallerSource::Address => false,
             },
             // No request has it.
-            KeyValue::Key(_) => false,
+            KeyValue::Key(_) | KeyValue::Descriptor { .. } => false,
             KeyValue::Host(_)
             | KeyValue::Path(_)
             | KeyValue::PathParameter { .. }

@@ -263,7 +263,7 @@ fn key_in_words(
             .and_then(|known| known.token.claims.lookup(name))
             .map(ToString::to_string),
         // A client may have put a secret there.
-        KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Key => None,
+        KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Key | KeyPart::Descriptor(_) => None,
     };
     Ok(match value {
         Some(value) => format!("{name} {value}"),

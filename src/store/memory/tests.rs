@@ -49,6 +49,25 @@ fn used(store: &MemoryStore, charge: &Charge<'_>, now: Timestamp) -> u32 {
 }
 
 #[test]
+fn units_can_be_given_back_without_the_receipts_of_their_charges() {
+    for quota in &quotas() {
+        let store = MemoryStore::new(100, [0; 16]);
+        let own = charge(1, "core", quota);
+        let later = START + Duration::from_millis(700);
+        assert!(allowed(&store, &[own], START) && allowed(&store, &[own], later), "{quota:?}");
+        let standing = store.peek(&[own], later).outcomes[0].standing;
+        let both = Charge { cost: 2, ..own };
+        let Some(receipt) = quota.open_receipt(&standing, both.cost, later) else {
+            let is_known_apart = matches!(quota, Quota::SlidingLog(_) | Quota::Concurrency(_));
+            assert!(is_known_apart, "{quota:?}");
+            continue;
+        };
+        store.settle(&both, Adjustment::GiveBack(receipt), later);
+        assert_eq!(used(&store, &own, later), 0, "{quota:?}");
+    }
+}
+
+#[test]
 fn denied_request_takes_nothing_from_any_limit() {
     let one = fixed(1);
     let nine = fixed(9);

@@ -41,6 +41,18 @@ pub(in crate::upstream) fn ends_here(
     }
 }
 
+/// Whether servers may take a client's field for one in which this proxy names the caller.
+pub(in crate::upstream) fn names_caller(
+    name: &str,
+    is_identity_field: impl Fn(&str, Spelled) -> bool,
+) -> bool {
+    match variable(name) {
+        Variable::Plain => is_reserved(name) || is_identity_field(name, Spelled::Exactly),
+        Variable::Ambiguous => true,
+        Variable::Like(name) => is_reserved(&name) || is_identity_field(&name, Spelled::Alike),
+    }
+}
+
 fn is_dropped(name: &str, trusted: Option<ForwardedField>) -> bool {
     match name {
         "x-forwarded-host" | "x-original-url" | "x-rewrite-url" => true,

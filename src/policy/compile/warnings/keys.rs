@@ -38,7 +38,8 @@ fn free_part(limit: &Limit) -> Option<String> {
             | KeyPart::Path
             | KeyPart::PathParameter(_)
             | KeyPart::Method
-            | KeyPart::Key => continue,
+            | KeyPart::Key
+            | KeyPart::Descriptor(_) => continue,
         };
         free = free.or(Some(name));
     }

@@ -15,14 +15,20 @@ use crate::{
 
 impl Compiler<'_> {
     pub(super) fn warn_of_unused_limits(&mut self, raw: &RawPolicy, policy: &Policy) {
-        let used: HashSet<usize> =
-            policy.routes.iter().flat_map(|route| &route.limits).copied().collect();
+        let of_routes = policy.routes.iter().flat_map(|route| &route.limits);
+        let of_descriptors = policy.descriptors.iter().flat_map(|rule| &rule.limits);
+        let used: HashSet<usize> = of_routes.chain(of_descriptors).copied().collect();
         for (at, (name, _)) in raw.limits.iter().enumerate() {
             // Programs charge it by its name.
             let is_named = policy.limits.get(at).is_some_and(Limit::is_named);
             if !used.contains(&at) && !is_named {
-                let message = format!("no route lists limit `{}`", name.value);
-                let help = "add it to the `limits` of a route, or remove it";
+                let is_of_descriptors = policy.limits.get(at).is_some_and(Limit::is_of_descriptors);
+                let by = if is_of_descriptors { "entry of `rls`" } else { "route" };
+                let message = format!("no {by} lists limit `{}`", name.value);
+                let help = match is_of_descriptors {
+                    true => "add it to the `limits` of an entry of `rls`, or remove it",
+                    false => "add it to the `limits` of a route, or remove it",
+                };
                 self.warn(Rule::UnusedLimit, name.span, message, help);
             }
         }
