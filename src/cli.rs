@@ -8,6 +8,7 @@ mod demo;
 mod diff;
 mod explain;
 mod health;
+mod import;
 mod jwks;
 mod key;
 mod look;
@@ -57,6 +58,7 @@ enum Command {
     Reset(reset::Arguments),
     Token(Box<token::Arguments>),
     Schema(schema::Arguments),
+    Import(import::Arguments),
     Key(Box<key::Arguments>),
     Jwks(jwks::Arguments),
     Completions(completions::Arguments),
@@ -139,6 +141,7 @@ pub fn run(
         Command::Look(arguments) => look::run(&arguments, output),
         Command::Reset(arguments) => reset::run(&arguments, output),
         Command::Token(arguments) => token::run(&arguments, output),
+        Command::Import(arguments) => import::run(&arguments, output, &mut io::stderr()),
         Command::Schema(arguments) => schema::run(&arguments, output),
         Command::Key(arguments) => key::run(&arguments, output),
         Command::Jwks(arguments) => jwks::run(&arguments, output),

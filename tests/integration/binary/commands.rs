@@ -93,6 +93,11 @@ const NAMED: &[(&str, &str)] = &[
     ("tollgate schema policy", "tollgate schema policy"),
     ("tollgate schema settings", "tollgate schema settings"),
     ("tollgate key --append", "tollgate key --id ci --append keys.yaml"),
+    (
+        "tollgate import envoy FILE",
+        "printf 'domain: a\\ndescriptors: [{ key: user, rate_limit: { unit: hour, requests_per_unit: 9 } }]\\n' \
+         > limits.yaml && tollgate import envoy limits.yaml",
+    ),
     ("tollgate jwks", "tollgate jwks config/keys/public.pem"),
     ("tollgate completions bash|zsh|fish", "tollgate completions bash"),
     ("tollgate man [COMMAND]", "tollgate man check"),
