@@ -86,7 +86,9 @@ def mistakes(schema, text):
 
 def check_shipped(tally, schemas):
     """Every file under config/ has a modeline with its schema, and is good by it."""
-    for file in sorted(CONFIG.rglob("*.yaml")):
+    # Those for Envoy are none of ours.
+    ours = (file for file in CONFIG.rglob("*.yaml") if file.parent.name != "envoy")
+    for file in sorted(ours):
         name = file.relative_to(ROOT)
         kind = "policy" if "policies" in file.parts else "settings"
         text = file.read_text()
