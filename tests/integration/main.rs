@@ -53,6 +53,8 @@ mod panics;
 /// Other proxies that ask whether they may forward a request.
 mod forward_auth;
 
+/// Descriptors of Envoy's rate limit filter.
+mod descriptors;
 /// Programs that charge limits by name.
 mod programs;
 

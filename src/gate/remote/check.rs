@@ -19,7 +19,7 @@ use crate::{
         },
         frame,
     },
-    gate::{Gate, asked::Undecided, head_changes::HeadChanges},
+    gate::{Gate, Incoming, asked::Undecided, head_changes::HeadChanges},
     identity::{address_behind, canonical},
     response::{Body, GrpcCode, call_response},
     wire::asked::{AskError, Asker, Told, head_of},
@@ -48,7 +48,7 @@ impl Gate {
             is_trusted: true,
             ..peer.clone()
         };
-        let response = self.serve(parts, None, &client, Ok(Some(Asker::Envoy))).await;
+        let response = self.serve(Incoming::Described(parts, Asker::Envoy), &client).await;
         let (mut head, body) = response.into_parts();
         // Bodies made here are whole, and their end is that of the request's line in the log.
         let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
