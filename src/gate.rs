@@ -98,6 +98,7 @@ use crate::{
     wire::{Violation, asked::Asker},
 };
 
+pub(crate) use self::charge_context::keys::{hash_descriptor, hash_named_key};
 pub use self::{
     called::{Answer, Answered, Call, CallError, DeniedCall, NamedStanding, Program},
     denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS},
@@ -136,6 +137,14 @@ struct Arrival {
     now: Timestamp,
     /// For measuring how long it takes.
     started: Instant,
+}
+
+/// How this proxy knows a request.
+enum Incoming {
+    /// It came in here. Says whether the form in which it arrived is sound.
+    Received(Request<ClientBody>, Result<(), Violation>),
+    /// Another proxy has described its head, in a message.
+    Described(Parts, Asker),
 }
 
 impl Gate {
@@ -196,35 +205,35 @@ impl Gate {
     }
 
     /// Responds to a request. `framing` says whether the form in which it arrived is sound.
-    pub async fn handle(
+    pub fn handle(
         &self,
         request: Request<ClientBody>,
         peer: &Peer,
         framing: Result<(), Violation>,
-    ) -> Response<Body> {
-        let (mut parts, body) = request.into_parts();
-        if peer.listener.asked.is_some() && framing.is_ok() {
-            if let Some(endpoint) = Endpoint::of(&parts, peer) {
-                return Box::pin(self.answer_program(endpoint, &parts, body, peer)).await;
-            }
-            if let Some(call) = RemoteCall::of(&parts, peer) {
-                return Box::pin(self.answer_remote(call, &parts, body, peer)).await;
-            }
-        }
-        // The form comes first: nothing else about an ambiguous request can be believed.
-        let asked = framing.map_err(Rejection::from).and_then(|()| asked_about(&mut parts, peer));
-        self.serve(parts, Some(body), peer, asked).await
+    ) -> impl Future<Output = Response<Body>> {
+        self.serve(Incoming::Received(request, framing), peer)
     }
 
-    /// Responds to a request, of a client or one that another proxy asks about, which has no body
-    /// here. `asked` says who has asked, or why nothing can be said.
-    async fn serve(
-        &self,
-        mut parts: Parts,
-        body: Option<ClientBody>,
-        peer: &Peer,
-        asked: Result<Option<Asker>, Rejection>,
-    ) -> Response<Body> {
+    /// Responds to a request, whichever way this proxy knows it.
+    async fn serve(&self, incoming: Incoming, peer: &Peer) -> Response<Body> {
+        let (mut parts, body, asked) = match incoming {
+            Incoming::Received(request, framing) => {
+                let (mut parts, body) = request.into_parts();
+                if peer.listener.asked.is_some() && framing.is_ok() {
+                    if let Some(endpoint) = Endpoint::of(&parts, peer) {
+                        return Box::pin(self.answer_program(endpoint, &parts, body, peer)).await;
+                    }
+                    if let Some(call) = RemoteCall::of(&parts, peer) {
+                        return Box::pin(self.answer_remote(call, &parts, body, peer)).await;
+                    }
+                }
+                // The form comes first: nothing else about an ambiguous request can be believed.
+                let asked = framing.map_err(Rejection::from);
+                let asked = asked.and_then(|()| asked_about(&mut parts, peer));
+                (parts, Some(body), asked)
+            }
+            Incoming::Described(parts, asker) => (parts, None, Ok(Some(asker))),
+        };
         let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
         let snapshot = self.shared().snapshot();
         let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);

@@ -204,13 +204,13 @@ enum Tag {
 }
 
 /// Hash of a key that a program names: the owner of its counters, and their entry.
-pub(in crate::gate) fn hash_named_key(hasher: &Hashing, key: &[u8]) -> u128 {
+pub(crate) fn hash_named_key(hasher: &Hashing, key: &[u8]) -> u128 {
     hasher.hash([(Tag::Key as u8, key)])
 }
 
 /// Hash of the entries of a descriptor that a limit counts by: the owner of its counters, and their
 /// entry.
-pub(in crate::gate) fn hash_descriptor<'d>(
+pub(crate) fn hash_descriptor<'d>(
     hasher: &Hashing,
     per: &Per,
     entries: impl Iterator<Item = (&'d str, &'d str)> + Clone,
