@@ -29,7 +29,8 @@ use crate::{
 /// Which counters are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallerQuery {
-    /// Whose: `user:42`, `main/user:42` where several issuers have users, or `client.ip:192.0.2.1`.
+    /// Whose: `user:42`, `main/user:42` where several issuers have users, or `client.ip:192.0.2.1`;
+    /// `key:acct-7` and `descriptor.user:42` of limits that no request charges.
     pub caller: String,
     /// Of which policy; none: of all.
     pub policy: Option<String>,
@@ -123,6 +124,7 @@ pub fn reset(shared: &Arc<Shared>, query: &CallerQuery) -> Result<ResetReport, C
         keys.sort_unstable_by_key(|key| key.entry);
         keys.dedup();
         store.reset(&keys).await?;
+        keys.iter().for_each(|key| shared.waiting.given_back(key.entry));
         Ok(ResetReport::of(&found))
     })?;
     shared.forget_standings();

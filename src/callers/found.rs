@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use super::{CallerError, CallerQuery};
 use crate::{
     clock::Timestamp,
+    gate::{hash_descriptor, hash_named_key},
     identity::{CallerByName, Identifier, NameError, Prefixes, ResolvedCaller},
     limit::{Charge, Key, Origin, Stance},
     policy::{Allowance, KeyPart, KeyValue, Limit, Listed, Override, Policies, Policy},
@@ -30,6 +31,17 @@ pub(super) enum Who<'p> {
     Caller(CallerByName<'p>),
     /// An address, of limits per `client.ip`.
     Address(IpAddr),
+    /// What programs name, or Envoy, of limits that no request charges.
+    Named(Named),
+}
+
+/// A key that programs name, or a value of a descriptor's key.
+pub(super) struct Named {
+    /// What limits count by.
+    part: KeyPart,
+    value: String,
+    /// Rates of limits by these are those of the default tier.
+    tier: usize,
 }
 
 /// A window of a limit.
@@ -153,7 +165,12 @@ impl<'p> Who<'p> {
                 let refused = |_| NameError::NotAnAddress { kind: CLIENT_IP.into() };
                 Ok(Who::Address(address.parse::<IpAddr>().map_err(refused)?.to_canonical()))
             }
-            None => Ok(Who::Caller(identifier.by_name(&policy.identity, name)?)),
+            None => match identifier.by_name(&policy.identity, name) {
+                Err(NameError::Kind { kind, known }) => {
+                    Named::find(policy, name).map(Who::Named).ok_or(NameError::Kind { kind, known })
+                }
+                named => Ok(Who::Caller(named?)),
+            },
         }
     }
 
@@ -161,13 +178,14 @@ impl<'p> Who<'p> {
         match self {
             Who::Caller(_) => KeyPart::Caller,
             Who::Address(_) => KeyPart::ClientIp,
+            Who::Named(named) => named.part.clone(),
         }
     }
 
     fn resolved(&self) -> Option<&ResolvedCaller<'p>> {
         match self {
             Who::Caller(named) => Some(&named.caller),
-            Who::Address(_) => None,
+            Who::Address(_) | Who::Named(_) => None,
         }
     }
 
@@ -177,6 +195,7 @@ impl<'p> Who<'p> {
             Who::Caller(named) => named.tier,
             // Callers of every tier share its counters.
             Who::Address(_) => None,
+            Who::Named(named) => Some(named.tier),
         }
     }
 
@@ -187,6 +206,7 @@ impl<'p> Who<'p> {
                 format!("{}:{}", caller.kind, caller.value)
             }
             Who::Address(address) => format!("{CLIENT_IP}:{address}"),
+            Who::Named(Named { part, value, .. }) => format!("{part}:{value}"),
         }
     }
 
@@ -195,8 +215,28 @@ impl<'p> Who<'p> {
         own.of.iter().all(|value| match (value, self) {
             (KeyValue::Caller(name), Who::Caller(named)) => name.is_of(&named.caller),
             (KeyValue::Address(network), Who::Address(address)) => network.contains(address),
+            (KeyValue::Key(key), Who::Named(named)) => {
+                named.part == KeyPart::Key && *named.value == **key
+            }
+            (KeyValue::Descriptor { name, value }, Who::Named(named)) => {
+                matches!(&named.part, KeyPart::Descriptor(own) if own == name)
+                    && *named.value == **value
+            }
             _ => false,
         })
+    }
+}
+
+impl Named {
+    /// None: no limit of this policy counts by such a thing.
+    fn find(policy: &Policy, name: &str) -> Option<Named> {
+        let (part, value) = name.split_once(':')?;
+        let mut parts = policy.limits.iter().flat_map(|limit| &limit.per.parts);
+        let part = parts.find(|own| {
+            matches!(own, KeyPart::Key | KeyPart::Descriptor(_)) && own.to_string() == *part
+        })?;
+        let tier = policy.identity.tiers.default;
+        Some(Named { part: part.clone(), value: value.to_owned(), tier })
     }
 }
 
@@ -214,6 +254,7 @@ impl<'p> OwnCounters<'p> {
         let has = |listed: &Listed| match &self.who {
             Who::Caller(named) => listed.callers.iter().any(|name| name.is_of(&named.caller)),
             Who::Address(address) => listed.contains_address(*address),
+            Who::Named(_) => false,
         };
         if has(&self.policy.deny) {
             Some("deny")
@@ -309,6 +350,11 @@ impl<'p> OwnCounters<'p> {
                     Prefixes { ipv4: limit.per.ipv4_prefix, ipv6: limit.per.ipv6_prefix };
                 self.hasher.hash_address(*address, prefixes)
             }
+            Who::Named(Named { part: KeyPart::Descriptor(name), value, .. }) => {
+                let entry = std::iter::once((&**name, &**value));
+                hash_descriptor(&self.hasher.hasher, &limit.per, entry)
+            }
+            Who::Named(named) => hash_named_key(&self.hasher.hasher, named.value.as_bytes()),
         }
     }
 }

@@ -35,7 +35,8 @@ pub(super) struct Arguments {
 #[derive(clap::Args)]
 pub(super) struct Whose {
     /// The caller as policies and the log name it: user:42, or main/user:42 where several issuers
-    /// have users; client.ip:192.0.2.1 for limits by address
+    /// have users; client.ip:192.0.2.1 for limits by address; key:acct-7 for limits that programs
+    /// charge, descriptor.user:42 for those that Envoy charges
     pub(super) caller: String,
     /// Only this limit
     #[arg(long, value_name = "NAME")]

@@ -111,7 +111,7 @@ impl WaitingLines {
     }
 
     /// Tells the first of a key's line that units were given back.
-    pub(in crate::gate) fn given_back(&self, key: u128) {
+    pub fn given_back(&self, key: u128) {
         if let Some(first) = locked(&self.0).by_key.get(&key).and_then(VecDeque::front) {
             first.news.notify_one();
         }
