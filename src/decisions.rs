@@ -9,6 +9,7 @@ mod engine;
 mod listener;
 mod named;
 mod refill;
+mod stream;
 mod table;
 mod throttle;
 

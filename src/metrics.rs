@@ -10,6 +10,7 @@ mod limit;
 mod meter;
 mod method;
 mod policy;
+mod redis_protocol;
 mod route;
 mod shards;
 
@@ -20,6 +21,7 @@ pub use self::{
     meter::{RequestMeter, Totals},
     method::MethodLabel,
     policy::{ADDED_SECONDS, LimitSeries, PolicyCounters, PolicySeries},
+    redis_protocol::{CommandCounts, CommandTotals},
     route::{REQUEST_SECONDS, RequestTotal, RouteCounters},
     shards::Shards,
 };

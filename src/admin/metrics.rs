@@ -89,6 +89,23 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     text.sample(&[("reason", "repeated")], repeated);
     text.sample(&[("reason", "unread")], unread);
 
+    let totals = context.shared.commands.totals();
+    let help = "Connections of clients of the Redis protocol, at listeners of decisions.";
+    text.family("tollgate_decisions_connections", MetricKind::Gauge, help);
+    text.sample(&[], totals.connections);
+    let help = "Commands of the Redis protocol that were replied to.";
+    text.family("tollgate_decisions_commands_total", MetricKind::Counter, help);
+    text.sample(&[], totals.commands);
+    let help = "Keys of RL.* and CL.THROTTLE that are remembered.";
+    text.family("tollgate_decisions_keys", MetricKind::Gauge, help);
+    text.sample(&[], totals.keys);
+    let help = "Keys of RL.* and CL.THROTTLE that were forgotten too early, for want of room.";
+    text.family("tollgate_decisions_keys_evicted_total", MetricKind::Counter, help);
+    text.sample(&[], totals.evicted);
+    let help = "Calls of programs that wait until a limit has room.";
+    text.family("tollgate_decisions_waiting", MetricKind::Gauge, help);
+    text.sample(&[], context.shared.waiting.number() as u64);
+
     text.family("tollgate_store_counters", MetricKind::Gauge, "Counters in the process.");
     text.sample(&[], context.shared.stores.memory.len() as u64);
     let help = "Counters in the process by client-chosen values: headers, cookies, hosts, paths.";

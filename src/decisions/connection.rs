@@ -18,13 +18,12 @@ use std::{
 use futures_util::future::join_all;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf},
-    net::TcpStream,
     sync::watch,
     time::{Instant, sleep_until, timeout},
 };
 
-use super::{Engine, Served, Session, engine::MAX_REPLIES};
-use crate::{clock::Clock, gate::Gate, resp::Replies};
+use super::{Engine, Served, Session, engine::MAX_REPLIES, stream::Stream};
+use crate::{clock::Clock, gate::Gate, metrics::CommandTotals, resp::Replies};
 
 /// What the connections of a listener share, in one thread.
 pub(super) struct Desk {
@@ -58,6 +57,15 @@ const WRITE_TIME: Duration = Duration::from_secs(10);
 const LAST_TIME: Duration = Duration::from_secs(1);
 const LAST_BYTES: u64 = 1 << 20;
 
+impl Desk {
+    /// Adds what was counted since the last time to what all listeners have counted.
+    pub(super) fn publish(&self, published: &mut CommandTotals) {
+        let totals = self.bench.borrow().engine.totals();
+        self.gate.shared().commands.add(totals, *published);
+        *published = totals;
+    }
+}
+
 impl Bench {
     pub(super) fn new(engine: Engine) -> Bench {
         let input = vec![0; INPUT].into_boxed_slice();
@@ -67,7 +75,7 @@ impl Bench {
 
 /// Serves a client until it goes, or has to.
 pub(super) async fn serve(
-    (stream, address): (TcpStream, IpAddr),
+    (stream, address): (Stream, IpAddr),
     id: i64,
     desk: Rc<Desk>,
     mut draining: watch::Receiver<bool>,
@@ -117,7 +125,7 @@ pub(super) async fn serve(
 }
 
 struct Client {
-    stream: TcpStream,
+    stream: Stream,
     /// Of the client.
     address: IpAddr,
     session: Session,
@@ -186,7 +194,7 @@ impl Client {
         let deciding = commands.iter().map(|command| command.run(&desk.gate, self.address));
         let outcomes = tokio::select! {
             outcomes = join_all(deciding) => outcomes,
-            error = gone(&self.stream) => return Err(error),
+            error = self.stream.gone() => return Err(error),
         };
         let Bench { replies, .. } = &mut *desk.bench.borrow_mut();
         replies.speak(self.session.protocol());
@@ -206,10 +214,9 @@ impl Client {
     /// Sends what the system takes now, and keeps the rest.
     fn send(&mut self, replies: &mut Replies) -> io::Result<()> {
         let bytes = replies.as_bytes();
-        let sent = match self.stream.try_write(bytes) {
-            _ if bytes.is_empty() => Ok(0),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-            sent => sent,
+        let sent = match bytes {
+            [] => Ok(0),
+            bytes => self.stream.try_write(bytes),
         };
         if let Ok(sent) = sent {
             self.unsent.extend_from_slice(bytes.get(sent..).unwrap_or_default());
@@ -228,6 +235,8 @@ impl Client {
         }
         if sent > 0 {
             self.unsent = Vec::new();
+            // TLS may have kept some of it.
+            timeout(WRITE_TIME, self.stream.flush()).await.map_err(io::Error::from)??;
         }
         Ok(())
     }
@@ -245,16 +254,6 @@ impl Client {
             tokio::io::copy(&mut (&mut self.stream).take(LAST_BYTES), &mut tokio::io::sink()).await
         };
         let _ = timeout(LAST_TIME, rest).await;
-    }
-}
-
-/// Returns when the client has gone; never, as long as it may still read.
-async fn gone(stream: &TcpStream) -> io::Error {
-    match stream.peek(&mut [0]).await {
-        Ok(0) => io::ErrorKind::ConnectionAborted.into(),
-        // It sends on: that it goes is noticed when it gets its replies.
-        Ok(_) => std::future::pending().await,
-        Err(error) => error,
     }
 }
 

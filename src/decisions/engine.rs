@@ -18,6 +18,7 @@ use super::{
 use crate::{
     clock::{Throttle, Timestamp},
     limit::KeyHasher,
+    metrics::CommandTotals,
     resp::{Arguments, Bounds, Decoded, Protocol, Replies, decode, parse_integer},
 };
 
@@ -206,6 +207,16 @@ impl Engine {
         let evicted = self.buckets.evicted + self.arrivals.evicted;
         if evicted > 0 && self.evictions_logged.take(now) {
             tracing::warn!(evicted, "decisions: more keys than `max_keys`; some were forgotten");
+        }
+    }
+
+    /// What it has counted so far.
+    pub(super) fn totals(&self) -> CommandTotals {
+        CommandTotals {
+            commands: self.commands,
+            connections: self.connections as u64,
+            keys: (self.buckets.len() + self.arrivals.len()) as u64,
+            evicted: self.buckets.evicted + self.arrivals.evicted,
         }
     }
 

@@ -16,6 +16,7 @@ use tokio::{
 use super::{
     Engine,
     connection::{Bench, Desk, serve},
+    stream::open,
 };
 use crate::{
     access_log::AccessLog,
@@ -24,6 +25,7 @@ use crate::{
     downstream::{Admission, ConnectionPermit},
     gate::{Gate, Shared},
     identity::canonical,
+    metrics::CommandTotals,
     server::{Listener, ListenerSocket},
     settings::{DecisionSettings, Limits, ListenAddress, Timeouts},
     upstream::Upstreams,
@@ -180,6 +182,7 @@ impl Reception {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut draining = self.is_draining.clone();
         let mut id = 0;
+        let mut published = CommandTotals::default();
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
@@ -190,8 +193,11 @@ impl Reception {
                         id += 1;
                         let desk = Rc::clone(desk);
                         let is_draining = self.is_draining.clone();
+                        let tls = self.settings.listener.tls.clone();
                         connections.spawn_local(async move {
-                            serve((stream, address.ip()), id, desk, is_draining).await;
+                            if let Some(stream) = open(stream, tls.as_deref(), &desk.gate).await {
+                                serve((stream, address.ip()), id, desk, is_draining).await;
+                            }
                             drop(permit);
                         });
                     }
@@ -204,6 +210,7 @@ impl Reception {
                 _ = ticks.tick() => {
                     let now = desk.clock.now();
                     desk.bench.borrow_mut().engine.tick(now);
+                    desk.publish(&mut published);
                     desk.gate.tick();
                 }
                 // What has ended is forgotten.
@@ -223,8 +230,10 @@ impl Reception {
     ) -> Option<ConnectionPermit> {
         let address = canonical(address.ip());
         if !self.settings.askers.contains(address) {
-            // Tokio does not know yet that the socket can be written to.
-            let _ = SockRef::from(stream).send(NOT_AN_ASKER);
+            if self.settings.listener.tls.is_none() {
+                // Tokio does not know yet that the socket can be written to.
+                let _ = SockRef::from(stream).send(NOT_AN_ASKER);
+            }
             if strangers.take(desk.clock.now()) {
                 tracing::warn!(%address, "decisions: closed a connection of an address that may not ask");
             }

@@ -13,6 +13,7 @@ use crate::{
     downstream::Admission,
     identity::{Identifier, KeyRing, TrustedProxies},
     limit::{Hashing, KeyHasher},
+    metrics::CommandCounts,
     policy::Policies,
     settings::{Configuration, Limits, Settings, StoreSettings, Timeouts},
     store::{MemoryStore, Stores, restore},
@@ -58,6 +59,8 @@ pub struct Shared {
     pub tracer: Option<Tracer>,
     /// Programs that wait for room.
     pub waiting: WaitingLines,
+    /// What listeners of the Redis protocol have counted.
+    pub commands: CommandCounts,
     /// Addresses that are charged before their tokens are verified.
     pub(super) distrust: Distrust,
     /// Standings of callers that have just queried them.
@@ -99,6 +102,7 @@ impl Shared {
             denials: Denials::default(),
             tracer: settings.tracing.map(Tracer::start).transpose()?,
             waiting: WaitingLines::default(),
+            commands: CommandCounts::default(),
             distrust: Distrust::new(),
             standing_cache,
         };
@@ -143,6 +147,7 @@ impl Shared {
             denials: Denials::default(),
             tracer: None,
             waiting: WaitingLines::default(),
+            commands: CommandCounts::default(),
             distrust: Distrust::new(),
             standing_cache: StandingCache::new(Duration::ZERO),
         }

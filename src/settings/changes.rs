@@ -60,6 +60,11 @@ impl Settings {
         self.listeners.iter().chain(&self.decisions.http)
     }
 
+    /// All that may have certificates: also those of the Redis protocol.
+    pub fn encrypted_listeners(&self) -> impl Iterator<Item = &ListenerSettings> {
+        self.all_listeners().chain(self.decisions.redis.iter().map(|own| &own.listener))
+    }
+
     /// Gives the listeners of `running` whose address is unchanged these certificates and these
     /// rules for clients' certificates from now on, even if other changes to them wait for a
     /// restart. Returns the listeners for which this changed something.
@@ -68,11 +73,12 @@ impl Settings {
         running: &'r Settings,
     ) -> impl Iterator<Item = (&'r ListenAddress, Renewed)> {
         let renew = |listener: &'r ListenerSettings| {
-            let newer = self.all_listeners().find(|newer| newer.address == listener.address)?;
+            let newer =
+                self.encrypted_listeners().find(|newer| newer.address == listener.address)?;
             let renewed = listener.tls.as_ref()?.replace_by(newer.tls.as_ref()?)?;
             Some((&listener.address, renewed))
         };
-        running.all_listeners().filter_map(renew)
+        running.encrypted_listeners().filter_map(renew)
     }
 }
 

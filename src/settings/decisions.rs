@@ -14,8 +14,8 @@ use crate::yaml::{Choice, Spanned, keywords};
 /// A listener at which other programs ask, in the protocol of Redis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecisionSettings {
-    /// Where it listens.
-    pub address: SocketAddr,
+    /// Where it is, with its certificates.
+    pub listener: ListenerSettings,
     /// What clients must say first, if anything.
     pub password: Option<Secret>,
     /// The networks whose addresses may ask.
@@ -59,7 +59,7 @@ pub(super) struct RawDecisions {
     address: Spanned<String>,
     /// What is spoken there: `http` (forward-auth, and calls in JSON), `grpc` (Envoy) or `redis`.
     protocol: Spanned<Choice<DecisionProtocol>>,
-    /// Certificates, not of `redis`. Left out: other programs use plain HTTP here.
+    /// Certificates. Left out: other programs use no TLS here.
     #[schemars(extend("examples" = [{ "certificates": [{ "certificate_file": "server.pem", "key_file": "server.key" }] }]))]
     tls: Option<Spanned<RawTls>>,
     /// A file with the password that clients must say (`AUTH`), of `redis` only. Left out: they need
@@ -93,6 +93,13 @@ const REACHABLE: &str =
     "other machines reach this address, and whoever may ask can claim to be anybody";
 const CONNECTIONS_HELP: &str = "write a number from 1 to 1000000";
 
+impl RawDecisions {
+    /// Whether only those may connect who show a certificate.
+    fn requires_certificate(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.value.requires_certificate())
+    }
+}
+
 impl Checker<'_> {
     pub(super) fn decisions(&mut self, raw: &[RawDecisions]) -> Decisions {
         let mut all = Decisions::default();
@@ -111,7 +118,9 @@ impl Checker<'_> {
                 Some(DecisionProtocol::Grpc) => {
                     all.http.extend(self.http_decisions(raw, address, AskProtocol::Grpc));
                 }
-                Some(DecisionProtocol::Redis) => all.redis.push(self.redis_decisions(raw, address)),
+                Some(DecisionProtocol::Redis) => {
+                    all.redis.extend(self.redis_decisions(raw, address))
+                }
                 None => {}
             }
         }
@@ -132,38 +141,43 @@ impl Checker<'_> {
             let place = Spanned { value: (), span };
             self.refuse(&place, "only `protocol: redis` has this", "remove it");
         }
-        let requires_certificate =
-            raw.tls.as_ref().is_some_and(|tls| tls.value.requires_certificate());
+        let requires_certificate = raw.requires_certificate();
         if !is_loopback(address) && raw.askers.is_none() && !requires_certificate {
             let help = "add `askers` with the addresses of those who ask, such as [10.0.0.0/8]";
             self.refuse(&raw.address, REACHABLE, help);
         }
-        let tls = raw.tls.as_ref().map(|tls| self.listener_tls(&tls.value, Protocols::Both));
-        let askers = match &raw.askers {
-            None if requires_certificate => Askers::everybody(),
-            raw => self.askers(raw.as_ref()),
-        };
-        Some(ListenerSettings {
-            tls: match tls {
-                Some(tls) => Some(tls?),
-                None => None,
+        let asked = AskedHere { askers: self.askers(raw), protocol };
+        let listener = self.decision_listener(raw, address)?;
+        Some(ListenerSettings { asked: Some(asked), ..listener })
+    }
+
+    fn decision_listener(
+        &mut self,
+        raw: &RawDecisions,
+        address: SocketAddr,
+    ) -> Option<ListenerSettings> {
+        let plain = ListenerSettings::plain(ListenAddress::Tcp(address));
+        Some(match &raw.tls {
+            None => plain,
+            Some(tls) => ListenerSettings {
+                tls: Some(self.listener_tls(&tls.value, Protocols::Both)?),
+                ..plain
             },
-            asked: Some(AskedHere { askers, protocol }),
-            ..ListenerSettings::plain(ListenAddress::Tcp(address))
         })
     }
 
-    fn redis_decisions(&mut self, raw: &RawDecisions, address: SocketAddr) -> DecisionSettings {
-        if let Some(tls) = &raw.tls {
-            self.refuse(tls, "`protocol: redis` has no TLS", "remove it");
-        }
+    fn redis_decisions(
+        &mut self,
+        raw: &RawDecisions,
+        address: SocketAddr,
+    ) -> Option<DecisionSettings> {
         let password = self.secret(raw.password_env.as_ref(), raw.password_file.as_ref());
         let has_password = raw.password_env.is_some() || raw.password_file.is_some();
-        if !is_loopback(address) && !has_password {
+        if !is_loopback(address) && !has_password && !raw.requires_certificate() {
             let help = "add `password_file`, or write an address such as 127.0.0.1:6380";
             self.refuse(&raw.address, REACHABLE, help);
         }
-        let askers = self.askers(raw.askers.as_ref());
+        let askers = self.askers(raw);
         let max_keys = self.number(
             &raw.max_keys,
             &(1000..=100_000_000),
@@ -175,18 +189,21 @@ impl Checker<'_> {
         let or = |number: Option<u32>, default: u32| {
             usize::try_from(number.unwrap_or(default)).unwrap_or(usize::MAX)
         };
-        DecisionSettings {
-            address,
+        Some(DecisionSettings {
+            listener: self.decision_listener(raw, address)?,
             password,
             askers,
             max_keys: or(max_keys, DEFAULT_MAX_KEYS),
             connections: or(connections, DEFAULT_CONNECTIONS),
             connections_per_address: or(of_an_address, DEFAULT_CONNECTIONS_PER_ADDRESS),
-        }
+        })
     }
 
-    fn askers(&mut self, raw: Option<&Spanned<Vec<Spanned<String>>>>) -> Askers {
-        let Some(raw) = raw else { return Askers::this_machine() };
+    fn askers(&mut self, raw: &RawDecisions) -> Askers {
+        let Some(raw) = &raw.askers else {
+            let is_anybody = raw.requires_certificate();
+            return if is_anybody { Askers::everybody() } else { Askers::this_machine() };
+        };
         if raw.value.is_empty() {
             let help = "write the addresses of those who ask, [10.0.0.0/8], or remove it: loopback";
             self.refuse(raw, "an empty list: nobody could ask", help);

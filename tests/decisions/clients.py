@@ -18,6 +18,7 @@ import redis
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "edge")]
+from certificates import Authority
 from stage import Plan, Tally, api, binary_under_test, free_port, proxy, raise_descriptor_limit
 
 SECONDS = 120
@@ -141,6 +142,75 @@ def try_waiting(port, tally):
     tally.record("nobody asks again and again", [] if asked <= most else [f"{asked} commands"])
 
 
+def try_look(binary, admin, port, tally):
+    """Whoever runs the proxy sees the counter of a key, and resets it: who waits goes on then."""
+    def asked(*command):
+        ran = subprocess.run(
+            [binary, *command, "--admin", f"127.0.0.1:{admin}"],
+            capture_output=True, text=True, timeout=30, check=False,
+        )
+        return ran.stdout + ran.stderr
+
+    shown = asked("look", "key:both")
+    tally.record("look: a key", [] if "2 of 3 used, 1 left" in shown else [shown])
+    waited = []
+
+    def wait():
+        with redis.Redis(port=port, password=PASSWORD) as client:
+            waited.append(client.execute_command("TG.CHARGE", "mail", "both", "COST", 3,
+                                                 "WAIT", 60_000)[0])
+
+    one = threading.Thread(target=wait)
+    one.start()
+    time.sleep(0.5)
+    told = asked("reset", "key:both", "--why", "a test")
+    tally.record("reset: a key", [] if "reset key:both" in told and "mail" in told else [told])
+    one.join(10)
+    expect(tally, "reset: who waits goes on", waited, [1])
+
+
+def try_tls(secure, mutual, folder, tally):
+    """With TLS: a password inside of it, or a certificate in its place."""
+    trusted = {"ssl": True, "ssl_ca_certs": str(folder / "authority.pem")}
+    with redis.Redis("localhost", secure, password=PASSWORD, **trusted) as client:
+        run = client.execute_command
+        expect(tally, "tls: a bucket", run("RL.REDUCE", "tls", 5, 60), 5)
+        expect(tally, "tls: a charge", run("TG.CHARGE", "mail", "tls")[:2], [1, 2])
+        pipeline = client.pipeline(transaction=False)
+        for number in range(20_000):
+            pipeline.execute_command("ECHO", f"{number}" * 10)
+        replies = pipeline.execute()
+        expect(tally, "tls: a long pipeline", replies[-1], b"19999" * 10)
+    output = redis_cli(secure, "--tls", "--cacert", trusted["ssl_ca_certs"], "-h", "localhost",
+                       "RL.REDUCE", "tls", "5", "60")
+    expect(tally, "tls: redis-cli", output, ["4"])
+
+    def told(port, **options):
+        try:
+            with redis.Redis("localhost", port, socket_timeout=5, **options) as client:
+                return client.ping()
+        except redis.RedisError as error:
+            return type(error).__name__
+
+    expect(tally, "tls: a client without it", told(secure, password=PASSWORD), "ConnectionError")
+    shown = {"ssl_certfile": str(folder / "client.pem"), "ssl_keyfile": str(folder / "client.key")}
+    expect(tally, "a certificate in place of a password", told(mutual, **trusted, **shown), True)
+    expect(tally, "no certificate", told(mutual, **trusted), "ConnectionError")
+
+    # One that waits and goes away leaves the line.
+    gone = redis.Redis("localhost", secure, password=PASSWORD, socket_timeout=0.5, **trusted)
+    with redis.Redis("localhost", secure, password=PASSWORD, **trusted) as client:
+        run = client.execute_command
+        slot = run("TG.CHARGE", "slots", "tls")[4]
+        try:
+            gone.execute_command("TG.CHARGE", "slots", "tls", "WAIT", 60_000)
+        except redis.TimeoutError:
+            gone.close()
+        time.sleep(1)
+        run("TG.GIVEBACK", slot)
+        expect(tally, "tls: who has gone holds nothing", run("TG.CHARGE", "slots", "tls")[0], 1)
+
+
 def commands(port):
     """Commands so far."""
     with redis.Redis(port=port, password=PASSWORD) as client:
@@ -177,26 +247,40 @@ def try_crowd(port, tally):
 
 def check(binary, tally, server):
     """Has each client ask one proxy."""
-    port, http = free_port(), free_port()
+    port, http, secure, mutual = (free_port() for _ in range(4))
     redis_listener = {
         "address": f"127.0.0.1:{port}", "protocol": "redis", "password_file": "password",
         "connections": 2 * CONNECTIONS,
     }
     http_listener = {"address": f"127.0.0.1:{http}", "protocol": "http"}
-    plan = Plan([server], limits=LIMITS, files={"password": PASSWORD.encode()})
-    plan.settings = {"decisions": [redis_listener, http_listener]}
-    with proxy(binary, plan, tally):
+    authority = Authority()
+    files = {"password": PASSWORD.encode(), "authority.pem": authority.pem}
+    files |= authority.issue("localhost", "127.0.0.1").files("server")
+    files |= authority.issue("worker-1").files("client")
+    tls = {"certificates": [{"certificate_file": "server.pem", "key_file": "server.key"}]}
+    plan = Plan([server], limits=LIMITS, files=files)
+    plan.settings = {"decisions": [
+        redis_listener,
+        http_listener,
+        {"address": f"127.0.0.1:{secure}", "protocol": "redis", "password_file": "password",
+         "tls": tls},
+        {"address": f"127.0.0.1:{mutual}", "protocol": "redis",
+         "tls": tls | {"client_ca_file": "authority.pem"}},
+    ]}
+    with proxy(binary, plan, tally) as tollgate:
         try_redis_cli(port, tally)
         for options in ({}, {"protocol": 2}, {"protocol": 3}):
             try_redis_py(port, tally, **options)
         try_node(port, tally)
         try_waiting(port, tally)
+        try_tls(secure, mutual, tollgate.folder, tally)
         with redis.Redis(port=port, password=PASSWORD) as client:
             client.execute_command("TG.CHARGE", "mail", "both", "COST", 2)
         query = f"http://127.0.0.1:{http}/v1/standing?limit=mail&key=both"
         with urllib.request.urlopen(query, timeout=10) as response:
             used = json.load(response)["standings"][0]["used"]
         expect(tally, "the counters are those of HTTP", used, 2)
+        try_look(binary, tollgate.admin, port, tally)
         try_crowd(port, tally)
 
 

@@ -82,7 +82,7 @@ const FLOORS: &[Room] = &[
            holds: "the counters of one caller by its name: how they stand, and resetting them; the callers that use most" },
     Room { name: "server", below: &["access_log", "deadline", "downstream", "gate", "identity", "panics", "response", "settings", "upstream", "wire"],
            holds: "listeners, workers and connections" },
-    Room { name: "decisions", below: &["access_log", "clock", "deadline", "downstream", "gate", "identity", "limit", "resp", "server", "settings", "upstream"],
+    Room { name: "decisions", below: &["access_log", "clock", "deadline", "downstream", "gate", "identity", "limit", "metrics", "resp", "server", "settings", "upstream"],
            holds: "listeners at which other programs ask, and the commands of each" },
     Room { name: "reload", below: &["clock", "gate", "policy", "preview", "settings", "warning", "yaml"],
            holds: "another configuration put in force under traffic" },

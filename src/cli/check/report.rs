@@ -157,7 +157,7 @@ impl Checked {
             .iter()
             .filter(|own| own.holds(now, |network| settings.may_see_all_clients_in(network)));
         let listeners = settings.all_listeners().map(|own| own.address.to_string());
-        let redis = settings.decisions.redis.iter().map(|own| own.address.to_string());
+        let redis = settings.decisions.redis.iter().map(|own| own.listener.address.to_string());
         let listeners = listeners.chain(redis).collect();
         let file = file.display().to_string();
         let warnings = holding.cloned().collect();

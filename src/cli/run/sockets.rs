@@ -60,9 +60,8 @@ impl Sockets {
         });
         let admin = admin.transpose()?;
         let decisions = settings.decisions.redis.iter().map(|decisions| {
-            let plain = ListenerSettings::plain(ListenAddress::Tcp(decisions.address));
-            let opened = inherited.listener(&plain);
-            opened.with_context(|| format!("cannot listen on {}", decisions.address))
+            let opened = inherited.listener(&decisions.listener);
+            opened.with_context(|| format!("cannot listen on {}", decisions.listener.address))
         });
         let decisions = decisions.collect::<anyhow::Result<Vec<_>>>()?;
         let succession = path.map(|path| {

@@ -42,7 +42,7 @@ impl Upkeep {
     ) -> io::Result<Upkeep> {
         let started = shared.clock.now();
         let listeners =
-            origin.as_ref().map(|origin| origin.settings.all_listeners().cloned().collect());
+            origin.as_ref().map(|origin| origin.settings.encrypted_listeners().cloned().collect());
         let digest = origin.as_ref().map(|origin| origin.inputs.policies_digest());
         let state = Arc::new(ReloadState::new(started, digest.unwrap_or_default()));
         let reload = origin
