@@ -140,11 +140,11 @@ struct Arrival {
 }
 
 /// How this proxy knows a request.
-enum Incoming {
+enum Source {
     /// It came in here. Says whether the form in which it arrived is sound.
-    Received(Request<ClientBody>, Result<(), Violation>),
+    Received(Result<(), Violation>),
     /// Another proxy has described its head, in a message.
-    Described(Parts, Asker),
+    Described(Asker),
 }
 
 impl Gate {
@@ -211,147 +211,167 @@ impl Gate {
         peer: &Peer,
         framing: Result<(), Violation>,
     ) -> impl Future<Output = Response<Body>> {
-        self.serve(Incoming::Received(request, framing), peer)
+        let (parts, body) = request.into_parts();
+        self.serve(parts, Some(body), Source::Received(framing), peer)
     }
 
     /// Responds to a request, whichever way this proxy knows it.
-    async fn serve(&self, incoming: Incoming, peer: &Peer) -> Response<Body> {
-        let (mut parts, body, asked) = match incoming {
-            Incoming::Received(request, framing) => {
-                let (mut parts, body) = request.into_parts();
-                if peer.listener.asked.is_some() && framing.is_ok() {
-                    if let Some(endpoint) = Endpoint::of(&parts, peer) {
-                        return Box::pin(self.answer_program(endpoint, &parts, body, peer)).await;
-                    }
-                    if let Some(call) = RemoteCall::of(&parts, peer) {
-                        return Box::pin(self.answer_remote(call, &parts, body, peer)).await;
-                    }
-                }
-                // The form comes first: nothing else about an ambiguous request can be believed.
-                let asked = framing.map_err(Rejection::from);
-                let asked = asked.and_then(|()| asked_about(&mut parts, peer));
-                (parts, Some(body), asked)
-            }
-            Incoming::Described(parts, asker) => (parts, None, Ok(Some(asker))),
-        };
-        let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
-        let snapshot = self.shared().snapshot();
-        let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);
-        let asker = asked.as_ref().ok().copied().flatten();
-        let address = self.client_address(peer, asker, &parts.headers, arrival.now);
-        let trace = self.begin_trace(&parts, peer, arrival);
-        let trace = trace.as_deref();
-        let head = asked.and_then(|_| Head::read(&parts, &snapshot.policies));
-        let certificate = peer.certificate(arrival.now);
-        let client = Client {
-            address,
-            // That of a proxy that asks is not its client's.
-            certificate: certificate.unwrap_or_default().filter(|_| asker.is_none()),
-            headers: &parts.headers,
-            query: parts.uri.query(),
-        };
-        let head = head.and_then(|head| certificate.map(|_| head).map_err(Rejection::from));
-        let known = head.as_ref().ok().map(|(head, _)| head);
-        let logged = self.log.is_some().then(|| LoggedRequest::of(&parts, known, address));
-        let policy = head.as_ref().ok().and_then(|(_, policy)| *policy);
-        let series = self.series(&snapshot, policy);
-        let method = MethodLabel::of(&parts.method);
-        let line = RequestLine {
-            meter: RequestMeter::begin(series, method, arrival.started),
-            log: self.log.as_ref().zip(logged),
-            request_id,
-            stores: &self.shared().stores,
-            traced: trace.map(|trace| TracedRequest {
-                trace,
-                stores: &self.shared().stores,
-                client: address,
-            }),
-            arrival,
-            asked_by: asker.map(Asker::name),
-            panicked: &self.panicked,
-        };
-
-        // From here on the client may go away during a wait.
-        let mut guard = RequestGuard::new(line, &self.abandoned);
-        let state = &mut guard.state;
-        let (action, audience) = match head {
-            Err(rejection) => {
-                let audience = Audience::of(&parts, None, state, request_id, address);
-                (Action::Refuse(rejection), audience)
-            }
-            Ok((head, policy)) => {
-                let action = match peer.listener.redirect {
-                    Some(elsewhere) => redirect(&head, elsewhere),
-                    None => {
-                        let now = arrival.now;
-                        let dry_run = None;
-                        let published_keys = &snapshot.keys;
-                        let head = &head;
-                        let input =
-                            JudgeInput { head, policy, client, published_keys, now, dry_run };
-                        match self.recorded(trace) {
-                            None => self.judge.judge(input, state).await,
-                            // Boxed: it takes no room in the future of the others.
-                            Some(trace) => {
-                                trace.recording(Box::pin(self.judge.judge(input, state))).await
-                            }
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an async function would copy the request once more"
+    )]
+    fn serve(
+        &self,
+        mut parts: Parts,
+        body: Option<ClientBody>,
+        source: Source,
+        peer: &Peer,
+    ) -> impl Future<Output = Response<Body>> {
+        async move {
+            let asked = match source {
+                Source::Described(asker) => Ok(Some(asker)),
+                Source::Received(framing) => {
+                    if peer.listener.asked.is_some() && framing.is_ok() {
+                        if let Some(endpoint) = Endpoint::of(&parts, peer)
+                            && let Some(body) = body
+                        {
+                            return Box::pin(self.answer_program(endpoint, &parts, body, peer))
+                                .await;
+                        }
+                        if let Some(call) = RemoteCall::of(&parts, peer)
+                            && let Some(body) = body
+                        {
+                            return Box::pin(self.answer_remote(call, &parts, body, peer)).await;
                         }
                     }
-                };
-                (action, Audience::of(&parts, Some(&head), state, request_id, address))
-            }
-        };
-        let tally = guard.state.tally.as_ref();
-        guard.leases = tally.and_then(|tally| self.leases.hold(tally.granted(), arrival.now));
-        if let Some(line) = &mut guard.line {
-            let (state, now) = (&guard.state, arrival.now);
-            line.note_facts(state, &parts.headers, &self.shared().identifier.hasher);
-            count_decisions(line.meter.series(), state, &action, address, now);
-            let denied =
-                DeniedRequest { parts: &parts, state, action: &action, address, request_id };
-            self.shared().denials.note(&self.denials, &denied, now);
-        }
-
-        let reply = match (asker, action) {
-            (Some(asker), action) => reply_to(asker, action, &guard.state, &parts.headers).into(),
-            (None, Action::Forward(forward)) => match snapshot.groups.destination(forward.upstream)
-            {
-                Some(destination) => {
-                    let inbound = Inbound { peer, address, request_id, trace };
-                    let upstream = forward.upstream;
-                    let is_upgrade = self.judge.prepare(&mut parts, &guard.state, forward, inbound);
-                    // A call that streams sends messages whenever it has some.
-                    let may_be_slow =
-                        audience.format == Format::Grpc && upstream.protocol == Protocol::Http2;
-                    let outgoing = Outgoing {
-                        sender: sender_of(&guard.state, upstream, inbound),
-                        head: parts,
-                        body: body
-                            .filter(|_| !is_upgrade)
-                            .map(|body| guard.client_body(body, may_be_slow)),
-                        started: Instant::now(),
-                        attempts: trace.and_then(RequestTrace::attempts),
-                    };
-                    guard.send(&self.upstreams, &snapshot, destination, outgoing).await
+                    // The form comes first: nothing else about an ambiguous request can be believed.
+                    let framing = framing.map_err(Rejection::from);
+                    framing.and_then(|()| asked_about(&mut parts, peer))
                 }
-                None => Reply::Refused(UpstreamError::NoAddress.into()).into(),
-            },
-            (None, Action::Options) => Reply::Made(options_asterisk()).into(),
-            (None, Action::Standings) => Reply::Made(standings_of(&guard.state)).into(),
-            (None, Action::Redirect(status, location)) => {
-                Reply::Made(redirection(status, location)).into()
+            };
+            let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
+            let snapshot = self.shared().snapshot();
+            let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);
+            let asker = asked.as_ref().ok().copied().flatten();
+            let address = self.client_address(peer, asker, &parts.headers, arrival.now);
+            let trace = self.begin_trace(&parts, peer, arrival);
+            let trace = trace.as_deref();
+            let head = asked.and_then(|_| Head::read(&parts, &snapshot.policies));
+            let certificate = peer.certificate(arrival.now);
+            let client = Client {
+                address,
+                // That of a proxy that asks is not its client's.
+                certificate: certificate.unwrap_or_default().filter(|_| asker.is_none()),
+                headers: &parts.headers,
+                query: parts.uri.query(),
+            };
+            let head = head.and_then(|head| certificate.map(|_| head).map_err(Rejection::from));
+            let known = head.as_ref().ok().map(|(head, _)| head);
+            let logged = self.log.is_some().then(|| LoggedRequest::of(&parts, known, address));
+            let policy = head.as_ref().ok().and_then(|(_, policy)| *policy);
+            let series = self.series(&snapshot, policy);
+            let method = MethodLabel::of(&parts.method);
+            let line = RequestLine {
+                meter: RequestMeter::begin(series, method, arrival.started),
+                log: self.log.as_ref().zip(logged),
+                request_id,
+                stores: &self.shared().stores,
+                traced: trace.map(|trace| TracedRequest {
+                    trace,
+                    stores: &self.shared().stores,
+                    client: address,
+                }),
+                arrival,
+                asked_by: asker.map(Asker::name),
+                panicked: &self.panicked,
+            };
+
+            // From here on the client may go away during a wait.
+            let mut guard = RequestGuard::new(line, &self.abandoned);
+            let state = &mut guard.state;
+            let (action, audience) = match head {
+                Err(rejection) => {
+                    let audience = Audience::of(&parts, None, state, request_id, address);
+                    (Action::Refuse(rejection), audience)
+                }
+                Ok((head, policy)) => {
+                    let action = match peer.listener.redirect {
+                        Some(elsewhere) => redirect(&head, elsewhere),
+                        None => {
+                            let now = arrival.now;
+                            let dry_run = None;
+                            let published_keys = &snapshot.keys;
+                            let head = &head;
+                            let input =
+                                JudgeInput { head, policy, client, published_keys, now, dry_run };
+                            match self.recorded(trace) {
+                                None => self.judge.judge(input, state).await,
+                                // Boxed: it takes no room in the future of the others.
+                                Some(trace) => {
+                                    trace.recording(Box::pin(self.judge.judge(input, state))).await
+                                }
+                            }
+                        }
+                    };
+                    (action, Audience::of(&parts, Some(&head), state, request_id, address))
+                }
+            };
+            let tally = guard.state.tally.as_ref();
+            guard.leases = tally.and_then(|tally| self.leases.hold(tally.granted(), arrival.now));
+            if let Some(line) = &mut guard.line {
+                let (state, now) = (&guard.state, arrival.now);
+                line.note_facts(state, &parts.headers, &self.shared().identifier.hasher);
+                count_decisions(line.meter.series(), state, &action, address, now);
+                let denied =
+                    DeniedRequest { parts: &parts, state, action: &action, address, request_id };
+                self.shared().denials.note(&self.denials, &denied, now);
             }
-            (None, Action::Preflight(cors)) => {
-                Reply::Made(preflight_answer(cors, &parts.headers)).into()
+
+            let reply = match (asker, action) {
+                (Some(asker), action) => {
+                    reply_to(asker, action, &guard.state, &parts.headers).into()
+                }
+                (None, Action::Forward(forward)) => {
+                    match snapshot.groups.destination(forward.upstream) {
+                        Some(destination) => {
+                            let inbound = Inbound { peer, address, request_id, trace };
+                            let upstream = forward.upstream;
+                            let is_upgrade =
+                                self.judge.prepare(&mut parts, &guard.state, forward, inbound);
+                            // A call that streams sends messages whenever it has some.
+                            let may_be_slow = audience.format == Format::Grpc
+                                && upstream.protocol == Protocol::Http2;
+                            let outgoing = Outgoing {
+                                sender: sender_of(&guard.state, upstream, inbound),
+                                head: parts,
+                                body: body
+                                    .filter(|_| !is_upgrade)
+                                    .map(|body| guard.client_body(body, may_be_slow)),
+                                started: Instant::now(),
+                                attempts: trace.and_then(RequestTrace::attempts),
+                            };
+                            guard.send(&self.upstreams, &snapshot, destination, outgoing).await
+                        }
+                        None => Reply::Refused(UpstreamError::NoAddress.into()).into(),
+                    }
+                }
+                (None, Action::Options) => Reply::Made(options_asterisk()).into(),
+                (None, Action::Standings) => Reply::Made(standings_of(&guard.state)).into(),
+                (None, Action::Redirect(status, location)) => {
+                    Reply::Made(redirection(status, location)).into()
+                }
+                (None, Action::Preflight(cors)) => {
+                    Reply::Made(preflight_answer(cors, &parts.headers)).into()
+                }
+                (None, Action::Refuse(rejection)) => Reply::Refused(rejection).into(),
+            };
+            let is_undecided = reply.reply.rejection().is_some_and(Rejection::is_undecided);
+            let mut response = self.conclude(guard, reply, arrival, &audience);
+            if let Some(asker) = asker {
+                translate(asker, is_undecided, &mut response);
             }
-            (None, Action::Refuse(rejection)) => Reply::Refused(rejection).into(),
-        };
-        let is_undecided = reply.reply.rejection().is_some_and(Rejection::is_undecided);
-        let mut response = self.conclude(guard, reply, arrival, &audience);
-        if let Some(asker) = asker {
-            translate(asker, is_undecided, &mut response);
+            response
         }
-        response
     }
 
     /// The worker's counters of a policy of this snapshot; none: of requests that no policy is for.

@@ -209,14 +209,14 @@ impl Gate {
             Call::Charge(charges, wait) => {
                 match NamedPlan::of(&snapshot.policies, hasher, charges, now) {
                     Ok(plan) => self.charge_named(begun, plan, wait).await,
-                    Err(error) => self.told(begun, None, Err(error.into())),
+                    Err(error) => self.end_uncharged(begun, None, Err(error.into())),
                 }
             }
             Call::Standing(limit, key) => {
                 let asked = [NamedCharge { limit, key, cost: Some(0) }];
                 match NamedPlan::of(&snapshot.policies, hasher, &asked, now) {
                     Ok(plan) => self.look_at(begun, plan).await,
-                    Err(error) => self.told(begun, None, Err(error.into())),
+                    Err(error) => self.end_uncharged(begun, None, Err(error.into())),
                 }
             }
             Call::Settle(receipt, limit, cost) => {
@@ -228,9 +228,9 @@ impl Gate {
                 match NamedPlan::of(&snapshot.policies, hasher, &asked, now) {
                     Ok(plan) => {
                         let reset = self.reset_named(&plan).await;
-                        self.told(begun, Some(plan.policy), reset)
+                        self.end_uncharged(begun, Some(plan.policy), reset)
                     }
-                    Err(error) => self.told(begun, None, Err(error.into())),
+                    Err(error) => self.end_uncharged(begun, None, Err(error.into())),
                 }
             }
         };
@@ -242,7 +242,7 @@ impl Gate {
         begun: &Begun<'_, 'p>,
         named: NamedPlan<'p>,
         wait: Duration,
-    ) -> Told {
+    ) -> Ended {
         let NamedPlan { policy, plan, who } = named;
         let shared = self.shared();
         let store = &self.judge.store;
@@ -251,25 +251,8 @@ impl Gate {
         guard.state.policy = Some(policy);
         let decision = shared.waiting.charge(store, &shared.clock, &plan.charges, wait).await;
         let now = shared.clock.now();
-        let rejection = match decision {
-            Ok(decision) => {
-                let tally = Tally::charged(plan, decision, now, store.unsettled());
-                let rejection = tally.denial_of(who, now, Duration::ZERO);
-                if let Some(line) = &guard.line {
-                    let sender = CountedSender::of(line.meter.series(), Some(policy), None);
-                    count_charges(&sender, &tally, now);
-                }
-                guard.state.tally = Some(tally);
-                rejection
-            }
-            Err(error) => Some(error.into()),
-        };
-        let action = rejection.map_or(Action::Options, Action::Refuse);
-        self.note_denial(begun, &guard.state, &action, now);
-        let rejection = match action {
-            Action::Refuse(rejection) => Some(rejection),
-            _ => None,
-        };
+        let tally = decision.map(|decision| Tally::charged(plan, decision, now, store.unsettled()));
+        let rejection = self.conclude_charge(begun, &mut guard, tally, who, now);
         let mut response = Response::new(Body::empty());
         stamp(&mut response, &guard.state, shared);
         let tally = guard.state.tally.as_ref();
@@ -286,17 +269,11 @@ impl Gate {
             // There was nothing to charge: the limit is unlimited for this key.
             (_, None) => Ok(Answer::default()),
         };
-        let note = ResponseNote {
-            error: rejection.as_ref().map(ToString::to_string),
-            denied: rejection.as_ref().and_then(DeniedBy::of),
-            is_undecided: rejection.as_ref().is_some_and(Rejection::is_undecided),
-            upstream_time: None,
-        };
-        let account = guard.account(status_of(&answer), &note);
+        let account = guard.account(status_of(&answer), &note_of(rejection.as_ref()));
         (answer, std::mem::take(response.headers_mut()), account)
     }
 
-    async fn look_at<'p>(&self, begun: &Begun<'_, 'p>, named: NamedPlan<'p>) -> Told {
+    async fn look_at<'p>(&self, begun: &Begun<'_, 'p>, named: NamedPlan<'p>) -> Ended {
         let NamedPlan { policy, plan, .. } = named;
         let mut guard = self.guard(begun, Some(policy));
         guard.state.policy = Some(policy);
@@ -319,14 +296,14 @@ impl Gate {
         part: Part,
         limit: Option<&str>,
         cost: u32,
-    ) -> Told {
+    ) -> Ended {
         let (shared, now) = (self.shared(), begun.arrival.now);
         let store = &self.judge.store;
         let policies = &begun.snapshot.policies;
         let hasher = &shared.identifier.hasher;
         let (policy, all) = match redeem(receipt, part, limit, policies, hasher, store, now).await {
             Ok(redeemed) => redeemed,
-            Err(error) => return self.told(begun, None, Err(error.into())),
+            Err(error) => return self.end_uncharged(begun, None, Err(error.into())),
         };
         let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
         let looked = store.look(&charges, now).await;
@@ -349,7 +326,7 @@ impl Gate {
             }
             standings.push(named_standing(&limit.name, *window_secs, charge, &standing));
         }
-        self.told(begun, Some(policy), Ok(Answer { standings, ..Answer::default() }))
+        self.end_uncharged(begun, Some(policy), Ok(Answer { standings, ..Answer::default() }))
     }
 
     async fn reset_named(&self, named: &NamedPlan<'_>) -> Result<Answer, CallError> {
@@ -363,17 +340,47 @@ impl Gate {
     }
 
     /// An answer without charges, with its line in the log.
-    fn told(
+    fn end_uncharged(
         &self,
         begun: &Begun<'_, '_>,
         policy: Option<&Policy>,
         answer: Result<Answer, CallError>,
-    ) -> Told {
+    ) -> Ended {
         let guard = self.guard(begun, policy);
         let error = answer.as_ref().err().map(ToString::to_string);
         let note = ResponseNote { error, ..ResponseNote::default() };
         let account = guard.account(status_of(&answer), &note);
         (answer, HeaderMap::new(), account)
+    }
+
+    /// Counts a charge and keeps a denial. Returns why it was denied, if it was.
+    pub(super) fn conclude_charge<'p>(
+        &self,
+        begun: &Begun<'_, '_>,
+        guard: &mut RequestGuard<'_, 'p>,
+        tally: Result<Tally<'p>, StoreError>,
+        who: String,
+        now: Timestamp,
+    ) -> Option<Rejection> {
+        let rejection = match tally {
+            Ok(tally) => {
+                let rejection = tally.denial_of(|| who, now, Duration::ZERO);
+                if let Some(line) = &guard.line {
+                    let sender = CountedSender::of(line.meter.series(), guard.state.policy, None);
+                    count_charges(&sender, &tally, now);
+                }
+                guard.state.tally = Some(tally);
+                rejection
+            }
+            Err(error) => Some(error.into()),
+        };
+        let action = rejection.map_or(Action::Options, Action::Refuse);
+        // Also if it was admitted: a limit that only counts may have denied it.
+        self.note_denial(begun, &guard.state, &action, now);
+        match action {
+            Action::Refuse(rejection) => Some(rejection),
+            _ => None,
+        }
     }
 
     pub(super) fn guard<'g, 'p>(
@@ -402,7 +409,7 @@ impl Gate {
     }
 
     /// Keeps a denied call among the latest denials.
-    pub(super) fn note_denial<'p>(
+    fn note_denial<'p>(
         &self,
         begun: &Begun<'_, '_>,
         state: &RequestState<'p>,
@@ -429,7 +436,18 @@ pub(super) struct Begun<'g, 'p> {
     pub(super) request_id: &'g HeaderValue,
 }
 
-type Told = (Result<Answer, CallError>, HeaderMap, Option<Account>);
+/// How a call ends: its answer, the limit headers, and what ends with the response.
+type Ended = (Result<Answer, CallError>, HeaderMap, Option<Account>);
+
+/// What the log has of a charge that was denied or admitted.
+pub(super) fn note_of(rejection: Option<&Rejection>) -> ResponseNote {
+    ResponseNote {
+        error: rejection.map(ToString::to_string),
+        denied: rejection.and_then(DeniedBy::of),
+        is_undecided: rejection.is_some_and(Rejection::is_undecided),
+        upstream_time: None,
+    }
+}
 
 fn status_of(answer: &Result<Answer, CallError>) -> u16 {
     match answer {

@@ -240,19 +240,19 @@ impl<'p> Tally<'p> {
         now: Timestamp,
         jitter: Duration,
     ) -> Option<Rejection> {
-        self.denial_of(caller_name(identity), now, jitter)
+        self.denial_of(|| caller_name(identity), now, jitter)
     }
 
-    /// The same of whom these words name.
+    /// The same of whom the words of `name` mean.
     pub(super) fn denial_of(
         &self,
-        who: String,
+        name: impl FnOnce() -> String,
         now: Timestamp,
         jitter: Duration,
     ) -> Option<Rejection> {
         let own = self.denied_by()?;
         let denial = Denial {
-            who,
+            who: name(),
             limit: own.planned.limit.resource.clone(),
             retry_after: self.retry_after(now, spread(own.charge.key, now, jitter)),
         };

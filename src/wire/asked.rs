@@ -83,7 +83,7 @@ impl Asker {
 
 /// What a proxy says of a request in a message.
 #[derive(Clone, Copy, Debug)]
-pub struct Told<'m> {
+pub struct Description<'m> {
     /// Its method.
     pub method: &'m str,
     /// Its path with the query.
@@ -96,8 +96,8 @@ pub struct Told<'m> {
 ///
 /// # Errors
 /// The question cannot be decided.
-pub fn head_of(told: Told<'_>, fields: HeaderMap) -> Result<Parts, AskError> {
-    let Told { method, target, host } = told;
+pub fn head_of(description: Description<'_>, fields: HeaderMap) -> Result<Parts, AskError> {
+    let Description { method, target, host } = description;
     for (name, text) in [("method", method), ("path", target), ("host", host)] {
         if text.is_empty() {
             return Err(AskError::Missing(name));
@@ -224,19 +224,22 @@ mod tests {
 
     #[test]
     fn head_is_what_a_message_says_and_nothing_is_guessed() {
-        let told = Told { method: "PUT", target: "/a?b", host: "api.example" };
+        let description = Description { method: "PUT", target: "/a?b", host: "api.example" };
         let mut fields = HeaderMap::new();
         fields.append(header::HOST, HeaderValue::from_static("another.example"));
-        let parts = head_of(told, fields).unwrap();
+        let parts = head_of(description, fields).unwrap();
         assert_eq!((parts.method.as_str(), parts.uri.to_string().as_str()), ("PUT", "/a?b"));
         assert_eq!(parts.headers[header::HOST], "api.example");
-        let error = |told| head_of(told, HeaderMap::new()).unwrap_err();
-        assert_eq!(error(Told { method: "", ..told }), AskError::Missing("method"));
-        assert_eq!(error(Told { target: "", ..told }), AskError::Missing("path"));
-        assert_eq!(error(Told { host: "", ..told }), AskError::Missing("host"));
-        assert_eq!(error(Told { method: "P T", ..told }), AskError::Malformed("method"));
-        assert_eq!(error(Told { target: "a", ..told }), AskError::Malformed("path"));
-        assert_eq!(error(Told { host: "a\nb", ..told }), AskError::Malformed("host"));
+        let error = |description| head_of(description, HeaderMap::new()).unwrap_err();
+        assert_eq!(error(Description { method: "", ..description }), AskError::Missing("method"));
+        assert_eq!(error(Description { target: "", ..description }), AskError::Missing("path"));
+        assert_eq!(error(Description { host: "", ..description }), AskError::Missing("host"));
+        assert_eq!(
+            error(Description { method: "P T", ..description }),
+            AskError::Malformed("method")
+        );
+        assert_eq!(error(Description { target: "a", ..description }), AskError::Malformed("path"));
+        assert_eq!(error(Description { host: "a\nb", ..description }), AskError::Malformed("host"));
     }
 
     #[test]

@@ -19,10 +19,10 @@ use crate::{
         },
         frame,
     },
-    gate::{Gate, Incoming, asked::Undecided, head_changes::HeadChanges},
+    gate::{Gate, Source, asked::Undecided, head_changes::HeadChanges},
     identity::{address_behind, canonical},
     response::{Body, GrpcCode, call_response},
-    wire::asked::{AskError, Asker, Told, head_of},
+    wire::asked::{AskError, Asker, Description, head_of},
 };
 
 /// The code in a message that denies: `google.rpc.Code`.
@@ -48,7 +48,7 @@ impl Gate {
             is_trusted: true,
             ..peer.clone()
         };
-        let response = self.serve(Incoming::Described(parts, Asker::Envoy), &client).await;
+        let response = self.serve(parts, None, Source::Described(Asker::Envoy), &client).await;
         let (mut head, body) = response.into_parts();
         // Bodies made here are whole, and their end is that of the request's line in the log.
         let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
@@ -98,7 +98,7 @@ fn head(http: HttpRequest) -> Result<Parts, AskError> {
     if let Ok(bytes @ 1..) = u64::try_from(size) {
         fields.insert(header::CONTENT_LENGTH, bytes.into());
     }
-    head_of(Told { method: &method, target: &path, host: &host }, fields)
+    head_of(Description { method: &method, target: &path, host: &host }, fields)
 }
 
 fn malformed() -> AskError {

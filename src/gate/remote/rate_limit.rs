@@ -19,11 +19,10 @@ use crate::{
     },
     gate::{
         Arrival, Gate,
-        called::{Begun, Program},
-        counting::{CountedSender, count_adjustment, count_charges},
+        called::{Begun, Program, note_of},
+        counting::count_adjustment,
         named::{Afterwards, DescriptorError, DescriptorPlan},
-        request_guard::{DeniedBy, ResponseNote},
-        request_state::Action,
+        request_guard::ResponseNote,
         stamp::rate_limit_fields,
         tally::{DecidedCharge, Tally},
     },
@@ -148,36 +147,22 @@ impl Gate {
         let now = begun.arrival.now;
         let decision = store.charge(&plan.charges, now).await;
         let mut standings: Vec<Option<Standing>> = vec![None; plan.charges.len()];
-        let rejection = match decision {
-            Ok(decision) => {
-                let is_allowed = decision.verdict == Verdict::Allow;
-                let tally = Tally::charged(plan, decision, now, store.unsettled());
-                let series = self.series(begun.snapshot, Some(policy));
-                for (at, later) in afterwards {
-                    // What has happened is counted whatever becomes of the others.
-                    let is_due = is_allowed || matches!(later, Afterwards::Take(_));
-                    let Some(own) = tally.at(at).filter(|_| is_due) else { continue };
-                    let standing = self.correct_charge(&own, later, &tally, now, &series);
-                    if let Some(place) = standings.get_mut(at) {
-                        *place = standing;
-                    }
+        let tally = decision.map(|decision| {
+            let is_allowed = decision.verdict == Verdict::Allow;
+            let tally = Tally::charged(plan, decision, now, store.unsettled());
+            let series = self.series(begun.snapshot, Some(policy));
+            for (at, later) in afterwards {
+                // What has happened is counted whatever becomes of the others.
+                let is_due = is_allowed || matches!(later, Afterwards::Take(_));
+                let Some(own) = tally.at(at).filter(|_| is_due) else { continue };
+                let standing = self.correct_charge(&own, later, &tally, now, &series);
+                if let Some(place) = standings.get_mut(at) {
+                    *place = standing;
                 }
-                let rejection = tally.denial_of(who, now, std::time::Duration::ZERO);
-                if let Some(line) = &guard.line {
-                    let sender = CountedSender::of(line.meter.series(), Some(policy), None);
-                    count_charges(&sender, &tally, now);
-                }
-                guard.state.tally = Some(tally);
-                rejection
             }
-            Err(error) => Some(error.into()),
-        };
-        let action = rejection.map_or(Action::Options, Action::Refuse);
-        self.note_denial(begun, &guard.state, &action, now);
-        let rejection = match action {
-            Action::Refuse(rejection) => Some(rejection),
-            _ => None,
-        };
+            tally
+        });
+        let rejection = self.conclude_charge(begun, &mut guard, tally, who, now);
         let answer = match (&rejection, &guard.state.tally) {
             (Some(Rejection::Store(error)), _) => Err((*error).into()),
             (_, Some(tally)) => {
@@ -197,18 +182,12 @@ impl Gate {
             }
             (_, None) => Ok(answer_with(vec![unlimited(); parts.len()])),
         };
-        let note = ResponseNote {
-            error: rejection.as_ref().map(ToString::to_string),
-            denied: rejection.as_ref().and_then(DeniedBy::of),
-            is_undecided: rejection.as_ref().is_some_and(Rejection::is_undecided),
-            upstream_time: None,
-        };
         let status = match (&rejection, &answer) {
             (_, Err(_)) => 503,
             (Some(_), _) => 429,
             (None, _) => 200,
         };
-        Limited { account: guard.account(status, &note), answer }
+        Limited { account: guard.account(status, &note_of(rejection.as_ref())), answer }
     }
 
     /// Takes or gives back hits that need not fit. Returns how the limit stands then.
@@ -240,7 +219,7 @@ impl Gate {
     }
 }
 
-/// What is told about each descriptor.
+/// The answer for each descriptor.
 fn response_of(
     tally: &Tally<'_>,
     parts: &[impl AsRef<[usize]>],
@@ -301,7 +280,7 @@ impl Counted<'_, '_> {
     }
 }
 
-/// Whether a window has no unit, so that Envoy's own fields cannot tell of it.
+/// Whether a window has no unit, so that Envoy's own fields cannot show it.
 fn has_nameless_window(tally: &Tally<'_>) -> bool {
     tally
         .enforced()
