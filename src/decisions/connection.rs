@@ -22,7 +22,11 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use super::{Engine, Served, Session, engine::MAX_REPLIES, stream::Stream};
+use super::{
+    Engine, Served, Session,
+    engine::MAX_REPLIES,
+    stream::{Stream, gone, try_write},
+};
 use crate::{clock::Clock, gate::Gate, metrics::CommandTotals, resp::Replies};
 
 /// What the connections of a listener share, in one thread.
@@ -194,7 +198,7 @@ impl Client {
         let deciding = commands.iter().map(|command| command.run(&desk.gate, self.address));
         let outcomes = tokio::select! {
             outcomes = join_all(deciding) => outcomes,
-            error = self.stream.gone() => return Err(error),
+            error = gone(&self.stream) => return Err(error),
         };
         let Bench { replies, .. } = &mut *desk.bench.borrow_mut();
         replies.speak(self.session.protocol());
@@ -216,7 +220,7 @@ impl Client {
         let bytes = replies.as_bytes();
         let sent = match bytes {
             [] => Ok(0),
-            bytes => self.stream.try_write(bytes),
+            bytes => try_write(&self.stream, bytes),
         };
         if let Ok(sent) = sent {
             self.unsent.extend_from_slice(bytes.get(sent..).unwrap_or_default());

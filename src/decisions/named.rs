@@ -139,7 +139,7 @@ async fn answered(gate: &Gate, call: Call<'_>, program: Program<'_>) -> Outcome 
     if let Some(account) = answered.account {
         account.end(true);
     }
-    answered.answer.map_err(|error| told(&error))
+    answered.answer.map_err(|error| message_of(&error))
 }
 
 /// Units and slots alike.
@@ -155,7 +155,7 @@ async fn give_back(gate: &Gate, receipt: &str, program: Program<'_>) -> Outcome 
             Err(CallError::Receipt(ReceiptError::Nothing(_))) => {}
             answer => {
                 let failed = answer.is_err();
-                outcome = outcome.or(Some(answer.map_err(|error| told(&error))));
+                outcome = outcome.or(Some(answer.map_err(|error| message_of(&error))));
                 if failed {
                     break;
                 }
@@ -166,7 +166,7 @@ async fn give_back(gate: &Gate, receipt: &str, program: Program<'_>) -> Outcome 
 }
 
 /// An error as clients of Redis know them: a word in capitals first.
-fn told(error: &CallError) -> String {
+fn message_of(error: &CallError) -> String {
     let kind = match error {
         CallError::Store(_)
         | CallError::NotReset(_)

@@ -1,19 +1,15 @@
 //! A client's connection as bytes, with TLS or without.
 
-use std::{
-    io,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
 use rustls::HandshakeKind;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    io::Interest,
     net::TcpStream,
     time::{sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_util::either::Either;
 
 use crate::{
     downstream::{Handshake, HandshakeFailure, Handshakes},
@@ -21,46 +17,39 @@ use crate::{
     settings::CurrentTls,
 };
 
-/// What a client's bytes come by.
-pub(super) enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
+/// What a client's bytes come by: the left one as it is, the right one in TLS.
+pub(super) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// How often it is looked whether a client has gone that has sent more.
 const GONE_PAUSE: Duration = Duration::from_millis(250);
 
-impl Stream {
-    /// Sends what the system takes at once. With TLS that is nothing: what is encrypted has to be
-    /// sent whole.
-    ///
-    /// # Errors
-    /// Those of the socket.
-    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Plain(socket) => match socket.try_write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-                sent => sent,
-            },
-            Stream::Tls(_) => Ok(0),
-        }
+/// Sends what the system takes at once. With TLS that is nothing: what is encrypted has to be sent
+/// whole.
+///
+/// # Errors
+/// Those of the socket.
+pub(super) fn try_write(stream: &Stream, bytes: &[u8]) -> io::Result<usize> {
+    match stream {
+        Either::Left(socket) => match socket.try_write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            sent => sent,
+        },
+        Either::Right(_) => Ok(0),
     }
+}
 
-    /// Returns when the client has gone; never, as long as it may still read.
-    pub(super) async fn gone(&self) -> io::Error {
-        let socket = match self {
-            Stream::Plain(socket) => socket,
-            Stream::Tls(stream) => stream.get_ref().0,
-        };
-        loop {
-            match socket.ready(Interest::READABLE).await {
-                Ok(ready) if ready.is_read_closed() => {
-                    return io::ErrorKind::ConnectionAborted.into();
-                }
-                // It sends on.
-                Ok(_) => sleep(GONE_PAUSE).await,
-                Err(error) => return error,
-            }
+/// Returns when the client has gone; never, as long as it may still read.
+pub(super) async fn gone(stream: &Stream) -> io::Error {
+    let socket = match stream {
+        Either::Left(socket) => socket,
+        Either::Right(stream) => stream.get_ref().0,
+    };
+    loop {
+        match socket.ready(Interest::READABLE).await {
+            Ok(ready) if ready.is_read_closed() => return io::ErrorKind::ConnectionAborted.into(),
+            // It sends on.
+            Ok(_) => sleep(GONE_PAUSE).await,
+            Err(error) => return error,
         }
     }
 }
@@ -71,7 +60,7 @@ pub(super) async fn open(
     tls: Option<&CurrentTls>,
     gate: &Gate,
 ) -> Option<Stream> {
-    let Some(tls) = tls else { return Some(Stream::Plain(socket)) };
+    let Some(tls) = tls else { return Some(Either::Left(socket)) };
     let shared = gate.shared();
     let handshakes = shared.admission.handshakes();
     let (config, _) = tls.config();
@@ -95,7 +84,7 @@ pub(super) async fn open(
     }
     let is_tls13 = connection.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3);
     handshakes.count(Handshake::Done { is_tls13, is_resumed });
-    Some(Stream::Tls(Box::new(stream)))
+    Some(Either::Right(Box::new(stream)))
 }
 
 /// Counts a failed handshake; a client that just leaves has not failed.
@@ -107,44 +96,4 @@ fn failed(handshakes: &Handshakes, error: &io::Error) -> Option<Stream> {
     }
     tracing::debug!(%error, "decisions: no TLS handshake");
     None
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
-            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(socket) => Pin::new(socket).poll_flush(context),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(socket) => Pin::new(socket).poll_shutdown(context),
-            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
-        }
-    }
 }

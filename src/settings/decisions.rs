@@ -70,7 +70,7 @@ pub(super) struct RawDecisions {
     #[schemars(length(min = 1), extend("examples" = ["DECISIONS_PASSWORD"]))]
     password_env: Option<Spanned<String>>,
     /// Addresses and networks that may ask. Default: loopback; where `tls` requires certificates
-    /// of clients, whoever has one.
+    /// of clients, every client that has one.
     #[schemars(length(min = 1), extend("examples" = [["127.0.0.0/8", "10.0.0.0/8"]]))]
     askers: Option<Spanned<Vec<Spanned<String>>>>,
     /// Most keys that are remembered, of `RL.*` and of `CL.THROTTLE` each, 1000 to 100000000.
@@ -90,7 +90,7 @@ const DEFAULT_MAX_KEYS: u32 = 1_000_000;
 const DEFAULT_CONNECTIONS: u32 = 4000;
 const DEFAULT_CONNECTIONS_PER_ADDRESS: u32 = 1000;
 const REACHABLE: &str =
-    "other machines reach this address, and whoever may ask can claim to be anybody";
+    "other machines reach this address, and an asker can claim to be any client";
 const CONNECTIONS_HELP: &str = "write a number from 1 to 1000000";
 
 impl RawDecisions {
@@ -262,8 +262,8 @@ mod tests {
         for (fields, expected) in [
             (
                 format!("address: 0.0.0.0:6380, {redis}"),
-                "3:24 other machines reach this address, and whoever may ask can claim to be \
-                 anybody: add `password_file`, or write an address such as 127.0.0.1:6380",
+                "3:24 other machines reach this address, and an asker can claim to be any \
+                 client: add `password_file`, or write an address such as 127.0.0.1:6380",
             ),
             (
                 format!("address: 127.0.0.1:1, {redis}, askers: []"),
@@ -272,8 +272,8 @@ mod tests {
             ),
             (
                 "address: 0.0.0.0:80, protocol: http".to_owned(),
-                "3:24 other machines reach this address, and whoever may ask can claim to be \
-                 anybody: add `askers` with the addresses of those who ask, such as [10.0.0.0/8]",
+                "3:24 other machines reach this address, and an asker can claim to be any \
+                 client: add `askers` with the addresses of those who ask, such as [10.0.0.0/8]",
             ),
             (
                 "address: 127.0.0.1:1, protocol: http, max_keys: 5".to_owned(),

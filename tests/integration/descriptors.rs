@@ -57,7 +57,7 @@ fn asked(proxy: &Proxy, descriptors: &[Value]) -> Response {
 }
 
 /// Status of the response, and of each descriptor its code and what remains.
-fn told(response: &Response) -> (u16, Vec<(String, u64)>) {
+fn outcome(response: &Response) -> (u16, Vec<(String, u64)>) {
     let body = response.json();
     let statuses = body["statuses"].as_array().unwrap().iter().map(|status| {
         let remaining = status["limitRemaining"].as_u64().unwrap_or(999);
@@ -69,13 +69,13 @@ fn told(response: &Response) -> (u16, Vec<(String, u64)>) {
 /// Asks for one descriptor with so many hits.
 fn hits(proxy: &Proxy, text: &str, hits: u64) -> (u16, u64) {
     let response = asked(proxy, &[descriptor(text, json!({ "hitsAddend": hits }))]);
-    let (status, all) = told(&response);
+    let (status, all) = outcome(&response);
     (status, all[0].1)
 }
 
 fn given_back(proxy: &Proxy, text: &str, hits: u64) -> u64 {
     let fields = json!({ "hitsAddend": hits, "isNegativeHits": true });
-    told(&asked(proxy, &[descriptor(text, fields)])).1[0].1
+    outcome(&asked(proxy, &[descriptor(text, fields)])).1[0].1
 }
 
 #[test]
@@ -85,14 +85,14 @@ fn all_descriptors_are_charged_or_none() {
     let row = |code: &str, remaining| (code.to_owned(), remaining);
     for left in [(4, 2), (3, 1), (2, 0)] {
         let expected = vec![row("OK", left.0), row("OK", left.1)];
-        assert_eq!(told(&asked(&proxy, &both)), (200, expected));
+        assert_eq!(outcome(&asked(&proxy, &both)), (200, expected));
     }
     let denied = asked(&proxy, &both);
-    assert_eq!(told(&denied), (429, vec![row("OK", 2), row("OVER_LIMIT", 0)]));
+    assert_eq!(outcome(&denied), (429, vec![row("OK", 2), row("OVER_LIMIT", 0)]));
     assert!(denied.text().contains("retry-after"), "{}", denied.text());
     assert_eq!(hits(&proxy, "user=7", 0), (200, 2), "the other was not charged");
     proxy.advance(60 * SECOND);
-    assert_eq!(told(&asked(&proxy, &both)), (200, vec![row("OK", 4), row("OK", 2)]));
+    assert_eq!(outcome(&asked(&proxy, &both)), (200, vec![row("OK", 4), row("OK", 2)]));
 }
 
 #[test]

@@ -7,7 +7,7 @@ fn request(burst: i64, count: i64, period: i64, quantity: i64) -> Request {
 }
 
 /// What is told, in the order of the reply, with times in milliseconds.
-fn told(throttled: &Throttled) -> (bool, i64, i64, i64) {
+fn outcome(throttled: &Throttled) -> (bool, i64, i64, i64) {
     let millis = |nanos: i64| nanos / MILLISECOND;
     let Throttled { is_limited, remaining, retry_after, reset_after, .. } = *throttled;
     (is_limited, remaining, millis(reset_after), retry_after.map_or(-1, millis))
@@ -36,7 +36,7 @@ fn replies_are_those_of_the_original() {
     ];
     for (row, (millis, quantity, expected)) in table.into_iter().enumerate() {
         let throttled = request(4, 1, 1, quantity).throttle(arrival, millis * MILLISECOND).unwrap();
-        assert_eq!((told(&throttled), throttled.limit), (expected, 5), "row {row}");
+        assert_eq!((outcome(&throttled), throttled.limit), (expected, 5), "row {row}");
         arrival = throttled.arrival.or(arrival);
     }
 }
