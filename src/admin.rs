@@ -10,6 +10,7 @@ mod asked;
 mod callers;
 mod certificates;
 mod dashboard;
+mod disk;
 mod endpoint;
 mod explain;
 mod exposition;
@@ -61,6 +62,7 @@ use crate::{
     settings::{AdminSettings, ListenerSettings, ReadyStore},
 };
 
+pub use self::disk::DiskStatus;
 pub use self::fleet::{Describer, FleetReport, ProxySummary};
 pub use self::status::{
     ClockStatus, PolicyStatus, RefusedReload, Reloads, RemoteKeysStatus, RivalStatus, Status,

@@ -5,6 +5,7 @@ mod askers;
 mod changes;
 mod configuration;
 mod decisions;
+mod disk;
 mod ending;
 mod limits;
 mod listener;
@@ -47,6 +48,7 @@ pub use self::{
     askers::{AskProtocol, AskedHere, Askers},
     configuration::{Configuration, read_policies, read_policies_of, read_text},
     decisions::{DecisionSettings, Decisions},
+    disk::{DiskSettings, SyncMode},
     limits::{Http2Limits, Limits},
     listener::{
         ALPN_HTTP2, CertificateValidity, CurrentTls, Epoch, ListenAddress, ListenerSettings,

@@ -10,6 +10,7 @@ mod call_time;
 mod counts;
 mod decisions;
 mod degradation;
+mod disk;
 mod fallback;
 mod fleet;
 mod groups;
@@ -33,6 +34,7 @@ mod saver;
 mod secret;
 mod snapshot;
 mod stores;
+mod thaw;
 mod unanswered;
 mod unsettled;
 
@@ -62,6 +64,7 @@ pub use self::{
     counts::Counts,
     decisions::Decider,
     degradation::Degradation,
+    disk::{Checked, Disk, DiskReport, OfflineStore, OpenError, Survey, check, open as open_disk},
     fleet::{Fleet, OtherProxies},
     leases::{GrantedLease, HeldLeases, LeaseBook},
     memory::MemoryStore,
@@ -134,6 +137,9 @@ impl Store {
     pub fn start(stores: Arc<Stores>) -> Rc<Store> {
         let backend = |kind: &StoreKind, servers: &Arc<Servers>| match kind {
             StoreKind::Memory => Backend::Memory(Arc::clone(&stores.memory)),
+            StoreKind::Disk(_) => {
+                Backend::Memory(Arc::clone(stores.disk.as_ref().unwrap_or(&stores.memory)))
+            }
             StoreKind::Redis(settings) => {
                 let shared = SharedByWorkers {
                     secret: stores.secret.clone(),
@@ -175,6 +181,9 @@ impl Store {
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
         let decision = match (&self.current, &self.next) {
+            (Backend::Memory(memory), None) if memory.disk().is_some() => {
+                self.charge_on_disk(memory, charges, now).await
+            }
             (Backend::Memory(memory), None) => {
                 let decision = self.charge_in_process(memory, charges, now);
                 self.count_decision(&decision);
@@ -185,6 +194,27 @@ impl Store {
         if let Err(StoreError::NoRoom(reason)) = &decision {
             self.stores.counts.count_no_room(*reason);
         }
+        decision
+    }
+
+    /// Charges where counters may be on disk. Mostly they are in memory, and nothing is awaited.
+    async fn charge_on_disk(
+        self: &Rc<Self>,
+        memory: &Arc<MemoryStore>,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Result<Decision, StoreError> {
+        let is_plain = |disk: &Arc<Disk>| !disk.is_failing() && !disk.writes_before_answers();
+        if memory.disk().is_some_and(is_plain)
+            && self.stores.pending.is_empty()
+            && let Ok(decision) = memory.try_charge(charges, now)
+        {
+            self.count_left_out(&decision);
+            self.count_decision(&Ok(decision.clone()));
+            return Ok(decision);
+        }
+        let decision = Box::pin(self.charge_groups(charges, now)).await;
+        self.count_decision(&decision);
         decision
     }
 
@@ -232,7 +262,9 @@ impl Store {
         charges: &[Charge<'_>],
         now: Timestamp,
     ) -> Decision {
-        if let (Backend::Memory(memory), None) = (&self.current, &self.next) {
+        if let (Backend::Memory(memory), None) = (&self.current, &self.next)
+            && memory.cold(charges).is_empty()
+        {
             return memory.peek(charges, now);
         }
         Box::pin(self.peek_groups(source, charges, now)).await
@@ -269,6 +301,10 @@ impl Store {
             DecidedBy::Memo | DecidedBy::NoStore => return None,
         };
         match backend {
+            Backend::Memory(memory) if !memory.cold(std::slice::from_ref(charge)).is_empty() => {
+                self.settle_thawed(memory, charge, adjustment, now);
+                None
+            }
             Backend::Memory(memory) => memory.settle(charge, adjustment, now),
             Backend::Redis(redis) => {
                 redis.settle(charge, adjustment, now);
@@ -292,6 +328,9 @@ impl Store {
         self.describe_in_background();
         self.read_resets_in_background();
         self.stores.memory.sweep(now);
+        if let Some(disk) = &self.stores.disk {
+            disk.sweep(now);
+        }
         let Stores { cache, local, reseeding, .. } = &*self.stores;
         for of_redis in [cache, local, reseeding.counters()] {
             of_redis.sweep(self.local_time(now));

@@ -1,7 +1,7 @@
 //! `GET /metrics`: numbers for Prometheus.
 
 use super::{
-    Context, certificates,
+    Context, certificates, disk,
     exposition::{Exposition, MetricKind, TextFormat},
     process, requests, stores, upstreams,
 };
@@ -107,10 +107,14 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     text.sample(&[], context.shared.waiting.number() as u64);
 
     text.family("tollgate_store_counters", MetricKind::Gauge, "Counters in the process.");
-    text.sample(&[], context.shared.stores.memory.len() as u64);
+    let in_process = &context.shared.stores;
+    let on_disk = in_process.disk.as_ref();
+    let counters = in_process.memory.len() + on_disk.map_or(0, |disk| disk.len());
+    text.sample(&[], counters as u64);
     let help = "Counters in the process by client-chosen values: headers, cookies, hosts, paths.";
     text.family("tollgate_store_unverified_counters", MetricKind::Gauge, help);
-    text.sample(&[], context.shared.stores.memory.unverified() as u64);
+    let unverified = in_process.memory.unverified() + on_disk.map_or(0, |disk| disk.unverified());
+    text.sample(&[], unverified as u64);
     let help = "Requests refused because there was no room for a counter, by reason.";
     text.family("tollgate_store_no_room_total", MetricKind::Counter, help);
     for reason in NoRoom::ALL {
@@ -178,6 +182,7 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     text.family("tollgate_store_unmirrored_total", MetricKind::Counter, help);
     text.sample(&[], counts.unmirrored());
     stores::write_metrics(&mut text, &context.shared.stores, context.shared.clock.now());
+    disk::write_metrics(&mut text, &context.shared.stores);
 
     let skews = context.shared.stores.skews();
     let help = "By how many seconds the proxy's clock is ahead of a Redis server's clock.";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Phase, RedisStatus, UpstreamStatus, metrics, upstreams};
+use super::{Context, DiskStatus, Phase, RedisStatus, UpstreamStatus, metrics, upstreams};
 use crate::{
     clock::Timestamp,
     identity::RemoteStatus,
@@ -112,6 +112,9 @@ pub struct StoreStatus {
     pub alone: Vec<String>,
     /// Counters in the process.
     pub counters: usize,
+    /// The disk that counters are kept on, if they are.
+    #[serde(default)]
+    pub disk: Option<DiskStatus>,
     /// Decisions that Redis did not make, by reason.
     pub unanswered: BTreeMap<String, u64>,
     /// Decisions that were mirrored in another store.
@@ -240,7 +243,8 @@ impl StoreStatus {
             move_seconds_left: obstacle.and_then(|obstacle| obstacle.seconds_left()),
             servers: RedisStatus::all(stores, now),
             alone: stores.degradations().iter().map(ToString::to_string).collect(),
-            counters: stores.memory.len(),
+            counters: stores.memory.len() + stores.disk.as_ref().map_or(0, |disk| disk.len()),
+            disk: stores.disk().map(|disk| disk.report().into()),
             unanswered: Unanswered::ALL.iter().map(counted).collect(),
             mirrored: stores.counts.mirrored(),
             disagreed: stores.counts.disagreed(),

@@ -79,7 +79,7 @@ impl ServerReport {
 fn all(stores: &Stores) -> Vec<(&'static str, ServerReport)> {
     let settings = stores.settings();
     let of = |store: &'static str, kind: &StoreKind, servers: &Servers| match kind {
-        StoreKind::Memory => Vec::new(),
+        StoreKind::Memory | StoreKind::Disk(_) => Vec::new(),
         StoreKind::Redis(_) => servers.report().into_iter().map(|it| (store, it)).collect(),
     };
     let mut reports = of("current", &settings.current, &stores.current_servers);

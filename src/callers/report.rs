@@ -199,8 +199,10 @@ fn answered_by(decided_by: DecidedBy, settings: &StoreSettings) -> &'static str 
     let next = settings.next.as_ref().map(|moving| &moving.to);
     match (decided_by, &settings.current, next) {
         (DecidedBy::Current, StoreKind::Memory, _) => "memory",
+        (DecidedBy::Current, StoreKind::Disk(_), _) => "disk",
         (DecidedBy::Current, StoreKind::Redis(_), _) => "redis",
         (DecidedBy::Next, _, Some(StoreKind::Memory)) => "next_memory",
+        (DecidedBy::Next, _, Some(StoreKind::Disk(_))) => "next_disk",
         (DecidedBy::Next, _, _) => "next_redis",
         // No look is answered from memory of a denial.
         (DecidedBy::Memo, _, _) => "memo",

@@ -38,7 +38,7 @@ use crate::{
         handover::{Inherited, Predecessor},
     },
     settings::{Configuration, ListenAddress, events_format},
-    store::{SaveHandle, SnapshotSaver},
+    store::{Disk, SaveHandle, SnapshotSaver},
     yaml::Sources,
 };
 
@@ -128,6 +128,7 @@ pub(super) fn serve(
         .map(|snapshot| SnapshotSaver::start(store, snapshot.file, snapshot.every, Clock::System))
         .transpose()?;
     keeper.iter().for_each(|keeper| shared.stores.save_by(keeper.handle()));
+    let stores = Arc::clone(&shared.stores);
     let mut upkeep = Upkeep::start(&shared, origin, admin, access_log.clone())?;
     let reported = Arc::clone(&shared);
     let describer = Arc::clone(&upkeep.describer);
@@ -157,13 +158,16 @@ pub(super) fn serve(
         }
         upkeep.announce();
         ready(Bound { listeners: &addresses, admin: upkeep.admin_address() })?;
-        let saver = keeper.as_ref().map(SnapshotSaver::handle);
+        let saving = Saving {
+            snapshot: keeper.as_ref().map(SnapshotSaver::handle),
+            disk: stores.disk().cloned(),
+        };
         let shutdown = async {
             // Workers are there by now.
             predecessor.into_iter().for_each(Predecessor::relieve);
             notify::ready();
             is_relieved = tokio::select! {
-                () = wait_for_successor(succession, saver) => true,
+                () = wait_for_successor(succession, &saving) => true,
                 () = signals.end() => false,
             };
             if is_relieved {
@@ -192,6 +196,9 @@ pub(super) fn serve(
     if let Some(keeper) = keeper {
         keeper.finish();
     }
+    if let Some(disk) = stores.disk() {
+        disk.finish();
+    }
     drop(upkeep);
     if let Some(tracer) = &reported.tracer {
         let left = drain.saturating_sub(draining.get().elapsed());
@@ -210,12 +217,31 @@ fn finish(asked: Vec<DecisionListener>, time: Duration) -> usize {
     asked.into_iter().map(|listener| listener.finish(left()).cut).sum()
 }
 
-/// Returns when another process serves; never, if none can.
-async fn wait_for_successor(succession: Option<Succession>, saver: Option<SaveHandle>) {
-    let save = async || {
-        if let Some(saver) = saver.clone() {
-            let _ = tokio::task::spawn_blocking(move || saver.save()).await;
+/// What another process needs before it can take over: the counters.
+#[derive(Clone)]
+struct Saving {
+    snapshot: Option<SaveHandle>,
+    disk: Option<Arc<Disk>>,
+}
+
+impl Saving {
+    /// Writes the counters where the other process reads them. The folder of counters on disk is for
+    /// one process at a time, so it is given up.
+    fn hand_over(&self) {
+        if let Some(snapshot) = &self.snapshot {
+            snapshot.save();
         }
+        if let Some(disk) = &self.disk {
+            disk.release();
+        }
+    }
+}
+
+/// Returns when another process serves; never, if none can.
+async fn wait_for_successor(succession: Option<Succession>, saving: &Saving) {
+    let save = async || {
+        let saving = saving.clone();
+        let _ = tokio::task::spawn_blocking(move || saving.hand_over()).await;
     };
     if let Some(succession) = succession {
         match succession.wait(save).await {

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     admin::{
-        EndpointStatus, Phase, PolicyStatus, RedisStatus, RemoteKeysStatus, RivalStatus, Status,
-        StoreStatus, UpstreamStatus,
+        DiskStatus, EndpointStatus, Phase, PolicyStatus, RedisStatus, RemoteKeysStatus,
+        RivalStatus, Status, StoreStatus, UpstreamStatus,
     },
     settings::Permission,
 };
@@ -144,6 +144,9 @@ fn write_store(output: &mut dyn Write, store: &StoreStatus) -> std::io::Result<(
         write!(output, ", {} counters with charges not yet written to redis", store.owed)?;
     }
     writeln!(output)?;
+    if let Some(disk) = &store.disk {
+        write_disk(output, disk)?;
+    }
     for why in &store.alone {
         writeln!(output, "limits are decided without redis: {why}")?;
     }
@@ -162,6 +165,30 @@ fn write_store(output: &mut dyn Write, store: &StoreStatus) -> std::io::Result<(
     if let Some(obstacle) = &store.move_waits_for {
         let moved = store.moved;
         writeln!(output, "{moved} % are moved, and others are mirrored for now: {obstacle}")?;
+    }
+    Ok(())
+}
+
+fn write_disk(output: &mut dyn Write, disk: &DiskStatus) -> std::io::Result<()> {
+    let DiskStatus { path, keys_in_memory, keys_on_disk, .. } = disk;
+    let megabytes = |bytes: u64| bytes.div_ceil(1 << 20);
+    writeln!(
+        output,
+        "disk {path}: {keys_in_memory} counters in memory ({} of {} MiB), about {keys_on_disk} on \
+         disk ({} MiB), last flush {:.1} s ago",
+        megabytes(disk.memory_bytes),
+        megabytes(disk.memory_limit_bytes),
+        megabytes(disk.tables_bytes + disk.journal_bytes),
+        disk.flush_lag_seconds,
+    )?;
+    if let Some(failure) = &disk.failure {
+        writeln!(output, "counters cannot be written to disk: {failure}")?;
+    }
+    if !disk.open {
+        writeln!(output, "another process has taken over the disk of the counters")?;
+    }
+    if !disk.filter_ready {
+        writeln!(output, "the disk is looked through; until then a new caller may need a read")?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::{
     metrics::CommandCounts,
     policy::Policies,
     settings::{Configuration, Limits, Settings, StoreSettings, Timeouts},
-    store::{MemoryStore, Stores, restore},
+    store::{MemoryStore, OpenError, Stores, open_disk, restore},
     trace::Tracer,
     upstream::Keeper,
 };
@@ -73,12 +73,13 @@ impl Shared {
     ///
     /// # Errors
     /// The system has no random numbers to key the counters with, or no thread to fetch keys from
-    /// or to export spans.
+    /// or to export spans; or the counters on disk cannot be opened.
     pub fn new(configuration: Configuration, clock: Clock) -> io::Result<Shared> {
         let Configuration { settings, policies } = configuration;
-        let memory = counters(&settings.store, clock.now()).map_err(io::Error::other)?;
+        let (memory, disk) = counters(&settings.store, &clock).map_err(io::Error::other)?;
         let standing_cache = StandingCache::new(settings.store.deadline);
-        let stores = Arc::new(Stores::new(settings.store, memory, clock.clone()));
+        let stores = Stores::new(settings.store, memory, clock.clone()).with_disk(disk);
+        let stores = Arc::new(stores);
         let shared = Shared {
             snapshot: ArcSwap::default(),
             identifier: Identifier::new(
@@ -188,8 +189,27 @@ const IGNORED_CHAIN_PAUSE: Duration = Duration::from_secs(3600);
 /// Room for the few tokens of a dry run.
 const REHEARSED_TOKENS_BYTES: u64 = 1 << 20;
 
-/// The counters in the process: those that were saved, if any were.
-fn counters(settings: &StoreSettings, now: Timestamp) -> Result<MemoryStore, NoRandomness> {
+/// The counters in the process, and those on disk, if the settings say so: all under one secret, so
+/// that callers can be moved from one to the other.
+fn counters(
+    settings: &StoreSettings,
+    clock: &Clock,
+) -> Result<(MemoryStore, Option<Arc<MemoryStore>>), OpenError> {
+    let Some((disk, bounds)) = settings.disk().zip(settings.disk_bounds()) else {
+        let memory = in_memory(settings, clock.now()).map_err(|_| OpenError::NoRandomness)?;
+        return Ok((memory, None));
+    };
+    let saves_memory = settings.snapshot.is_some();
+    let memory = saves_memory.then(|| in_memory(settings, clock.now())).transpose();
+    let memory = memory.map_err(|_| OpenError::NoRandomness)?;
+    let secret = settings.key_secret.or(memory.as_ref().map(MemoryStore::key_secret));
+    let disk = open_disk(disk, bounds, secret, clock.clone())?;
+    let memory = memory.unwrap_or_else(|| MemoryStore::new(settings.bounds, disk.key_secret()));
+    Ok((memory, Some(disk)))
+}
+
+/// The counters in memory: those that were saved, if any were.
+fn in_memory(settings: &StoreSettings, now: Timestamp) -> Result<MemoryStore, NoRandomness> {
     let secret = settings.key_secret;
     let saved = settings.snapshot.as_ref();
     let restored = saved.and_then(|saved| restore(&saved.file, settings.bounds, now));

@@ -75,6 +75,14 @@ pub trait Algorithm: Sized {
 
 /// What is stored for a key.
 pub trait State: Default + Clone + PartialEq {
+    /// Whether it holds memory besides its own.
+    const HOLDS_MEMORY: bool = false;
+
+    /// Bytes of memory that it holds besides its own.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
     /// Whether it may be forgotten: it decides as the default does from `now` on.
     fn is_over(&self, now: Timestamp) -> bool;
 

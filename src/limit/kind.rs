@@ -28,6 +28,14 @@ macro_rules! algorithm_kinds {
                 }
             }
 
+            /// The algorithm with this number.
+            pub const fn from_number(number: u8) -> Option<AlgorithmKind> {
+                match number {
+                    $($number => Some(AlgorithmKind::$kind),)*
+                    _ => None,
+                }
+            }
+
             /// Its number in Redis scripts and in snapshots. The first is 1, and none is left out.
             pub const fn number(self) -> u8 {
                 match self {

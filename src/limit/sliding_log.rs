@@ -61,6 +61,12 @@ impl Entry {
 }
 
 impl State for Log {
+    const HOLDS_MEMORY: bool = true;
+
+    fn held_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>()
+    }
+
     fn is_over(&self, now: Timestamp) -> bool {
         now >= self.expires
     }

@@ -205,9 +205,20 @@ impl Checker<'_> {
 
     /// A size within a range, if one is written.
     fn size(&mut self, raw: &Option<Node>, range: &RangeInclusive<u32>, help: &str) -> Option<u32> {
+        let range = u64::from(*range.start())..=u64::from(*range.end());
+        self.bytes(raw, &range, help).and_then(|bytes| u32::try_from(bytes).ok())
+    }
+
+    /// A size in bytes, in a range.
+    pub(super) fn bytes(
+        &mut self,
+        raw: &Option<Node>,
+        range: &RangeInclusive<u64>,
+        help: &str,
+    ) -> Option<u64> {
         let raw = raw.as_ref()?;
         let bytes = Size::parse(&raw.value);
-        let size = bytes.and_then(|bytes| u32::try_from(bytes).ok()).filter(|b| range.contains(b));
+        let size = bytes.filter(|bytes| range.contains(bytes));
         if size.is_none() {
             let message = match bytes {
                 Some(bytes) => format!("{bytes} bytes is out of range"),

@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Checker, MemoryBounds,
+    Checker, DiskSettings, MemoryBounds,
+    disk::RawDisk,
     memory::{RawMemory, SnapshotSettings},
     redis::{RawRedis, RedisSettings},
     unverified::{DEFAULT_NEW_PER_MINUTE, RawUnverifiedKeys},
@@ -49,6 +50,8 @@ pub struct StoreSettings {
 pub enum StoreKind {
     /// In the process.
     Memory,
+    /// In the process, and on its disk.
+    Disk(Arc<DiskSettings>),
     /// In Redis.
     Redis(Arc<RedisSettings>),
 }
@@ -71,8 +74,25 @@ impl StoreSettings {
 
     /// Whether other proxies may share the counters.
     pub fn is_shared(&self) -> bool {
+        self.kinds().any(|kind| matches!(kind, StoreKind::Redis(_)))
+    }
+
+    /// The store that keeps its counters on disk, if one does.
+    pub fn disk(&self) -> Option<&DiskSettings> {
+        self.kinds().find_map(|kind| match kind {
+            StoreKind::Disk(disk) => Some(&**disk),
+            StoreKind::Memory | StoreKind::Redis(_) => None,
+        })
+    }
+
+    /// The bounds of counters on disk and in memory together, if they are kept on disk.
+    pub fn disk_bounds(&self) -> Option<MemoryBounds> {
+        self.disk().map(|disk| MemoryBounds { max_keys: disk.max_keys, ..self.bounds })
+    }
+
+    fn kinds(&self) -> impl Iterator<Item = &StoreKind> {
         let next = self.next.as_ref().map(|next| &next.to);
-        std::iter::once(&self.current).chain(next).any(|kind| matches!(kind, StoreKind::Redis(_)))
+        std::iter::once(&self.current).chain(next)
     }
 }
 
@@ -88,17 +108,18 @@ impl StoreKind {
     pub fn name(&self) -> &'static str {
         match self {
             StoreKind::Memory => "memory",
+            StoreKind::Disk(_) => "disk",
             StoreKind::Redis(_) => "redis",
         }
     }
 
     fn is_same(&self, other: &StoreKind) -> bool {
         match (self, other) {
-            (StoreKind::Memory, StoreKind::Memory) => true,
-            (StoreKind::Redis(redis), StoreKind::Redis(other)) => redis.has_same_keys(other),
-            (StoreKind::Memory, StoreKind::Redis(_)) | (StoreKind::Redis(_), StoreKind::Memory) => {
-                false
+            (StoreKind::Memory, StoreKind::Memory) | (StoreKind::Disk(_), StoreKind::Disk(_)) => {
+                true
             }
+            (StoreKind::Redis(redis), StoreKind::Redis(other)) => redis.has_same_keys(other),
+            (StoreKind::Memory | StoreKind::Disk(_) | StoreKind::Redis(_), _) => false,
         }
     }
 }
@@ -110,10 +131,14 @@ pub(super) struct RawStore {
     /// The store in the process: the only one, or that of limits that say `on_store_error: local`.
     #[schemars(extend("examples" = [{ "max_keys": 2000000 }]))]
     pub(super) memory: Option<Spanned<RawMemory>>,
+    /// Counters on disk, of which those that are in use are in memory. Short for
+    /// `current: { disk: … }`.
+    #[schemars(extend("examples" = [{ "path": "counters" }]))]
+    pub(super) disk: Option<Spanned<RawDisk>>,
     /// Counters in Redis. Short for `current: { redis: … }`.
     #[schemars(extend("examples" = [{ "url": "redis://127.0.0.1:6379" }]))]
     pub(super) redis: Option<Spanned<RawRedis>>,
-    /// The store that decides. Left out: that of `redis`, else the one in the process.
+    /// The store that decides. Left out: that of `redis` or `disk`, else the one in the process.
     #[schemars(extend("examples" = [{ "redis": { "url": "redis://127.0.0.1:6379" } }]))]
     pub(super) current: Option<Spanned<RawKind>>,
     /// The store that callers are moved to.
@@ -155,13 +180,16 @@ pub(super) struct RawStore {
     pub(super) fallback_header: bool,
 }
 
-/// A store: one of the two.
+/// A store: one of the three.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "store")]
 pub(super) struct RawKind {
     /// The store in the process.
     #[schemars(extend("examples" = [{ "max_keys": 2000000 }]))]
     pub(super) memory: Option<Spanned<RawMemory>>,
+    /// Counters on disk.
+    #[schemars(extend("examples" = [{ "path": "counters" }]))]
+    pub(super) disk: Option<Spanned<RawDisk>>,
     /// Counters in Redis.
     #[schemars(extend("examples" = [{ "url": "redis://127.0.0.1:6379" }]))]
     pub(super) redis: Option<Spanned<RawRedis>>,
@@ -182,6 +210,13 @@ impl Checker<'_> {
         let current = self.current(raw);
         let pace = self.pace(raw);
         let next = raw.next.as_ref().and_then(|raw| self.kind(raw));
+        if let (Some(memory), Some(StoreKind::Disk(_))) = (&raw.memory, &current)
+            && raw.next.is_none()
+            && memory.has_fields()
+        {
+            let help = "remove it: `disk` says how many counters there may be, and keeps them";
+            self.refuse(memory, "`memory` does not go with `disk`", help);
+        }
         if let (Some(current), Some(next), Some(place)) = (&current, &next, &raw.next)
             && current.is_same(next)
         {
@@ -220,32 +255,53 @@ impl Checker<'_> {
     }
 
     fn current(&mut self, raw: &RawStore) -> Option<StoreKind> {
-        const HELP: &str = "move `redis` into `current`";
-        let Some(redis) = &raw.redis else {
-            return match &raw.current {
-                Some(current) => self.kind(current),
-                None => Some(StoreKind::Memory),
-            };
+        let name = match (&raw.redis, &raw.disk) {
+            (None, None) => {
+                return match &raw.current {
+                    Some(current) => self.kind(current),
+                    None => Some(StoreKind::Memory),
+                };
+            }
+            (Some(_), Some(disk)) => {
+                let help = "keep one of them, or write `current` and `next` to move callers";
+                self.refuse(disk, "`disk` does not go with `redis`", help);
+                return None;
+            }
+            (Some(_), None) => "redis",
+            (None, Some(_)) => "disk",
         };
+        let help = format!("move `{name}` into `current`");
         if let Some(current) = &raw.current {
-            self.refuse(current, "`current` does not go with `redis`", HELP);
+            self.refuse(current, format!("`current` does not go with `{name}`"), &help);
         }
         if let Some(next) = &raw.next {
-            self.refuse(next, "`next` does not go with `redis`", HELP);
+            self.refuse(next, format!("`next` does not go with `{name}`"), &help);
         }
-        self.redis(redis).map(Arc::new).map(StoreKind::Redis)
+        match (&raw.redis, &raw.disk) {
+            (Some(redis), _) => self.redis(redis).map(Arc::new).map(StoreKind::Redis),
+            (None, Some(disk)) => self.disk(&disk.value).map(Arc::new).map(StoreKind::Disk),
+            (None, None) => None,
+        }
     }
 
     fn kind(&mut self, raw: &Spanned<RawKind>) -> Option<StoreKind> {
-        match (&raw.memory, &raw.redis) {
-            (Some(_), None) => Some(StoreKind::Memory),
-            (None, Some(redis)) => self.redis(redis).map(Arc::new).map(StoreKind::Redis),
-            (Some(_), Some(redis)) => {
-                self.refuse(redis, "two stores where one is expected", "keep `memory` or `redis`");
+        match (&raw.memory, &raw.disk, &raw.redis) {
+            (Some(_), None, None) => Some(StoreKind::Memory),
+            (None, Some(disk), None) => self.disk(&disk.value).map(Arc::new).map(StoreKind::Disk),
+            (None, None, Some(redis)) => self.redis(redis).map(Arc::new).map(StoreKind::Redis),
+            (None, None, None) => {
+                let help = "write `memory: {}`, `disk` and its folder, or `redis` and where it is";
+                self.refuse(raw, "no store", help);
                 None
             }
-            (None, None) => {
-                self.refuse(raw, "no store", "write `memory: {}`, or `redis` and where it is");
+            (_, disk, redis) => {
+                let help = "keep `memory`, `disk` or `redis`";
+                let message = "several stores where one is expected";
+                match (redis, disk) {
+                    (Some(redis), _) => self.refuse(redis, message, help),
+                    (None, Some(disk)) => self.refuse(disk, message, help),
+                    (None, None) => {}
+                }
                 None
             }
         }

@@ -88,8 +88,13 @@ impl Store {
         let stores = &*self.stores;
         let of_redis = [stores.reseeding.counters(), &stores.cache, &stores.local]
             .map(|store| store.is_in_use().then_some(store));
-        if !matches!(self.current, Backend::Memory(_)) || of_redis.iter().all(Option::is_none) {
+        let Backend::Memory(memory) = &self.current else { return };
+        if of_redis.iter().all(Option::is_none) {
             return;
+        }
+        if self.next.is_none() {
+            // What was decided while the disk did not serve is added to the counters by now.
+            return charges.iter().for_each(|charge| self.end_local(charge));
         }
         for charge in charges.iter().filter(|charge| !is_lease(charge)) {
             let states = || of_redis.iter().flatten().filter_map(|store| store.state(charge));
@@ -99,7 +104,7 @@ impl Store {
             // The lock makes other workers wait until this one has copied the counter.
             let mut counters = stores.pending.lock();
             for state in states() {
-                stores.memory.seed(charge, &state, now);
+                memory.seed(charge, &state, now);
             }
             of_redis.iter().flatten().for_each(|store| store.remove(charge));
             stores.pending.discard(&mut counters, charge.key.entry);

@@ -14,6 +14,9 @@ pub struct Counts {
     lost: Total,
     refused: Total,
     bad_reply: Total,
+    disk_read: Total,
+    disk_write: Total,
+    disk_full: Total,
     unknown: Total,
     unowed: Total,
     mirrored: Total,
@@ -119,17 +122,12 @@ impl Counts {
     /// Logs what was not logged yet. It is called about once a second, so that an outage is not
     /// logged with every request.
     pub fn report(&self) {
-        for (count, reason) in [
-            (&self.away, Unanswered::Away),
-            (&self.busy, Unanswered::Busy),
-            (&self.timeout, Unanswered::Timeout),
-            (&self.lost, Unanswered::Lost),
-            (&self.refused, Unanswered::Refused),
-            (&self.bad_reply, Unanswered::BadReply),
-        ] {
-            let decisions = count.take_unlogged();
-            if decisions > 0 {
-                tracing::warn!(decisions, %reason, "redis did not decide");
+        for reason in Unanswered::ALL {
+            let decisions = self.of(reason).take_unlogged();
+            match (decisions, reason.is_of_disk()) {
+                (0, _) => {}
+                (_, true) => tracing::warn!(decisions, %reason, "the disk store did not decide"),
+                (_, false) => tracing::warn!(decisions, %reason, "redis did not decide"),
             }
         }
         for reason in NoRoom::ALL {
@@ -178,6 +176,9 @@ impl Counts {
             Unanswered::Lost => &self.lost,
             Unanswered::Refused => &self.refused,
             Unanswered::BadReply => &self.bad_reply,
+            Unanswered::DiskRead => &self.disk_read,
+            Unanswered::DiskWrite => &self.disk_write,
+            Unanswered::DiskFull => &self.disk_full,
         }
     }
 

@@ -8,6 +8,8 @@ use crate::{limit::Decision, metrics::Count};
 pub enum Decider {
     /// The process, whose counters these are.
     Memory,
+    /// The process, whose counters these are, and are on its disk.
+    Disk,
     /// Redis.
     Redis,
     /// The worker, which remembers that Redis has denied the same until some time.
@@ -27,8 +29,9 @@ pub(super) struct DecisionCounts([Count; Decider::ALL.len()]);
 
 impl Decider {
     /// All of them.
-    pub const ALL: [Decider; 6] = [
+    pub const ALL: [Decider; 7] = [
         Decider::Memory,
+        Decider::Disk,
         Decider::Redis,
         Decider::Memo,
         Decider::Local,
@@ -40,6 +43,7 @@ impl Decider {
     pub fn name(self) -> &'static str {
         match self {
             Decider::Memory => "memory",
+            Decider::Disk => "disk",
             Decider::Redis => "redis",
             Decider::Memo => "memo",
             Decider::Local => "local",
@@ -55,9 +59,10 @@ impl DecisionCounts {
     }
 
     pub(super) fn of(&self, decider: Decider) -> &Count {
-        let [memory, redis, memo, local, open, closed] = &self.0;
+        let [memory, disk, redis, memo, local, open, closed] = &self.0;
         match decider {
             Decider::Memory => memory,
+            Decider::Disk => disk,
             Decider::Redis => redis,
             Decider::Memo => memo,
             Decider::Local => local,

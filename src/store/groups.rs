@@ -142,7 +142,9 @@ impl Store {
                 match Box::pin(self.prepare(charges, group.decided_by, time)).await {
                     Ok(()) => {
                         self.return_to_memory(charges, time.now);
-                        let decision = self.charge_in_process(memory, charges, time.now);
+                        let decided_by = group.decided_by;
+                        let thawed = self.charge_thawed(memory, charges, decided_by, time);
+                        let decision = Box::pin(thawed).await;
                         return decision.map(|decision| group.attribute(decision));
                     }
                     Err(reason) => Err(reason),
@@ -265,8 +267,9 @@ impl Store {
         let ready = self.prepare(&charges, group.decided_by, time).await;
         let peeked = match (ready, self.backend(group.decided_by)) {
             (Ok(()), Some(Backend::Memory(memory))) => {
+                let thawed = self.thaw(memory, &charges, time).await;
                 self.return_to_memory(&charges, time.now);
-                Ok(memory.peek(&charges, time.now))
+                thawed.map(|()| memory.peek(&charges, time.now))
             }
             (Ok(()), Some(Backend::Redis(redis))) => {
                 let reply = redis.peek(&charges, time, source).await;

@@ -5,35 +5,38 @@
 //! the only one.
 //!
 //! A live counter is never evicted. When there is no room for one more, a request that needs it is
-//! refused ([`StoreError::NoRoom`]), and callers that have one continue: a bound that a flood of
+//! refused ([`NoRoom`]), and callers that have one continue: a bound that a flood of
 //! new identities could lift, or that evicted the busiest counters, would not be a limit. How much
 //! room there is depends on who vouches for a counter's key (`room`).
 
 mod carry;
 mod lacking;
 mod persist;
+mod residency;
 mod room;
 mod shard;
 mod table;
 mod tables;
 mod tagged_key;
+mod unsaved;
 
 use std::{
     hint::black_box,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
 use smallvec::SmallVec;
 
+pub(super) use self::residency::{Collected, Thawed};
 use self::{
     lacking::LeftOut,
     room::{Needs, Room, Tag, tag},
-    shard::{SWEEP_PAUSE, Shard, untaken},
+    shard::{Admission, SWEEP_PAUSE, Shard, untaken},
 };
-use super::{Adjustment, NoRoom, StoreError, groups::undecided};
+use super::{Adjustment, NoRoom, disk::Disk, groups::undecided};
 use crate::{
     clock::Timestamp,
     limit::{Charge, Decision, Outcome, Outcomes, Stance, Standing, Verdict},
@@ -54,8 +57,13 @@ const SHARDS_A_SWEEP: usize = 8;
 const COUNTERS_A_REQUEST: usize = 10_000;
 
 /// The in-process store.
+///
+/// If it has a disk, it is the part of a larger store that is in memory: counters that were not used
+/// for some time are only on disk, and must come back ([`MemoryStore::thaw`]) before they are charged.
 pub struct MemoryStore {
     shards: Box<[Mutex<Shard>]>,
+    /// Where counters are that are not in memory; none: all are in memory.
+    disk: Option<Arc<Disk>>,
     /// Counts the counters of all shards, including those that are over and not yet swept.
     room: Room,
     /// Counters that one shard may have, verified ones and others separately: an owner with very
@@ -69,12 +77,30 @@ pub struct MemoryStore {
     idle_until: AtomicU64,
 }
 
+/// Why charges are not decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotCharged {
+    /// There is no room for a new counter.
+    NoRoom(NoRoom),
+    /// A counter may be on disk, and has to come into memory first.
+    Cold,
+    /// Memory is full until some counters have left it for the disk.
+    Crowded,
+}
+
+impl From<NoRoom> for NotCharged {
+    fn from(reason: NoRoom) -> NotCharged {
+        NotCharged::NoRoom(reason)
+    }
+}
+
 impl MemoryStore {
     /// An empty store for at most so many counters, whose keys are hashed with `key_secret`.
     pub fn new(bounds: impl Into<MemoryBounds>, key_secret: [u8; 16]) -> Self {
         let bounds = bounds.into();
         MemoryStore {
             shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(stagger(index)))).collect(),
+            disk: None,
             room: Room::new(bounds),
             max_keys_a_shard: (bounds.max_keys / SHARDS * UNEVENNESS).max(MIN_KEYS_A_SHARD),
             key_secret: Mutex::new(key_secret),
@@ -87,6 +113,7 @@ impl MemoryStore {
     pub(super) fn beside(&self) -> MemoryStore {
         MemoryStore {
             shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(stagger(index)))).collect(),
+            disk: None,
             room: self.room.beside(),
             max_keys_a_shard: self.max_keys_a_shard,
             key_secret: Mutex::new(self.key_secret()),
@@ -99,14 +126,33 @@ impl MemoryStore {
     /// may be left out ([`WhenFull::Open`](crate::limit::WhenFull::Open)), it is not decided.
     ///
     /// # Errors
-    /// [`StoreError::NoRoom`] if another charge needs a new counter and there is no room for one;
-    /// nothing was taken then.
-    pub fn charge(&self, charges: &[Charge<'_>], now: Timestamp) -> Result<Decision, StoreError> {
+    /// If another charge needs a new counter and there is no room for one; nothing was taken then.
+    pub fn charge(&self, charges: &[Charge<'_>], now: Timestamp) -> Result<Decision, NoRoom> {
+        self.try_charge(charges, now).map_err(|reason| match reason {
+            NotCharged::NoRoom(reason) => reason,
+            // Only of a store with a disk.
+            NotCharged::Cold | NotCharged::Crowded => NoRoom::Full,
+        })
+    }
+
+    /// The same, where counters may be on disk.
+    ///
+    /// # Errors
+    /// [`NotCharged`]; nothing was taken then.
+    pub(super) fn try_charge(
+        &self,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Result<Decision, NotCharged> {
         let mut shards = self.lock(charges);
         let mut verdict = Verdict::Allow;
         let mut fits: SmallVec<[bool; 4]> = SmallVec::new();
         for charge in charges {
-            let fits_in = shards.of(charge)?.admits(charge, now);
+            let shard = shards.of(charge)?;
+            let Admission { fits: fits_in, is_known } = shard.admits(charge, now);
+            if !is_known && let Some(disk) = &self.disk {
+                self.check_residency(shard, charge, disk)?;
+            }
             if !fits_in && charge.stance == Stance::Enforce {
                 verdict = Verdict::Deny;
             }
@@ -183,7 +229,12 @@ impl MemoryStore {
     /// Keys are hashed with another secret from now on. Earlier counters are not found any more,
     /// and are swept when they are over.
     pub fn rekey(&self, key_secret: [u8; 16]) {
-        *lock(&self.key_secret) = key_secret;
+        let before = std::mem::replace(&mut *lock(&self.key_secret), key_secret);
+        if let Some(disk) = &self.disk
+            && before != key_secret
+        {
+            disk.keep_secret(key_secret);
+        }
     }
 
     /// Counters in use, here and in the stores that share its bounds.
@@ -278,7 +329,7 @@ impl MemoryStore {
         shards: &mut LockedShards<'_>,
     ) -> Result<(), NoRoom> {
         for charge in new {
-            let shard = shards.of(charge).map_err(|_| NoRoom::Full)?;
+            let shard = shards.of(charge)?;
             if shard.len_beside(tag(charge.origin)) >= self.max_keys_a_shard {
                 return Err(NoRoom::Part);
             }
@@ -327,10 +378,10 @@ struct LockedShards<'s>(SmallVec<[(usize, MutexGuard<'s, Shard>); 2]>);
 
 impl LockedShards<'_> {
     /// The shard of a charge, which is one of those for which they were locked.
-    fn of(&mut self, charge: &Charge<'_>) -> Result<&mut Shard, StoreError> {
+    fn of(&mut self, charge: &Charge<'_>) -> Result<&mut Shard, NoRoom> {
         let index = shard_of(charge.key.owner);
         let shard = self.0.iter_mut().find(|(locked, _)| *locked == index);
-        shard.map(|(_, shard)| &mut **shard).ok_or(StoreError::NoRoom(NoRoom::Full))
+        shard.map(|(_, shard)| &mut **shard).ok_or(NoRoom::Full)
     }
 
     /// Reads the memory of the charges' counters. With millions of counters each is a miss of the

@@ -94,6 +94,7 @@ impl Store {
             self.move_records.borrow_mut().early.remove(&(Mirror::Next, charge.key.entry));
             carried.push(match (state, &self.next) {
                 (Some(state), Some(Backend::Memory(memory))) => {
+                    self.thaw(memory, std::slice::from_ref(charge), time).await?;
                     memory.seed(charge, &state, time.now)
                 }
                 (Some(state), Some(Backend::Redis(redis))) => {
@@ -114,7 +115,10 @@ impl Store {
         time: CallTime,
     ) -> Result<Option<AnyState>, Unanswered> {
         let redis = match &self.current {
-            Backend::Memory(memory) => return Ok(memory.state(charge)),
+            Backend::Memory(memory) => {
+                self.thaw(memory, std::slice::from_ref(charge), time).await?;
+                return Ok(memory.state(charge));
+            }
             Backend::Redis(redis) => redis,
         };
         loop {

@@ -76,7 +76,7 @@ impl Reseeding {
         let servers = |kind: Option<&StoreKind>| {
             let partitions = match kind {
                 Some(StoreKind::Redis(redis)) => redis.topology.places(),
-                Some(StoreKind::Memory) | None => 0,
+                Some(StoreKind::Memory | StoreKind::Disk(_)) | None => 0,
             };
             (0..partitions).map(|_| AtomicU64::new(0)).collect()
         };

@@ -87,6 +87,9 @@ impl Store {
             Ok(found) => {
                 let (before, is_other) = kept.adopt(found.secret);
                 self.stores.memory.rekey(found.secret);
+                if let Some(disk) = &self.stores.disk {
+                    disk.rekey(found.secret);
+                }
                 if is_other {
                     self.stores.pending.discard_all();
                 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Counts, Decider, MemoryStore, Move, SaveHandle, Servers, Skew, StoreSettings, Unsettled,
+    Counts, Decider, Disk, MemoryStore, Move, SaveHandle, Servers, Skew, StoreSettings, Unsettled,
     decisions::DecisionCounts, fleet::Fleet, headroom::Headrooms, new_counters::NewCounters,
     peers::Peers, pending::PendingCharges, redis::Clocks, reseeding::Reseeding, resets::Resets,
 };
@@ -22,6 +22,8 @@ use crate::{
 pub struct Stores {
     /// Counters in the process, when the process is the store.
     pub memory: Arc<MemoryStore>,
+    /// Counters on disk and in memory, when the disk is a store.
+    pub disk: Option<Arc<MemoryStore>>,
     /// The last known state of counters in Redis.
     pub(super) cache: MemoryStore,
     /// This proxy's shares of counters in Redis, charged while Redis does not answer.
@@ -77,6 +79,7 @@ impl Stores {
             cache: memory.beside(),
             local: memory.beside(),
             memory: Arc::new(memory),
+            disk: None,
             settings,
             secret,
             moving,
@@ -95,6 +98,30 @@ impl Stores {
         }
     }
 
+    /// The same stores, with counters on disk.
+    #[must_use]
+    pub fn with_disk(self, disk: Option<Arc<MemoryStore>>) -> Self {
+        Stores { disk, ..self }
+    }
+
+    /// Writes all counters that are kept on disk, and lets them leave memory: they are read from
+    /// disk when they are needed again.
+    pub fn cool_down(&self) {
+        let Some(store) = &self.disk else { return };
+        if let Some(disk) = store.disk() {
+            disk.save();
+        }
+        // The first time around finds out what is not used.
+        for part in (0..MemoryStore::PARTS).chain(0..MemoryStore::PARTS) {
+            store.evict(part);
+        }
+    }
+
+    /// The disk of the store that has one.
+    pub fn disk(&self) -> Option<&Arc<Disk>> {
+        self.disk.as_ref()?.disk()
+    }
+
     /// Has counters in the process saved by this saver where they must outlive a crash.
     pub fn save_by(&self, saver: SaveHandle) {
         // There is one saver in a process.
@@ -105,6 +132,9 @@ impl Stores {
     pub fn save(&self) {
         if let Some(saver) = self.saver.get() {
             saver.save();
+        }
+        if let Some(disk) = self.disk() {
+            disk.save();
         }
     }
 
@@ -122,6 +152,7 @@ impl Stores {
     pub fn decider(&self, decided_by: DecidedBy) -> Decider {
         let of_kind = |kind: &StoreKind| match kind {
             StoreKind::Memory => Decider::Memory,
+            StoreKind::Disk(_) => Decider::Disk,
             StoreKind::Redis(_) => Decider::Redis,
         };
         let next = self.settings.next.as_ref().map(|moving| &moving.to);
@@ -192,6 +223,9 @@ impl Stores {
                 if store.is_in_use() {
                     store.remove_key(*key);
                 }
+            }
+            if let Some(disk) = &self.disk {
+                disk.remove_key(*key);
             }
             self.pending.discard(&mut pending, key.entry);
             self.reseeding.forget(*key);

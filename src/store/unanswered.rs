@@ -1,6 +1,6 @@
-//! Why Redis did not decide about a request.
+//! Why a store did not decide about a request.
 
-/// Why Redis did not decide.
+/// Why a store did not decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
     /// It is known to be away, and was not waited for.
@@ -21,18 +21,35 @@ pub enum Unanswered {
     /// Its reply cannot be read.
     #[error("its answer cannot be read")]
     BadReply,
+    /// A counter cannot be read from disk.
+    #[error("a counter cannot be read from disk")]
+    DiskRead,
+    /// Counters cannot be written to disk.
+    #[error("counters cannot be written to disk")]
+    DiskWrite,
+    /// Memory is full, and counters cannot leave it for the disk in time.
+    #[error("memory is full, and counters do not leave it for the disk in time")]
+    DiskFull,
 }
 
 impl Unanswered {
     /// Every reason.
-    pub const ALL: [Unanswered; 6] = [
+    pub const ALL: [Unanswered; 9] = [
         Unanswered::Away,
         Unanswered::Busy,
         Unanswered::Timeout,
         Unanswered::Lost,
         Unanswered::Refused,
         Unanswered::BadReply,
+        Unanswered::DiskRead,
+        Unanswered::DiskWrite,
+        Unanswered::DiskFull,
     ];
+
+    /// Whether only a store on disk gives this reason.
+    pub(super) fn is_of_disk(self) -> bool {
+        matches!(self, Unanswered::DiskRead | Unanswered::DiskWrite | Unanswered::DiskFull)
+    }
 
     /// The reason as it appears in metrics.
     pub fn name(self) -> &'static str {
@@ -43,6 +60,9 @@ impl Unanswered {
             Unanswered::Lost => "lost",
             Unanswered::Refused => "refused",
             Unanswered::BadReply => "bad_reply",
+            Unanswered::DiskRead => "disk_read",
+            Unanswered::DiskWrite => "disk_write",
+            Unanswered::DiskFull => "disk_full",
         }
     }
 }

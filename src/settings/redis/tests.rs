@@ -29,7 +29,7 @@ fn good(redis: &str) -> Arc<RedisSettings> {
     let settings = parse(redis).unwrap_or_else(|problems| panic!("{redis}\n{}", problems[0]));
     match settings.current {
         StoreKind::Redis(redis) => redis,
-        StoreKind::Memory => panic!("not in Redis: {redis}"),
+        StoreKind::Memory | StoreKind::Disk(_) => panic!("not in Redis: {redis}"),
     }
 }
 

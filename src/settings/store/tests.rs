@@ -124,10 +124,13 @@ fn every_mistake_is_reported_with_its_place() {
             "current: { redis: { url: redis://b } }\nmode: move\nnext: { redis: { url: redis://b } }",
             "6:9 the same store as the current one: write another, or remove it",
         ),
-        ("current: {}", "4:12 no store: write `memory: {}`, or `redis` and where it is"),
+        (
+            "current: {}",
+            "4:12 no store: write `memory: {}`, `disk` and its folder, or `redis` and where it is",
+        ),
         (
             "current: { memory: {}, redis: { url: redis://a } }",
-            "4:33 two stores where one is expected: keep `memory` or `redis`",
+            "4:33 several stores where one is expected: keep `memory`, `disk` or `redis`",
         ),
         (
             "memory: { max_keys: 5 }\ncurrent: { memory: { max_keys: 5 } }",

@@ -37,8 +37,11 @@ impl MemoryStore {
     pub fn adopt(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) -> bool {
         self.change(charge, now, |shard| {
             with_table!(shard.tables, charge.quota, (_algorithm, table) => {
-                table.entry(tagged_key(charge)).map(|(state, is_new)| {
-                    count.store_in(state);
+                table.entry(tagged_key(charge)).map(|(mut entry, is_new)| {
+                    count.store_in(entry.state);
+                    if let Some(unsaved) = &mut shard.unsaved {
+                        unsaved.note(&mut entry, charge);
+                    }
                     is_new
                 })
             })
@@ -91,8 +94,11 @@ impl MemoryStore {
         self.change(charge, now, |shard| {
             with_table!(shard.tables, charge.quota, (algorithm, table) => {
                 let other = StateVariant::from_any(other)?;
-                table.entry(tagged_key(charge)).map(|(state, is_new)| {
-                    algorithm.add(state, other, now);
+                table.entry(tagged_key(charge)).map(|(mut entry, is_new)| {
+                    algorithm.add(entry.state, other, now);
+                    if let Some(unsaved) = &mut shard.unsaved {
+                        unsaved.note(&mut entry, charge);
+                    }
                     is_new
                 })
             })
@@ -109,6 +115,7 @@ impl MemoryStore {
         if let Some(tag) = removed {
             shard.count_gone(tag, &self.room);
         }
+        shard.unsaved.iter_mut().for_each(|unsaved| unsaved.remove(charge.key.entry));
     }
 
     /// Removes a counter of whichever algorithm.
@@ -118,6 +125,7 @@ impl MemoryStore {
         let mut removed = Vec::new();
         for_each_table!(&mut shard.tables, (_kind, table) => removed.extend(table.remove(key.entry)));
         removed.into_iter().for_each(|tag| shard.count_gone(tag, &self.room));
+        shard.unsaved.iter_mut().for_each(|unsaved| unsaved.remove(key.entry));
     }
 
     /// Merges `other`, which counts the same charges, into the counter. Returns whether it counts
@@ -131,8 +139,11 @@ impl MemoryStore {
             let found = table.find(charge.key.entry).cloned();
             joined(algorithm, found.unwrap_or_default(), other, now).filter(|_| has_room).and_then(
                 |(joined, is_more)| {
-                    let (state, is_new) = table.entry(tagged_key(charge))?;
-                    *state = joined;
+                    let (mut entry, is_new) = table.entry(tagged_key(charge))?;
+                    *entry.state = joined;
+                    if let Some(unsaved) = &mut shard.unsaved {
+                        unsaved.note(&mut entry, charge);
+                    }
                     Some((is_new, is_more))
                 },
             )

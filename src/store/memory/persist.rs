@@ -93,7 +93,7 @@ fn decode<S: State>(
         let tag = tag_of(key);
         if !state.is_over(now) && room.admit(&[tag]).is_ok() {
             let (entry, is_new) = table.entry(key)?;
-            *entry = state;
+            *entry.state = state;
             if is_new {
                 room.add(tag);
                 unverified += usize::from(!is_verified(tag));

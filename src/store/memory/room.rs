@@ -148,12 +148,43 @@ impl Room {
 
     /// Counts a counter that is gone.
     pub(super) fn remove(&self, tag: Tag) {
-        self.own.fetch_sub(1, Ordering::Relaxed);
+        self.leave();
+        // Counters that are on disk are counted some time after the start, and may be gone before.
+        let less = |count: usize| count.checked_sub(1);
         if let Some(taken) = self.shared.taken.get(rank(tag)) {
-            taken.fetch_sub(1, Ordering::Relaxed);
+            let _ = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
         if let Some(made) = self.made_by(tag) {
-            made.fetch_sub(1, Ordering::Relaxed);
+            let less = |count: u32| count.checked_sub(1);
+            let _ = made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
+    }
+
+    /// Counts a counter that has come into memory, and is still counted where it came from.
+    pub(super) fn enter(&self) {
+        self.own.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a counter that has left memory, and is counted still.
+    pub(super) fn leave(&self) {
+        let _ =
+            self.own.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |own| own.checked_sub(1));
+    }
+
+    /// Replaces the counts of counters in all stores by these, for each tag.
+    pub(super) fn recount(&self, by_tag: &[u64]) {
+        let mut taken = [0; RANKS];
+        for (tag, count) in by_tag.iter().enumerate() {
+            let tag = Tag::try_from(tag).unwrap_or(Tag::MAX);
+            if let Some(taken) = taken.get_mut(rank(tag)) {
+                *taken += *count as usize;
+            }
+            if let Some(made) = self.made_by(tag) {
+                made.store(u32::try_from(*count).unwrap_or(u32::MAX), Ordering::Relaxed);
+            }
+        }
+        for (counted, taken) in self.shared.taken.iter().zip(taken) {
+            counted.store(taken, Ordering::Relaxed);
         }
     }
 

@@ -6,6 +6,7 @@ use super::{
     room::{Room, Tag, is_verified},
     tables::{Tables, with_table},
     tagged_key::tagged_key,
+    unsaved::Unsaved,
 };
 use crate::{
     clock::Timestamp,
@@ -22,21 +23,38 @@ pub(super) struct Shard {
     pub(super) tables: Tables,
     /// How many of all counters are not verified.
     pub(super) unverified: usize,
+    /// What is not on disk yet; none: counters are only in memory.
+    pub(super) unsaved: Option<Unsaved>,
     swept: Timestamp,
+}
+
+/// Whether a charge fits, by what the shard knows of its counter.
+pub(super) struct Admission {
+    pub(super) fits: bool,
+    /// Whether the shard has the counter. If not, the charge was judged by an unused one.
+    pub(super) is_known: bool,
 }
 
 impl Shard {
     /// An empty shard; `stagger` is as in [`Tables::new`].
     pub(super) fn new(stagger: f64) -> Shard {
-        Shard { tables: Tables::new(stagger), unverified: 0, swept: Timestamp::default() }
+        Shard {
+            tables: Tables::new(stagger),
+            unverified: 0,
+            unsaved: None,
+            swept: Timestamp::default(),
+        }
     }
 
-    pub(super) fn admits(&mut self, charge: &Charge<'_>, now: Timestamp) -> bool {
+    pub(super) fn admits(&mut self, charge: &Charge<'_>, now: Timestamp) -> Admission {
         with_table!(self.tables, charge.quota, (algorithm, table) => {
-            match table.find(charge.key.entry) {
+            let state = table.find(charge.key.entry);
+            let is_known = state.is_some();
+            let fits = match state {
                 Some(state) => algorithm.admits(state, charge.cost, now),
                 None => algorithm.admits(&Default::default(), charge.cost, now),
-            }
+            };
+            Admission { fits, is_known }
         })
     }
 
@@ -92,9 +110,12 @@ impl Shard {
     /// Takes a charge, and returns whether its key is new; none if there is no room in its table.
     pub(super) fn take(&mut self, charge: &Charge<'_>, now: Timestamp) -> Option<(Outcome, bool)> {
         with_table!(self.tables, charge.quota, (algorithm, table) => {
-            let (state, is_new) = table.entry(tagged_key(charge))?;
-            let receipt = Some(algorithm.take(state, charge.cost, now));
-            let standing = algorithm.standing(state, now);
+            let (mut entry, is_new) = table.entry(tagged_key(charge))?;
+            let receipt = Some(algorithm.take(entry.state, charge.cost, now));
+            let standing = algorithm.standing(entry.state, now);
+            if let Some(unsaved) = &mut self.unsaved {
+                unsaved.note(&mut entry, charge);
+            }
             Some((Outcome { receipt, ..untaken(standing) }, is_new))
         })
     }
@@ -103,7 +124,12 @@ impl Shard {
     pub(super) fn deny(&mut self, charge: &Charge<'_>, now: Timestamp) -> Outcome {
         let standing = with_table!(self.tables, charge.quota, (algorithm, table) => {
             let fresh = &mut Default::default();
-            let state = table.find_mut(charge.key.entry).unwrap_or(fresh);
+            let mut entry = table.find_mut(charge.key.entry);
+            if let (Some(unsaved), Some(entry)) = (&mut self.unsaved, &mut entry) {
+                // Few denials change a state, but to find that out costs more than to save it.
+                unsaved.note(entry, charge);
+            }
+            let state = entry.map_or(fresh, |entry| entry.state);
             algorithm.on_denied(state, charge.cost, now);
             let retry = algorithm.retry(state, charge.cost, now);
             Standing { retry, ..algorithm.standing(state, now) }
@@ -118,9 +144,12 @@ impl Shard {
         now: Timestamp,
     ) -> Option<Standing> {
         with_table!(self.tables, charge.quota, (algorithm, table) => {
-            let state = table.find_mut(charge.key.entry)?;
-            algorithm.give_back(state, receipt, charge.cost, now);
-            Some(algorithm.standing(state, now))
+            let mut entry = table.find_mut(charge.key.entry)?;
+            algorithm.give_back(entry.state, receipt, charge.cost, now);
+            if let Some(unsaved) = &mut self.unsaved {
+                unsaved.note(&mut entry, charge);
+            }
+            Some(algorithm.standing(entry.state, now))
         })
     }
 
@@ -135,9 +164,9 @@ impl Shard {
             return None;
         }
         with_table!(self.tables, charge.quota, (algorithm, table) => {
-            let state = table.find_mut(charge.key.entry)?;
-            algorithm.renew(state, receipt, now);
-            Some(algorithm.standing(state, now))
+            let entry = table.find_mut(charge.key.entry)?;
+            algorithm.renew(entry.state, receipt, now);
+            Some(algorithm.standing(entry.state, now))
         })
     }
 

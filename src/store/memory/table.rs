@@ -32,18 +32,24 @@ const SEGMENT: usize = 256;
 /// Slots that a search looks at together.
 const STRIDE: usize = 4;
 
-/// Bits of a key that are a tag. The bits that are left still distinguish millions of keys: the
-/// probability that two of 2^21 keys are equal is 2^-71.
+/// Bits of a key that are a tag.
 pub(super) const TAG_BITS: u32 = 16;
+
+/// Bits of a key behind the tag that are the marks of its entry.
+const MARK_BITS: u32 = 3;
+
+/// Bits of a key that do not distinguish it from others. The bits that are left are enough: the
+/// probability that two of 2^21 keys are equal is 2^-68, and of 2^27 keys 2^-56.
+pub(super) const ALIKE_BITS: u32 = TAG_BITS + MARK_BITS;
 
 /// States by key.
 ///
 /// A key is the output of a pseudo-random function under a secret: no client can choose keys that
 /// lie close together. Keys that do are found all the same, but not fast.
 ///
-/// The first [`TAG_BITS`] bits of a key do not distinguish it from others: they are a tag, which
-/// stays as
-/// it was when the entry was made, and is returned when the entry is removed.
+/// The first [`ALIKE_BITS`] bits of a key do not distinguish it from others. The first
+/// [`TAG_BITS`] of them are a tag, which stays as it was when the entry was made, and is returned
+/// when the entry is removed. In the place of the others the table keeps the marks of an entry.
 pub(super) struct Table<S> {
     /// None at first; then the homes and the overflow, the last slot of which is always free.
     slots: Slots<S>,
@@ -68,11 +74,28 @@ struct Slot<S> {
     state: S,
 }
 
+/// An entry, found: its state, and its marks, of which a new entry has none.
+pub(super) struct Entry<'t, S> {
+    pub(super) state: &'t mut S,
+    place: &'t mut SortKey,
+}
+
+/// What is remembered of an entry besides its state, for a store that also keeps it elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// It was used since this mark was last taken away.
+    Used = 1,
+    /// It was changed since it was last saved.
+    Changed = 2,
+    /// It was saved, in this state or in an earlier one.
+    Saved = 4,
+}
+
 /// A key as a place in the order of entries.
 ///
 /// The low half comes first: shards are distinguished by the high bits of their owners, which the
-/// keys of one shard may therefore have in common. The tag comes last, so that a key is found
-/// whatever its tag.
+/// keys of one shard may therefore have in common. Tag and marks come last, so that a key is found
+/// whatever they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct SortKey {
     low: u64,
@@ -107,15 +130,16 @@ impl<S: State> Table<S> {
         slot.place.is_same_key(place).then_some(&slot.state)
     }
 
-    /// The state of `key`, to be changed.
-    pub(super) fn find_mut(&mut self, key: u128) -> Option<&mut S> {
+    /// The entry of `key`, to be changed.
+    pub(super) fn find_mut(&mut self, key: u128) -> Option<Entry<'_, S>> {
         let place = SortKey::of(key);
         let slot = self.slots.get_mut(self.position(place))?;
-        slot.place.is_same_key(place).then_some(&mut slot.state)
+        slot.place.is_same_key(place).then_some(slot.entry())
     }
 
-    /// The state of `key`, a default one if it had none; true if it had none. There always is one.
-    pub(super) fn entry(&mut self, key: u128) -> Option<(&mut S, bool)> {
+    /// The entry of `key`, one with a default state if it had none; true if it had none. There
+    /// always is one.
+    pub(super) fn entry(&mut self, key: u128) -> Option<(Entry<'_, S>, bool)> {
         let place = SortKey::of(key);
         let mut at = self.position(place);
         let is_new = self.slots.get(at).is_none_or(|slot| !slot.place.is_same_key(place));
@@ -127,7 +151,7 @@ impl<S: State> Table<S> {
             self.insert(at, Slot { place, state: S::default() });
         }
         let slot = self.slots.get_mut(at)?;
-        Some((&mut slot.state, is_new))
+        Some((slot.entry(), is_new))
     }
 
     /// Removes `key`, and returns its tag; none if it had no state. Those behind it move up, as far
@@ -149,16 +173,28 @@ impl<S: State> Table<S> {
         Some(tag)
     }
 
-    /// Forgets what is over, gives memory back when few entries are left, and passes `dropped` the
-    /// tag of each that went.
-    pub(super) fn sweep(&mut self, now: Timestamp, mut dropped: impl FnMut(u16)) {
+    /// Forgets what is over and not changed since it was saved elsewhere, gives memory back when few
+    /// entries are left, and passes `dropped` the tag of each that went. Where nothing is saved,
+    /// no entry is marked as changed.
+    pub(super) fn sweep(&mut self, now: Timestamp, dropped: impl FnMut(u16)) {
+        let keep = |entry: &mut Entry<'_, S>| entry.has(Mark::Changed) || !entry.state.is_over(now);
+        self.retain(keep, dropped);
+    }
+
+    /// Forgets the entries that `keep` does not keep, gives memory back when few are left, and
+    /// passes `dropped` the tag of each that went.
+    pub(super) fn retain(
+        &mut self,
+        mut keep: impl FnMut(&mut Entry<'_, S>) -> bool,
+        mut dropped: impl FnMut(u16),
+    ) {
         // Before this slot all entries are where they belong; from it to `at` all slots are free.
         let mut settled = 0;
         for at in 0..self.slots.len() {
             let Some(slot) = self.slots.get_mut(at).filter(|slot| !slot.is_free()) else {
                 continue;
             };
-            if slot.state.is_over(now) {
+            if !keep(&mut slot.entry()) {
                 dropped(slot.place.tag());
                 *slot = Slot::free();
                 self.len -= 1;
@@ -198,11 +234,26 @@ impl<S: State> Table<S> {
         other.reserve(emptied.len);
         for (key, state) in emptied.iter() {
             let Some((there, is_new)) = other.entry(key) else { continue };
-            *there = state.clone();
+            *there.state = state.clone();
             if !is_new {
                 twice.push(SortKey::of(key).tag());
             }
         }
+    }
+
+    /// Calls `each` for every entry.
+    pub(super) fn for_each(&mut self, mut each: impl FnMut(&mut Entry<'_, S>)) {
+        let slots = self.slots.0.iter_mut().flat_map(|segment| &mut segment.0);
+        slots.filter(|slot| !slot.is_free()).for_each(|slot| each(&mut slot.entry()));
+    }
+
+    /// Bytes of memory that the table takes.
+    pub(super) fn bytes(&self) -> usize {
+        let held: usize = match S::HOLDS_MEMORY {
+            true => self.iter().map(|(_, state)| state.held_bytes()).sum(),
+            false => 0,
+        };
+        self.slots.len() * size_of::<Slot<S>>() + held
     }
 
     /// All entries, in the order of their places.
@@ -367,29 +418,66 @@ impl<S: State> Slot<S> {
     fn is_free(&self) -> bool {
         self.place == SortKey::FREE
     }
+
+    fn entry(&mut self) -> Entry<'_, S> {
+        Entry { state: &mut self.state, place: &mut self.place }
+    }
+}
+
+impl<S> Entry<'_, S> {
+    /// The tag that the entry was made with.
+    pub(super) fn tag(&self) -> u16 {
+        self.place.tag()
+    }
+
+    /// The key, without tag and marks.
+    pub(super) fn key(&self) -> u128 {
+        self.place.key() << ALIKE_BITS >> ALIKE_BITS
+    }
+
+    /// Whether the entry has a mark.
+    pub(super) fn has(&self, mark: Mark) -> bool {
+        self.place.high & mark as u64 != 0
+    }
+
+    /// Marks the entry. Returns whether it had not this mark.
+    pub(super) fn mark(&mut self, mark: Mark) -> bool {
+        let is_new = !self.has(mark);
+        self.place.high |= mark as u64;
+        is_new
+    }
+
+    /// Takes a mark away. Returns whether the entry had it.
+    pub(super) fn unmark(&mut self, mark: Mark) -> bool {
+        let was_there = self.has(mark);
+        self.place.high &= !(mark as u64);
+        was_there
+    }
 }
 
 impl SortKey {
     /// Behind all others, so that a search ends here.
     const FREE: SortKey = SortKey { low: u64::MAX, high: u64::MAX };
 
-    /// The place of a key. The last key is taken for the one before it.
+    /// The place of a key, without marks: so it is never that of a free slot.
     fn of(key: u128) -> SortKey {
-        let key = key.min(u128::MAX - 1);
-        SortKey { low: key as u64, high: ((key >> 64) as u64).rotate_left(TAG_BITS) }
+        let high = ((key >> 64) as u64).rotate_left(ALIKE_BITS);
+        SortKey { low: key as u64, high: high >> MARK_BITS << MARK_BITS }
     }
 
+    /// The key with its tag, and without marks.
     fn key(self) -> u128 {
-        u128::from(self.high.rotate_right(TAG_BITS)) << 64 | u128::from(self.low)
+        let high = self.high >> MARK_BITS << MARK_BITS;
+        u128::from(high.rotate_right(ALIKE_BITS)) << 64 | u128::from(self.low)
     }
 
     fn tag(self) -> u16 {
-        self.high as u16
+        (self.high >> MARK_BITS) as u16
     }
 
     /// Where the entries of this key begin, whatever their tags.
     fn without_tag(self) -> SortKey {
-        SortKey { high: self.high >> TAG_BITS << TAG_BITS, ..self }
+        SortKey { high: self.high >> ALIKE_BITS << ALIKE_BITS, ..self }
     }
 
     fn is_same_key(self, other: SortKey) -> bool {

@@ -2,14 +2,19 @@
 
 use super::{
     room::{Tag, tag},
-    table::TAG_BITS,
+    table::{ALIKE_BITS, TAG_BITS},
 };
 use crate::limit::Charge;
 
 /// The key of a charge's counter with its tag.
 pub(super) fn tagged_key(charge: &Charge<'_>) -> u128 {
     let tag = u128::from(tag(charge.origin));
-    charge.key.entry << TAG_BITS >> TAG_BITS | tag << (u128::BITS - TAG_BITS)
+    bare_key(charge.key.entry) | tag << (u128::BITS - TAG_BITS)
+}
+
+/// What a table distinguishes of a key: the same for every tag.
+pub(super) fn bare_key(entry: u128) -> u128 {
+    entry << ALIKE_BITS >> ALIKE_BITS
 }
 
 /// The tag of the counter with this key.

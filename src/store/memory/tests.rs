@@ -12,7 +12,7 @@ use crate::limit::{
 };
 
 const START: Timestamp = Timestamp::from_secs(1_790_000_000);
-const FULL: StoreError = StoreError::NoRoom(NoRoom::Full);
+const FULL: NoRoom = NoRoom::Full;
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn key(owner: u32, limit: &str) -> Key {

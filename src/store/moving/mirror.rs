@@ -179,7 +179,10 @@ impl Store {
     ) -> Option<Decision> {
         let charges: SmallVec<[Charge<'_>; 2]> = mirrored.iter().map(|it| it.charge).collect();
         match self.backend(mirror.decided_by())? {
-            Backend::Memory(memory) => memory.charge(&charges, time.now).ok(),
+            Backend::Memory(memory) => {
+                self.thaw(memory, &charges, time).await.ok()?;
+                memory.charge(&charges, time.now).ok()
+            }
             Backend::Redis(redis) => match redis.charge(&charges, time, None).await {
                 Ok(reply) => Some(reply.decision),
                 Err(error) => {

@@ -136,6 +136,7 @@ impl Store {
                 redis.add(&charge, &write.delta, time, OnServer { server, late_reply }).await
             }
             Some(Backend::Memory(memory)) => {
+                self.thaw(memory, &[charge], time).await?;
                 memory.add(&charge, &write.delta, time.now);
                 Ok(())
             }

@@ -113,7 +113,13 @@ impl Settlement {
             };
             let is_undone = match error {
                 Unanswered::Away | Unanswered::Busy | Unanswered::Refused => true,
-                Unanswered::Timeout | Unanswered::Lost | Unanswered::BadReply => false,
+                Unanswered::Timeout
+                | Unanswered::Lost
+                | Unanswered::BadReply
+                // Not of Redis.
+                | Unanswered::DiskRead
+                | Unanswered::DiskWrite
+                | Unanswered::DiskFull => false,
             };
             if !(is_undone || is_harmless) || Instant::now() + PAUSE >= deadline {
                 tracing::debug!(%error, "a settlement was lost");

@@ -65,7 +65,7 @@ fn ends_at(secs: u64) -> Window {
 fn filled(stagger: f64, count: u64) -> Table<Window> {
     let mut table = Table::new(stagger);
     for number in 0..count {
-        *table.entry(key(number)).unwrap().0 = ends_at(number + 1);
+        *table.entry(key(number)).unwrap().0.state = ends_at(number + 1);
     }
     table
 }
@@ -74,7 +74,7 @@ fn filled(stagger: f64, count: u64) -> Table<Window> {
 fn empty_table_allocates_nothing() {
     let mut table = Table::<Window>::new(0.5);
     assert_eq!(table.find(key(1)), None);
-    assert_eq!(table.find_mut(key(1)), None);
+    assert!(table.find_mut(key(1)).is_none());
     assert_eq!((table.count_over(Timestamp::from_secs(1)), table.iter().count()), (0, 0));
     assert_eq!(table.capacity(), 0);
     table.assert_sound();
@@ -83,10 +83,11 @@ fn empty_table_allocates_nothing() {
 #[test]
 fn new_key_has_a_default_state_and_is_new_once() {
     let mut table = Table::<Window>::new(0.0);
-    let (window, is_new) = table.entry(key(1)).unwrap();
-    assert_eq!((*window, is_new), (Window::default(), true));
-    *window = ends_at(9);
-    assert_eq!(table.entry(key(1)), Some((&mut ends_at(9), false)));
+    let (entry, is_new) = table.entry(key(1)).unwrap();
+    assert_eq!((*entry.state, is_new), (Window::default(), true));
+    *entry.state = ends_at(9);
+    let (entry, is_new) = table.entry(key(1)).unwrap();
+    assert_eq!((*entry.state, is_new), (ends_at(9), false));
     assert_eq!((table.find(key(1)), table.len()), (Some(&ends_at(9)), 1));
 }
 
@@ -152,7 +153,7 @@ fn overflow_that_is_full_is_extended() {
     let mut table = Table::<Window>::new(0.0);
     let last = |number: u64| u128::from(number) << 64 | u128::from(u64::MAX - number % 3);
     for number in 0..600 {
-        table.entry(last(number)).unwrap().0.used = number as u32;
+        table.entry(last(number)).unwrap().0.state.used = number as u32;
         table.assert_sound();
     }
     for number in 0..600 {
@@ -201,7 +202,7 @@ fn table_is_refilled_in_order_without_crowding() {
     again.reserve(table.len());
     let homes = again.homes;
     for (key, window) in table.iter() {
-        *again.entry(key).unwrap().0 = *window;
+        *again.entry(key).unwrap().0.state = *window;
     }
     assert_eq!(again.homes, homes);
     assert!(again.iter().eq(table.iter()));
@@ -213,7 +214,7 @@ fn key_is_found_whatever_its_tag_and_goes_with_the_one_that_it_was_made_with() {
     let tagged = |key: u128, tag: u16| key << TAG_BITS >> TAG_BITS | u128::from(tag) << 112;
     let mut table = Table::<Window>::new(0.0);
     for number in 0..1_000 {
-        *table.entry(tagged(key(number), number as u16)).unwrap().0 = ends_at(number + 1);
+        *table.entry(tagged(key(number), number as u16)).unwrap().0.state = ends_at(number + 1);
         assert!(!table.entry(tagged(key(number), 7)).unwrap().1, "{number}");
         assert_eq!(table.find(tagged(key(number), 9)), Some(&ends_at(number + 1)));
     }
@@ -221,6 +222,36 @@ fn key_is_found_whatever_its_tag_and_goes_with_the_one_that_it_was_made_with() {
     table.sweep(Timestamp::from_secs(500), |tag| tags.push(tag));
     tags.sort_unstable();
     assert!(tags.into_iter().eq(0..500));
+    table.assert_sound();
+}
+
+#[test]
+fn marks_are_of_one_entry_and_move_with_it() {
+    let mut table = Table::<Window>::new(0.0);
+    for number in 0..1_000 {
+        let mut entry = table.entry(key(number)).unwrap().0;
+        *entry.state = ends_at(number + 1);
+        assert!(!entry.has(Mark::Used) && !entry.has(Mark::Changed) && !entry.has(Mark::Saved));
+        if number % 3 == 0 {
+            assert!(entry.mark(Mark::Changed) && !entry.mark(Mark::Changed));
+        }
+        if number % 5 == 0 {
+            entry.mark(Mark::Saved);
+        }
+    }
+    table.sweep(Timestamp::from_secs(500), |_| {});
+    for number in 0..1_000 {
+        let Some(mut entry) = table.find_mut(key(number)) else {
+            assert!(number < 500 && number % 3 != 0, "{number}: what was changed stays");
+            continue;
+        };
+        assert_eq!(entry.has(Mark::Changed), number % 3 == 0, "{number}");
+        assert_eq!(entry.has(Mark::Saved), number % 5 == 0, "{number}");
+        assert_eq!(entry.unmark(Mark::Changed), number % 3 == 0, "{number}");
+        assert_eq!(entry.key(), key(number) << ALIKE_BITS >> ALIKE_BITS, "{number}");
+    }
+    table.retain(|entry| !entry.has(Mark::Saved), |_| {});
+    assert!((0..1_000).step_by(5).all(|number| table.find(key(number)).is_none()));
     table.assert_sound();
 }
 
@@ -267,14 +298,15 @@ proptest! {
             match step {
                 Step::Enter(key, secs) => {
                     let old = map.insert(SortKey::of(key), ends_at(now + secs));
-                    let (window, is_new) = table.entry(key).unwrap();
-                    prop_assert_eq!((*window, is_new), (old.unwrap_or_default(), old.is_none()));
-                    *window = ends_at(now + secs);
+                    let (entry, is_new) = table.entry(key).unwrap();
+                    let expected = (old.unwrap_or_default(), old.is_none());
+                    prop_assert_eq!((*entry.state, is_new), expected);
+                    *entry.state = ends_at(now + secs);
                 }
                 Step::Find(key) => {
                     let known = map.get(&SortKey::of(key)).copied();
                     prop_assert_eq!(table.find(key).copied(), known);
-                    prop_assert_eq!(table.find_mut(key).copied(), known);
+                    prop_assert_eq!(table.find_mut(key).map(|entry| *entry.state), known);
                 }
                 Step::Remove(key) => {
                     let known = map.remove(&SortKey::of(key)).is_some();

@@ -1,0 +1,234 @@
+//! Counters that are on disk come into memory before they are charged.
+//!
+//! The worker goes on with other requests meanwhile. If a counter cannot be read in time, its limit
+//! does as its `on_store_error` says: a counter that cannot be read must not count as a new one.
+
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    Adjustment, MemoryStore, Store, StoreError, Unanswered,
+    call_time::CallTime,
+    disk::{Disk, NotRead},
+    groups::undecided,
+    memory::{NotCharged, Thawed},
+};
+use crate::{
+    clock::Timestamp,
+    limit::{Charge, DecidedBy, Decision, Fallback, OwnedCharge, Stance, Verdict},
+};
+
+/// How often a counter is read again whose shard has lost others in the meantime.
+const MAX_READS: usize = 8;
+
+impl Store {
+    /// Takes all `charges` or none, in memory, as soon as their counters are there.
+    pub(super) async fn charge_thawed(
+        self: &Rc<Self>,
+        memory: &MemoryStore,
+        charges: &[Charge<'_>],
+        decider: DecidedBy,
+        time: CallTime,
+    ) -> Result<Decision, StoreError> {
+        let Some(disk) = memory.disk() else {
+            return self.charge_in_process(memory, charges, time.now);
+        };
+        if disk.is_failing() {
+            return self.charge_unwritten(memory, charges, decider, time).await;
+        }
+        let decision = match self.charge_when_resident(memory, disk, charges, time).await {
+            Ok(decision) => decision,
+            Err(NotDecided::NoRoom(reason)) => return Err(reason.into()),
+            Err(NotDecided::Unanswered(reason)) => {
+                self.stores.counts.count_unanswered(reason);
+                return self.fall_back(charges, decider, reason, time.now);
+            }
+        };
+        let is_taken = decision.outcomes.iter().any(|outcome| outcome.receipt.is_some());
+        if is_taken && disk.writes_before_answers() && !disk.written(time.deadline).await {
+            return self.answer_unwritten(memory, charges, decision, time.now);
+        }
+        Ok(decision)
+    }
+
+    async fn charge_when_resident(
+        &self,
+        memory: &MemoryStore,
+        disk: &Disk,
+        charges: &[Charge<'_>],
+        time: CallTime,
+    ) -> Result<Decision, NotDecided> {
+        loop {
+            // Before the try: what leaves memory after it must be noticed.
+            let room = disk.room().notified();
+            tokio::pin!(room);
+            room.as_mut().enable();
+            match memory.try_charge(charges, time.now) {
+                Ok(decision) => {
+                    self.count_left_out(&decision);
+                    return Ok(decision);
+                }
+                Err(NotCharged::NoRoom(reason)) => return Err(NotDecided::NoRoom(reason)),
+                Err(NotCharged::Cold) => {
+                    self.thaw(memory, charges, time).await.map_err(NotDecided::Unanswered)?;
+                }
+                Err(NotCharged::Crowded) => {
+                    disk.ask_for_flush();
+                    if timeout_at(time.deadline, room).await.is_err() {
+                        return Err(NotDecided::Unanswered(Unanswered::DiskFull));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Brings the counters of these charges into memory that may be on disk.
+    ///
+    /// # Errors
+    /// One of them cannot be read in time.
+    pub(super) async fn thaw(
+        &self,
+        memory: &MemoryStore,
+        charges: &[Charge<'_>],
+        time: CallTime,
+    ) -> Result<(), Unanswered> {
+        let Some(disk) = memory.disk() else { return Ok(()) };
+        for charge in memory.cold(charges) {
+            let mut reads = 0;
+            loop {
+                let evictions = memory.evictions(charge);
+                let record = disk.read_counter(charge, time.deadline).await?;
+                let thawed = memory.thaw(charge, record.as_ref(), evictions, time.now);
+                reads += 1;
+                if thawed == Thawed::Resident {
+                    break;
+                }
+                if reads == MAX_READS {
+                    return Err(Unanswered::Busy);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides while nothing can be written to disk: a counter that is in memory still counts, but
+    /// would be lost with the process. Each limit does as its `on_store_error` says.
+    async fn charge_unwritten(
+        self: &Rc<Self>,
+        memory: &MemoryStore,
+        charges: &[Charge<'_>],
+        decider: DecidedBy,
+        time: CallTime,
+    ) -> Result<Decision, StoreError> {
+        let reason = Unanswered::DiskWrite;
+        self.stores.counts.count_unanswered(reason);
+        let is_kept = |charge: &Charge<'_>| MemoryStore::is_kept(charge.quota);
+        let is_enforced = |charge: &Charge<'_>| charge.stance == Stance::Enforce;
+        let is_closed = |charge: &Charge<'_>| {
+            is_kept(charge) && is_enforced(charge) && charge.fallback == Fallback::Closed
+        };
+        if charges.iter().any(is_closed) {
+            return Err(reason.into());
+        }
+        let is_open = |charge: &Charge<'_>| is_kept(charge) && charge.fallback == Fallback::Open;
+        let counted: SmallVec<[Charge<'_>; 2]> =
+            charges.iter().filter(|charge| !is_open(charge)).copied().collect();
+        if counted.is_empty() {
+            let outcomes = charges.iter().map(|charge| undecided(charge, time.now)).collect();
+            return Ok(Decision { verdict: Verdict::Allow, outcomes, now: time.now });
+        }
+        if self.thaw(memory, &counted, time).await.is_err() {
+            return self.fall_back(charges, decider, reason, time.now);
+        }
+        let decided = match memory.try_charge(&counted, time.now) {
+            Ok(decided) => decided,
+            Err(NotCharged::NoRoom(reason)) => return Err(reason.into()),
+            Err(NotCharged::Cold | NotCharged::Crowded) => {
+                return self.fall_back(charges, decider, reason, time.now);
+            }
+        };
+        let mut own = decided.outcomes.iter();
+        let outcomes = charges
+            .iter()
+            .map(|charge| match is_open(charge) {
+                true => undecided(charge, time.now),
+                false => own.next().copied().unwrap_or_else(|| undecided(charge, time.now)),
+            })
+            .collect();
+        Ok(Decision { outcomes, ..decided })
+    }
+
+    /// What is answered if charges were taken in memory, and were to be on disk before the answer
+    /// and are not: they stand, unless a limit is closed then.
+    fn answer_unwritten(
+        &self,
+        memory: &MemoryStore,
+        charges: &[Charge<'_>],
+        decision: Decision,
+        now: Timestamp,
+    ) -> Result<Decision, StoreError> {
+        let is_closed = |charge: &Charge<'_>| {
+            MemoryStore::is_kept(charge.quota)
+                && charge.stance == Stance::Enforce
+                && charge.fallback == Fallback::Closed
+        };
+        if !charges.iter().any(is_closed) {
+            return Ok(decision);
+        }
+        for (charge, outcome) in charges.iter().zip(&decision.outcomes) {
+            if let Some(receipt) = outcome.receipt {
+                memory.settle(charge, Adjustment::GiveBack(receipt), now);
+            }
+        }
+        self.stores.counts.count_unanswered(Unanswered::DiskWrite);
+        Err(Unanswered::DiskWrite.into())
+    }
+
+    /// Corrects a charge of a counter that has left memory since, as soon as it is back.
+    pub(super) fn settle_thawed(
+        self: &Rc<Self>,
+        memory: &std::sync::Arc<MemoryStore>,
+        charge: &Charge<'_>,
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) {
+        let store = Rc::clone(self);
+        let memory = std::sync::Arc::clone(memory);
+        let charge = OwnedCharge::from(charge);
+        tokio::task::spawn_local(async move {
+            let deadline = Instant::now() + store.background_timeout();
+            let charge = charge.charge();
+            let charges = std::slice::from_ref(&charge);
+            match store.thaw(&memory, charges, CallTime { now, deadline }).await {
+                Ok(()) => {
+                    memory.settle(&charge, adjustment, now);
+                }
+                Err(error) => tracing::debug!(%error, "a charge on disk was not corrected"),
+            }
+        });
+    }
+}
+
+/// Why charges are not decided in memory.
+enum NotDecided {
+    NoRoom(super::NoRoom),
+    Unanswered(Unanswered),
+}
+
+impl Disk {
+    async fn read_counter(
+        &self,
+        charge: &Charge<'_>,
+        deadline: Instant,
+    ) -> Result<Option<super::disk::Record>, Unanswered> {
+        let key = MemoryStore::key_on_disk(charge);
+        self.read(key, deadline).await.map_err(|error| match error {
+            NotRead::Failed => Unanswered::DiskRead,
+            NotRead::Busy => Unanswered::Busy,
+            NotRead::Timeout => Unanswered::Timeout,
+            NotRead::Closed => Unanswered::Away,
+        })
+    }
+}
