@@ -18,6 +18,7 @@ mod reset;
 mod run;
 mod schema;
 mod status;
+mod store;
 mod table;
 mod token;
 mod top;
@@ -56,6 +57,7 @@ enum Command {
     Top(top::Arguments),
     Look(look::Arguments),
     Reset(reset::Arguments),
+    Store(store::Arguments),
     Token(Box<token::Arguments>),
     Schema(schema::Arguments),
     Import(import::Arguments),
@@ -140,6 +142,7 @@ pub fn run(
         Command::Top(arguments) => top::run(&arguments, output),
         Command::Look(arguments) => look::run(&arguments, output),
         Command::Reset(arguments) => reset::run(&arguments, output),
+        Command::Store(arguments) => store::run(&arguments, output),
         Command::Token(arguments) => token::run(&arguments, output),
         Command::Import(arguments) => import::run(&arguments, output, &mut io::stderr()),
         Command::Schema(arguments) => schema::run(&arguments, output),

@@ -1,10 +1,14 @@
 //! The disk of the store: its metrics, and what the status page says of it.
 
+mod orders;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::exposition::{Exposition, MetricKind};
 use crate::store::{DiskReport, Stores};
+
+pub use self::orders::{BackupOrder, BackupReport, CheckReport, DamagedFile};
 
 /// The disk that counters are kept on. Sizes are in bytes.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]

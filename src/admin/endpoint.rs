@@ -6,7 +6,8 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
 use super::{
-    EVENTS, FleetReport, Health, Message, Readiness, RefusedReload, Reloaded, Status,
+    BackupOrder, BackupReport, CheckReport, EVENTS, FleetReport, Health, Message, Readiness,
+    RefusedReload, Reloaded, Status,
     callers::ResetOrder,
     dashboard::File,
     exposition::TextFormat,
@@ -36,6 +37,9 @@ pub(super) enum Page {
     Fleet,
     Caller,
     ResetCaller,
+    BackUpStore,
+    CheckStore,
+    CompactStore,
 }
 
 /// A path, and what is to be had there by one method.
@@ -317,7 +321,54 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
             json(500, "They cannot be reset.", SchemaGenerator::subschema_for::<Message>),
         ],
     },
+    Endpoint {
+        page: Page::BackUpStore,
+        verb: Verb::Post,
+        path: "/store/backup",
+        needs: Some(Permission::Write),
+        summary: "Copies the counters on disk, as they are now, to another folder.",
+        parameters: &[],
+        takes: Some(SchemaGenerator::subschema_for::<BackupOrder>),
+        answers: &[
+            json(200, "The copy is there.", SchemaGenerator::subschema_for::<BackupReport>),
+            json(400, "What was sent is wrong.", SchemaGenerator::subschema_for::<Message>),
+            NO_DISK,
+            json(409, "The folder cannot be used.", SchemaGenerator::subschema_for::<Message>),
+            json(500, "There is no copy.", SchemaGenerator::subschema_for::<Message>),
+        ],
+    },
+    Endpoint {
+        page: Page::CheckStore,
+        verb: Verb::Post,
+        path: "/store/check",
+        needs: Some(Permission::Write),
+        summary: "Reads all counters on disk, and says which files are damaged.",
+        parameters: &[],
+        takes: None,
+        answers: &[
+            json(200, "What was found.", SchemaGenerator::subschema_for::<CheckReport>),
+            NO_DISK,
+            json(500, "They cannot be read.", SchemaGenerator::subschema_for::<Message>),
+        ],
+    },
+    Endpoint {
+        page: Page::CompactStore,
+        verb: Verb::Post,
+        path: "/store/compact",
+        needs: Some(Permission::Write),
+        summary: "Merges the files of the counters on disk: what is over leaves them.",
+        parameters: &[],
+        takes: None,
+        answers: &[
+            json(200, "They are merged.", SchemaGenerator::subschema_for::<Message>),
+            NO_DISK,
+            json(500, "They cannot be merged.", SchemaGenerator::subschema_for::<Message>),
+        ],
+    },
 ];
+
+const NO_DISK: Answer =
+    json(404, "No store keeps its counters on disk.", SchemaGenerator::subschema_for::<Message>);
 
 const CALLER: Parameter = Parameter {
     name: "name",

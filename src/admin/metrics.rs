@@ -143,7 +143,7 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     for (decider, number) in Decider::ALL.into_iter().zip(context.shared.stores.decisions()) {
         text.sample(&[("by", decider.name())], number);
     }
-    let help = "Decisions that Redis did not make, by reason.";
+    let help = "Decisions that the store did not make, by reason.";
     text.family("tollgate_store_unanswered_total", MetricKind::Counter, help);
     for reason in Unanswered::ALL {
         text.sample(&[("reason", reason.name())], counts.unanswered(reason));

@@ -115,7 +115,7 @@ pub struct StoreStatus {
     /// The disk that counters are kept on, if they are.
     #[serde(default)]
     pub disk: Option<DiskStatus>,
-    /// Decisions that Redis did not make, by reason.
+    /// Decisions that the store did not make, by reason.
     pub unanswered: BTreeMap<String, u64>,
     /// Decisions that were mirrored in another store.
     pub mirrored: u64,

@@ -66,6 +66,16 @@ pub(super) struct Target {
 const TOKEN_FILE_VARIABLE: &str = "TOLLGATE_ADMIN_TOKEN_FILE";
 
 impl Where {
+    /// The settings that the proxy runs with.
+    pub(super) fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// Whether the admin listener is named, so that the settings are not read.
+    pub(super) fn names_admin(&self) -> bool {
+        self.admin.is_some()
+    }
+
     /// The listener, with a token that allows `permission`, if there is one.
     pub(super) fn target(&self, permission: Permission) -> Result<Target, Failure> {
         if let Some(address) = &self.admin {

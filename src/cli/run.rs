@@ -235,6 +235,13 @@ impl Saving {
             disk.release();
         }
     }
+
+    /// Takes the folder back, if the other process has not started.
+    fn resume(&self) {
+        if let Some(disk) = &self.disk {
+            disk.resume();
+        }
+    }
 }
 
 /// Returns when another process serves; never, if none can.
@@ -243,8 +250,12 @@ async fn wait_for_successor(succession: Option<Succession>, saving: &Saving) {
         let saving = saving.clone();
         let _ = tokio::task::spawn_blocking(move || saving.hand_over()).await;
     };
+    let resume = async || {
+        let saving = saving.clone();
+        let _ = tokio::task::spawn_blocking(move || saving.resume()).await;
+    };
     if let Some(succession) = succession {
-        match succession.wait(save).await {
+        match succession.wait(save, resume).await {
             Ok(()) => return,
             Err(error) => tracing::error!(%error, "no other process can take over"),
         }

@@ -138,7 +138,7 @@ fn write_store(output: &mut dyn Write, store: &StoreStatus) -> std::io::Result<(
     write!(output, ", {} counters in the process", store.counters)?;
     let unanswered: u64 = store.unanswered.values().sum();
     if unanswered > 0 {
-        write!(output, ", {unanswered} decisions that redis did not make")?;
+        write!(output, ", {unanswered} decisions that the store did not make")?;
     }
     if store.owed > 0 {
         write!(output, ", {} counters with charges not yet written to redis", store.owed)?;

@@ -16,7 +16,7 @@ pub struct Counts {
     bad_reply: Total,
     disk_read: Total,
     disk_write: Total,
-    disk_full: Total,
+    memory_full: Total,
     unknown: Total,
     unowed: Total,
     mirrored: Total,
@@ -41,7 +41,7 @@ struct Total {
 }
 
 impl Counts {
-    /// Decisions that Redis did not make, for this reason.
+    /// Decisions that the store did not make, for this reason.
     pub fn unanswered(&self, reason: Unanswered) -> u64 {
         self.of(reason).total.load(Ordering::Relaxed)
     }
@@ -178,7 +178,7 @@ impl Counts {
             Unanswered::BadReply => &self.bad_reply,
             Unanswered::DiskRead => &self.disk_read,
             Unanswered::DiskWrite => &self.disk_write,
-            Unanswered::DiskFull => &self.disk_full,
+            Unanswered::MemoryFull => &self.memory_full,
         }
     }
 

@@ -16,6 +16,7 @@ mod offline;
 mod open;
 mod reads;
 mod record;
+mod recover;
 mod report;
 mod tables;
 mod tree;
@@ -38,17 +39,19 @@ use tokio::sync::{Notify, watch};
 use self::{
     filter::Filter, folder::Folder, keeper::Order, reads::Reads, record::key_bytes, tree::Tree,
 };
-use super::memory::Collected;
 use crate::{
     clock::{Clock, Timestamp},
     settings::{DiskSettings, SyncMode},
 };
 
 use self::report::Failure;
-pub(super) use self::{batch::Batch, record::Record};
+pub(super) use self::{
+    batch::{Batch, Collected},
+    record::Record,
+};
 pub use self::{
     folder::OpenError,
-    offline::{Checked, OfflineStore, check},
+    offline::{Checked, Damaged, OfflineStore, check},
     open::open,
     report::{DiskReport, Survey},
 };
@@ -84,6 +87,13 @@ struct Opened {
     /// Before the folder, whose lock is held until the tables are closed.
     tree: Tree,
     folder: Folder,
+}
+
+impl Opened {
+    /// Bytes of what is not in the tables yet.
+    fn journal_bytes(&self) -> u64 {
+        journal::journal_bytes(&self.folder.path)
+    }
 }
 
 /// Why a counter could not be read.
@@ -145,7 +155,7 @@ impl Disk {
     }
 
     /// Whether counters cannot be written at present.
-    pub(super) fn is_failing(&self) -> bool {
+    pub fn is_failing(&self) -> bool {
         self.is_failing.load(Ordering::Relaxed)
     }
 
@@ -167,6 +177,11 @@ impl Disk {
     /// Writes what is not on disk yet, and returns when that is done or has failed.
     pub fn save(&self) {
         self.order(Order::Save);
+    }
+
+    /// Writes what is not on disk yet, and lets all that is on disk leave memory.
+    pub(super) fn cool_down(&self) {
+        self.order(Order::CoolDown);
     }
 
     /// Writes what is not on disk yet and gives the folder up, for another process to open. Counters
@@ -204,6 +219,19 @@ impl Disk {
         let opened = self.opened.load_full().ok_or_else(closed)?;
         let secret = opened.folder.secret()?.ok_or_else(closed)?;
         offline::backup(&opened.tree, secret, to, &self.clock)
+    }
+
+    /// Reads all tables, and says which are damaged. What is in the journal is in memory as well.
+    ///
+    /// # Errors
+    /// The folder is not open.
+    pub fn check(&self) -> Result<Checked, OpenError> {
+        self.save();
+        let opened = self.opened.load_full();
+        let opened = opened.ok_or_else(|| OpenError::Missing(self.settings.path.clone()))?;
+        let mut checked = Checked::default();
+        offline::check_tables(&opened.tree, &opened.folder.tables(), self.now(), &mut checked);
+        Ok(checked)
     }
 
     /// Writes what is not on disk yet, closes the folder, and ends the threads.

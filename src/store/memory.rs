@@ -30,7 +30,7 @@ use std::{
 
 use smallvec::SmallVec;
 
-pub(super) use self::residency::{Collected, Thawed};
+pub(super) use self::residency::Thawed;
 use self::{
     lacking::LeftOut,
     room::{Needs, Room, Tag, tag},

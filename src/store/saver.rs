@@ -229,7 +229,7 @@ mod tests {
         let restored = restore(&file, bounds, NOW).unwrap();
         assert_eq!((restored.len(), restored.unverified()), (4, 3));
         restored.charge(&[chosen(2)], NOW).unwrap();
-        assert_eq!(restored.charge(&[chosen(3)], NOW), Err(NoRoom::Client.into()));
+        assert_eq!(restored.charge(&[chosen(3)], NOW), Err(NoRoom::Client));
         restored.charge(&[charge(4, &quotas[0])], NOW).unwrap();
     }
 

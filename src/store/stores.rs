@@ -107,13 +107,8 @@ impl Stores {
     /// Writes all counters that are kept on disk, and lets them leave memory: they are read from
     /// disk when they are needed again.
     pub fn cool_down(&self) {
-        let Some(store) = &self.disk else { return };
-        if let Some(disk) = store.disk() {
-            disk.save();
-        }
-        // The first time around finds out what is not used.
-        for part in (0..MemoryStore::PARTS).chain(0..MemoryStore::PARTS) {
-            store.evict(part);
+        if let Some(disk) = self.disk() {
+            disk.cool_down();
         }
     }
 

@@ -77,7 +77,7 @@ impl Store {
                 Err(NotCharged::Crowded) => {
                     disk.ask_for_flush();
                     if timeout_at(time.deadline, room).await.is_err() {
-                        return Err(NotDecided::Unanswered(Unanswered::DiskFull));
+                        return Err(NotDecided::Unanswered(Unanswered::MemoryFull));
                     }
                 }
             }
@@ -197,6 +197,7 @@ impl Store {
         let store = Rc::clone(self);
         let memory = std::sync::Arc::clone(memory);
         let charge = OwnedCharge::from(charge);
+        self.thawing.set(self.thawing.get() + 1);
         tokio::task::spawn_local(async move {
             let deadline = Instant::now() + store.background_timeout();
             let charge = charge.charge();
@@ -207,6 +208,7 @@ impl Store {
                 }
                 Err(error) => tracing::debug!(%error, "a charge on disk was not corrected"),
             }
+            store.thawing.set(store.thawing.get().saturating_sub(1));
         });
     }
 }

@@ -29,7 +29,7 @@ pub enum Unanswered {
     DiskWrite,
     /// Memory is full, and counters cannot leave it for the disk in time.
     #[error("memory is full, and counters do not leave it for the disk in time")]
-    DiskFull,
+    MemoryFull,
 }
 
 impl Unanswered {
@@ -43,12 +43,12 @@ impl Unanswered {
         Unanswered::BadReply,
         Unanswered::DiskRead,
         Unanswered::DiskWrite,
-        Unanswered::DiskFull,
+        Unanswered::MemoryFull,
     ];
 
     /// Whether only a store on disk gives this reason.
     pub(super) fn is_of_disk(self) -> bool {
-        matches!(self, Unanswered::DiskRead | Unanswered::DiskWrite | Unanswered::DiskFull)
+        matches!(self, Unanswered::DiskRead | Unanswered::DiskWrite | Unanswered::MemoryFull)
     }
 
     /// The reason as it appears in metrics.
@@ -62,7 +62,7 @@ impl Unanswered {
             Unanswered::BadReply => "bad_reply",
             Unanswered::DiskRead => "disk_read",
             Unanswered::DiskWrite => "disk_write",
-            Unanswered::DiskFull => "disk_full",
+            Unanswered::MemoryFull => "memory_full",
         }
     }
 }

@@ -11,6 +11,7 @@ mod decisions;
 mod demo;
 mod descriptors;
 mod diff;
+mod disk;
 mod draining;
 mod event_floods;
 mod events;

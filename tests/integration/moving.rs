@@ -42,6 +42,10 @@ fn in_redis(redis: &Redis) -> String {
     format!("redis: {{ {}, clock: proxy }}", redis.settings())
 }
 
+fn on_disk(folder: &tempfile::TempDir) -> String {
+    format!("disk: {{ path: {}, flush: 10ms }}", folder.path().join("counters").display())
+}
+
 /// From now on so many of a hundred callers are in the next store.
 fn move_callers(proxy: &Proxy, percent: u8) {
     proxy.stores().moving.set(percent, MoveMode::MoveNow);
@@ -67,7 +71,11 @@ fn caller_who_is_moved_gets_the_same_responses_as_without_the_move() {
             Policy::before(&upstream).core(&format!("rate: 5/hour, algorithm: {algorithm}"));
         let first = Redis::start();
         let second = Redis::start();
+        let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let [first_folder, second_folder] = folders.each_ref().map(on_disk);
         for (name, current, next) in [
+            ("memory to disk", MEMORY, &*first_folder),
+            ("disk to redis", &second_folder, &in_redis(&first)),
             ("memory to redis", MEMORY, &*in_redis(&first)),
             ("redis to memory", &in_redis(&first), MEMORY),
             ("redis to redis", &in_redis(&first), &in_redis(&second)),

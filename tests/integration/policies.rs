@@ -121,7 +121,7 @@ fn settings_for_compose_load() {
         .with_variable("TOLLGATE_REDIS_PASSWORD", "of-this-test")
         .with_variable("TOLLGATE_KEY_SECRET", SECRET)
         .with_variable("TOLLGATE_JWT_SECRET", SECRET);
-    for name in ["cluster", "sharded", "single"] {
+    for name in ["cluster", "sharded", "single", "disk"] {
         let file = root().join(format!("config/compose/{name}.yaml"));
         if let Err(problems) = Configuration::read(&file, &sources) {
             panic!("{}", problems[0]);
@@ -182,9 +182,14 @@ fn shipped_configuration_is_without_warnings() {
         .with_variable("TOLLGATE_REDIS_PASSWORD", "of-this-test")
         .with_variable("TOLLGATE_KEY_SECRET", SECRET)
         .with_variable("TOLLGATE_JWT_SECRET", SECRET);
-    for name in
-        ["tollgate", "beside/tollgate", "compose/cluster", "compose/sharded", "compose/single"]
-    {
+    for name in [
+        "tollgate",
+        "beside/tollgate",
+        "compose/cluster",
+        "compose/sharded",
+        "compose/single",
+        "compose/disk",
+    ] {
         let file = root().join(format!("config/{name}.yaml"));
         let configuration = Configuration::read(&file, &sources);
         let configuration = configuration.unwrap_or_else(|problems| panic!("{}", problems[0]));

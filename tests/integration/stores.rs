@@ -1,11 +1,11 @@
 //! The conformance suite: whatever keeps the counters, the limiter behaves alike. A behaviour is
 //! written once and holds for every store. Time moves only when a test moves it.
 
-/// Makes a test of each behaviour for each store: `memory::…`, `single::…`, `sharded::…` and
-/// `cluster::…`.
+/// Makes a test of each behaviour for each store: `memory::…`, `disk::…`, `cold::…`, `single::…`,
+/// `sharded::…` and `cluster::…`.
 macro_rules! for_each_store {
     ($($behaviour:ident),* $(,)?) => {
-        for_each_store! { @ memory single sharded cluster: ($($behaviour),*) }
+        for_each_store! { @ memory disk cold single sharded cluster: ($($behaviour),*) }
     };
     (@ $($store:ident)*: $behaviours:tt) => {
         $(for_each_store! { $store $behaviours })*

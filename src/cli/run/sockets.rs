@@ -92,9 +92,14 @@ fn at(path: &Path) -> String {
 }
 
 impl Succession {
-    /// Waits until another process serves. `save` is called before it starts.
-    pub(super) async fn wait(self, save: impl AsyncFn()) -> Result<(), HandoverError> {
-        let successor = self.handover.wait(self.sockets, save).await?;
+    /// Waits until another process serves. `save` is called before it starts, and `resume` if it does
+    /// not.
+    pub(super) async fn wait(
+        self,
+        save: impl AsyncFn(),
+        resume: impl AsyncFn(),
+    ) -> Result<(), HandoverError> {
+        let successor = self.handover.wait(self.sockets, save, resume).await?;
         tracing::info!(pid = successor.pid, "another process has taken over");
         Ok(())
     }

@@ -70,8 +70,8 @@ impl Handover {
     }
 
     /// Hands `sockets` over to each process that requests them, until one serves; `save` is called
-    /// before, and what it keeps is what the next process may begin with. To be called inside of a
-    /// runtime.
+    /// before, and what it keeps is what the next process may begin with; `resume` is called if that
+    /// process does not serve, and this one goes on. To be called inside of a runtime.
     ///
     /// # Errors
     /// It cannot be begun. A process that asks and then does not serve is no error.
@@ -79,6 +79,7 @@ impl Handover {
         mut self,
         sockets: Vec<SharedSocket>,
         save: impl AsyncFn(),
+        resume: impl AsyncFn(),
     ) -> Result<Successor, HandoverError> {
         // The process that handed it over has been relieved by now: the file is this process's.
         if self.file.is_none() {
@@ -102,6 +103,7 @@ impl Handover {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "no process took over: this process goes on");
+                    resume().await;
                 }
             }
         }

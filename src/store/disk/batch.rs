@@ -1,9 +1,18 @@
 //! Counters that are written together: all of them are on disk, or none is.
 
-use super::{
-    Collected,
-    record::{KEY_BYTES, key_bytes, write_head},
-};
+use super::record::{KEY_BYTES, key_bytes, write_head};
+use crate::limit::AlgorithmKind;
+
+/// A counter that was put into a batch: where it is in memory, for what happens if the batch is not
+/// written.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store) struct Collected {
+    /// The part of the store.
+    pub(in crate::store) part: u16,
+    /// The algorithm that the counter is counted by.
+    pub(in crate::store) kind: AlgorithmKind,
+    pub(in crate::store) key: u128,
+}
 
 /// Counters to write, in the form of a journal's frame.
 #[derive(Default)]
@@ -42,7 +51,7 @@ impl Batch {
         self.bytes.extend(key_bytes(key));
         let length_at = self.bytes.len();
         self.bytes.extend([0; 4]);
-        write_head(&mut self.bytes, collected.kind(), tag);
+        write_head(&mut self.bytes, collected.kind, tag);
         encode(&mut self.bytes);
         let length = (self.bytes.len() - length_at - 4) as u32;
         if let Some(place) = self.bytes.get_mut(length_at..length_at + 4) {

@@ -21,7 +21,7 @@ use super::{
     filter::Filter,
     journal::{Journal, journals},
     lock,
-    open::open_folder,
+    recover::open_folder,
     tables::{TableJobs, Written},
     tree::{MEMTABLE_BYTES, TreeError},
     upkeep::{Found, Job},
@@ -34,6 +34,8 @@ pub(super) enum Order {
     Flush,
     /// Write now, and say when that is done.
     Save(Sender<()>),
+    /// Write, and let all that is on disk leave memory.
+    CoolDown(Sender<()>),
     /// Write, and give the folder up.
     Release(Sender<()>),
     /// Open the folder again.
@@ -47,6 +49,9 @@ pub(super) enum Order {
     /// Write for the last time, close, and end.
     Finish(Sender<()>),
 }
+
+/// Bytes of memory that a counter takes, until it is known better.
+pub(super) const BYTES_A_KEY: usize = 48;
 
 /// Bytes of a batch, from which on it is written.
 const BATCH_BYTES: usize = 4 << 20;
@@ -81,6 +86,8 @@ pub(super) struct Keeper {
     /// The part of memory that counters leave next.
     hand: usize,
     batch: Batch,
+    /// Whether the folder is to be opened again: the process that it was given up to does not serve.
+    reopens: bool,
 }
 
 /// A look through the disk that is under way.
@@ -114,6 +121,7 @@ impl Keeper {
             next_survey: Instant::now(),
             hand: 0,
             batch: Batch::default(),
+            reopens: false,
         }
     }
 
@@ -143,7 +151,10 @@ impl Keeper {
                     let _ = self.upkeep.send(Job::MergeAll(done));
                     continue;
                 }
-                Ok(Order::Resume(_done)) => self.resume(),
+                Ok(Order::Resume(_done)) => {
+                    self.reopens = true;
+                    self.resume();
+                }
                 Ok(Order::Release(_done)) => {
                     self.flush(&store);
                     self.close();
@@ -154,10 +165,20 @@ impl Keeper {
                     self.report_unwritten();
                     return self.close();
                 }
-                Ok(Order::Save(_done)) => {
+                Ok(Order::Save(_done)) => self.flush(&store),
+                Ok(Order::CoolDown(_done)) => {
+                    self.flush(&store);
+                    // The first time around finds out what is not used.
+                    for part in (0..MemoryStore::PARTS).chain(0..MemoryStore::PARTS) {
+                        store.evict(part);
+                    }
+                }
+                Ok(Order::Flush) | Err(RecvTimeoutError::Timeout) => {
+                    if self.reopens {
+                        self.resume();
+                    }
                     self.flush(&store);
                 }
-                Ok(Order::Flush) | Err(RecvTimeoutError::Timeout) => self.flush(&store),
                 Err(RecvTimeoutError::Disconnected) => return self.close(),
             }
             self.keep_within_memory(&store);
@@ -209,7 +230,7 @@ impl Keeper {
         counts.keys_in_memory.store(keys as u64, Ordering::Relaxed);
         counts.bytes_in_memory.store(bytes as u64, Ordering::Relaxed);
         let most = self.disk.settings.memory as u128 * keys as u128 / bytes.max(1) as u128;
-        let least = self.disk.settings.memory as usize / super::open::BYTES_A_KEY;
+        let least = self.disk.settings.memory as usize / BYTES_A_KEY;
         let most = if keys < FEWEST_IN_MEMORY { least } else { most as usize };
         self.disk.max_in_memory.store(most.max(FEWEST_IN_MEMORY), Ordering::Relaxed);
         self.begin_journal_if_due(&opened);
@@ -284,9 +305,6 @@ impl Keeper {
         counts.flushed_keys.fetch_add(self.batch.collected.len() as u64, Ordering::Relaxed);
         counts.flushed_bytes.fetch_add(self.batch.bytes().len() as u64, Ordering::Relaxed);
         counts.new_keys.fetch_add(self.batch.new.len() as u64, Ordering::Relaxed);
-        if let Some(journal) = &self.journal {
-            counts.journal_bytes.store(journal.len(), Ordering::Relaxed);
-        }
         if let Some(surveying) = &mut self.surveying {
             for tag in &self.batch.new {
                 if let Some(count) = surveying.new.get_mut(usize::from(*tag)) {
@@ -410,6 +428,7 @@ impl Keeper {
     /// Opens a folder again that was given up.
     fn resume(&mut self) {
         if self.disk.opened.load().is_some() {
+            self.reopens = false;
             return;
         }
         match open_folder(&self.disk.settings, &self.disk.clock) {
@@ -418,8 +437,12 @@ impl Keeper {
                 self.disk.filter.store(Arc::new(Filter::unknown()));
                 self.next_survey = Instant::now();
                 self.disk.opened.store(Some(Arc::new(opened)));
+                self.reopens = false;
             }
-            Err(error) => tracing::warn!(%error, "the store cannot be opened again"),
+            // The other process may be about to end.
+            Err(error) => {
+                tracing::warn!(%error, "the store cannot be opened yet; this is tried again")
+            }
         }
     }
 

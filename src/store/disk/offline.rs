@@ -8,11 +8,11 @@ use std::{
 use super::{
     Survey,
     folder::{Folder, OpenError, write_secret},
-    journal::{journals, path_of, replay},
-    open::{damage, open_tree, replay_journals},
+    journal::{journal_bytes, journals, path_of, replay},
+    recover::{damage, open_tree, replay_journals},
     tree::{Tree, TreeError},
 };
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 
 /// A store that this process has open by hand.
 #[derive(Debug)]
@@ -29,8 +29,25 @@ pub struct Checked {
     pub counters: u64,
     /// Of these, those that are over.
     pub over: u64,
-    /// Files that are damaged, each with what is wrong and what is lost.
-    pub damaged: Vec<(PathBuf, String)>,
+    /// Files that are damaged.
+    pub damaged: Vec<Damaged>,
+}
+
+/// A file that is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// The file.
+    pub file: PathBuf,
+    /// What is wrong, and what is lost.
+    pub problem: String,
+    /// Whether it was put aside, after what can be read of it was kept.
+    pub is_aside: bool,
+}
+
+impl Damaged {
+    fn new(file: PathBuf, problem: String) -> Damaged {
+        Damaged { file, problem, is_aside: false }
+    }
 }
 
 impl OfflineStore {
@@ -66,10 +83,7 @@ impl OfflineStore {
             true
         });
         counted.map_err(|error| self.broken(error))?;
-        let folder = &self.folder.path;
-        let size = |id: u64| fs::metadata(path_of(folder, id)).map_or(0, |found| found.len());
-        let ids = journals(folder).map_err(OpenError::io(folder))?;
-        Ok((survey, self.tree.size().bytes, ids.into_iter().map(size).sum()))
+        Ok((survey, self.tree.size().bytes, journal_bytes(&self.folder.path)))
     }
 
     /// Merges all tables, which lets go what is over.
@@ -145,23 +159,41 @@ pub fn check(path: &Path, repairs: bool, clock: &Clock) -> Result<Checked, OpenE
     let folder = Folder::open(path, false, clock.now())?;
     let mut checked = Checked::default();
     if let Err(error) = folder.secret() {
-        checked.damaged.push((folder.path.join("counters"), error.to_string()));
+        checked.damaged.push(Damaged::new(folder.path.join("counters"), error.to_string()));
     }
     let tree = match open_tree(&folder, clock) {
         Ok(tree) => tree,
         Err(error @ OpenError::Damaged { .. }) => {
-            checked.damaged.push((folder.tables(), error.to_string()));
+            checked.damaged.push(Damaged::new(folder.tables(), error.to_string()));
             return Ok(checked);
         }
         Err(error) => return Err(error),
     };
     let damaged_journals = check_journals(&folder, &tree, &mut checked)?;
+    check_tables(&tree, &folder.tables(), clock.now(), &mut checked);
+    if repairs && !damaged_journals.is_empty() {
+        let written = tree.rotate().and_then(|()| tree.write_tables());
+        written.map_err(|error| broken(folder.tables(), error))?;
+        for file in damaged_journals {
+            // Another name: it is not read any more, and people can still look at it.
+            let mut aside = file.clone().into_os_string();
+            aside.push(".damaged");
+            fs::rename(&file, aside).map_err(OpenError::io(&file))?;
+            let own = checked.damaged.iter_mut().filter(|damaged| damaged.file == file);
+            own.for_each(|damaged| damaged.is_aside = true);
+        }
+    }
+    Ok(checked)
+}
+
+/// Reads all tables.
+pub(super) fn check_tables(tree: &Tree, tables: &Path, now: Timestamp, checked: &mut Checked) {
     for table in tree.damaged_tables() {
         let lost = "its counters cannot be read: their limits do as `on_store_error` says until \
                     their windows are over";
-        checked.damaged.push((table.file, format!("{}; {lost}", table.reason)));
+        let problem = format!("{}; {lost}", table.reason);
+        checked.damaged.push(Damaged::new(table.file, problem));
     }
-    let now = clock.now();
     let read = tree.for_each(|_, record| {
         checked.counters += 1;
         checked.over += u64::from(record.is_over(now) == Some(true));
@@ -170,19 +202,8 @@ pub fn check(path: &Path, repairs: bool, clock: &Clock) -> Result<Checked, OpenE
     if let Err(error) = read
         && checked.damaged.is_empty()
     {
-        checked.damaged.push((folder.tables(), error.to_string()));
+        checked.damaged.push(Damaged::new(tables.to_owned(), error.to_string()));
     }
-    if repairs && !damaged_journals.is_empty() {
-        let written = tree.rotate().and_then(|()| tree.write_tables());
-        written.map_err(|error| broken(folder.tables(), error))?;
-        for file in damaged_journals {
-            // Another name: it is not read any more, and people can still look at it.
-            let mut aside = file.clone().into_os_string();
-            aside.push(".damaged");
-            fs::rename(&file, aside).map_err(OpenError::io(file))?;
-        }
-    }
-    Ok(checked)
 }
 
 /// Reads the journals into the tables, and returns those that are damaged.
@@ -200,7 +221,7 @@ fn check_journals(
             Err(error) => Some(error.to_string()),
         };
         if let Some(problem) = problem {
-            checked.damaged.push((file.clone(), problem));
+            checked.damaged.push(Damaged::new(file.clone(), problem));
             damaged.push(file);
         }
     }

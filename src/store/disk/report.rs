@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Disk, lock};
+use super::{Disk, Opened, lock};
 use crate::clock::Timestamp;
 
 /// Why counters cannot be written.
@@ -50,7 +50,6 @@ pub(super) struct Counts {
     pub(super) evicted: AtomicU64,
     pub(super) keys_in_memory: AtomicU64,
     pub(super) bytes_in_memory: AtomicU64,
-    pub(super) journal_bytes: AtomicU64,
     /// Counters that are new on disk since it was looked through.
     pub(super) new_keys: AtomicU64,
 }
@@ -149,7 +148,7 @@ impl Disk {
             filter_bytes: filter.bytes() as u64,
             is_filter_ready: filter.is_known(),
             tables_memory_bytes: size.memory as u64,
-            journal_bytes: get(&counts.journal_bytes),
+            journal_bytes: opened.as_deref().map_or(0, Opened::journal_bytes),
             tables_bytes: size.bytes,
             tables: size.tables as u64,
             reads_found: get(&counts.reads_found),

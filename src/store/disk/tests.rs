@@ -115,10 +115,7 @@ impl Subject {
 
     /// Writes all, and lets it leave memory.
     fn cool_down(&self) {
-        self.save();
-        (0..2 * MemoryStore::PARTS).for_each(|part| {
-            self.store.evict(part % MemoryStore::PARTS);
-        });
+        self.store.disk().unwrap().cool_down();
     }
 
     fn close(self) {
@@ -348,7 +345,7 @@ fn damaged_table_is_found_and_never_read_as_a_new_counter() {
 
     let clock = Clock::Manual(std::sync::Arc::new(START.as_micros().into()));
     let checked = check(folder.path(), false, &clock).unwrap();
-    assert_eq!(checked.damaged[0].0, table);
+    assert_eq!(checked.damaged[0].file, table);
     let subject = Subject::open(folder.path(), START);
     let disk = subject.store.disk().unwrap();
     for owner in 0..100 {

@@ -129,6 +129,9 @@ impl Tree {
             // needs no filter of its own.
             .expect_point_read_hits(true)
             .filter_policy(FilterPolicy::all(bloom))
+            // In parts, only the index of the parts would stay in memory.
+            .filter_block_partitioning_policy(PinningPolicy::all(false))
+            .index_block_partitioning_policy(PinningPolicy::all(false))
             .filter_block_pinning_policy(PinningPolicy::all(true))
             .index_block_pinning_policy(PinningPolicy::all(true));
         config.compaction_filter_factory = Some(Arc::new(ExpiryFactory(Arc::clone(&expiry))));

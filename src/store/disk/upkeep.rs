@@ -65,8 +65,10 @@ pub(super) fn run(disk: &Disk, jobs: &Receiver<Job>, orders: &Sender<Order>) {
                 let begun = Instant::now();
                 let counted = survey(disk, &opened, &filter);
                 let is_worth_merging = counted.as_ref().is_ok_and(has_many_over);
-                if let Err(error) = &counted {
-                    tracing::warn!(%error, "the counters on disk cannot be counted");
+                if let Err(error) = &counted
+                    && disk.opened.load().is_some()
+                {
+                    report_damage(&opened, error);
                 }
                 let found = Found { counted, took: begun.elapsed() };
                 let _ = orders.send(Order::Surveyed(found));
@@ -75,6 +77,18 @@ pub(super) fn run(disk: &Disk, jobs: &Receiver<Job>, orders: &Sender<Order>) {
                 }
             }
         }
+    }
+}
+
+/// Says which tables are damaged, if that is why counters cannot be counted.
+fn report_damage(opened: &Opened, error: &TreeError) {
+    tracing::warn!(%error, "the counters on disk cannot be counted");
+    for table in opened.tree.damaged_tables() {
+        let advice = "restore a backup, or wait until the windows of its counters are over";
+        tracing::error!(
+            file = %table.file.display(), reason = table.reason, advice,
+            "a table is damaged: limits of counters that are in it do as `on_store_error` says"
+        );
     }
 }
 

@@ -18,28 +18,13 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
-    limit::{AlgorithmKind, Bytes, Charge, Quota, State},
+    limit::{Bytes, Charge, Quota, State},
     settings::MemoryBounds,
-    store::disk::{Batch, Disk, Record},
+    store::disk::{Batch, Collected, Disk, Record},
 };
 
 /// By what factor memory may exceed its bound until counters have left it.
 const EXCESS: (usize, usize) = (5, 4);
-
-/// A counter that was put into a batch: where it is, for what happens if the batch is not written.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::store) struct Collected {
-    shard: u16,
-    kind: AlgorithmKind,
-    key: u128,
-}
-
-impl Collected {
-    /// The algorithm that the counter is counted by.
-    pub(in crate::store) fn kind(&self) -> AlgorithmKind {
-        self.kind
-    }
-}
 
 /// What became of a state that was read from disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +170,7 @@ impl MemoryStore {
         }
         let changed = std::mem::take(&mut unsaved.changed);
         for (kind, key) in changed {
-            let collected = Collected { shard: part as u16, kind, key };
+            let collected = Collected { part: part as u16, kind, key };
             for_each_table!(&mut shard.tables, (of_kind, table) => {
                 if of_kind == kind {
                     save(table, collected, batch, now);
@@ -208,8 +193,8 @@ impl MemoryStore {
 
     /// Takes back what was collected and not written: it is collected again.
     pub(in crate::store) fn take_back(&self, collected: &[Collected]) {
-        for Collected { shard, kind, key } in collected {
-            let Some(shard) = self.shards.get(usize::from(*shard)) else { continue };
+        for Collected { part, kind, key } in collected {
+            let Some(shard) = self.shards.get(usize::from(*part)) else { continue };
             let shard = &mut *lock(shard);
             let Some(unsaved) = &mut shard.unsaved else { continue };
             for_each_table!(&mut shard.tables, (of_kind, table) => {

@@ -253,7 +253,9 @@ impl<S: State> Table<S> {
             true => self.iter().map(|(_, state)| state.held_bytes()).sum(),
             false => 0,
         };
-        self.slots.len() * size_of::<Slot<S>>() + held
+        // A small table has many slots that are free and were never used.
+        let slots = self.slots.len().min(self.len * 3 / 2);
+        slots * size_of::<Slot<S>>() + held
     }
 
     /// All entries, in the order of their places.

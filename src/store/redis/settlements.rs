@@ -119,7 +119,7 @@ impl Settlement {
                 // Not of Redis.
                 | Unanswered::DiskRead
                 | Unanswered::DiskWrite
-                | Unanswered::DiskFull => false,
+                | Unanswered::MemoryFull => false,
             };
             if !(is_undone || is_harmless) || Instant::now() + PAUSE >= deadline {
                 tracing::debug!(%error, "a settlement was lost");

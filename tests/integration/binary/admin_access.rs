@@ -300,7 +300,8 @@ fn details_of_readiness_are_for_those_who_may_read() {
         let ready = send(admin, local(get("/readyz")));
         ready.assert_status(503);
         let reasons = ready.json()["reasons"].clone();
-        let without = serde_json::json!(["redis does not decide about some callers: see /status"]);
+        let without =
+            serde_json::json!(["the store does not decide about some callers: see /status"]);
         assert_eq!(reasons != without, has_details, "{reasons}");
     }
 }
@@ -471,7 +472,10 @@ fn description_names_every_endpoint_and_how_it_answers() {
             "get /openapi.json",
             "get /readyz",
             "post /reload",
-            "get /status"
+            "get /status",
+            "post /store/backup",
+            "post /store/check",
+            "post /store/compact"
         ]
     );
 }

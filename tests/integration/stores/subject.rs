@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use tempfile::TempDir;
 use tokio::{
     runtime::Builder,
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -31,7 +32,7 @@ use tollgate::{
         SlidingLog, SlidingWindow, Standing, TokenBucket, Verdict,
     },
     settings::Settings,
-    store::{Adjustment, MemoryStore, Store, Stores},
+    store::{Adjustment, MemoryStore, Store, Stores, open_disk},
     yaml::Sources,
 };
 
@@ -43,13 +44,33 @@ pub(super) struct Home {
     settings: String,
     /// The counters, if they are in the process.
     stores: Option<Arc<Stores>>,
+    /// Whether all counters leave memory before anything is done.
+    is_cold: bool,
+    /// The folder of counters on disk.
+    _folder: Option<TempDir>,
 }
 
 impl Home {
     pub(super) fn memory() -> Home {
         let settings = "memory: {}".to_owned();
         let stores = Some(stores(&settings));
-        Home { settings, stores }
+        Home { settings, stores, is_cold: false, _folder: None }
+    }
+
+    pub(super) fn disk() -> Home {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("counters");
+        let path = path.display();
+        let settings = format!("disk: {{ path: {path}, flush: 10ms }}, deadline: 10s");
+        let stores = Some(stores(&settings));
+        Home { settings, stores, is_cold: false, _folder: Some(folder) }
+    }
+
+    /// The same, and every counter is read from disk whenever it is needed.
+    pub(super) fn cold() -> Home {
+        let mut home = Home::disk();
+        home.is_cold = true;
+        home
     }
 
     pub(super) fn single() -> Home {
@@ -73,7 +94,7 @@ impl Home {
         let prefix = format!("test-{}", TESTS.fetch_add(1, Ordering::Relaxed));
         let settings =
             format!("redis: {{ {topology}, prefix: {prefix}, clock: proxy }}, deadline: 10s");
-        Home { settings, stores: None }
+        Home { settings, stores: None, is_cold: false, _folder: None }
     }
 
     /// A proxy's way there.
@@ -84,7 +105,15 @@ impl Home {
     /// The same for one of so many proxies.
     pub(super) fn open_one_of(&self, instances: usize) -> Subject {
         let start = || stores(&format!("{}, instances: {instances}", self.settings));
-        Subject::start(self.stores.clone().unwrap_or_else(start))
+        Subject::start(self.stores.clone().unwrap_or_else(start), self.is_cold)
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if let Some(disk) = self.stores.as_ref().and_then(|stores| stores.disk()) {
+            disk.finish();
+        }
     }
 }
 
@@ -94,7 +123,13 @@ fn stores(settings: &str) -> Arc<Stores> {
     let settings = Settings::parse(Path::new("tollgate.yaml"), &text, &Sources::system());
     let settings = settings.unwrap_or_else(|problems| panic!("{}\n{text}", problems[0]));
     let clock = Clock::Manual(Arc::new(START.as_micros().into()));
-    Arc::new(Stores::new(settings.store, MemoryStore::new(1_000_000, [7; 16]), clock))
+    let disk = settings.store.disk().zip(settings.store.disk_bounds());
+    let disk = disk.map(|(disk, bounds)| {
+        open_disk(disk, bounds, Some([7; 16]), clock.clone())
+            .unwrap_or_else(|error| panic!("{error}"))
+    });
+    let memory = MemoryStore::new(1_000_000, [7; 16]);
+    Arc::new(Stores::new(settings.store, memory, clock).with_disk(disk))
 }
 
 /// The store, as one worker of a proxy has it, and a clock that only the test moves.
@@ -104,6 +139,7 @@ pub(super) struct Subject {
     jobs: Option<UnboundedSender<Job>>,
     worker: Option<JoinHandle<()>>,
     now: Cell<Timestamp>,
+    is_cold: bool,
 }
 
 /// Whether a task that waits was called.
@@ -131,18 +167,19 @@ fn run_worker(stores: Arc<Stores>, mut work: UnboundedReceiver<Job>) {
 }
 
 impl Subject {
-    fn start(stores: Arc<Stores>) -> Subject {
+    fn start(stores: Arc<Stores>, is_cold: bool) -> Subject {
         let (jobs, work) = unbounded_channel();
         let own = Arc::clone(&stores);
         let worker = Some(thread::spawn(move || run_worker(own, work)));
-        let subject = Subject { stores, jobs: Some(jobs), worker, now: Cell::new(START) };
+        let now = Cell::new(START);
+        let subject = Subject { stores, jobs: Some(jobs), worker, now, is_cold };
         subject.wait_until_connected();
         subject
     }
 
     /// Another worker of the same proxy.
     pub(super) fn other_worker(&self) -> Subject {
-        Subject::start(Arc::clone(&self.stores))
+        Subject::start(Arc::clone(&self.stores), self.is_cold)
     }
 
     /// Resets the counters of these charges.
@@ -266,6 +303,9 @@ impl Subject {
     }
 
     fn run<T: Send + 'static>(&self, job: impl AsyncFnOnce(Rc<Store>) -> T + Send + 'static) -> T {
+        if self.is_cold {
+            self.stores.cool_down();
+        }
         let (sender, result) = mpsc::channel();
         let job: Job =
             Box::new(|store| Box::pin(async move { drop(sender.send(job(store).await)) }));
