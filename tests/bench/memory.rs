@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tollgate::{
     clock::Timestamp,
     limit::{Align, Charge, Decision, FixedWindow, Key, KeyHasher, LimitId, Quota},
-    store::{MemoryStore, StoreError},
+    store::{MemoryStore, NoRoom},
 };
 
 const START: Timestamp = Timestamp::from_secs(1_790_000_000);
@@ -50,7 +50,7 @@ fn main() {
     flood(keys, charge);
 }
 
-fn flood(keys: usize, charge: impl Fn(usize) -> Result<Decision, StoreError>) {
+fn flood(keys: usize, charge: impl Fn(usize) -> Result<Decision, NoRoom>) {
     const CALLERS: usize = 1000;
     let ask_known = || {
         let started = Instant::now();
