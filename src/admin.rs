@@ -62,7 +62,7 @@ use crate::{
     settings::{AdminSettings, ListenerSettings, ReadyStore},
 };
 
-pub use self::disk::DiskStatus;
+pub use self::disk::{BackupOrder, BackupReport, CheckReport, DamagedFile, DiskStatus};
 pub use self::fleet::{Describer, FleetReport, ProxySummary};
 pub use self::status::{
     ClockStatus, PolicyStatus, RefusedReload, Reloads, RemoteKeysStatus, RivalStatus, Status,
@@ -235,6 +235,9 @@ impl Context {
             Page::Fleet => self.fleet().await,
             Page::Caller => self.caller(asked).await,
             Page::ResetCaller => self.reset_caller(asked).await,
+            Page::BackUpStore => self.back_up_store(asked).await,
+            Page::CheckStore => self.check_store().await,
+            Page::CompactStore => self.compact_store().await,
         };
         page.map(Either::Left)
     }
@@ -266,7 +269,7 @@ impl Context {
     fn ready(&self, may_read: bool) -> Response<Full<Bytes>> {
         let mut reasons = self.reasons_not_ready();
         if !may_read && self.phase.get() == Phase::Serving && !reasons.is_empty() {
-            reasons = vec!["redis does not decide about some callers: see /status".into()];
+            reasons = vec!["the store does not decide about some callers: see /status".into()];
         }
         let status = match reasons.is_empty() {
             true => StatusCode::OK,
@@ -285,7 +288,9 @@ impl Context {
                 ReadyStore::Require => {
                     let degradations = self.shared.stores.degradations().into_iter();
                     let lasting = degradations.filter(|degradation| !degradation.is_transient());
-                    lasting.map(|degradation| degradation.to_string()).collect()
+                    let disk = self.shared.stores.disk().filter(|disk| disk.is_failing());
+                    let failing = disk.map(|_| "counters cannot be written to disk".to_owned());
+                    lasting.map(|degradation| degradation.to_string()).chain(failing).collect()
                 }
             },
         }

@@ -64,7 +64,10 @@ pub use self::{
     counts::Counts,
     decisions::Decider,
     degradation::Degradation,
-    disk::{Checked, Disk, DiskReport, OfflineStore, OpenError, Survey, check, open as open_disk},
+    disk::{
+        Checked, Damaged, Disk, DiskReport, OfflineStore, OpenError, Survey, check,
+        open as open_disk,
+    },
     fleet::{Fleet, OtherProxies},
     leases::{GrantedLease, HeldLeases, LeaseBook},
     memory::MemoryStore,
@@ -114,6 +117,8 @@ pub struct Store {
     ahead: Cell<i64>,
     /// Whether Redis was queried for the secret, or no query is needed.
     has_queried_secret: Cell<bool>,
+    /// Corrections that wait for their counters to come into memory.
+    thawing: Cell<usize>,
     /// The number of elections when Redis was last queried for the secret.
     elections: Cell<u64>,
 }
@@ -163,6 +168,7 @@ impl Store {
             ahead: Cell::new(0),
             has_queried_secret: Cell::new(false),
             elections: Cell::new(0),
+            thawing: Cell::new(0),
         });
         store.learn_secret();
         store
@@ -361,6 +367,9 @@ impl Store {
         self.withdraw(deadline).await;
         self.end_description(deadline).await;
         self.write_back_all(CallTime { now, deadline }).await;
+        while self.thawing.get() > 0 && Instant::now() < deadline {
+            sleep(Duration::from_millis(1)).await;
+        }
         for redis in self.redis() {
             redis.finish(deadline).await;
         }

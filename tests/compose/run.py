@@ -1,5 +1,5 @@
 """Tries the Dockerfile and the compose files for real: on each kind of Redis, of which it kills a
-primary, with policies that change under traffic, the file for production, and Prometheus.
+primary, on a disk, with policies that change under traffic, the file for production, and Prometheus.
 
 It wants root and Debian's Docker engine, Compose and debootstrap; without them it says so and
 checks nothing. The engine is the test's own, in namespaces of its own, and so are its base images:
@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 
 from bases import ROOT, Bases
+from disk import DiskTrial
 from engine import Compose, Engine, compose_command, leave_network, why_not
 from observe import ObserveTrial
 from production import ProductionTrial
@@ -34,7 +35,7 @@ from harness import Tally, free_port, give_up_after
 
 # An optimised build on a slow machine.
 BUILD_SECONDS = 2400
-TRIALS_SECONDS = 840
+TRIALS_SECONDS = 960
 
 # No development defaults: the variables have to arrive where they are needed.
 VARIABLES = {
@@ -46,11 +47,11 @@ VARIABLES = {
 
 @dataclasses.dataclass
 class Topology:
-    """One kind of Redis."""
+    """One kind of store."""
 
     name: str
     files: list
-    # Its primary that is killed under load.
+    # Its primary that is killed.
     victim: str
     # The replica that takes its place, where one does.
     heir: str | None = None
@@ -68,18 +69,23 @@ TOPOLOGIES = [
 ]
 # What is not about Redis is tried with the smallest of them.
 SMALLEST = TOPOLOGIES[-1]
+# Without Redis: it is the proxy that is killed.
+DISK = Topology(
+    *("disk", ["docker-compose.yml", "docker-compose.disk.yml"], "tollgate"),
+    victim_serves_a_part=False,
+)
 RELOAD = "reload"
 PRODUCTION = "production"
 OBSERVE = "observe"
 
 
 def main():
-    """All topologies and then reloads, one after the other."""
+    """All topologies and then the others, one after the other."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tollgate", help="not used, since the image has a binary of its own")
-    names = [*(topology.name for topology in TOPOLOGIES), RELOAD, PRODUCTION, OBSERVE]
+    names = [own.name for own in (*TOPOLOGIES, DISK)] + [RELOAD, PRODUCTION, OBSERVE]
     parser.add_argument("--only", choices=names)
     arguments = parser.parse_args()
     reason = why_not()
@@ -107,6 +113,10 @@ def main():
                 compose, port = composition(topology, engine)
                 compose.set(TOLLGATE_POLICIES=policies)
                 attempt(Trial(topology, compose, port, tally))
+        if arguments.only in (None, DISK.name):
+            compose, port = composition(DISK, engine)
+            compose.set(TOLLGATE_POLICIES=policies)
+            attempt(DiskTrial(DISK, compose, port, tally))
         if arguments.only in (None, RELOAD):
             with scratch() as folder:
                 attempt(ReloadTrial(*composition(SMALLEST, engine), tally, folder))

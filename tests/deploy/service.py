@@ -4,6 +4,7 @@ import contextlib
 import stat
 import subprocess
 import threading
+import time
 
 from machine import ROOT, UNITS, Machine, eventually
 
@@ -14,7 +15,11 @@ API = "127.0.0.1:9000"
 HOSTS = "127.0.0.1 localhost api.internal\n"
 CERTIFICATE = "/etc/credstore/tollgate.tls.pem"
 SNAPSHOT = "var/lib/private/tollgate/counters.snapshot"
+# More than `flush`, which is the most that is lost when the process is killed.
+FLUSHED_SECONDS = 2
 
+IN_PROCESS = "memory: { snapshot: { file: /var/lib/tollgate/counters.snapshot } }"
+ON_DISK = "disk: { path: /var/lib/tollgate/counters }"
 SETTINGS = f"""
 version: 1
 listeners:
@@ -25,7 +30,7 @@ listeners:
           key_file: ${{CREDENTIALS_DIRECTORY}}/tollgate.tls.key
 policies: policies
 store:
-  memory: {{ snapshot: {{ file: /var/lib/tollgate/counters.snapshot }} }}
+  {IN_PROCESS}
 handover: /run/tollgate/next.sock
 admin: {{ address: 127.0.0.1:9901 }}
 drain: 5s
@@ -69,6 +74,7 @@ class ServiceTrial:
                 self.check_reload()
                 self.check_restart()
                 self.check_stop()
+                self.check_disk()
                 self.check_handover()
                 self.check_bad_settings()
             except (RuntimeError, OSError, subprocess.SubprocessError) as error:
@@ -142,8 +148,30 @@ class ServiceTrial:
         mode = stat.S_IMODE((self.machine.root / SNAPSHOT).stat().st_mode)
         self.expect("mode of the snapshot", 0o600, mode)
 
+    def check_disk(self):
+        """Counters on disk go on after the process was killed, and are for the service alone."""
+        self.machine.write("/etc/tollgate/tollgate.yaml", SETTINGS.replace(IN_PROCESS, ON_DISK))
+        self.machine.run("systemctl", "start", "tollgate.socket")
+        counts = [self.get()[1] for _ in range(3)]
+        self.expect("used on disk", [1, 2, 3], counts)
+        time.sleep(FLUSHED_SECONDS)
+        before = self.process()
+        self.machine.run("systemctl", "kill", "--signal", "KILL", "tollgate")
+        eventually("another process", lambda: self.process() not in ("0", before))
+        self.expect("used after it was killed", ("200", 4), self.get())
+        folder = self.machine.root / "var/lib/private/tollgate"
+        modes = [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / "counters")]
+        self.expect("modes of the folders", [0o700, 0o700], modes)
+        command = ["tollgate", "store", "stat", "--config", "/etc/tollgate/tollgate.yaml"]
+        done = self.machine.attempt("env", "CREDENTIALS_DIRECTORY=/etc/credstore", *command)
+        self.expect_so("tollgate store stat", done.returncode == 0, done.stdout + done.stderr)
+        self.machine.run("systemctl", "stop", "tollgate.socket", "tollgate.service")
+        self.expect("result with a disk", "success", self.machine.show("tollgate.service", "Result"))
+
     def check_handover(self):
-        """In the sandbox one process takes the sockets over from another; no socket unit does."""
+        """In the sandbox one process takes the sockets over from another, and the counters on disk;
+        no socket unit does.
+        """
         unit = (UNITS / "tollgate.service").read_text()
         alone = unit.replace("Requires=tollgate.socket\n", "")
         alone = alone.replace("After=tollgate.socket ", "After=")
@@ -160,7 +188,7 @@ class ServiceTrial:
         eventually("the first has ended", lambda: self.state(first) == "inactive")
         self.expect("result of the first", "success", self.machine.show(first, "Result"))
         self.expect("state of the second", "active", self.state(second))
-        self.expect("status from the second", "200", self.get()[0])
+        self.expect("status and used from the second", ("200", 5), self.get())
         self.machine.run("systemctl", "stop", second)
         self.expect("result of the second", "success", self.machine.show(second, "Result"))
 
