@@ -188,8 +188,8 @@ impl Engine {
         let mut text = String::new();
         let uptime = now.saturating_since(self.started).as_secs();
         let keys = self.buckets.len() + self.arrivals.len();
-        let expired = self.buckets.expired + self.arrivals.expired;
-        let evicted = self.buckets.evicted + self.arrivals.evicted;
+        let expired = self.buckets.expired() + self.arrivals.expired;
+        let evicted = self.buckets.evicted() + self.arrivals.evicted;
         let _ = write!(
             text,
             "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\n\
