@@ -16,12 +16,17 @@ impl Store {
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
         let decision = memory.charge(charges, now)?;
+        self.count_left_out(&decision);
+        Ok(decision)
+    }
+
+    /// Counts the charges that found no room and were left out.
+    pub(super) fn count_left_out(&self, decision: &Decision) {
         let is_left_out = |outcome: &&Outcome| outcome.decided_by == DecidedBy::NoStore;
         let left_out = decision.outcomes.iter().filter(is_left_out).count();
         if left_out > 0 {
             self.stores.counts.count_uncounted(left_out);
         }
-        Ok(decision)
     }
 
     /// Takes all charges or none from this proxy's shares, in place of the store that should have

@@ -135,6 +135,7 @@ fn taken_by(own: &DecidedCharge<'_, '_>) -> Option<Taken> {
             DecidedBy::Current => 0,
             DecidedBy::Next => 1,
             DecidedBy::Local => 2,
+            DecidedBy::ClientTime => 3,
             DecidedBy::Memo | DecidedBy::NoStore => return None,
         },
     })
@@ -253,6 +254,7 @@ fn redeemed<'p>(taken: &Taken, policy: &'p Policy) -> Option<Redeemed<'p>> {
         decided_by: match taken.d {
             0 => DecidedBy::Current,
             1 => DecidedBy::Next,
+            3 => DecidedBy::ClientTime,
             _ => DecidedBy::Local,
         },
     })
