@@ -112,6 +112,12 @@ pub struct StoreStatus {
     pub alone: Vec<String>,
     /// Counters in the process.
     pub counters: usize,
+    /// Counters that programs charge at instants which they give.
+    #[serde(default)]
+    pub client_timed: usize,
+    /// The greatest of these instants, by which such counters end; none: there are none.
+    #[serde(default)]
+    pub watermark: Option<String>,
     /// Decisions that Redis did not make, by reason.
     pub unanswered: BTreeMap<String, u64>,
     /// Decisions that were mirrored in another store.
@@ -241,6 +247,8 @@ impl StoreStatus {
             servers: RedisStatus::all(stores, now),
             alone: stores.degradations().iter().map(ToString::to_string).collect(),
             counters: stores.memory.len(),
+            client_timed: stores.client_timed(),
+            watermark: stores.watermark().map(|watermark| watermark.to_string()),
             unanswered: Unanswered::ALL.iter().map(counted).collect(),
             mirrored: stores.counts.mirrored(),
             disagreed: stores.counts.disagreed(),
