@@ -47,6 +47,12 @@ impl Timestamp {
         Self(self.0.saturating_add_signed(micros))
     }
 
+    /// The instant that lies so much earlier, the epoch at the earliest.
+    pub const fn saturating_sub(self, duration: Duration) -> Self {
+        let micros = duration.as_micros();
+        Self(if micros < self.0 as u128 { self.0 - micros as u64 } else { 0 })
+    }
+
     /// Time from `earlier` to `self`, zero if `earlier` is later.
     pub const fn saturating_since(self, earlier: Timestamp) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))

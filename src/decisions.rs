@@ -4,6 +4,7 @@
 //! command takes a lock, and the replies of a pipeline leave in one write. Commands about limits of the
 //! policies go to a [`Gate`](crate::gate::Gate) of that thread, those of a pipeline together.
 
+mod buckets;
 mod connection;
 mod engine;
 mod listener;

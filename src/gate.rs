@@ -102,7 +102,9 @@ pub(crate) use self::charge_context::keys::{hash_descriptor, hash_named_key};
 pub use self::{
     called::{Answer, Answered, Call, CallError, DeniedCall, NamedStanding, Program},
     denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS},
-    named::{MAX_WAIT, NamedCharge, NamedError, ReceiptError, WaitingLines},
+    named::{
+        ChargeTime, MAX_WAIT, NamedCharge, NamedError, ReceiptError, WaitingLines, parse_instant,
+    },
     refunds::Refunds,
     series::{LimitTotal, PolicyTotal, RouteTotal, SeriesBook, candidate_name},
     shared::{NoRandomness, Shared},

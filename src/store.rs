@@ -7,6 +7,8 @@
 
 mod cache;
 mod call_time;
+mod charge_at;
+mod client_time;
 mod counts;
 mod decisions;
 mod degradation;
@@ -37,6 +39,7 @@ mod stores;
 mod thaw;
 mod unanswered;
 mod unsettled;
+mod watermark;
 
 use std::{
     cell::{Cell, RefCell},
@@ -304,6 +307,8 @@ impl Store {
             DecidedBy::Current => &self.current,
             DecidedBy::Next => self.next.as_ref()?,
             DecidedBy::Local => return self.settle_locally(charge, adjustment, now),
+            // The caller corrects these by `settle_at`: their time is the client's.
+            DecidedBy::ClientTime => return None,
             DecidedBy::Memo | DecidedBy::NoStore => return None,
         };
         match backend {
@@ -337,6 +342,7 @@ impl Store {
         if let Some(disk) = &self.stores.disk {
             disk.sweep(now);
         }
+        self.stores.client_timed.sweep(now);
         let Stores { cache, local, reseeding, .. } = &*self.stores;
         for of_redis in [cache, local, reseeding.counters()] {
             of_redis.sweep(self.local_time(now));
@@ -384,7 +390,7 @@ impl Store {
         match decided_by {
             DecidedBy::Current => Some(&self.current),
             DecidedBy::Next => self.next.as_ref(),
-            DecidedBy::Memo | DecidedBy::Local | DecidedBy::NoStore => None,
+            DecidedBy::ClientTime | DecidedBy::Memo | DecidedBy::Local | DecidedBy::NoStore => None,
         }
     }
 }

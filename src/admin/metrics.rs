@@ -106,6 +106,10 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     text.family("tollgate_decisions_waiting", MetricKind::Gauge, help);
     text.sample(&[], context.shared.waiting.number() as u64);
 
+    let help = "Counters that programs charge at instants which they give.";
+    text.family("tollgate_client_time_keys", MetricKind::Gauge, help);
+    text.sample(&[], context.shared.stores.client_timed() as u64);
+
     text.family("tollgate_store_counters", MetricKind::Gauge, "Counters in the process.");
     let in_process = &context.shared.stores;
     let on_disk = in_process.disk.as_ref();

@@ -115,6 +115,12 @@ pub struct StoreStatus {
     /// The disk that counters are kept on, if they are.
     #[serde(default)]
     pub disk: Option<DiskStatus>,
+    /// Counters that programs charge at instants which they give.
+    #[serde(default)]
+    pub client_timed: usize,
+    /// The greatest of these instants, by which such counters end; none: there are none.
+    #[serde(default)]
+    pub watermark: Option<String>,
     /// Decisions that the store did not make, by reason.
     pub unanswered: BTreeMap<String, u64>,
     /// Decisions that were mirrored in another store.
@@ -245,6 +251,8 @@ impl StoreStatus {
             alone: stores.degradations().iter().map(ToString::to_string).collect(),
             counters: stores.memory.len() + stores.disk.as_ref().map_or(0, |disk| disk.len()),
             disk: stores.disk().map(|disk| disk.report().into()),
+            client_timed: stores.client_timed(),
+            watermark: stores.watermark().map(|watermark| watermark.to_string()),
             unanswered: Unanswered::ALL.iter().map(counted).collect(),
             mirrored: stores.counts.mirrored(),
             disagreed: stores.counts.disagreed(),

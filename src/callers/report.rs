@@ -204,7 +204,8 @@ fn answered_by(decided_by: DecidedBy, settings: &StoreSettings) -> &'static str 
         (DecidedBy::Next, _, Some(StoreKind::Memory)) => "next_memory",
         (DecidedBy::Next, _, Some(StoreKind::Disk(_))) => "next_disk",
         (DecidedBy::Next, _, _) => "next_redis",
-        // No look is answered from memory of a denial.
+        // No look is answered from memory of a denial, or at the time of a client.
+        (DecidedBy::ClientTime, _, _) => "client_time",
         (DecidedBy::Memo, _, _) => "memo",
         (DecidedBy::Local, _, _) => "local",
         (DecidedBy::NoStore, _, _) => "none",

@@ -136,6 +136,9 @@ fn write_store(output: &mut dyn Write, store: &StoreStatus) -> std::io::Result<(
         }
     }
     write!(output, ", {} counters in the process", store.counters)?;
+    if let Some(watermark) = &store.watermark {
+        write!(output, ", {} at times of clients up to {watermark}", store.client_timed)?;
+    }
     let unanswered: u64 = store.unanswered.values().sum();
     if unanswered > 0 {
         write!(output, ", {unanswered} decisions that the store did not make")?;

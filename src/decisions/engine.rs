@@ -10,8 +10,9 @@ use std::time::Duration;
 use aws_lc_rs::{constant_time, digest};
 
 use super::{
+    buckets::Buckets,
     named::{NamedCommand, is_named},
-    refill::{Bucket, Request, Unit, Verb},
+    refill::{Request, Unit, Verb},
     table::{Fading, Table},
     throttle,
 };
@@ -25,7 +26,7 @@ use crate::{
 /// What all connections of a listener share.
 pub struct Engine {
     hasher: KeyHasher,
-    buckets: Table<Bucket>,
+    buckets: Buckets,
     arrivals: Table<Arrival>,
     /// Its hash: comparing hashes in constant time does not tell even its length.
     password: Option<digest::Digest>,
@@ -76,12 +77,6 @@ pub struct Served {
 /// The theoretical arrival time of a key of `CL.THROTTLE`, in nanoseconds.
 struct Arrival(i64);
 
-impl Fading for Bucket {
-    fn faded_at(&self) -> i64 {
-        self.full_at
-    }
-}
-
 impl Fading for Arrival {
     fn faded_at(&self) -> i64 {
         self.0
@@ -107,9 +102,7 @@ const BOUNDS_BEFORE_PASSWORD: Bounds =
 /// A connection that guesses passwords is closed after so many.
 const MAX_FAILED_PASSWORDS: u8 = 3;
 
-/// What the hashes of names begin with: each kind has a space of its own.
-const REDUCED: u8 = b'r';
-const SESSIONS: u8 = b's';
+/// What the hashes of names of `CL.THROTTLE` begin with: they have a space of their own.
 const THROTTLED: u8 = b't';
 
 /// Entries of each table that are looked at with each [`Engine::tick`].
@@ -119,16 +112,17 @@ const SWEPT: usize = 512;
 const EVICTIONS_PAUSE: Duration = Duration::from_secs(60);
 
 impl Engine {
-    /// With room for `max_keys` of each of both kinds; `secret` hashes the names.
+    /// With room for `max_keys` of each kind; `secret` hashes the names.
     pub fn new(
         secret: [u8; 16],
         max_keys: usize,
         password: Option<&str>,
         now: Timestamp,
     ) -> Engine {
+        let hasher = KeyHasher::new(secret);
         Engine {
-            hasher: KeyHasher::new(secret),
-            buckets: Table::new(max_keys),
+            buckets: Buckets::new(hasher.clone(), max_keys),
+            hasher,
             arrivals: Table::new(max_keys),
             password: password.map(|password| hashed(password.as_bytes())),
             started: now,
@@ -204,7 +198,7 @@ impl Engine {
     pub fn tick(&mut self, now: Timestamp) {
         self.buckets.sweep_some(SWEPT, in_millis(now));
         self.arrivals.sweep_some(SWEPT, in_nanos(now));
-        let evicted = self.buckets.evicted + self.arrivals.evicted;
+        let evicted = self.buckets.evicted() + self.arrivals.evicted;
         if evicted > 0 && self.evictions_logged.take(now) {
             tracing::warn!(evicted, "decisions: more keys than `max_keys`; some were forgotten");
         }
@@ -216,7 +210,7 @@ impl Engine {
             commands: self.commands,
             connections: self.connections as u64,
             keys: (self.buckets.len() + self.arrivals.len()) as u64,
-            evicted: self.buckets.evicted + self.arrivals.evicted,
+            evicted: self.buckets.evicted() + self.arrivals.evicted,
         }
     }
 
@@ -275,20 +269,8 @@ impl Engine {
             Ok(request) => request,
             Err(mistake) => return replies.error(&mistake.to_string()),
         };
-        // Other parameters are another bucket. They have a fixed length, so no two keys are one.
-        let mut parameters = [0; 24];
-        let numbers = [request.max, request.refill, request.refill_millis];
-        for (bytes, number) in parameters.chunks_exact_mut(8).zip(numbers) {
-            bytes.copy_from_slice(&number.to_le_bytes());
-        }
-        let space = if verb == Verb::Sessionize { SESSIONS } else { REDUCED };
         let bucket_name = arguments.at(1).unwrap_or_default();
-        let key = self.hasher.hash([(space, bucket_name), (b'p', &parameters[..])]);
-        let now = in_millis(now);
-        let taken = request.take(self.buckets.find(key), now);
-        if let Some(bucket) = taken.bucket {
-            self.buckets.put(key, bucket, now);
-        }
+        let taken = self.buckets.take(bucket_name, verb, &request, in_millis(now));
         if verb == Verb::Sessionize {
             replies.array(2);
             replies.integer(taken.before);

@@ -3,7 +3,11 @@
 use std::{net::IpAddr, time::Duration};
 
 use crate::{
-    gate::{Answer, Call, CallError, Gate, MAX_WAIT, NamedCharge, Program, ReceiptError},
+    clock::Timestamp,
+    gate::{
+        Answer, Call, CallError, ChargeTime, Gate, MAX_WAIT, NamedCharge, Program, ReceiptError,
+        parse_instant,
+    },
     resp::{Arguments, Replies, parse_integer},
 };
 
@@ -14,7 +18,7 @@ pub(super) enum NamedCommand {
         limit: String,
         key: Vec<u8>,
         cost: Option<u32>,
-        wait: Duration,
+        time: ChargeTime,
     },
     GiveBack {
         receipt: String,
@@ -22,6 +26,7 @@ pub(super) enum NamedCommand {
     Standing {
         limit: String,
         key: Vec<u8>,
+        at: Option<Timestamp>,
     },
     Reset {
         limit: String,
@@ -36,12 +41,16 @@ pub(super) enum NamedCommand {
 pub(super) enum Mistake {
     #[error("wrong number of arguments for '{0}' command")]
     Arguments(&'static str),
-    #[error("syntax error: write COST and a number, or WAIT and milliseconds")]
+    #[error("syntax error: write COST and a number, WAIT and milliseconds, or AT and an instant")]
     Option,
     #[error("COST is not an integer or out of range: 0 to 2147483647")]
     Cost,
     #[error("WAIT is not an integer or out of range: 0 to 300000 milliseconds")]
     Wait,
+    #[error("AT is not an instant: write seconds since 1970, or RFC 3339")]
+    At,
+    #[error("syntax error: write either WAIT or AT")]
+    WaitAndAt,
     #[error("a name of a limit is text")]
     Text,
 }
@@ -65,9 +74,7 @@ impl NamedCommand {
             b"tg.charge" => read_charge(arguments),
             b"tg.giveback" => exactly(arguments, 2, "tg.giveback")
                 .and_then(|()| Ok(NamedCommand::GiveBack { receipt: text(arguments.at(1))? })),
-            b"tg.standing" => exactly(arguments, 3, "tg.standing").and_then(|()| {
-                Ok(NamedCommand::Standing { limit: text(arguments.at(1))?, key: key(arguments) })
-            }),
+            b"tg.standing" => read_standing(arguments),
             _ => exactly(arguments, 3, "tg.reset").and_then(|()| {
                 Ok(NamedCommand::Reset { limit: text(arguments.at(1))?, key: key(arguments) })
             }),
@@ -79,14 +86,14 @@ impl NamedCommand {
     pub(super) async fn run(&self, gate: &Gate, address: IpAddr) -> Outcome {
         let program = Program { address, protocol: "redis", user_agent: None };
         let call = match self {
-            NamedCommand::Charge { limit, key, cost, wait } => {
+            NamedCommand::Charge { limit, key, cost, time } => {
                 let charges = [NamedCharge { limit, key, cost: *cost }];
-                return answered(gate, Call::Charge(&charges, *wait), program).await;
+                return answered(gate, Call::Charge(&charges, *time), program).await;
             }
             NamedCommand::GiveBack { receipt } => {
                 return give_back(gate, receipt, program).await;
             }
-            NamedCommand::Standing { limit, key } => Call::Standing(limit, key),
+            NamedCommand::Standing { limit, key, at } => Call::Standing(limit, key, *at),
             NamedCommand::Reset { limit, key } => Call::Reset(limit, key),
             NamedCommand::Mistaken(mistake) => return Err(format!("ERR {mistake}")),
         };
@@ -176,27 +183,51 @@ fn message_of(error: &CallError) -> String {
     format!("{kind} {error}")
 }
 
-/// `TG.CHARGE limit key [COST n] [WAIT ms]`.
+/// `TG.CHARGE limit key [COST n] [WAIT ms | AT instant]`.
 fn read_charge(arguments: &Arguments<'_>) -> Result<NamedCommand, Mistake> {
     if !matches!(arguments.len(), 3..=7) {
         return Err(Mistake::Arguments("tg.charge"));
     }
-    let (mut cost, mut wait) = (None, Duration::ZERO);
+    let (mut cost, mut wait, mut at) = (None, None, None);
     let mut rest = arguments.from(3);
     while let Some(option) = rest.next() {
-        let number = rest.next().ok_or(Mistake::Option)?;
-        let number = parse_integer(number).and_then(|number| u64::try_from(number).ok());
+        let value = rest.next().ok_or(Mistake::Option)?;
+        let number = || parse_integer(value).and_then(|number| u64::try_from(number).ok());
         if option.eq_ignore_ascii_case(b"cost") {
-            let number = number.and_then(|number| i32::try_from(number).ok());
+            let number = number().and_then(|number| i32::try_from(number).ok());
             cost = Some(number.ok_or(Mistake::Cost)?.unsigned_abs());
         } else if option.eq_ignore_ascii_case(b"wait") {
-            let time = number.map(Duration::from_millis).filter(|time| *time <= MAX_WAIT);
-            wait = time.ok_or(Mistake::Wait)?;
+            let time = number().map(Duration::from_millis).filter(|time| *time <= MAX_WAIT);
+            wait = Some(time.ok_or(Mistake::Wait)?);
+        } else if option.eq_ignore_ascii_case(b"at") {
+            at = Some(instant(value)?);
         } else {
             return Err(Mistake::Option);
         }
     }
-    Ok(NamedCommand::Charge { limit: text(arguments.at(1))?, key: key(arguments), cost, wait })
+    let time = match (wait, at) {
+        (wait, None) => ChargeTime::Now(wait.unwrap_or_default()),
+        (None, Some(at)) => ChargeTime::At(at),
+        (Some(_), Some(_)) => return Err(Mistake::WaitAndAt),
+    };
+    Ok(NamedCommand::Charge { limit: text(arguments.at(1))?, key: key(arguments), cost, time })
+}
+
+/// `TG.STANDING limit key [AT instant]`.
+fn read_standing(arguments: &Arguments<'_>) -> Result<NamedCommand, Mistake> {
+    let at = match (arguments.len(), arguments.at(3), arguments.at(4)) {
+        (3, ..) => None,
+        (5, Some(option), Some(value)) if option.eq_ignore_ascii_case(b"at") => {
+            Some(instant(value)?)
+        }
+        _ => return Err(Mistake::Arguments("tg.standing")),
+    };
+    Ok(NamedCommand::Standing { limit: text(arguments.at(1))?, key: key(arguments), at })
+}
+
+fn instant(value: &[u8]) -> Result<Timestamp, Mistake> {
+    let instant = std::str::from_utf8(value).ok().and_then(parse_instant);
+    instant.ok_or(Mistake::At)
 }
 
 fn exactly(arguments: &Arguments<'_>, number: usize, name: &'static str) -> Result<(), Mistake> {

@@ -50,8 +50,8 @@ pub(super) struct Bucket {
     pub(super) amount: i64,
     /// The instant that refills are counted from.
     pub(super) mark: i64,
-    /// The instant of the server's clock from which it is as good as none: nobody has taken for so
-    /// long that it is full.
+    /// The instant from which it is as good as none: nobody has taken for so long that it is full.
+    /// By the time that its commands give, else by the server's clock.
     pub(super) full_at: i64,
     pub(super) session_started: i64,
 }
@@ -133,9 +133,11 @@ impl Request {
         is_within.then_some(request).ok_or(Mistake::Integer)
     }
 
-    /// Takes from a bucket; none: it is new, and full. `now` is the server's time.
+    /// Takes from a bucket; none: it is new, and full. `now` is the server's time. An instant before
+    /// the bucket's mark counts as the mark: a bucket never goes back in time.
     pub(super) fn take(&self, bucket: Option<&Bucket>, now: i64) -> Taken {
         let at = self.at.unwrap_or(now);
+        let at = bucket.map_or(at, |bucket| bucket.mark.max(at));
         let (before, mark) = match bucket {
             None => (self.max, at),
             Some(bucket) => self.refilled(bucket, at),
@@ -146,9 +148,8 @@ impl Request {
         };
         let bucket = (self.take > 0).then(|| {
             let amount = before.saturating_sub(self.take).max(0);
-            // Never backwards: an older request must not take back refills that were given.
-            let mark = if self.strict && amount == 0 { mark.max(at) } else { mark };
-            Bucket { amount, mark, full_at: now.saturating_add(self.full_after()), session_started }
+            let mark = if self.strict && amount == 0 { at } else { mark };
+            Bucket { amount, mark, full_at: at.saturating_add(self.full_after()), session_started }
         });
         Taken { before, session_started, bucket }
     }

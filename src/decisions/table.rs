@@ -61,6 +61,11 @@ impl<V: Fading> Table<V> {
         self.len
     }
 
+    /// Whether more than half of the room is used.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.len > self.max_keys / 2
+    }
+
     /// What is there, even if it has faded.
     pub(super) fn find(&self, key: u128) -> Option<&V> {
         self.shards.get(shard_of(key))?.find(key)

@@ -15,7 +15,10 @@ use super::{
     charge_plan::ChargeRole,
     counting::{CountedSender, count_adjustment, count_charges},
     denials::DeniedRequest,
-    named::{NamedCharge, NamedError, NamedPlan, Part, ReceiptError, Redeemed, redeem, sign},
+    named::{
+        Asked, ChargeTime, NamedCharge, NamedError, NamedPlan, Part, ReceiptError, Redeemed,
+        Redemption, redeem, sign,
+    },
     request_guard::{DeniedBy, LoggedRequest, RequestGuard, RequestLine, ResponseNote},
     request_state::{Action, RequestState},
     stamp::stamp,
@@ -33,14 +36,14 @@ use crate::{
 /// What a program asks for.
 #[derive(Clone, Copy, Debug)]
 pub enum Call<'r> {
-    /// Take all of this or nothing. If it does not fit, wait for that, for at most this time.
-    Charge(&'r [NamedCharge<'r>], Duration),
+    /// Take all of this or nothing.
+    Charge(&'r [NamedCharge<'r>], ChargeTime),
     /// Correct what a receipt is for, of this limit or of all, to this cost.
     Settle(&'r str, Option<&'r str>, u32),
     /// Give the slots back that a receipt is for.
     Release(&'r str),
-    /// How this limit stands for this key.
-    Standing(&'r str, &'r [u8]),
+    /// How this limit stands for this key; at the program's instant, if there is one.
+    Standing(&'r str, &'r [u8], Option<Timestamp>),
     /// Make the counters of this limit and this key as never used.
     Reset(&'r str, &'r [u8]),
 }
@@ -206,26 +209,28 @@ impl Gate {
         let begun = &Begun { method, path, program, arrival, snapshot: &snapshot, request_id };
         let hasher = &self.shared().identifier.hasher;
         let (answer, headers, account) = match call {
-            Call::Charge(charges, wait) => {
-                match NamedPlan::of(&snapshot.policies, hasher, charges, now) {
-                    Ok(plan) => self.charge_named(begun, plan, wait).await,
+            Call::Charge(charges, time) => {
+                match NamedPlan::of(&snapshot.policies, hasher, charges, time.at(), now) {
+                    Ok(plan) => self.charge_named(begun, plan, time).await,
                     Err(error) => self.end_uncharged(begun, None, Err(error.into())),
                 }
             }
-            Call::Standing(limit, key) => {
+            Call::Standing(limit, key, at) => {
                 let asked = [NamedCharge { limit, key, cost: Some(0) }];
-                match NamedPlan::of(&snapshot.policies, hasher, &asked, now) {
-                    Ok(plan) => self.look_at(begun, plan).await,
+                match NamedPlan::of(&snapshot.policies, hasher, &asked, at, now) {
+                    Ok(plan) => self.look_at(begun, plan, at).await,
                     Err(error) => self.end_uncharged(begun, None, Err(error.into())),
                 }
             }
             Call::Settle(receipt, limit, cost) => {
-                self.correct(begun, receipt, Part::Units, limit, cost).await
+                self.correct(begun, Asked { receipt, part: Part::Units, limit }, cost).await
             }
-            Call::Release(receipt) => self.correct(begun, receipt, Part::Slots, None, 0).await,
+            Call::Release(receipt) => {
+                self.correct(begun, Asked { receipt, part: Part::Slots, limit: None }, 0).await
+            }
             Call::Reset(limit, key) => {
                 let asked = [NamedCharge { limit, key, cost: Some(0) }];
-                match NamedPlan::of(&snapshot.policies, hasher, &asked, now) {
+                match NamedPlan::of(&snapshot.policies, hasher, &asked, None, now) {
                     Ok(plan) => {
                         let reset = self.reset_named(&plan).await;
                         self.end_uncharged(begun, Some(plan.policy), reset)
@@ -241,7 +246,7 @@ impl Gate {
         &self,
         begun: &Begun<'_, 'p>,
         named: NamedPlan<'p>,
-        wait: Duration,
+        time: ChargeTime,
     ) -> Ended {
         let NamedPlan { policy, plan, who } = named;
         let shared = self.shared();
@@ -249,7 +254,13 @@ impl Gate {
         // From here on the program may go away during a wait.
         let mut guard = self.guard(begun, Some(policy));
         guard.state.policy = Some(policy);
-        let decision = shared.waiting.charge(store, &shared.clock, &plan.charges, wait).await;
+        let charges = &plan.charges;
+        let decision = match time {
+            ChargeTime::Now(wait) => {
+                shared.waiting.charge(store, &shared.clock, charges, wait).await
+            }
+            ChargeTime::At(at) => store.charge_at(charges, at, begun.arrival.now),
+        };
         let now = shared.clock.now();
         let tally = decision.map(|decision| Tally::charged(plan, decision, now, store.unsettled()));
         let rejection = self.conclude_charge(begun, &mut guard, tally, who, now);
@@ -262,7 +273,7 @@ impl Gate {
                 denied: rejection.as_ref().map(|_| denied_call(tally, now)),
                 standings: tally.charges().map(|own| standing_of(&own)).collect(),
                 receipt: match rejection {
-                    None => sign(&shared.identifier.hasher, policy, tally, now),
+                    None => sign(&shared.identifier.hasher, policy, tally, time.at(), now),
                     Some(_) => None,
                 },
             }),
@@ -273,12 +284,21 @@ impl Gate {
         (answer, std::mem::take(response.headers_mut()), account)
     }
 
-    async fn look_at<'p>(&self, begun: &Begun<'_, 'p>, named: NamedPlan<'p>) -> Ended {
+    async fn look_at<'p>(
+        &self,
+        begun: &Begun<'_, 'p>,
+        named: NamedPlan<'p>,
+        at: Option<Timestamp>,
+    ) -> Ended {
         let NamedPlan { policy, plan, .. } = named;
         let mut guard = self.guard(begun, Some(policy));
         guard.state.policy = Some(policy);
         let now = begun.arrival.now;
-        let decision = self.judge.store.look(&plan.charges, now).await;
+        let store = &self.judge.store;
+        let decision = match at {
+            None => store.look(&plan.charges, now).await,
+            Some(at) => store.look_at(&plan.charges, at),
+        };
         let tally = guard.state.tally.insert(Tally::peeked(plan, decision, now));
         let standings = tally.charges().map(|own| standing_of(&own)).collect();
         let mut response = Response::new(Body::empty());
@@ -289,24 +309,21 @@ impl Gate {
     }
 
     /// Corrects what a receipt is for.
-    async fn correct(
-        &self,
-        begun: &Begun<'_, '_>,
-        receipt: &str,
-        part: Part,
-        limit: Option<&str>,
-        cost: u32,
-    ) -> Ended {
+    async fn correct(&self, begun: &Begun<'_, '_>, asked: Asked<'_>, cost: u32) -> Ended {
         let (shared, now) = (self.shared(), begun.arrival.now);
         let store = &self.judge.store;
         let policies = &begun.snapshot.policies;
         let hasher = &shared.identifier.hasher;
-        let (policy, all) = match redeem(receipt, part, limit, policies, hasher, store, now).await {
+        let redeemed = match redeem(asked, policies, hasher, store, now).await {
             Ok(redeemed) => redeemed,
             Err(error) => return self.end_uncharged(begun, None, Err(error.into())),
         };
+        let Redemption { policy, charges: all, at } = redeemed;
         let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
-        let looked = store.look(&charges, now).await;
+        let looked = match at {
+            None => store.look(&charges, now).await,
+            Some(at) => store.look_at(&charges, at),
+        };
         let series = self.series(begun.snapshot, Some(policy));
         let tier = policy.identity.tiers.default;
         let mut standings = Vec::new();
@@ -316,7 +333,11 @@ impl Gate {
             let mut standing = outcome.standing;
             if let Some((adjustment, units)) = adjustment(charge.cost, cost, Some(*receipt)) {
                 let settling = Charge { cost: units, ..*charge };
-                standing = store.settle(&settling, &outcome, adjustment, now).unwrap_or(standing);
+                let settled = match at {
+                    None => store.settle(&settling, &outcome, adjustment, now),
+                    Some(at) => store.settle_at(&settling, adjustment, at, now),
+                };
+                standing = settled.unwrap_or(standing);
                 if let Some(counters) = series.limit(limit.position, tier, false) {
                     count_adjustment(counters, adjustment, units);
                 }

@@ -4,17 +4,20 @@
 //! charges or none, shadow mode, overrides, the store and its outages, the log and the metrics.
 
 mod charges;
+mod client_time;
 mod descriptors;
 mod in_turn;
 mod plan;
 mod receipt;
 
 pub(super) use self::{
+    client_time::instant_of,
     descriptors::{Afterwards, DescriptorError, DescriptorPlan},
     plan::NamedPlan,
-    receipt::{Part, Redeemed, redeem, sign},
+    receipt::{Asked, Part, Redeemed, Redemption, redeem, sign},
 };
 pub use self::{
+    client_time::{ChargeTime, parse_instant},
     in_turn::{MAX_WAIT, WaitingLines},
     plan::{NamedCharge, NamedError},
     receipt::ReceiptError,

@@ -1,18 +1,19 @@
 //! Calls of programs over HTTP: JSON in, JSON out, errors as problem details (RFC 9457).
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Gate, X_REQUEST_ID,
     called::{Answer, Answered, Call, CallError, DENIED, Endpoint, Program},
-    named::{MAX_WAIT, NamedCharge},
+    named::{ChargeTime, MAX_WAIT, NamedCharge, instant_of, parse_instant},
     whole_body::{WholeBodyError, whole},
 };
 use crate::{
+    clock::Timestamp,
     downstream::Peer,
     response::{Body, problem},
     upstream::ClientBody,
@@ -23,11 +24,15 @@ const MAX_BODY: usize = 64 * 1024;
 
 const PROTOCOL: &str = "http";
 
+const WAIT_AND_AT: &str =
+    "Write either `wait` or `at`: what is charged at an instant does not wait for another.";
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChargeCall {
     charges: Vec<WrittenCharge>,
     wait: Option<String>,
+    at: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -58,6 +63,13 @@ struct ReleaseCall {
 struct ResetCall {
     limit: String,
     key: String,
+}
+
+/// What a query for a standing asks.
+struct Asked {
+    limit: String,
+    key: String,
+    at: Option<Timestamp>,
 }
 
 /// Why a call has no answer.
@@ -128,15 +140,20 @@ impl Gate {
             return Err(Refusal { status: StatusCode::METHOD_NOT_ALLOWED, detail });
         }
         if endpoint == Endpoint::Standing {
-            let (limit, key) = limit_and_key(parts.uri.query().unwrap_or_default())?;
-            return Ok(self.answer(Call::Standing(&limit, key.as_bytes()), program).await);
+            let Asked { limit, key, at } = asked(parts.uri.query().unwrap_or_default())?;
+            return Ok(self.answer(Call::Standing(&limit, key.as_bytes(), at), program).await);
         }
         let body = whole(body, MAX_BODY).await?;
         Ok(match endpoint {
             Endpoint::Standing => return Err(bad("standing is asked for without a body")),
             Endpoint::Charge => {
-                let ChargeCall { charges, wait } = parse(&body)?;
-                let wait = wait.as_deref().map(wait_of).transpose()?.unwrap_or_default();
+                let ChargeCall { charges, wait, at } = parse(&body)?;
+                let time = match (wait, at) {
+                    (None, None) => ChargeTime::Now(Duration::ZERO),
+                    (Some(wait), None) => ChargeTime::Now(wait_of(&wait)?),
+                    (None, Some(at)) => ChargeTime::At(instant(&at)?),
+                    (Some(_), Some(_)) => return Err(bad(WAIT_AND_AT)),
+                };
                 let charges: Vec<NamedCharge<'_>> = charges
                     .iter()
                     .map(|own| NamedCharge {
@@ -145,7 +162,7 @@ impl Gate {
                         cost: own.cost,
                     })
                     .collect();
-                self.answer(Call::Charge(&charges, wait), program).await
+                self.answer(Call::Charge(&charges, time), program).await
             }
             Endpoint::Settle => {
                 let SettleCall { receipt, give_back, cost, limit } = parse(&body)?;
@@ -211,7 +228,7 @@ fn respond(answered: Answered) -> Response<Body> {
     response
 }
 
-fn written(body: &serde_json::Value) -> Response<Body> {
+fn written(body: &Value) -> Response<Body> {
     let mut response = Response::new(Body::full(format!("{body}\n")));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -245,18 +262,38 @@ fn wait_of(text: &str) -> Result<Duration, Refusal> {
     wait.ok_or_else(|| bad(format!("`wait` is {text:?}: write a time up to 5m, such as \"5s\".")))
 }
 
-/// Both, from a query such as `limit=zendesk&key=acct-7`.
-fn limit_and_key(query: &str) -> Result<(String, String), Refusal> {
-    let (mut limit, mut key) = (None, None);
+/// What `at` says.
+fn instant(at: &Value) -> Result<Timestamp, Refusal> {
+    let instant = match at {
+        Value::String(text) => parse_instant(text),
+        Value::Number(seconds) => seconds.as_f64().and_then(instant_of),
+        _ => None,
+    };
+    instant.ok_or_else(|| no_instant(at))
+}
+
+fn no_instant(at: impl Display) -> Refusal {
+    bad(format!(
+        "`at` is {at}: write an instant such as \"2026-11-25T14:00:00Z\", or seconds since 1970."
+    ))
+}
+
+/// From a query such as `limit=zendesk&key=acct-7`.
+fn asked(query: &str) -> Result<Asked, Refusal> {
+    const FORM: &str = "?limit=…&key=…, and &at=… for an instant";
+    let (mut limit, mut key, mut at) = (None, None, None);
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let place = match &*name {
             "limit" => &mut limit,
             "key" => &mut key,
-            other => return Err(bad(format!("{other:?} is not known: write ?limit=…&key=…."))),
+            "at" => &mut at,
+            other => return Err(bad(format!("{other:?} is not known: write {FORM}."))),
         };
         if place.replace(value.into_owned()).is_some() {
             return Err(bad(format!("{name:?} is there twice.")));
         }
     }
-    limit.zip(key).ok_or_else(|| bad("Write ?limit=…&key=…."))
+    let (limit, key) = limit.zip(key).ok_or_else(|| bad(format!("Write {FORM}.")))?;
+    let at = at.map(|at| parse_instant(&at).ok_or_else(|| no_instant(format!("{at:?}"))));
+    Ok(Asked { limit, key, at: at.transpose()? })
 }

@@ -51,6 +51,11 @@ pub trait Algorithm: Sized {
     /// and never so much that the state is better than without the charge.
     fn give_back(&self, state: &mut Self::State, receipt: Receipt, cost: u32, now: Timestamp);
 
+    /// The latest instant that the state is known to have been at. Where time comes from clients,
+    /// an earlier instant counts as this one: the state neither goes back nor is corrected, as it
+    /// would be if the clock of this process had been turned back.
+    fn mark(&self, state: &Self::State) -> Timestamp;
+
     /// Extends the lease that `receipt` names to its full time from `now`. An algorithm without
     /// leases ([`holds_leases`](super::AlgorithmKind::holds_leases)) has nothing to extend.
     fn renew(&self, _state: &mut Self::State, _receipt: Receipt, _now: Timestamp) {}

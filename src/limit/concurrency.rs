@@ -160,6 +160,11 @@ impl Algorithm for Concurrency {
         leases.leases.retain(|lease| lease.receipt != receipt);
     }
 
+    /// When the newest lease was granted.
+    fn mark(&self, leases: &Leases) -> Timestamp {
+        leases.leases.last().map_or(Timestamp::default(), |newest| newest.receipt.at)
+    }
+
     /// A lease that is over is not extended.
     fn renew(&self, leases: &mut Leases, receipt: Receipt, now: Timestamp) {
         let lease = leases.leases.iter_mut().find(|lease| lease.receipt == receipt);

@@ -57,6 +57,8 @@ pub enum DecidedBy {
     Current,
     /// The store that counters are being moved to.
     Next,
+    /// The process, by the time that the client gave. Its counters are apart from all others.
+    ClientTime,
     /// The worker, which remembers that the store has denied the same until some time. Nothing was
     /// taken, so nothing is ever corrected.
     Memo,

@@ -176,6 +176,12 @@ impl Algorithm for FixedWindow {
         }
     }
 
+    /// The start of the longest window that has this end. Where windows differ in length, the window
+    /// may have begun later; at any instant in between, it counts as open.
+    fn mark(&self, window: &Window) -> Timestamp {
+        window.reset.saturating_sub(self.align.max_length())
+    }
+
     fn beyond(&self, window: &Window, base: &Window, now: Timestamp) -> Option<Window> {
         let known = if base.reset == window.reset { base.used } else { 0 };
         let used = window.used.saturating_sub(known);

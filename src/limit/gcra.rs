@@ -229,6 +229,11 @@ impl Algorithm for Gcra {
         }
     }
 
+    /// Since when the level has been draining.
+    fn mark(&self, level: &Level) -> Timestamp {
+        level.at
+    }
+
     fn beyond(&self, level: &Level, base: &Level, now: Timestamp) -> Option<Level> {
         let [rest, base] = [level, base].map(|level| self.drain(level, now));
         let beyond = rest.level.saturating_sub(base.level);

@@ -307,6 +307,11 @@ impl Algorithm for SlidingLog {
             log.entries.back().map_or(Timestamp::default(), |newest| newest.at + self.window);
     }
 
+    /// The instant of the newest entry.
+    fn mark(&self, log: &Log) -> Timestamp {
+        log.entries.back().map_or(Timestamp::default(), |newest| newest.at)
+    }
+
     /// The entries that came since, and what was added to the newest entry of `base`.
     fn beyond(&self, log: &Log, base: &Log, now: Timestamp) -> Option<Log> {
         let time = self.time(log, now);

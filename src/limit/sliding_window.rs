@@ -245,6 +245,11 @@ impl Algorithm for SlidingWindow {
         }
     }
 
+    /// The start of the current window.
+    fn mark(&self, windows: &Windows) -> Timestamp {
+        windows.expires.saturating_sub(self.window.saturating_mul(2))
+    }
+
     fn beyond(&self, windows: &Windows, base: &Windows, now: Timestamp) -> Option<Windows> {
         let [open, base] = [windows, base].map(|windows| self.open(windows, now));
         let current = open.current.saturating_sub(base.current);

@@ -75,6 +75,7 @@ macro_rules! property_tests {
             prop_what_was_taken_since_can_be_added,
             prop_sum_of_two_counters_holds_what_either_does,
             prop_join_of_two_counters_holds_the_greater,
+            prop_no_instant_before_its_mark_moves_a_state_back,
         ] }
     };
     ($subjects:expr => [$($property:ident),+ $(,)?]) => {

@@ -214,6 +214,11 @@ impl Algorithm for TokenBucket {
         }
     }
 
+    /// The last refill.
+    fn mark(&self, bucket: &Bucket) -> Timestamp {
+        bucket.mark
+    }
+
     fn beyond(&self, bucket: &Bucket, base: &Bucket, now: Timestamp) -> Option<Bucket> {
         let [rest, base] = [bucket, base].map(|bucket| self.refilled(bucket, now));
         let deficit = rest.deficit.saturating_sub(base.deficit);

@@ -14,6 +14,7 @@ mod journal;
 mod keeper;
 mod offline;
 mod open;
+mod orders;
 mod reads;
 mod record;
 mod recover;
@@ -37,14 +38,14 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{Notify, watch};
 
 use self::{
-    filter::Filter, folder::Folder, keeper::Order, reads::Reads, record::key_bytes, tree::Tree,
+    filter::Filter, folder::Folder, orders::Order, reads::Reads, record::key_bytes,
+    report::Failure, tree::Tree,
 };
 use crate::{
     clock::{Clock, Timestamp},
     settings::{DiskSettings, SyncMode},
 };
 
-use self::report::Failure;
 pub(super) use self::{
     batch::{Batch, Collected},
     record::Record,

@@ -20,7 +20,7 @@ impl Store {
         Ok(decision)
     }
 
-    /// Counts the limits that are open because there was no room for their counters.
+    /// Counts the charges that found no room and were left out.
     pub(super) fn count_left_out(&self, decision: &Decision) {
         let is_left_out = |outcome: &&Outcome| outcome.decided_by == DecidedBy::NoStore;
         let left_out = decision.outcomes.iter().filter(is_left_out).count();

@@ -10,6 +10,7 @@
 //! room there is depends on who vouches for a counter's key (`room`).
 
 mod carry;
+mod client_time;
 mod lacking;
 mod persist;
 mod residency;
@@ -36,7 +37,7 @@ use self::{
     room::{Needs, Room, Tag, tag},
     shard::{Admission, SWEEP_PAUSE, Shard, untaken},
 };
-use super::{Adjustment, NoRoom, disk::Disk, groups::undecided};
+use super::{Adjustment, NoRoom, disk::Disk, groups::undecided, watermark::Watermark};
 use crate::{
     clock::Timestamp,
     limit::{Charge, Decision, Outcome, Outcomes, Stance, Standing, Verdict},
@@ -75,6 +76,8 @@ pub struct MemoryStore {
     sweep_at: AtomicUsize,
     /// Until when, in microseconds since the epoch, no request sweeps other shards.
     idle_until: AtomicU64,
+    /// By what its counters are over; none: by the clock.
+    watermark: Option<Arc<Watermark>>,
 }
 
 /// Why charges are not decided.
@@ -106,6 +109,7 @@ impl MemoryStore {
             key_secret: Mutex::new(key_secret),
             sweep_at: AtomicUsize::new(0),
             idle_until: AtomicU64::new(0),
+            watermark: None,
         }
     }
 
@@ -119,6 +123,7 @@ impl MemoryStore {
             key_secret: Mutex::new(self.key_secret()),
             sweep_at: AtomicUsize::new(0),
             idle_until: AtomicU64::new(0),
+            watermark: None,
         }
     }
 
@@ -213,10 +218,11 @@ impl MemoryStore {
     /// Drops the counters that are over in a few shards, and in the next ones with the next call.
     /// The other shards are not locked.
     pub fn sweep(&self, now: Timestamp) {
+        let over_by = self.over_by(now);
         let first = self.sweep_at.fetch_add(SHARDS_A_SWEEP, Ordering::Relaxed);
         for index in first..first + SHARDS_A_SWEEP {
             if let Some(shard) = self.shards.get(index % SHARDS) {
-                lock(shard).sweep(&self.room, now);
+                lock(shard).sweep(&self.room, now, over_by);
             }
         }
     }
@@ -314,7 +320,7 @@ impl MemoryStore {
         if self.admit(&new, &needs, shards).is_ok() {
             return Ok(());
         }
-        shards.sweep(&self.room, now);
+        shards.sweep(&self.room, now, self.over_by(now));
         if self.room.admit(&needs).is_err() {
             self.sweep_some_others(now);
         }
@@ -345,6 +351,7 @@ impl MemoryStore {
         if now < idle_until && idle_until.saturating_since(now) <= SWEEP_PAUSE {
             return;
         }
+        let over_by = self.over_by(now);
         let mut seen = 0;
         for _ in 0..SHARDS {
             let index = self.sweep_at.fetch_add(1, Ordering::Relaxed) % SHARDS;
@@ -352,7 +359,7 @@ impl MemoryStore {
                 && shard.is_due(now)
             {
                 seen += shard.len();
-                shard.sweep(&self.room, now);
+                shard.sweep(&self.room, now, over_by);
             }
             if seen >= COUNTERS_A_REQUEST {
                 return;
@@ -392,9 +399,9 @@ impl LockedShards<'_> {
     }
 
     /// Sweeps those that were not swept recently.
-    fn sweep(&mut self, room: &Room, now: Timestamp) {
+    fn sweep(&mut self, room: &Room, now: Timestamp, over_by: Timestamp) {
         let due = self.0.iter_mut().filter(|(_, shard)| shard.is_due(now));
-        due.for_each(|(_, shard)| shard.sweep(room, now));
+        due.for_each(|(_, shard)| shard.sweep(room, now, over_by));
     }
 }
 

@@ -8,8 +8,9 @@ use std::{
 
 use super::{
     Counts, Decider, Disk, MemoryStore, Move, SaveHandle, Servers, Skew, StoreSettings, Unsettled,
-    decisions::DecisionCounts, fleet::Fleet, headroom::Headrooms, new_counters::NewCounters,
-    peers::Peers, pending::PendingCharges, redis::Clocks, reseeding::Reseeding, resets::Resets,
+    client_time::ClientTimed, decisions::DecisionCounts, fleet::Fleet, headroom::Headrooms,
+    new_counters::NewCounters, peers::Peers, pending::PendingCharges, redis::Clocks,
+    reseeding::Reseeding, resets::Resets,
 };
 use crate::{
     clock::Clock,
@@ -28,6 +29,8 @@ pub struct Stores {
     pub(super) cache: MemoryStore,
     /// This proxy's shares of counters in Redis, charged while Redis does not answer.
     pub(super) local: MemoryStore,
+    /// Counters that are charged at instants which clients give.
+    pub(super) client_timed: ClientTimed,
     pub(super) settings: StoreSettings,
     /// The secret that keys are hashed with, if Redis keeps it.
     pub(super) secret: Option<Arc<KeptSecret>>,
@@ -80,6 +83,7 @@ impl Stores {
             local: memory.beside(),
             memory: Arc::new(memory),
             disk: None,
+            client_timed: ClientTimed::new(settings.bounds),
             settings,
             secret,
             moving,
@@ -154,6 +158,7 @@ impl Stores {
         match decided_by {
             DecidedBy::Next => of_kind(next.unwrap_or(&self.settings.current)),
             DecidedBy::Current => of_kind(&self.settings.current),
+            DecidedBy::ClientTime => Decider::Memory,
             DecidedBy::Memo => Decider::Memo,
             DecidedBy::Local => Decider::Local,
             DecidedBy::NoStore => Decider::Open,
@@ -222,6 +227,7 @@ impl Stores {
             if let Some(disk) = &self.disk {
                 disk.remove_key(*key);
             }
+            self.client_timed.forget(*key);
             self.pending.discard(&mut pending, key.entry);
             self.reseeding.forget(*key);
         }

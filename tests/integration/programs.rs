@@ -1,5 +1,7 @@
 //! Calls of programs over HTTP: limits that are charged by name, receipts, and waiting for room.
 
+mod client_time;
+
 use std::thread;
 
 use serde_json::{Value, json};

@@ -45,7 +45,7 @@ const COMMANDS: &[Described] = &[
     described("cl.throttle", -5, WRITE, Keys::First, "Takes from a limit by GCRA"),
     described("tg.charge", -3, WRITE, Keys::None, "Charges a limit of the policy for a key"),
     described("tg.giveback", 2, WRITE, Keys::None, "Gives back what a receipt is for"),
-    described("tg.standing", 3, READ, Keys::None, "How a limit stands for a key"),
+    described("tg.standing", -3, READ, Keys::None, "How a limit stands for a key"),
     described("tg.reset", 3, WRITE, Keys::None, "Makes the counters of a limit and a key as new"),
     described("del", -2, WRITE, Keys::All, "Forgets keys of CL.THROTTLE"),
     described("exists", -2, READ, Keys::All, "How many keys of CL.THROTTLE there are"),
@@ -188,8 +188,8 @@ impl Engine {
         let mut text = String::new();
         let uptime = now.saturating_since(self.started).as_secs();
         let keys = self.buckets.len() + self.arrivals.len();
-        let expired = self.buckets.expired + self.arrivals.expired;
-        let evicted = self.buckets.evicted + self.arrivals.evicted;
+        let expired = self.buckets.expired() + self.arrivals.expired;
+        let evicted = self.buckets.evicted() + self.arrivals.evicted;
         let _ = write!(
             text,
             "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\n\

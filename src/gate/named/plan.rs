@@ -2,7 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::charges::{Asked, add};
+use super::{
+    charges::{Asked, add},
+    client_time::MAX_AHEAD,
+};
 use crate::{
     clock::Timestamp,
     gate::{charge_context::keys::hash_named_key, charge_plan::ChargePlan},
@@ -43,6 +46,17 @@ pub enum NamedError {
     /// A cost is out of range.
     #[error("the cost for limit `{0}` has to be 0 to 2147483647")]
     Cost(String),
+    /// The program's clock is ahead of this proxy's.
+    #[error("`at` is {at}, more than a minute ahead of the clock of this proxy, which has {now}")]
+    Ahead {
+        /// The instant that it gives.
+        at: Timestamp,
+        /// The clock.
+        now: Timestamp,
+    },
+    /// A slot is charged at the program's time.
+    #[error("limit `{0}` has `concurrent`, whose slots are held now: leave out `at`")]
+    SlotAt(String),
     /// There are none, or too many.
     #[error("a call has to have 1 to 8 charges")]
     Number,
@@ -66,7 +80,8 @@ pub(in crate::gate) struct NamedPlan<'p> {
 }
 
 impl<'p> NamedPlan<'p> {
-    /// Plans the charges of a call that came at `now`.
+    /// Plans the charges of a call that came at `now`. They count at `at` if the program gives that,
+    /// by the overrides that were in force then.
     ///
     /// # Errors
     /// [`NamedError`].
@@ -74,11 +89,15 @@ impl<'p> NamedPlan<'p> {
         policies: &'p Policies,
         hasher: &Hashing,
         charges: &[NamedCharge<'_>],
+        at: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<NamedPlan<'p>, NamedError> {
         let Some(first) = charges.first().filter(|_| charges.len() <= MAX_CHARGES) else {
             return Err(NamedError::Number);
         };
+        if let Some(at) = at.filter(|at| *at > now + MAX_AHEAD) {
+            return Err(NamedError::Ahead { at, now });
+        }
         let (policy, _) = find(policies, first.limit)?;
         let mut plan = ChargePlan::of_tier(policy.identity.tiers.default);
         let mut seen: SmallVec<[(usize, u128); 8]> = SmallVec::new();
@@ -101,7 +120,11 @@ impl<'p> NamedPlan<'p> {
             seen.push((limit.position, owner));
             let cost = charge.cost.unwrap_or(limit.cost.default);
             let is_for = |value: &KeyValue| matches!(value, KeyValue::Key(key) if key.as_bytes() == charge.key);
-            add(&mut plan, limit, Asked { owner, cost, now }, is_for);
+            let time = at.unwrap_or(now);
+            add(&mut plan, limit, Asked { owner, cost, now: time }, is_for);
+            if at.is_some() && plan.charges.iter().any(|charge| charge.quota.holds_leases()) {
+                return Err(NamedError::SlotAt(name()));
+            }
         }
         let who = format!("key {}", String::from_utf8_lossy(first.key));
         Ok(NamedPlan { policy, plan, who })

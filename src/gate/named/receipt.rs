@@ -55,6 +55,9 @@ struct Written {
     e: u64,
     /// What was taken.
     t: Vec<Taken>,
+    /// The program's instant; none: it was charged when it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at: Option<u64>,
 }
 
 /// What was taken of one window of a limit.
@@ -83,6 +86,23 @@ pub(in crate::gate) enum Part {
     Slots,
 }
 
+/// What a receipt is shown for.
+#[derive(Clone, Copy)]
+pub(in crate::gate) struct Asked<'r> {
+    pub(in crate::gate) receipt: &'r str,
+    pub(in crate::gate) part: Part,
+    /// Only this limit; none: all.
+    pub(in crate::gate) limit: Option<&'r str>,
+}
+
+/// What a receipt was made for, once it is redeemed.
+pub(in crate::gate) struct Redemption<'p> {
+    pub(in crate::gate) policy: &'p Policy,
+    pub(in crate::gate) charges: Vec<Redeemed<'p>>,
+    /// The program's instant; none: it was charged when it came.
+    pub(in crate::gate) at: Option<Timestamp>,
+}
+
 /// A charge that a receipt was made for.
 pub(in crate::gate) struct Redeemed<'p> {
     pub(in crate::gate) limit: &'p Limit,
@@ -101,12 +121,13 @@ const MAX_TEXT: usize = 4096;
 const RECEIPT: u8 = b'R';
 const SIGNATURE: u8 = b'S';
 
-/// A receipt for what a tally has taken, as of `now`; none: it has taken nothing that could be given
-/// back.
+/// A receipt for what a tally has taken, as of `now`, or at the program's instant; none: it has taken
+/// nothing that could be given back.
 pub(in crate::gate) fn sign(
     hasher: &Hashing,
     policy: &Policy,
     tally: &Tally<'_>,
+    at: Option<Timestamp>,
     now: Timestamp,
 ) -> Option<String> {
     let taken: Vec<Taken> = tally.charges().filter_map(|own| taken_by(&own)).collect();
@@ -114,7 +135,13 @@ pub(in crate::gate) fn sign(
     let ends = ends.map(|own| end_of(&own, now)).max()?;
     let mut nonce = [0; 16];
     rand::fill(&mut nonce).ok()?;
-    let written = Written { p: (*policy.name).into(), n: nonce, e: ends.as_micros(), t: taken };
+    let written = Written {
+        p: (*policy.name).into(),
+        n: nonce,
+        e: ends.as_micros(),
+        t: taken,
+        at: at.map(Timestamp::as_micros),
+    };
     let mut bytes = vec![VERSION];
     bytes.extend(serde_json::to_vec(&written).ok()?);
     let mac = hmac::sign(&signing_key(hasher), &bytes);
@@ -135,6 +162,7 @@ fn taken_by(own: &DecidedCharge<'_, '_>) -> Option<Taken> {
             DecidedBy::Current => 0,
             DecidedBy::Next => 1,
             DecidedBy::Local => 2,
+            DecidedBy::ClientTime => 3,
             DecidedBy::Memo | DecidedBy::NoStore => return None,
         },
     })
@@ -152,22 +180,22 @@ fn end_of(own: &DecidedCharge<'_, '_>, now: Timestamp) -> Timestamp {
     }
 }
 
-/// Takes a receipt apart and uses up this part of it, which may be narrowed to one limit.
+/// Takes a receipt apart and uses up the part of it that is asked for, which may be narrowed to one
+/// limit.
 ///
 /// # Errors
 /// [`ReceiptError`].
 pub(in crate::gate) async fn redeem<'p>(
-    text: &str,
-    part: Part,
-    limit: Option<&str>,
+    Asked { receipt, part, limit }: Asked<'_>,
     policies: &'p Policies,
     hasher: &Hashing,
     store: &Rc<Store>,
     now: Timestamp,
-) -> Result<(&'p Policy, Vec<Redeemed<'p>>), ReceiptError> {
-    let written = verified(text, hasher).ok_or(ReceiptError::Forged)?;
+) -> Result<Redemption<'p>, ReceiptError> {
+    let written = verified(receipt, hasher).ok_or(ReceiptError::Forged)?;
+    let at = written.at.map(Timestamp::from_micros);
     let ends = Timestamp::from_micros(written.e);
-    if ends <= now {
+    if at.is_none() && ends <= now {
         return Err(ReceiptError::Ended);
     }
     let policy = policies.iter().find(|policy| *policy.name == *written.p);
@@ -184,37 +212,46 @@ pub(in crate::gate) async fn redeem<'p>(
             Part::Slots => "release: no limit in it has `concurrent`",
         }));
     }
-    use_up(&written.n, part, ends, hasher, store, now).await?;
-    Ok((policy, all))
+    let quota = once(at.unwrap_or(now), ends);
+    let charge = [use_of(&written.n, part, &quota, hasher)];
+    let decision = match at {
+        None => store.charge(&charge, now).await,
+        Some(at) => {
+            let decision = store.charge_at(&charge, at, now);
+            // Not before: the counter of an earlier use may be dropped as soon as it has ended.
+            let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
+            if store.has_ended(&charges, ends) {
+                return Err(ReceiptError::Ended);
+            }
+            decision
+        }
+    };
+    match decision?.verdict {
+        Verdict::Allow => Ok(Redemption { policy, charges: all, at }),
+        Verdict::Deny => Err(ReceiptError::Used),
+    }
 }
 
-/// Charges the counter that each part of a receipt has for itself.
-async fn use_up(
-    nonce: &[u8; 16],
-    part: Part,
-    ends: Timestamp,
-    hasher: &Hashing,
-    store: &Rc<Store>,
-    now: Timestamp,
-) -> Result<(), ReceiptError> {
+/// One unit until a receipt ends.
+fn once(from: Timestamp, ends: Timestamp) -> Quota {
+    let length = Duration::from_secs(ends.saturating_since(from).as_secs() + 1);
+    Quota::FixedWindow(FixedWindow { limit: 1, align: Align::FirstRequest(length) })
+}
+
+/// A charge of the counter that each part of a receipt has for itself.
+fn use_of<'q>(nonce: &[u8; 16], part: Part, quota: &'q Quota, hasher: &Hashing) -> Charge<'q> {
     let kind: &[u8] = match part {
         Part::Units => b"units",
         Part::Slots => b"slots",
     };
-    let length = Duration::from_secs(ends.saturating_since(now).as_secs() + 1);
-    let quota = Quota::FixedWindow(FixedWindow { limit: 1, align: Align::FirstRequest(length) });
     let hash = hasher.hash([(RECEIPT, nonce.as_slice()), (RECEIPT, kind)]);
-    let charge = Charge {
+    Charge {
         scope: Scope::Shared,
         origin: Origin::Verified,
         fallback: Fallback::Closed,
         full: WhenFull::Closed,
         // The length may be another one when it is shown again, and must not make another counter.
-        ..Charge::new(Key::new(hash, hash, LimitId::new("", "receipt", "once", 0)), &quota, 1)
-    };
-    match store.charge(&[charge], now).await?.verdict {
-        Verdict::Allow => Ok(()),
-        Verdict::Deny => Err(ReceiptError::Used),
+        ..Charge::new(Key::new(hash, hash, LimitId::new("", "receipt", "once", 0)), quota, 1)
     }
 }
 
@@ -253,6 +290,7 @@ fn redeemed<'p>(taken: &Taken, policy: &'p Policy) -> Option<Redeemed<'p>> {
         decided_by: match taken.d {
             0 => DecidedBy::Current,
             1 => DecidedBy::Next,
+            3 => DecidedBy::ClientTime,
             _ => DecidedBy::Local,
         },
     })

@@ -39,6 +39,7 @@ suite::property_tests! { any_concurrency() => [
     prop_refund_never_leaves_more_than_had_the_charge_not_been,
     prop_refund_with_no_charge_in_between_is_exact,
     prop_refund_of_a_forgotten_charge_changes_nothing,
+    prop_no_instant_before_its_mark_moves_a_state_back,
     prop_states_do_not_know_the_limit,
     prop_state_that_is_over_decides_as_an_unused_one,
     prop_state_survives_a_snapshot,

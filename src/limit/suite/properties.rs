@@ -490,3 +490,22 @@ pub(crate) fn prop_join_of_two_counters_holds_the_greater<S: Subject>(
     }
     Ok(())
 }
+
+/// A day before, which would be corrected if it were the time of a clock.
+pub(crate) fn prop_no_instant_before_its_mark_moves_a_state_back<S: Subject>(
+    subject: &S,
+    history: &History,
+) -> Result<(), TestCaseError> {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let (mut state, now) = history.outcome(subject);
+    let earlier = before(now, DAY);
+    for cost in [1, history.cost, subject.capacity() + 1] {
+        let (mark, standing) = (subject.mark(&state), subject.standing(&state, now));
+        prop_assert!(mark <= now);
+        decide(subject, &mut state, cost, earlier.max(mark));
+        let later = subject.standing(&state, now);
+        prop_assert!(subject.mark(&state) >= mark);
+        prop_assert!(later.used >= standing.used && later.reset >= standing.reset);
+    }
+    Ok(())
+}

@@ -72,6 +72,7 @@ mod strict {
         prop_refund_never_leaves_more_than_had_the_charge_not_been,
         prop_refund_of_a_forgotten_charge_changes_nothing,
         prop_service_resumes_after_the_clock_went_back_a_day,
+        prop_no_instant_before_its_mark_moves_a_state_back,
         prop_state_that_is_over_decides_as_an_unused_one,
         prop_state_survives_a_snapshot,
         prop_no_input_panics_or_overflows,

@@ -203,6 +203,11 @@ fn examples_in_the_shipped_settings_are_good() {
         .with_variable("REDIS_PASSWORD", "hunter2")
         .with_variable("TOLLGATE_KEY_SECRET", "sixteen bytes it is");
     let all = SHIPPED.replace("\n  # ", "\n  ");
+    let (before, rest) = all.split_once("\n  disk:").unwrap();
+    let (disk, after) = rest.split_once("\n  redis:").unwrap();
+    let disk = good(&format!("disk:{disk}\n"));
+    assert_eq!(disk.disk().map(|disk| disk.max_keys), Some(100_000_000));
+    let all = format!("{before}\n  redis:{after}");
     // Forms exclude each other, and the files for TLS are not there.
     for left_out in [
         &["cluster:", "shards:", "- { name:", "sentinels:", "service:", "tls:"][..],

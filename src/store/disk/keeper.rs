@@ -21,34 +21,12 @@ use super::{
     filter::Filter,
     journal::{Journal, journals},
     lock,
+    orders::{Found, Job, Order},
     recover::open_folder,
     tables::{TableJobs, Written},
     tree::{MEMTABLE_BYTES, TreeError},
-    upkeep::{Found, Job},
 };
 use crate::{clock::Timestamp, settings::SyncMode, store::memory::MemoryStore};
-
-/// What the keeper is to do. Senders are dropped when it is done.
-pub(super) enum Order {
-    /// Write now: somebody waits for it, or for memory.
-    Flush,
-    /// Write now, and say when that is done.
-    Save(Sender<()>),
-    /// Write, and let all that is on disk leave memory.
-    CoolDown(Sender<()>),
-    /// Write, and give the folder up.
-    Release(Sender<()>),
-    /// Open the folder again.
-    Resume(Sender<()>),
-    /// Note that keys are hashed under this secret.
-    KeepSecret([u8; 16]),
-    /// Merge all tables.
-    Compact(Sender<Result<(), String>>),
-    /// The disk was looked through.
-    Surveyed(Found),
-    /// Write for the last time, close, and end.
-    Finish(Sender<()>),
-}
 
 /// Bytes of memory that a counter takes, until it is known better.
 pub(super) const BYTES_A_KEY: usize = 48;

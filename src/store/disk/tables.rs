@@ -14,8 +14,8 @@ use super::{
     Disk, Opened,
     journal::{journals, path_of},
     lock,
+    orders::Job,
     tree::TreeError,
-    upkeep::Job,
 };
 
 /// How long until it is tried again, if tables could not be written.

@@ -2,40 +2,18 @@
 //! counters there are, and which keys.
 
 use std::{
-    sync::{
-        Arc,
-        mpsc::{Receiver, Sender},
-    },
+    sync::mpsc::{Receiver, Sender},
     time::{Duration, Instant},
 };
 
-use super::{Disk, Opened, filter::Filter, keeper::Order, record::Record, tree::TreeError};
+use super::{
+    Disk, Opened,
+    filter::Filter,
+    orders::{Counted, Found, Job, Order},
+    record::Record,
+    tree::TreeError,
+};
 use crate::clock::Timestamp;
-
-/// What is to be done.
-pub(super) enum Job {
-    /// Merge what has to be merged.
-    Merge,
-    /// Merge all, and say what became of it.
-    MergeAll(Sender<Result<(), String>>),
-    /// Look through all counters, and put their keys into this filter.
-    Survey(Arc<Filter>),
-}
-
-/// What was found by looking through the disk.
-pub(super) struct Found {
-    /// None: it failed, or was stopped.
-    pub(super) counted: Result<Counted, TreeError>,
-    pub(super) took: Duration,
-}
-
-/// Counters on disk.
-pub(super) struct Counted {
-    /// Those that are not over, for each tag.
-    pub(super) live: Vec<u64>,
-    /// Those that are.
-    pub(super) over: u64,
-}
 
 /// Counters between two pauses of a look through the disk, and how long these are, by the time
 /// since the last: other threads need the processor more.

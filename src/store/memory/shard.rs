@@ -185,11 +185,11 @@ impl Shard {
         now.saturating_since(self.swept) >= pause.max(SWEEP_PAUSE) || now < self.swept
     }
 
-    /// Drops the counters that are over, which makes room.
-    pub(super) fn sweep(&mut self, room: &Room, now: Timestamp) {
+    /// Drops the counters that are over by `over_by`, which makes room.
+    pub(super) fn sweep(&mut self, room: &Room, now: Timestamp, over_by: Timestamp) {
         self.swept = now;
         let unverified = &mut self.unverified;
-        self.tables.sweep(now, |tag| {
+        self.tables.sweep(over_by, |tag| {
             *unverified = unverified.saturating_sub(usize::from(!is_verified(tag)));
             room.remove(tag);
         });

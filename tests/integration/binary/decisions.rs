@@ -208,6 +208,17 @@ fn limits_of_the_policy_are_charged_by_name() {
     assert_eq!(say("TG.STANDING mail eu")[..3], ["3", "2", "1"]);
     assert_eq!(say("TG.RESET mail eu"), ["OK"]);
     assert_eq!(say("TG.STANDING mail eu")[..3], ["3", "0", "3"]);
+    // Counters of times that clients give are others.
+    let past = say("TG.CHARGE mail eu COST 2 AT 1000000000");
+    assert_eq!(past[..4], ["1", "1", "-1", "1000003600"]);
+    let denied = say("TG.CHARGE mail eu AT 2001-09-09T01:46:50.5Z COST 2");
+    assert_eq!(denied[..4], ["0", "1", "3589500", "1000003600"]);
+    assert_eq!(say("TG.STANDING mail eu AT 1000000000")[..3], ["3", "2", "1"]);
+    assert_eq!(say("TG.STANDING mail eu")[..3], ["3", "0", "3"]);
+    assert_eq!(say(&format!("TG.GIVEBACK {}", past[4])), ["OK"]);
+    assert_eq!(say("TG.STANDING mail eu at 1000000000")[..3], ["3", "0", "3"]);
+    let ahead = say("TG.CHARGE mail eu AT 9999999999");
+    assert!(ahead[0].starts_with("-ERR `at` is 2286-11-20T17:46:39.000Z, more than"), "{ahead:?}");
     for (command, told) in [
         (
             "TG.CHARGE core a",
@@ -224,7 +235,16 @@ fn limits_of_the_policy_are_charged_by_name() {
         ),
         (
             "TG.CHARGE mail a NOW",
-            "-ERR syntax error: write COST and a number, or WAIT and milliseconds",
+            "-ERR syntax error: write COST and a number, WAIT and milliseconds, or AT and an instant",
+        ),
+        (
+            "TG.CHARGE mail a AT yesterday",
+            "-ERR AT is not an instant: write seconds since 1970, or RFC 3339",
+        ),
+        ("TG.CHARGE mail a AT 1 WAIT 1", "-ERR syntax error: write either WAIT or AT"),
+        (
+            "TG.CHARGE slots a AT 1",
+            "-ERR limit `slots` has `concurrent`, whose slots are held now: leave out `at`",
         ),
         (
             "TG.GIVEBACK abc",

@@ -350,7 +350,7 @@ fn is_decided(decision: &Decision) -> bool {
         DecidedBy::Current | DecidedBy::Memo => true,
         // After a denial no other store has to be queried.
         DecidedBy::NoStore => decision.verdict == Verdict::Deny,
-        DecidedBy::Next | DecidedBy::Local => false,
+        DecidedBy::Next | DecidedBy::ClientTime | DecidedBy::Local => false,
     })
 }
 
