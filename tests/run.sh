@@ -153,7 +153,7 @@ black_box() {
         tests/edge/transports.py tests/edge/load.py tests/edge/sockets.py tests/edge/rpc.py
         tests/edge/bodies.py tests/edge/slow.py tests/edge/floods.py tests/edge/faults.py
         tests/edge/restarts.py tests/decisions/clients.py tests/decisions/examples.py
-        tests/beside/run.py tests/beside/envoy.py tests/observe/prometheus.py
+        tests/disk/kill.py tests/disk/faults.py tests/beside/run.py tests/beside/envoy.py tests/observe/prometheus.py
         tests/dashboard/views.py tests/deploy/systemd.py tests/compose/run.py)
     for script in "${scripts[@]}"; do
         part "$script" run_script "$script" --tollgate "$binary" || true

@@ -170,22 +170,21 @@ fn run_check(place: &Place, repairs: bool, output: &mut dyn Write) -> Result<(),
     for DamagedFile { file, problem, .. } in &report.damaged {
         writeln!(output, "{file}: {problem}")?;
     }
-    writeln!(
-        output,
-        "counters that can be read: {}, of which {} are over",
-        report.counters, report.over
-    )?;
-    match report.damaged.is_empty() {
-        true => Ok(writeln!(output, "no file is damaged")?),
-        false => {
-            if repairs && report.damaged.iter().any(|damaged| damaged.is_aside) {
-                writeln!(output, "damaged journals were put aside")?;
-            }
-            match repairs && report.damaged.iter().all(|damaged| damaged.is_aside) {
-                true => Ok(()),
-                false => Err(Failure::Reported(Exit::Failure)),
-            }
-        }
+    let more = if report.complete { "" } else { "; there may be more behind what is damaged" };
+    let CheckReport { counters, over, .. } = &report;
+    writeln!(output, "counters that can be read: {counters}, of which {over} are over{more}")?;
+    if report.damaged.is_empty() {
+        return Ok(writeln!(output, "no file is damaged")?);
+    }
+    if report.damaged.iter().any(|damaged| damaged.repaired) {
+        writeln!(
+            output,
+            "the store goes on without what was lost; damaged journals are put aside"
+        )?;
+    }
+    match report.damaged.iter().all(|damaged| damaged.repaired) {
+        true => Ok(()),
+        false => Err(Failure::Reported(Exit::Failure)),
     }
 }
 

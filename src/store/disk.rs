@@ -12,6 +12,7 @@ mod filter;
 mod folder;
 mod journal;
 mod keeper;
+mod live;
 mod offline;
 mod open;
 mod orders;
@@ -19,6 +20,7 @@ mod reads;
 mod record;
 mod recover;
 mod report;
+mod sealed;
 mod tables;
 mod tree;
 mod upkeep;
@@ -38,8 +40,8 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{Notify, watch};
 
 use self::{
-    filter::Filter, folder::Folder, orders::Order, reads::Reads, record::key_bytes,
-    report::Failure, tree::Tree,
+    filter::Filter, folder::Folder, live::LiveJournals, orders::Order, reads::Reads,
+    record::key_bytes, report::Failure, tree::Tree,
 };
 use crate::{
     clock::{Clock, Timestamp},
@@ -87,6 +89,7 @@ pub struct Disk {
 struct Opened {
     /// Before the folder, whose lock is held until the tables are closed.
     tree: Tree,
+    journals: LiveJournals,
     folder: Folder,
 }
 

@@ -60,7 +60,7 @@ const COUNTERS_A_REQUEST: usize = 10_000;
 /// The in-process store.
 ///
 /// If it has a disk, it is the part of a larger store that is in memory: counters that were not used
-/// for some time are only on disk, and must come back ([`MemoryStore::thaw`]) before they are charged.
+/// for some time are only on disk, and must come back before they are charged.
 pub struct MemoryStore {
     shards: Box<[Mutex<Shard>]>,
     /// Where counters are that are not in memory; none: all are in memory.

@@ -188,7 +188,7 @@ def try_kill_during_outage(site):
             account.expect("closed", 200)
             wait_until_written(proxy)
             before = account.used["closed"]
-            faults.begin("write ENOSPC name=journal after=30")
+            faults.begin("write ENOSPC name=journal- after=30")
             noticed = eventually(lambda: account.charge("closed") == 503)
             proxy.kill()
             faults.end()
@@ -203,15 +203,15 @@ def try_kill_during_outage(site):
 def try_write_faults(site):
     """Errors of the system when the journal is written."""
     cases = (
-        ("no space", ["write ENOSPC name=journal"], "No space left"),
-        ("no space within a write", ["write ENOSPC name=journal after=30"], "No space left"),
+        ("no space", ["write ENOSPC name=journal-"], "No space left"),
+        ("no space within a write", ["write ENOSPC name=journal- after=30"], "No space left"),
         (
             "no space, and no way back",
-            ["write ENOSPC name=journal after=30", "truncate EIO name=journal"],
+            ["write ENOSPC name=journal- after=30", "truncate EIO name=journal-"],
             "No space left",
         ),
-        ("an error of a write", ["write EIO name=journal"], "Input/output error"),
-        ("an error of a sync", ["sync EIO name=journal"], "Input/output error"),
+        ("an error of a write", ["write EIO name=journal-"], "Input/output error"),
+        ("an error of a sync", ["sync EIO name=journal-"], "Input/output error"),
         ("a read-only disk", ["write EROFS", "open EROFS", "sync EROFS"], "Read-only"),
     )
     for number, (name, rules, error) in enumerate(cases):
@@ -225,7 +225,7 @@ def try_write_faults(site):
 
 def try_first_journal(site, proxy, faults):
     """The first journal of a process cannot be made."""
-    faults.begin("open ENOSPC name=journal")
+    faults.begin("open ENOSPC name=journal-")
     proxy.start()
     with Asker(proxy.port) as asker:
         account = Account(asker)
@@ -246,10 +246,10 @@ def try_first_journal(site, proxy, faults):
 def try_harmless_faults(site):
     """Short writes and interrupted calls are no errors."""
     for name, rule in (
-        ("short writes", "write short=40 name=journal"),
-        ("interrupted writes", "write EINTR name=journal times=20"),
-        ("interrupted syncs", "sync EINTR name=journal times=3"),
-        ("an error that comes once", "write EIO name=journal times=1"),
+        ("short writes", "write short=40 name=journal-"),
+        ("interrupted writes", "write EINTR name=journal- times=20"),
+        ("interrupted syncs", "sync EINTR name=journal- times=3"),
+        ("an error that comes once", "write EIO name=journal- times=1"),
     ):
         with site.proxy() as (proxy, faults):
             proxy.start()

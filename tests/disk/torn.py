@@ -104,7 +104,7 @@ def try_torn_writes(site):
             history.forget(proxy)
             with Asker(proxy.port) as asker:
                 history.load(asker, 0.6)
-                faults.begin(f"write torn={length} name=journal after={chooser.randrange(2000)}")
+                faults.begin(f"write torn={length} name=journal- after={chooser.randrange(2000)}")
                 history.load(asker, LOAD_SECONDS, at_once=8)
             died = eventually(lambda: not proxy.is_running())
             problems += [] if died else ["it was not killed"]
@@ -133,7 +133,7 @@ def try_power_failures(site):
                 with Asker(proxy.port) as asker:
                     history.load(asker, chooser.uniform(0.6, 1.4), at_once=8)
                     if is_at_sync:
-                        kill = "sync kill name=journal"
+                        kill = "sync kill name=journal-"
                         faults.begin(f"seed {seed + 1}", "write hold=50", kill)
                         history.load(asker, LOAD_SECONDS, at_once=8)
                         eventually(lambda: not proxy.is_running())

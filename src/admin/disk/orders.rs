@@ -38,6 +38,9 @@ pub struct CheckReport {
     pub counters: u64,
     /// Of these, those that are over.
     pub over: u64,
+    /// Whether all were counted: not those behind the first damaged place of the tables.
+    #[serde(default)]
+    pub complete: bool,
     /// Files that are damaged.
     pub damaged: Vec<DamagedFile>,
 }
@@ -49,21 +52,22 @@ pub struct DamagedFile {
     pub file: String,
     /// What is wrong with it, and what is lost.
     pub problem: String,
-    /// Whether it was put aside, after what can be read of it was kept.
+    /// Whether the store goes on without it, after what can be read of it was kept.
     #[serde(default)]
-    pub is_aside: bool,
+    pub repaired: bool,
 }
 
 impl From<Checked> for CheckReport {
     fn from(checked: Checked) -> CheckReport {
-        let damaged = |Damaged { file, problem, is_aside }: Damaged| DamagedFile {
+        let damaged = |Damaged { file, problem, is_repaired }: Damaged| DamagedFile {
             file: file.display().to_string(),
             problem,
-            is_aside,
+            repaired: is_repaired,
         };
         CheckReport {
             counters: checked.counters,
             over: checked.over,
+            complete: checked.is_complete,
             damaged: checked.damaged.into_iter().map(damaged).collect(),
         }
     }

@@ -1,7 +1,10 @@
 //! The folder of a store: what is in it, whose it is, and who has it open.
 //!
 //! `counters` says that it is a store, in which form, and under which secret callers' names were
-//! hashed; `lock` says which process has it open; `tables` and `journal-*` have the counters.
+//! hashed; `lock` says which process has it open; `tables` and `journal-*` have the counters, and
+//! `journals` says which journals there are.
+//!
+//! A new store gets `counters` last: a folder without it is not finished, and has no counter.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -10,12 +13,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use xxhash_rust::xxh3::xxh3_64;
-
+use super::sealed;
 use crate::{clock::Timestamp, limit::Bytes};
 
-/// How the file `counters` begins, before the number of its form.
-const MAGIC: &[u8; 15] = b"tollgate store\n";
+/// The file that says that a folder is a store.
+const NAME: &str = "counters";
+
+/// How that file begins, before the number of its form.
+const WORDS: &[u8; 15] = b"tollgate store\n";
 const FORMAT: u32 = 1;
 
 /// Why a folder cannot be used as a store. Each message says what to do.
@@ -104,12 +109,14 @@ impl Folder {
             let mut builder = DirBuilder::new();
             let made = builder.recursive(true).mode(0o700).create(path);
             made.map_err(OpenError::io(path))?;
-        } else if !path.join("counters").exists() {
-            return Err(OpenError::Missing(path.to_owned()));
         }
-        let is_store = path.join("counters").exists();
-        if !is_store && has_foreign_files(path).map_err(OpenError::io(path))? {
-            return Err(OpenError::Foreign(path.to_owned()));
+        if !path.join(NAME).exists() {
+            match find(path).map_err(OpenError::io(path))? {
+                Content::Counters => return Err(no_secret(path, "it is missing")),
+                _ if !makes => return Err(OpenError::Missing(path.to_owned())),
+                Content::Foreign => return Err(OpenError::Foreign(path.to_owned())),
+                Content::Nothing => {}
+            }
         }
         let lock = lock(path, now)?;
         Ok(Folder { path: path.to_owned(), _lock: lock })
@@ -124,32 +131,19 @@ impl Folder {
     /// # Errors
     /// [`OpenError`].
     pub(super) fn secret(&self) -> Result<Option<[u8; 16]>, OpenError> {
-        let file = self.path.join("counters");
-        let bytes = match fs::read(&file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            bytes => bytes.map_err(OpenError::io(&file))?,
+        let damaged = || no_secret(&self.path, "it is not as it was written");
+        let fields = match sealed::read(&self.path, NAME, WORDS) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(damaged()),
+            fields => fields.map_err(OpenError::io(self.path.join(NAME)))?,
         };
-        let damaged = || OpenError::Damaged {
-            file: file.clone(),
-            reason: "it is not as it was written".to_owned(),
-            lost: "It has the secret under which callers are hashed, and without it no counter is \
-                   found"
-                .to_owned(),
-            advice: "Put the file of a backup in its place, or move the folder away to begin with \
-                     no counters",
-        };
-        let rest = bytes.strip_prefix(MAGIC).ok_or_else(damaged)?;
-        let mut fields = Bytes(rest);
+        let Some(fields) = fields else { return Ok(None) };
+        let mut fields = Bytes(&fields);
         let format = fields.u32().ok_or_else(damaged)?;
         if format != FORMAT {
             return Err(OpenError::Format { folder: self.path.clone(), format });
         }
-        let secret: [u8; 16] = fields.array().ok_or_else(damaged)?;
-        let sum = fields.u64().filter(|_| fields.0.is_empty()).ok_or_else(damaged)?;
-        match sum == xxh3_64(bytes.get(..bytes.len() - 8).unwrap_or_default()) {
-            true => Ok(Some(secret)),
-            false => Err(damaged()),
-        }
+        let secret = fields.array().filter(|_| fields.0.is_empty());
+        secret.map(Some).ok_or_else(damaged)
     }
 
     /// Notes the secret under which keys are hashed.
@@ -157,7 +151,7 @@ impl Folder {
     /// # Errors
     /// [`OpenError`].
     pub(super) fn keep_secret(&self, secret: [u8; 16]) -> Result<(), OpenError> {
-        write_secret(&self.path, secret).map_err(OpenError::io(self.path.join("counters")))
+        write_secret(&self.path, secret).map_err(OpenError::io(self.path.join(NAME)))
     }
 }
 
@@ -166,29 +160,61 @@ impl Folder {
 /// # Errors
 /// Those of the system.
 pub(super) fn write_secret(folder: &Path, secret: [u8; 16]) -> io::Result<()> {
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend(FORMAT.to_le_bytes());
-    bytes.extend(secret);
-    bytes.extend(xxh3_64(&bytes).to_le_bytes());
-    let draft = folder.join("counters.new");
-    let _ = fs::remove_file(&draft);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-    file.write_all(&bytes)?;
-    file.sync_all()?;
-    fs::rename(&draft, folder.join("counters"))?;
-    File::open(folder)?.sync_all()
+    sealed::write(folder, NAME, WORDS, &[&FORMAT.to_le_bytes()[..], &secret].concat())
 }
 
-/// Whether a folder has files that are none of ours.
-fn has_foreign_files(path: &Path) -> io::Result<bool> {
-    for entry in fs::read_dir(path)? {
+/// What a folder has that does not say that it is a store.
+enum Content {
+    /// Nothing, or what is left of a store that was not made to its end.
+    Nothing,
+    /// Counters of a store.
+    Counters,
+    /// Files of others.
+    Foreign,
+}
+
+/// Looks what is in a folder.
+fn find(path: &Path) -> io::Result<Content> {
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Content::Nothing),
+        entries => entries?,
+    };
+    let mut content = Content::Nothing;
+    for entry in entries {
         let name = entry?.file_name();
-        let is_ours = ["lock", "counters.new", "lost+found"].iter().any(|own| name == *own);
-        if !is_ours {
-            return Ok(true);
+        let name = name.to_string_lossy();
+        match &*name {
+            "lock" | "counters.new" | "lost+found" => {}
+            // Those of a store that was just made are empty.
+            "tables" if is_empty(&path.join("tables/tables"))? => {}
+            "tables" if path.join("tables/current").exists() => return Ok(Content::Counters),
+            "journals" => return Ok(Content::Counters),
+            name if name.starts_with("journal-") => return Ok(Content::Counters),
+            _ => content = Content::Foreign,
         }
     }
-    Ok(false)
+    Ok(content)
+}
+
+/// Whether a folder has nothing in it, or does not exist.
+fn is_empty(folder: &Path) -> io::Result<bool> {
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        entries => Ok(entries?.next().is_none()),
+    }
+}
+
+/// Without the file `counters` of a folder, its counters are of no use.
+fn no_secret(folder: &Path, reason: &str) -> OpenError {
+    OpenError::Damaged {
+        file: folder.join(NAME),
+        reason: reason.to_owned(),
+        lost:
+            "It has the secret under which callers are hashed, and without it no counter is found"
+                .to_owned(),
+        advice: "Put the file of a backup in its place, or move the folder away to begin with no \
+                 counters",
+    }
 }
 
 /// Locks a folder, and says by whom it is locked.
@@ -257,19 +283,31 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_of_the_secret_is_noticed() {
+    fn folder_whose_secret_is_damaged_or_gone_says_what_is_lost() {
         let parent = tempfile::tempdir().unwrap();
         let folder = Folder::open(parent.path(), true, NOW).unwrap();
         folder.keep_secret([7; 16]).unwrap();
         let file = parent.path().join("counters");
-        let whole = fs::read(&file).unwrap();
-        for at in 0..whole.len() {
-            let mut changed = whole.clone();
-            changed[at] ^= 1;
-            fs::write(&file, &changed).unwrap();
-            assert!(folder.secret().is_err(), "byte {at}");
-            fs::write(&file, &whole[..at]).unwrap();
-            assert!(folder.secret().is_err(), "{at} bytes");
+        fs::write(&file, &fs::read(&file).unwrap()[1..]).unwrap();
+        let error = folder.secret().unwrap_err().to_string();
+        assert!(error.contains("counters is damaged: it is not as it was written"), "{error}");
+        drop(folder);
+        fs::remove_file(file).unwrap();
+        fs::write(parent.path().join("journal-3"), "").unwrap();
+        for makes in [true, false] {
+            let error = Folder::open(parent.path(), makes, NOW).unwrap_err().to_string();
+            assert!(error.contains("it is missing. It has the secret"), "{error}");
         }
+    }
+
+    #[test]
+    fn store_that_was_not_made_to_its_end_is_no_store_yet() {
+        let parent = tempfile::tempdir().unwrap();
+        fs::create_dir_all(parent.path().join("tables/tables")).unwrap();
+        fs::write(parent.path().join("tables/current"), "").unwrap();
+        let folder = Folder::open(parent.path(), true, NOW).unwrap();
+        assert_eq!(folder.secret().unwrap(), None);
+        let error = Folder::open(parent.path(), false, NOW).unwrap_err();
+        assert!(matches!(error, OpenError::Missing(_)), "{error}");
     }
 }

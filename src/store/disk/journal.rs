@@ -26,7 +26,11 @@ const HEAD_BYTES: usize = 4 + 4 + 8 + 8;
 /// The longest frame. A counter takes at most 240 kB, and frames are ended long before this.
 const MAX_FRAME: usize = 1 << 28;
 
+/// What the system writes at once.
+const PAGE: usize = 4096;
+
 /// A journal that is written.
+#[derive(Debug)]
 pub(super) struct Journal {
     file: File,
     /// Its number: later journals have greater ones.
@@ -112,36 +116,43 @@ pub(super) struct Replayed {
     /// Bytes at the end that are not a complete frame: the write was interrupted, and never
     /// acknowledged.
     pub(super) torn: u64,
-    /// Parts that are damaged, with complete frames behind them: where each begins and ends, in
-    /// bytes.
-    pub(super) damaged: Vec<(u64, u64)>,
+    /// Parts that are not complete frames.
+    pub(super) gaps: Vec<Gap>,
 }
 
-/// Reads a journal, and passes the bytes of each complete frame to `each`.
+/// A part of a journal that is not as it was written: where it begins and ends, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    pub(super) begin: u64,
+    pub(super) end: u64,
+    /// Whether it looks as if it had not reached the disk before the power failed, and not as if it
+    /// had been changed.
+    pub(super) is_unwritten: bool,
+}
+
+/// Reads a journal, and passes the bytes of each complete frame to `each`. Only the last journal of a
+/// folder may end with a write that was interrupted.
 ///
 /// # Errors
 /// Those of the system, and [`io::ErrorKind::InvalidData`] if the file is not a journal.
 pub(super) fn replay(
     folder: &Path,
     id: u64,
+    is_last: bool,
     mut each: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<Replayed> {
     let mut bytes = Vec::new();
     File::open(path_of(folder, id))?.read_to_end(&mut bytes)?;
     let mut replayed = Replayed::default();
-    let Some(mut rest) = bytes.strip_prefix(MAGIC) else {
-        // A journal that was created and not begun.
-        if MAGIC.starts_with(&bytes) {
-            return Ok(Replayed { torn: bytes.len() as u64, ..replayed });
-        }
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a journal of tollgate"));
-    };
-    let mut bad = None;
+    // Frames say themselves which journal they are of, so those behind a damaged beginning count.
+    let begun = bytes.strip_prefix(MAGIC);
+    let mut rest = begun.unwrap_or(&bytes);
+    let mut bad = begun.is_none().then_some(0);
     while !rest.is_empty() {
-        let at = (bytes.len() - rest.len()) as u64;
+        let at = bytes.len() - rest.len();
         match frame(id, rest) {
             Some((frame, behind)) => {
-                replayed.damaged.extend(bad.take().map(|begin| (begin, at)));
+                replayed.gaps.extend(bad.take().map(|begin| gap(&bytes, begin, at)));
                 each(frame)?;
                 replayed.frames += 1;
                 rest = behind;
@@ -153,28 +164,45 @@ pub(super) fn replay(
             }
         }
     }
-    if let Some(begin) = bad {
-        let end = bytes.len() as u64;
-        let tail = bytes.get(begin as usize..).unwrap_or_default();
-        match is_torn(tail) {
-            true => replayed.torn = end - begin,
-            false => replayed.damaged.push((begin, end)),
+    if let Some(begin) = bad.filter(|begin| *begin < bytes.len()) {
+        let gap = gap(&bytes, begin, bytes.len());
+        match gap.is_unwritten {
+            true if is_last => replayed.torn = gap.end - gap.begin,
+            false if begin == 0 => {
+                let message = "not a journal of tollgate";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+            }
+            _ => replayed.gaps.push(gap),
         }
     }
     Ok(replayed)
 }
 
-/// Whether bytes at the end are a frame of which the rest is missing, or was never written. A frame
-/// that is all there and not as it was written is damaged.
-fn is_torn(tail: &[u8]) -> bool {
-    let is_cut = match tail.split_first_chunk::<HEAD_BYTES>() {
-        None => tail.starts_with(MARK) || MARK.starts_with(tail),
+fn gap(bytes: &[u8], begin: usize, end: usize) -> Gap {
+    let part = bytes.get(begin..end).unwrap_or_default();
+    let is_cut = end == bytes.len() && is_cut(part);
+    let is_unwritten = is_cut || has_unwritten_page(part, begin);
+    Gap { begin: begin as u64, end: end as u64, is_unwritten }
+}
+
+/// Whether bytes at the end are those of a journal or a frame of which the rest is missing.
+fn is_cut(tail: &[u8]) -> bool {
+    match tail.split_first_chunk::<HEAD_BYTES>() {
+        None => tail.starts_with(MARK) || MARK.starts_with(tail) || MAGIC.starts_with(tail),
         Some((head, rest)) => {
             let length = head.strip_prefix(MARK).and_then(|head| head.first_chunk());
             length.is_some_and(|length| u32::from_le_bytes(*length) as usize > rest.len())
         }
-    };
-    is_cut || tail.iter().all(|byte| *byte == 0)
+    }
+}
+
+/// Whether all bytes of a page are zero in a part that begins here. A system writes pages in any
+/// order: those that it had not written when the power failed read as zeros.
+fn has_unwritten_page(part: &[u8], begin: usize) -> bool {
+    let to_page = (PAGE - begin % PAGE).min(part.len());
+    let (first, others) = part.split_at(to_page);
+    let is_zero = |page: &[u8]| !page.is_empty() && page.iter().all(|byte| *byte == 0);
+    is_zero(first) || others.chunks(PAGE).any(is_zero)
 }
 
 /// Cuts off bytes at the end of a journal.
@@ -237,9 +265,9 @@ fn checksum(id: u64, number: u64, bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn frames(folder: &Path, id: u64) -> (Vec<Vec<u8>>, Replayed) {
+    fn frames(folder: &Path, id: u64, is_last: bool) -> (Vec<Vec<u8>>, Replayed) {
         let mut frames = Vec::new();
-        let replayed = replay(folder, id, |frame| {
+        let replayed = replay(folder, id, is_last, |frame| {
             frames.push(frame.to_vec());
             Ok(())
         });
@@ -258,7 +286,7 @@ mod tests {
     fn frames_are_read_in_their_order() {
         let folder = tempfile::tempdir().unwrap();
         written(folder.path());
-        let (frames, replayed) = frames(folder.path(), 3);
+        let (frames, replayed) = frames(folder.path(), 3, true);
         assert_eq!(frames, [b"first".to_vec(), Vec::new(), vec![7; 1000], b"last".to_vec()]);
         assert_eq!(replayed, Replayed { frames: 4, ..Replayed::default() });
         assert_eq!(journals(folder.path()).unwrap(), [3]);
@@ -270,10 +298,10 @@ mod tests {
         let whole = written(folder.path());
         for length in 0..whole.len() {
             fs::write(path_of(folder.path(), 3), &whole[..length]).unwrap();
-            let (read, replayed) = frames(folder.path(), 3);
-            assert!(read.len() < 4 && replayed.damaged.is_empty(), "{length}");
+            let (read, replayed) = frames(folder.path(), 3, true);
+            assert!(read.len() < 4 && replayed.gaps.is_empty(), "{length}");
             cut(folder.path(), 3, replayed.torn).unwrap();
-            let (again, replayed) = frames(folder.path(), 3);
+            let (again, replayed) = frames(folder.path(), 3, true);
             assert_eq!((again, replayed.torn), (read, 0), "{length}");
         }
     }
@@ -285,14 +313,42 @@ mod tests {
         let last_frame = whole.len() - HEAD_BYTES - 4;
         // The length of the last frame cannot be told from that of one that was not written whole.
         let length = last_frame + 4..last_frame + 8;
-        for at in (MAGIC.len()..whole.len()).filter(|at| !length.contains(at)) {
+        for at in (0..whole.len()).filter(|at| !length.contains(at)) {
             let mut changed = whole.clone();
             changed[at] ^= 1;
             fs::write(path_of(folder.path(), 3), changed).unwrap();
-            let (frames, replayed) = frames(folder.path(), 3);
+            let (frames, replayed) = frames(folder.path(), 3, true);
             assert_eq!(frames.last().unwrap() == b"last", at < last_frame, "{at}");
-            let [(begin, end)] = replayed.damaged[..] else { panic!("{at}: {replayed:?}") };
-            assert!(begin <= at as u64 && at as u64 <= end && frames.len() == 3, "{at}");
+            let [gap] = replayed.gaps[..] else { panic!("{at}: {replayed:?}") };
+            assert!(gap.begin <= at as u64 && at as u64 <= gap.end && !gap.is_unwritten, "{at}");
+            assert_eq!(frames.len(), if at < MAGIC.len() { 4 } else { 3 }, "{at}");
+        }
+    }
+
+    #[test]
+    fn pages_that_were_lost_with_the_power_are_told_from_those_that_were_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(folder.path(), 3).unwrap();
+        let long = vec![7; 3 * PAGE];
+        for frame in [&long, &long, &b"last".to_vec()] {
+            journal.append(frame, false).unwrap();
+        }
+        let whole = fs::read(path_of(folder.path(), 3)).unwrap();
+        let ends = [long.len() + HEAD_BYTES + MAGIC.len(), whole.len() - HEAD_BYTES - 4];
+        // With the last frame behind them, and without it.
+        for (length, is_torn) in [(whole.len(), false), (ends[1], true)] {
+            for page in 0..length.div_ceil(PAGE) {
+                let place = page * PAGE..((page + 1) * PAGE).min(length);
+                let mut lost = whole[..length].to_vec();
+                lost[place.clone()].fill(0);
+                fs::write(path_of(folder.path(), 3), lost).unwrap();
+                let (_, replayed) = frames(folder.path(), 3, true);
+                assert!(replayed.gaps.iter().all(|gap| gap.is_unwritten), "{page}");
+                let is_at_end = is_torn && place.end > ends[0];
+                assert_eq!(replayed.torn > 0, is_at_end || place.end == length, "{page}");
+                let (_, replayed) = frames(folder.path(), 3, false);
+                assert!(replayed.torn == 0 && !replayed.gaps.is_empty(), "{page}");
+            }
         }
     }
 
@@ -304,7 +360,7 @@ mod tests {
         journal.file.write_all(b"\xF7TG\nhalf of a frame").unwrap();
         journal.is_torn = true;
         journal.append(b"second", true).unwrap();
-        let (read, replayed) = frames(folder.path(), 0);
+        let (read, replayed) = frames(folder.path(), 0, true);
         assert_eq!(read, [b"first".to_vec(), b"second".to_vec()]);
         assert_eq!(replayed.torn, 0);
     }
@@ -314,8 +370,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let whole = written(folder.path());
         fs::write(path_of(folder.path(), 4), &whole).unwrap();
-        assert_eq!(frames(folder.path(), 4).1.frames, 0);
+        assert_eq!(frames(folder.path(), 4, true).1.frames, 0);
         fs::write(path_of(folder.path(), 5), "version: 1\n").unwrap();
-        assert!(replay(folder.path(), 5, |_| Ok(())).is_err());
+        assert!(replay(folder.path(), 5, true, |_| Ok(())).is_err());
     }
 }

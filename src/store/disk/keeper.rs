@@ -19,7 +19,7 @@ use std::{
 use super::{
     Batch, Disk, Failure, Opened, Survey,
     filter::Filter,
-    journal::{Journal, journals},
+    journal::Journal,
     lock,
     orders::{Found, Job, Order},
     recover::open_folder,
@@ -105,6 +105,7 @@ impl Keeper {
 
     /// Writes until it is told to end, or nobody uses the store any more.
     pub(super) fn run(mut self) {
+        self.take_over();
         let mut due = Instant::now() + self.disk.pause();
         loop {
             let order = self.orders.recv_timeout(due.saturating_duration_since(Instant::now()));
@@ -112,6 +113,8 @@ impl Keeper {
                 self.disk.reads.end();
                 return self.close();
             };
+            // What was charged while it writes must not wait for longer than what comes after.
+            let begun = Instant::now();
             match order {
                 Ok(Order::Surveyed(found)) => {
                     self.take_survey(&store, found);
@@ -161,8 +164,17 @@ impl Keeper {
             }
             self.keep_within_memory(&store);
             self.survey_if_due();
-            due = Instant::now() + self.disk.pause();
+            due = begun + self.disk.pause();
         }
+    }
+
+    /// What was found in journals becomes tables, so that it is not read again at the next start.
+    fn take_over(&mut self) {
+        let Some(opened) = self.disk.opened.load_full() else { return };
+        if opened.tree.waiting_bytes() > 0 {
+            self.begin_journal(&opened);
+        }
+        let _ = self.upkeep.send(Job::Merge);
     }
 
     /// Writes what is not on disk yet.
@@ -262,7 +274,7 @@ impl Keeper {
         let failed =
             |file: PathBuf| move |error: io::Error| NotWritten::Failed(file, error.to_string());
         if self.journal.is_none() {
-            let begun = next_journal(folder).and_then(|id| Journal::create(folder, id));
+            let begun = opened.journals.begin();
             self.journal = Some(begun.map_err(failed(folder.clone()))?);
         }
         let Some(journal) = &mut self.journal else { return Err(NotWritten::Waits) };
@@ -303,9 +315,7 @@ impl Keeper {
     }
 
     fn begin_journal(&mut self, opened: &Opened) {
-        let folder = &opened.folder.path;
-        let next = next_journal(folder).and_then(|id| Journal::create(folder, id));
-        match next {
+        match opened.journals.begin() {
             Ok(next) => {
                 if let Err(error) = opened.tree.rotate() {
                     tracing::error!(%error, "the tables do not take a new part");
@@ -346,8 +356,9 @@ impl Keeper {
         if self.surveying.is_some() || !is_due {
             return;
         }
-        // Room for as many again as there are.
-        let filter = Arc::new(Filter::new(opened.tree.about() * 2));
+        // Room for those that come until the next look; each one costs memory.
+        let about = opened.tree.about();
+        let filter = Arc::new(Filter::new(about + about / 4));
         let surveying = Surveying { filter: Arc::clone(&filter), new: vec![0; TAGS] };
         self.surveying = Some(surveying);
         if self.upkeep.send(Job::Survey(filter)).is_err() {
@@ -416,6 +427,7 @@ impl Keeper {
                 self.next_survey = Instant::now();
                 self.disk.opened.store(Some(Arc::new(opened)));
                 self.reopens = false;
+                self.take_over();
             }
             // The other process may be about to end.
             Err(error) => {
@@ -445,11 +457,6 @@ enum NotWritten {
     Waits,
     /// What failed, and what was said.
     Failed(PathBuf, String),
-}
-
-/// The number of the next journal of a folder.
-fn next_journal(folder: &std::path::Path) -> io::Result<u64> {
-    Ok(journals(folder)?.last().map_or(0, |last| last + 1))
 }
 
 impl From<TreeError> for String {

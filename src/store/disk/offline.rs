@@ -6,19 +6,22 @@ use std::{
 };
 
 use super::{
-    Survey,
+    Opened, Survey,
     folder::{Folder, OpenError, write_secret},
-    journal::{journal_bytes, journals, path_of, replay},
-    recover::{damage, open_tree, replay_journals},
+    journal::path_of,
+    live::LiveJournals,
+    recover::{damage, missing, open_tree, read_journals, replay_journal, replay_journals},
     tree::{Tree, TreeError},
 };
-use crate::clock::{Clock, Timestamp};
+use crate::{
+    clock::{Clock, Timestamp},
+    settings::SyncMode,
+};
 
 /// A store that this process has open by hand.
 #[derive(Debug)]
 pub struct OfflineStore {
-    tree: Tree,
-    folder: Folder,
+    opened: Opened,
     clock: Clock,
 }
 
@@ -29,6 +32,8 @@ pub struct Checked {
     pub counters: u64,
     /// Of these, those that are over.
     pub over: u64,
+    /// Whether all were counted: not those behind the first damaged place of the tables.
+    pub is_complete: bool,
     /// Files that are damaged.
     pub damaged: Vec<Damaged>,
 }
@@ -40,13 +45,24 @@ pub struct Damaged {
     pub file: PathBuf,
     /// What is wrong, and what is lost.
     pub problem: String,
-    /// Whether it was put aside, after what can be read of it was kept.
-    pub is_aside: bool,
+    /// Whether the store goes on without it, after what can be read of it was kept.
+    pub is_repaired: bool,
 }
 
 impl Damaged {
     fn new(file: PathBuf, problem: String) -> Damaged {
-        Damaged { file, problem, is_aside: false }
+        Damaged { file, problem, is_repaired: false }
+    }
+
+    /// What an error says about a file.
+    ///
+    /// # Errors
+    /// The error, if it is another one.
+    fn of(error: OpenError) -> Result<Damaged, OpenError> {
+        match &error {
+            OpenError::Damaged { file, .. } => Ok(Damaged::new(file.clone(), error.to_string())),
+            _ => Err(error),
+        }
     }
 }
 
@@ -59,13 +75,9 @@ impl OfflineStore {
         let folder = Folder::open(path, false, clock.now())?;
         folder.secret()?;
         let tree = open_tree(&folder, &clock)?;
-        for (id, replayed) in replay_journals(&folder, &tree)? {
-            let file = path_of(&folder.path, id);
-            if let Some(damage) = damage(&file, &replayed) {
-                return Err(damage);
-            }
-        }
-        Ok(OfflineStore { tree, folder, clock })
+        let opened = Opened { tree, journals: read_journals(&folder)?, folder };
+        replay_journals(&opened, SyncMode::Flush, false)?;
+        Ok(OfflineStore { opened, clock })
     }
 
     /// Counts the counters. Returns bytes of tables and of journals, too.
@@ -75,7 +87,7 @@ impl OfflineStore {
     pub fn stat(&self) -> Result<(Survey, u64, u64), OpenError> {
         let now = self.clock.now();
         let mut survey = Survey { at: now.as_micros(), ..Survey::default() };
-        let counted = self.tree.for_each(|_, record| {
+        let counted = self.opened.tree.for_each(|_, record| {
             match record.is_over(now) {
                 Some(true) => survey.over += 1,
                 _ => survey.live += 1,
@@ -83,7 +95,7 @@ impl OfflineStore {
             true
         });
         counted.map_err(|error| self.broken(error))?;
-        Ok((survey, self.tree.size().bytes, journal_bytes(&self.folder.path)))
+        Ok((survey, self.opened.tree.size().bytes, self.opened.journal_bytes()))
     }
 
     /// Merges all tables, which lets go what is over.
@@ -91,17 +103,11 @@ impl OfflineStore {
     /// # Errors
     /// The tables cannot be read or written.
     pub fn compact(&self) -> Result<(), OpenError> {
-        let merged = self
-            .tree
-            .rotate()
-            .and_then(|()| self.tree.write_tables())
-            .and_then(|()| self.tree.merge_all());
+        let Opened { tree, journals, folder } = &self.opened;
+        let merged =
+            tree.rotate().and_then(|()| tree.write_tables()).and_then(|()| tree.merge_all());
         merged.map_err(|error| self.broken(error))?;
-        for id in journals(&self.folder.path).map_err(OpenError::io(&self.folder.path))? {
-            let file = path_of(&self.folder.path, id);
-            fs::remove_file(&file).map_err(OpenError::io(file))?;
-        }
-        Ok(())
+        journals.end_all().map_err(OpenError::io(&folder.path))
     }
 
     /// Copies the store to another folder, which must be empty or not exist. Returns how many
@@ -110,13 +116,13 @@ impl OfflineStore {
     /// # Errors
     /// The store cannot be read, or the folder cannot be written.
     pub fn backup(&self, to: &Path) -> Result<u64, OpenError> {
-        let secret =
-            self.folder.secret()?.ok_or_else(|| OpenError::Missing(self.folder.path.clone()))?;
-        backup(&self.tree, secret, to, &self.clock)
+        let Opened { tree, folder, .. } = &self.opened;
+        let secret = folder.secret()?.ok_or_else(|| OpenError::Missing(folder.path.clone()))?;
+        backup(tree, secret, to, &self.clock)
     }
 
     fn broken(&self, error: TreeError) -> OpenError {
-        broken(self.folder.tables(), error)
+        broken(self.opened.folder.tables(), error)
     }
 }
 
@@ -150,8 +156,8 @@ fn broken(tables: PathBuf, error: TreeError) -> OpenError {
     }
 }
 
-/// Reads all of a store, and says what is damaged. With `repairs` it puts damaged journals aside,
-/// after what can be read of them was written to tables.
+/// Reads all of a store, and says what is damaged. With `repairs`, what can be read of the journals is
+/// written to tables, and damaged ones are put aside.
 ///
 /// # Errors
 /// [`OpenError`]; not for damage that is in what is returned.
@@ -159,31 +165,45 @@ pub fn check(path: &Path, repairs: bool, clock: &Clock) -> Result<Checked, OpenE
     let folder = Folder::open(path, false, clock.now())?;
     let mut checked = Checked::default();
     if let Err(error) = folder.secret() {
-        checked.damaged.push(Damaged::new(folder.path.join("counters"), error.to_string()));
+        checked.damaged.push(Damaged::of(error)?);
     }
     let tree = match open_tree(&folder, clock) {
         Ok(tree) => tree,
-        Err(error @ OpenError::Damaged { .. }) => {
-            checked.damaged.push(Damaged::new(folder.tables(), error.to_string()));
+        Err(error) => {
+            checked.damaged.push(Damaged::of(error)?);
             return Ok(checked);
         }
-        Err(error) => return Err(error),
     };
-    let damaged_journals = check_journals(&folder, &tree, &mut checked)?;
+    let (journals, damaged) = check_journals(&folder, &tree)?;
     check_tables(&tree, &folder.tables(), clock.now(), &mut checked);
-    if repairs && !damaged_journals.is_empty() {
-        let written = tree.rotate().and_then(|()| tree.write_tables());
-        written.map_err(|error| broken(folder.tables(), error))?;
-        for file in damaged_journals {
-            // Another name: it is not read any more, and people can still look at it.
-            let mut aside = file.clone().into_os_string();
-            aside.push(".damaged");
-            fs::rename(&file, aside).map_err(OpenError::io(&file))?;
-            let own = checked.damaged.iter_mut().filter(|damaged| damaged.file == file);
-            own.for_each(|damaged| damaged.is_aside = true);
+    match repairs && !damaged.is_empty() {
+        true => {
+            let repaired = repair(&folder, &tree, &journals, damaged)?;
+            checked.damaged.extend(repaired);
         }
+        false => checked.damaged.extend(damaged),
     }
     Ok(checked)
+}
+
+/// Writes to tables what was read of the journals, and puts damaged ones aside.
+fn repair(
+    folder: &Folder,
+    tree: &Tree,
+    journals: &LiveJournals,
+    damaged: Vec<Damaged>,
+) -> Result<Vec<Damaged>, OpenError> {
+    let written = tree.rotate().and_then(|()| tree.write_tables());
+    written.map_err(|error| broken(folder.tables(), error))?;
+    for Damaged { file, .. } in damaged.iter().filter(|damaged| damaged.file.exists()) {
+        // Another name: it is not read any more, and people can still look at it.
+        let mut aside = file.clone().into_os_string();
+        aside.push(".damaged");
+        fs::rename(file, aside).map_err(OpenError::io(file))?;
+    }
+    journals.end_all().map_err(OpenError::io(&folder.path))?;
+    let repaired = |damaged| Damaged { is_repaired: true, ..damaged };
+    Ok(damaged.into_iter().map(repaired).collect())
 }
 
 /// Reads all tables.
@@ -199,6 +219,7 @@ pub(super) fn check_tables(tree: &Tree, tables: &Path, now: Timestamp, checked: 
         checked.over += u64::from(record.is_over(now) == Some(true));
         true
     });
+    checked.is_complete = read.is_ok();
     if let Err(error) = read
         && checked.damaged.is_empty()
     {
@@ -206,24 +227,28 @@ pub(super) fn check_tables(tree: &Tree, tables: &Path, now: Timestamp, checked: 
     }
 }
 
-/// Reads the journals into the tables, and returns those that are damaged.
-fn check_journals(
-    folder: &Folder,
-    tree: &Tree,
-    checked: &mut Checked,
-) -> Result<Vec<PathBuf>, OpenError> {
+/// Reads the journals into the tables. Returns which count, and what is wrong with them.
+fn check_journals(folder: &Folder, tree: &Tree) -> Result<(LiveJournals, Vec<Damaged>), OpenError> {
+    let listed = |error| OpenError::io(&folder.path)(error);
     let mut damaged = Vec::new();
-    for id in journals(&folder.path).map_err(OpenError::io(&folder.path))? {
-        let file = path_of(&folder.path, id);
-        let apply = |frame: &[u8]| tree.apply(frame).map_err(std::io::Error::other);
-        let problem = match replay(&folder.path, id, apply) {
-            Ok(replayed) => damage(&file, &replayed).map(|damage| damage.to_string()),
-            Err(error) => Some(error.to_string()),
-        };
-        if let Some(problem) = problem {
-            checked.damaged.push(Damaged::new(file.clone(), problem));
-            damaged.push(file);
+    let journals = match read_journals(folder) {
+        Ok(journals) => journals,
+        Err(error) => {
+            damaged.push(Damaged::of(error)?);
+            LiveJournals::found(&folder.path).map_err(listed)?
+        }
+    };
+    for error in missing(folder, &journals)? {
+        damaged.push(Damaged::of(error)?);
+    }
+    let ids = journals.ids().map_err(listed)?;
+    for id in &ids {
+        let file = path_of(&folder.path, *id);
+        match replay_journal(folder, tree, *id, ids.last() == Some(id)) {
+            Ok(replayed) if replayed.gaps.is_empty() => {}
+            Ok(replayed) => damaged.push(Damaged::of(damage(&file, &replayed))?),
+            Err(error) => damaged.push(Damaged::of(error)?),
         }
     }
-    Ok(damaged)
+    Ok((journals, damaged))
 }

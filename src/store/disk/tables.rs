@@ -2,7 +2,6 @@
 //! then.
 
 use std::{
-    fs,
     sync::{
         Arc, Mutex,
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
@@ -10,13 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    Disk, Opened,
-    journal::{journals, path_of},
-    lock,
-    orders::Job,
-    tree::TreeError,
-};
+use super::{Disk, Opened, lock, orders::Job, tree::TreeError};
 
 /// How long until it is tried again, if tables could not be written.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -96,9 +89,5 @@ pub(super) fn run(disk: &Disk, jobs: TableWriter, upkeep: &Sender<Job>) {
 
 fn write(opened: &Opened, journal: u64) -> Result<(), TreeError> {
     opened.tree.write_tables()?;
-    let folder = &opened.folder.path;
-    for id in journals(folder)?.into_iter().filter(|id| *id < journal) {
-        fs::remove_file(path_of(folder, id))?;
-    }
-    Ok(())
+    Ok(opened.journals.end_before(journal)?)
 }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::{
     OfflineStore, OpenError, check,
     journal::{journals, path_of},
+    live::LiveJournals,
     open,
 };
 use crate::{
@@ -339,9 +340,7 @@ fn damaged_table_is_found_and_never_read_as_a_new_counter() {
     let mut bytes = fs::read(&table).unwrap();
     bytes[100] ^= 0xFF;
     fs::write(&table, &bytes).unwrap();
-    for journal in journals(folder.path()).unwrap() {
-        fs::remove_file(path_of(folder.path(), journal)).unwrap();
-    }
+    LiveJournals::read(folder.path()).unwrap().end_all().unwrap();
 
     let clock = Clock::Manual(std::sync::Arc::new(START.as_micros().into()));
     let checked = check(folder.path(), false, &clock).unwrap();

@@ -8,11 +8,11 @@
 use std::{
     collections::HashSet,
     fs::{self, File},
-    io::{self, Read},
+    io::{self, Read, Write},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -36,6 +36,12 @@ use crate::clock::{Clock, Timestamp};
 /// Memory for blocks of tables that were read lately.
 const CACHE_BYTES: u64 = 32 << 20;
 
+/// The file that names the list of tables, `v` and its number, with a checksum of it.
+const CURRENT: &str = "current";
+
+/// Counters that are read between two looks whether the store is being closed.
+const STRETCH: u64 = 1024;
+
 /// Tables that are open at once.
 const OPEN_FILES: usize = 256;
 
@@ -57,6 +63,9 @@ pub(super) enum TreeError {
     /// The library has a mistake.
     #[error("the library of the tables panicked: {0}")]
     Panicked(String),
+    /// The store is being closed.
+    #[error("the store is being closed")]
+    Stopped,
 }
 
 impl From<lsm_tree::Error> for TreeError {
@@ -84,12 +93,14 @@ pub(super) struct Tree {
     expiry: Arc<Expiry>,
     /// Held while tables are merged.
     merging: Mutex<()>,
+    /// Whether a change of the tables has failed, and what is on disk was not put right since.
+    is_in_doubt: AtomicBool,
 }
 
 /// What lets counters that are over go when tables are merged.
 struct Expiry {
     clock: Clock,
-    /// Set when a merge is to end before it is done.
+    /// Set when what takes long is to end before it is done.
     is_stopped: AtomicBool,
     dropped: AtomicU64,
 }
@@ -112,11 +123,30 @@ pub(super) struct DamagedTable {
 }
 
 impl Tree {
-    /// Opens the tables in a folder, or makes it.
+    /// Makes a folder without tables.
+    ///
+    /// # Errors
+    /// [`TreeError`]; also if there are tables.
+    pub(super) fn create(folder: &Path, clock: Clock) -> Result<Tree, TreeError> {
+        match folder.join(CURRENT).try_exists()? {
+            false => Tree::open_or_create(folder, clock),
+            true => Err(io::Error::from(io::ErrorKind::AlreadyExists).into()),
+        }
+    }
+
+    /// Opens the tables in a folder.
     ///
     /// # Errors
     /// [`TreeError`].
     pub(super) fn open(folder: &Path, clock: Clock) -> Result<Tree, TreeError> {
+        // Without this file the library would make a tree that is empty.
+        match folder.join(CURRENT).try_exists()? {
+            true => Tree::open_or_create(folder, clock),
+            false => Err(TreeError::Damaged(format!("the file `{CURRENT}` is missing"))),
+        }
+    }
+
+    fn open_or_create(folder: &Path, clock: Clock) -> Result<Tree, TreeError> {
         let sequence = SequenceNumberCounter::default();
         let visible = SequenceNumberCounter::default();
         let is_stopped = AtomicBool::new(false);
@@ -140,8 +170,15 @@ impl Tree {
         sequence.fetch_max(latest);
         visible.fetch_max(latest);
         let strategy = Arc::new(Leveled::default().with_table_target_size(TABLE_BYTES));
-        let merging = Mutex::default();
-        Ok(Tree { tree, folder: folder.to_owned(), sequence, strategy, expiry, merging })
+        Ok(Tree {
+            tree,
+            folder: folder.to_owned(),
+            sequence,
+            strategy,
+            expiry,
+            merging: Mutex::default(),
+            is_in_doubt: AtomicBool::new(false),
+        })
     }
 
     /// Applies the changes of a frame.
@@ -184,7 +221,9 @@ impl Tree {
         mut each: impl FnMut(u128, Record) -> bool,
     ) -> Result<(), TreeError> {
         let mut counters = guarded(|| Ok(self.tree.iter(self.sequence.get(), None)))?;
+        let mut seen = 0;
         while let Some(next) = guarded(|| Ok(counters.next()))? {
+            self.go_on(&mut seen)?;
             let (key, value) = guarded(|| Ok(next.into_inner()?))?;
             let Some((key, record)) = key_of(&key).zip(Record::read(&value)) else {
                 let message = "a counter has a form that is not known";
@@ -223,37 +262,98 @@ impl Tree {
     /// # Errors
     /// [`TreeError`]; then the parts wait still.
     pub(super) fn write_tables(&self) -> Result<(), TreeError> {
+        self.settle(None)?;
         let written = guarded(|| {
             let lock = self.tree.get_flush_lock();
             self.tree.flush(&lock, self.sequence.get())?;
             Ok(())
         });
         if written.is_err() {
-            self.remove_unfinished();
+            self.note_failure(None);
         }
         written
     }
 
-    /// Removes files of tables that were not written whole: on a full disk they would take the room
-    /// that the next try needs. While tables are merged, some of the files may still be written.
-    fn remove_unfinished(&self) {
-        let Ok(_merging) = self.merging.try_lock() else { return };
-        let removed = guarded(|| {
-            let _flushing = self.tree.get_flush_lock();
-            let version = self.tree.current_version();
-            let known: HashSet<u64> = version.iter_tables().map(lsm_tree::Table::id).collect();
-            for entry in fs::read_dir(self.folder.join("tables"))? {
-                let entry = entry?;
-                let id = entry.file_name().to_str().and_then(|name| name.parse::<u64>().ok());
-                if id.is_some_and(|id| !known.contains(&id)) {
-                    fs::remove_file(entry.path())?;
-                }
-            }
-            Ok(())
-        });
-        if let Err(error) = removed {
-            tracing::debug!(%error, "unfinished tables cannot be removed");
+    /// Notes that a change of the tables has failed.
+    fn note_failure(&self, merging: Option<&MutexGuard<'_, ()>>) {
+        self.is_in_doubt.store(true, Ordering::SeqCst);
+        if let Err(error) = self.settle(merging) {
+            tracing::debug!(%error, "what a failure left of tables cannot be removed yet");
         }
+    }
+
+    /// Puts right what a change that failed has left on disk. `merging`: the lock, if it is held.
+    ///
+    /// The file `current` may name a list that the tree does not have in memory: it was replaced, and
+    /// then could not be synced. The tree would write its next list over that one, in place, and a
+    /// crash meanwhile would leave no list at all. So `current` names the earlier list again, before
+    /// anything else is written. Tables that were not written whole are removed then: on a full disk
+    /// they would take the room that the next try needs.
+    ///
+    /// # Errors
+    /// [`TreeError`]; then the next change tries it again, and is not made before that.
+    fn settle(&self, merging: Option<&MutexGuard<'_, ()>>) -> Result<(), TreeError> {
+        if !self.is_in_doubt.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let own = match merging {
+            Some(_) => None,
+            None => self.merging.try_lock().ok(),
+        };
+        if merging.is_none() && own.is_none() {
+            // Some of the tables are still written. The merge settles it if it has to wait.
+            return match self.names_current_list()? {
+                true => Ok(()),
+                false => Err(io::Error::from(io::ErrorKind::ResourceBusy).into()),
+            };
+        }
+        guarded(|| {
+            let _flushing = self.tree.get_flush_lock();
+            if !self.names_current_list()? {
+                self.name_current_list()?;
+            }
+            self.remove_unfinished()?;
+            self.is_in_doubt.store(false, Ordering::SeqCst);
+            Ok(())
+        })
+    }
+
+    /// Whether the disk names the list of tables that the tree has in memory.
+    fn names_current_list(&self) -> Result<bool, TreeError> {
+        // This waits until a list that is being written is there.
+        let id = self.tree.current_version().id();
+        let bytes = fs::read(self.folder.join(CURRENT))?;
+        let named = bytes.first_chunk().map(|named| u64::from_le_bytes(*named));
+        Ok(named == Some(id) && self.tree.current_version().id() == id)
+    }
+
+    /// Has the disk name the list of tables that the tree has in memory.
+    fn name_current_list(&self) -> io::Result<()> {
+        let id = self.tree.current_version().id();
+        let mut bytes = id.to_le_bytes().to_vec();
+        bytes.extend(digest(&self.folder.join(format!("v{id}")))?.to_le_bytes());
+        // The kind of the checksum.
+        bytes.push(0);
+        let draft = self.folder.join("current.new");
+        let mut file = File::create(&draft)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&draft, self.folder.join(CURRENT))?;
+        File::open(&self.folder)?.sync_all()
+    }
+
+    /// Removes files of tables that are in no list.
+    fn remove_unfinished(&self) -> io::Result<()> {
+        let version = self.tree.current_version();
+        let known: HashSet<u64> = version.iter_tables().map(lsm_tree::Table::id).collect();
+        for entry in fs::read_dir(self.folder.join("tables"))? {
+            let entry = entry?;
+            let id = entry.file_name().to_str().and_then(|name| name.parse::<u64>().ok());
+            if id.is_some_and(|id| !known.contains(&id)) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     /// Merges tables as long as there is something to merge and `goes_on` says so.
@@ -278,12 +378,11 @@ impl Tree {
         &self,
         merge: impl FnOnce() -> Result<(), TreeError>,
     ) -> Result<(), TreeError> {
-        let merged = {
-            let _merging = self.merging.lock().unwrap_or_else(PoisonError::into_inner);
-            guarded(merge)
-        };
+        let merging = self.merging.lock().unwrap_or_else(PoisonError::into_inner);
+        self.settle(Some(&merging))?;
+        let merged = guarded(merge);
         if merged.is_err() {
-            self.remove_unfinished();
+            self.note_failure(Some(&merging));
         }
         merged
     }
@@ -296,9 +395,18 @@ impl Tree {
         self.while_merging(|| Ok(self.tree.major_compact(TABLE_BYTES, self.sequence.get())?))
     }
 
-    /// Has merges end before they are done.
+    /// Has what takes long end before it is done.
     pub(super) fn stop(&self) {
         self.expiry.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether what takes long goes on. It looks once in a while.
+    fn go_on(&self, seen: &mut u64) -> Result<(), TreeError> {
+        *seen += 1;
+        match seen.is_multiple_of(STRETCH) && self.expiry.is_stopped.load(Ordering::Relaxed) {
+            true => Err(TreeError::Stopped),
+            false => Ok(()),
+        }
     }
 
     /// Counters that were over when tables were merged, and went.
@@ -320,7 +428,8 @@ impl Tree {
         }
     }
 
-    /// Reads all tables, and returns those that are not as they were written.
+    /// Reads all tables, and returns those that are not as they were written. If the store is closed
+    /// meanwhile, that is all.
     pub(super) fn damaged_tables(&self) -> Vec<DamagedTable> {
         let version = self.tree.current_version();
         let check = |table: &lsm_tree::Table| {
@@ -332,7 +441,8 @@ impl Tree {
             };
             Some(DamagedTable { file, reason })
         };
-        version.iter_tables().filter_map(check).collect()
+        let is_open = |_: &&lsm_tree::Table| !self.expiry.is_stopped.load(Ordering::Relaxed);
+        version.iter_tables().take_while(is_open).filter_map(check).collect()
     }
 
     /// Writes the counters that are not over to new tables in an empty folder. Returns how many.
@@ -340,12 +450,14 @@ impl Tree {
     /// # Errors
     /// [`TreeError`].
     pub(super) fn copy_to(&self, folder: &Path, now: Timestamp) -> Result<u64, TreeError> {
-        let copy = Tree::open(folder, self.expiry.clock.clone())?;
+        let copy = Tree::create(folder, self.expiry.clock.clone())?;
         let mut count = 0;
+        let mut seen = 0;
         let mut failed = None;
         let mut writer = guarded(|| Ok(copy.tree.ingestion()?))?;
         let mut counters = guarded(|| Ok(self.tree.iter(self.sequence.get(), None)))?;
         while let Some(next) = guarded(|| Ok(counters.next()))? {
+            self.go_on(&mut seen)?;
             let (key, value) = guarded(|| Ok(next.into_inner()?))?;
             let is_over = Record::read(&value).and_then(|record| record.is_over(now));
             match is_over {

@@ -7,8 +7,13 @@ use crate::{docs::Page, support::Upstream};
 
 /// The commands, as `--help` lists them.
 fn commands(folder: &Folder) -> BTreeSet<String> {
-    let help = folder.run(&["--help"]);
-    let (_, list) = text(&help.stdout).split_once("Commands:\n").unwrap();
+    commands_of(folder, &[])
+}
+
+/// The commands of a command; none: it has none.
+fn commands_of(folder: &Folder, command: &[&str]) -> BTreeSet<String> {
+    let help = folder.run(&[command, &["--help"]].concat());
+    let (_, list) = text(&help.stdout).split_once("Commands:\n").unwrap_or_default();
     let lines = list.lines().take_while(|line| !line.is_empty());
     let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
@@ -106,9 +111,12 @@ fn manual_has_a_page_for_the_program_and_for_each_command() {
     let written = fs::read_dir(folder.path().join("manual")).unwrap();
     let written: BTreeSet<String> =
         written.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    let mut expected: BTreeSet<String> =
-        commands(&folder).iter().map(|command| format!("tollgate-{command}.1")).collect();
-    expected.insert("tollgate.1".into());
+    let mut expected = BTreeSet::from(["tollgate.1".to_owned()]);
+    for command in commands(&folder) {
+        let nested = commands_of(&folder, &[&command]);
+        expected.extend(nested.iter().map(|nested| format!("tollgate-{command}-{nested}.1")));
+        expected.insert(format!("tollgate-{command}.1"));
+    }
     assert_eq!(written, expected);
 
     let unknown = folder.run(&["man", "nope"]);
