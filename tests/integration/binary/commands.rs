@@ -58,6 +58,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tollgate store check --repair", "the same"),
     ("tollgate store backup DIR", "the same"),
     ("tollgate store compact", "the same"),
+    ("tests/disk/kill.py", "tests/run.sh runs it"),
+    ("tests/disk/faults.py", "the same"),
     ("tests/bench/instructions.sh", "it needs callgrind and minutes: the gate runs it"),
 ];
 
