@@ -375,6 +375,54 @@ fn backup_is_a_store_of_its_own() {
     copy.close();
 }
 
+#[test]
+fn month_survives_three_restarts_and_a_backup_that_is_restored_elsewhere() {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    let folder = tempfile::tempdir().unwrap();
+    let month = FixedWindow { limit: 100, align: Align::FirstRequest(30 * DAY) };
+    let month = Quota::FixedWindow(month);
+    let charge = charge(1, &month);
+    let mut path = folder.path().join("store");
+    let mut now = START;
+    for start in 0..4 {
+        let subject = Subject::open(&path, now);
+        assert_eq!(subject.used(&charge), start);
+        let standing = subject.charge(&charge).outcomes[0].standing;
+        assert_eq!(standing.reset, START + 30 * DAY, "it begins once");
+        if start == 3 {
+            path = folder.path().join("elsewhere");
+            subject.store.disk().unwrap().backup(&path).unwrap();
+        }
+        subject.close();
+        now = now + 9 * DAY;
+    }
+    fs::remove_dir_all(folder.path().join("store")).unwrap();
+    let restored = Subject::open(&path, START + 29 * DAY);
+    assert_eq!(restored.used(&charge), 4);
+    restored.advance(DAY);
+    assert_eq!(restored.used(&charge), 0);
+    restored.close();
+}
+
+#[test]
+fn idle_store_shrinks() {
+    let folder = tempfile::tempdir().unwrap();
+    let quota = &quotas()[0];
+    let subject = Subject::open(folder.path(), START);
+    (0..5000).for_each(|owner| drop(subject.charge(&charge(owner, quota))));
+    subject.store.disk().unwrap().compact().unwrap();
+    subject.close();
+    // Nobody asks for anything. The disk is looked through at the start.
+    let subject = Subject::open(folder.path(), START + 2 * HOUR);
+    let disk = subject.store.disk().unwrap();
+    let patience = std::time::Instant::now() + Duration::from_secs(60);
+    while disk.report().tables_bytes > 0 {
+        assert!(std::time::Instant::now() < patience, "{:?}", disk.report());
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    subject.close();
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Charge { owner: u64, quota: usize, cost: u32 },
