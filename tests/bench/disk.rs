@@ -271,7 +271,7 @@ fn report(stores: &Stores, keys: u64) {
             report.filter_bytes >> 20,
             report.tables_memory_bytes >> 20,
             files >> 20,
-            files / keys,
+            files / report.survey.map_or(keys, |survey| survey.live).max(1),
             report.reads_found,
             report.reads_absent,
             report.survey,

@@ -116,6 +116,12 @@ impl Keeper {
             // What was charged while it writes must not wait for longer than what comes after.
             let begun = Instant::now();
             match order {
+                Ok(Order::SurveyBegins) => {
+                    if let Some(surveying) = &mut self.surveying {
+                        surveying.new.fill(0);
+                    }
+                    continue;
+                }
                 Ok(Order::Surveyed(found)) => {
                     self.take_survey(&store, found);
                     continue;

@@ -23,6 +23,8 @@ pub(super) enum Order {
     KeepSecret([u8; 16]),
     /// Merge all tables.
     Compact(Sender<Result<(), String>>),
+    /// The disk is looked through from now on: what is new from now on is not found.
+    SurveyBegins,
     /// The disk was looked through.
     Surveyed(Found),
     /// Write for the last time, close, and end.

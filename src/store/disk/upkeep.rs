@@ -41,6 +41,8 @@ pub(super) fn run(disk: &Disk, jobs: &Receiver<Job>, orders: &Sender<Order>) {
             }
             Job::Survey(filter) => {
                 let begun = Instant::now();
+                // It may have waited for a long merge, and finds what was written meanwhile.
+                let _ = orders.send(Order::SurveyBegins);
                 let counted = survey(disk, &opened, &filter);
                 let is_worth_merging = counted.as_ref().is_ok_and(has_many_over);
                 if let Err(error) = &counted
