@@ -1,0 +1,44 @@
+//! Requests of the past, as access logs tell of them: read, merged, and in the order of their time.
+//!
+//! A log is a file of lines in one of the formats of [`Format`]; a line becomes a [`Record`], is
+//! counted as skipped (it tells of something that no limit counts), or is counted as bad. What a
+//! log does not say of a request is none in its record.
+//!
+//! The way of a line: `source` decompresses, `lines` cuts, `reader` hands the line to its format,
+//! which fills a `draft`, and `window` puts what came of it in order. `merge` gives out the earliest
+//! request of all files.
+
+mod clf;
+mod csv;
+mod detect;
+mod draft;
+mod envoy;
+mod error;
+mod escapes;
+mod file;
+mod format;
+mod haproxy;
+mod instant;
+mod json_fields;
+mod json_log;
+mod lines;
+mod merge;
+mod options;
+mod own_json;
+mod own_text;
+mod reader;
+mod record;
+mod source;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub use self::{
+    error::HistoryError,
+    format::Format,
+    merge::History,
+    options::ReadOptions,
+    record::{OwnFields, Place, Record},
+    summary::{BadLine, FileSummary, HistorySummary},
+};

@@ -1,0 +1,183 @@
+//! The formats of Apache and nginx: common, combined, and what people add to them.
+//!
+//! The time between brackets is when the request came in Apache (`%t`), and when its response had
+//! ended in nginx (`$time_local`). A line does not say whose it is, so the time is taken as it is,
+//! which is early by no more than the request took. Only nginx writes durations as seconds with
+//! three decimals (`$request_time`): of a line with such a number at its end, the arrival is the
+//! time less that. Apache adds whole numbers (`%D`, `%T`), and Traefik a whole number with `ms`;
+//! both have the start.
+
+use std::borrow::Cow;
+
+use super::{
+    draft::{Draft, Fault, Line, known, status, time_of, wanted_value},
+    escapes::unescape,
+    instant,
+};
+
+/// Reads a line.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn read(line: &str, wanted: &[String]) -> Result<Line, Fault> {
+    let parts = Parts::of(line)?;
+    let mut draft = Draft {
+        written: Some(time_of(instant::clf(parts.time), parts.time)?),
+        client: Some(parts.client),
+        host: parts.host.map(Cow::Borrowed),
+        status: status(parts.status),
+        ..Draft::default()
+    };
+    draft.read_request_line(parts.request)?;
+    if let Some(referer) = parts.referer {
+        draft.set_referer(referer);
+    }
+    if let Some(agent) = parts.user_agent {
+        draft.set_user_agent(agent);
+    }
+    draft.took = nginx_time(parts.rest).and_then(instant::seconds);
+    draft.is_end = draft.took.is_some();
+    draft.fields = wanted.iter().map(|name| parts.wanted(name)).collect();
+    draft.finish()
+}
+
+/// Whether a line has the two fields more that combined has.
+pub(super) fn is_combined(line: &str) -> bool {
+    Parts::of(line).is_ok_and(|parts| parts.user_agent.is_some())
+}
+
+/// The parts of a line.
+struct Parts<'l> {
+    /// The virtual host in front, as in Apache's `vhost_combined`.
+    host: Option<&'l str>,
+    client: &'l str,
+    user: &'l str,
+    time: &'l str,
+    request: &'l str,
+    status: &'l str,
+    referer: Option<&'l str>,
+    user_agent: Option<&'l str>,
+    /// What is behind.
+    rest: &'l str,
+}
+
+const SHAPE: &str = "it does not have the form of common or combined: `address - user [time] \
+                     \"request\" status bytes`; a line of another program, or cut off";
+
+impl<'l> Parts<'l> {
+    fn of(line: &'l str) -> Result<Parts<'l>, Fault> {
+        let (front, rest) = line.split_once(" [").ok_or(SHAPE)?;
+        let (time, rest) = rest.split_once(']').ok_or(SHAPE)?;
+        let mut words = front.splitn(4, ' ');
+        let (mut client, second) = (words.next().ok_or(SHAPE)?, words.next().ok_or(SHAPE)?);
+        let third = words.next().ok_or(SHAPE)?;
+        let (mut host, mut user) = (None, third);
+        // `host:port address - user`; a user's name may have spaces, too, so that the second word
+        // decides.
+        if let Some(fourth) = words.next() {
+            if third == "-" && super::draft::address(second).is_some() {
+                (host, client, user) = (Some(client), second, fourth);
+            } else {
+                let start = front.len() - third.len() - 1 - fourth.len();
+                user = front.get(start..).ok_or(SHAPE)?;
+            }
+        }
+        let rest = rest.strip_prefix(" \"").ok_or(SHAPE)?;
+        let (request, rest) = split_request(rest).ok_or(SHAPE)?;
+        let mut words = rest.splitn(3, ' ');
+        let status = words.next().filter(|word| is_status(word)).ok_or(SHAPE)?;
+        let rest = match words.next() {
+            None => "",
+            Some(bytes) if bytes == "-" || bytes.bytes().all(|byte| byte.is_ascii_digit()) => {
+                words.next().unwrap_or_default()
+            }
+            Some(_) => return Err(SHAPE.into()),
+        };
+        let mut parts = Parts {
+            host,
+            client,
+            user,
+            time,
+            request,
+            status,
+            referer: None,
+            user_agent: None,
+            rest,
+        };
+        if let Some((referer, rest)) = split_quoted(rest)
+            && let Some((user_agent, rest)) = split_quoted(rest.trim_start())
+        {
+            parts.referer = Some(referer);
+            parts.user_agent = Some(user_agent);
+            parts.rest = rest;
+        }
+        Ok(parts)
+    }
+
+    /// The value of a field that callers are named by.
+    fn wanted(&self, name: &str) -> Option<Box<str>> {
+        let text = match name {
+            "remote_user" | "user" => self.user,
+            "remote_addr" | "remote_host" | "client" => self.client,
+            "host" => self.host?,
+            "http_user_agent" | "user_agent" => self.user_agent?,
+            "http_referer" | "referer" => self.referer?,
+            // What nginx's own `main` has at the end.
+            "http_x_forwarded_for" | "x_forwarded_for" => split_quoted(self.rest.trim_start())?.0,
+            _ => return None,
+        };
+        wanted_value(Some(&unescape(known(text)?)))
+    }
+}
+
+fn is_status(word: &str) -> bool {
+    word.len() == 3 && word.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The request line, whose opening quote is gone, and what is behind it: a status.
+///
+/// Old servers do not escape quotes, so a quote that no status follows is a part of the line.
+fn split_request(text: &str) -> Option<(&str, &str)> {
+    let mut from = 0;
+    loop {
+        let at = from + memchr::memchr(b'"', text.as_bytes().get(from..)?)?;
+        let (request, rest) = text.split_at_checked(at)?;
+        let rest = rest.get(1..)?.strip_prefix(' ').unwrap_or_default();
+        if rest.get(..3).is_some_and(is_status) && !is_escaped(request) {
+            return Some((request, rest));
+        }
+        from = at + 1;
+    }
+}
+
+/// What is between quotes at the start, and what is behind them.
+fn split_quoted(text: &str) -> Option<(&str, &str)> {
+    let text = text.strip_prefix('"')?;
+    let mut from = 0;
+    loop {
+        let at = from + memchr::memchr(b'"', text.as_bytes().get(from..)?)?;
+        let (quoted, rest) = text.split_at_checked(at)?;
+        if !is_escaped(quoted) {
+            return Some((quoted, rest.get(1..)?));
+        }
+        from = at + 1;
+    }
+}
+
+/// Whether what follows a text is escaped: by an odd number of backslashes.
+fn is_escaped(before: &str) -> bool {
+    before.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
+}
+
+/// The `$request_time` of nginx among what is behind the known fields.
+fn nginx_time(rest: &str) -> Option<&str> {
+    rest.split_ascii_whitespace()
+        .map(|word| word.strip_prefix("request_time=").or(word.strip_prefix("rt=")).unwrap_or(word))
+        .map(|word| word.trim_matches('"'))
+        .find(|word| {
+            word.split_once('.').is_some_and(|(whole, millis)| {
+                let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+                !whole.is_empty() && millis.len() == 3 && is_number(whole) && is_number(millis)
+            })
+        })
+}

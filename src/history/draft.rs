@@ -1,0 +1,260 @@
+//! What a format has read of a line, on its way to a record: the rules that all formats share.
+
+use std::{borrow::Cow, net::IpAddr, time::Duration};
+
+use http::{HeaderValue, Method, header};
+
+use super::{
+    OwnFields, Place, Record,
+    escapes::unescape,
+    instant::{self, Instant},
+};
+
+/// What a line tells of.
+pub(super) enum Line {
+    /// A request.
+    Request {
+        record: Record,
+        /// The time that is written, which the record's may be earlier than.
+        written: Instant,
+        /// Whether the client is written as a name, and so has no address.
+        has_named_client: bool,
+    },
+    /// Something that no limit counts: why.
+    Skipped(&'static str),
+}
+
+/// What is wrong with a line, and what to do: a part of a sentence.
+pub(super) type Fault = Cow<'static, str>;
+
+/// What a format has read of a line.
+#[derive(Default)]
+pub(super) struct Draft<'l> {
+    /// The time that is written.
+    pub(super) written: Option<Instant>,
+    /// Whether that is when the response had ended.
+    pub(super) is_end: bool,
+    /// How long the request took.
+    pub(super) took: Option<Duration>,
+    /// The client's address, perhaps with a port.
+    pub(super) client: Option<&'l str>,
+    pub(super) method: Cow<'l, str>,
+    pub(super) host: Option<Cow<'l, str>>,
+    /// What was asked for: a path, or a URL.
+    pub(super) target: Cow<'l, str>,
+    pub(super) status: Option<u16>,
+    pub(super) user_agent: Option<Cow<'l, str>>,
+    pub(super) referer: Option<Cow<'l, str>>,
+    pub(super) own: Option<Box<OwnFields>>,
+    pub(super) fields: Vec<Option<Box<str>>>,
+}
+
+/// A line of a request whose head could not be read.
+pub(super) const NO_HEAD: &str = "the request never had a readable head, so no limit counted it";
+
+impl<'l> Draft<'l> {
+    /// Takes method and target from a request line: `GET /path HTTP/1.1`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn read_request_line(&mut self, line: &'l str) -> Result<(), Fault> {
+        if line.is_empty() || line == "-" {
+            return Err(
+                "there is no request line (`-`): the connection ended before a request, or \
+                        was refused; nothing to do"
+                    .into(),
+            );
+        }
+        let (method, rest) = line.split_once(' ').unwrap_or((line, ""));
+        if !is_method(method) {
+            return Err("the request line is not HTTP: a scanner, or TLS at a port without it; \
+                        nothing to do"
+                .into());
+        }
+        // HTTP/0.9 has no version. A target with spaces is cut nowhere else than at the version.
+        let target = rest.rsplit_once(" HTTP/").map_or(rest, |(target, _)| target).trim();
+        if target.is_empty() {
+            return Err(
+                "the request line has no target: the request was malformed; nothing to do".into()
+            );
+        }
+        self.method = Cow::Borrowed(method);
+        self.target = unescape(target);
+        Ok(())
+    }
+
+    /// Sets the field of a header.
+    pub(super) fn set_user_agent(&mut self, value: &'l str) {
+        self.user_agent = known(value).map(unescape);
+    }
+
+    /// Sets the field of a header.
+    pub(super) fn set_referer(&mut self, value: &'l str) {
+        self.referer = known(value).map(unescape);
+    }
+
+    /// The record of all this; its place is yet to come.
+    ///
+    /// # Errors
+    /// What is missing, or no request.
+    pub(super) fn finish(self) -> Result<Line, Fault> {
+        let Some(written) = self.written else {
+            return Err("it has no time that can be read".into());
+        };
+        if self.method == "CONNECT" {
+            return Ok(Line::Skipped("CONNECT names no path, so no limit counts it"));
+        }
+        let (of_target, target) = split_target(&self.target);
+        let Some(target) = target else {
+            return match self.target.as_ref() {
+                "*" => Ok(Line::Skipped("`OPTIONS *` is about no path, so no limit counts it")),
+                _ => Err("what was asked for does not begin with a slash: the request was \
+                          malformed; nothing to do"
+                    .into()),
+            };
+        };
+        let method = match self.method.as_ref() {
+            "GET" => Method::GET,
+            "" => return Err("it has no method".into()),
+            other if is_method(other) => Method::from_bytes(other.as_bytes())
+                .map_err(|_| Fault::from("its method is not one of HTTP"))?,
+            _ => return Err("its method is not one of HTTP".into()),
+        };
+        let host = self.host.as_deref().and_then(known).or(of_target).map(without_port);
+        let time = match self.took {
+            Some(took) if self.is_end => written.time.saturating_sub(took),
+            _ => written.time,
+        };
+        let agent = header_value(self.user_agent.as_deref());
+        let referer = header_value(self.referer.as_deref());
+        // Of this size and no larger: a second of a busy log has many of them.
+        let count = usize::from(agent.is_some()) + usize::from(referer.is_some());
+        let mut headers = Vec::with_capacity(count);
+        headers.extend(agent.map(|value| (header::USER_AGENT, value)));
+        headers.extend(referer.map(|value| (header::REFERER, value)));
+        let client = self.client.and_then(address);
+        let has_named_client = client.is_none() && self.client.and_then(known).is_some();
+        let record = Record {
+            time,
+            place: Place::default(),
+            client,
+            method,
+            host: host.map(Box::from),
+            target,
+            status: self.status,
+            took: self.took,
+            headers,
+            own: self.own,
+            fields: self.fields,
+        };
+        Ok(Line::Request { record, written, has_named_client })
+    }
+}
+
+/// A time, or what is wrong.
+///
+/// # Errors
+/// If it is in none of the forms that are read.
+pub(super) fn time_of(read: Option<Instant>, text: &str) -> Result<Instant, Fault> {
+    read.ok_or_else(|| {
+        let shown: String = text.chars().take(40).collect();
+        format!(
+            "its time, `{shown}`, is in no form that is read: RFC 3339, 21/Nov/2026:08:41:00 \
+                 +0000, or seconds since 1970"
+        )
+        .into()
+    })
+}
+
+/// A value, unless the log says by a hyphen that there is none.
+pub(super) fn known(value: &str) -> Option<&str> {
+    (!value.is_empty() && value != "-").then_some(value)
+}
+
+/// A status, unless it is the 0 or -1 by which logs say that there was none.
+pub(super) fn status(text: &str) -> Option<u16> {
+    text.trim().parse().ok().filter(|status| (100..=999).contains(status))
+}
+
+/// Whether this is a word that can be a method. HTTP allows more; what clients send in error is
+/// among that, and no method that is in use.
+fn is_method(word: &str) -> bool {
+    !word.is_empty()
+        && word.len() <= 32
+        && word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-' || byte == b'_')
+        && word != "-"
+}
+
+/// The authority of a target that is a URL, and its path, with the query; none: it has no path.
+fn split_target(target: &str) -> (Option<&str>, Option<Box<str>>) {
+    if target.starts_with('/') {
+        return (None, Some(target.into()));
+    }
+    let Some((scheme, rest)) = target.split_once("://") else { return (None, None) };
+    if !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)) {
+        return (None, None);
+    }
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let path = if path.starts_with('/') { path.into() } else { format!("/{path}").into() };
+    (known(authority), Some(path))
+}
+
+/// A host without its port.
+fn without_port(host: &str) -> &str {
+    if memchr::memchr(b':', host.as_bytes()).is_none() {
+        return host;
+    }
+    match host.rsplit_once(':') {
+        // Not within the brackets of an IPv6 address, and not a bare one.
+        Some((name, port))
+            if port.bytes().all(|byte| byte.is_ascii_digit())
+                && (!name.contains(':') || name.ends_with(']')) =>
+        {
+            name
+        }
+        _ => host,
+    }
+}
+
+/// An address, perhaps in brackets, with a port or a zone; none: it is a name, or is not known.
+pub(super) fn address(text: &str) -> Option<IpAddr> {
+    let bare = |text: &str| text.split('%').next().and_then(|text| text.parse::<IpAddr>().ok());
+    let address =
+        text.parse().ok().or_else(|| bare(text)).or_else(|| match text.strip_prefix('[') {
+            Some(text) => bare(text.split(']').next()?),
+            None => bare(text.rsplit_once(':')?.0),
+        })?;
+    // A server that listens for both writes IPv4 as IPv6.
+    Some(address.to_canonical())
+}
+
+/// The address that the nearest proxy has added to `x-forwarded-for`: the last one.
+pub(super) fn forwarded_for(text: &str) -> Option<&str> {
+    known(text.rsplit(',').next()?.trim())
+}
+
+fn header_value(value: Option<&str>) -> Option<HeaderValue> {
+    value.and_then(known).and_then(|value| HeaderValue::from_str(value).ok())
+}
+
+/// A time in any form, or what is wrong.
+///
+/// # Errors
+/// If it is in none of the forms that are read.
+pub(super) fn any_time(text: &str) -> Result<Instant, Fault> {
+    time_of(instant::any(text), text)
+}
+
+/// The value of a wanted field.
+pub(super) fn wanted_value(value: Option<&str>) -> Option<Box<str>> {
+    value.and_then(known).map(Box::from)
+}
+
+/// Milliseconds as a decimal number: `1.377`, with or without a unit.
+pub(super) fn millis(text: &str) -> Option<Duration> {
+    let text = text.strip_suffix("ms").unwrap_or(text);
+    let millis: f64 = text.trim().parse().ok()?;
+    Duration::try_from_secs_f64(millis / 1000.0).ok()
+}

@@ -1,0 +1,67 @@
+//! Why logs cannot be read at all.
+
+use std::{io, path::PathBuf};
+
+/// Why logs cannot be read at all. A line that cannot be read is none of these: it is counted.
+#[derive(Debug, thiserror::Error)]
+pub enum HistoryError {
+    /// Nothing is named.
+    #[error("no file is named")]
+    Nothing,
+    /// A file cannot be opened.
+    #[error("cannot open {}", file.display())]
+    Open {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file can be read no further.
+    #[error("cannot read {}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is compressed in a way that is not read.
+    #[error(
+        "{} is compressed with {by}, which is not read (gzip and zstd are): decompress it into \
+         standard input, as with `{by} -dc FILE | tollgate simulate --log -`",
+        file.display()
+    )]
+    Compression {
+        /// The file.
+        file: PathBuf,
+        /// The program that compresses so.
+        by: &'static str,
+    },
+    /// The first lines are in no format that is known.
+    #[error(
+        "cannot tell the format of {} from its first lines: pass it as --format (one of {known}), or \
+         describe the columns of a CSV, as with --column time=when --column path=url; the first line \
+         is `{first}`",
+        file.display()
+    )]
+    Undetected {
+        /// The file.
+        file: PathBuf,
+        /// The names of all formats.
+        known: String,
+        /// The start of its first line.
+        first: String,
+    },
+    /// A CSV lacks a column that it must have.
+    #[error(
+        "{} has no column for {what}: name it, as with --column {what}=NAME; its columns are {found}",
+        file.display()
+    )]
+    Column {
+        /// The file.
+        file: PathBuf,
+        /// The field that has no column.
+        what: String,
+        /// The columns that there are.
+        found: String,
+    },
+}

@@ -1,0 +1,79 @@
+//! The reader of a file: its format, and what it has to remember.
+
+use std::borrow::Cow;
+
+use super::{
+    Format, clf,
+    csv::{Csv, NoColumn},
+    draft::{Fault, Line},
+    envoy, haproxy, json_log, own_json, own_text,
+};
+
+/// The reader of a file.
+pub(super) struct Reader {
+    format: Format,
+    wanted: Vec<String>,
+    csv: Option<Csv>,
+}
+
+impl Reader {
+    /// A reader of a format that has no header line.
+    pub(super) fn new(format: Format, wanted: &[String]) -> Reader {
+        Reader { format, wanted: wanted.to_vec(), csv: None }
+    }
+
+    /// A reader of a CSV with this header line.
+    ///
+    /// # Errors
+    /// If it lacks a column.
+    pub(super) fn csv(
+        header: &str,
+        columns: &[(String, String)],
+        wanted: &[String],
+    ) -> Result<Reader, NoColumn> {
+        let csv = Some(Csv::open(header, columns, wanted)?);
+        Ok(Reader { csv, ..Reader::new(Format::Csv, wanted) })
+    }
+
+    pub(super) const fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn read(&mut self, line: &str) -> Result<Line, Fault> {
+        let wanted = &self.wanted;
+        match self.format {
+            Format::TollgateJson => own_json::read(line, wanted),
+            Format::TollgateText => own_text::read(line, wanted),
+            Format::Common | Format::Combined => clf::read(line, wanted),
+            Format::NginxJson | Format::Caddy | Format::Traefik => {
+                json_log::read(self.format, line, wanted)
+            }
+            Format::Envoy if line.starts_with('{') => json_log::read(self.format, line, wanted),
+            Format::Envoy => envoy::read(line, wanted),
+            Format::Haproxy => haproxy::read(line, wanted),
+            Format::Csv => match &mut self.csv {
+                Some(csv) => csv.read(line),
+                None => Err("the file has no header line".into()),
+            },
+        }
+    }
+}
+
+/// The text of a line: without its end, and without the NULs in front of it that a file has which was
+/// cut while its writer had it open (`copytruncate`). None: it is empty.
+pub(super) fn text(line: &[u8]) -> Option<Cow<'_, str>> {
+    let start = line.iter().position(|byte| *byte != 0).unwrap_or(line.len());
+    let line = line.get(start..).unwrap_or_default().trim_ascii_end();
+    if line.trim_ascii_start().is_empty() {
+        return None;
+    }
+    // Not lossy at once: that looks at each byte apart.
+    Some(match std::str::from_utf8(line) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(line),
+    })
+}
