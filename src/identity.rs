@@ -7,6 +7,7 @@
 
 mod address;
 mod api_keys;
+mod assumed_caller;
 mod assumed_token;
 mod auth;
 mod auth_result;
@@ -45,6 +46,7 @@ pub use self::{
         client_address, counted_address,
     },
     api_keys::{ApiKey, ApiKeyError, ApiKeys, MAX_API_KEYS_BYTES, MintError, MintedKey, NewKey},
+    assumed_caller::AssumedCaller,
     assumed_token::{AssumedToken, AssumedTokenError},
     auth::{AcceptedIssuers, Auth},
     auth_result::AuthResult,

@@ -11,6 +11,7 @@ mod draft;
 pub mod explain;
 mod explanation;
 mod rehearsal;
+mod replay;
 
 pub use self::{
     draft::Draft,
@@ -19,4 +20,5 @@ pub use self::{
         PassedRoute, Prospect, TakenRoute, Understood,
     },
     rehearsal::{Rehearsal, Rehearsed},
+    replay::{ChargeMode, Judged, JudgedCharge, PastRequest, PastVerdict},
 };

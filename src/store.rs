@@ -351,6 +351,16 @@ impl Store {
         self.write_back_some(now);
     }
 
+    /// Drops some of the counters in the process that are over.
+    pub fn sweep(&self, now: Timestamp) {
+        self.stores.memory.sweep(now);
+    }
+
+    /// Counters in the process.
+    pub fn counters(&self) -> usize {
+        self.stores.memory.len()
+    }
+
     /// Waits until Redis has answered and this proxy was announced to others, or it is known that
     /// Redis is away. Without this wait, a worker's first requests would be decided in fallback
     /// mode.

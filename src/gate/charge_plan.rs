@@ -19,7 +19,7 @@ pub(crate) struct ChargePlan<'p> {
 /// What a charge is for.
 #[derive(Clone, Copy)]
 pub(crate) struct PlannedLimit<'p> {
-    pub(super) limit: &'p Limit,
+    pub(crate) limit: &'p Limit,
     pub(crate) allowance: &'p Allowance,
     /// What the request costs, and what may correct that.
     pub(crate) cost: &'p Cost,

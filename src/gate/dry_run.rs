@@ -1,11 +1,15 @@
 //! What is different about requests that no client has sent.
 
-use crate::identity::AssumedToken;
+use crate::identity::{AssumedCaller, AssumedToken};
 
-/// A request that no client has sent: for explanations, and for the tests in policies.
+/// A request that no client has sent: for explanations, for the tests in policies, and for requests
+/// of the past.
+#[derive(Default)]
 pub(crate) struct DryRun {
     /// Its token, which counts as verified. None: its headers have the credentials.
     pub(crate) token: Option<AssumedToken>,
+    /// Its caller, which was identified before, in place of a token.
+    pub(crate) caller: Option<AssumedCaller>,
     /// Whether charges are taken; else it is only computed what they would come to.
     pub(crate) is_charged: bool,
 }

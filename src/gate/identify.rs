@@ -110,6 +110,9 @@ impl Judge {
         let ChargeContext { identifier, policy, client, now, dry_run, .. } = context;
         let auth = context.auth();
         let rules = &policy.identity;
+        if let Some(caller) = dry_run.and_then(|dry_run| dry_run.caller.as_ref()) {
+            return identifier.identify_assumed(rules, auth, caller, client);
+        }
         match dry_run.and_then(|dry_run| dry_run.token.clone()) {
             Some(token) => {
                 // It counts as one credential beside those in the headers.

@@ -56,6 +56,16 @@ impl Judge {
         Judge { shared, store }
     }
 
+    /// Drops some of the counters in the process that are over.
+    pub(crate) fn sweep(&self, now: Timestamp) {
+        self.store.sweep(now);
+    }
+
+    /// Counters in the process.
+    pub(crate) fn counters(&self) -> usize {
+        self.store.counters()
+    }
+
     /// Route, identity, limits: all that is decided before anything is forwarded. What is found out
     /// on the way is put into `state`, which also holds what a refused request was charged.
     pub(crate) async fn judge<'p>(

@@ -98,16 +98,9 @@ impl Judge {
             }
         };
         let facts = ResponseFacts {
-            status,
-            headers: response.headers(),
-            route: state.route.map_or("", |route| &*route.name),
-            is_authenticated: state
-                .identity
-                .as_ref()
-                .is_some_and(|identity| identity.token.is_some()),
-            is_revalidation: state.is_revalidation,
             is_broken_off,
             is_unseen,
+            ..ResponseFacts::of(state, status, response.headers())
         };
         self.settle(state, facts, series);
         if let (Some(policy), Some(route)) = (state.policy, state.route) {
@@ -130,6 +123,12 @@ impl Judge {
         }
         headers.insert(X_REQUEST_ID.clone(), request_id.clone());
         response
+    }
+
+    /// Corrects what a request of the past was charged, by what the upstream has answered then.
+    pub(crate) fn settle_past(&self, state: &mut RequestState<'_>, answer: &Response<()>) {
+        let facts = ResponseFacts::of(state, answer.status(), answer.headers());
+        self.settle(state, facts, None);
     }
 
     /// Corrects what was charged, now that the response's head is known.

@@ -15,7 +15,7 @@ use crate::{
     limit::{Hashing, KeyHasher},
     metrics::CommandCounts,
     policy::Policies,
-    settings::{Configuration, Limits, Settings, StoreSettings, Timeouts},
+    settings::{Configuration, Limits, MemoryBounds, Settings, StoreSettings, Timeouts},
     store::{MemoryStore, OpenError, Stores, open_disk, restore},
     trace::Tracer,
     upstream::Keeper,
@@ -131,7 +131,7 @@ impl Shared {
         Shared {
             snapshot: ArcSwap::default(),
             identifier: Identifier::new(REHEARSED_TOKENS_BYTES, hasher, ring),
-            stores: fresh_stores(),
+            stores: fresh_stores(MemoryBounds::DEFAULT),
             keeper: None,
             clock,
             trusted_proxies: settings
@@ -176,8 +176,8 @@ impl Shared {
 }
 
 /// Empty counters in the process.
-pub(crate) fn fresh_stores() -> Arc<Stores> {
-    let settings = StoreSettings::in_process();
+pub(crate) fn fresh_stores(bounds: MemoryBounds) -> Arc<Stores> {
+    let settings = StoreSettings { bounds, ..StoreSettings::in_process() };
     let memory = MemoryStore::new(settings.bounds, NO_SECRET);
     Arc::new(Stores::new(settings, memory, Clock::System))
 }

@@ -39,7 +39,7 @@ const UNSETTLED_RETRY: Duration = Duration::from_secs(1);
 /// One charge and its outcome.
 #[derive(Clone, Copy)]
 pub(crate) struct DecidedCharge<'t, 'p> {
-    pub(super) planned: &'t PlannedLimit<'p>,
+    pub(crate) planned: &'t PlannedLimit<'p>,
     pub(crate) charge: &'t Charge<'p>,
     pub(crate) outcome: &'t Outcome,
 }
@@ -108,7 +108,7 @@ impl<'p> Tally<'p> {
     }
 
     /// The position of the tier that is charged.
-    pub(super) fn tier(&self) -> usize {
+    pub(crate) fn tier(&self) -> usize {
         self.plan.tier
     }
 

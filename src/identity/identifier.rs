@@ -263,7 +263,11 @@ impl Identifier {
         }
     }
 
-    fn without_token<'p>(&self, rules: &'p IdentityRules, client: Client<'_>) -> Identity<'p> {
+    pub(super) fn without_token<'p>(
+        &self,
+        rules: &'p IdentityRules,
+        client: Client<'_>,
+    ) -> Identity<'p> {
         let address = client.address;
         let found = by_address(rules);
         if let Some((rule, identity)) = self.by_certificate(rules, client)
@@ -355,7 +359,7 @@ fn base64url(json: &str) -> String {
 }
 
 /// The tier of a caller. A tier name that the policy does not list counts as none.
-fn tier(rules: &IdentityRules, source: &TierSource, claims: Option<&Claims>) -> usize {
+pub(super) fn tier(rules: &IdentityRules, source: &TierSource, claims: Option<&Claims>) -> usize {
     let claim = source.claim().and_then(|claim| claims?.lookup(claim));
     source.tier(texts(claim), &rules.tiers)
 }

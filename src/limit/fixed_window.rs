@@ -36,8 +36,9 @@ pub enum Align {
 }
 
 impl Align {
-    /// The end of a window that is open at `now`.
-    fn end(&self, now: Timestamp) -> Timestamp {
+    /// The end of a window that is open at `now`; it begins then, if windows begin with the first
+    /// charge.
+    pub fn end(&self, now: Timestamp) -> Timestamp {
         match self {
             Align::FirstRequest(length) => now + *length,
             Align::Epoch(length) => {

@@ -31,7 +31,7 @@ use crate::{
     identity::{Client, Identity, PublishedKeys, client_address},
     policy::{Policies, Route},
     response::{Body, Rejection, options_asterisk, preflight_answer},
-    settings::ListenerSettings,
+    settings::{ListenerSettings, MemoryBounds},
     store::{LeaseBook, Store},
     upstream::clean_response,
 };
@@ -63,7 +63,16 @@ impl Rehearsal {
     /// With new counters in the process. `published_keys` are those of the policies that it judges
     /// by.
     pub fn with_fresh_counters(shared: &Arc<Shared>, published_keys: &PublishedKeys) -> Rehearsal {
-        Rehearsal::over(Arc::clone(shared), Store::start(fresh_stores()), published_keys)
+        Rehearsal::with_room(shared, published_keys, MemoryBounds::DEFAULT)
+    }
+
+    /// The same, with room for so many counters.
+    pub fn with_room(
+        shared: &Arc<Shared>,
+        published_keys: &PublishedKeys,
+        bounds: MemoryBounds,
+    ) -> Rehearsal {
+        Rehearsal::over(Arc::clone(shared), Store::start(fresh_stores(bounds)), published_keys)
     }
 
     /// Over the counters that a proxy has. It starts local tasks of this thread if they are in
@@ -80,6 +89,16 @@ impl Rehearsal {
         Rehearsal { judge: Judge::new(shared, store), leases, published_keys }
     }
 
+    /// Drops some of the counters that are over.
+    pub fn sweep(&self, now: Timestamp) {
+        self.judge.sweep(now);
+    }
+
+    /// The counters in use.
+    pub fn counters(&self) -> usize {
+        self.judge.counters()
+    }
+
     /// Answers a request and charges it; `answer` is what the upstream says if it is asked.
     pub async fn answer<'p>(
         &self,
@@ -88,7 +107,7 @@ impl Rehearsal {
         answer: &Response<()>,
     ) -> Rehearsed<'p> {
         let now = self.judge.shared.clock.now();
-        let dry_run = DryRun { token: draft.token.clone(), is_charged: true };
+        let dry_run = DryRun { token: draft.token.clone(), caller: None, is_charged: true };
         let DraftResult { mut state, outcome } = self.run(policies, draft, &dry_run, now).await;
         // They end when this function does, as with the end of the response.
         let _leases = state.tally.as_ref().and_then(|tally| self.leases.hold(tally.granted(), now));
@@ -112,7 +131,7 @@ impl Rehearsal {
     /// How a request would be handled, and why. Nothing is charged.
     pub async fn explain(&self, policies: &Policies, draft: &Draft) -> Explanation {
         let now = self.judge.shared.clock.now();
-        let dry_run = DryRun { token: draft.token.clone(), is_charged: false };
+        let dry_run = DryRun { token: draft.token.clone(), caller: None, is_charged: false };
         let result = self.run(policies, draft, &dry_run, now).await;
         let address = self.client_address(draft);
         let query = draft.head.uri.query();
@@ -141,23 +160,7 @@ impl Rehearsal {
     ) -> DraftResult<'p> {
         let parts = &draft.head;
         let address = self.client_address(draft);
-        let client = Client {
-            address,
-            certificate: None,
-            headers: &parts.headers,
-            query: parts.uri.query(),
-        };
-        let mut state = RequestState::default();
-        let action = match Head::read(parts, policies) {
-            Ok((head, policy)) => {
-                let dry_run = Some(dry_run);
-                let published_keys = &self.published_keys;
-                let input =
-                    JudgeInput { head: &head, policy, client, published_keys, now, dry_run };
-                self.judge.judge(input, &mut state).await
-            }
-            Err(rejection) => Action::Refuse(rejection),
-        };
+        let (state, action) = self.decide(policies, draft, dry_run, now).await;
         let outcome = match action {
             Action::Forward(forward) => {
                 let mut head = parts.clone();
@@ -178,6 +181,51 @@ impl Rehearsal {
             Action::Refuse(rejection) => DraftOutcome::Answered(Reply::Refused(rejection)),
         };
         DraftResult { state, outcome }
+    }
+
+    /// What is to be done with a request, and what was found out about it.
+    pub(super) async fn decide<'p>(
+        &self,
+        policies: &'p Policies,
+        draft: &Draft,
+        dry_run: &DryRun,
+        now: Timestamp,
+    ) -> (RequestState<'p>, Action<'p>) {
+        let parts = &draft.head;
+        let address = self.client_address(draft);
+        let client = Client {
+            address,
+            certificate: None,
+            headers: &parts.headers,
+            query: parts.uri.query(),
+        };
+        let mut state = RequestState::default();
+        let action = match Head::read(parts, policies) {
+            Ok((head, policy)) => {
+                let dry_run = Some(dry_run);
+                let published_keys = &self.published_keys;
+                let input =
+                    JudgeInput { head: &head, policy, client, published_keys, now, dry_run };
+                self.judge.judge(input, &mut state).await
+            }
+            Err(rejection) => Action::Refuse(rejection),
+        };
+        (state, action)
+    }
+
+    /// Corrects what a request of the past was charged, by the upstream's answer.
+    pub(super) fn settle_past(&self, state: &mut RequestState<'_>, answer: &Response<()>) {
+        self.judge.settle_past(state, answer);
+    }
+
+    /// The leases of its requests.
+    pub(super) fn leases(&self) -> &Rc<LeaseBook> {
+        &self.leases
+    }
+
+    /// The time by which it judges.
+    pub(super) fn now(&self) -> Timestamp {
+        self.judge.shared.clock.now()
     }
 
     fn client_address(&self, draft: &Draft) -> IpAddr {

@@ -12,6 +12,7 @@ use crate::{
         awaited_cost::{AwaitedCost, AwaitedCosts, units_without_head},
         counting::{CountedSender, Noted, count_adjustment},
         recent_costs::CostSource,
+        request_state::RequestState,
     },
     limit::{Charge, Receipt},
     metrics::LimitDecision,
@@ -35,6 +36,26 @@ pub(in crate::gate) struct ResponseFacts<'r> {
     pub(in crate::gate) is_broken_off: bool,
     /// Another proxy forwards the request: its response is never seen here.
     pub(in crate::gate) is_unseen: bool,
+}
+
+impl<'r> ResponseFacts<'r> {
+    /// Of a response that came whole.
+    pub(in crate::gate) fn of<'p: 'r>(
+        state: &RequestState<'p>,
+        status: StatusCode,
+        headers: &'r HeaderMap,
+    ) -> ResponseFacts<'r> {
+        let identity = state.identity.as_ref();
+        ResponseFacts {
+            status,
+            headers,
+            route: state.route.map_or("", |route| &*route.name),
+            is_authenticated: identity.is_some_and(|identity| identity.token.is_some()),
+            is_revalidation: state.is_revalidation,
+            is_broken_off: false,
+            is_unseen: false,
+        }
+    }
 }
 
 impl Tally<'_> {
