@@ -17,8 +17,10 @@ mod reload;
 mod reset;
 mod run;
 mod schema;
+mod simulate;
 mod status;
 mod store;
+mod suggest;
 mod table;
 mod token;
 mod top;
@@ -51,6 +53,8 @@ enum Command {
     Check(check::Arguments),
     Diff(diff::Arguments),
     Explain(Box<explain::Arguments>),
+    Simulate(Box<simulate::Arguments>),
+    Suggest(suggest::Arguments),
     Health(health::Arguments),
     Status(status::Arguments),
     Reload(reload::Arguments),
@@ -84,6 +88,8 @@ pub enum Failure {
 pub enum Exit {
     /// Something failed.
     Failure,
+    /// More requests of a log would be denied than may be.
+    TooManyDenied,
     /// The configuration or the arguments are bad.
     BadConfiguration,
 }
@@ -93,6 +99,7 @@ impl Exit {
     pub fn code(self) -> u8 {
         match self {
             Exit::Failure => 1,
+            Exit::TooManyDenied => 3,
             Exit::BadConfiguration => 64,
         }
     }
@@ -136,6 +143,8 @@ pub fn run(
         Command::Check(arguments) => check::run(&arguments, output),
         Command::Diff(arguments) => diff::run(&arguments, output),
         Command::Explain(arguments) => explain::run(&arguments, output),
+        Command::Simulate(arguments) => simulate::run(&arguments, output),
+        Command::Suggest(arguments) => suggest::run(&arguments, output),
         Command::Health(arguments) => health::run(&arguments, output),
         Command::Status(arguments) => status::run(&arguments, output),
         Command::Reload(arguments) => reload::run(&arguments, output),

@@ -19,7 +19,8 @@
 //! connection. [`metrics`] is what each worker counts for itself, [`sketch`] which callers use a
 //! limit most, and [`trace`] exports what happened to single requests. [`pipe`] is output that never
 //! blocks a request, [`events`] and [`panics`] write the log of events. [`preview`] finds out what
-//! would happen without charging, [`callers`] the counters of one caller. [`reload`] puts another
+//! would happen without charging, [`history`] reads access logs and [`simulate`] finds out what limits
+//! would have done to them, [`callers`] the counters of one caller. [`reload`] puts another
 //! configuration in force under traffic, [`decisions`] are listeners at which other programs ask, in
 //! the protocol of [`resp`]; [`envoy`] has the messages of gRPC by which Envoy asks; [`admin`] serves metrics and health, and [`cli`] is the
 //! command line.
@@ -38,6 +39,7 @@ pub mod downstream;
 pub mod envoy;
 pub mod events;
 pub mod gate;
+pub mod history;
 pub mod identity;
 pub mod limit;
 pub mod metrics;
@@ -50,6 +52,7 @@ pub mod resp;
 pub mod response;
 pub mod server;
 pub mod settings;
+pub mod simulate;
 pub mod sketch;
 pub mod store;
 pub mod trace;

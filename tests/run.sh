@@ -154,6 +154,8 @@ black_box() {
         tests/edge/bodies.py tests/edge/slow.py tests/edge/floods.py tests/edge/faults.py
         tests/edge/restarts.py tests/decisions/clients.py tests/decisions/examples.py
         tests/disk/kill.py tests/disk/faults.py tests/beside/run.py tests/beside/envoy.py tests/observe/prometheus.py
+        tests/simulate/judge.py tests/simulate/programs.py tests/simulate/report.py
+        tests/simulate/story.py
         tests/dashboard/views.py tests/deploy/systemd.py tests/compose/run.py)
     for script in "${scripts[@]}"; do
         part "$script" run_script "$script" --tollgate "$binary" || true

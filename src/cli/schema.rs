@@ -1,17 +1,18 @@
-//! `tollgate schema`: what editors complete and check settings and policies by.
+//! `tollgate schema`: what editors complete and check settings and policies by, and what programs read
+//! reports by.
 
 use std::io::Write;
 
 use super::Failure;
-use crate::{policy, settings};
+use crate::{policy, settings, simulate::report::json};
 
-/// Print the JSON Schema of a kind of file
+/// Print the JSON Schema of a kind of file, or of a report
 ///
 /// Editors with a YAML language server use it if the first line of the file says where it is:
 /// `# yaml-language-server: $schema=schema/policy.json`.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// The kind of file
+    /// Of what; `simulation` is what `tollgate simulate --json` prints
     #[arg(value_name = "KIND")]
     kind: Kind,
 }
@@ -20,12 +21,14 @@ pub(super) struct Arguments {
 enum Kind {
     Policy,
     Settings,
+    Simulation,
 }
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
     let schema = match arguments.kind {
         Kind::Policy => policy::schema(),
         Kind::Settings => settings::schema(),
+        Kind::Simulation => return Ok(writeln!(output, "{}", json::schema())?),
     };
     let text = serde_json::to_string_pretty(&schema).map_err(anyhow::Error::from)?;
     Ok(writeln!(output, "{text}")?)
@@ -203,6 +206,7 @@ mod tests {
                         format!("version: 1\nlisteners: [{{ address: \"[::]:1\" }}]\n{written}\n");
                     Settings::parse(path, &text, &sources).err().unwrap_or_default()
                 }
+                Kind::Simulation => Vec::new(),
             };
             let list = problems.iter().find_map(|problem| problem.help().strip_prefix("one of: "));
             let taken: Vec<&str> =

@@ -50,6 +50,8 @@ const FLOORS: &[Room] = &[
            holds: "the kinds of warnings; who has the settings decides whether one holds" },
     Room { name: "sketch", below: &["clock"],
            holds: "which callers use a limit most, in bounded memory, with error bounds" },
+    Room { name: "history", below: &["clock"],
+           holds: "access logs of the past, read and merged; it knows no policies" },
     Room { name: "metrics", below: &["sketch"],
            holds: "what each worker counts of requests, by words of the policy" },
     Room { name: "trace", below: &["clock", "metrics"],
@@ -78,6 +80,8 @@ const FLOORS: &[Room] = &[
            holds: "the life of a request, and the calls of programs that charge limits by name" },
     Room { name: "preview", below: &["clock", "downstream", "gate", "identity", "limit", "policy", "response", "settings", "store", "upstream", "wire", "yaml"],
            holds: "what would happen: diff, explain and the tests of policies, without charging" },
+    Room { name: "simulate", below: &["clock", "gate", "history", "identity", "limit", "policy", "preview", "settings", "store", "yaml"],
+           holds: "what limits would have done to requests of the past" },
     Room { name: "callers", below: &["clock", "gate", "identity", "limit", "policy", "preview", "settings", "sketch", "store"],
            holds: "the counters of one caller by its name: how they stand, and resetting them; the callers that use most" },
     Room { name: "server", below: &["access_log", "deadline", "downstream", "gate", "identity", "panics", "response", "settings", "upstream", "wire"],
@@ -88,7 +92,7 @@ const FLOORS: &[Room] = &[
            holds: "another configuration put in force under traffic" },
     Room { name: "admin", below: &["access_log", "callers", "clock", "downstream", "events", "gate", "identity", "metrics", "policy", "preview", "reload", "server", "settings", "sketch", "store", "trace", "upstream", "yaml"],
            holds: "metrics, health and inspection" },
-    Room { name: "cli", below: &["access_log", "admin", "callers", "clock", "decisions", "events", "gate", "identity", "pipe", "policy", "preview", "reload", "server", "settings", "store", "warning", "yaml"],
+    Room { name: "cli", below: &["access_log", "admin", "callers", "clock", "decisions", "events", "gate", "history", "identity", "pipe", "policy", "preview", "reload", "server", "settings", "simulate", "store", "warning", "yaml"],
            holds: "the commands, a file each" },
 ];
 

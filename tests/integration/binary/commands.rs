@@ -31,6 +31,7 @@ const GUIDE_TITLE: &str = "Serving your own API";
 /// empty.
 const RUN_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("docs/key-rotation.md", "", "key_rotation.rs follows it"),
+    ("docs/choosing-limits.md", "The way, step by step", "tests/simulate/story.py follows it"),
     ("docs/outages.md", "Drills", "they take minutes: tests/run.sh runs the short one"),
     ("docs/operations.md", "Docker Compose", "tests/compose/production.py follows it"),
     ("docs/operations.md", "systemd", "tests/deploy/systemd.py boots a systemd with its units"),
@@ -107,6 +108,28 @@ const NAMED: &[(&str, &str)] = &[
          > limits.yaml && tollgate import envoy limits.yaml",
     ),
     ("tollgate jwks", "tollgate jwks config/keys/public.pem"),
+    (
+        "tollgate suggest",
+        "printf '192.0.2.1 - - [21/Nov/2026:08:41:00 +0000] \"GET /a HTTP/1.1\" 200 2\\n' \
+         > access.log && tollgate suggest --log access.log",
+    ),
+    (
+        "tollgate simulate",
+        "printf '192.0.2.1 - - [21/Nov/2026:08:41:00 +0000] \"GET /a HTTP/1.1\" 200 2\\n' | \
+         tollgate simulate --log -",
+    ),
+    (
+        "tollgate simulate --log access.json --policy policies --caller user=remote_user",
+        "printf '{\"msec\":\"1795250460.5\",\"remote_addr\":\"192.0.2.1\",\"remote_user\":\"ann\",\"request\":\"GET \
+         /a HTTP/1.1\",\"status\":\"200\"}\\n' > access.json && tollgate simulate --log access.json --policy \
+         config/policies --caller user=remote_user",
+    ),
+    (
+        "tollgate simulate --log export.csv --column time=created_at --column target=endpoint --caller \
+         user=account",
+        "printf 'created_at,ip,endpoint,account\\n2026-11-21T08:41:00Z,192.0.2.1,/a,42\\n' > export.csv && tollgate \
+         simulate --log export.csv --column time=created_at --column target=endpoint --caller user=account",
+    ),
     ("tollgate completions bash|zsh|fish", "tollgate completions bash"),
     ("tollgate man [COMMAND]", "tollgate man check"),
     ("tollgate man --all FOLDER", "tollgate man --all manual"),

@@ -1,0 +1,217 @@
+//! `tollgate simulate`: what limits would have done to the requests of an access log.
+
+use std::{
+    fs::File,
+    io::{BufWriter, IsTerminal, Write},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, anyhow};
+
+use super::{
+    Exit, Failure,
+    configured::{Configured, sources_of},
+};
+use crate::{
+    history::{Format, ReadOptions},
+    simulate::{
+        Bench, CallerField, Progress, Report, Simulation,
+        report::{html, json, markdown, text},
+    },
+};
+
+/// Show what limits would have done to the requests of an access log
+///
+/// Reads logs of tollgate, nginx, Apache, Caddy, Traefik, Envoy, HAProxy, or columns; plain, gzip or
+/// zstd; and judges each request by the policies, at the time of the log: by the code that judges
+/// real requests, with counters of its own. Says what each limit would have denied, to whom, and what
+/// another limit would deny.
+///
+/// Exits with 0; with 3 if more is denied than --max-denied allows; with 64 if a policy has problems.
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    /// The logs, in any order; `-` is standard input
+    #[arg(long = "log", value_name = "FILE", required = true, num_args = 1..)]
+    logs: Vec<PathBuf>,
+    /// The policies to judge by: a policy file, a folder of them, or a settings file
+    #[arg(long, value_name = "PATH", default_value = "config/tollgate.yaml")]
+    policy: PathBuf,
+    /// Other policies, such as those in force: shows who is better and worse off than by these
+    #[arg(long, value_name = "PATH")]
+    against: Option<PathBuf>,
+    #[command(flatten)]
+    reading: Reading,
+    /// Write a page of HTML, which opens offline
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// Print Markdown, for a pull request
+    #[arg(long)]
+    markdown: bool,
+    /// Exit with 3 if enforced limits deny more than this part of the requests
+    #[arg(long, value_name = "PERCENT", value_parser = parse_share)]
+    max_denied: Option<f64>,
+}
+
+/// How logs are read.
+#[derive(clap::Args)]
+pub(super) struct Reading {
+    /// The format of the logs; else it is found out from the first lines of each
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// A column of a CSV: what it has, such as time, client, method, path, status, and its name
+    #[arg(long = "column", value_name = "WHAT=NAME", value_parser = parse_pair)]
+    columns: Vec<(String, String)>,
+    /// Which field of the log names callers of a kind, as in user=remote_user
+    #[arg(long = "caller", value_name = "KIND=FIELD", value_parser = parse_pair)]
+    callers: Vec<(String, String)>,
+    /// The host of requests whose log has none; else that of the policy, if there is one policy
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+}
+
+pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
+    let Arguments { logs, policy, against, reading, .. } = arguments;
+    let paths: Vec<&std::path::Path> =
+        std::iter::once(policy).chain(against).map(PathBuf::as_path).collect();
+    let sources = sources_of(&paths)?;
+    let name = policy.display().to_string();
+    let other_name = against.as_ref().map(|against| against.display().to_string());
+    let configured = Configured::read(policy, &sources)?;
+    let other = against.as_ref().map(|against| Configured::read(against, &sources)).transpose()?;
+    let other = other.as_ref().zip(other_name.as_deref());
+    let simulation = Simulation {
+        read: reading.options(logs),
+        callers: reading.callers(),
+        host: reading.host.clone(),
+        candidate: bench(&configured, &name),
+        against: other.map(|(other, name)| bench(other, name)),
+    };
+    let mut bar = ProgressBar::new();
+    let report = simulation.run(&mut |progress| bar.show(progress)).map_err(|error| anyhow!(error));
+    bar.clear();
+    let report = report?;
+    if let Some(file) = &arguments.html {
+        let place = || format!("cannot write {}", file.display());
+        let mut page = BufWriter::new(File::create(file).with_context(place)?);
+        html::write(&report, &mut page).and_then(|()| page.flush()).with_context(place)?;
+    }
+    match (arguments.json, arguments.markdown) {
+        (true, _) => json::write(&report, output)?,
+        (_, true) => markdown::write(&report, output)?,
+        _ => text::write(&report, output)?,
+    }
+    match exceeds(&report, arguments.max_denied) {
+        true => Err(Failure::Reported(Exit::TooManyDenied)),
+        false => Ok(()),
+    }
+}
+
+fn bench<'c>(configured: &'c Configured, name: &'c str) -> Bench<'c> {
+    let settings = configured.settings.as_ref().map(|(_, settings)| settings);
+    Bench { policies: &configured.policies, settings, name }
+}
+
+fn exceeds(report: &Report, max_denied: Option<f64>) -> bool {
+    max_denied.is_some_and(|most| report.outcome.denied_share > most)
+}
+
+impl Reading {
+    pub(super) fn options(&self, logs: &[PathBuf]) -> ReadOptions {
+        ReadOptions {
+            files: logs.to_vec(),
+            format: self.format,
+            columns: self.columns.clone(),
+            wanted: self.callers.iter().map(|(_, field)| field.clone()).collect(),
+        }
+    }
+
+    pub(super) fn host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+
+    pub(super) fn callers(&self) -> Vec<CallerField> {
+        let callers = self.callers.iter().cloned();
+        callers.map(|(kind, field)| CallerField { kind, field }).collect()
+    }
+}
+
+/// How far it is, on a terminal.
+pub(super) struct ProgressBar {
+    begun: Instant,
+    shown: Option<Instant>,
+    is_terminal: bool,
+}
+
+/// How often it is shown.
+const SHOW_PAUSE: Duration = Duration::from_millis(200);
+
+impl ProgressBar {
+    pub(super) fn new() -> ProgressBar {
+        let is_terminal = std::io::stderr().is_terminal();
+        ProgressBar { begun: Instant::now(), shown: None, is_terminal }
+    }
+
+    pub(super) fn show(&mut self, progress: Progress) {
+        if !self.is_terminal || self.shown.is_some_and(|shown| shown.elapsed() < SHOW_PAUSE) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let Progress { requests, bytes, all_bytes } = progress;
+        let rate = requests as f64 / seconds.max(0.001);
+        let left = all_bytes.filter(|all| *all > 0 && bytes > 0).map(|all| {
+            let part = (bytes as f64 / all as f64).min(1.0);
+            let left = seconds / part.max(1e-9) - seconds;
+            format!(", {:.0} %, {left:.0} s left", part * 100.0)
+        });
+        let left = left.unwrap_or_default();
+        // Nobody reads what cannot be written to a terminal.
+        let _ = write!(std::io::stderr(), "\r{requests} requests, {rate:.0} a second{left}\x1b[K");
+    }
+
+    pub(super) fn clear(&self) {
+        if self.shown.is_some() {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err("write two names with = between them".to_owned()),
+    }
+}
+
+/// `0.1%`, or `0.001`.
+fn parse_share(text: &str) -> Result<f64, String> {
+    let advice = || "write a percentage, such as 0.1%".to_owned();
+    let (digits, scale) = match text.strip_suffix('%') {
+        Some(digits) => (digits, 100.0),
+        None => (text, 1.0),
+    };
+    let number: f64 = digits.trim().parse().map_err(|_| advice())?;
+    let share = number / scale;
+    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(advice()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_percentages_or_parts() {
+        assert_eq!(parse_share("0.1%"), Ok(0.001));
+        assert_eq!(parse_share("0.25"), Ok(0.25));
+        assert_eq!(parse_share("100 %"), Ok(1.0));
+        for bad in ["", "%", "-1%", "101%", "NaN", "much"] {
+            assert!(parse_share(bad).is_err(), "{bad}");
+        }
+    }
+}

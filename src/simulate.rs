@@ -1,0 +1,35 @@
+//! What limits would have done to requests of the past: each is judged by the code that judges real
+//! requests, by the time of the log.
+//!
+//! [`Simulation::run`] reads a history, judges each request (`court`) and counts what became of it:
+//! for each limit (`limits`), caller (`callers`) and moment (`timeline`). How many another limit would
+//! deny (`curve`) comes from what each caller has used in each window. [`report`] shows the answers,
+//! and [`suggest()`] makes a policy of them.
+
+mod answers;
+mod callers;
+mod court;
+mod curve;
+mod keyed;
+mod limits;
+mod notes;
+mod paths;
+mod read;
+/// How answers are shown.
+pub mod report;
+mod run;
+mod suggest;
+#[cfg(test)]
+mod tests;
+mod timeline;
+mod translate;
+
+pub use self::{
+    answers::{
+        Against, BadLine, CallerChange, Curve, CurvePoint, FileRead, LimitAnswer, Moment, Need,
+        Outcome, Read, Report, Timeline, WorstCaller,
+    },
+    run::{Bench, Progress, Simulation, SimulationError},
+    suggest::suggest,
+    translate::CallerField,
+};

@@ -1,0 +1,118 @@
+//! Policies, and the counters of a simulation: it judges by the time of the log.
+
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{
+    clock::{Clock, Timestamp},
+    gate::Shared,
+    identity::PublishedKeys,
+    policy::Policies,
+    preview::{Judged, PastRequest, Rehearsal},
+    settings::{MemoryBounds, Settings},
+    store::HeldLeases,
+};
+
+/// The most counters of a simulation: of a log there is no end.
+const MAX_KEYS: usize = 1 << 30;
+
+/// Requests between two sweeps of counters that are over.
+const REQUESTS_A_SWEEP: u64 = 1 << 14;
+
+/// Judges requests of the past, each at its time.
+pub(super) struct Court<'p> {
+    policies: &'p Policies,
+    rehearsal: Rehearsal,
+    clock: Arc<AtomicU64>,
+    /// What requests hold of limits of requests in flight, by the time at which they end.
+    in_flight: BinaryHeap<Reverse<InFlight>>,
+    judged: u64,
+    peak_keys: u64,
+}
+
+/// What a request holds until it ends.
+struct InFlight {
+    end: Timestamp,
+    number: u64,
+    leases: HeldLeases,
+}
+
+impl<'p> Court<'p> {
+    pub(super) fn new(policies: &'p Policies, settings: Option<&Settings>) -> Court<'p> {
+        let clock: Arc<AtomicU64> = Arc::default();
+        let shared = Arc::new(Shared::offline(settings, Clock::Manual(Arc::clone(&clock))));
+        let bounds = MemoryBounds::from(MAX_KEYS);
+        let rehearsal = Rehearsal::with_room(&shared, &PublishedKeys::default(), bounds);
+        Court { policies, rehearsal, clock, in_flight: BinaryHeap::new(), judged: 0, peak_keys: 0 }
+    }
+
+    /// Judges a request that came at `now` and took some time. Times may not go back.
+    pub(super) async fn judge(
+        &mut self,
+        past: &PastRequest,
+        now: Timestamp,
+        took: Duration,
+    ) -> Judged<'p> {
+        self.end_those_before(now);
+        self.clock.store(now.as_micros(), Ordering::Relaxed);
+        let mut judged = self.rehearsal.replay(self.policies, past).await;
+        self.judged += 1;
+        if let Some(leases) = judged.leases.take() {
+            let (end, number) = (now + took, self.judged);
+            self.in_flight.push(Reverse(InFlight { end, number, leases }));
+        }
+        if self.judged.is_multiple_of(REQUESTS_A_SWEEP) {
+            self.sweep(now);
+        }
+        judged
+    }
+
+    /// The most counters that were in use at once, about.
+    pub(super) fn peak_keys(&mut self) -> u64 {
+        let now = Timestamp::from_micros(self.clock.load(Ordering::Relaxed));
+        self.sweep(now);
+        self.peak_keys
+    }
+
+    fn sweep(&mut self, now: Timestamp) {
+        self.rehearsal.sweep(now);
+        self.peak_keys = self.peak_keys.max(self.rehearsal.counters() as u64);
+    }
+
+    fn end_those_before(&mut self, now: Timestamp) {
+        while let Some(Reverse(first)) = self.in_flight.peek()
+            && first.end <= now
+        {
+            self.clock.store(first.end.as_micros(), Ordering::Relaxed);
+            let ended = self.in_flight.pop();
+            drop(ended.map(|Reverse(ended)| ended.leases));
+        }
+    }
+}
+
+impl PartialEq for InFlight {
+    fn eq(&self, other: &InFlight) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for InFlight {}
+
+impl PartialOrd for InFlight {
+    fn partial_cmp(&self, other: &InFlight) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for InFlight {
+    fn cmp(&self, other: &InFlight) -> std::cmp::Ordering {
+        (self.end, self.number).cmp(&(other.end, other.number))
+    }
+}

@@ -1,0 +1,159 @@
+//! How many a limit would deny, were it another one: from what each caller has used in each window.
+
+use std::collections::BTreeMap;
+
+use super::CurvePoint;
+
+/// The most points of a curve that are chosen by peaks.
+const MOST_POINTS: usize = 120;
+
+/// Parts of numbers that people write.
+const WRITTEN: [u32; 12] = [10, 12, 15, 20, 25, 30, 40, 50, 60, 75, 80, 90];
+
+/// What the callers of a limit have used in its windows.
+#[derive(Debug, Default)]
+pub(super) struct Usage {
+    /// How many windows there were in which so many units were used.
+    pub(super) windows: BTreeMap<u32, u64>,
+    /// How many callers have used so many at most, in one window.
+    pub(super) peaks: BTreeMap<u32, u64>,
+}
+
+impl Usage {
+    /// The number of callers.
+    pub(super) fn callers(&self) -> u64 {
+        self.peaks.values().sum()
+    }
+
+    /// The units of all windows.
+    pub(super) fn units(&self) -> u64 {
+        self.windows.iter().map(|(used, windows)| u64::from(*used) * windows).sum()
+    }
+
+    /// The 99.9th percentile of the callers' peaks, rounded up to a number that people write.
+    pub(super) fn suggested(&self) -> u32 {
+        let rank = (self.callers() as f64 * 0.999).ceil() as u64;
+        let mut seen = 0;
+        let peak = self.peaks.iter().find(|(_, callers)| {
+            seen += **callers;
+            seen >= rank
+        });
+        rounded_up(peak.map_or(1, |(peak, _)| *peak))
+    }
+
+    /// What limits of several sizes would do; those that `marked` names are among them. The last
+    /// one denies nothing.
+    pub(super) fn points(&self, marked: &[u32]) -> Vec<CurvePoint> {
+        let peaks: Vec<u32> = self.peaks.keys().copied().collect();
+        let step = peaks.len().div_ceil(MOST_POINTS).max(1);
+        let mut sizes: Vec<u32> = peaks.iter().copied().step_by(step).collect();
+        sizes.extend(peaks.last());
+        sizes.extend(marked);
+        sizes.sort_unstable();
+        sizes.dedup();
+        // Beyond what was used there is nothing to see.
+        let most = peaks
+            .last()
+            .copied()
+            .unwrap_or_default()
+            .max(marked.iter().copied().max().unwrap_or_default());
+        sizes.retain(|size| *size > 0 && *size <= most);
+        self.at(&sizes)
+    }
+
+    /// What limits of these sizes would do, which are in ascending order.
+    pub(super) fn at(&self, sizes: &[u32]) -> Vec<CurvePoint> {
+        let (callers, units) = (self.callers(), self.units());
+        let mut points = Vec::with_capacity(sizes.len());
+        // From the greatest on: each next one adds what lies between.
+        let mut windows = self.windows.iter().rev().peekable();
+        let mut peaks = self.peaks.iter().rev().peekable();
+        let (mut windows_above, mut units_above, mut callers_denied) = (0_u64, 0_u64, 0_u64);
+        for size in sizes.iter().rev() {
+            while let Some((used, count)) = windows.next_if(|(used, _)| *used > size) {
+                windows_above += count;
+                units_above += u64::from(*used) * count;
+            }
+            while let Some((_, count)) = peaks.next_if(|(peak, _)| *peak > size) {
+                callers_denied += count;
+            }
+            let requests_denied = units_above - u64::from(*size) * windows_above;
+            points.push(CurvePoint {
+                allows: *size,
+                callers_denied,
+                callers_share: share(callers_denied, callers),
+                requests_denied,
+                requests_share: share(requests_denied, units),
+            });
+        }
+        points.reverse();
+        points
+    }
+}
+
+/// A part of a whole; 0 of nothing.
+pub(super) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// The next number that people write: 1 to 10, 12, 15, 20, 25, and so on.
+pub(super) fn rounded_up(number: u32) -> u32 {
+    if number <= 10 {
+        return number.max(1);
+    }
+    let mut scale = 1_u32;
+    loop {
+        let fits = WRITTEN.iter().filter_map(|written| written.checked_mul(scale));
+        if let Some(found) = fits.into_iter().find(|written| *written >= number) {
+            return found;
+        }
+        match scale.checked_mul(10) {
+            Some(next) => scale = next,
+            None => return number,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_rounded_to_those_that_people_write() {
+        let rounded = [0, 1, 7, 11, 13, 21, 99, 101, 1001, 4999, 7600].map(rounded_up);
+        assert_eq!(rounded, [1, 1, 7, 12, 15, 25, 100, 120, 1200, 5000, 8000]);
+        assert!(rounded_up(u32::MAX) == u32::MAX);
+    }
+
+    proptest! {
+        /// Each point is what counting every window by hand gives.
+        #[test]
+        fn prop_points_are_those_of_brute_force(
+            callers in prop::collection::vec(prop::collection::vec(1_u32..50, 1..6), 1..40),
+            mut sizes in prop::collection::btree_set(1_u32..60, 1..20),
+        ) {
+            let mut usage = Usage::default();
+            for windows in &callers {
+                for used in windows {
+                    *usage.windows.entry(*used).or_default() += 1;
+                }
+                *usage.peaks.entry(*windows.iter().max().unwrap()).or_default() += 1;
+            }
+            sizes.insert(60);
+            let sizes: Vec<u32> = sizes.into_iter().collect();
+            for point in usage.at(&sizes) {
+                let over = |used: &u32| u64::from(used.saturating_sub(point.allows));
+                let denied: u64 = callers.iter().flatten().map(over).sum();
+                let hit = callers.iter().filter(|windows| windows.iter().any(|used| over(used) > 0));
+                prop_assert_eq!(point.requests_denied, denied);
+                prop_assert_eq!(point.callers_denied, hit.count() as u64);
+            }
+            let suggested = usage.suggested();
+            let points = usage.points(&[7, suggested]);
+            prop_assert_eq!(points.last().unwrap().requests_denied, 0);
+            prop_assert!(points.iter().any(|point| point.allows == suggested));
+        }
+    }
+}

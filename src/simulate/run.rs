@@ -1,0 +1,366 @@
+//! Reads a history and judges it: from the first request to the answers.
+
+use std::{collections::BTreeMap, fmt::Write as _, hash::Hasher as _, net::IpAddr, time::Instant};
+
+use super::{
+    Need, Outcome, Read, Report,
+    callers::{CallerCounts, DeniedCaller, quoted},
+    court::Court,
+    curve::share,
+    keyed::Folded,
+    limits::LimitCounts,
+    notes::{Needs, notes},
+    timeline::Moments,
+    translate::{CallerField, Translator, duration},
+};
+use crate::{
+    clock::Timestamp,
+    history::{History, HistoryError, ReadOptions, Record},
+    identity::CallerKey,
+    policy::Policies,
+    preview::{Judged, PastRequest, PastVerdict},
+    settings::Settings,
+};
+
+/// The version of the report's form.
+const VERSION: u32 = 1;
+
+/// Reasons for refusals that are told apart.
+const MAX_REASONS: usize = 50;
+
+/// Requests between two reports of progress.
+const REQUESTS_A_REPORT: u64 = 1 << 13;
+
+/// Bytes of memory that a counter takes in the process, with room for what its table keeps free.
+const BYTES_A_KEY: u64 = 64;
+
+/// The most requests that one line may stand for.
+const MOST_IN_A_LINE: u32 = 100_000;
+
+/// What is to be simulated.
+pub struct Simulation<'q> {
+    /// The logs.
+    pub read: ReadOptions,
+    /// Where they have the names of callers. [`ReadOptions::wanted`] has the same fields.
+    pub callers: Vec<CallerField>,
+    /// The host of requests whose log has none.
+    pub host: Option<String>,
+    /// The policies to judge by.
+    pub candidate: Bench<'q>,
+    /// Other policies, for comparison.
+    pub against: Option<Bench<'q>>,
+}
+
+/// Policies to judge by.
+#[derive(Clone, Copy)]
+pub struct Bench<'q> {
+    /// The policies.
+    pub policies: &'q Policies,
+    /// Settings, if any were read with them.
+    pub settings: Option<&'q Settings>,
+    /// What they were called on the command line.
+    pub name: &'q str,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Requests that were judged.
+    pub requests: u64,
+    /// Bytes of the logs that were read.
+    pub bytes: u64,
+    /// Bytes of all logs; none: not known.
+    pub all_bytes: Option<u64>,
+}
+
+/// Why there are no answers.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulationError {
+    /// The logs cannot be read.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// The system has no event queue.
+    #[error("cannot start: {0}")]
+    System(#[from] std::io::Error),
+    /// Standard input is read once.
+    #[error("the logs are read twice: name files, not standard input")]
+    NotTwice,
+    /// What was made of the log is no policy.
+    #[error("the log has names that no policy can have: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Draft(Vec<crate::yaml::Problem>),
+}
+
+impl Simulation<'_> {
+    /// Judges all requests of the logs.
+    ///
+    /// # Errors
+    /// [`SimulationError`].
+    pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Report, SimulationError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(Default::default())?;
+        // What would be logged of real clients is of no interest here.
+        let quiet = tracing::subscriber::NoSubscriber::new();
+        tracing::subscriber::with_default(quiet, || runtime.block_on(self.judge_all(progress)))
+    }
+
+    async fn judge_all(
+        &self,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Report, SimulationError> {
+        let begun = Instant::now();
+        let mut history = History::open(&self.read)?;
+        let mut counts = Counts::new(self);
+        let mut past = Translator::blank();
+        while let Some(record) = history.next_record()? {
+            let times = record.own.as_deref().map_or(1, |own| own.stands_for);
+            for _ in 0..times.clamp(1, MOST_IN_A_LINE) {
+                counts.judge(&mut past, &record).await;
+            }
+            if counts.outcome.requests.is_multiple_of(REQUESTS_A_REPORT) {
+                let (bytes, all_bytes) = history.progress();
+                progress(Progress { requests: counts.outcome.requests, bytes, all_bytes });
+            }
+        }
+        let mut report = counts.report(self, &history);
+        report.read.took_seconds = begun.elapsed().as_secs_f64();
+        Ok(report)
+    }
+}
+
+/// All that is counted.
+struct Counts<'s, 'q> {
+    simulation: &'s Simulation<'q>,
+    court: Court<'q>,
+    against: Option<Court<'q>>,
+    translator: Translator,
+    outcome: Outcome,
+    limits: LimitCounts<'q>,
+    callers: CallerCounts,
+    moments: Moments,
+    calls: Calls,
+    first: Option<Timestamp>,
+    last: Timestamp,
+}
+
+/// Calls of a store, second by second.
+#[derive(Default)]
+struct Calls {
+    second: u64,
+    in_second: u64,
+    most: u64,
+    all: u64,
+}
+
+impl<'s, 'q> Counts<'s, 'q> {
+    fn new(simulation: &'s Simulation<'q>) -> Counts<'s, 'q> {
+        let Simulation { candidate, against, callers, host, .. } = simulation;
+        Counts {
+            simulation,
+            court: Court::new(candidate.policies, candidate.settings),
+            against: against.map(|against| Court::new(against.policies, against.settings)),
+            translator: Translator::new(callers, host.as_deref(), candidate.policies),
+            outcome: Outcome::default(),
+            limits: LimitCounts::default(),
+            callers: CallerCounts::default(),
+            moments: Moments::default(),
+            calls: Calls::default(),
+            first: None,
+            last: Timestamp::default(),
+        }
+    }
+
+    async fn judge(&mut self, past: &mut PastRequest, record: &Record) {
+        let now = record.time;
+        self.first.get_or_insert(now);
+        self.last = now;
+        self.outcome.requests += 1;
+        self.moments.at(now).requests += 1;
+        let caller = caller_id(record);
+        self.callers.add(caller);
+        if let Err(reason) = self.translator.fill(past, record) {
+            return self.refuse(&reason);
+        }
+        let took = duration(record);
+        let judged = self.court.judge(past, now, took).await;
+        self.count(past, record, caller, &judged);
+        if let Some(against) = &mut self.against {
+            let other = against.judge(past, now, took).await;
+            if other.verdict == PastVerdict::Denied || other.would_deny() {
+                let describe = || describe(self.simulation, past, record, &other);
+                self.callers.add_denial_against(caller, describe);
+            }
+        }
+    }
+
+    fn count(&mut self, past: &PastRequest, record: &Record, caller: u64, judged: &Judged<'q>) {
+        let now = record.time;
+        if let Some(policy) = judged.policy {
+            for charge in &judged.charges {
+                self.limits.add(policy, charge, now);
+            }
+        }
+        if !judged.charges.is_empty() {
+            self.calls.add(now);
+        }
+        match &judged.verdict {
+            PastVerdict::Denied => {
+                self.outcome.denied += 1;
+                self.moments.at(now).denied += 1;
+                let describe = || describe(self.simulation, past, record, judged);
+                self.callers.add_denial(caller, judged, describe);
+            }
+            PastVerdict::Admitted => {
+                self.outcome.admitted += 1;
+                if judged.would_deny() {
+                    self.outcome.would_deny += 1;
+                    self.moments.at(now).would_deny += 1;
+                    let describe = || describe(self.simulation, past, record, judged);
+                    self.callers.add_denial(caller, judged, describe);
+                }
+            }
+            PastVerdict::NoKey(limit) => {
+                if let Some(policy) = judged.policy {
+                    self.limits.add_without_key(policy, limit);
+                }
+                self.refuse(&format!("the log does not have what limit {limit} counts by"));
+            }
+            PastVerdict::NoCaller => {
+                if let Some((policy, route)) = judged.policy.zip(judged.route) {
+                    self.limits.add_not_judged(policy, route);
+                }
+                self.refuse("the log does not say who called, and the route needs a token");
+            }
+            PastVerdict::Refused(reason) => {
+                let reason = reason.clone();
+                self.refuse(&reason);
+            }
+        }
+    }
+
+    fn refuse(&mut self, reason: &str) {
+        let refused: &mut BTreeMap<String, u64> = &mut self.outcome.refused;
+        let known = refused.contains_key(reason) || refused.len() < MAX_REASONS;
+        let reason = if known { reason } else { "other reasons" };
+        *refused.entry(reason.to_owned()).or_default() += 1;
+    }
+
+    fn report(mut self, simulation: &Simulation<'_>, history: &History) -> Report {
+        let mut read = Read::from(history.summary());
+        let outcome = &mut self.outcome;
+        outcome.denied_share = share(outcome.denied, outcome.requests);
+        outcome.denied_in_log = self.translator.lacks.denied;
+        outcome.callers = self.callers.len();
+        outcome.callers_denied = self.callers.denied();
+        let seconds =
+            self.first.map_or(0.0, |first| self.last.saturating_since(first).as_secs_f64());
+        read.first = self.first.map(|first| first.to_string());
+        read.last = self.first.map(|_| self.last.to_string());
+        read.seconds = seconds;
+        let needs = Needs::of(simulation.candidate.policies);
+        let mut notes = notes(&read, &self.translator.lacks, needs, outcome);
+        notes.extend(history.summary().notes);
+        let (limits, curves) = self.limits.report(simulation.candidate.policies);
+        let peak_keys = self.court.peak_keys();
+        Report {
+            version: VERSION,
+            read,
+            notes,
+            limits,
+            worst: self.callers.worst(),
+            curves,
+            timeline: self.moments.report(),
+            against: simulation.against.map(|against| {
+                self.callers.against(against.name.to_owned(), self.outcome.requests)
+            }),
+            outcome: self.outcome,
+            store: Need {
+                peak_keys,
+                memory_bytes: peak_keys * BYTES_A_KEY,
+                peak_redis_calls_per_second: self.calls.most,
+                mean_redis_calls_per_second: self.calls.all as f64 / seconds.max(1.0),
+            },
+        }
+    }
+}
+
+impl Calls {
+    fn add(&mut self, now: Timestamp) {
+        let second = now.as_micros() / 1_000_000;
+        if second != self.second {
+            (self.second, self.in_second) = (second, 0);
+        }
+        self.in_second += 1;
+        self.all += 1;
+        self.most = self.most.max(self.in_second);
+    }
+}
+
+/// A hash of what the log calls the caller: the same for all policies.
+fn caller_id(record: &Record) -> u64 {
+    let mut hash = Folded::default();
+    let own = record.own.as_deref().and_then(|own| own.caller.as_deref());
+    let field = || record.fields.iter().flatten().next().map(|field| &**field);
+    match (field().or(own), record.client) {
+        (Some(name), _) => hash.write(name.as_bytes()),
+        (None, Some(IpAddr::V4(address))) => hash.write(&address.octets()),
+        // A client has a network of 64 bits.
+        (None, Some(IpAddr::V6(address))) => {
+            hash.write_u64((address.to_bits() >> 64) as u64);
+            hash.write_u64(6);
+        }
+        (None, None) => {}
+    }
+    hash.finish()
+}
+
+/// What is told of a caller who is denied for the first time.
+fn describe(
+    simulation: &Simulation<'_>,
+    past: &PastRequest,
+    record: &Record,
+    judged: &Judged<'_>,
+) -> DeniedCaller {
+    let identity = judged.identity.as_ref();
+    let resolved = identity.and_then(|identity| identity.caller.as_ref());
+    let caller = match resolved {
+        Some(caller) => format!("{}:{}", caller.kind, caller.value),
+        None => past.draft.address.to_string(),
+    };
+    let tiers = judged.policy.map(|policy| &policy.identity.tiers);
+    let tier = identity.and_then(|identity| tiers?.names().nth(identity.tier));
+    let mut explain = format!(
+        "tollgate explain --policy {} --address {}",
+        quoted(simulation.candidate.name),
+        past.draft.address
+    );
+    if let Some(claims) = claims_of(judged) {
+        let _ = write!(explain, " --claims {}", quoted(&claims));
+    }
+    let host = past.draft.head.headers.get("host").and_then(|host| host.to_str().ok());
+    let url = match host {
+        Some(host) => format!("http://{host}{}", record.target),
+        None => record.target.to_string(),
+    };
+    let _ = write!(explain, " {} {}", quoted(record.method.as_str()), quoted(&url));
+    DeniedCaller::new(caller, tier.unwrap_or_default().to_owned(), record.time, explain)
+}
+
+/// Claims of a token that names the caller, if a token does.
+fn claims_of(judged: &Judged<'_>) -> Option<String> {
+    let rules = &judged.policy?.identity;
+    let identity = judged.identity.as_ref()?;
+    let caller = identity.caller.as_ref()?;
+    let rule = rules.callers.iter().find(|rule| *rule.name == *caller.kind)?;
+    let CallerKey::Claim(claim) = &rule.key else { return None };
+    let mut claims = serde_json::Map::new();
+    claims.insert(claim.to_string(), caller.value.to_string().into());
+    if let Some(claim) = rule.tier.claim() {
+        let known = identity.token.as_ref().and_then(|known| known.token.claims.lookup(claim));
+        let tier = || Some(rules.tiers.names().nth(identity.tier)?.into());
+        if let Some(value) = known.cloned().or_else(tier) {
+            claims.insert(claim.to_owned(), value);
+        }
+    }
+    serde_json::to_string(&claims).ok()
+}
