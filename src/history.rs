@@ -6,8 +6,9 @@
 //!
 //! The way of a line: `source` decompresses, `lines` cuts, `reader` hands the line to its format,
 //! which fills a `draft`, and `window` puts what came of it in order. `merge` gives out the earliest
-//! request of all files.
+//! request of all files, and `ahead` reads while others judge.
 
+mod ahead;
 mod clf;
 mod csv;
 mod detect;
@@ -35,6 +36,7 @@ mod tests;
 mod window;
 
 pub use self::{
+    ahead::HistoryAhead,
     error::HistoryError,
     format::Format,
     merge::History,

@@ -1,18 +1,18 @@
 //! What limits would have done to requests of the past: each is judged by the code that judges real
 //! requests, by the time of the log.
 //!
-//! [`Simulation::run`] reads a history, judges each request (`court`) and counts what became of it:
+//! [`Simulation::run`] reads a history, judges each request (`past_judge`) and counts what became of it:
 //! for each limit (`limits`), caller (`callers`) and moment (`timeline`). How many another limit would
 //! deny (`curve`) comes from what each caller has used in each window. [`report`] shows the answers,
 //! and [`suggest()`] makes a policy of them.
 
 mod answers;
 mod callers;
-mod court;
 mod curve;
 mod keyed;
 mod limits;
 mod notes;
+mod past_judge;
 mod paths;
 mod read;
 /// How answers are shown.
@@ -29,7 +29,7 @@ pub use self::{
         Against, BadLine, CallerChange, Curve, CurvePoint, FileRead, LimitAnswer, Moment, Need,
         Outcome, Read, Report, Timeline, WorstCaller,
     },
-    run::{Bench, Progress, Simulation, SimulationError},
+    run::{PolicySet, Progress, Simulation, SimulationError},
     suggest::suggest,
     translate::CallerField,
 };

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     history::{Format, ReadOptions},
     simulate::{
-        Bench, CallerField, Progress, Report, Simulation,
+        CallerField, PolicySet, Progress, Report, Simulation,
         report::{html, json, markdown, text},
     },
 };
@@ -87,8 +87,8 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
         read: reading.options(logs),
         callers: reading.callers(),
         host: reading.host.clone(),
-        candidate: bench(&configured, &name),
-        against: other.map(|(other, name)| bench(other, name)),
+        candidate: policy_set(&configured, &name),
+        against: other.map(|(other, name)| policy_set(other, name)),
     };
     let mut bar = ProgressBar::new();
     let report = simulation.run(&mut |progress| bar.show(progress)).map_err(|error| anyhow!(error));
@@ -110,9 +110,9 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     }
 }
 
-fn bench<'c>(configured: &'c Configured, name: &'c str) -> Bench<'c> {
+fn policy_set<'c>(configured: &'c Configured, name: &'c str) -> PolicySet<'c> {
     let settings = configured.settings.as_ref().map(|(_, settings)| settings);
-    Bench { policies: &configured.policies, settings, name }
+    PolicySet { policies: &configured.policies, settings, name }
 }
 
 fn exceeds(report: &Report, max_denied: Option<f64>) -> bool {

@@ -8,6 +8,9 @@ pub enum HistoryError {
     /// Nothing is named.
     #[error("no file is named")]
     Nothing,
+    /// The system has no thread to read by.
+    #[error("cannot start a thread that reads")]
+    Thread(#[source] io::Error),
     /// A file cannot be opened.
     #[error("cannot open {}", file.display())]
     Open {

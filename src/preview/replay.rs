@@ -119,9 +119,9 @@ impl PastRequest {
         PastRequest { draft, answer: Response::new(()), dry_run }
     }
 
-    /// Who has sent it; none: nothing but the address is known.
-    pub fn set_caller(&mut self, caller: Option<AssumedCaller>) {
-        self.dry_run.caller = caller;
+    /// Who has sent it; none: nothing but the address is known. Returns who had sent the one before.
+    pub fn set_caller(&mut self, caller: Option<AssumedCaller>) -> Option<AssumedCaller> {
+        std::mem::replace(&mut self.dry_run.caller, caller)
     }
 
     /// Whether it is known who has sent it.

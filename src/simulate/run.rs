@@ -5,17 +5,17 @@ use std::{collections::BTreeMap, fmt::Write as _, hash::Hasher as _, net::IpAddr
 use super::{
     Need, Outcome, Read, Report,
     callers::{CallerCounts, DeniedCaller, quoted},
-    court::Court,
     curve::share,
     keyed::Folded,
     limits::LimitCounts,
     notes::{Needs, notes},
+    past_judge::PastJudge,
     timeline::Moments,
     translate::{CallerField, Translator, duration},
 };
 use crate::{
     clock::Timestamp,
-    history::{History, HistoryError, ReadOptions, Record},
+    history::{HistoryAhead, HistoryError, HistorySummary, ReadOptions, Record},
     identity::CallerKey,
     policy::Policies,
     preview::{Judged, PastRequest, PastVerdict},
@@ -46,14 +46,14 @@ pub struct Simulation<'q> {
     /// The host of requests whose log has none.
     pub host: Option<String>,
     /// The policies to judge by.
-    pub candidate: Bench<'q>,
+    pub candidate: PolicySet<'q>,
     /// Other policies, for comparison.
-    pub against: Option<Bench<'q>>,
+    pub against: Option<PolicySet<'q>>,
 }
 
 /// Policies to judge by.
 #[derive(Clone, Copy)]
-pub struct Bench<'q> {
+pub struct PolicySet<'q> {
     /// The policies.
     pub policies: &'q Policies,
     /// Settings, if any were read with them.
@@ -109,10 +109,10 @@ impl Simulation<'_> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Report, SimulationError> {
         let begun = Instant::now();
-        let mut history = History::open(&self.read)?;
+        let mut history = HistoryAhead::open(&self.read)?;
         let mut counts = Counts::new(self);
         let mut past = Translator::blank();
-        while let Some(record) = history.next_record()? {
+        while let Some(record) = history.next_record() {
             let times = record.own.as_deref().map_or(1, |own| own.stands_for);
             for _ in 0..times.clamp(1, MOST_IN_A_LINE) {
                 counts.judge(&mut past, &record).await;
@@ -122,7 +122,7 @@ impl Simulation<'_> {
                 progress(Progress { requests: counts.outcome.requests, bytes, all_bytes });
             }
         }
-        let mut report = counts.report(self, &history);
+        let mut report = counts.report(self, history.finish()?);
         report.read.took_seconds = begun.elapsed().as_secs_f64();
         Ok(report)
     }
@@ -131,8 +131,8 @@ impl Simulation<'_> {
 /// All that is counted.
 struct Counts<'s, 'q> {
     simulation: &'s Simulation<'q>,
-    court: Court<'q>,
-    against: Option<Court<'q>>,
+    judge: PastJudge<'q>,
+    against: Option<PastJudge<'q>>,
     translator: Translator,
     outcome: Outcome,
     limits: LimitCounts<'q>,
@@ -157,8 +157,8 @@ impl<'s, 'q> Counts<'s, 'q> {
         let Simulation { candidate, against, callers, host, .. } = simulation;
         Counts {
             simulation,
-            court: Court::new(candidate.policies, candidate.settings),
-            against: against.map(|against| Court::new(against.policies, against.settings)),
+            judge: PastJudge::new(candidate.policies, candidate.settings),
+            against: against.map(|against| PastJudge::new(against.policies, against.settings)),
             translator: Translator::new(callers, host.as_deref(), candidate.policies),
             outcome: Outcome::default(),
             limits: LimitCounts::default(),
@@ -182,7 +182,7 @@ impl<'s, 'q> Counts<'s, 'q> {
             return self.refuse(&reason);
         }
         let took = duration(record);
-        let judged = self.court.judge(past, now, took).await;
+        let judged = self.judge.judge(past, now, took).await;
         self.count(past, record, caller, &judged);
         if let Some(against) = &mut self.against {
             let other = against.judge(past, now, took).await;
@@ -245,8 +245,9 @@ impl<'s, 'q> Counts<'s, 'q> {
         *refused.entry(reason.to_owned()).or_default() += 1;
     }
 
-    fn report(mut self, simulation: &Simulation<'_>, history: &History) -> Report {
-        let mut read = Read::from(history.summary());
+    fn report(mut self, simulation: &Simulation<'_>, mut summary: HistorySummary) -> Report {
+        let of_logs = std::mem::take(&mut summary.notes);
+        let mut read = Read::from(summary);
         let outcome = &mut self.outcome;
         outcome.denied_share = share(outcome.denied, outcome.requests);
         outcome.denied_in_log = self.translator.lacks.denied;
@@ -259,9 +260,9 @@ impl<'s, 'q> Counts<'s, 'q> {
         read.seconds = seconds;
         let needs = Needs::of(simulation.candidate.policies);
         let mut notes = notes(&read, &self.translator.lacks, needs, outcome);
-        notes.extend(history.summary().notes);
+        notes.extend(of_logs);
         let (limits, curves) = self.limits.report(simulation.candidate.policies);
-        let peak_keys = self.court.peak_keys();
+        let peak_keys = self.judge.peak_keys();
         Report {
             version: VERSION,
             read,

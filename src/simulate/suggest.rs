@@ -5,13 +5,13 @@
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
 use super::{
-    Bench, Curve, Progress, Report, Simulation, SimulationError,
+    Curve, PolicySet, Progress, Report, Simulation, SimulationError,
     curve::share,
     paths::{Paths, Template},
     translate::CallerField,
 };
 use crate::{
-    history::{History, ReadOptions},
+    history::{HistoryAhead, ReadOptions},
     policy::{Policies, load},
     yaml::Sources,
 };
@@ -61,7 +61,7 @@ pub fn suggest(
     let policy = load(Path::new("suggested.yaml"), &measuring, &Sources::system());
     let policy = policy.map_err(SimulationError::Draft)?;
     let policies = Policies::new(vec![policy]);
-    let candidate = Bench { policies: &policies, settings: None, name: "suggested.yaml" };
+    let candidate = PolicySet { policies: &policies, settings: None, name: "suggested.yaml" };
     let simulation = Simulation {
         read: read.clone(),
         callers: callers.to_vec(),
@@ -78,9 +78,9 @@ fn look(
     callers: &[CallerField],
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Seen, SimulationError> {
-    let mut history = History::open(read)?;
+    let mut history = HistoryAhead::open(read)?;
     let mut seen = Seen::default();
-    while let Some(record) = history.next_record()? {
+    while let Some(record) = history.next_record() {
         seen.requests += 1;
         seen.paths.add(&record.target);
         let own = record.own.as_deref();
@@ -106,6 +106,7 @@ fn look(
             progress(Progress { requests: seen.requests, bytes, all_bytes });
         }
     }
+    history.finish()?;
     Ok(seen)
 }
 

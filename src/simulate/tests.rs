@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use super::{Bench, CallerField, Report, Simulation, suggest};
+use super::{CallerField, PolicySet, Report, Simulation, suggest};
 use crate::{
     history::ReadOptions,
     policy::{Policies, load},
@@ -59,7 +59,7 @@ fn simulate(log: &str, callers: &[CallerField]) -> Report {
         },
         callers: callers.to_vec(),
         host: None,
-        candidate: Bench { policies: &policies, settings: None, name: "main.yaml" },
+        candidate: PolicySet { policies: &policies, settings: None, name: "main.yaml" },
         against: None,
     };
     simulation.run(&mut |_| {}).unwrap()
@@ -152,7 +152,7 @@ fn suggested_policy_can_be_read_and_denies_next_to_nobody() {
     let routes: Vec<&str> = policy.routes.iter().map(|route| &*route.name).collect();
     assert_eq!(routes, ["/search", "/repos/{a}/issues", "/**"]);
     let policies = Policies::new(vec![policy]);
-    let candidate = Bench { policies: &policies, settings: None, name: "suggested.yaml" };
+    let candidate = PolicySet { policies: &policies, settings: None, name: "suggested.yaml" };
     let simulation = Simulation { read, callers: Vec::new(), host: None, candidate, against: None };
     let report = simulation.run(&mut |_| {}).unwrap();
     assert_eq!((report.outcome.requests, report.outcome.would_deny), (6000, 0));

@@ -116,7 +116,9 @@ impl Translator {
             None => self.lacks.foreign += 1,
         }
         self.lacks.duration += u64::from(record.took.is_none());
-        let caller = self.caller(record, own);
+        // Its memory is used again.
+        let before = past.set_caller(None).unwrap_or_default();
+        let caller = self.caller(record, own, before);
         self.lacks.caller += u64::from(caller.is_none());
         past.set_caller(caller);
         Ok(())
@@ -127,25 +129,31 @@ impl Translator {
         record.client.unwrap_or(Ipv4Addr::UNSPECIFIED.into())
     }
 
-    fn caller(&self, record: &Record, own: Option<&OwnFields>) -> Option<AssumedCaller> {
+    fn caller(
+        &self,
+        record: &Record,
+        own: Option<&OwnFields>,
+        mut caller: AssumedCaller,
+    ) -> Option<AssumedCaller> {
         let is_known = |value: &&str| !UNKNOWN.contains(value);
-        let named = self.kinds.iter().zip(&record.fields).find_map(|(kind, value)| {
-            let value = value.as_deref().filter(is_known)?;
-            Some(format!("{kind}:{value}"))
-        });
-        let name = match named {
-            Some(named) => named,
-            None => own?.caller.as_deref().filter(is_known)?.to_owned(),
-        };
+        let mut fields = self.kinds.iter().zip(&record.fields);
+        let named =
+            fields.find_map(|(kind, value)| Some((kind, value.as_deref().filter(is_known)?)));
+        caller.name.clear();
+        match named {
+            Some((kind, value)) => caller.name.extend([kind, ":", value]),
+            None => caller.name.push_str(own?.caller.as_deref().filter(is_known)?),
+        }
         let facts = own.and_then(|own| own.facts.as_ref());
-        let text = |name: &str| facts?.get(name)?.as_str().map(str::to_owned);
-        let tier = own.and_then(|own| own.tier.as_deref()).map(str::to_owned);
-        Some(AssumedCaller {
-            name,
-            issuer: text("issuer"),
-            tier: tier.or_else(|| text("tier")),
-            claims: facts.map(claims).unwrap_or_default(),
-        })
+        let text = |name: &str| facts?.get(name)?.as_str();
+        caller.issuer = text("issuer").map(str::to_owned);
+        let tier = own.and_then(|own| own.tier.as_deref()).or_else(|| text("tier"));
+        match (tier, &mut caller.tier) {
+            (Some(tier), Some(before)) => tier.clone_into(before),
+            (tier, before) => *before = tier.map(str::to_owned),
+        }
+        caller.claims = facts.map(claims).unwrap_or_default();
+        Some(caller)
     }
 }
 

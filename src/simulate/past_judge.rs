@@ -27,7 +27,7 @@ const MAX_KEYS: usize = 1 << 30;
 const REQUESTS_A_SWEEP: u64 = 1 << 14;
 
 /// Judges requests of the past, each at its time.
-pub(super) struct Court<'p> {
+pub(super) struct PastJudge<'p> {
     policies: &'p Policies,
     rehearsal: Rehearsal,
     clock: Arc<AtomicU64>,
@@ -44,13 +44,20 @@ struct InFlight {
     leases: HeldLeases,
 }
 
-impl<'p> Court<'p> {
-    pub(super) fn new(policies: &'p Policies, settings: Option<&Settings>) -> Court<'p> {
+impl<'p> PastJudge<'p> {
+    pub(super) fn new(policies: &'p Policies, settings: Option<&Settings>) -> PastJudge<'p> {
         let clock: Arc<AtomicU64> = Arc::default();
         let shared = Arc::new(Shared::offline(settings, Clock::Manual(Arc::clone(&clock))));
         let bounds = MemoryBounds::from(MAX_KEYS);
         let rehearsal = Rehearsal::with_room(&shared, &PublishedKeys::default(), bounds);
-        Court { policies, rehearsal, clock, in_flight: BinaryHeap::new(), judged: 0, peak_keys: 0 }
+        PastJudge {
+            policies,
+            rehearsal,
+            clock,
+            in_flight: BinaryHeap::new(),
+            judged: 0,
+            peak_keys: 0,
+        }
     }
 
     /// Judges a request that came at `now` and took some time. Times may not go back.

@@ -1,0 +1,98 @@
+//! Reads a history in a thread of its own, some way ahead of who judges it.
+
+use std::{
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    thread::{self, JoinHandle},
+};
+
+use super::{History, HistoryError, HistorySummary, ReadOptions, Record};
+
+/// Records that are handed over at once: more would only wait.
+const RECORDS: usize = 512;
+
+/// Parcels that may wait.
+const PARCELS: usize = 8;
+
+/// A history that is read by a thread of its own.
+pub struct HistoryAhead {
+    parcels: Option<Receiver<Parcel>>,
+    reader: Option<JoinHandle<Result<HistorySummary, HistoryError>>>,
+    records: std::vec::IntoIter<Record>,
+    progress: (u64, Option<u64>),
+}
+
+/// Records, and how far the reader was with them.
+struct Parcel {
+    records: Vec<Record>,
+    progress: (u64, Option<u64>),
+}
+
+impl HistoryAhead {
+    /// Opens the files, and begins to read.
+    ///
+    /// # Errors
+    /// [`HistoryError`], if they cannot be read at all; or the system has no thread.
+    pub fn open(options: &ReadOptions) -> Result<HistoryAhead, HistoryError> {
+        let history = History::open(options)?;
+        let (sender, parcels) = sync_channel(PARCELS);
+        let reader = thread::Builder::new().name("log-reader".to_owned());
+        let reader = reader.spawn(move || read(history, &sender)).map_err(HistoryError::Thread)?;
+        Ok(HistoryAhead {
+            parcels: Some(parcels),
+            reader: Some(reader),
+            records: Vec::new().into_iter(),
+            progress: (0, None),
+        })
+    }
+
+    /// The next request, in the order of time; none: there are no more. What could not be read is
+    /// told by [`HistoryAhead::finish`].
+    pub fn next_record(&mut self) -> Option<Record> {
+        loop {
+            if let Some(record) = self.records.next() {
+                return Some(record);
+            }
+            let Parcel { records, progress } = self.parcels.as_ref()?.recv().ok()?;
+            self.progress = progress;
+            self.records = records.into_iter();
+        }
+    }
+
+    /// How many bytes were read, and how many there are: none, if that is not known.
+    pub fn progress(&self) -> (u64, Option<u64>) {
+        self.progress
+    }
+
+    /// Ends the reader, and says what was read.
+    ///
+    /// # Errors
+    /// [`HistoryError`], if a file could be read no further.
+    pub fn finish(mut self) -> Result<HistorySummary, HistoryError> {
+        // The reader does not go on when nobody takes its parcels.
+        self.parcels = None;
+        match self.reader.take().map(JoinHandle::join) {
+            Some(Ok(summary)) => summary,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(HistorySummary::default()),
+        }
+    }
+}
+
+fn read(
+    mut history: History,
+    parcels: &SyncSender<Parcel>,
+) -> Result<HistorySummary, HistoryError> {
+    loop {
+        let mut records = Vec::with_capacity(RECORDS);
+        while records.len() < RECORDS
+            && let Some(record) = history.next_record()?
+        {
+            records.push(record);
+        }
+        let is_last = records.len() < RECORDS;
+        let parcel = Parcel { records, progress: history.progress() };
+        if parcels.send(parcel).is_err() || is_last {
+            return Ok(history.summary());
+        }
+    }
+}
