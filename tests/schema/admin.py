@@ -42,6 +42,11 @@ UNSEEN = {
     "post /reload 400",
     "post /reload 409",
     "post /reload 503",
+    "post /store/backup 500",
+    "post /store/check 400",
+    "post /store/check 500",
+    "post /store/compact 400",
+    "post /store/compact 500",
 }
 
 
@@ -220,8 +225,18 @@ def try_tokens(judge):
         judge.tally.record(f"{path} refuses many tokens", [] if refused else ["never"])
 
 
+def order_store(judge, folder):
+    """What a store on disk does, and a copy to a folder that is not empty."""
+    order = json.dumps({"folder": str(folder)})
+    wanted = [("/store/backup", order, 200), ("/store/backup", order, 409)]
+    wanted += [("/store/check", None, 200), ("/store/compact", None, 200)]
+    for path, body, expected in wanted:
+        status = judge.hold("POST", path, WRITE, ACTION | JSON, body)
+        judge.tally.record(f"{path} on disk", [] if status == expected else [status])
+
+
 def check(binary, tally, server):
-    """Asks a proxy that has all it needs, and one whose Redis is away."""
+    """Asks a proxy that has all it needs, one whose Redis is away, and one with a store on disk."""
     routes = [
         {"match": {"path": "/get"}, "upstream": "api", "auth": "optional", "limits": ["core"]},
         {"match": {"path": "/other", "methods": ["POST"]}, "upstream": "api", "auth": "required"},
@@ -235,6 +250,7 @@ def check(binary, tally, server):
         explain(judge)
         look_and_reset(judge)
         rank(judge)
+        judge.hold("POST", "/store/backup", WRITE, ACTION | JSON, json.dumps({"folder": "/nowhere"}))
         listen(judge)
         (on.folder / "policies" / "main.yaml").write_text("version: 2\n")
         refused = judge.hold("POST", "/reload", WRITE, ACTION)
@@ -253,6 +269,12 @@ def check(binary, tally, server):
         tally.record("it is not ready without Redis", [] if status else ["it is"])
         ask_everything(judge)
         explain(judge)
+    seen |= judge.seen
+
+    plan.settings = {"store": {"disk": {"path": "counters"}}}
+    with proxy(binary, plan, tally) as on:
+        judge = Judge(on.admin, tally)
+        order_store(judge, on.folder / "copy")
     unseen = judge.described() - seen - judge.seen
     tally.record("what is described was seen", sorted(unseen ^ UNSEEN))
 
