@@ -161,7 +161,10 @@ impl CallerCounts {
     }
 
     fn changes(&self, mut by: Vec<(u64, u64)>) -> Vec<CallerChange> {
-        by.sort_by_key(|(change, caller)| (std::cmp::Reverse(*change), *caller));
+        let requests = |caller: &u64| self.all.get(caller).map(|count| count.requests);
+        by.sort_by_key(|(change, caller)| {
+            (std::cmp::Reverse(*change), std::cmp::Reverse(requests(caller)), *caller)
+        });
         let named = by.into_iter().filter_map(|(_, caller)| {
             let named = self.names.get(&caller)?;
             let CallerCount { requests, denied, denied_against, .. } = *self.all.get(&caller)?;

@@ -1,12 +1,13 @@
 //! Reads a history and judges it: from the first request to the answers.
 
-use std::{collections::BTreeMap, fmt::Write as _, hash::Hasher as _, net::IpAddr, time::Instant};
+use std::{collections::BTreeMap, fmt::Write as _, net::IpAddr, time::Instant};
+
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     Need, Outcome, Read, Report,
     callers::{CallerCounts, DeniedCaller, quoted},
     curve::share,
-    keyed::Folded,
     limits::LimitCounts,
     notes::{Needs, notes},
     past_judge::PastJudge,
@@ -299,20 +300,17 @@ impl Calls {
 
 /// A hash of what the log calls the caller: the same for all policies.
 fn caller_id(record: &Record) -> u64 {
-    let mut hash = Folded::default();
     let own = record.own.as_deref().and_then(|own| own.caller.as_deref());
     let field = || record.fields.iter().flatten().next().map(|field| &**field);
     match (field().or(own), record.client) {
-        (Some(name), _) => hash.write(name.as_bytes()),
-        (None, Some(IpAddr::V4(address))) => hash.write(&address.octets()),
+        (Some(name), _) => xxh3_64(name.as_bytes()),
+        (None, Some(IpAddr::V4(address))) => xxh3_64(&address.octets()),
         // A client has a network of 64 bits.
         (None, Some(IpAddr::V6(address))) => {
-            hash.write_u64((address.to_bits() >> 64) as u64);
-            hash.write_u64(6);
+            xxh3_64(&((address.to_bits() >> 64) as u64).to_be_bytes())
         }
-        (None, None) => {}
+        (None, None) => 0,
     }
-    hash.finish()
 }
 
 /// What is told of a caller who is denied for the first time.

@@ -98,6 +98,15 @@ fn callers_tiers_and_claims_are_those_of_the_log() {
 }
 
 #[test]
+fn every_caller_is_counted_once() {
+    // A weak hash once took these for one.
+    let callers = ["user:1830", "user:100040", "user:1831", "user:100140"];
+    let log: String = callers.iter().map(|name| line(0, "/a", Some(name), "{}", 1)).collect();
+    let report = simulate(&log, &[]);
+    assert_eq!((report.outcome.callers, report.limits[0].callers), (4, 4));
+}
+
+#[test]
 fn costs_of_responses_and_time_in_flight_are_those_of_the_log() {
     let mut log = String::new();
     for second in 0..5 {
