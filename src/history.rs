@@ -2,7 +2,7 @@
 //!
 //! A log is a file of lines in one of the formats of [`Format`]; a line becomes a [`Record`], is
 //! counted as skipped (it tells of something that no limit counts), or is counted as bad. What a
-//! log does not say of a request is none in its record.
+//! log does not say of a request is `None` in its record.
 //!
 //! The way of a line: `source` decompresses, `lines` cuts, `reader` hands the line to its format,
 //! which fills a `draft`, and `window` puts what came of it in order. `merge` gives out the earliest

@@ -32,11 +32,11 @@ enum Ending {
     Whole,
     /// What is compressed cannot be read any further.
     Cut,
-    /// So, and the last line was told.
+    /// The file is cut off, and its last line was given out.
     CutAndTold,
 }
 
-/// A line, or why it is none.
+/// A line, or why it cannot be read.
 pub(super) enum Piece<'l> {
     /// Its bytes, without its end.
     Line(&'l [u8]),

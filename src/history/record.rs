@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::clock::Timestamp;
 
-/// A request, as a log tells of it. What the log does not say is none.
+/// A request, as a log describes it. A field that the log does not have is `None`.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// When it came: where a log has the end, that less the duration.

@@ -1,6 +1,6 @@
 //! The bytes of a log: a file or standard input, decompressed if it is compressed.
 //!
-//! Compression is told by the first bytes and not by the name: rotated logs have any name.
+//! The first bytes say how a file is compressed, not its name: rotated logs have any name.
 
 use std::{
     fs::File,

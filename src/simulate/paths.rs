@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Of more segments at one place, all count as one that varies.
 const MOST_SIBLINGS: usize = 24;
 
-/// Segments that are told apart; what is deeper is cut off.
+/// Segments of a path that are distinguished; what is deeper is cut off.
 const MOST_DEPTH: usize = 8;
 
 /// Places of all paths: beyond, new ones count as segments that vary.

@@ -26,7 +26,7 @@ use crate::{
 /// The version of the report's form.
 const VERSION: u32 = 1;
 
-/// Reasons for refusals that are told apart.
+/// The most reasons for refusals that are counted separately.
 const MAX_REASONS: usize = 50;
 
 /// Requests between two reports of progress.

@@ -84,7 +84,7 @@ impl Translator {
     /// Makes `past` the request of a record.
     ///
     /// # Errors
-    /// The target is none that could be forwarded.
+    /// No request with this target could be forwarded.
     pub(super) fn fill(&mut self, past: &mut PastRequest, record: &Record) -> Result<(), String> {
         self.lacks.requests += 1;
         let target = PathAndQuery::try_from(&*record.target);

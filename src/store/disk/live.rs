@@ -43,7 +43,7 @@ impl LiveJournals {
         Ok(LiveJournals { folder: folder.to_owned(), live: Mutex::new(first..next) })
     }
 
-    /// Those that there are: whether one is missing cannot be told.
+    /// The journals that exist. Nobody knows whether one is missing.
     ///
     /// # Errors
     /// Those of the system.
