@@ -272,9 +272,9 @@ impl Store {
         now: Timestamp,
     ) -> Decision {
         if let (Backend::Memory(memory), None) = (&self.current, &self.next)
-            && memory.cold(charges).is_empty()
+            && let Ok(decision) = memory.try_peek(charges, now)
         {
-            return memory.peek(charges, now);
+            return decision;
         }
         Box::pin(self.peek_groups(source, charges, now)).await
     }
@@ -312,11 +312,7 @@ impl Store {
             DecidedBy::Memo | DecidedBy::NoStore => return None,
         };
         match backend {
-            Backend::Memory(memory) if !memory.cold(std::slice::from_ref(charge)).is_empty() => {
-                self.settle_thawed(memory, charge, adjustment, now);
-                None
-            }
-            Backend::Memory(memory) => memory.settle(charge, adjustment, now),
+            Backend::Memory(memory) => self.settle_in_memory(memory, charge, adjustment, now),
             Backend::Redis(redis) => {
                 redis.settle(charge, adjustment, now);
                 self.settle_cached(charge, adjustment, now);

@@ -269,7 +269,10 @@ impl Store {
             (Ok(()), Some(Backend::Memory(memory))) => {
                 let thawed = self.thaw(memory, &charges, time).await;
                 self.return_to_memory(&charges, time.now);
-                thawed.map(|()| memory.peek(&charges, time.now))
+                match thawed {
+                    Ok(()) => self.peek_when_resident(memory, &charges, time).await,
+                    Err(error) => Err(error),
+                }
             }
             (Ok(()), Some(Backend::Redis(redis))) => {
                 let reply = redis.peek(&charges, time, source).await;
@@ -279,7 +282,7 @@ impl Store {
             (Err(error), _) => Err(error),
         };
         group.attribute(peeked.unwrap_or_else(|error| {
-            tracing::debug!(%error, "redis did not report how limits stand");
+            tracing::debug!(%error, "the store did not report how limits stand");
             self.peek_locally(&charges, time.now)
         }))
     }

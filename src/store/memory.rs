@@ -91,6 +91,10 @@ pub(super) enum NotCharged {
     Crowded,
 }
 
+/// A counter may be on disk, and has to come into memory first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cold;
+
 impl From<NoRoom> for NotCharged {
     fn from(reason: NoRoom) -> NotCharged {
         NotCharged::NoRoom(reason)
@@ -194,22 +198,65 @@ impl MemoryStore {
         adjustment: Adjustment,
         now: Timestamp,
     ) -> Option<Standing> {
+        // Only a store with a disk has counters that are not in memory.
+        self.try_settle(charge, adjustment, now).unwrap_or(None)
+    }
+
+    /// The same, where counters may be on disk.
+    ///
+    /// # Errors
+    /// The counter may be on disk; nothing was corrected then.
+    pub(super) fn try_settle(
+        &self,
+        charge: &Charge<'_>,
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) -> Result<Option<Standing>, Cold> {
         let charges = std::slice::from_ref(charge);
         let mut shards = self.lock(charges);
-        if let Adjustment::Take = adjustment {
-            self.make_room(charges.iter(), &mut shards, now).ok()?;
+        if self.is_cold(&mut shards, charge) {
+            return Err(Cold);
         }
-        let shard = shards.of(charge).ok()?;
-        match adjustment {
+        if let Adjustment::Take = adjustment
+            && self.make_room(charges.iter(), &mut shards, now).is_err()
+        {
+            return Ok(None);
+        }
+        let Ok(shard) = shards.of(charge) else { return Ok(None) };
+        Ok(match adjustment {
             Adjustment::Take => Some(self.take(shard, charge, now).standing),
             Adjustment::GiveBack(receipt) => shard.give_back(charge, receipt, now),
             Adjustment::Renew(receipt) => shard.renew(charge, receipt, now),
-        }
+        })
     }
 
     /// How the limits of `charges` stand, with nothing taken.
     pub fn peek(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+        self.peek_in(&mut self.lock(charges), charges, now)
+    }
+
+    /// The same, where counters may be on disk.
+    ///
+    /// # Errors
+    /// A counter may be on disk.
+    pub(super) fn try_peek(
+        &self,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Result<Decision, Cold> {
         let mut shards = self.lock(charges);
+        match charges.iter().any(|charge| self.is_cold(&mut shards, charge)) {
+            true => Err(Cold),
+            false => Ok(self.peek_in(&mut shards, charges, now)),
+        }
+    }
+
+    fn peek_in(
+        &self,
+        shards: &mut LockedShards<'_>,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Decision {
         let standing = |charge: &Charge<'_>| Some(shards.of(charge).ok()?.standing(charge, now));
         let outcomes = charges.iter().flat_map(standing).map(untaken).collect();
         Decision { verdict: Verdict::Allow, outcomes, now }

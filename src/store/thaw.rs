@@ -3,7 +3,7 @@
 //! The worker goes on with other requests meanwhile. If a counter cannot be read in time, its limit
 //! does as its `on_store_error` says: a counter that cannot be read must not count as a new one.
 
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc};
 
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
@@ -13,11 +13,11 @@ use super::{
     call_time::CallTime,
     disk::{Disk, NotRead},
     groups::undecided,
-    memory::{NotCharged, Thawed},
+    memory::{Cold, NotCharged, Thawed},
 };
 use crate::{
     clock::Timestamp,
-    limit::{Charge, DecidedBy, Decision, Fallback, OwnedCharge, Stance, Verdict},
+    limit::{Charge, DecidedBy, Decision, Fallback, OwnedCharge, Stance, Standing, Verdict},
 };
 
 /// How often a counter is read again whose shard has lost others in the meantime.
@@ -27,7 +27,7 @@ impl Store {
     /// Takes all `charges` or none, in memory, as soon as their counters are there.
     pub(super) async fn charge_thawed(
         self: &Rc<Self>,
-        memory: &MemoryStore,
+        memory: &Arc<MemoryStore>,
         charges: &[Charge<'_>],
         decider: DecidedBy,
         time: CallTime,
@@ -38,7 +38,7 @@ impl Store {
         if disk.is_failing() {
             return self.charge_unwritten(memory, charges, decider, time).await;
         }
-        let decision = match self.charge_when_resident(memory, disk, charges, time).await {
+        let decision = match self.charge_when_resident(memory, charges, time).await {
             Ok(decision) => decision,
             Err(NotDecided::NoRoom(reason)) => return Err(reason.into()),
             Err(NotDecided::Unanswered(reason)) => {
@@ -46,6 +46,7 @@ impl Store {
                 return self.fall_back(charges, decider, reason, time.now);
             }
         };
+        self.count_left_out(&decision);
         let is_taken = decision.outcomes.iter().any(|outcome| outcome.receipt.is_some());
         if is_taken && disk.writes_before_answers() && !disk.written(time.deadline).await {
             return self.answer_unwritten(memory, charges, decision, time.now);
@@ -53,23 +54,26 @@ impl Store {
         Ok(decision)
     }
 
-    async fn charge_when_resident(
+    /// Takes all `charges` or none, in memory, as soon as their counters are there.
+    ///
+    /// # Errors
+    /// There is no room for a counter, or it cannot be read in time; nothing was taken then.
+    pub(super) async fn charge_when_resident(
         &self,
         memory: &MemoryStore,
-        disk: &Disk,
         charges: &[Charge<'_>],
         time: CallTime,
     ) -> Result<Decision, NotDecided> {
+        let Some(disk) = memory.disk() else {
+            return memory.charge(charges, time.now).map_err(NotDecided::NoRoom);
+        };
         loop {
             // Before the try: what leaves memory after it must be noticed.
             let room = disk.room().notified();
             tokio::pin!(room);
             room.as_mut().enable();
             match memory.try_charge(charges, time.now) {
-                Ok(decision) => {
-                    self.count_left_out(&decision);
-                    return Ok(decision);
-                }
+                Ok(decision) => return Ok(decision),
                 Err(NotCharged::NoRoom(reason)) => return Err(NotDecided::NoRoom(reason)),
                 Err(NotCharged::Cold) => {
                     self.thaw(memory, charges, time).await.map_err(NotDecided::Unanswered)?;
@@ -163,8 +167,8 @@ impl Store {
     /// What is answered if charges were taken in memory, and were to be on disk before the answer
     /// and are not: they stand, unless a limit is closed then.
     fn answer_unwritten(
-        &self,
-        memory: &MemoryStore,
+        self: &Rc<Self>,
+        memory: &Arc<MemoryStore>,
         charges: &[Charge<'_>],
         decision: Decision,
         now: Timestamp,
@@ -179,42 +183,77 @@ impl Store {
         }
         for (charge, outcome) in charges.iter().zip(&decision.outcomes) {
             if let Some(receipt) = outcome.receipt {
-                memory.settle(charge, Adjustment::GiveBack(receipt), now);
+                self.settle_in_memory(memory, charge, Adjustment::GiveBack(receipt), now);
             }
         }
         self.stores.counts.count_unanswered(Unanswered::DiskWrite);
         Err(Unanswered::DiskWrite.into())
     }
 
-    /// Corrects a charge of a counter that has left memory since, as soon as it is back.
-    pub(super) fn settle_thawed(
+    /// Corrects a charge, later if its counter has left memory since. Returns the new standing of
+    /// its limit; none if it is not known yet, or the counter is gone.
+    pub(super) fn settle_in_memory(
         self: &Rc<Self>,
-        memory: &std::sync::Arc<MemoryStore>,
+        memory: &Arc<MemoryStore>,
         charge: &Charge<'_>,
         adjustment: Adjustment,
         now: Timestamp,
-    ) {
+    ) -> Option<Standing> {
+        if let Ok(standing) = memory.try_settle(charge, adjustment, now) {
+            return standing;
+        }
         let store = Rc::clone(self);
-        let memory = std::sync::Arc::clone(memory);
+        let memory = Arc::clone(memory);
         let charge = OwnedCharge::from(charge);
         self.thawing.set(self.thawing.get() + 1);
         tokio::task::spawn_local(async move {
             let deadline = Instant::now() + store.background_timeout();
-            let charge = charge.charge();
-            let charges = std::slice::from_ref(&charge);
-            match store.thaw(&memory, charges, CallTime { now, deadline }).await {
-                Ok(()) => {
-                    memory.settle(&charge, adjustment, now);
-                }
-                Err(error) => tracing::debug!(%error, "a charge on disk was not corrected"),
+            let time = CallTime { now, deadline };
+            if let Err(error) =
+                store.settle_when_resident(&memory, &charge.charge(), adjustment, time).await
+            {
+                tracing::debug!(%error, "a charge on disk was not corrected");
             }
             store.thawing.set(store.thawing.get().saturating_sub(1));
         });
+        None
+    }
+
+    /// How the limits of `charges` stand, as soon as their counters are in memory.
+    ///
+    /// # Errors
+    /// One of them cannot be read in time.
+    pub(super) async fn peek_when_resident(
+        &self,
+        memory: &MemoryStore,
+        charges: &[Charge<'_>],
+        time: CallTime,
+    ) -> Result<Decision, Unanswered> {
+        loop {
+            match memory.try_peek(charges, time.now) {
+                Ok(decision) => return Ok(decision),
+                Err(Cold) => self.thaw(memory, charges, time).await?,
+            }
+        }
+    }
+
+    async fn settle_when_resident(
+        &self,
+        memory: &MemoryStore,
+        charge: &Charge<'_>,
+        adjustment: Adjustment,
+        time: CallTime,
+    ) -> Result<(), Unanswered> {
+        // The counter may leave memory again between the two steps.
+        while let Err(Cold) = memory.try_settle(charge, adjustment, time.now) {
+            self.thaw(memory, std::slice::from_ref(charge), time).await?;
+        }
+        Ok(())
     }
 }
 
 /// Why charges are not decided in memory.
-enum NotDecided {
+pub(super) enum NotDecided {
     NoRoom(super::NoRoom),
     Unanswered(Unanswered),
 }

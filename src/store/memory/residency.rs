@@ -81,14 +81,19 @@ impl MemoryStore {
 
     /// The charges whose counters have to come into memory before they are known.
     pub(in crate::store) fn cold<'c, 'p>(&self, charges: &'c [Charge<'p>]) -> Vec<&'c Charge<'p>> {
-        let Some(disk) = &self.disk else { return Vec::new() };
+        if self.disk.is_none() {
+            return Vec::new();
+        }
         let mut shards = self.lock(charges);
-        let mut is_cold = |charge: &&Charge<'_>| {
-            shards
-                .of(charge)
-                .is_ok_and(|shard| !shard.knows(charge) && may_be_on_disk(shard, charge, disk))
-        };
-        charges.iter().filter(|charge| is_cold(charge)).collect()
+        charges.iter().filter(|charge| self.is_cold(&mut shards, charge)).collect()
+    }
+
+    /// Whether the counter of a charge has to come into memory before it is known.
+    pub(super) fn is_cold(&self, shards: &mut LockedShards<'_>, charge: &Charge<'_>) -> bool {
+        let Some(disk) = &self.disk else { return false };
+        shards
+            .of(charge)
+            .is_ok_and(|shard| !shard.knows(charge) && may_be_on_disk(shard, charge, disk))
     }
 
     /// How often counters have left the memory of a charge's shard: to be asked before its counter

@@ -93,7 +93,12 @@ impl Store {
         }
     }
 
-    async fn mirror_request(&self, mirror: Mirror, request: &MirroredRequest, now: Timestamp) {
+    async fn mirror_request(
+        self: &Rc<Self>,
+        mirror: Mirror,
+        request: &MirroredRequest,
+        now: Timestamp,
+    ) {
         let time = CallTime { now, deadline: Instant::now() + self.stores.settings.deadline };
         let charges: Vec<Charge<'_>> = request.charges.iter().map(OwnedCharge::charge).collect();
         let pairs = charges.iter().zip(&request.outcomes);
@@ -117,7 +122,7 @@ impl Store {
 
     /// Charges the mirror for what one call decides.
     async fn mirror_group(
-        &self,
+        self: &Rc<Self>,
         mirror: Mirror,
         mirrored: &[MirroredCharge<'_, '_>],
         verdict: Verdict,
@@ -172,17 +177,14 @@ impl Store {
 
     /// The mirror's decision about charges of one partition; none if it does not answer.
     async fn charge_mirror(
-        &self,
+        self: &Rc<Self>,
         mirror: Mirror,
         mirrored: &[MirroredCharge<'_, '_>],
         time: CallTime,
     ) -> Option<Decision> {
         let charges: SmallVec<[Charge<'_>; 2]> = mirrored.iter().map(|it| it.charge).collect();
         match self.backend(mirror.decided_by())? {
-            Backend::Memory(memory) => {
-                self.thaw(memory, &charges, time).await.ok()?;
-                memory.charge(&charges, time.now).ok()
-            }
+            Backend::Memory(memory) => self.charge_when_resident(memory, &charges, time).await.ok(),
             Backend::Redis(redis) => match redis.charge(&charges, time, None).await {
                 Ok(reply) => Some(reply.decision),
                 Err(error) => {
@@ -196,7 +198,7 @@ impl Store {
     /// Remembers the mirror's receipt of a charge by the receipt of the store that decided. What
     /// was given back in that store before the mirror had replied is given back in the mirror now.
     fn pair(
-        &self,
+        self: &Rc<Self>,
         mirror: Mirror,
         charge: &Charge<'_>,
         decided: Receipt,
@@ -219,7 +221,7 @@ impl Store {
 
     /// Applies an adjustment to the mirrored charge as well.
     pub(in crate::store) fn settle_mirrored(
-        &self,
+        self: &Rc<Self>,
         charge: &Charge<'_>,
         decided_by: DecidedBy,
         adjustment: Adjustment,
@@ -256,7 +258,7 @@ impl Store {
     }
 
     fn settle_in(
-        &self,
+        self: &Rc<Self>,
         mirror: Mirror,
         charge: &Charge<'_>,
         adjustment: Adjustment,
@@ -264,7 +266,7 @@ impl Store {
     ) {
         match self.backend(mirror.decided_by()) {
             Some(Backend::Memory(memory)) => {
-                memory.settle(charge, adjustment, now);
+                self.settle_in_memory(memory, charge, adjustment, now);
             }
             Some(Backend::Redis(redis)) => redis.settle(charge, adjustment, now),
             None => {}
