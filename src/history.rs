@@ -29,6 +29,7 @@ mod own_json;
 mod own_text;
 mod reader;
 mod record;
+mod repeated;
 mod source;
 mod summary;
 #[cfg(test)]
@@ -41,6 +42,6 @@ pub use self::{
     format::Format,
     merge::History,
     options::ReadOptions,
-    record::{OwnFields, Place, Record},
+    record::{OwnFields, Place, Record, Target},
     summary::{BadLine, FileSummary, HistorySummary},
 };

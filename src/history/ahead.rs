@@ -17,13 +17,13 @@ const PARCELS: usize = 8;
 pub struct HistoryAhead {
     parcels: Option<Receiver<Parcel>>,
     reader: Option<JoinHandle<Result<HistorySummary, HistoryError>>>,
-    records: std::vec::IntoIter<Record>,
+    records: std::vec::IntoIter<Box<Record>>,
     progress: (u64, Option<u64>),
 }
 
 /// Records, and how far the reader was with them.
 struct Parcel {
-    records: Vec<Record>,
+    records: Vec<Box<Record>>,
     progress: (u64, Option<u64>),
 }
 
@@ -47,7 +47,7 @@ impl HistoryAhead {
 
     /// The next request, in the order of time; none: there are no more. What could not be read is
     /// told by [`HistoryAhead::finish`].
-    pub fn next_record(&mut self) -> Option<Record> {
+    pub fn next_record(&mut self) -> Option<Box<Record>> {
         loop {
             if let Some(record) = self.records.next() {
                 return Some(record);

@@ -13,13 +13,14 @@ use super::{
     draft::{Draft, Fault, Line, known, status, time_of, wanted_value},
     escapes::unescape,
     instant,
+    repeated::Repeated,
 };
 
 /// Reads a line.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn read(line: &str, wanted: &[String]) -> Result<Line, Fault> {
+pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Result<Line, Fault> {
     let parts = Parts::of(line)?;
     let mut draft = Draft {
         written: Some(time_of(instant::clf(parts.time), parts.time)?),
@@ -38,7 +39,7 @@ pub(super) fn read(line: &str, wanted: &[String]) -> Result<Line, Fault> {
     draft.took = nginx_time(parts.rest).and_then(instant::seconds);
     draft.is_end = draft.took.is_some();
     draft.fields = wanted.iter().map(|name| parts.wanted(name)).collect();
-    draft.finish()
+    draft.finish(repeated)
 }
 
 /// Whether a line has the two fields more that combined has.

@@ -8,6 +8,7 @@ use super::{
     OwnFields,
     draft::{Draft, Fault, Line, any_time, known, millis, status},
     instant,
+    repeated::Repeated,
 };
 
 /// The fields that a column can have, and the names by which they are found without a mapping. The
@@ -102,7 +103,7 @@ impl Csv {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn read(&mut self, line: &str) -> Result<Line, Fault> {
+    pub(super) fn read(&mut self, line: &str, repeated: &mut Repeated) -> Result<Line, Fault> {
         let width = self.split(line).ok_or(
             "a quote is not closed: fields with line ends in them are not read; write them without",
         )?;
@@ -140,17 +141,17 @@ impl Csv {
         }
         let caller = field("caller");
         if caller.or(field("tier")).or(field("denied")).is_some() {
-            draft.own = Some(Box::new(OwnFields {
-                caller: caller.map(Box::from),
-                tier: field("tier").map(Box::from),
+            draft.own = Some(OwnFields {
+                caller: caller.map(|caller| repeated.text(caller)),
+                tier: field("tier").map(|tier| repeated.text(tier)),
                 denied: field("denied").map(Box::from),
                 stands_for: 1,
                 ..OwnFields::default()
-            }));
+            });
         }
         draft.fields =
             self.wanted.iter().map(|at| known(self.value((*at)?)?).map(Box::from)).collect();
-        draft.finish()
+        draft.finish(repeated)
     }
 
     /// The column of one of [`FIELDS`].

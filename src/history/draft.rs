@@ -2,19 +2,20 @@
 
 use std::{borrow::Cow, net::IpAddr, time::Duration};
 
-use http::{HeaderValue, Method, header};
+use http::Method;
 
 use super::{
-    OwnFields, Place, Record,
+    OwnFields, Place, Record, Target,
     escapes::unescape,
     instant::{self, Instant},
+    repeated::Repeated,
 };
 
 /// What a line tells of.
 pub(super) enum Line {
     /// A request.
     Request {
-        record: Record,
+        record: Box<Record>,
         /// The time that is written, which the record's may be earlier than.
         written: Instant,
         /// Whether the client is written as a name, and so has no address.
@@ -45,7 +46,7 @@ pub(super) struct Draft<'l> {
     pub(super) status: Option<u16>,
     pub(super) user_agent: Option<Cow<'l, str>>,
     pub(super) referer: Option<Cow<'l, str>>,
-    pub(super) own: Option<Box<OwnFields>>,
+    pub(super) own: Option<OwnFields>,
     pub(super) fields: Vec<Option<Box<str>>>,
 }
 
@@ -97,7 +98,7 @@ impl<'l> Draft<'l> {
     ///
     /// # Errors
     /// What is missing, or no request.
-    pub(super) fn finish(self) -> Result<Line, Fault> {
+    pub(super) fn finish(self, repeated: &mut Repeated) -> Result<Line, Fault> {
         let Some(written) = self.written else {
             return Err("it has no time that can be read".into());
         };
@@ -125,28 +126,30 @@ impl<'l> Draft<'l> {
             Some(took) if self.is_end => written.time.saturating_sub(took),
             _ => written.time,
         };
-        let agent = header_value(self.user_agent.as_deref());
-        let referer = header_value(self.referer.as_deref());
-        // Of this size and no larger: a second of a busy log has many of them.
-        let count = usize::from(agent.is_some()) + usize::from(referer.is_some());
-        let mut headers = Vec::with_capacity(count);
-        headers.extend(agent.map(|value| (header::USER_AGENT, value)));
-        headers.extend(referer.map(|value| (header::REFERER, value)));
+        let mut value = |text: Option<&str>| repeated.value(text.and_then(known)?);
+        let user_agent = value(self.user_agent.as_deref());
+        let referer = value(self.referer.as_deref());
+        let host = value(host);
+        let target = match repeated.target(&target) {
+            Some(valid) => Target::Valid(valid),
+            None => Target::Invalid(target.into()),
+        };
         let client = self.client.and_then(address);
         let has_named_client = client.is_none() && self.client.and_then(known).is_some();
-        let record = Record {
+        let record = Box::new(Record {
             time,
             place: Place::default(),
             client,
             method,
-            host: host.map(Box::from),
+            host,
             target,
             status: self.status,
             took: self.took,
-            headers,
+            user_agent,
+            referer,
             own: self.own,
             fields: self.fields,
-        };
+        });
         Ok(Line::Request { record, written, has_named_client })
     }
 }
@@ -186,7 +189,7 @@ fn is_method(word: &str) -> bool {
 }
 
 /// The authority of a target that is a URL, and its path, with the query; none: it has no path.
-fn split_target(target: &str) -> (Option<&str>, Option<Box<str>>) {
+fn split_target(target: &str) -> (Option<&str>, Option<Cow<'_, str>>) {
     if target.starts_with('/') {
         return (None, Some(target.into()));
     }
@@ -197,7 +200,8 @@ fn split_target(target: &str) -> (Option<&str>, Option<Box<str>>) {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let path = if path.starts_with('/') { path.into() } else { format!("/{path}").into() };
+    let path: Cow<'_, str> =
+        if path.starts_with('/') { path.into() } else { format!("/{path}").into() };
     (known(authority), Some(path))
 }
 
@@ -233,10 +237,6 @@ pub(super) fn address(text: &str) -> Option<IpAddr> {
 /// The address that the nearest proxy has added to `x-forwarded-for`: the last one.
 pub(super) fn forwarded_for(text: &str) -> Option<&str> {
     known(text.rsplit(',').next()?.trim())
-}
-
-fn header_value(value: Option<&str>) -> Option<HeaderValue> {
-    value.and_then(known).and_then(|value| HeaderValue::from_str(value).ok())
 }
 
 /// A time in any form, or what is wrong.

@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use super::{
     draft::{Draft, Fault, Line, address, forwarded_for, known, status, time_of, wanted_value},
     instant,
+    repeated::Repeated,
 };
 
 const SHAPE: &str = "it does not have the form of Envoy's default text format: `[time] \"request\" \
@@ -20,7 +21,7 @@ const SHAPE: &str = "it does not have the form of Envoy's default text format: `
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn read(line: &str, wanted: &[String]) -> Result<Line, Fault> {
+pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Result<Line, Fault> {
     let (time, rest) =
         line.strip_prefix('[').and_then(|rest| rest.split_once("] \"")).ok_or(SHAPE)?;
     let (request, rest) = rest.split_once("\" ").ok_or(SHAPE)?;
@@ -56,7 +57,7 @@ pub(super) fn read(line: &str, wanted: &[String]) -> Result<Line, Fault> {
         _ => None,
     };
     draft.fields = wanted.iter().map(|name| wanted_value(value(name))).collect();
-    draft.finish()
+    draft.finish(repeated)
 }
 
 /// The request line: `- - -` if the head was never read.

@@ -134,7 +134,7 @@ impl LogFile {
     }
 
     /// Gives out the earliest request that was read.
-    pub(super) fn pop(&mut self) -> Option<Record> {
+    pub(super) fn pop(&mut self) -> Option<Box<Record>> {
         self.window.pop()
     }
 

@@ -11,6 +11,7 @@ use super::{
     Format,
     draft::{Draft, Fault, Line, status, time_of},
     instant, json_log,
+    repeated::Repeated,
 };
 
 const SHAPE: &str = "it does not have the form of HAProxy's `option httplog`: `address:port [date] \
@@ -21,17 +22,17 @@ const SHAPE: &str = "it does not have the form of HAProxy's `option httplog`: `a
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn read(line: &str, wanted: &[String]) -> Result<Line, Fault> {
+pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Result<Line, Fault> {
     match line.find('{') {
         // Behind what syslog puts in front.
         Some(at) if !line.contains(" [") || at == 0 => {
-            json_log::read(Format::Haproxy, line.get(at..).unwrap_or(line), wanted)
+            json_log::read(Format::Haproxy, line.get(at..).unwrap_or(line), wanted, repeated)
         }
-        _ => read_text(line, wanted),
+        _ => read_text(line, wanted, repeated),
     }
 }
 
-fn read_text(line: &str, wanted: &[String]) -> Result<Line, Fault> {
+fn read_text(line: &str, wanted: &[String], repeated: &mut Repeated) -> Result<Line, Fault> {
     let (front, date, rest) = split_at_date(line).ok_or(SHAPE)?;
     let client = front.rsplit(' ').next().unwrap_or_default();
     let (client, _port) = client.rsplit_once(':').ok_or(SHAPE)?;
@@ -63,7 +64,7 @@ fn read_text(line: &str, wanted: &[String]) -> Result<Line, Fault> {
             _ => None,
         })
         .collect();
-    draft.finish()
+    draft.finish(repeated)
 }
 
 /// What is before the date, the date, and what is behind it. Syslog may put brackets in front, too.

@@ -6,6 +6,7 @@ use super::{
     Format,
     draft::{Draft, Fault, Line, any_time, forwarded_for, status},
     json_fields::JsonFields,
+    repeated::Repeated,
 };
 
 /// The names that a program has for what is known of a request; the first one that has a value is
@@ -126,7 +127,12 @@ const FORWARDED: &[&str] = &["http_x_forwarded_for", "x_forwarded_for", "xff"];
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn read(format: Format, line: &str, wanted: &[String]) -> Result<Line, Fault> {
+pub(super) fn read(
+    format: Format,
+    line: &str,
+    wanted: &[String],
+    repeated: &mut Repeated,
+) -> Result<Line, Fault> {
     let fields = JsonFields::read(line)?;
     let names = match format {
         Format::Caddy => &CADDY,
@@ -146,7 +152,7 @@ pub(super) fn read(format: Format, line: &str, wanted: &[String]) -> Result<Line
     }
     let mut draft = draft(&fields, names)?;
     draft.fields = fields.wanted(wanted);
-    draft.finish()
+    draft.finish(repeated)
 }
 
 /// What the fields say, by these names.

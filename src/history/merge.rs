@@ -59,7 +59,7 @@ impl History {
     ///
     /// # Errors
     /// [`HistoryError::Read`], if a file can be read no further.
-    pub fn next_record(&mut self) -> Result<Option<Record>, HistoryError> {
+    pub fn next_record(&mut self) -> Result<Option<Box<Record>>, HistoryError> {
         let Some(Reverse((_, at))) = self.heads.pop() else { return Ok(None) };
         let Some(record) = self.files.get_mut(at).and_then(LogFile::pop) else { return Ok(None) };
         self.given = record.time;

@@ -11,6 +11,7 @@ use super::{
     draft::{Draft, Fault, Line, NO_HEAD, known, time_of},
     instant,
     json_fields::{JsonFields, Text, fault},
+    repeated::Repeated,
 };
 
 /// The fields of a line that matter here.
@@ -49,7 +50,7 @@ struct OwnLine<'l> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn read(line: &str, wanted: &[String]) -> Result<Line, Fault> {
+pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Result<Line, Fault> {
     let own = match as_written(line) {
         Some(own) => own,
         None => serde_json::from_str(line).map_err(|error| fault(line, &error))?,
@@ -67,21 +68,21 @@ pub(super) fn read(line: &str, wanted: &[String]) -> Result<Line, Fault> {
         target: own.path,
         status: Some(own.status),
         user_agent: own.user_agent.map(|Text(agent)| agent),
-        own: Some(Box::new(OwnFields {
-            caller: boxed(own.caller),
-            tier: boxed(own.tier),
+        own: Some(OwnFields {
+            caller: own.caller.map(|Text(caller)| repeated.text(&caller)),
+            tier: own.tier.map(|Text(tier)| repeated.text(&tier)),
             facts: own.facts,
             denied: boxed(own.denied),
             asked_by: boxed(own.asked_by),
             stands_for: own.denials.unwrap_or(1).max(1),
-        })),
+        }),
         took: own.total_ms.and_then(|millis| Duration::try_from_secs_f64(millis / 1e3).ok()),
         ..Draft::default()
     };
     if !wanted.is_empty() {
         draft.fields = JsonFields::read(line)?.wanted(wanted);
     }
-    draft.finish()
+    draft.finish(repeated)
 }
 
 /// Reads a line whose fields are in the order in which we write them, without a JSON parser: that is

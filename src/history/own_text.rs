@@ -10,6 +10,7 @@ use super::{
     escapes::unescape,
     instant,
     own_json::skipped,
+    repeated::Repeated,
 };
 
 const SHAPE: &str = "it does not have the form of a text line of tollgate: `time id client caller \
@@ -19,7 +20,7 @@ const SHAPE: &str = "it does not have the form of a text line of tollgate: `time
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn read(line: &str, wanted: &[String]) -> Result<Line, Fault> {
+pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Result<Line, Fault> {
     let mut words = Words { rest: line };
     let mut word = || words.next().ok_or(SHAPE);
     let (time, _id, client, caller, tier) = (word()?, word()?, word()?, word()?, word()?);
@@ -28,8 +29,8 @@ pub(super) fn read(line: &str, wanted: &[String]) -> Result<Line, Fault> {
         return Err(SHAPE.into());
     }
     let mut own = OwnFields {
-        caller: known(caller).map(|caller| unescape(caller).into()),
-        tier: known(tier).map(|tier| unescape(tier).into()),
+        caller: known(caller).map(|caller| repeated.text(&unescape(caller))),
+        tier: known(tier).map(|tier| repeated.text(&unescape(tier))),
         stands_for: 1,
         ..OwnFields::default()
     };
@@ -49,8 +50,8 @@ pub(super) fn read(line: &str, wanted: &[String]) -> Result<Line, Fault> {
         return Ok(Line::Skipped(reason));
     }
     let fields = wanted.iter().map(|name| match name.as_str() {
-        "caller" => own.caller.clone(),
-        "tier" => own.tier.clone(),
+        "caller" => own.caller.as_deref().map(Box::from),
+        "tier" => own.tier.as_deref().map(Box::from),
         "client" => known(client).map(Box::from),
         name => named(line, name).map(|value| unescape(value).into()),
     });
@@ -62,10 +63,10 @@ pub(super) fn read(line: &str, wanted: &[String]) -> Result<Line, Fault> {
         status: status(answer),
         took,
         fields: fields.collect(),
-        own: Some(Box::new(own)),
+        own: Some(own),
         ..Draft::default()
     }
-    .finish()
+    .finish(repeated)
 }
 
 fn facts(text: &str) -> Result<Option<Map<String, Value>>, Fault> {

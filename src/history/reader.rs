@@ -7,6 +7,7 @@ use super::{
     csv::{Csv, NoColumn},
     draft::{Fault, Line},
     envoy, haproxy, json_log, own_json, own_text,
+    repeated::Repeated,
 };
 
 /// The reader of a file.
@@ -14,12 +15,13 @@ pub(super) struct Reader {
     format: Format,
     wanted: Vec<String>,
     csv: Option<Csv>,
+    repeated: Repeated,
 }
 
 impl Reader {
     /// A reader of a format that has no header line.
     pub(super) fn new(format: Format, wanted: &[String]) -> Reader {
-        Reader { format, wanted: wanted.to_vec(), csv: None }
+        Reader { format, wanted: wanted.to_vec(), csv: None, repeated: Repeated::default() }
     }
 
     /// A reader of a CSV with this header line.
@@ -44,19 +46,21 @@ impl Reader {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn read(&mut self, line: &str) -> Result<Line, Fault> {
-        let wanted = &self.wanted;
+        let Reader { wanted, repeated, .. } = self;
         match self.format {
-            Format::TollgateJson => own_json::read(line, wanted),
-            Format::TollgateText => own_text::read(line, wanted),
-            Format::Common | Format::Combined => clf::read(line, wanted),
+            Format::TollgateJson => own_json::read(line, wanted, repeated),
+            Format::TollgateText => own_text::read(line, wanted, repeated),
+            Format::Common | Format::Combined => clf::read(line, wanted, repeated),
             Format::NginxJson | Format::Caddy | Format::Traefik => {
-                json_log::read(self.format, line, wanted)
+                json_log::read(self.format, line, wanted, repeated)
             }
-            Format::Envoy if line.starts_with('{') => json_log::read(self.format, line, wanted),
-            Format::Envoy => envoy::read(line, wanted),
-            Format::Haproxy => haproxy::read(line, wanted),
+            Format::Envoy if line.starts_with('{') => {
+                json_log::read(self.format, line, wanted, repeated)
+            }
+            Format::Envoy => envoy::read(line, wanted, repeated),
+            Format::Haproxy => haproxy::read(line, wanted, repeated),
             Format::Csv => match &mut self.csv {
-                Some(csv) => csv.read(line),
+                Some(csv) => csv.read(line, repeated),
                 None => Err("the file has no header line".into()),
             },
         }

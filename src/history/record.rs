@@ -1,8 +1,8 @@
 //! A request, as a log tells of it.
 
-use std::{net::IpAddr, time::Duration};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderValue, Method, uri::PathAndQuery};
 use serde_json::{Map, Value};
 
 use crate::clock::Timestamp;
@@ -19,29 +19,56 @@ pub struct Record {
     /// Its method.
     pub method: Method,
     /// The host that it was for, without a port.
-    pub host: Option<Box<str>>,
+    pub host: Option<HeaderValue>,
     /// Its path; with the query, if the log has it. It begins with a slash.
-    pub target: Box<str>,
+    pub target: Target,
     /// The status of its response.
     pub status: Option<u16>,
     /// Until its response had ended.
     pub took: Option<Duration>,
-    /// Headers of the request that the log has, such as `user-agent` and `referer`.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Its header `user-agent`.
+    pub user_agent: Option<HeaderValue>,
+    /// Its header `referer`.
+    pub referer: Option<HeaderValue>,
     /// What a log of tollgate says besides.
-    pub own: Option<Box<OwnFields>>,
+    pub own: Option<OwnFields>,
     /// The values of the fields that [`ReadOptions::wanted`](super::ReadOptions::wanted) names, in the
     /// same order.
     pub fields: Vec<Option<Box<str>>>,
+}
+
+/// What a request asked for.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A path, perhaps with a query.
+    Valid(PathAndQuery),
+    /// A text that no URL can have, which servers refuse.
+    Invalid(Box<str>),
+}
+
+impl Target {
+    /// It as the log has it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Target::Valid(target) => target.as_str(),
+            Target::Invalid(target) => target,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// What only a log of tollgate says of a request.
 #[derive(Clone, Debug, Default)]
 pub struct OwnFields {
     /// The caller, kind and value: `user:42`.
-    pub caller: Option<Box<str>>,
+    pub caller: Option<Arc<str>>,
     /// The caller's tier.
-    pub tier: Option<Box<str>>,
+    pub tier: Option<Arc<str>>,
     /// What limits count by, if the log was asked for it.
     pub facts: Option<Map<String, Value>>,
     /// Why tollgate has denied it, in one word: `limit`, `auth`, `deny`, …

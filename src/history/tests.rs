@@ -19,7 +19,7 @@ struct Logs {
 
 /// What came of reading files.
 struct Outcome {
-    records: Vec<Record>,
+    records: Vec<Box<Record>>,
     summary: HistorySummary,
 }
 
@@ -81,7 +81,7 @@ impl Logs {
 impl Outcome {
     /// Format, and of each request what a log can say.
     fn shown(&self) -> Vec<String> {
-        self.records.iter().map(shown).collect()
+        self.records.iter().map(|record| shown(record)).collect()
     }
 
     fn format(&self) -> Option<Format> {
@@ -89,7 +89,7 @@ impl Outcome {
     }
 
     fn targets(&self) -> Vec<&str> {
-        self.records.iter().map(|record| record.target.as_ref()).collect()
+        self.records.iter().map(|record| record.target.as_str()).collect()
     }
 
     fn reasons(&self) -> Vec<(u64, &str)> {
@@ -100,16 +100,20 @@ impl Outcome {
 /// `time client method host target status [user agent]`, with `-` for what is not known.
 fn shown(record: &Record) -> String {
     let or_hyphen = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let agent = record.headers.iter().find(|(name, _)| name == "user-agent");
     format!(
         "{} {} {} {} {} {} [{}]",
         record.time,
         or_hyphen(record.client.map(|client| client.to_string())),
         record.method,
-        record.host.as_deref().unwrap_or("-"),
+        record.host.as_ref().map_or("-", |host| host.to_str().unwrap()),
         record.target,
         or_hyphen(record.status.map(|status| status.to_string())),
-        or_hyphen(agent.map(|(_, value)| String::from_utf8_lossy(value.as_bytes()).into_owned())),
+        or_hyphen(
+            record
+                .user_agent
+                .as_ref()
+                .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        ),
     )
 }
 

@@ -1,7 +1,7 @@
 //! The requests of a file that may not be in order yet: those of the last ten seconds of its log.
 
 use std::{
-    cmp::Reverse,
+    cmp::{Ordering, Reverse},
     collections::{BinaryHeap, VecDeque},
     time::Duration,
 };
@@ -15,46 +15,35 @@ const REACH: Duration = Duration::from_secs(10);
 /// The requests of a file that were read and not given out.
 ///
 /// A log is almost in order. A request that is no earlier than all before it goes to the end of a
-/// queue, at no cost; only the others need the heap. Both hold positions, so that a request is moved
-/// once in and once out.
+/// queue, at no cost; only the others need the heap.
 #[derive(Default)]
 pub(super) struct Window {
-    /// The requests, and places that are free again.
-    slots: Vec<Option<Record>>,
-    free: Vec<usize>,
-    in_order: VecDeque<Rank>,
-    strays: BinaryHeap<Reverse<Rank>>,
+    in_order: VecDeque<Box<Record>>,
+    strays: BinaryHeap<Reverse<Stray>>,
     /// The latest time that was read.
     latest: Timestamp,
     /// About how much memory the requests take.
     bytes: usize,
 }
 
+/// A request that is earlier than one before it.
+struct Stray(Box<Record>);
+
 /// When a request comes among the others: by its time, and of one instant in the order of the lines.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
-    time: Timestamp,
-    line: u64,
-    /// Where it is. No two have the same line, so this never decides.
-    slot: usize,
+fn rank(record: &Record) -> (Timestamp, u64) {
+    (record.time, record.place.line)
 }
 
 impl Window {
     /// Takes a request; returns whether it is earlier than one before it.
-    pub(super) fn push(&mut self, record: Record) -> bool {
+    pub(super) fn push(&mut self, record: Box<Record>) -> bool {
         self.bytes += size(&record);
-        let slot = self.free.pop().unwrap_or(self.slots.len());
-        let rank = Rank { time: record.time, line: record.place.line, slot };
-        match self.slots.get_mut(slot) {
-            Some(place) => *place = Some(record),
-            None => self.slots.push(Some(record)),
-        }
-        if rank.time >= self.latest {
-            self.latest = rank.time;
-            self.in_order.push_back(rank);
+        if record.time >= self.latest {
+            self.latest = record.time;
+            self.in_order.push_back(record);
             return false;
         }
-        self.strays.push(Reverse(rank));
+        self.strays.push(Reverse(Stray(record)));
         true
     }
 
@@ -65,8 +54,8 @@ impl Window {
 
     /// The time of the earliest request.
     pub(super) fn first(&self) -> Option<Timestamp> {
-        let in_order = self.in_order.front().map(|rank| rank.time);
-        let stray = self.strays.peek().map(|Reverse(rank)| rank.time);
+        let in_order = self.in_order.front().map(|record| record.time);
+        let stray = self.strays.peek().map(|Reverse(Stray(record))| record.time);
         match (in_order, stray) {
             (Some(in_order), Some(stray)) => Some(in_order.min(stray)),
             (first, None) | (None, first) => first,
@@ -79,15 +68,15 @@ impl Window {
     }
 
     /// Gives out the earliest request.
-    pub(super) fn pop(&mut self) -> Option<Record> {
+    pub(super) fn pop(&mut self) -> Option<Box<Record>> {
         let is_stray = match (self.in_order.front(), self.strays.peek()) {
-            (Some(rank), Some(Reverse(stray))) => stray < rank,
+            (Some(first), Some(Reverse(Stray(stray)))) => rank(stray) < rank(first),
             (first, _) => first.is_none(),
         };
-        let Rank { slot, .. } =
-            if is_stray { self.strays.pop()?.0 } else { self.in_order.pop_front()? };
-        let record = self.slots.get_mut(slot)?.take()?;
-        self.free.push(slot);
+        let record = match is_stray {
+            true => self.strays.pop().map(|Reverse(Stray(record))| record),
+            false => self.in_order.pop_front(),
+        }?;
         self.bytes -= size(&record);
         Some(record)
     }
@@ -96,7 +85,29 @@ impl Window {
 /// About how much memory a request takes, in bytes. What can be long is counted as it is.
 fn size(record: &Record) -> usize {
     let fields: usize = record.fields.iter().flatten().map(|value| value.len() + 16).sum();
-    let headers: usize = record.headers.iter().map(|(_, value)| value.len() + 64).sum();
-    let own = if record.own.is_some() { 256 } else { 0 };
-    size_of::<Record>() + record.target.len() + fields + headers + own
+    let Record { host, target, user_agent, referer, own, .. } = record;
+    let values = [host, user_agent, referer].into_iter().flatten();
+    let values: usize = values.map(|value| value.len() + 64).sum();
+    let own = if own.is_some() { 256 } else { 0 };
+    size_of::<Record>() + target.as_str().len() + fields + values + own
+}
+
+impl PartialEq for Stray {
+    fn eq(&self, other: &Stray) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Stray {}
+
+impl PartialOrd for Stray {
+    fn partial_cmp(&self, other: &Stray) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Stray {
+    fn cmp(&self, other: &Stray) -> Ordering {
+        rank(&self.0).cmp(&rank(&other.0))
+    }
 }

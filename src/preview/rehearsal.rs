@@ -160,7 +160,8 @@ impl Rehearsal {
     ) -> DraftResult<'p> {
         let parts = &draft.head;
         let address = self.client_address(draft);
-        let (state, action) = self.decide(policies, draft, dry_run, now).await;
+        let mut state = RequestState::default();
+        let action = self.decide(policies, draft, dry_run, now, &mut state).await;
         let outcome = match action {
             Action::Forward(forward) => {
                 let mut head = parts.clone();
@@ -183,14 +184,15 @@ impl Rehearsal {
         DraftResult { state, outcome }
     }
 
-    /// What is to be done with a request, and what was found out about it.
+    /// What is to be done with a request; what was found out about it is noted in `state`.
     pub(super) async fn decide<'p>(
         &self,
         policies: &'p Policies,
         draft: &Draft,
         dry_run: &DryRun,
         now: Timestamp,
-    ) -> (RequestState<'p>, Action<'p>) {
+        state: &mut RequestState<'p>,
+    ) -> Action<'p> {
         let parts = &draft.head;
         let address = self.client_address(draft);
         let client = Client {
@@ -199,18 +201,16 @@ impl Rehearsal {
             headers: &parts.headers,
             query: parts.uri.query(),
         };
-        let mut state = RequestState::default();
-        let action = match Head::read(parts, policies) {
+        match Head::read(parts, policies) {
             Ok((head, policy)) => {
                 let dry_run = Some(dry_run);
                 let published_keys = &self.published_keys;
                 let input =
                     JudgeInput { head: &head, policy, client, published_keys, now, dry_run };
-                self.judge.judge(input, &mut state).await
+                self.judge.judge(input, state).await
             }
             Err(rejection) => Action::Refuse(rejection),
-        };
-        (state, action)
+        }
     }
 
     /// Corrects what a request of the past was charged, by the upstream's answer.

@@ -27,7 +27,9 @@ pub struct PastRequest {
     dry_run: DryRun,
 }
 
-/// What would have become of a request of the past.
+/// What would have become of a request of the past. It is filled anew for each one, because to hand
+/// it on takes longer.
+#[derive(Default)]
 pub struct Judged<'p> {
     /// The policy for its host.
     pub policy: Option<&'p Policy>,
@@ -44,9 +46,10 @@ pub struct Judged<'p> {
 }
 
 /// What would have been done with a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PastVerdict {
     /// It would have been forwarded, or answered by the proxy itself.
+    #[default]
     Admitted,
     /// A limit that is enforced has no room.
     Denied,
@@ -133,31 +136,38 @@ impl PastRequest {
 impl Rehearsal {
     /// Judges a request of the past, and charges it. A response of the upstream corrects the
     /// charges, as it would have.
-    pub async fn replay<'p>(&self, policies: &'p Policies, past: &PastRequest) -> Judged<'p> {
+    pub async fn replay<'p>(
+        &self,
+        policies: &'p Policies,
+        past: &PastRequest,
+        judged: &mut Judged<'p>,
+    ) {
         let now = self.now();
-        let (mut state, action) = self.decide(policies, &past.draft, &past.dry_run, now).await;
-        let verdict = match action {
+        let mut state = RequestState::default();
+        let action = self.decide(policies, &past.draft, &past.dry_run, now, &mut state).await;
+        judged.verdict = match action {
             Action::Refuse(rejection) => verdict(&rejection, past.has_caller()),
             _ => PastVerdict::Admitted,
         };
-        let mut charges: SmallVec<[JudgedCharge<'p>; 4]> =
-            state.tally.iter().flat_map(judged).collect();
-        let leases = match verdict {
+        judged.charges.clear();
+        judged.charges.extend(state.tally.iter().flat_map(judged_charges));
+        judged.leases = match judged.verdict {
             PastVerdict::Admitted => {
                 self.settle_past(&mut state, &past.answer);
                 state.tally.as_ref().and_then(|tally| self.leases().hold(tally.granted(), now))
             }
             _ => None,
         };
-        for (judged, settled) in charges.iter_mut().zip(state.tally.iter().flat_map(judged)) {
+        let settled = state.tally.iter().flat_map(judged_charges);
+        for (judged, settled) in judged.charges.iter_mut().zip(settled) {
             judged.cost = settled.asked;
         }
-        let RequestState { policy, route, identity, .. } = state;
-        Judged { policy, route, identity, charges, verdict, leases }
+        (judged.policy, judged.route) = (state.policy, state.route);
+        judged.identity = state.identity.take();
     }
 }
 
-fn judged<'t, 'p: 't>(tally: &'t Tally<'p>) -> impl Iterator<Item = JudgedCharge<'p>> + 't {
+fn judged_charges<'t, 'p: 't>(tally: &'t Tally<'p>) -> impl Iterator<Item = JudgedCharge<'p>> + 't {
     let tier = tally.tier();
     tally.charges().map(move |own: DecidedCharge<'_, 'p>| {
         let Standing { retry, .. } = *own.standing();

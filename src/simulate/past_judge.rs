@@ -66,10 +66,11 @@ impl<'p> PastJudge<'p> {
         past: &PastRequest,
         now: Timestamp,
         took: Duration,
-    ) -> Judged<'p> {
+        judged: &mut Judged<'p>,
+    ) {
         self.end_those_before(now);
         self.clock.store(now.as_micros(), Ordering::Relaxed);
-        let mut judged = self.rehearsal.replay(self.policies, past).await;
+        self.rehearsal.replay(self.policies, past, judged).await;
         self.judged += 1;
         if let Some(leases) = judged.leases.take() {
             let (end, number) = (now + took, self.judged);
@@ -78,7 +79,6 @@ impl<'p> PastJudge<'p> {
         if self.judged.is_multiple_of(REQUESTS_A_SWEEP) {
             self.sweep(now);
         }
-        judged
     }
 
     /// The most counters that were in use at once, about.

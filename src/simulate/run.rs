@@ -113,10 +113,11 @@ impl Simulation<'_> {
         let mut history = HistoryAhead::open(&self.read)?;
         let mut counts = Counts::new(self);
         let mut past = Translator::blank();
+        let mut judged = Judged::default();
         while let Some(record) = history.next_record() {
-            let times = record.own.as_deref().map_or(1, |own| own.stands_for);
+            let times = record.own.as_ref().map_or(1, |own| own.stands_for);
             for _ in 0..times.clamp(1, MOST_IN_A_LINE) {
-                counts.judge(&mut past, &record).await;
+                counts.judge(&mut past, &record, &mut judged).await;
             }
             if counts.outcome.requests.is_multiple_of(REQUESTS_A_REPORT) {
                 let (bytes, all_bytes) = history.progress();
@@ -171,7 +172,7 @@ impl<'s, 'q> Counts<'s, 'q> {
         }
     }
 
-    async fn judge(&mut self, past: &mut PastRequest, record: &Record) {
+    async fn judge(&mut self, past: &mut PastRequest, record: &Record, judged: &mut Judged<'q>) {
         let now = record.time;
         self.first.get_or_insert(now);
         self.last = now;
@@ -180,15 +181,15 @@ impl<'s, 'q> Counts<'s, 'q> {
         let caller = caller_id(record);
         self.callers.add(caller);
         if let Err(reason) = self.translator.fill(past, record) {
-            return self.refuse(&reason);
+            return self.refuse(reason);
         }
         let took = duration(record);
-        let judged = self.judge.judge(past, now, took).await;
-        self.count(past, record, caller, &judged);
+        self.judge.judge(past, now, took, judged).await;
+        self.count(past, record, caller, judged);
         if let Some(against) = &mut self.against {
-            let other = against.judge(past, now, took).await;
-            if other.verdict == PastVerdict::Denied || other.would_deny() {
-                let describe = || describe(self.simulation, past, record, &other);
+            against.judge(past, now, took, judged).await;
+            if judged.verdict == PastVerdict::Denied || judged.would_deny() {
+                let describe = || describe(self.simulation, past, record, judged);
                 self.callers.add_denial_against(caller, describe);
             }
         }
@@ -300,7 +301,7 @@ impl Calls {
 
 /// A hash of what the log calls the caller: the same for all policies.
 fn caller_id(record: &Record) -> u64 {
-    let own = record.own.as_deref().and_then(|own| own.caller.as_deref());
+    let own = record.own.as_ref().and_then(|own| own.caller.as_deref());
     let field = || record.fields.iter().flatten().next().map(|field| &**field);
     match (field().or(own), record.client) {
         (Some(name), _) => xxh3_64(name.as_bytes()),

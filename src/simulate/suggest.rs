@@ -82,8 +82,8 @@ fn look(
     let mut seen = Seen::default();
     while let Some(record) = history.next_record() {
         seen.requests += 1;
-        seen.paths.add(&record.target);
-        let own = record.own.as_deref();
+        seen.paths.add(record.target.as_str());
+        let own = record.own.as_ref();
         let named = callers.iter().zip(&record.fields).find(|(_, field)| field.is_some());
         let of_own = own.and_then(|own| own.caller.as_deref()).and_then(|name| {
             let (kind, value) = name.split_once(':')?;

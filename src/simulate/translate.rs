@@ -5,11 +5,11 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderName, HeaderValue, Request, StatusCode, Uri, header, uri::PathAndQuery};
+use http::{HeaderName, HeaderValue, Request, StatusCode, Uri, header};
 use serde_json::{Map, Value};
 
 use crate::{
-    history::{OwnFields, Record},
+    history::{OwnFields, Record, Target},
     identity::AssumedCaller,
     policy::{HostPattern, Policies},
     preview::{Draft, PastRequest},
@@ -85,21 +85,27 @@ impl Translator {
     ///
     /// # Errors
     /// No request with this target could be forwarded.
-    pub(super) fn fill(&mut self, past: &mut PastRequest, record: &Record) -> Result<(), String> {
+    pub(super) fn fill(
+        &mut self,
+        past: &mut PastRequest,
+        record: &Record,
+    ) -> Result<(), &'static str> {
         self.lacks.requests += 1;
-        let target = PathAndQuery::try_from(&*record.target);
-        let target = target.map_err(|_| "invalid target".to_owned())?;
+        let Target::Valid(target) = &record.target else { return Err("invalid target") };
         let head = &mut past.draft.head;
         head.method.clone_from(&record.method);
-        head.uri = Uri::from(target);
+        head.uri = Uri::from(target.clone());
         head.headers.clear();
-        let host = record.host.as_deref().and_then(|host| HeaderValue::from_str(host).ok());
-        self.lacks.host += u64::from(host.is_none());
-        if let Some(host) = host.or_else(|| self.host.clone()) {
-            head.headers.insert(header::HOST, host);
-        }
-        for (name, value) in &record.headers {
-            head.headers.append(name, value.clone());
+        self.lacks.host += u64::from(record.host.is_none());
+        let values = [
+            (header::HOST, record.host.as_ref().or(self.host.as_ref())),
+            (header::USER_AGENT, record.user_agent.as_ref()),
+            (header::REFERER, record.referer.as_ref()),
+        ];
+        for (name, value) in values {
+            if let Some(value) = value {
+                head.headers.insert(name, value.clone());
+            }
         }
         past.draft.address = self.address(record);
         let status = record.status.and_then(|status| StatusCode::from_u16(status).ok());
@@ -109,7 +115,7 @@ impl Translator {
         let status = status.filter(|_| !is_denied).unwrap_or(StatusCode::OK);
         *past.answer.status_mut() = status;
         past.answer.headers_mut().clear();
-        let own = record.own.as_deref();
+        let own = record.own.as_ref();
         match own.map(|own| own.facts.as_ref()) {
             Some(Some(facts)) => add_facts(past, facts),
             Some(None) => self.lacks.facts += 1,

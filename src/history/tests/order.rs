@@ -110,7 +110,7 @@ proptest::proptest! {
         given.dedup();
         proptest::prop_assert_eq!(given.len(), outcome.records.len());
         let moved = outcome.records.iter().filter(|record| {
-            let at: usize = record.target[1..].parse().unwrap();
+            let at: usize = record.target.as_str()[1..].parse().unwrap();
             combined(seconds[at].0.unwrap(), "").split('[').nth(1).unwrap().get(12..20)
                 != record.time.to_string().get(11..19)
         });
