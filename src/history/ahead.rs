@@ -23,6 +23,7 @@ pub struct HistoryAhead {
 
 /// Records, and how far the reader was with them.
 struct Parcel {
+    #[expect(clippy::vec_box, reason = "a record is large, and was moved in its box before")]
     records: Vec<Box<Record>>,
     progress: (u64, Option<u64>),
 }

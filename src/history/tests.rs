@@ -19,7 +19,7 @@ struct Logs {
 
 /// What came of reading files.
 struct Outcome {
-    records: Vec<Box<Record>>,
+    records: Vec<Record>,
     summary: HistorySummary,
 }
 
@@ -61,7 +61,7 @@ impl Logs {
         let mut history = History::open(&self.options).unwrap();
         let mut records = Vec::new();
         while let Some(record) = history.next_record().unwrap() {
-            records.push(record);
+            records.push(*record);
         }
         let summary = history.summary();
         let skipped: u64 = summary.skipped.values().sum();
@@ -81,7 +81,7 @@ impl Logs {
 impl Outcome {
     /// Format, and of each request what a log can say.
     fn shown(&self) -> Vec<String> {
-        self.records.iter().map(|record| shown(record)).collect()
+        self.records.iter().map(shown).collect()
     }
 
     fn format(&self) -> Option<Format> {
