@@ -268,6 +268,7 @@ impl Store {
         let peeked = match (ready, self.backend(group.decided_by)) {
             (Ok(()), Some(Backend::Memory(memory))) => {
                 let thawed = self.thaw(memory, &charges, time).await;
+                // What is returned is merged with what was on disk.
                 self.return_to_memory(&charges, time.now);
                 match thawed {
                     Ok(()) => self.peek_when_resident(memory, &charges, time).await,
