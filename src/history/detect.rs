@@ -5,6 +5,7 @@ use super::{
     csv::Csv,
     draft::Line,
     reader::{Reader, text},
+    repeated::Repeated,
 };
 
 /// So many lines are tried.
@@ -47,9 +48,10 @@ pub(super) fn detect(start: &[u8], options: &ReadOptions) -> Found {
     // Requests count more than what is skipped: events of one program look like those of another.
     // Not so in our own formats, whose lines all have the same fields, by which others may read them.
     let mut best = (0, None);
+    let mut repeated = Repeated::default();
     for format in CANDIDATES {
         let mut reader = Reader::new(format, &[]);
-        let points = lines.iter().map(|line| match reader.read(line) {
+        let points = lines.iter().map(|line| match reader.read(line, &mut repeated) {
             Ok(Line::Request { .. }) => 100,
             Ok(Line::Skipped(_)) if is_own(format) => 100,
             Ok(Line::Skipped(_)) => 1,

@@ -12,6 +12,7 @@ use super::{
     draft::{Fault, Line},
     lines::{Lines, MAX_LINE_BYTES, Piece},
     reader::{Reader, text},
+    repeated::Repeated,
     source::Source,
     summary::{BadLine, FileSummary, MAX_BAD_CHARS, MAX_BAD_LINES},
     window::Window,
@@ -117,13 +118,14 @@ impl LogFile {
         given: Timestamp,
         max_bytes: usize,
         tally: &mut Tally,
+        repeated: &mut Repeated,
     ) -> Result<(), HistoryError> {
         while !self.is_over && !self.window.is_settled() {
             if self.window.bytes() >= max_bytes {
                 self.counts.overflowed = true;
                 break;
             }
-            self.read_line(given, tally)?;
+            self.read_line(given, tally, repeated)?;
         }
         Ok(())
     }
@@ -138,7 +140,12 @@ impl LogFile {
         self.window.pop()
     }
 
-    fn read_line(&mut self, given: Timestamp, tally: &mut Tally) -> Result<(), HistoryError> {
+    fn read_line(
+        &mut self,
+        given: Timestamp,
+        tally: &mut Tally,
+        repeated: &mut Repeated,
+    ) -> Result<(), HistoryError> {
         let number = self.lines.number() + 1;
         let piece = self
             .lines
@@ -164,7 +171,7 @@ impl LogFile {
         let read = match (fault, &mut self.reader) {
             (Some(fault), _) => Err(Fault::from(fault)),
             _ if text.is_empty() || memchr::memchr(0, text.as_bytes()).is_some() => Err(NUL.into()),
-            (None, Some(reader)) => reader.read(&text),
+            (None, Some(reader)) => reader.read(&text, repeated),
             // The file had no line when it was opened, and grows.
             (None, None) => Err("the file was empty when it was opened".into()),
         };

@@ -5,6 +5,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use super::{
     HistoryError, HistorySummary, ReadOptions, Record,
     file::{LogFile, Tally},
+    repeated::Repeated,
 };
 use crate::clock::Timestamp;
 
@@ -25,6 +26,7 @@ pub struct History {
     /// What the requests of one file may take of the memory, in bytes.
     max_bytes: usize,
     tally: Tally,
+    repeated: Repeated,
 }
 
 impl History {
@@ -48,6 +50,7 @@ impl History {
             files,
             given: Timestamp::default(),
             tally: Tally::default(),
+            repeated: Repeated::default(),
         };
         for at in 0..history.files.len() {
             history.advance(at)?;
@@ -70,7 +73,7 @@ impl History {
     /// Reads on in a file until its earliest request is known.
     fn advance(&mut self, at: usize) -> Result<(), HistoryError> {
         if let Some(file) = self.files.get_mut(at) {
-            file.fill(self.given, self.max_bytes, &mut self.tally)?;
+            file.fill(self.given, self.max_bytes, &mut self.tally, &mut self.repeated)?;
             self.heads.extend(file.first().map(|first| Reverse((first, at))));
         }
         Ok(())

@@ -15,13 +15,12 @@ pub(super) struct Reader {
     format: Format,
     wanted: Vec<String>,
     csv: Option<Csv>,
-    repeated: Repeated,
 }
 
 impl Reader {
     /// A reader of a format that has no header line.
     pub(super) fn new(format: Format, wanted: &[String]) -> Reader {
-        Reader { format, wanted: wanted.to_vec(), csv: None, repeated: Repeated::default() }
+        Reader { format, wanted: wanted.to_vec(), csv: None }
     }
 
     /// A reader of a CSV with this header line.
@@ -45,8 +44,8 @@ impl Reader {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn read(&mut self, line: &str) -> Result<Line, Fault> {
-        let Reader { wanted, repeated, .. } = self;
+    pub(super) fn read(&mut self, line: &str, repeated: &mut Repeated) -> Result<Line, Fault> {
+        let wanted = &self.wanted;
         match self.format {
             Format::TollgateJson => own_json::read(line, wanted, repeated),
             Format::TollgateText => own_text::read(line, wanted, repeated),
