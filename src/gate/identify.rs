@@ -54,7 +54,7 @@ impl Judge {
     ) -> Result<Identity<'p>, Rejection> {
         let ChargeContext { identifier, policy, client, now, .. } = context;
         let payer = identifier.payer(&policy.identity, context.auth(), client);
-        let plan = match &payer.caller {
+        let plan = &mut match &payer.caller {
             Some(_) => context.plan(&payer)?,
             None => context.plan_by_address(&payer),
         };
@@ -140,7 +140,7 @@ impl Judge {
         }
         let rules = &context.policy.identity;
         let unidentified = self.shared.identifier.unidentified(rules, context.client.address);
-        let plan = context.plan_by_address(&unidentified);
+        let plan = &mut context.plan_by_address(&unidentified);
         match self.charge(plan, context, &unidentified, tally).await {
             Ok(()) => Rejection::Identity(error),
             Err(rejection) => {

@@ -5,7 +5,7 @@
 //! [`DryRun`], which is read in three places: who the caller is, whether a charge is taken, and
 //! whether an address is remembered for its bad tokens.
 
-use std::{rc::Rc, sync::Arc};
+use std::{mem, rc::Rc, sync::Arc};
 
 use http::{HeaderMap, header};
 
@@ -168,7 +168,7 @@ impl Judge {
         identity: &Identity<'_>,
         tally: &mut Option<Tally<'p>>,
     ) -> Result<(), Rejection> {
-        let plan = context.plan(identity)?;
+        let plan = &mut context.plan(identity)?;
         let charged = self.charge(plan, context, identity, tally).await;
         if charged.is_err() && identity.has_bad_token {
             self.distrust(&context, tally.as_ref());
@@ -181,13 +181,14 @@ impl Judge {
         }
     }
 
-    /// Takes all charges or none. Without charges, `tally` stays as it is.
+    /// Takes all charges or none. Without charges, `tally` stays as it is; else the plan is moved
+    /// there. It is handed over by reference, so that it is moved only once.
     ///
     /// # Errors
     /// Why the request is denied; `tally` says what it was denied by.
     pub(super) async fn charge<'p>(
         &self,
-        plan: ChargePlan<'p>,
+        plan: &mut ChargePlan<'p>,
         context: ChargeContext<'_, 'p>,
         identity: &Identity<'_>,
         tally: &mut Option<Tally<'p>>,
@@ -201,12 +202,13 @@ impl Judge {
                 if decision.verdict == Verdict::Allow {
                     self.note_change(context.policy, identity, context.now);
                 }
+                let plan = mem::take(plan);
                 tally.insert(Tally::charged(plan, decision, context.now, self.store.unsettled()))
             }
             false => {
                 let peeked = self.store.peek(&plan.charges, context.now).await;
                 let decision = foresee(&plan.charges, peeked);
-                tally.insert(Tally::peeked(plan, decision, context.now))
+                tally.insert(Tally::peeked(mem::take(plan), decision, context.now))
             }
         };
         match tally.denial(identity, context.now, context.policy.responses.jitter) {

@@ -23,7 +23,7 @@ impl Judge {
         if !plan.limits.iter().any(bounds_address) && !policy.exempt.contains(&unidentified) {
             PREFLIGHTS.add_to(&mut plan, &context, &unidentified);
         }
-        self.charge(plan, context, &unidentified, tally).await?;
+        self.charge(&mut plan, context, &unidentified, tally).await?;
         if !has_limits {
             *tally = None;
         }

@@ -60,7 +60,9 @@ impl<'p> Tally<'p> {
         unsettled: &Arc<Unsettled>,
     ) -> Self {
         let is_open = decision.verdict == Verdict::Allow;
-        let mut tally = Tally { is_charge: true, is_open, ..Tally::peeked(plan, decision, now) };
+        let mut tally = Tally::peeked(plan, decision, now);
+        tally.is_charge = true;
+        tally.is_open = is_open;
         match is_open {
             true => tally.hold_unsettled(unsettled),
             false => tally.hasten_retries(unsettled),
