@@ -14,10 +14,16 @@ const NAMED: usize = 10;
 /// Callers who were denied and are remembered by name, for each list.
 const MAX_NAMES: usize = 1_000_000;
 
+/// Requests that are counted together.
+const WAITING: usize = 64;
+
 /// All callers, by a hash of the name that the log has for them.
 #[derive(Default)]
 pub(super) struct CallerCounts {
     all: Keyed<u64, CallerCount>,
+    /// Callers of requests that are not counted yet. The memory that several of them need is waited
+    /// for together, where it is not in a cache of the processor.
+    waiting: Vec<u64>,
     names: Keyed<u64, Box<DeniedCaller>>,
 }
 
@@ -64,9 +70,19 @@ impl DeniedCaller {
 }
 
 impl CallerCounts {
-    /// Counts a request of a caller that was not denied.
-    pub(super) fn add(&mut self, caller: u64) {
-        self.all.entry(caller).or_default().requests += 1;
+    /// Counts requests of a caller.
+    pub(super) fn add(&mut self, caller: u64, requests: u32) {
+        self.waiting.extend(std::iter::repeat_n(caller, requests as usize));
+        if self.waiting.len() >= WAITING {
+            self.count_waiting();
+        }
+    }
+
+    /// Counts those that wait. This must come before the answers.
+    pub(super) fn count_waiting(&mut self) {
+        for caller in self.waiting.drain(..) {
+            self.all.entry(caller).or_default().requests += 1;
+        }
     }
 
     /// Counts that the request was denied, or would have been, by the limits that had no room.

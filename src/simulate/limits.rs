@@ -14,11 +14,17 @@ use crate::{
     preview::{ChargeMode, JudgedCharge},
 };
 
+/// Charges that are counted together.
+const WAITING: usize = 64;
+
 /// What was counted of all limits.
 #[derive(Default)]
 pub(super) struct LimitCounts<'p> {
     positions: Keyed<(usize, u8), usize>,
     all: Vec<LimitCount<'p>>,
+    /// Charges that are not counted yet, each with the position of its limit and its time. The memory
+    /// that several of them need is waited for together, where it is not in a cache of the processor.
+    waiting: Vec<(usize, JudgedCharge<'p>, Timestamp)>,
     /// Requests that a limit could not be judged for.
     not_judged: HashMap<usize, u64>,
 }
@@ -60,8 +66,17 @@ impl<'p> LimitCounts<'p> {
             self.all.push(LimitCount::new(policy, charge));
             self.all.len() - 1
         });
-        if let Some(count) = self.all.get_mut(position) {
-            count.add(charge, now);
+        self.waiting.push((position, *charge, now));
+        if self.waiting.len() >= WAITING {
+            self.count_waiting();
+        }
+    }
+
+    fn count_waiting(&mut self) {
+        for (position, charge, now) in self.waiting.drain(..) {
+            if let Some(count) = self.all.get_mut(position) {
+                count.add(&charge, now);
+            }
         }
     }
 
@@ -83,7 +98,8 @@ impl<'p> LimitCounts<'p> {
 
     /// The answers, and how many each limit would deny, were it another one: the limit that denies
     /// most first.
-    pub(super) fn report(self, policies: &Policies) -> (Vec<LimitAnswer>, Vec<Curve>) {
+    pub(super) fn report(mut self, policies: &Policies) -> (Vec<LimitAnswer>, Vec<Curve>) {
+        self.count_waiting();
         let has_several = policies.iter().nth(1).is_some();
         let not_judged = self.not_judged;
         let mut all = self.all;

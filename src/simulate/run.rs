@@ -29,8 +29,8 @@ const VERSION: u32 = 1;
 /// The most reasons for refusals that are counted separately.
 const MAX_REASONS: usize = 50;
 
-/// Requests between two reports of progress.
-const REQUESTS_A_REPORT: u64 = 1 << 13;
+/// Lines between two reports of progress.
+const LINES_A_REPORT: u64 = 1 << 13;
 
 /// Bytes of memory that a counter takes in the process, with room for what its table keeps free.
 const BYTES_A_KEY: u64 = 64;
@@ -114,12 +114,11 @@ impl Simulation<'_> {
         let mut counts = Counts::new(self);
         let mut past = Translator::blank();
         let mut judged = Judged::default();
-        while let Some(record) = history.next_record() {
-            let times = record.own.as_ref().map_or(1, |own| own.stands_for);
-            for _ in 0..times.clamp(1, MOST_IN_A_LINE) {
-                counts.judge(&mut past, &record, &mut judged).await;
-            }
-            if counts.outcome.requests.is_multiple_of(REQUESTS_A_REPORT) {
+        let mut lines: u64 = 0;
+        while let Some(mut record) = history.next_record() {
+            counts.judge(&mut past, &mut record, &mut judged).await;
+            lines += 1;
+            if lines.is_multiple_of(LINES_A_REPORT) {
                 let (bytes, all_bytes) = history.progress();
                 progress(Progress { requests: counts.outcome.requests, bytes, all_bytes });
             }
@@ -172,17 +171,38 @@ impl<'s, 'q> Counts<'s, 'q> {
         }
     }
 
-    async fn judge(&mut self, past: &mut PastRequest, record: &Record, judged: &mut Judged<'q>) {
+    /// Judges what a line tells of: mostly one request.
+    async fn judge(
+        &mut self,
+        past: &mut PastRequest,
+        record: &mut Record,
+        judged: &mut Judged<'q>,
+    ) {
         let now = record.time;
         self.first.get_or_insert(now);
         self.last = now;
-        self.outcome.requests += 1;
-        self.moments.at(now).requests += 1;
+        let times = record.own.as_ref().map_or(1, |own| own.stands_for).clamp(1, MOST_IN_A_LINE);
+        self.outcome.requests += u64::from(times);
+        self.moments.at(now).requests += u64::from(times);
         let caller = caller_id(record);
-        self.callers.add(caller);
-        if let Err(reason) = self.translator.fill(past, record) {
-            return self.refuse(reason);
+        self.callers.add(caller, times);
+        let filled = self.translator.fill(past, record, times);
+        for _ in 0..times {
+            match filled {
+                Ok(()) => self.judge_request(past, record, caller, judged).await,
+                Err(reason) => self.refuse(reason),
+            }
         }
+    }
+
+    async fn judge_request(
+        &mut self,
+        past: &PastRequest,
+        record: &Record,
+        caller: u64,
+        judged: &mut Judged<'q>,
+    ) {
+        let now = record.time;
         let took = duration(record);
         self.judge.judge(past, now, took, judged).await;
         self.count(past, record, caller, judged);
@@ -248,6 +268,7 @@ impl<'s, 'q> Counts<'s, 'q> {
     }
 
     fn report(mut self, simulation: &Simulation<'_>, mut summary: HistorySummary) -> Report {
+        self.callers.count_waiting();
         let of_logs = std::mem::take(&mut summary.notes);
         let mut read = Read::from(summary);
         let outcome = &mut self.outcome;
@@ -337,12 +358,12 @@ fn describe(
     if let Some(claims) = claims_of(judged) {
         let _ = write!(explain, " --claims {}", quoted(&claims));
     }
-    let host = past.draft.head.headers.get("host").and_then(|host| host.to_str().ok());
-    let url = match host {
-        Some(host) => format!("http://{host}{}", record.target),
-        None => record.target.to_string(),
+    let head = &past.draft.head;
+    let url = match head.headers.get("host").and_then(|host| host.to_str().ok()) {
+        Some(host) => format!("http://{host}{}", head.uri),
+        None => head.uri.to_string(),
     };
-    let _ = write!(explain, " {} {}", quoted(record.method.as_str()), quoted(&url));
+    let _ = write!(explain, " {} {}", quoted(head.method.as_str()), quoted(&url));
     DeniedCaller::new(caller, tier.unwrap_or_default().to_owned(), record.time, explain)
 }
 

@@ -1,11 +1,8 @@
 //! From a line of a log to a request that can be judged. What the log lacks is counted.
 
-use std::{
-    net::{IpAddr, Ipv4Addr},
-    time::Duration,
-};
+use std::{net::Ipv4Addr, time::Duration};
 
-use http::{HeaderName, HeaderValue, Request, StatusCode, Uri, header};
+use http::{HeaderName, HeaderValue, Request, StatusCode, Uri, header, uri::PathAndQuery};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -81,36 +78,43 @@ impl Translator {
         PastRequest::new(Draft { head, address: Ipv4Addr::UNSPECIFIED.into(), token: None })
     }
 
-    /// Makes `past` the request of a record.
+    /// Makes `past` the request of a record, which stands for so many requests. Target and headers
+    /// are taken out of the record, because to copy them takes longer.
     ///
     /// # Errors
     /// No request with this target could be forwarded.
     pub(super) fn fill(
         &mut self,
         past: &mut PastRequest,
-        record: &Record,
+        record: &mut Record,
+        times: u32,
     ) -> Result<(), &'static str> {
-        self.lacks.requests += 1;
-        let Target::Valid(target) = &record.target else { return Err("invalid target") };
+        let count = |lacks: bool| if lacks { u64::from(times) } else { 0 };
+        self.lacks.requests += count(true);
+        let target = match &mut record.target {
+            Target::Valid(target) => std::mem::replace(target, PathAndQuery::from_static("/")),
+            Target::Invalid(_) => return Err("invalid target"),
+        };
         let head = &mut past.draft.head;
         head.method.clone_from(&record.method);
-        head.uri = Uri::from(target.clone());
+        head.uri = Uri::from(target);
         head.headers.clear();
-        self.lacks.host += u64::from(record.host.is_none());
+        self.lacks.host += count(record.host.is_none());
         let values = [
-            (header::HOST, record.host.as_ref().or(self.host.as_ref())),
-            (header::USER_AGENT, record.user_agent.as_ref()),
-            (header::REFERER, record.referer.as_ref()),
+            (header::HOST, record.host.take().or_else(|| self.host.clone())),
+            (header::USER_AGENT, record.user_agent.take()),
+            (header::REFERER, record.referer.take()),
         ];
         for (name, value) in values {
             if let Some(value) = value {
-                head.headers.insert(name, value.clone());
+                head.headers.insert(name, value);
             }
         }
-        past.draft.address = self.address(record);
+        self.lacks.client += count(record.client.is_none());
+        past.draft.address = record.client.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
         let status = record.status.and_then(|status| StatusCode::from_u16(status).ok());
         let is_denied = status == Some(StatusCode::TOO_MANY_REQUESTS);
-        self.lacks.denied += u64::from(is_denied);
+        self.lacks.denied += count(is_denied);
         // What the upstream would have answered to a request that was denied then is not known.
         let status = status.filter(|_| !is_denied).unwrap_or(StatusCode::OK);
         *past.answer.status_mut() = status;
@@ -118,21 +122,16 @@ impl Translator {
         let own = record.own.as_ref();
         match own.map(|own| own.facts.as_ref()) {
             Some(Some(facts)) => add_facts(past, facts),
-            Some(None) => self.lacks.facts += 1,
-            None => self.lacks.foreign += 1,
+            Some(None) => self.lacks.facts += count(true),
+            None => self.lacks.foreign += count(true),
         }
-        self.lacks.duration += u64::from(record.took.is_none());
+        self.lacks.duration += count(record.took.is_none());
         // Its memory is used again.
         let before = past.set_caller(None).unwrap_or_default();
         let caller = self.caller(record, own, before);
-        self.lacks.caller += u64::from(caller.is_none());
+        self.lacks.caller += count(caller.is_none());
         past.set_caller(caller);
         Ok(())
-    }
-
-    fn address(&mut self, record: &Record) -> IpAddr {
-        self.lacks.client += u64::from(record.client.is_none());
-        record.client.unwrap_or(Ipv4Addr::UNSPECIFIED.into())
     }
 
     fn caller(
