@@ -5,28 +5,28 @@
 //! the place of a caller, an error is returned to who caused it, and a full disk is no reason to stop.
 //! See `docs/design/disk-store.md`.
 
+mod expiry;
+mod settle;
+
 use std::{
-    collections::HashSet,
-    fs::{self, File},
-    io::{self, Read, Write},
+    fs::File,
+    io::{self, Read},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SequenceNumberCounter,
-    compaction::{
-        Leveled,
-        filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict},
-    },
+    compaction::Leveled,
     config::{BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, PinningPolicy},
 };
 use xxhash_rust::xxh3::Xxh3Default;
 
+use self::expiry::{Expiry, ExpiryFactory};
 use super::{
     batch::{Change, Changes},
     record::{KEY_BYTES, Record, key_of},
@@ -95,14 +95,6 @@ pub(super) struct Tree {
     merging: Mutex<()>,
     /// Whether a change of the tables has failed, and what is on disk was not put right since.
     is_in_doubt: AtomicBool,
-}
-
-/// What lets counters that are over go when tables are merged.
-struct Expiry {
-    clock: Clock,
-    /// Set when what takes long is to end before it is done.
-    is_stopped: AtomicBool,
-    dropped: AtomicU64,
 }
 
 /// What the tables take.
@@ -274,88 +266,6 @@ impl Tree {
         written
     }
 
-    /// Notes that a change of the tables has failed.
-    fn note_failure(&self, merging: Option<&MutexGuard<'_, ()>>) {
-        self.is_in_doubt.store(true, Ordering::SeqCst);
-        if let Err(error) = self.settle(merging) {
-            tracing::debug!(%error, "what a failure left of tables cannot be removed yet");
-        }
-    }
-
-    /// Puts right what a change that failed has left on disk. `merging`: the lock, if it is held.
-    ///
-    /// The file `current` may name a list that the tree does not have in memory: it was replaced, and
-    /// then could not be synced. The tree would write its next list over that one, in place, and a
-    /// crash meanwhile would leave no list at all. So `current` names the earlier list again, before
-    /// anything else is written. Tables that were not written whole are removed then: on a full disk
-    /// they would take the room that the next try needs.
-    ///
-    /// # Errors
-    /// [`TreeError`]; then the next change tries it again, and is not made before that.
-    fn settle(&self, merging: Option<&MutexGuard<'_, ()>>) -> Result<(), TreeError> {
-        if !self.is_in_doubt.load(Ordering::SeqCst) {
-            return Ok(());
-        }
-        let own = match merging {
-            Some(_) => None,
-            None => self.merging.try_lock().ok(),
-        };
-        if merging.is_none() && own.is_none() {
-            // Some of the tables are still written. The merge settles it if it has to wait.
-            return match self.names_current_list()? {
-                true => Ok(()),
-                false => Err(io::Error::from(io::ErrorKind::ResourceBusy).into()),
-            };
-        }
-        guarded(|| {
-            let _flushing = self.tree.get_flush_lock();
-            if !self.names_current_list()? {
-                self.name_current_list()?;
-            }
-            self.remove_unfinished()?;
-            self.is_in_doubt.store(false, Ordering::SeqCst);
-            Ok(())
-        })
-    }
-
-    /// Whether the disk names the list of tables that the tree has in memory.
-    fn names_current_list(&self) -> Result<bool, TreeError> {
-        // This waits until a list that is being written is there.
-        let id = self.tree.current_version().id();
-        let bytes = fs::read(self.folder.join(CURRENT))?;
-        let named = bytes.first_chunk().map(|named| u64::from_le_bytes(*named));
-        Ok(named == Some(id) && self.tree.current_version().id() == id)
-    }
-
-    /// Has the disk name the list of tables that the tree has in memory.
-    fn name_current_list(&self) -> io::Result<()> {
-        let id = self.tree.current_version().id();
-        let mut bytes = id.to_le_bytes().to_vec();
-        bytes.extend(digest(&self.folder.join(format!("v{id}")))?.to_le_bytes());
-        // The kind of the checksum.
-        bytes.push(0);
-        let draft = self.folder.join("current.new");
-        let mut file = File::create(&draft)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&draft, self.folder.join(CURRENT))?;
-        File::open(&self.folder)?.sync_all()
-    }
-
-    /// Removes files of tables that are in no list.
-    fn remove_unfinished(&self) -> io::Result<()> {
-        let version = self.tree.current_version();
-        let known: HashSet<u64> = version.iter_tables().map(lsm_tree::Table::id).collect();
-        for entry in fs::read_dir(self.folder.join("tables"))? {
-            let entry = entry?;
-            let id = entry.file_name().to_str().and_then(|name| name.parse::<u64>().ok());
-            if id.is_some_and(|id| !known.contains(&id)) {
-                fs::remove_file(entry.path())?;
-            }
-        }
-        Ok(())
-    }
-
     /// Merges tables as long as there is something to merge and `goes_on` says so.
     ///
     /// # Errors
@@ -503,61 +413,4 @@ fn guarded<T>(call: impl FnOnce() -> Result<T, TreeError>) -> Result<T, TreeErro
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         Err(TreeError::Panicked(text.unwrap_or_else(|| "for no known reason".to_owned())))
     })
-}
-
-/// Makes the filter of each merge.
-struct ExpiryFactory(Arc<Expiry>);
-
-/// Lets counters that are over go, by their algorithm's own rule.
-struct ExpiryFilter {
-    expiry: Arc<Expiry>,
-    now: Timestamp,
-    is_last_level: bool,
-    dropped: u64,
-}
-
-impl Factory for ExpiryFactory {
-    fn name(&self) -> &str {
-        "expiry"
-    }
-
-    fn make_filter(&self, context: &Context) -> Box<dyn CompactionFilter> {
-        Box::new(ExpiryFilter {
-            now: self.0.clock.now(),
-            expiry: Arc::clone(&self.0),
-            is_last_level: context.is_last_level,
-            dropped: 0,
-        })
-    }
-}
-
-impl CompactionFilter for ExpiryFilter {
-    fn filter_item(
-        &mut self,
-        item: ItemAccessor<'_>,
-        _context: &Context,
-    ) -> lsm_tree::Result<Verdict> {
-        if self.expiry.is_stopped.load(Ordering::Relaxed) {
-            return Err(io::Error::from(io::ErrorKind::Interrupted).into());
-        }
-        let value = item.value()?;
-        // What cannot be read is kept: it is for people to decide about.
-        let is_over = Record::read(&value).and_then(|record| record.is_over(self.now));
-        Ok(match (is_over, self.is_last_level) {
-            (Some(true), true) => {
-                self.dropped += 1;
-                Verdict::Destroy
-            }
-            // An earlier state may be in a deeper level, and must not come back.
-            (Some(true), false) => {
-                self.dropped += 1;
-                Verdict::Remove
-            }
-            _ => Verdict::Keep,
-        })
-    }
-
-    fn finish(self: Box<Self>) {
-        self.expiry.dropped.fetch_add(self.dropped, Ordering::Relaxed);
-    }
 }
