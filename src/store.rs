@@ -347,9 +347,9 @@ impl Store {
         self.write_back_some(now);
     }
 
-    /// Drops some of the counters in the process that are over.
-    pub fn sweep(&self, now: Timestamp) {
-        self.stores.memory.sweep(now);
+    /// Drops the counters in the process that are over.
+    pub fn sweep_all(&self, now: Timestamp) {
+        self.stores.memory.sweep_all(now);
     }
 
     /// Counters in the process.

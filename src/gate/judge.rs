@@ -56,9 +56,9 @@ impl Judge {
         Judge { shared, store }
     }
 
-    /// Drops some of the counters in the process that are over.
+    /// Drops the counters in the process that are over.
     pub(crate) fn sweep(&self, now: Timestamp) {
-        self.store.sweep(now);
+        self.store.sweep_all(now);
     }
 
     /// Counters in the process.

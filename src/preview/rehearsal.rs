@@ -89,7 +89,7 @@ impl Rehearsal {
         Rehearsal { judge: Judge::new(shared, store), leases, published_keys }
     }
 
-    /// Drops some of the counters that are over.
+    /// Drops the counters that are over.
     pub fn sweep(&self, now: Timestamp) {
         self.judge.sweep(now);
     }
@@ -107,7 +107,7 @@ impl Rehearsal {
         answer: &Response<()>,
     ) -> Rehearsed<'p> {
         let now = self.judge.shared.clock.now();
-        let dry_run = DryRun { token: draft.token.clone(), caller: None, is_charged: true };
+        let dry_run = DryRun { token: draft.token.clone(), is_charged: true, ..DryRun::default() };
         let DraftResult { mut state, outcome } = self.run(policies, draft, &dry_run, now).await;
         // They end when this function does, as with the end of the response.
         let _leases = state.tally.as_ref().and_then(|tally| self.leases.hold(tally.granted(), now));
@@ -131,7 +131,7 @@ impl Rehearsal {
     /// How a request would be handled, and why. Nothing is charged.
     pub async fn explain(&self, policies: &Policies, draft: &Draft) -> Explanation {
         let now = self.judge.shared.clock.now();
-        let dry_run = DryRun { token: draft.token.clone(), caller: None, is_charged: false };
+        let dry_run = DryRun { token: draft.token.clone(), ..DryRun::default() };
         let result = self.run(policies, draft, &dry_run, now).await;
         let address = self.client_address(draft);
         let query = draft.head.uri.query();

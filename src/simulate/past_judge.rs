@@ -23,8 +23,11 @@ use crate::{
 /// The most counters of a simulation: of a log there is no end.
 const MAX_KEYS: usize = 1 << 30;
 
-/// Requests between two sweeps of counters that are over.
-const REQUESTS_A_SWEEP: u64 = 1 << 14;
+/// The fewest new counters between two sweeps of those that are over.
+const LEAST_A_SWEEP: usize = 256;
+
+/// By what part of those in use counters may become more between two sweeps.
+const PART_A_SWEEP: usize = 8;
 
 /// Judges requests of the past, each at its time.
 pub(super) struct PastJudge<'p> {
@@ -34,7 +37,9 @@ pub(super) struct PastJudge<'p> {
     /// What requests hold of limits of requests in flight, by the time at which they end.
     in_flight: BinaryHeap<Reverse<InFlight>>,
     judged: u64,
-    peak_keys: u64,
+    /// The counters in use after the latest sweep, and the most after any.
+    keys: usize,
+    peak_keys: usize,
 }
 
 /// What a request holds until it ends.
@@ -56,6 +61,7 @@ impl<'p> PastJudge<'p> {
             clock,
             in_flight: BinaryHeap::new(),
             judged: 0,
+            keys: 0,
             peak_keys: 0,
         }
     }
@@ -76,21 +82,25 @@ impl<'p> PastJudge<'p> {
             let (end, number) = (now + took, self.judged);
             self.in_flight.push(Reverse(InFlight { end, number, leases }));
         }
-        if self.judged.is_multiple_of(REQUESTS_A_SWEEP) {
+        // Those that are over are not in use, though they take memory until they are swept.
+        let new = self.rehearsal.counters().saturating_sub(self.keys);
+        if new >= LEAST_A_SWEEP && new >= self.keys / PART_A_SWEEP {
             self.sweep(now);
         }
     }
 
-    /// The most counters that were in use at once, about.
+    /// The most counters that were in use at once. What came and went between two sweeps is missing:
+    /// 256 counters, or an eighth of those in use.
     pub(super) fn peak_keys(&mut self) -> u64 {
         let now = Timestamp::from_micros(self.clock.load(Ordering::Relaxed));
         self.sweep(now);
-        self.peak_keys
+        self.peak_keys as u64
     }
 
     fn sweep(&mut self, now: Timestamp) {
         self.rehearsal.sweep(now);
-        self.peak_keys = self.peak_keys.max(self.rehearsal.counters() as u64);
+        self.keys = self.rehearsal.counters();
+        self.peak_keys = self.peak_keys.max(self.keys);
     }
 
     fn end_those_before(&mut self, now: Timestamp) {

@@ -274,6 +274,11 @@ impl MemoryStore {
         }
     }
 
+    /// Drops the counters that are over in all shards, one lock after the other.
+    pub fn sweep_all(&self, now: Timestamp) {
+        (0..SHARDS / SHARDS_A_SWEEP).for_each(|_| self.sweep(now));
+    }
+
     /// The secret that its keys are hashed with.
     pub fn key_secret(&self) -> [u8; 16] {
         *lock(&self.key_secret)
